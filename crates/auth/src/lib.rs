@@ -1,0 +1,1 @@
+//! Credentials to a principal, rules to a decision, and the SASL core.

@@ -1,0 +1,3 @@
+//! The fogmux daemon and its command line.
+
+fn main() {}

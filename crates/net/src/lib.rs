@@ -1,0 +1,1 @@
+//! Listeners, TLS, QUIC, WebSocket, accept limits and the clock.

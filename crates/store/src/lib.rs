@@ -1,0 +1,1 @@
+//! Keeps what the bus must not lose.

@@ -1,0 +1,1 @@
+//! Black-box tests of the built gateway; see `tests/`.
