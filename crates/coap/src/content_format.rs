@@ -1,0 +1,105 @@
+//! Content-Formats (RFC 7252 §12.3) beside the MIME types they stand for.
+
+use std::sync::LazyLock;
+
+use coap_numbers::content_format as registry;
+use smallvec::SmallVec;
+
+/// `text/plain;charset=utf-8`
+pub const TEXT: u16 = 0;
+/// `application/link-format`
+pub const LINK_FORMAT: u16 = 40;
+/// `application/octet-stream`
+pub const OCTET_STREAM: u16 = 42;
+
+/// The formats devices really send, first.
+const COMMON: [(&str, u16); 8] = [
+    ("application/json", 50),
+    ("text/plain;charset=utf-8", TEXT),
+    ("application/octet-stream", OCTET_STREAM),
+    ("application/cbor", 60),
+    ("application/xml", 41),
+    ("application/senml+json", 110),
+    ("application/senml+cbor", 112),
+    ("application/link-format", LINK_FORMAT),
+];
+
+/// Numbers up to here may be registered; those above are for experiments (RFC 7252 §12.3).
+const REGISTERED_MAX: u16 = 20_100;
+
+/// The MIME type of a Content-Format; `None` when it is not registered, or names a content coding, which a MIME type
+/// cannot say.
+#[must_use]
+pub fn mime_type(format: u16) -> Option<&'static str> {
+    if let Some((mime, _)) = COMMON.iter().find(|(_, number)| *number == format) {
+        return Some(mime);
+    }
+    registry::to_str(format).filter(|mime| !mime.contains('@'))
+}
+
+/// The Content-Format of a MIME type; `None` when there is none, and then the option is to be left out. Case and the
+/// white space around parameters do not count (RFC 9110 §8.3.1); parameters do, for `text/plain` alone promises less
+/// than `text/plain;charset=utf-8`.
+#[must_use]
+pub fn from_mime_type(mime: &str) -> Option<u16> {
+    if let Some((_, number)) = COMMON.iter().find(|(name, _)| *name == mime) {
+        return Some(*number);
+    }
+    if mime.len() > MIME_BYTES_MAX {
+        return None;
+    }
+    let wanted = significant(mime);
+    let found = REGISTERED.binary_search_by(|(name, _)| name.as_slice().cmp(&wanted)).ok()?;
+    REGISTERED.get(found).map(|(_, number)| *number)
+}
+
+/// Longer than any registered one with generous white space.
+const MIME_BYTES_MAX: usize = 160;
+
+/// What counts in a MIME type, so that two of the same meaning are equal.
+type Significant = SmallVec<[u8; 80]>;
+
+/// Every registered format in the order of what counts in its name; made once.
+static REGISTERED: LazyLock<Vec<(Significant, u16)>> = LazyLock::new(|| {
+    let named = |number| mime_type(number).map(|mime| (significant(mime), number));
+    let mut all: Vec<_> = (0..REGISTERED_MAX).filter_map(named).collect();
+    all.sort();
+    all
+});
+
+/// Lower case, without white space outside quotes.
+fn significant(mime: &str) -> Significant {
+    let mut quoted = false;
+    mime.bytes()
+        .filter(|byte| {
+            quoted ^= *byte == b'"';
+            quoted || !byte.is_ascii_whitespace()
+        })
+        .map(|byte| byte.to_ascii_lowercase())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_registered_format_goes_both_ways() {
+        for number in 0..REGISTERED_MAX {
+            if let Some(mime) = mime_type(number) {
+                assert_eq!(from_mime_type(mime), Some(number), "{mime}");
+            }
+        }
+    }
+
+    #[test]
+    fn case_and_blanks_do_not_matter() {
+        assert_eq!(from_mime_type("Text/Plain; charset=UTF-8"), Some(TEXT));
+        assert_eq!(from_mime_type("application/cose;cose-type=\"cose-sign\""), Some(98));
+        assert_eq!(from_mime_type("text/plain"), None);
+        assert_eq!(from_mime_type("image/png"), Some(23));
+        assert_eq!(from_mime_type("application/x-unknown"), None);
+        assert_eq!(mime_type(11050), None);
+        assert_eq!(mime_type(65_000), None);
+    }
+}
