@@ -1,0 +1,113 @@
+//! What only shows when keys are looked at together: ports taken twice, doors open further than they should be, half a
+//! certificate, a file that is not there.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use super::listeners::{Listener, Security};
+use super::model::Config;
+use super::reader::Findings;
+
+/// Adds the clashes of `config` to `findings`.
+pub(crate) fn find_clashes(config: &Config, findings: &mut Findings) {
+    find_shared_ports(config, findings);
+    for (name, listener) in config.listeners.each() {
+        if listener.enabled && !listener.is_loopback() {
+            find_open_doors(name, listener, findings);
+        }
+    }
+    find_half_certificates(config, findings);
+    find_missing_files(config, findings);
+}
+
+/// Two enabled listeners of one transport on one port, on addresses that overlap.
+fn find_shared_ports(config: &Config, findings: &mut Findings) {
+    let mut taken: Vec<(&str, &str, SocketAddr)> = Vec::new();
+    for (name, listener) in config.listeners.each() {
+        if !listener.enabled || listener.address.port() == 0 {
+            continue;
+        }
+        for transport in transports(name, config) {
+            let other =
+                taken.iter().find(|(_, used, address)| used == transport && overlap(address, &listener.address));
+            if let Some((other, _, _)) = other {
+                findings.clash(
+                    &format!("listeners.{name}.address"),
+                    format!("{} ({transport}) is taken by listeners.{other}", listener.address),
+                    "a port of its own, or 0 for one that the system chooses",
+                );
+            }
+            taken.push((name, transport, listener.address));
+        }
+    }
+}
+
+fn transports(name: &str, config: &Config) -> &'static [&'static str] {
+    match name {
+        "coap" => &["udp"],
+        "https" if config.http.http3 => &["tcp", "udp"],
+        _ => &["tcp"],
+    }
+}
+
+fn overlap(a: &SocketAddr, b: &SocketAddr) -> bool {
+    let everywhere = a.ip().is_unspecified() || b.ip().is_unspecified();
+    a.port() == b.port() && (everywhere || a.ip() == b.ip())
+}
+
+/// Beyond loopback: plaintext and anonymous clients must have been asked for by name.
+fn find_open_doors(name: &str, listener: &Listener, findings: &mut Findings) {
+    if listener.security == (Security::Plain { allow_plaintext: false }) {
+        findings.clash(
+            &format!("listeners.{name}.address"),
+            format!("{} is beyond loopback and not encrypted", listener.address),
+            format!("a loopback address, or listeners.{name}.allow_plaintext = true"),
+        );
+    }
+    let anonymous = format!("listeners.{name}.anonymous");
+    if listener.anonymous && !listener.allow_remote_anonymous && findings.is_set(&anonymous) {
+        findings.clash(
+            &anonymous,
+            format!("clients without credentials would be let in at {}", listener.address),
+            format!("false, a loopback address, or listeners.{name}.allow_remote_anonymous = true"),
+        );
+    }
+}
+
+fn find_half_certificates(config: &Config, findings: &mut Findings) {
+    match (&config.tls.certificate_file, &config.tls.key_file) {
+        (Some(_), None) => findings.clash(
+            "tls.certificate_file",
+            "a certificate without its key",
+            "tls.key_file as well, or neither for one of our own making",
+        ),
+        (None, Some(_)) => findings.clash(
+            "tls.key_file",
+            "a key without its certificate",
+            "tls.certificate_file as well, or neither for one of our own making",
+        ),
+        (Some(_), Some(_)) | (None, None) => {}
+    }
+}
+
+fn find_missing_files(config: &Config, findings: &mut Findings) {
+    let files = [
+        ("tls.certificate_file", &config.tls.certificate_file),
+        ("tls.key_file", &config.tls.key_file),
+        ("auth.acl_file", &config.auth.acl_file),
+        ("auth.admin_password_file", &config.auth.admin_password_file),
+    ];
+    for (key, file) in files {
+        let Some(file) = file else { continue };
+        if let Err(error) = readable(file) {
+            findings.clash(key, format!("{}: {error}", file.display()), "a file that can be read");
+        }
+    }
+}
+
+fn readable(file: &Path) -> std::io::Result<()> {
+    if std::fs::File::open(file)?.metadata()?.is_dir() {
+        return Err(std::io::ErrorKind::IsADirectory.into());
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! From files to a configuration or to everything that is wrong with it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use super::clashes::find_clashes;
+use super::model::Config;
+use super::problem::{Problem, Problems, Source};
+use super::reader::{Findings, read_source};
+
+/// The name under which `--set` appears in problems.
+const COMMAND_LINE: &str = "--set";
+
+/// The texts to read, in order: the file, `conf.d/*.toml` beside it by name, then the command line's `--set`.
+///
+/// # Errors
+/// The first file or directory that cannot be read; `conf.d` need not exist.
+pub(crate) fn sources(file: Option<&Path>, settings: &[String]) -> Result<Vec<Source>, (PathBuf, std::io::Error)> {
+    let mut sources = Vec::new();
+    if let Some(file) = file {
+        sources.push(read(file)?);
+        let beside = file.parent().map(|parent| parent.join("conf.d")).unwrap_or_else(|| "conf.d".into());
+        for more in toml_files(&beside).map_err(|error| (beside, error))? {
+            sources.push(read(&more)?);
+        }
+    }
+    if !settings.is_empty() {
+        let text = settings.iter().map(|line| setting(line)).collect::<Vec<_>>().join("\n");
+        sources.push(Source::new(COMMAND_LINE, text));
+    }
+    Ok(sources)
+}
+
+/// Reads all sources into one configuration.
+///
+/// # Errors
+/// Every problem of every source, and the clashes between keys, in the order of files and lines.
+pub(crate) fn load(sources: &[Source]) -> Result<Config, Problems> {
+    let mut config = Config::default();
+    let mut findings = Findings::default();
+    for source in sources {
+        read_source(source, &mut config, &mut findings);
+    }
+    find_clashes(&config, &mut findings);
+    if findings.problems.is_empty() { Ok(config) } else { Err(ordered(findings.problems, sources)) }
+}
+
+fn ordered(mut problems: Vec<Problem>, sources: &[Source]) -> Problems {
+    let rank: HashMap<_, _> = sources.iter().enumerate().map(|(rank, source)| (source.file.as_path(), rank)).collect();
+    problems.sort_by_key(|problem| match &problem.location {
+        Some(at) => (rank.get(at.file.as_path()).copied().unwrap_or(usize::MAX), at.line),
+        None => (usize::MAX, 0),
+    });
+    Problems(problems)
+}
+
+fn read(file: &Path) -> Result<Source, (PathBuf, std::io::Error)> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok(Source::new(file, text)),
+        Err(error) => Err((file.to_owned(), error)),
+    }
+}
+
+fn toml_files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// `key=value`, where a value that is no TOML by itself is taken as text: `--set listeners.mqtt.address=127.0.0.1:0`.
+fn setting(line: &str) -> String {
+    let Some((key, value)) = line.split_once('=') else { return line.replace('\n', " ") };
+    let value = value.trim().replace('\n', " ");
+    let is_toml = format!("value = {value}").parse::<toml::Table>().is_ok();
+    if is_toml { format!("{key} = {value}") } else { format!("{key} = {}", toml::Value::String(value)) }
+}

@@ -1,0 +1,243 @@
+//! Reads a spanned TOML table into settings that already hold their defaults.
+//!
+//! serde stops at the first error; an operator wants all of them. So a section names its keys one after the other, each
+//! with the range that is accepted; what is absent stays as it was, what is wrong becomes a [`Problem`] with its line,
+//! and what was never named is reported as unknown, with the nearest known key.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::problem::{Location, Problem, Source};
+use super::units::{parse_duration, parse_size, show_duration, show_size};
+
+/// What reading any number of sources has brought to light.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// What is wrong.
+    pub(crate) problems: Vec<Problem>,
+    /// Where each key was last set.
+    pub(crate) origins: BTreeMap<String, Location>,
+    /// Every key there is, set or not.
+    pub(crate) known: std::collections::BTreeSet<String>,
+}
+
+impl Findings {
+    /// A problem that only shows when several keys are looked at together; `key` says which line to point at.
+    pub(crate) fn clash(&mut self, key: &str, found: impl Into<String>, accepted: impl Into<String>) {
+        let location = self.origins.get(key).cloned();
+        let problem = Problem { location, key: key.to_owned(), found: found.into(), accepted: accepted.into() };
+        self.problems.push(problem);
+    }
+
+    /// Whether any source set this key.
+    pub(crate) fn is_set(&self, key: &str) -> bool {
+        self.origins.contains_key(key)
+    }
+}
+
+/// A group of keys that can be read from a table.
+pub(crate) trait Section {
+    /// Names every key of the section to `reader`.
+    fn read(&mut self, reader: &mut Reader<'_>);
+}
+
+/// One table while it is read.
+pub(crate) struct Reader<'a> {
+    source: &'a Source,
+    table: Option<&'a DeTable<'a>>,
+    prefix: String,
+    named: Vec<&'static str>,
+    findings: &'a mut Findings,
+}
+
+/// Reads a whole source into `section`; syntax errors become problems like all others.
+pub(crate) fn read_source(source: &Source, section: &mut impl Section, findings: &mut Findings) {
+    let (table, errors) = DeTable::parse_recoverable(&source.text);
+    for error in errors {
+        findings.problems.push(Problem {
+            location: Some(source.location(error.span().map_or(0, |span| span.start))),
+            key: String::new(),
+            found: error.message().replace('\n', ", "),
+            accepted: "TOML 1.0".to_owned(),
+        });
+    }
+    let mut reader =
+        Reader { source, table: Some(table.get_ref()), prefix: String::new(), named: Vec::new(), findings };
+    section.read(&mut reader);
+    reader.refuse_unknown();
+}
+
+impl Reader<'_> {
+    /// A table below this one.
+    pub(crate) fn section(&mut self, key: &'static str, section: &mut impl Section) {
+        self.named.push(key);
+        let value = self.table.and_then(|table| table.get(key));
+        let table = value.and_then(|value| value.get_ref().as_table());
+        if let (Some(value), None) = (value, table) {
+            self.refuse(key, value, "a table");
+        }
+        let prefix = self.dotted(key) + ".";
+        let mut below = Reader { source: self.source, table, prefix, named: Vec::new(), findings: &mut *self.findings };
+        section.read(&mut below);
+        below.refuse_unknown();
+    }
+
+    /// `true` or `false`.
+    pub(crate) fn flag(&mut self, key: &'static str, target: &mut bool) {
+        self.value(key, target, |value| value.as_bool(), || "true or false".to_owned());
+    }
+
+    /// A whole number.
+    pub(crate) fn count<T: TryFrom<u64>>(&mut self, key: &'static str, target: &mut T, range: RangeInclusive<u64>) {
+        let read = |value: &DeValue<'_>| {
+            let integer = value.as_integer()?;
+            let number = u64::from_str_radix(&integer.as_str().replace('_', ""), integer.radix()).ok()?;
+            range.contains(&number).then(|| T::try_from(number).ok()).flatten()
+        };
+        self.value(key, target, read, || format!("a whole number from {} to {}", range.start(), range.end()));
+    }
+
+    /// A number of bytes with its unit.
+    pub(crate) fn size<T: TryFrom<u64>>(&mut self, key: &'static str, target: &mut T, range: RangeInclusive<u64>) {
+        let read = |value: &DeValue<'_>| {
+            let bytes = value.as_str().and_then(parse_size)?;
+            range.contains(&bytes).then(|| T::try_from(bytes).ok()).flatten()
+        };
+        let (least, most) = (*range.start(), *range.end());
+        let accepted = || format!("a size from {:?} to {:?}", show_size(least), show_size(most));
+        self.value(key, target, read, accepted);
+    }
+
+    /// A length of time with its unit.
+    pub(crate) fn duration(&mut self, key: &'static str, target: &mut Duration, range: RangeInclusive<Duration>) {
+        let read = |value: &DeValue<'_>| value.as_str().and_then(parse_duration).filter(|found| range.contains(found));
+        let (least, most) = (*range.start(), *range.end());
+        let accepted = || format!("a duration from {:?} to {:?}", show_duration(least), show_duration(most));
+        self.value(key, target, read, accepted);
+    }
+
+    /// Text that `valid` accepts.
+    pub(crate) fn text(
+        &mut self,
+        key: &'static str,
+        target: &mut String,
+        valid: impl Fn(&str) -> bool,
+        accepted: &str,
+    ) {
+        let read = |value: &DeValue<'_>| value.as_str().filter(|text| valid(text)).map(str::to_owned);
+        self.value(key, target, read, || accepted.to_owned());
+    }
+
+    /// A path; `""` for none. A relative one is taken from the directory of the file that names it.
+    pub(crate) fn path(&mut self, key: &'static str, target: &mut Option<PathBuf>) {
+        let base = self.source.file.parent().map(PathBuf::from).unwrap_or_default();
+        let read = |value: &DeValue<'_>| {
+            let text = value.as_str()?;
+            Some(if text.is_empty() { None } else { Some(base.join(text)) })
+        };
+        self.value(key, target, read, || "a path, or \"\" for none".to_owned());
+    }
+
+    /// `IP:PORT`.
+    pub(crate) fn address(&mut self, key: &'static str, target: &mut SocketAddr) {
+        let read = |value: &DeValue<'_>| value.as_str()?.parse().ok();
+        let accepted = || "an address and port such as \"127.0.0.1:1883\" or \"[::1]:1883\"".to_owned();
+        self.value(key, target, read, accepted);
+    }
+
+    /// One of a few words.
+    pub(crate) fn choice<T: Copy>(&mut self, key: &'static str, target: &mut T, choices: &[(&str, T)]) {
+        let read = |value: &DeValue<'_>| {
+            let text = value.as_str()?;
+            choices.iter().find(|(name, _)| *name == text).map(|(_, choice)| *choice)
+        };
+        let accepted = || {
+            let names: Vec<_> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
+            format!("one of {}", names.join(", "))
+        };
+        self.value(key, target, read, accepted);
+    }
+
+    fn value<T>(
+        &mut self,
+        key: &'static str,
+        target: &mut T,
+        read: impl FnOnce(&DeValue<'_>) -> Option<T>,
+        accepted: impl FnOnce() -> String,
+    ) {
+        self.named.push(key);
+        let dotted = self.dotted(key);
+        self.findings.known.insert(dotted.clone());
+        let Some(value) = self.table.and_then(|table| table.get(key)) else { return };
+        self.findings.origins.insert(dotted, self.source.location(value.span().start));
+        match read(value.get_ref()) {
+            Some(read) => *target = read,
+            None => self.refuse(key, value, &accepted()),
+        }
+    }
+
+    fn refuse(&mut self, key: &str, value: &Spanned<DeValue<'_>>, accepted: &str) {
+        let found = self.source.text.get(value.span()).unwrap_or_default();
+        let found = found.lines().next().unwrap_or_default();
+        self.findings.problems.push(Problem {
+            location: Some(self.source.location(value.span().start)),
+            key: self.dotted(key),
+            found: format!("{found} is not accepted"),
+            accepted: accepted.to_owned(),
+        });
+    }
+
+    fn refuse_unknown(&mut self) {
+        let Some(table) = self.table else { return };
+        for (key, _) in table {
+            let name: &str = key.get_ref();
+            if self.named.contains(&name) {
+                continue;
+            }
+            self.findings.problems.push(Problem {
+                location: Some(self.source.location(key.span().start)),
+                key: self.dotted(name),
+                found: "there is no such key".to_owned(),
+                accepted: nearest(name, &self.named),
+            });
+        }
+    }
+
+    fn dotted(&self, key: &str) -> String {
+        format!("{}{key}", self.prefix)
+    }
+}
+
+/// The known name that was probably meant, or all of them.
+fn nearest(name: &str, known: &[&str]) -> String {
+    let best = known.iter().min_by_key(|candidate| distance(name, candidate));
+    match best {
+        Some(best) if distance(name, best) <= 1 + name.len() / 4 => format!("perhaps {best:?}"),
+        Some(_) | None => known.join(", "),
+    }
+}
+
+/// Levenshtein's distance, one row at a time.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, left) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut previous = i + 1;
+        for (cell, right) in row.iter_mut().skip(1).zip(b.chars()) {
+            let substituted = diagonal + usize::from(left != right);
+            diagonal = *cell;
+            previous = substituted.min(previous + 1).min(diagonal + 1);
+            *cell = previous;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}

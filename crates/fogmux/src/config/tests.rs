@@ -1,0 +1,178 @@
+//! Tables of configurations and of what is said about them.
+
+use super::reader::{Findings, read_source};
+use super::{Config, REFERENCE, Source, load};
+
+/// Every problem of `text` as `line key` pairs.
+fn lines_and_keys(text: &str) -> Vec<(usize, String)> {
+    let problems = load(&[Source::new("f.toml", text)]).unwrap_err().0;
+    problems.into_iter().map(|problem| (problem.location.map_or(0, |at| at.line), problem.key)).collect()
+}
+
+fn said(text: &str) -> Vec<String> {
+    let problems = load(&[Source::new("f.toml", text)]).unwrap_err().0;
+    problems.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn the_reference_says_exactly_the_built_in_defaults() {
+    let config = load(&[Source::new("fogmux.toml", REFERENCE)]).unwrap();
+    assert_eq!(config, Config::default());
+}
+
+#[test]
+fn the_reference_lists_every_key() {
+    let mut findings = Findings::default();
+    read_source(&Source::new("fogmux.toml", REFERENCE), &mut Config::default(), &mut findings);
+    let missing: Vec<_> = findings.known.iter().filter(|key| !findings.is_set(key)).collect();
+    assert!(missing.is_empty(), "config/fogmux.toml does not list {missing:?}");
+}
+
+#[test]
+fn all_problems_are_reported_at_once_with_their_lines() {
+    let text = r#"
+[listeners.mqtt]
+adress = "127.0.0.1:1883"
+enabled = "yes"
+
+[listeners.coap]
+address = "localhost:5683"
+
+[listeners.https]
+address = "127.0.0.1:1883"
+
+[workers]
+drain = 10
+count = 100_000
+
+[store]
+durability = "sometimes"
+
+[mqqt]
+"#;
+    let expected = [
+        (3, "listeners.mqtt.adress"),
+        (4, "listeners.mqtt.enabled"),
+        (7, "listeners.coap.address"),
+        (10, "listeners.https.address"),
+        (13, "workers.drain"),
+        (14, "workers.count"),
+        (17, "store.durability"),
+        (19, "mqqt"),
+    ];
+    let expected: Vec<_> = expected.into_iter().map(|(line, key)| (line, key.to_owned())).collect();
+    assert_eq!(lines_and_keys(text), expected);
+}
+
+#[test]
+fn a_problem_names_file_line_key_and_what_would_be_accepted() {
+    let table = [
+        (
+            "[workers]\ndrain = 10",
+            "f.toml:2: workers.drain: 10 is not accepted; accepted: a duration from \"0s\" to \"5m\"",
+        ),
+        (
+            "[workers]\ncount = -1",
+            "f.toml:2: workers.count: -1 is not accepted; accepted: a whole number from 0 to 256",
+        ),
+        (
+            "[store]\ndurability = \"sometimes\"",
+            "f.toml:2: store.durability: \"sometimes\" is not accepted; accepted: one of \"none\", \"interval\", \
+             \"group\", \"always\"",
+        ),
+        (
+            "[listeners.mqtt]\nadress = 1",
+            "f.toml:2: listeners.mqtt.adress: there is no such key; accepted: perhaps \"address\"",
+        ),
+        ("workers = 3", "f.toml:1: workers: 3 is not accepted; accepted: a table"),
+        (
+            "[xmpp]\ndomain = \"Fog Node\"",
+            "f.toml:2: xmpp.domain: \"Fog Node\" is not accepted; accepted: a domain name such as \"fog.example\"",
+        ),
+        (
+            "[tls]\nkey_file = \"/nowhere/key.pem\"",
+            "f.toml:2: tls.key_file: a key without its certificate; accepted: tls.certificate_file as well, or neither \
+             for one of our own making",
+        ),
+    ];
+    for (text, expected) in table {
+        assert!(said(text).contains(&expected.to_owned()), "{text}\n{:#?}", said(text));
+    }
+}
+
+#[test]
+fn ports_overlap_only_on_one_transport_and_on_addresses_that_overlap() {
+    let clash = "[listeners.mqtt]\naddress = \"0.0.0.0:8080\"\nallow_plaintext = true";
+    assert_eq!(lines_and_keys(clash), [(0, "listeners.http.address".to_owned())]);
+    let udp = "[listeners.coap]\naddress = \"127.0.0.1:8443\"";
+    assert_eq!(lines_and_keys(udp), [(0, "listeners.https.address".to_owned())]);
+    for fine in [
+        "[listeners.coap]\naddress = \"127.0.0.1:1883\"",
+        "[listeners.mqtt]\naddress = \"127.0.0.2:8080\"",
+        "[listeners.coap]\naddress = \"127.0.0.1:8443\"\n[http]\nhttp3 = false",
+        "[listeners.mqtt]\naddress = \"127.0.0.1:0\"\n[listeners.http]\naddress = \"127.0.0.1:0\"",
+        "[listeners.mqtt]\naddress = \"127.0.0.1:8080\"\n[listeners.http]\nenabled = false",
+    ] {
+        assert!(load(&[Source::new("f.toml", fine)]).is_ok(), "{fine}");
+    }
+}
+
+#[test]
+fn doors_do_not_open_beyond_loopback_by_accident() {
+    let refused = [
+        ("[listeners.mqtt]\naddress = \"0.0.0.0:1883\"", (2, "listeners.mqtt.address")),
+        ("[listeners.coap]\naddress = \"[::]:5683\"", (2, "listeners.coap.address")),
+        ("[listeners.http]\naddress = \"192.168.0.7:80\"", (2, "listeners.http.address")),
+        ("[listeners.mqtts]\naddress = \"0.0.0.0:8883\"\nanonymous = true", (3, "listeners.mqtts.anonymous")),
+    ];
+    for (text, (line, key)) in refused {
+        assert_eq!(lines_and_keys(text), [(line, key.to_owned())], "{text}");
+    }
+    let silent = load(&[Source::new("f.toml", "[listeners.mqtts]\naddress = \"0.0.0.0:8883\"")]).unwrap();
+    assert!(!silent.listeners.mqtts.lets_anonymous_in());
+    let asked = "[listeners.mqtt]\naddress = \"0.0.0.0:1883\"\nallow_plaintext = true\nallow_remote_anonymous = true";
+    assert!(load(&[Source::new("f.toml", asked)]).unwrap().listeners.mqtt.lets_anonymous_in());
+}
+
+#[test]
+fn a_later_source_wins_key_by_key_and_problems_keep_the_order_of_the_files() {
+    let first = Source::new("a.toml", "[workers]\ncount = 3\ndrain = \"1s\"");
+    let second = Source::new("b.toml", "[workers]\ncount = 4");
+    let config = load(&[first, second]).unwrap();
+    assert_eq!((config.workers.count, config.workers.drain.as_secs()), (4, 1));
+
+    let first = Source::new("z.toml", "[workers]\ncount = true");
+    let second = Source::new("a.toml", "[workers]\npin = 1");
+    let said: Vec<_> = load(&[first, second]).unwrap_err().0.iter().map(ToString::to_string).collect();
+    assert!(said[0].starts_with("z.toml:2: workers.count"), "{said:?}");
+    assert!(said[1].starts_with("a.toml:2: workers.pin"), "{said:?}");
+}
+
+#[test]
+fn broken_toml_is_reported_together_with_what_could_still_be_read() {
+    let said = said("[workers]\ncount = \ndrain = 3\n[log\nfilter = 7");
+    assert!(said.iter().any(|line| line.starts_with("f.toml:2:")), "{said:#?}");
+    assert!(said.iter().any(|line| line.contains("workers.drain")), "{said:#?}");
+    assert!(said.iter().any(|line| line.starts_with("f.toml:4:")), "{said:#?}");
+}
+
+#[test]
+fn the_command_line_may_leave_the_quotes_out() {
+    let settings = ["listeners.mqtt.address=127.0.0.1:0", "workers.count=2", "log.filter=\"debug\""].map(str::to_owned);
+    let config = load(&super::sources(None, &settings).unwrap()).unwrap();
+    assert_eq!(config.listeners.mqtt.address.port(), 0);
+    assert_eq!((config.workers.count, config.log.filter.as_str()), (2, "debug"));
+}
+
+#[test]
+fn files_of_conf_d_are_read_after_the_file_in_the_order_of_their_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("fogmux.toml");
+    std::fs::create_dir(directory.path().join("conf.d")).unwrap();
+    std::fs::write(&file, "[workers]\ncount = 1\npin = false").unwrap();
+    std::fs::write(directory.path().join("conf.d/20-b.toml"), "[workers]\ncount = 3").unwrap();
+    std::fs::write(directory.path().join("conf.d/10-a.toml"), "[workers]\ncount = 2").unwrap();
+    std::fs::write(directory.path().join("conf.d/99-not-this.txt"), "[workers]\ncount = 4").unwrap();
+    let config = load(&super::sources(Some(&file), &[]).unwrap()).unwrap();
+    assert_eq!((config.workers.count, config.workers.pin), (3, false));
+}

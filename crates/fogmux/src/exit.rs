@@ -1,0 +1,63 @@
+//! How the process ends: sysexits codes, so that scripts and service managers can tell a mistake in the command line
+//! from a port in use and from a configuration that does not hold.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// The codes this program uses, by their names in `sysexits.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// The command line was wrong.
+    Usage = 64,
+    /// What was sent or received did not have the form it must have.
+    DataErr = 65,
+    /// The other side is not there, did not answer in time or refused for its own reasons.
+    Unavailable = 69,
+    /// A file or socket failed.
+    IoErr = 74,
+    /// The peer broke its protocol.
+    Protocol = 76,
+    /// Not allowed: credentials or access rules.
+    NoPerm = 77,
+    /// The configuration does not hold.
+    Config = 78,
+}
+
+/// An error with the code to end with.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// What the shell is told.
+    pub(crate) status: Status,
+    /// What the person is told.
+    pub(crate) error: anyhow::Error,
+}
+
+impl Failure {
+    /// A failure with a message.
+    pub(crate) fn new(status: Status, message: impl fmt::Display + fmt::Debug + Send + Sync + 'static) -> Self {
+        Self { status, error: anyhow::Error::msg(message) }
+    }
+
+    /// What a file or socket operation failed with, and on what.
+    pub(crate) fn io(what: impl fmt::Display, error: &std::io::Error) -> Self {
+        let status = if error.kind() == std::io::ErrorKind::PermissionDenied { Status::NoPerm } else { Status::IoErr };
+        Self::new(status, format!("{what}: {error}"))
+    }
+
+    /// The exit code.
+    pub(crate) fn code(&self) -> ExitCode {
+        ExitCode::from(self.status as u8)
+    }
+}
+
+/// Gives an error the code to end with.
+pub(crate) trait OrFail<T> {
+    /// Maps the error to a failure with this status and a word on what was being done.
+    fn or_fail(self, status: Status, doing: &str) -> Result<T, Failure>;
+}
+
+impl<T, E: Into<anyhow::Error>> OrFail<T> for Result<T, E> {
+    fn or_fail(self, status: Status, doing: &str) -> Result<T, Failure> {
+        self.map_err(|error| Failure { status, error: error.into().context(doing.to_owned()) })
+    }
+}
