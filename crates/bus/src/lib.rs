@@ -1,1 +1,45 @@
-//! Topics, messages, subscriptions, routing, mailboxes, sessions and retained messages; knows no protocol and does no I/O.
+//! The bus: topics, messages, subscriptions, routing, mailboxes, sessions and retained messages.
+//!
+//! One hall between the doors. It knows no protocol, opens no socket, reads no clock and starts no task: time is an
+//! argument (`now`), waking is a [`std::task::Waker`] that the owner of a mailbox hands in. A publication goes in by
+//! [`Worker::publish`], is matched against the subscription tree through a per-worker cache of routes, grouped by
+//! destination, and handed to each destination's [`Mailbox`] under one lock; each other worker is woken once.
+//!
+//! What the bus promises: publications of one publisher on one topic reach every subscriber in order; a slow
+//! subscriber never blocks a publisher; nothing it holds grows past a configured limit; every drop is counted.
+
+mod bus;
+mod counters;
+mod fifo;
+mod filter;
+mod limits;
+mod mailbox;
+mod memory;
+mod message;
+mod retained;
+mod route;
+mod session;
+mod slot;
+mod subscription;
+mod timestamp;
+mod topic;
+mod tree;
+mod worker;
+
+pub use bus::{Bus, BusConfig, SubscribeOptions, TooManySubscriptions};
+pub use counters::Counters;
+pub use fifo::{FifoLimits, FifoMailbox, Queued};
+pub use filter::{Filter, FilterError};
+pub use limits::{FILTER_BYTES_MAX, LEVELS_MAX, TOPIC_BYTES_MAX};
+pub use mailbox::{Delivered, Delivery, Mailbox};
+pub use memory::{Memory, Relieved};
+pub use message::{Door, Message, MessageId, Payload, Precondition, Properties, Publication, Publisher, Qos, etag};
+pub use retained::{
+    Completer, Completion, Forgetful, RetainedChunk, RetainedError, RetainedStore, StoreFailed, Stored,
+};
+pub use session::{AttachError, Attached, SessionKey, Sessions};
+pub use slot::{Claim, Displaced, ReadGate, Slot, SlotId};
+pub use subscription::{Subscription, SubscriptionError};
+pub use timestamp::Timestamp;
+pub use topic::{Topic, TopicError, TopicRef};
+pub use worker::{Outcome, Published, Worker, WorkerId};

@@ -1,0 +1,262 @@
+//! The bus itself: what all workers share.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Waker,
+};
+
+use crate::{
+    counters::Counters,
+    filter::Filter,
+    mailbox::Mailbox,
+    memory::Memory,
+    message::{Message, Qos},
+    retained::{Retained, RetainedChunk, RetainedStore},
+    slot::{ReadGate, Slot, SlotIds, Subscriber},
+    subscription::Subscription,
+    timestamp::Timestamp,
+    topic::Topic,
+    tree::{Matched, Sub, Tree},
+    worker::{Worker, WorkerId},
+};
+
+/// Bounds of a bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BusConfig {
+    /// Workers that publish.
+    pub workers: usize,
+    /// Bytes in all mailboxes together above which publishers are paused.
+    pub memory_high_bytes: usize,
+    /// Most retained messages.
+    pub retained_messages_max: usize,
+    /// Most bytes of retained messages, overhead included.
+    pub retained_bytes_max: usize,
+    /// Most subscriptions of all subscribers together.
+    pub subscriptions_max: usize,
+}
+
+impl Default for BusConfig {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            memory_high_bytes: 128 << 20,
+            retained_messages_max: 100_000,
+            retained_bytes_max: 64 << 20,
+            subscriptions_max: 1_000_000,
+        }
+    }
+}
+
+/// How a subscriber wants a filter's messages.
+#[derive(Clone)]
+pub struct SubscribeOptions {
+    /// Tells the subscriptions of one mailbox apart; those with the same tag are merged when several match.
+    pub tag: u64,
+    /// Highest QoS to deliver with.
+    pub max_qos: Qos,
+    /// Do not deliver what the subscriber itself published.
+    pub no_local: bool,
+    /// Deliver with the retain flag as published.
+    pub retain_as_published: bool,
+    /// Given back with each delivery.
+    pub id: Option<u32>,
+    /// What the subscriber may read; `None`: everything.
+    pub gate: Option<Arc<dyn ReadGate>>,
+}
+
+impl Default for SubscribeOptions {
+    fn default() -> Self {
+        Self { tag: 0, max_qos: Qos::ExactlyOnce, no_local: false, retain_as_published: true, id: None, gate: None }
+    }
+}
+
+/// More subscriptions than [`BusConfig::subscriptions_max`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many subscriptions")]
+pub struct TooManySubscriptions;
+
+const SHARDS: usize = 64;
+
+/// Stamps of the subscriptions below each first level: a route is good as long as its topic's stamp is the same.
+struct Generations {
+    shards: [AtomicU64; SHARDS],
+    /// Of filters whose first level is a wildcard, and of all rules.
+    root: AtomicU64,
+    hasher: RandomState,
+}
+
+impl Generations {
+    fn shard(&self, first_level: &str) -> &AtomicU64 {
+        let index = usize::try_from(self.hasher.hash_one(first_level) % SHARDS as u64).unwrap_or_default();
+        self.shards.get(index).unwrap_or(&self.root)
+    }
+
+    fn bump(&self, filter: &str) {
+        let first = filter.split('/').next().unwrap_or_default();
+        let shard = if matches!(first, "+" | "#") { &self.root } else { self.shard(first) };
+        shard.fetch_add(1, Ordering::SeqCst);
+    }
+
+    // Each of the two only grows, so their sum is the same only if both are.
+    fn stamp(&self, topic: &str) -> u64 {
+        let first = topic.split('/').next().unwrap_or_default();
+        self.shard(first).load(Ordering::SeqCst) + self.root.load(Ordering::SeqCst)
+    }
+}
+
+/// Slots of a worker that others have delivered to, and how to wake it.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    pub(crate) ready: Vec<Arc<dyn Subscriber>>,
+    pub(crate) waker: Option<Waker>,
+}
+
+/// What all workers share; see the crate's documentation.
+pub struct Bus {
+    tree: RwLock<Tree>,
+    generations: Generations,
+    retained: Retained,
+    memory: Arc<Memory>,
+    counters: Counters,
+    slots: Arc<SlotIds>,
+    pub(crate) inboxes: Vec<Mutex<Inbox>>,
+    subscriptions_max: usize,
+}
+
+impl Bus {
+    /// A bus with what `store` has kept. `now` and `now_unix_ms` are the same moment on both clocks.
+    #[must_use]
+    pub fn new(config: &BusConfig, store: Box<dyn RetainedStore>, now: Timestamp, now_unix_ms: u64) -> Arc<Self> {
+        let retained = Retained::new(store, config.retained_messages_max, config.retained_bytes_max);
+        retained.load(now, now_unix_ms);
+        Arc::new(Self {
+            tree: RwLock::default(),
+            generations: Generations {
+                shards: [const { AtomicU64::new(0) }; SHARDS],
+                root: AtomicU64::new(0),
+                hasher: RandomState::new(),
+            },
+            retained,
+            memory: Arc::new(Memory::new(config.memory_high_bytes)),
+            counters: Counters::default(),
+            slots: Arc::default(),
+            inboxes: (0..config.workers.max(1)).map(|_| Mutex::default()).collect(),
+            subscriptions_max: config.subscriptions_max,
+        })
+    }
+
+    /// The publishing end for one worker thread.
+    #[must_use]
+    pub fn worker(self: &Arc<Self>, id: WorkerId) -> Worker {
+        Worker::new(Arc::clone(self), id)
+    }
+
+    /// A mailbox that can subscribe, owned on `worker`.
+    pub fn slot<M: Mailbox>(&self, mailbox: M, worker: WorkerId) -> Arc<Slot<M>> {
+        Slot::new(Arc::clone(&self.slots), Arc::clone(&self.memory), worker, mailbox)
+    }
+
+    /// Adds or replaces a subscription. Says whether there was one with the same filter and tag. Retained messages
+    /// are the subscriber's to pull, by [`Bus::retained`], after this.
+    ///
+    /// # Errors
+    /// [`TooManySubscriptions`].
+    pub fn subscribe<M: Mailbox>(
+        &self,
+        slot: &Arc<Slot<M>>,
+        subscription: &Subscription,
+        options: SubscribeOptions,
+    ) -> Result<bool, TooManySubscriptions> {
+        let subscriber: Arc<dyn Subscriber> = Arc::<Slot<M>>::clone(slot);
+        let mut tree = self.tree.write().unwrap_or_else(PoisonError::into_inner);
+        if tree.len() >= self.subscriptions_max {
+            return Err(TooManySubscriptions);
+        }
+        let existed = tree.insert(subscription, Sub { slot: slot.id(), subscriber, options });
+        drop(tree);
+        self.generations.bump(&subscription.filter);
+        Ok(existed)
+    }
+
+    /// Removes a subscription. Says whether there was one.
+    pub fn unsubscribe<M: Mailbox>(&self, slot: &Arc<Slot<M>>, subscription: &Subscription, tag: u64) -> bool {
+        let mut tree = self.tree.write().unwrap_or_else(PoisonError::into_inner);
+        let existed = tree.remove(subscription, slot.id(), tag);
+        drop(tree);
+        if existed {
+            self.generations.bump(&subscription.filter);
+        }
+        existed
+    }
+
+    /// How many subscriptions there are.
+    #[must_use]
+    pub fn subscriptions(&self) -> usize {
+        self.tree.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Forgets all cached routes: what subscribers may read has changed.
+    pub fn invalidate(&self) {
+        self.generations.root.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The latest value of a topic.
+    #[must_use]
+    pub fn latest(&self, topic: &str, now: Timestamp) -> Option<Arc<Message>> {
+        self.retained.latest(topic, now)
+    }
+
+    /// Up to `limit` retained messages that match a filter, of topics behind `after`: to be pulled when there is room.
+    /// What is pulled is the latest at that moment; a live message of the same topic may come as well, never an older
+    /// value after a newer one.
+    #[must_use]
+    pub fn retained(&self, filter: &Filter, after: Option<&Topic>, limit: usize, now: Timestamp) -> RetainedChunk {
+        self.retained.chunk(filter, after, limit, now)
+    }
+
+    /// Removes expired retained messages among up to `limit` behind `after`; gives where to go on, `None` at the end.
+    #[must_use]
+    pub fn sweep(&self, after: Option<&Topic>, limit: usize, now: Timestamp) -> Option<Topic> {
+        self.retained.sweep(after, limit, now)
+    }
+
+    /// Number of retained messages and their bytes.
+    #[must_use]
+    pub fn retained_size(&self) -> (usize, usize) {
+        self.retained.size()
+    }
+
+    /// What mailboxes hold together.
+    #[must_use]
+    pub const fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(crate) const fn keep(&self) -> &Retained {
+        &self.retained
+    }
+
+    pub(crate) fn stamp(&self, topic: &str) -> u64 {
+        self.generations.stamp(topic)
+    }
+
+    pub(crate) fn matching(&self, topic: &str) -> Matched {
+        self.tree.read().unwrap_or_else(PoisonError::into_inner).matching(topic)
+    }
+}
+
+impl std::fmt::Debug for Bus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bus").field("retained", &self.retained).finish_non_exhaustive()
+    }
+}

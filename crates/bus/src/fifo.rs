@@ -1,0 +1,128 @@
+//! A mailbox that is a bounded queue, for doors that encode when they write.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use smallvec::SmallVec;
+
+use crate::{
+    mailbox::{Delivered, Delivery, Mailbox},
+    message::{Message, Publication, Qos},
+};
+
+/// Bounds of a [`FifoMailbox`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FifoLimits {
+    /// Most messages.
+    pub messages: usize,
+    /// Most bytes, overhead included.
+    pub bytes: usize,
+}
+
+/// A message waiting in a [`FifoMailbox`].
+#[derive(Clone, Debug)]
+pub struct Queued {
+    /// The message.
+    pub message: Arc<Message>,
+    /// Of the subscription it came by.
+    pub tag: u64,
+    /// To deliver with.
+    pub qos: Qos,
+    /// Subscription identifiers.
+    pub ids: SmallVec<[u32; 2]>,
+}
+
+/// First in, first out, bounded. When it is full the oldest message that may be lost (QoS 0) goes; one that may not be
+/// lost is refused.
+#[derive(Debug)]
+pub struct FifoMailbox {
+    limits: FifoLimits,
+    queue: VecDeque<Queued>,
+    bytes: usize,
+    lost: u64,
+}
+
+impl FifoMailbox {
+    /// Empty.
+    #[must_use]
+    pub const fn new(limits: FifoLimits) -> Self {
+        Self { limits, queue: VecDeque::new(), bytes: 0, lost: 0 }
+    }
+
+    /// The oldest, if any.
+    pub fn pop(&mut self) -> Option<Queued> {
+        let queued = self.queue.pop_front()?;
+        self.bytes -= cost(&queued.message);
+        if self.queue.is_empty() && self.queue.capacity() > 64 {
+            self.queue = VecDeque::new();
+        }
+        Some(queued)
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// How many were lost since the last call: what a reader is told as a gap.
+    pub const fn take_lost(&mut self) -> u64 {
+        std::mem::replace(&mut self.lost, 0)
+    }
+
+    /// Throws everything away.
+    pub fn clear(&mut self) {
+        self.queue = VecDeque::new();
+        self.bytes = 0;
+    }
+
+    fn fits(&self, bytes: usize) -> bool {
+        self.queue.len() < self.limits.messages && self.bytes + bytes <= self.limits.bytes
+    }
+
+    fn full(&mut self, qos: Qos) -> Delivered {
+        if qos == Qos::AtMostOnce {
+            self.lost += 1;
+            return Delivered::Full;
+        }
+        Delivered::Refused
+    }
+}
+
+fn cost(message: &Message) -> usize {
+    message.size() + size_of::<Queued>()
+}
+
+impl Mailbox for FifoMailbox {
+    fn deliver(&mut self, publication: &Publication<'_>, delivery: &Delivery<'_>) -> Delivered {
+        let qos = delivery.qos(publication);
+        let message = publication.share();
+        let bytes = cost(message);
+        let mut displaced = 0;
+        while !self.fits(bytes) {
+            if self.queue.front().is_none_or(|oldest| oldest.qos != Qos::AtMostOnce) {
+                return self.full(qos);
+            }
+            self.pop();
+            self.lost += 1;
+            displaced += 1;
+        }
+        self.bytes += bytes;
+        self.queue.push_back(Queued {
+            message: Arc::clone(message),
+            tag: delivery.tag,
+            qos,
+            ids: SmallVec::from_slice(delivery.ids),
+        });
+        if displaced == 0 { Delivered::Queued } else { Delivered::Displaced(displaced) }
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        self.bytes
+    }
+}

@@ -1,0 +1,18 @@
+//! Numbers that bound what a peer can make the bus hold.
+
+/// Longest topic in bytes: what an MQTT UTF-8 string can carry ([MQTT-4.7.3-3]).
+pub const TOPIC_BYTES_MAX: usize = 65_535;
+/// Longest filter in bytes, as for topics.
+pub const FILTER_BYTES_MAX: usize = 65_535;
+/// Most levels in a topic or filter. A node of the tree costs some hundred bytes and a level one byte of input: this
+/// keeps 65 535 slashes from becoming megabytes. Mosquitto refuses more than 200 as well.
+pub const LEVELS_MAX: usize = 200;
+
+/// Longest topic whose routes are cached; longer ones are matched anew each time.
+pub(crate) const CACHED_TOPIC_BYTES_MAX: usize = 1024;
+/// What a worker's route cache may hold before it is emptied, in bytes of keys and entries (roughly).
+pub(crate) const ROUTE_CACHE_BYTES_MAX: usize = 4 << 20;
+/// Deliveries staged before a batch is flushed, whatever is left of it.
+pub(crate) const STAGED_MAX: usize = 32_768;
+/// Retained entries looked at in one pull, whether they match or not: bounds the time the lock is held.
+pub(crate) const RETAINED_SCAN_MAX: usize = 4096;

@@ -1,0 +1,81 @@
+//! What a subscriber is to the bus: somewhere to put deliveries.
+
+use crate::{
+    counters::Tally,
+    message::{Publication, Qos},
+};
+
+/// What the subscription says about a delivery.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery<'a> {
+    /// What the subscriber gave to tell its subscriptions apart.
+    pub tag: u64,
+    /// Highest QoS of the subscriptions that matched.
+    pub max_qos: Qos,
+    /// Keep the retain flag as it was published (MQTT 5.0 §3.8.3.1).
+    pub retain_as_published: bool,
+    /// Subscription identifiers of those that matched (MQTT 5.0 §3.3.4).
+    pub ids: &'a [u32],
+    /// It came by a shared subscription.
+    pub shared: bool,
+}
+
+impl Delivery<'_> {
+    /// The QoS to deliver with: the lower of what was published and what was asked for ([MQTT-3.8.4-8]).
+    #[must_use]
+    pub fn qos(&self, publication: &Publication<'_>) -> Qos {
+        self.max_qos.min(publication.qos)
+    }
+}
+
+/// What became of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// It is in the mailbox, or already encoded for the wire.
+    Queued,
+    /// It is in the mailbox, and so many older ones had to go.
+    Displaced(u32),
+    /// It took the place of an older value of the same topic, which nobody will see.
+    Conflated,
+    /// Thrown away: no room, and it may be lost.
+    Full,
+    /// Thrown away: it had expired.
+    Expired,
+    /// Thrown away: the subscriber takes nothing that large.
+    TooLarge,
+    /// Thrown away: nobody owns the mailbox any more.
+    Gone,
+    /// No room, and it may not be lost: the publisher is told.
+    Refused,
+}
+
+impl Delivered {
+    pub(crate) const fn count(self, tally: &mut Tally) {
+        match self {
+            Self::Queued => tally.delivered += 1,
+            Self::Displaced(count) => {
+                tally.delivered += 1;
+                tally.dropped_full += count as u64;
+            }
+            Self::Conflated => {
+                tally.delivered += 1;
+                tally.conflated += 1;
+            }
+            Self::Full => tally.dropped_full += 1,
+            Self::Expired => tally.dropped_expired += 1,
+            Self::TooLarge => tally.dropped_too_large += 1,
+            Self::Gone => tally.dropped_gone += 1,
+            Self::Refused => tally.refused += 1,
+        }
+    }
+}
+
+/// Where deliveries go. `deliver` runs on the publisher's worker, under the slot's lock: it appends or encodes and
+/// returns; it never blocks, never calls the bus, and keeps within the subscriber's own bounds.
+pub trait Mailbox: Send + 'static {
+    /// Takes one delivery. What is to be kept is taken by [`Publication::share`].
+    fn deliver(&mut self, publication: &Publication<'_>, delivery: &Delivery<'_>) -> Delivered;
+
+    /// Bytes it holds, for the global watermark.
+    fn buffered_bytes(&self) -> usize;
+}

@@ -1,0 +1,81 @@
+//! The global watermark: what all mailboxes hold together. Above it publishers are paused; nothing else slows them.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll, Waker},
+};
+
+/// Bytes held in mailboxes, against a high and a low mark.
+#[derive(Debug)]
+pub struct Memory {
+    used: AtomicUsize,
+    high: usize,
+    low: usize,
+    waiting: Mutex<Vec<Waker>>,
+}
+
+impl Memory {
+    pub(crate) const fn new(high_bytes: usize) -> Self {
+        Self { used: AtomicUsize::new(0), high: high_bytes, low: high_bytes / 4 * 3, waiting: Mutex::new(Vec::new()) }
+    }
+
+    /// Bytes held now.
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.used.load(Relaxed)
+    }
+
+    /// Whether publishers have to pause.
+    #[must_use]
+    pub fn pressure(&self) -> bool {
+        self.used() > self.high
+    }
+
+    /// Completes once there is room again.
+    pub const fn relieved(&self) -> Relieved<'_> {
+        Relieved(self)
+    }
+
+    /// Counts memory that a door keeps outside the mailboxes (unfinished uploads, say).
+    pub fn change(&self, before: usize, after: usize) {
+        if after >= before {
+            if after > before {
+                self.used.fetch_add(after - before, Relaxed);
+            }
+            return;
+        }
+        let freed = before - after;
+        let was = self.used.fetch_sub(freed, Relaxed);
+        if was > self.low && was - freed <= self.low {
+            let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+            waiting.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+/// See [`Memory::relieved`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct Relieved<'a>(&'a Memory);
+
+impl Future for Relieved<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.0.pressure() {
+            return Poll::Ready(());
+        }
+        let mut waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if !waiting.iter().any(|w| w.will_wake(cx.waker())) {
+            waiting.push(cx.waker().clone());
+        }
+        drop(waiting);
+        // Room may have been made between the look and the registration; `low` is where wakers are called.
+        if self.0.used() <= self.0.low { Poll::Ready(()) } else { Poll::Pending }
+    }
+}

@@ -1,0 +1,351 @@
+//! Messages: a borrowed [`Publication`] on its way in, a shared [`Message`] once somebody has to keep it.
+
+use std::{
+    cell::OnceCell,
+    hash::{BuildHasher, Hasher},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+
+use crate::{
+    slot::SlotId,
+    timestamp::Timestamp,
+    topic::{Topic, TopicRef},
+    worker::OutcomeCell,
+};
+
+/// How surely a message is delivered over one hop (MQTT 5.0 §4.3); other doors translate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Qos {
+    /// May be lost.
+    #[default]
+    AtMostOnce = 0,
+    /// Acknowledged, may come twice.
+    AtLeastOnce = 1,
+    /// Acknowledged in two steps.
+    ExactlyOnce = 2,
+}
+
+impl Qos {
+    /// From 0, 1 or 2.
+    #[must_use]
+    pub const fn from_u8(value: u8) -> Option<Self> {
+        match value {
+            0 => Some(Self::AtMostOnce),
+            1 => Some(Self::AtLeastOnce),
+            2 => Some(Self::ExactlyOnce),
+            _ => None,
+        }
+    }
+}
+
+/// Which door something came in by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Door {
+    /// MQTT, over any transport.
+    Mqtt,
+    /// CoAP.
+    Coap,
+    /// HTTP, any version.
+    Http,
+    /// XMPP publish-subscribe.
+    Xmpp,
+    /// The gateway itself.
+    Internal,
+}
+
+impl Door {
+    /// Its name in configuration, rules and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mqtt => "mqtt",
+            Self::Coap => "coap",
+            Self::Http => "http",
+            Self::Xmpp => "xmpp",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+/// Who published; one per connection, shared by its messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Publisher {
+    /// Name of the authenticated principal.
+    pub principal: Arc<str>,
+    /// Client identifier within the door.
+    pub client: Arc<str>,
+    /// The door.
+    pub door: Door,
+    /// The publisher's own mailbox, for subscriptions that do not want their own messages back.
+    pub slot: Option<SlotId>,
+}
+
+impl Publisher {
+    /// The gateway itself.
+    #[must_use]
+    pub fn internal() -> Arc<Self> {
+        Arc::new(Self { principal: Arc::from("fogmux"), client: Arc::from(""), door: Door::Internal, slot: None })
+    }
+}
+
+/// What few messages have, behind one pointer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Properties {
+    /// The publisher says the payload is UTF-8 text (MQTT payload format indicator 1).
+    pub utf8: bool,
+    /// Topic to answer to.
+    pub reply_to: Option<Box<str>>,
+    /// What the answer repeats.
+    pub correlation: Option<Bytes>,
+    /// Name and value pairs, in order, names may repeat.
+    pub user: Vec<(Box<str>, Box<str>)>,
+}
+
+/// Names a message within this run of the gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(pub u64);
+
+/// A message that somebody keeps.
+#[derive(Debug)]
+pub struct Message {
+    /// Unique within this run.
+    pub id: MessageId,
+    /// Where it was published.
+    pub topic: Topic,
+    /// Its bytes, as they came in.
+    pub payload: Bytes,
+    /// As published.
+    pub qos: Qos,
+    /// As published.
+    pub retain: bool,
+    /// MIME type, if the publisher gave one.
+    pub content_type: Option<Arc<str>>,
+    /// When it stops being worth delivering.
+    pub expires_at: Option<Timestamp>,
+    /// Rare fields.
+    pub properties: Option<Arc<Properties>>,
+    /// Who published it.
+    pub publisher: Arc<Publisher>,
+    /// When it came in.
+    pub ingest: Timestamp,
+    /// When it came in, in milliseconds since 1970-01-01T00:00:00Z.
+    pub ingest_unix_ms: u64,
+    /// Entity tag of payload and content type: equal contents have equal tags, also after a restart.
+    pub etag: u64,
+}
+
+impl Message {
+    /// Whether it is too late to deliver.
+    #[must_use]
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+
+    /// Whole seconds left to live at `now`, rounded up: what egress says as its remaining lifetime. `None`: forever.
+    #[must_use]
+    pub fn seconds_left(&self, now: Timestamp) -> Option<u32> {
+        self.expires_at.map(|at| seconds(at, now))
+    }
+
+    /// What it holds in memory, in bytes, roughly.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.payload.len() + self.topic.len() + 160 + self.properties.as_deref().map_or(0, Properties::size)
+    }
+}
+
+impl Properties {
+    fn size(&self) -> usize {
+        self.user.iter().map(|(k, v)| k.len() + v.len() + 32).sum::<usize>()
+            + self.correlation.as_ref().map_or(0, Bytes::len)
+            + self.reply_to.as_ref().map_or(0, |t| t.len())
+            + 80
+    }
+}
+
+fn seconds(at: Timestamp, now: Timestamp) -> u32 {
+    u32::try_from(at.since(now).as_millis().div_ceil(1000)).unwrap_or(u32::MAX)
+}
+
+/// The entity tag of a payload with its type. The seed is fixed: a tag survives a restart.
+#[must_use]
+pub fn etag(payload: &[u8], content_type: Option<&str>) -> u64 {
+    let mut hasher = foldhash::quality::FixedState::with_seed(0x0066_6f67_6d75_7800).build_hasher();
+    hasher.write(payload);
+    if let Some(content_type) = content_type {
+        hasher.write_u8(1);
+        hasher.write(content_type.as_bytes());
+    }
+    hasher.finish()
+}
+
+/// Bytes on their way in: still in the read buffer, or already shared.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'a> {
+    /// In somebody's buffer; copied when a mailbox keeps it.
+    Slice(&'a [u8]),
+    /// Shared; never copied.
+    Shared(&'a Bytes),
+}
+
+impl<'a> Payload<'a> {
+    /// The bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &'a [u8] {
+        match *self {
+            Self::Slice(slice) => slice,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+
+    fn to_bytes(self) -> Bytes {
+        match self {
+            Self::Slice(slice) => Bytes::copy_from_slice(slice),
+            Self::Shared(bytes) => bytes.clone(),
+        }
+    }
+}
+
+/// Says of a topic's latest message whether a publication may go ahead.
+pub type Precondition<'a> = dyn Fn(Option<&Arc<Message>>) -> bool + 'a;
+
+/// A message on its way in, borrowed from where it was read. It becomes a shared [`Message`] at most once, and only
+/// when a mailbox has to keep it.
+pub struct Publication<'a> {
+    /// Where to.
+    pub topic: TopicRef<'a>,
+    /// What.
+    pub payload: Payload<'a>,
+    /// How surely.
+    pub qos: Qos,
+    /// Whether it is kept as the topic's latest value.
+    pub retain: bool,
+    /// MIME type.
+    pub content_type: Option<&'a str>,
+    /// When it stops being worth delivering.
+    pub expires_at: Option<Timestamp>,
+    /// Rare fields.
+    pub properties: Option<Arc<Properties>>,
+    /// Who publishes.
+    pub publisher: &'a Arc<Publisher>,
+    /// When it came in, in milliseconds since 1970-01-01T00:00:00Z.
+    pub ingest_unix_ms: u64,
+    /// When it came in.
+    pub ingest: Timestamp,
+    /// Asked, under the lock that orders retained messages, with the topic's latest: publish only if it holds
+    /// (If-Match, If-None-Match).
+    pub precondition: Option<&'a Precondition<'a>>,
+    /// An empty payload is a value to keep, not a request to clear: for doors that clear by a method of their own.
+    pub keep_empty: bool,
+    pub(crate) id: MessageId,
+    pub(crate) outcome: OutcomeCell,
+    shared: OnceCell<Arc<Message>>,
+}
+
+impl std::fmt::Debug for Publication<'_> {
+    /// Without payload: it may be secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Publication")
+            .field("id", &self.id)
+            .field("topic", &self.topic)
+            .field("bytes", &self.payload.as_slice().len())
+            .field("qos", &self.qos)
+            .field("retain", &self.retain)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Publication<'a> {
+    /// A publication with QoS 0 and nothing else set.
+    #[must_use]
+    pub fn new(
+        topic: TopicRef<'a>,
+        payload: Payload<'a>,
+        publisher: &'a Arc<Publisher>,
+        ingest: Timestamp,
+        ingest_unix_ms: u64,
+    ) -> Self {
+        Self {
+            topic,
+            payload,
+            qos: Qos::AtMostOnce,
+            retain: false,
+            content_type: None,
+            expires_at: None,
+            properties: None,
+            publisher,
+            ingest_unix_ms,
+            ingest,
+            precondition: None,
+            keep_empty: false,
+            id: MessageId(0),
+            outcome: OutcomeCell::default(),
+            shared: OnceCell::new(),
+        }
+    }
+
+    /// A message that exists already, once more on its way: a retained one to a new subscriber, a will.
+    #[must_use]
+    pub fn of(message: &'a Arc<Message>) -> Self {
+        let shared = OnceCell::new();
+        let _ = shared.set(Arc::clone(message));
+        Self {
+            topic: message.topic.as_ref(),
+            payload: Payload::Shared(&message.payload),
+            qos: message.qos,
+            retain: message.retain,
+            content_type: message.content_type.as_deref(),
+            expires_at: message.expires_at,
+            properties: message.properties.clone(),
+            publisher: &message.publisher,
+            ingest_unix_ms: message.ingest_unix_ms,
+            ingest: message.ingest,
+            precondition: None,
+            keep_empty: !message.payload.is_empty(),
+            id: message.id,
+            outcome: OutcomeCell::default(),
+            shared,
+        }
+    }
+
+    /// The message, shared; built at the first call.
+    pub fn share(&self) -> &Arc<Message> {
+        self.shared.get_or_init(|| {
+            Arc::new(Message {
+                id: self.id,
+                topic: self.topic.to_topic(),
+                payload: self.payload.to_bytes(),
+                qos: self.qos,
+                retain: self.retain,
+                content_type: self.content_type.map(Arc::from),
+                expires_at: self.expires_at,
+                properties: self.properties.clone(),
+                publisher: Arc::clone(self.publisher),
+                ingest: self.ingest,
+                ingest_unix_ms: self.ingest_unix_ms,
+                etag: etag(self.payload.as_slice(), self.content_type),
+            })
+        })
+    }
+
+    /// Its identifier, once it was published.
+    #[must_use]
+    pub const fn id(&self) -> MessageId {
+        self.id
+    }
+
+    /// Whole seconds left to live at `now`, rounded up. `None`: forever.
+    #[must_use]
+    pub fn seconds_left(&self, now: Timestamp) -> Option<u32> {
+        self.expires_at.map(|at| seconds(at, now))
+    }
+
+    /// Whether it is too late to deliver.
+    #[must_use]
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+}

@@ -1,0 +1,341 @@
+//! Retained messages: the latest value of each topic, in order of topics, and the store that outlives the process.
+
+use std::{
+    collections::{BTreeMap, btree_map},
+    fmt,
+    future::Future,
+    ops::Bound,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
+    task::{Context, Poll, Waker},
+};
+
+use bytes::Bytes;
+
+use crate::{
+    filter::Filter,
+    limits::RETAINED_SCAN_MAX,
+    message::{Door, Message, Properties, Publication, Qos},
+    timestamp::Timestamp,
+    topic::Topic,
+};
+
+/// The store could not keep what it was given; it takes nothing any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store failed and is read-only")]
+pub struct StoreFailed;
+
+/// What acknowledgements wait for: that the store has what it promised to keep. Completions of one store come in the
+/// order of its writes, so the last of a batch stands for all.
+#[derive(Clone, Debug, Default)]
+pub enum Completion {
+    /// Nothing to wait for.
+    #[default]
+    Ready,
+    /// The store is read-only; nothing was kept.
+    Failed,
+    /// Not yet.
+    Waiting(Arc<Completer>),
+}
+
+impl Completion {
+    /// Whether an acknowledgement may go out without waiting.
+    #[must_use]
+    pub const fn is_ready(&self) -> bool {
+        matches!(self, Self::Ready)
+    }
+}
+
+impl Future for Completion {
+    type Output = Result<(), StoreFailed>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &*self {
+            Self::Ready => Poll::Ready(Ok(())),
+            Self::Failed => Poll::Ready(Err(StoreFailed)),
+            Self::Waiting(completer) => completer.poll(cx),
+        }
+    }
+}
+
+/// The store's end of a [`Completion`]; shared by everything that one commit writes.
+#[derive(Debug, Default)]
+pub struct Completer(Mutex<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    result: Option<Result<(), StoreFailed>>,
+    wakers: Vec<Waker>,
+}
+
+impl Completer {
+    /// Tells everyone who waits.
+    pub fn complete(&self, result: Result<(), StoreFailed>) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.result = Some(result);
+        let wakers = std::mem::take(&mut waiting.wakers);
+        drop(waiting);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn poll(&self, cx: &Context<'_>) -> Poll<Result<(), StoreFailed>> {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(result) = waiting.result {
+            return Poll::Ready(result);
+        }
+        if !waiting.wakers.iter().any(|w| w.will_wake(cx.waker())) {
+            waiting.wakers.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+/// A retained message as a store gives it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Where.
+    pub topic: Topic,
+    /// What.
+    pub payload: Bytes,
+    /// As published.
+    pub qos: Qos,
+    /// MIME type.
+    pub content_type: Option<Arc<str>>,
+    /// When it expires, in milliseconds since 1970.
+    pub expires_unix_ms: Option<u64>,
+    /// Rare fields.
+    pub properties: Option<Properties>,
+    /// When it came in, in milliseconds since 1970.
+    pub ingest_unix_ms: u64,
+    /// Who published it.
+    pub principal: Arc<str>,
+    /// By which door.
+    pub door: Door,
+}
+
+/// Keeps retained messages beyond the process. Calls return at once; writing happens elsewhere.
+pub trait RetainedStore: Send + Sync {
+    /// Keeps a message as its topic's latest. `expires_unix_ms` is its expiry in wall-clock time.
+    fn put(&self, message: &Arc<Message>, expires_unix_ms: Option<u64>) -> Completion;
+    /// Forgets a topic's.
+    fn remove(&self, topic: &Topic) -> Completion;
+    /// Gives back everything, once, at the start.
+    fn load(&self, visit: &mut dyn FnMut(Stored));
+}
+
+/// A store that keeps nothing beyond the process: every completion is ready.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Forgetful;
+
+impl RetainedStore for Forgetful {
+    fn put(&self, _message: &Arc<Message>, _expires_unix_ms: Option<u64>) -> Completion {
+        Completion::Ready
+    }
+
+    fn remove(&self, _topic: &Topic) -> Completion {
+        Completion::Ready
+    }
+
+    fn load(&self, _visit: &mut dyn FnMut(Stored)) {}
+}
+
+/// Why a retained message was not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RetainedError {
+    /// The publisher's precondition does not hold.
+    #[error("the precondition does not hold")]
+    Precondition,
+    /// The limit on retained messages or their bytes is reached.
+    #[error("no room for more retained messages")]
+    Full,
+}
+
+/// Some of the retained messages that match a filter, in order of topic.
+#[derive(Debug, Default)]
+pub struct RetainedChunk {
+    /// The messages.
+    pub messages: Vec<Arc<Message>>,
+    /// Where to go on; `None` when that was all.
+    pub next: Option<Topic>,
+}
+
+#[derive(Debug, Default)]
+struct Map {
+    messages: BTreeMap<Topic, Arc<Message>>,
+    bytes: usize,
+}
+
+/// All retained messages.
+pub(crate) struct Retained {
+    map: RwLock<Map>,
+    store: Box<dyn RetainedStore>,
+    messages_max: usize,
+    bytes_max: usize,
+}
+
+/// What became of a retained publication.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) replaced: bool,
+    pub(crate) completion: Completion,
+}
+
+impl Retained {
+    pub(crate) fn new(store: Box<dyn RetainedStore>, messages_max: usize, bytes_max: usize) -> Self {
+        Self { map: RwLock::default(), store, messages_max, bytes_max }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Map> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings back what the store has. `now` and `now_unix_ms` are the same moment on both clocks.
+    pub(crate) fn load(&self, now: Timestamp, now_unix_ms: u64) {
+        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+        self.store.load(&mut |stored| {
+            let left = stored.expires_unix_ms.map(|at| at.saturating_sub(now_unix_ms));
+            if left == Some(0) {
+                return;
+            }
+            let message = Arc::new(restore(stored, now, left));
+            map.bytes += message.size();
+            map.messages.insert(message.topic.clone(), message);
+        });
+    }
+
+    /// Keeps a publication as its topic's latest, or clears it when it is empty (MQTT 5.0 §3.3.1.3).
+    pub(crate) fn keep(&self, publication: &Publication<'_>) -> Result<Kept, RetainedError> {
+        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+        let current = map.messages.get(publication.topic.as_str()).filter(|m| !m.is_expired(publication.ingest));
+        if publication.precondition.is_some_and(|holds| !holds(current)) {
+            return Err(RetainedError::Precondition);
+        }
+        let replaced = current.is_some();
+        if publication.payload.as_slice().is_empty() && !publication.keep_empty {
+            let removed = map.messages.remove(publication.topic.as_str());
+            let completion = removed.as_ref().map_or(Completion::Ready, |m| self.store.remove(&m.topic));
+            map.bytes -= removed.map_or(0, |m| m.size());
+            return Ok(Kept { replaced, completion });
+        }
+        let message = publication.share();
+        let old = map.messages.get(publication.topic.as_str()).map(|m| m.size());
+        let bytes = map.bytes - old.unwrap_or(0) + message.size();
+        if bytes > self.bytes_max || (old.is_none() && map.messages.len() >= self.messages_max) {
+            return Err(RetainedError::Full);
+        }
+        map.bytes = bytes;
+        match map.messages.get_mut(publication.topic.as_str()) {
+            Some(kept) => *kept = Arc::clone(message),
+            None => {
+                map.messages.insert(message.topic.clone(), Arc::clone(message));
+            }
+        }
+        let left = message.expires_at.map(|at| at.since(message.ingest).as_millis());
+        let expires = left.map(|ms| message.ingest_unix_ms.saturating_add(u64::try_from(ms).unwrap_or(u64::MAX)));
+        // Under the lock, so that the store sees writes of one topic in the order in which they became the latest.
+        let completion = self.store.put(message, expires);
+        Ok(Kept { replaced, completion })
+    }
+
+    pub(crate) fn latest(&self, topic: &str, now: Timestamp) -> Option<Arc<Message>> {
+        self.read().messages.get(topic).filter(|m| !m.is_expired(now)).cloned()
+    }
+
+    /// Up to `limit` messages that match, of topics behind `after`.
+    pub(crate) fn chunk(&self, filter: &Filter, after: Option<&Topic>, limit: usize, now: Timestamp) -> RetainedChunk {
+        let map = self.read();
+        let mut chunk = RetainedChunk::default();
+        if filter.is_exact() {
+            if after.is_none() {
+                chunk.messages.extend(map.messages.get(filter.as_str()).filter(|m| !m.is_expired(now)).cloned());
+            }
+            return chunk;
+        }
+        // `a/#` also matches `a`, which sorts before `a/`.
+        let prefix = filter.literal_prefix();
+        let start = prefix.strip_suffix('/').unwrap_or(prefix);
+        for (scanned, (topic, message)) in range(&map, start, after).enumerate() {
+            if !topic.starts_with(start) {
+                return chunk;
+            }
+            if scanned >= RETAINED_SCAN_MAX || chunk.messages.len() >= limit {
+                return chunk;
+            }
+            chunk.next = Some(topic.clone());
+            if filter.matches(topic) && !message.is_expired(now) {
+                chunk.messages.push(Arc::clone(message));
+            }
+        }
+        chunk.next = None;
+        chunk
+    }
+
+    /// Removes what has expired among up to `limit` messages behind `after`; says where to go on.
+    pub(crate) fn sweep(&self, after: Option<&Topic>, limit: usize, now: Timestamp) -> Option<Topic> {
+        let (expired, next) = {
+            let map = self.read();
+            let mut last = None;
+            let mut expired = Vec::new();
+            for (topic, message) in range(&map, "", after).take(limit) {
+                last = Some(topic.clone());
+                if message.is_expired(now) {
+                    expired.push(topic.clone());
+                }
+            }
+            (expired, last)
+        };
+        if !expired.is_empty() {
+            let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+            for topic in expired {
+                if !map.messages.get(&topic).is_some_and(|m| m.is_expired(now)) {
+                    continue;
+                }
+                map.bytes -= map.messages.remove(&topic).map_or(0, |m| m.size());
+                // Nobody waits for it: an expired message that comes back is dropped again at load.
+                drop(self.store.remove(&topic));
+            }
+        }
+        next
+    }
+
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let map = self.read();
+        (map.messages.len(), map.bytes)
+    }
+}
+
+fn range<'m>(map: &'m Map, start: &str, after: Option<&Topic>) -> btree_map::Range<'m, Topic, Arc<Message>> {
+    let from = match after {
+        Some(topic) if topic.as_str() >= start => Bound::Excluded(topic.as_str()),
+        _ => Bound::Included(start),
+    };
+    map.messages.range::<str, _>((from, Bound::Unbounded))
+}
+
+fn restore(stored: Stored, now: Timestamp, left_ms: Option<u64>) -> Message {
+    Message {
+        id: crate::message::MessageId(0),
+        etag: crate::message::etag(&stored.payload, stored.content_type.as_deref()),
+        topic: stored.topic,
+        payload: stored.payload,
+        qos: stored.qos,
+        retain: true,
+        content_type: stored.content_type,
+        expires_at: left_ms.map(|ms| now + std::time::Duration::from_millis(ms)),
+        properties: stored.properties.map(Arc::new),
+        publisher: Arc::new(crate::message::Publisher {
+            principal: stored.principal,
+            client: Arc::from(""),
+            door: stored.door,
+            slot: None,
+        }),
+        ingest: now,
+        ingest_unix_ms: stored.ingest_unix_ms,
+    }
+}
+
+impl fmt::Debug for Retained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Retained").field("size", &self.size()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,247 @@
+//! Routes: whom a topic goes to, computed once and cached per worker; and the picks of a batch, grouped by destination.
+
+use std::{cell::Cell, rc::Rc, sync::Arc};
+
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+use crate::{
+    limits::{CACHED_TOPIC_BYTES_MAX, ROUTE_CACHE_BYTES_MAX},
+    mailbox::Delivery,
+    message::{Publication, Qos},
+    slot::{SlotId, Subscriber},
+    tree::Sub,
+};
+
+/// One destination of a topic: all subscriptions of one (slot, tag) that match it, merged.
+pub(crate) struct Entry {
+    pub(crate) subscriber: Arc<dyn Subscriber>,
+    pub(crate) slot: SlotId,
+    pub(crate) tag: u64,
+    pub(crate) max_qos: Qos,
+    pub(crate) no_local: bool,
+    pub(crate) retain_as_published: bool,
+    pub(crate) ids: SmallVec<[u32; 2]>,
+}
+
+impl Entry {
+    fn of(sub: &Sub) -> Self {
+        Self {
+            subscriber: Arc::clone(&sub.subscriber),
+            slot: sub.slot,
+            tag: sub.options.tag,
+            max_qos: sub.options.max_qos,
+            no_local: sub.options.no_local,
+            retain_as_published: sub.options.retain_as_published,
+            ids: sub.options.id.into_iter().collect(),
+        }
+    }
+
+    // MQTT 5.0 §3.3.4: one copy with the highest QoS and every identifier.
+    fn merge(&mut self, sub: &Sub) {
+        self.max_qos = self.max_qos.max(sub.options.max_qos);
+        self.no_local &= sub.options.no_local;
+        self.retain_as_published |= sub.options.retain_as_published;
+        self.ids.extend(sub.options.id);
+    }
+}
+
+/// A shared group: its members stand in [`Routes::entries`] from `first`, `count` of them.
+#[derive(Debug)]
+pub(crate) struct Group {
+    first: usize,
+    count: usize,
+    turn: Cell<usize>,
+}
+
+/// Whom a topic goes to.
+#[derive(Default)]
+pub(crate) struct Routes {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) direct: usize,
+    pub(crate) groups: Vec<Group>,
+}
+
+impl Routes {
+    /// Merges what the tree found for a topic. `direct` in any order; `groups` each with its members.
+    pub(crate) fn build(topic: &str, mut direct: Vec<Arc<Sub>>, groups: Vec<Vec<Arc<Sub>>>) -> Self {
+        let allowed = |sub: &Arc<Sub>| sub.options.gate.as_ref().is_none_or(|gate| gate.may_read(topic));
+        direct.retain(allowed);
+        direct.sort_unstable_by_key(|sub| (sub.slot, sub.options.tag));
+        let mut routes = Self { entries: Vec::with_capacity(direct.len()), ..Self::default() };
+        for sub in &direct {
+            match routes.entries.last_mut() {
+                Some(last) if last.slot == sub.slot && last.tag == sub.options.tag => last.merge(sub),
+                _ => routes.entries.push(Entry::of(sub)),
+            }
+        }
+        routes.direct = routes.entries.len();
+        for members in groups {
+            let first = routes.entries.len();
+            routes.entries.extend(members.iter().filter(|sub| allowed(sub)).map(|sub| Entry::of(sub)));
+            let count = routes.entries.len() - first;
+            if count > 0 {
+                routes.groups.push(Group { first, count, turn: Cell::new(0) });
+            }
+        }
+        routes
+    }
+
+    /// The entry whose turn it is in a group: the next connected one, or the next at all.
+    pub(crate) fn choose(&self, group: &Group) -> Option<usize> {
+        let turn = group.turn.get();
+        group.turn.set(turn.wrapping_add(1));
+        let at = |step: usize| group.first + (turn.wrapping_add(step)) % group.count;
+        (0..group.count)
+            .map(at)
+            .find(|&i| self.entries.get(i).is_some_and(|e| e.subscriber.is_connected()))
+            .or_else(|| Some(at(0)))
+    }
+
+    fn cost(&self) -> usize {
+        size_of::<Self>() + self.entries.len() * size_of::<Entry>() + self.groups.len() * size_of::<Group>()
+    }
+}
+
+impl std::fmt::Debug for Routes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Routes").field("entries", &self.entries.len()).field("groups", &self.groups.len()).finish()
+    }
+}
+
+/// Topic to routes, of one worker. An entry is good as long as the stamp of its topic is what it was.
+#[derive(Debug, Default)]
+pub(crate) struct RouteCache {
+    routes: HashMap<Box<str>, (u64, Rc<Routes>), foldhash::fast::RandomState>,
+    bytes: usize,
+}
+
+impl RouteCache {
+    pub(crate) fn get(&self, topic: &str, stamp: u64) -> Option<Rc<Routes>> {
+        let (cached, routes) = self.routes.get(topic)?;
+        (*cached == stamp).then(|| Rc::clone(routes))
+    }
+
+    pub(crate) fn put(&mut self, topic: &str, stamp: u64, routes: &Rc<Routes>) {
+        if topic.len() > CACHED_TOPIC_BYTES_MAX {
+            return;
+        }
+        let cost = topic.len() + routes.cost() + 48;
+        if self.bytes + cost > ROUTE_CACHE_BYTES_MAX {
+            self.clear();
+        }
+        self.bytes += cost;
+        if let Some((_, old)) = self.routes.insert(Box::from(topic), (stamp, Rc::clone(routes))) {
+            self.bytes = self.bytes.saturating_sub(topic.len() + old.cost() + 48);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.routes = HashMap::default();
+        self.bytes = 0;
+    }
+}
+
+/// A publication of a batch and an entry of its routes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pick {
+    pub(crate) publication: u32,
+    pub(crate) entry: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    pick: Pick,
+    next: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// Picks of a batch in one arena, a list per destination: grouping costs no allocation per batch.
+#[derive(Debug, Default)]
+pub(crate) struct Staging {
+    links: Vec<Link>,
+    /// By slot: first and last link.
+    lists: Vec<(u32, u32)>,
+    /// Slots with a list, with one of their picks, in the order in which they were first picked.
+    touched: Vec<(SlotId, Pick)>,
+}
+
+impl Staging {
+    pub(crate) fn len(&self) -> usize {
+        self.links.len()
+    }
+
+    pub(crate) fn stage(&mut self, slot: SlotId, pick: Pick) {
+        let Ok(link) = u32::try_from(self.links.len()) else { return };
+        let index = slot.0 as usize;
+        if index >= self.lists.len() {
+            self.lists.resize(index + 1, (NONE, NONE));
+        }
+        self.links.push(Link { pick, next: NONE });
+        let Some(list) = self.lists.get_mut(index) else { return };
+        if list.0 == NONE {
+            list.0 = link;
+            self.touched.push((slot, pick));
+        } else if let Some(last) = self.links.get_mut(list.1 as usize) {
+            last.next = link;
+        }
+        list.1 = link;
+    }
+
+    /// Visits each destination once with its picks in order, then is empty.
+    pub(crate) fn drain(&mut self, mut visit: impl FnMut(Pick, Picks<'_>)) {
+        for &(slot, pick) in &self.touched {
+            let Some(list) = self.lists.get_mut(slot.0 as usize) else { continue };
+            let first = std::mem::replace(list, (NONE, NONE)).0;
+            visit(pick, Picks { links: &self.links, at: first });
+        }
+        self.touched.clear();
+        self.links.clear();
+    }
+}
+
+/// The picks for one destination, in the order of the batch.
+#[derive(Clone, Debug)]
+pub(crate) struct Picks<'a> {
+    links: &'a [Link],
+    at: u32,
+}
+
+impl Iterator for Picks<'_> {
+    type Item = Pick;
+
+    fn next(&mut self) -> Option<Pick> {
+        let link = self.links.get(self.at as usize)?;
+        self.at = link.next;
+        Some(link.pick)
+    }
+}
+
+/// A batch of publications with the routes of each.
+#[derive(Debug)]
+pub(crate) struct Batch<'b, 'a> {
+    pub(crate) publications: &'b [Publication<'a>],
+    pub(crate) routes: &'b [Rc<Routes>],
+}
+
+impl<'b, 'a> Batch<'b, 'a> {
+    pub(crate) fn entry(&self, pick: Pick) -> Option<&'b Entry> {
+        self.routes.get(pick.publication as usize)?.entries.get(pick.entry as usize)
+    }
+
+    pub(crate) fn delivery(&self, pick: Pick) -> Option<(&'b Publication<'a>, Delivery<'b>)> {
+        let routes = self.routes.get(pick.publication as usize)?;
+        let entry = routes.entries.get(pick.entry as usize)?;
+        Some((
+            self.publications.get(pick.publication as usize)?,
+            Delivery {
+                tag: entry.tag,
+                max_qos: entry.max_qos,
+                retain_as_published: entry.retain_as_published,
+                ids: &entry.ids,
+                shared: pick.entry as usize >= routes.direct,
+            },
+        ))
+    }
+}

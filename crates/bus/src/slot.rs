@@ -1,0 +1,253 @@
+//! A slot: one subscriber's mailbox, its lock, and whom to wake.
+//!
+//! The ready flag is cleared *before* a mailbox is drained and set by whoever delivers: between the two, one wake.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Waker},
+};
+
+use crate::{
+    counters::Tally,
+    mailbox::Mailbox,
+    memory::Memory,
+    route::{Batch, Picks},
+    worker::WorkerId,
+};
+
+/// Names a slot among the living; a small number, used again after its slot is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotId(pub(crate) u32);
+
+/// Decides what a subscriber may read. Asked when routes are computed, not per message; call
+/// [`crate::Bus::invalidate`] when its answers change.
+pub trait ReadGate: Send + Sync {
+    /// Whether messages on this topic may be delivered.
+    fn may_read(&self, topic: &str) -> bool;
+}
+
+/// Whom a push has left to wake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// Nobody, or it is done already.
+    Done,
+    /// The owner lives on this other worker.
+    Remote(WorkerId),
+}
+
+/// A slot whatever its mailbox; implemented by [`Slot`] only.
+pub(crate) trait Subscriber: Send + Sync {
+    /// Whether somebody is there to take deliveries now.
+    fn is_connected(&self) -> bool;
+    /// Puts the picked publications of a batch into the mailbox.
+    fn push(&self, me: WorkerId, batch: &Batch<'_, '_>, picks: Picks<'_>, tally: &mut Tally) -> Wake;
+    /// Wakes the owner.
+    fn wake(&self);
+}
+
+/// The connection that held the slot no longer does: another one claimed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("another connection took the session over")]
+pub struct Displaced;
+
+/// Proof of having claimed a slot last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim(u64);
+
+struct State<M> {
+    mailbox: M,
+    waker: Option<Waker>,
+    ready: bool,
+    accounted: usize,
+    claims: u64,
+}
+
+/// A subscriber's mailbox with its lock; made by [`crate::Bus::slot`].
+pub struct Slot<M: Mailbox> {
+    id: SlotId,
+    ids: Arc<SlotIds>,
+    worker: AtomicUsize,
+    connected: AtomicBool,
+    memory: Arc<Memory>,
+    state: Mutex<State<M>>,
+}
+
+impl<M: Mailbox> Slot<M> {
+    pub(crate) fn new(ids: Arc<SlotIds>, memory: Arc<Memory>, worker: WorkerId, mailbox: M) -> Arc<Self> {
+        Arc::new(Self {
+            id: ids.take(),
+            ids,
+            worker: AtomicUsize::new(worker.0),
+            connected: AtomicBool::new(true),
+            memory,
+            state: Mutex::new(State { mailbox, waker: None, ready: false, accounted: 0, claims: 0 }),
+        })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn id(&self) -> SlotId {
+        self.id
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<M>> {
+        // A panic under the lock is our bug; the mailbox is no worse for it than the panicking task's other state.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn account(&self, state: &mut State<M>) {
+        let now = state.mailbox.buffered_bytes();
+        self.memory.change(state.accounted, now);
+        state.accounted = now;
+    }
+
+    /// Makes the caller, on `worker`, the owner. Whoever was is woken and learns it by [`Displaced`].
+    pub fn claim(&self, worker: WorkerId) -> Claim {
+        let mut state = self.lock();
+        state.claims += 1;
+        state.ready = true;
+        self.worker.store(worker.0, Ordering::Relaxed);
+        self.connected.store(true, Ordering::Relaxed);
+        let (claim, waker) = (Claim(state.claims), state.waker.take());
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        claim
+    }
+
+    /// The owner leaves; the mailbox goes on collecting until the slot is dropped. Nothing happens if another
+    /// connection has claimed the slot since.
+    pub fn release(&self, claim: Claim) {
+        let mut state = self.lock();
+        if Claim(state.claims) == claim {
+            state.waker = None;
+            state.ready = true;
+            self.connected.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Looks into the mailbox or changes it, without taking a wake.
+    pub fn with<T>(&self, look: impl FnOnce(&mut M) -> T) -> T {
+        let mut state = self.lock();
+        let result = look(&mut state.mailbox);
+        self.account(&mut state);
+        result
+    }
+
+    /// Clears the ready flag, remembers whom to wake, then drains. Not calling it leaves the flag set: a task that
+    /// waits for its socket is not woken for every delivery.
+    ///
+    /// # Errors
+    /// [`Displaced`] when another connection has claimed the slot; nothing was drained then.
+    pub fn poll_with<T>(
+        &self,
+        claim: Claim,
+        cx: &Context<'_>,
+        drain: impl FnOnce(&mut M) -> T,
+    ) -> Result<T, Displaced> {
+        let mut state = self.lock();
+        if Claim(state.claims) != claim {
+            return Err(Displaced);
+        }
+        if !state.waker.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
+            state.waker = Some(cx.waker().clone());
+        }
+        state.ready = false;
+        let result = drain(&mut state.mailbox);
+        self.account(&mut state);
+        Ok(result)
+    }
+
+    /// Like [`Slot::with`] for the owner.
+    ///
+    /// # Errors
+    /// [`Displaced`] when another connection has claimed the slot; nothing was done then.
+    pub fn with_claim<T>(&self, claim: Claim, look: impl FnOnce(&mut M) -> T) -> Result<T, Displaced> {
+        let mut state = self.lock();
+        if Claim(state.claims) != claim {
+            return Err(Displaced);
+        }
+        let result = look(&mut state.mailbox);
+        self.account(&mut state);
+        Ok(result)
+    }
+}
+
+impl<M: Mailbox> Subscriber for Slot<M> {
+    fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
+    }
+
+    fn push(&self, me: WorkerId, batch: &Batch<'_, '_>, picks: Picks<'_>, tally: &mut Tally) -> Wake {
+        let mut state = self.lock();
+        for pick in picks {
+            let Some((publication, delivery)) = batch.delivery(pick) else { continue };
+            let delivered = state.mailbox.deliver(publication, &delivery);
+            delivered.count(tally);
+            publication.note(delivered);
+        }
+        self.account(&mut state);
+        if state.ready {
+            return Wake::Done;
+        }
+        state.ready = true;
+        let home = WorkerId(self.worker.load(Ordering::Relaxed));
+        if home != me {
+            return Wake::Remote(home);
+        }
+        if let Some(waker) = &state.waker {
+            waker.wake_by_ref();
+        }
+        Wake::Done
+    }
+
+    fn wake(&self) {
+        let state = self.lock();
+        if let Some(waker) = &state.waker {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+impl<M: Mailbox> Drop for Slot<M> {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.memory.change(state.accounted, 0);
+        self.ids.give_back(self.id);
+    }
+}
+
+impl<M: Mailbox> std::fmt::Debug for Slot<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slot").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Gives out slot names, lowest free first, so that they index dense tables.
+#[derive(Debug, Default)]
+pub(crate) struct SlotIds(Mutex<Free>);
+
+#[derive(Debug, Default)]
+struct Free {
+    next: u32,
+    free: Vec<u32>,
+}
+
+impl SlotIds {
+    fn take(&self) -> SlotId {
+        let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = ids.free.pop().unwrap_or_else(|| {
+            ids.next += 1;
+            ids.next - 1
+        });
+        SlotId(id)
+    }
+
+    fn give_back(&self, id: SlotId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).free.push(id.0);
+    }
+}

@@ -1,0 +1,66 @@
+//! A subscription as the subscriber names it: a filter, perhaps shared (MQTT 5.0 §4.8.2).
+
+use std::sync::Arc;
+
+use crate::filter::{Filter, FilterError};
+
+/// Why a string is not a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SubscriptionError {
+    /// The filter itself.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// A share name is missing or has `/`, `+` or `#` ([MQTT-4.8.2-1], [MQTT-4.8.2-2]).
+    #[error("$share is followed by a name without wildcards and a filter")]
+    ShareName,
+}
+
+/// A filter and, for a shared subscription, the name of the group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Subscription {
+    /// What is matched.
+    pub filter: Filter,
+    /// The share name of `$share/<name>/<filter>`.
+    pub group: Option<Arc<str>>,
+}
+
+impl Subscription {
+    /// An ordinary subscription.
+    #[must_use]
+    pub const fn to(filter: Filter) -> Self {
+        Self { filter, group: None }
+    }
+
+    /// Reads `<filter>` or `$share/<name>/<filter>`.
+    ///
+    /// # Errors
+    /// What is wrong with the filter or the share name.
+    pub fn parse(text: &str) -> Result<Self, SubscriptionError> {
+        let shared = match text.strip_prefix("$share") {
+            Some("") => return Err(SubscriptionError::ShareName),
+            Some(rest) => rest.strip_prefix('/'),
+            None => None,
+        };
+        let Some(rest) = shared else { return Ok(Self::to(Filter::new(text)?)) };
+        let (name, filter) = rest.split_once('/').ok_or(SubscriptionError::ShareName)?;
+        if name.is_empty() || name.contains(['+', '#', '\0']) || filter.is_empty() {
+            return Err(SubscriptionError::ShareName);
+        }
+        Ok(Self { filter: Filter::new(filter)?, group: Some(Arc::from(name)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s4_8_2_shared() {
+        let shared = Subscription::parse("$share/g/a/#").unwrap();
+        assert_eq!((shared.group.as_deref(), shared.filter.as_str()), (Some("g"), "a/#"));
+        for bad in ["$share", "$share/", "$share/g", "$share/g/", "$share//a", "$share/+/a", "$share/g#/a"] {
+            assert_eq!(Subscription::parse(bad), Err(SubscriptionError::ShareName), "{bad}");
+        }
+        assert_eq!(Subscription::parse("$shared/g/a").unwrap().group, None);
+    }
+}

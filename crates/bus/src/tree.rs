@@ -1,0 +1,260 @@
+//! The subscription tree: one node per level, in an arena, walked without recursion.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use hashbrown::HashMap;
+
+use crate::{
+    bus::SubscribeOptions,
+    slot::{SlotId, Subscriber},
+    subscription::Subscription,
+};
+
+/// A subscription in the tree.
+pub(crate) struct Sub {
+    pub(crate) subscriber: Arc<dyn Subscriber>,
+    pub(crate) slot: SlotId,
+    pub(crate) options: SubscribeOptions,
+}
+
+impl Sub {
+    const fn key(&self) -> (SlotId, u64) {
+        (self.slot, self.options.tag)
+    }
+}
+
+/// Subscriptions that end at one place. Sorted by key, so that one of many is found without a walk.
+#[derive(Default)]
+struct Leaf {
+    direct: Vec<Arc<Sub>>,
+    groups: BTreeMap<Arc<str>, Vec<Arc<Sub>>>,
+}
+
+impl Leaf {
+    fn is_empty(&self) -> bool {
+        self.direct.is_empty() && self.groups.is_empty()
+    }
+
+    fn list(&mut self, group: Option<&Arc<str>>) -> &mut Vec<Arc<Sub>> {
+        match group {
+            None => &mut self.direct,
+            Some(name) => self.groups.entry(Arc::clone(name)).or_default(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Node {
+    children: HashMap<Box<str>, u32, foldhash::fast::RandomState>,
+    plus: Option<u32>,
+    here: Option<Box<Leaf>>,
+    /// Of `…/#`: this level and all below.
+    below: Option<Box<Leaf>>,
+}
+
+impl Node {
+    fn is_empty(&self) -> bool {
+        self.children.is_empty() && self.plus.is_none() && self.here.is_none() && self.below.is_none()
+    }
+}
+
+/// What matched a topic.
+#[derive(Default)]
+pub(crate) struct Matched {
+    pub(crate) direct: Vec<Arc<Sub>>,
+    pub(crate) groups: Vec<Vec<Arc<Sub>>>,
+}
+
+impl Matched {
+    fn take(&mut self, leaf: Option<&Leaf>) {
+        let Some(leaf) = leaf else { return };
+        self.direct.extend(leaf.direct.iter().cloned());
+        self.groups.extend(leaf.groups.values().cloned());
+    }
+}
+
+/// All subscriptions.
+pub(crate) struct Tree {
+    nodes: Vec<Node>,
+    free: Vec<u32>,
+    count: usize,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Self { nodes: vec![Node::default()], free: Vec::new(), count: 0 }
+    }
+}
+
+const ROOT: u32 = 0;
+
+impl Tree {
+    pub(crate) const fn len(&self) -> usize {
+        self.count
+    }
+
+    fn node(&self, id: u32) -> Option<&Node> {
+        self.nodes.get(id as usize)
+    }
+
+    fn node_mut(&mut self, id: u32) -> Option<&mut Node> {
+        self.nodes.get_mut(id as usize)
+    }
+
+    fn allocate(&mut self) -> Option<u32> {
+        if let Some(id) = self.free.pop() {
+            return Some(id);
+        }
+        let id = u32::try_from(self.nodes.len()).ok()?;
+        self.nodes.push(Node::default());
+        Some(id)
+    }
+
+    fn child(&self, parent: u32, level: &str) -> Option<u32> {
+        let node = self.node(parent)?;
+        if level == "+" { node.plus } else { node.children.get(level).copied() }
+    }
+
+    fn child_or_new(&mut self, parent: u32, level: &str) -> Option<u32> {
+        if let Some(id) = self.child(parent, level) {
+            return Some(id);
+        }
+        let id = self.allocate()?;
+        let node = self.node_mut(parent)?;
+        if level == "+" {
+            node.plus = Some(id);
+        } else {
+            node.children.insert(Box::from(level), id);
+        }
+        Some(id)
+    }
+
+    /// Adds or replaces. Says whether there was one already.
+    pub(crate) fn insert(&mut self, subscription: &Subscription, sub: Sub) -> bool {
+        let mut at = ROOT;
+        let mut below = false;
+        for level in subscription.filter.split('/') {
+            if level == "#" {
+                below = true;
+                break;
+            }
+            let Some(next) = self.child_or_new(at, level) else { return false };
+            at = next;
+        }
+        let Some(node) = self.node_mut(at) else { return false };
+        let leaf = if below { &mut node.below } else { &mut node.here }.get_or_insert_default();
+        let list = leaf.list(subscription.group.as_ref());
+        match list.binary_search_by_key(&sub.key(), |s| s.key()) {
+            Ok(at) => {
+                if let Some(old) = list.get_mut(at) {
+                    *old = Arc::new(sub);
+                }
+                true
+            }
+            Err(at) => {
+                list.insert(at, Arc::new(sub));
+                self.count += 1;
+                false
+            }
+        }
+    }
+
+    /// Removes. Says whether it was there.
+    pub(crate) fn remove(&mut self, subscription: &Subscription, slot: SlotId, tag: u64) -> bool {
+        let mut path: Vec<(u32, &str)> = Vec::with_capacity(8);
+        let mut at = ROOT;
+        let mut below = false;
+        for level in subscription.filter.split('/') {
+            if level == "#" {
+                below = true;
+                break;
+            }
+            let Some(next) = self.child(at, level) else { return false };
+            path.push((at, level));
+            at = next;
+        }
+        if !self.remove_from_leaf(at, below, subscription.group.as_ref(), (slot, tag)) {
+            return false;
+        }
+        self.count -= 1;
+        // Nodes that hold nothing any more go, from the end of the path upwards.
+        for (parent, level) in path.into_iter().rev() {
+            if !self.node(at).is_some_and(Node::is_empty) {
+                break;
+            }
+            if let Some(node) = self.node_mut(at) {
+                *node = Node::default();
+            }
+            self.free.push(at);
+            if let Some(node) = self.node_mut(parent) {
+                if level == "+" {
+                    node.plus = None;
+                } else {
+                    node.children.remove(level);
+                    if node.children.is_empty() {
+                        node.children = HashMap::default();
+                    }
+                }
+            }
+            at = parent;
+        }
+        true
+    }
+
+    fn remove_from_leaf(&mut self, at: u32, below: bool, group: Option<&Arc<str>>, key: (SlotId, u64)) -> bool {
+        let Some(node) = self.node_mut(at) else { return false };
+        let place = if below { &mut node.below } else { &mut node.here };
+        let Some(leaf) = place else { return false };
+        let removed = match group {
+            None => remove_sorted(&mut leaf.direct, key),
+            Some(name) => {
+                let Some(members) = leaf.groups.get_mut(name) else { return false };
+                let removed = remove_sorted(members, key);
+                if members.is_empty() {
+                    leaf.groups.remove(name);
+                }
+                removed
+            }
+        };
+        if leaf.is_empty() {
+            *place = None;
+        }
+        removed
+    }
+
+    /// Everything whose filter matches a topic. `$`-topics are not matched by a leading wildcard ([MQTT-4.7.2-1]).
+    pub(crate) fn matching(&self, topic: &str) -> Matched {
+        let mut matched = Matched::default();
+        let hidden = topic.starts_with('$');
+        let mut layer: Vec<u32> = vec![ROOT];
+        let mut next: Vec<u32> = Vec::new();
+        for (depth, level) in topic.split('/').enumerate() {
+            let wild = !(hidden && depth == 0);
+            for &id in &layer {
+                let Some(node) = self.node(id) else { continue };
+                if wild {
+                    matched.take(node.below.as_deref());
+                    next.extend(node.plus);
+                }
+                next.extend(node.children.get(level));
+            }
+            std::mem::swap(&mut layer, &mut next);
+            next.clear();
+            if layer.is_empty() {
+                return matched;
+            }
+        }
+        for &id in &layer {
+            let Some(node) = self.node(id) else { continue };
+            matched.take(node.here.as_deref());
+            matched.take(node.below.as_deref());
+        }
+        matched
+    }
+}
+
+fn remove_sorted(list: &mut Vec<Arc<Sub>>, key: (SlotId, u64)) -> bool {
+    let Ok(at) = list.binary_search_by_key(&key, |s| s.key()) else { return false };
+    list.remove(at);
+    true
+}
