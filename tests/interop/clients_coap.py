@@ -1,0 +1,157 @@
+"""CoAP: aiocoap kept open with its observations, libcoap's command-line client once per request."""
+
+import asyncio
+import re
+import tempfile
+
+import aiocoap
+from aiocoap.numbers import ContentFormat, codes
+
+from client import PATIENCE, Follower, Getter, Missing, Publisher, Received, Refused, run
+from payloads import normal_type
+
+FORMATS = {
+    "text/plain;charset=utf-8": 0, "application/link-format": 40, "application/xml": 41,
+    "application/octet-stream": 42, "application/json": 50, "application/cbor": 60,
+}
+TYPES = {number: name for name, number in FORMATS.items()}
+
+
+def content_format(content_type):
+    """The registered number (RFC 7252 §12.3), or None."""
+    return FORMATS.get(normal_type(content_type))
+
+
+class Aiocoap(Publisher, Follower, Getter):
+    """PUT, GET and Observe by aiocoap, block-wise by itself."""
+
+    name = "aiocoap"
+    door = "coap"
+
+    async def open(self):
+        self.context = await aiocoap.Context.create_client_context()
+        self.observed = []
+
+    async def close(self):
+        for observation in self.observed:
+            observation.cancel()
+        await self.context.shutdown()
+
+    def message(self, code, path, query=(), **options):
+        host, port = self.gateway.coap_address()
+        message = aiocoap.Message(code=code, **options)
+        message.opt.uri_path = tuple(path)
+        message.opt.uri_query = tuple(query)
+        message.unresolved_remote = f"{host}:{port}"
+        return message
+
+    async def request(self, message):
+        try:
+            return await asyncio.wait_for(self.context.request(message).response, 3 * PATIENCE)
+        except TimeoutError:
+            raise Missing("no response") from None
+
+    async def publish(self, topic, data, content_type, retain=True):
+        message = self.message(codes.PUT if retain else codes.POST, ["ps", *topic.split("/")], payload=data)
+        number = content_format(content_type)
+        if number is not None:
+            message.opt.content_format = ContentFormat(number)
+        answer = await self.request(message)
+        if not answer.code.is_successful():
+            raise Refused(answer.code.dotted)
+
+    async def clear(self, topic):
+        answer = await self.request(self.message(codes.DELETE, ["ps", *topic.split("/")]))
+        if not answer.code.is_successful():
+            raise Refused(answer.code.dotted)
+
+    @staticmethod
+    def received(answer, topic):
+        number = answer.opt.content_format
+        return Received(answer.payload, None if number is None else TYPES.get(int(number), str(int(number))), topic)
+
+    async def get(self, topic):
+        answer = await self.request(self.message(codes.GET, ["ps", *topic.split("/")]))
+        if answer.code == codes.NOT_FOUND:
+            return None
+        if not answer.code.is_successful():
+            raise Refused(answer.code.dotted)
+        return self.received(answer, topic)
+
+    async def observe(self, message, on_answer):
+        """Registers; `on_answer` sees the first response and each notification, the final error too."""
+        message.opt.observe = 0
+        pending = self.context.request(message)
+        loop = asyncio.get_running_loop()
+        pending.observation.register_callback(lambda answer: loop.call_soon(on_answer, answer))
+        try:
+            first = await asyncio.wait_for(pending.response, PATIENCE)
+        except TimeoutError:
+            raise Missing("no response to Observe") from None
+        if first.code.is_successful() and first.opt.observe is None:
+            raise Refused(f"{first.code.dotted} without Observe")
+        self.observed.append(pending.observation)
+        if first.code.is_successful():
+            on_answer(first)
+        return first
+
+    async def follow(self, topic):
+        def arrived(answer):
+            if answer.code.is_successful():
+                self.arrived(topic, self.received(answer, topic))
+            else:
+                self.arrived(topic, Received(b"", None, topic, extra={"code": answer.code.dotted}))
+        first = await self.observe(self.message(codes.GET, ["ps", *topic.split("/")]), arrived)
+        if not first.code.is_successful():
+            raise Refused(first.code.dotted)
+
+
+class Libcoap(Publisher, Getter):
+    """coap-client-notls: PUT from a file, GET into a file, the response's options read from its log."""
+
+    name = "libcoap"
+    door = "coap"
+
+    def url(self, topic):
+        host, port = self.gateway.coap_address()
+        return f"coap://{host}:{port}/ps/{topic}"
+
+    async def request(self, method, topic, *extra):
+        # -v 7 prints every PDU; the code and options of the last one that came in are the answer.
+        code, out, err = await run(
+            "coap-client-notls", "-v", "7", "-B", "30", "-b", "1024", "-m", method, *extra, self.url(topic))
+        text = (out + err).decode(errors="replace")
+        answers = re.findall(r"<?v:1 t:(?:ACK|CON|NON) c:([2-5]\.\d\d) i:\w+ \{\w*\} \[([^\]]*)\]", text)
+        if code != 0 or not answers:
+            raise Missing(f"coap-client: exit {code}: {text[-300:]}")
+        return answers[-1]
+
+    async def publish(self, topic, data, content_type, retain=True):
+        number = content_format(content_type)
+        kind = [] if number is None else ["-t", str(number)]
+        with tempfile.NamedTemporaryFile(dir=self.gateway.scratch) as file:
+            file.write(data)
+            file.flush()
+            code, _ = await self.request("put" if retain else "post", topic, *kind, "-f", file.name)
+        if not code.startswith("2."):
+            raise Refused(code)
+
+    async def clear(self, topic):
+        code, _ = await self.request("delete", topic)
+        if not code.startswith("2."):
+            raise Refused(code)
+
+    async def get(self, topic):
+        with tempfile.NamedTemporaryFile(dir=self.gateway.scratch) as file:
+            code, options = await self.request("get", topic, "-o", file.name)
+            data = file.read()
+        if code == "4.04":
+            return None
+        if not code.startswith("2."):
+            raise Refused(code)
+        kind = re.search(r"Content-Format:([^, ]+)", options)
+        return Received(data, self._type(kind.group(1)) if kind else None, topic)
+
+    @staticmethod
+    def _type(shown):
+        return {"text/plain": "text/plain;charset=utf-8"}.get(shown, TYPES.get(int(shown)) if shown.isdigit() else shown)
