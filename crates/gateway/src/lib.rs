@@ -1,1 +1,17 @@
-//! One module per door: drives a protocol machine over a connection and translates to and from messages.
+//! The gateway: one module per door, each driving a protocol machine over a connection and translating to and from the
+//! bus, and the workers that carry them.
+//!
+//! A worker is a thread with a single-threaded runtime. A connection lives on one worker from accept to close, so its
+//! task needs no locks of its own; what crosses workers are mailboxes (see [`fogmux_bus`]) and each door's registry.
+//! No door calls another, but the HTTP door, which hands WebSocket streams to the MQTT door.
+
+pub mod coap;
+pub mod context;
+pub mod http;
+pub mod metrics;
+pub mod mqtt;
+pub mod runtime;
+pub mod xmpp;
+
+pub use context::{Clock, Peer, Shared, WorkerContext};
+pub use runtime::{Gateway, GatewayConfig, Listener, RunningGateway, StartError};

@@ -1,0 +1,24 @@
+//! The CoAP door.
+
+/// How the CoAP door behaves; every field has a default.
+#[derive(Clone, Debug, Default)]
+pub struct CoapConfig {}
+
+/// What the workers of the CoAP door share: configuration and registries. Connections find it in
+/// [`crate::Shared::coap`].
+#[derive(Debug)]
+pub struct CoapDoor {
+    /// How it behaves.
+    pub config: CoapConfig,
+}
+
+impl CoapDoor {
+    /// A door that nobody uses yet.
+    #[must_use]
+    pub fn new(config: CoapConfig) -> Self {
+        Self { config }
+    }
+}
+
+/// Serves one worker's UDP socket until drain.
+pub async fn serve(_ctx: std::rc::Rc<crate::WorkerContext>, _socket: tokio::net::UdpSocket, _anonymous: bool) {}

@@ -1,0 +1,78 @@
+//! What is counted at the doors; the bus counts for itself. Doors add to these as they go, `/metrics` reads them.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// One more.
+    pub fn increment(&self) {
+        self.add(1);
+    }
+
+    /// So many more.
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Relaxed);
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A number that goes up and down.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicI64);
+
+impl Gauge {
+    /// Up or down.
+    pub fn change(&self, by: i64) {
+        self.0.fetch_add(by, Relaxed);
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn get(&self) -> i64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// What one door counts.
+#[derive(Debug, Default)]
+pub struct DoorMetrics {
+    /// Connections (CoAP: peers with state) open now.
+    pub connections: Gauge,
+    /// Connections ever accepted.
+    pub accepted: Counter,
+    /// Connections turned away by a limit before they could speak.
+    pub rejected: Counter,
+    /// Logins refused.
+    pub unauthenticated: Counter,
+    /// Reads, writes and subscriptions refused by a rule.
+    pub unauthorized: Counter,
+    /// Peers that broke the protocol.
+    pub misbehaved: Counter,
+    /// Peers cut because they took nothing, sent nothing, or were too slow.
+    pub timed_out: Counter,
+    /// Bytes read.
+    pub bytes_in: Counter,
+    /// Bytes written.
+    pub bytes_out: Counter,
+}
+
+/// All doors.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    /// MQTT, also over WebSocket.
+    pub mqtt: DoorMetrics,
+    /// CoAP.
+    pub coap: DoorMetrics,
+    /// HTTP.
+    pub http: DoorMetrics,
+    /// XMPP.
+    pub xmpp: DoorMetrics,
+}
