@@ -1,0 +1,87 @@
+//! What one connection may do: the rules resolved for its principal, renewed by itself when the rules change.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::{
+    acl::{Action, Decision, Door, Reach, View},
+    authority::Authority,
+    principal::Principal,
+};
+
+/// One principal's permissions by one door under one client identifier. Cheap to ask; `Send + Sync`.
+pub struct Access {
+    authority: Arc<Authority>,
+    principal: Principal,
+    client: Box<str>,
+    door: Door,
+    held: RwLock<Held>,
+}
+
+struct Held {
+    generation: u64,
+    view: Arc<View>,
+}
+
+impl Access {
+    pub(crate) fn new(authority: &Arc<Authority>, principal: &Principal, client: &str, door: Door) -> Self {
+        let (generation, view) = authority.view(principal, client, door);
+        Self {
+            authority: Arc::clone(authority),
+            principal: principal.clone(),
+            client: client.into(),
+            door,
+            held: RwLock::new(Held { generation, view }),
+        }
+    }
+
+    /// Whose permissions these are.
+    #[must_use]
+    pub fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// Whether `topic` may be read.
+    #[must_use]
+    pub fn may_read(&self, topic: &str) -> bool {
+        self.with(|view| view.allows(Action::Read, topic))
+    }
+
+    /// Whether `topic` may be written. Never below `$SYS`.
+    #[must_use]
+    pub fn may_write(&self, topic: &str) -> bool {
+        self.with(|view| view.allows(Action::Write, topic))
+    }
+
+    /// The answer with its reason, for refusals that can say why.
+    #[must_use]
+    pub fn decide(&self, action: Action, topic: &str) -> Decision {
+        self.with(|view| view.decide(action, topic))
+    }
+
+    /// How much of what `filter` matches may be read: nothing (refuse), some (ask for each topic), everything (no need
+    /// to). The filter comes without its `$share/…/`.
+    #[must_use]
+    pub fn may_subscribe(&self, filter: &str) -> Reach {
+        self.with(|view| view.reach(filter))
+    }
+
+    /// Whether every topic that does not begin with `$` is allowed, so that a door can skip asking for those.
+    #[must_use]
+    pub fn is_everything_allowed(&self, action: Action) -> bool {
+        self.with(|view| view.is_open(action))
+    }
+
+    fn with<T>(&self, ask: impl FnOnce(&View) -> T) -> T {
+        let current = self.authority.generation();
+        {
+            let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+            if held.generation == current {
+                return ask(&held.view);
+            }
+        }
+        let (generation, view) = self.authority.view(&self.principal, &self.client, self.door);
+        let answer = ask(&view);
+        *self.held.write().unwrap_or_else(PoisonError::into_inner) = Held { generation, view };
+        answer
+    }
+}

@@ -1,0 +1,210 @@
+//! The access rules: who may read and write which topics, by which door.
+//!
+//! ```toml
+//! [[allow]]
+//! group = ["operators", "plant"]      # or: user = "alice", authenticated = true, anonymous = true
+//! read = ["sensors/#"]
+//! write = ["commands/%u/#"]           # %u the user's name, %c the client identifier, %g each group in turn, %% a %
+//! both = []
+//! door = ["mqtt", "http"]             # left out: every door
+//!
+//! [[deny]]                            # looked at before every allow
+//! anonymous = true
+//! both = ["private/#"]
+//! ```
+//!
+//! What no rule allows is refused. As in MQTT, a wildcard at the first level does not match topics that begin with `$`
+//! ([MQTT-4.7.2-1]); and below `$SYS/` nobody writes, whatever the rules say.
+
+mod file;
+pub(crate) mod filter;
+mod pattern;
+mod view;
+
+use std::{fmt, io, path::Path, sync::Arc};
+
+pub use view::Reach;
+pub(crate) use view::View;
+
+use crate::problem::Problems;
+use pattern::Pattern;
+
+/// What somebody wants to do with a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Subscribe, observe, get.
+    Read,
+    /// Publish, put, delete.
+    Write,
+}
+
+/// The door somebody came in by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Door {
+    /// MQTT over TCP, TLS or WebSocket.
+    Mqtt,
+    /// CoAP.
+    Coap,
+    /// HTTP in any version.
+    Http,
+    /// XMPP.
+    Xmpp,
+}
+
+impl Door {
+    /// Every door, in the order of the configuration.
+    pub const ALL: [Self; 4] = [Self::Mqtt, Self::Coap, Self::Http, Self::Xmpp];
+
+    /// The name rules use.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mqtt => "mqtt",
+            Self::Coap => "coap",
+            Self::Http => "http",
+            Self::Xmpp => "xmpp",
+        }
+    }
+}
+
+/// Whether something is allowed, and because of which rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The answer.
+    pub allowed: bool,
+    /// The rule that decided; none when no rule spoke (then everything is refused) or when there are no rules at all.
+    pub rule: Option<RuleRef>,
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.allowed, &self.rule) {
+            (true, Some(rule)) => write!(f, "allowed by {rule}"),
+            (true, None) => f.write_str("allowed: there is no access file"),
+            (false, Some(rule)) => write!(f, "refused by {rule}"),
+            (false, None) => f.write_str("refused: no rule allows it"),
+        }
+    }
+}
+
+/// Where a rule stands and what it says. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleRef(Arc<RuleText>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct RuleText {
+    file: Arc<Path>,
+    line: usize,
+    text: String,
+}
+
+impl RuleRef {
+    fn new(file: &Arc<Path>, line: usize, text: String) -> Self {
+        Self(Arc::new(RuleText { file: Arc::clone(file), line, text }))
+    }
+
+    /// The file the rule stands in.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.0.file
+    }
+
+    /// The line of its filter, counted from 1; 0 for rules that are built in.
+    #[must_use]
+    pub fn line(&self) -> usize {
+        self.0.line
+    }
+}
+
+impl fmt::Display for RuleRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.line {
+            0 => f.write_str(&self.0.text),
+            line => write!(f, "{}:{line}: {}", self.0.file.display(), self.0.text),
+        }
+    }
+}
+
+/// The rules of one access file.
+#[derive(Debug, Clone, Default)]
+pub struct Acl {
+    rules: Vec<Rule>,
+}
+
+/// One filter of one `[[allow]]` or `[[deny]]`.
+#[derive(Debug, Clone)]
+struct Rule {
+    effect: Effect,
+    who: Arc<Who>,
+    doors: Doors,
+    actions: Actions,
+    pattern: Pattern,
+    reference: RuleRef,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    Allow,
+    Deny,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Actions {
+    Read,
+    Write,
+    Both,
+}
+
+impl Actions {
+    fn include(self, action: Action) -> bool {
+        match (self, action) {
+            (Self::Both, Action::Read | Action::Write) | (Self::Read, Action::Read) | (Self::Write, Action::Write) => {
+                true
+            }
+            (Self::Read, Action::Write) | (Self::Write, Action::Read) => false,
+        }
+    }
+}
+
+/// Whom a rule is about: any of these.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Who {
+    users: Vec<String>,
+    groups: Vec<String>,
+    authenticated: bool,
+    anonymous: bool,
+}
+
+/// The doors a rule is for; empty means every door.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Doors(Vec<Door>);
+
+impl Doors {
+    fn include(&self, door: Door) -> bool {
+        self.0.is_empty() || self.0.contains(&door)
+    }
+}
+
+impl Acl {
+    /// Reads an access file. A file that is missing is a problem: access never opens by accident.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file, with its lines.
+    pub fn load(path: &Path) -> Result<Self, Problems> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => file::parse(path, &text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(Problems::of_file(path, "the access file does not exist; an empty one refuses everything"))
+            }
+            Err(error) => Err(Problems::of_file(path, format!("cannot be read: {error}"))),
+        }
+    }
+
+    /// Reads the text of an access file; `path` is only named in problems and decisions.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, with its lines.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, Problems> {
+        file::parse(path, text)
+    }
+}

@@ -1,0 +1,150 @@
+//! Passwords at rest: argon2id in PHC form, and the one preparation that every mechanism shares.
+//!
+//! A plain password lives only in the arguments of these functions. RFC 9106 (Argon2), RFC 4013 (SASLprep).
+
+use std::borrow::Cow;
+
+use argon2::{Algorithm, Argon2, Params, PasswordHash, PasswordHasher, PasswordVerifier, Version};
+use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
+
+/// Memory per hash. The leanest of the parameter sets OWASP calls equal (7 MiB, 5 passes, 1 lane): a Pi with 512 MiB can
+/// afford a few at once, and one takes well under a tenth of a second there.
+const MEMORY_KIB: u32 = 7 * 1024;
+const PASSES: u32 = 5;
+const LANES: u32 = 1;
+const OUTPUT_BYTES: usize = 32;
+const SALT_BYTES: usize = 16;
+
+/// What a file may ask for at most, so that a users file made elsewhere cannot stall the gateway.
+const MEMORY_KIB_MAX: u32 = 256 * 1024;
+const PASSES_MAX: u32 = 64;
+const LANES_MAX: u32 = 16;
+
+/// Longer passwords are refused before any work is done for them.
+pub(crate) const PASSWORD_BYTES_MAX: usize = 1024;
+
+/// An argon2id hash in PHC string form, checked to be one we are willing to verify.
+#[derive(Clone)]
+pub(crate) struct StoredPassword {
+    phc: PasswordHash,
+}
+
+impl StoredPassword {
+    /// Hashes a password under a fresh salt. Slow on purpose; never call it on an I/O thread.
+    pub(crate) fn hash(password: &[u8]) -> Result<Self, PasswordError> {
+        let mut salt = [0; SALT_BYTES];
+        getrandom::fill(&mut salt).map_err(|_| PasswordError::NoRandomness)?;
+        Self::hash_salted(password, &salt)
+    }
+
+    fn hash_salted(password: &[u8], salt: &[u8]) -> Result<Self, PasswordError> {
+        let params = Params::new(MEMORY_KIB, PASSES, LANES, Some(OUTPUT_BYTES)).map_err(|_| PasswordError::Unusable)?;
+        let hasher = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+        let phc =
+            hasher.hash_password_with_salt(&prepare_password(password), salt).map_err(|_| PasswordError::Unusable)?;
+        Ok(Self { phc })
+    }
+
+    /// A hash of today's cost that no password fits in practice. Costs nothing to make.
+    pub(crate) fn decoy(salt: [u8; SALT_BYTES], output: [u8; OUTPUT_BYTES]) -> Self {
+        let encode = |bytes: &[u8]| STANDARD_NO_PAD.encode(bytes);
+        let text = format!("$argon2id$v=19$m={MEMORY_KIB},t={PASSES},p={LANES}${}${}", encode(&salt), encode(&output));
+        Self { phc: PasswordHash::new(&text).expect("the form of PHC strings") }
+    }
+
+    /// Reads what [`Self::to_phc`] wrote, or any argon2id PHC string within our limits.
+    pub(crate) fn parse(text: &str) -> Result<Self, PasswordError> {
+        let phc = PasswordHash::new(text).map_err(|_| PasswordError::NotPhc)?;
+        if phc.algorithm.as_str() != "argon2id" || phc.salt.is_none() || phc.hash.is_none() {
+            return Err(PasswordError::NotPhc);
+        }
+        let params = Params::try_from(&phc).map_err(|_| PasswordError::NotPhc)?;
+        if params.m_cost() > MEMORY_KIB_MAX || params.t_cost() > PASSES_MAX || params.p_cost() > LANES_MAX {
+            return Err(PasswordError::TooCostly);
+        }
+        Ok(Self { phc })
+    }
+
+    pub(crate) fn to_phc(&self) -> String {
+        self.phc.to_string()
+    }
+
+    /// Whether `password` is the one. Takes the same time for every password; blocks for that time.
+    pub(crate) fn matches(&self, password: &[u8]) -> bool {
+        Argon2::default().verify_password(&prepare_password(password), &self.phc).is_ok()
+    }
+}
+
+/// Why a password cannot be stored or a stored one cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PasswordError {
+    /// Not `$argon2id$…`.
+    #[error("not an argon2id PHC string; `fogmux passwd` makes one (plain passwords are never accepted here)")]
+    NotPhc,
+    /// Parameters beyond what a gateway should spend.
+    #[error("argon2id parameters above m=262144, t=64, p=16")]
+    TooCostly,
+    /// Empty or longer than 1024 bytes.
+    #[error("a password has 1 to 1024 bytes")]
+    Length,
+    /// The operating system gave no random numbers.
+    #[error("the operating system gave no random numbers")]
+    NoRandomness,
+    /// The hash function refused, which the fixed parameters rule out.
+    #[error("the password cannot be hashed")]
+    Unusable,
+}
+
+/// The form every mechanism compares: SASLprep (RFC 4013) where the password is such text, else the bytes as they are,
+/// because MQTT passwords are binary data ([MQTT-3.1.3.6]).
+pub(crate) fn prepare_password(password: &[u8]) -> Cow<'_, [u8]> {
+    match std::str::from_utf8(password).map(prepare_text) {
+        Ok(Some(Cow::Borrowed(text))) => Cow::Borrowed(text.as_bytes()),
+        Ok(Some(Cow::Owned(text))) => Cow::Owned(text.into_bytes()),
+        Ok(None) | Err(_) => Cow::Borrowed(password),
+    }
+}
+
+/// SASLprep, or nothing when the text holds what it prohibits.
+pub(crate) fn prepare_text(text: &str) -> Option<Cow<'_, str>> {
+    stringprep::saslprep(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_verifies_its_password_and_no_other_and_survives_the_file() {
+        let stored = StoredPassword::hash(b"correct horse").unwrap();
+        let phc = stored.to_phc();
+        assert!(phc.starts_with("$argon2id$v=19$m=7168,t=5,p=1$"), "{phc}");
+        let again = StoredPassword::parse(&phc).unwrap();
+        assert!(again.matches(b"correct horse"));
+        assert!(!again.matches(b"correct horsf"));
+        assert!(!again.matches(b""));
+    }
+
+    #[test]
+    fn passwords_are_prepared_and_binary_ones_are_left_alone() {
+        // RFC 4013 §3: SOFT HYPHEN maps to nothing, U+2168 is "IX" after NFKC.
+        assert_eq!(&*prepare_password("I\u{AD}X".as_bytes()), b"IX");
+        assert_eq!(&*prepare_password("\u{2168}".as_bytes()), b"IX");
+        assert_eq!(&*prepare_password(b"\xff\x00"), b"\xff\x00");
+        let stored = StoredPassword::hash("\u{2168}".as_bytes()).unwrap();
+        assert!(stored.matches(b"IX"));
+    }
+
+    #[test]
+    fn plain_passwords_other_algorithms_and_absurd_parameters_are_refused() {
+        assert_eq!(StoredPassword::parse("secret").err(), Some(PasswordError::NotPhc));
+        assert_eq!(
+            StoredPassword::parse("$argon2i$v=19$m=7168,t=5,p=1$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaA").err(),
+            Some(PasswordError::NotPhc)
+        );
+        assert_eq!(
+            StoredPassword::parse("$argon2id$v=19$m=4000000,t=5,p=1$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaA").err(),
+            Some(PasswordError::TooCostly)
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! What is wrong with a file an operator wrote: the file, the line, and what would be accepted.
+//!
+//! Everything that reads such a file collects all its problems before it gives up, so that one run shows them all.
+
+use std::{
+    fmt,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+/// One thing wrong at one place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The file as it was named.
+    pub file: PathBuf,
+    /// The line, counted from 1; 0 when the file as a whole is meant.
+    pub line: usize,
+    /// What is wrong and what would be accepted. Never contains a secret.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file.display(), self.message),
+            line => write!(f, "{}:{line}: {}", self.file.display(), self.message),
+        }
+    }
+}
+
+/// All that is wrong, in the order of the file. Printed one a line.
+#[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            problem.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl Problems {
+    /// One problem with a file as a whole.
+    #[must_use]
+    pub fn of_file(file: &Path, message: impl Into<String>) -> Self {
+        Self(vec![Problem { file: file.into(), line: 0, message: message.into() }])
+    }
+
+    /// `value` when nothing was found wrong, otherwise everything that was.
+    pub(crate) fn unless_any<T>(self, value: T) -> Result<T, Self> {
+        if self.0.is_empty() { Ok(value) } else { Err(self) }
+    }
+}
+
+/// Collects problems of one text and knows where its lines begin.
+pub(crate) struct Review<'a> {
+    file: &'a Path,
+    text: &'a str,
+    pub(crate) problems: Problems,
+}
+
+impl<'a> Review<'a> {
+    pub(crate) fn new(file: &'a Path, text: &'a str) -> Self {
+        Self { file, text, problems: Problems::default() }
+    }
+
+    /// The line of a byte offset, counted from 1.
+    pub(crate) fn line(&self, offset: usize) -> usize {
+        let before = self.text.as_bytes().get(..offset).unwrap_or(self.text.as_bytes());
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
+    }
+
+    pub(crate) fn report(&mut self, span: Range<usize>, message: impl Into<String>) {
+        let line = self.line(span.start);
+        self.problems.0.push(Problem { file: self.file.into(), line, message: message.into() });
+    }
+
+    /// Parses as TOML and reports every syntax error there is.
+    pub(crate) fn parse(&mut self) -> toml::de::DeTable<'a> {
+        let (table, errors) = toml::de::DeTable::parse_recoverable(self.text);
+        for error in errors {
+            let span = error.span().unwrap_or(0..0);
+            self.report(span, error.message());
+        }
+        table.into_inner()
+    }
+}

@@ -1,0 +1,93 @@
+//! Logins that were verified lately, so that a thousand devices that reconnect at once do not cost a thousand argon2 runs.
+//!
+//! Keyed by an HMAC of name and password under a key that lives as long as the process: neither is kept. An entry counts
+//! only for the very credentials it was verified against.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Weak},
+};
+
+use crate::{
+    scram::ScramHash,
+    users::{User, random},
+};
+
+/// Logins remembered at most; the oldest goes first.
+const ENTRIES_MAX: usize = 4096;
+
+pub(crate) struct Remembered {
+    key: [u8; 32],
+    logins: HashMap<Login, Weak<User>>,
+    order: VecDeque<Login>,
+}
+
+type Login = [u8; 32];
+
+impl Remembered {
+    pub(crate) fn new() -> Self {
+        Self { key: random(), logins: HashMap::new(), order: VecDeque::new() }
+    }
+
+    /// Whether exactly these credentials were verified with this password before.
+    pub(crate) fn knows(&self, user: &Arc<User>, password: &[u8]) -> bool {
+        let login = self.login(&user.principal.name, password);
+        self.logins.get(&login).is_some_and(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(user)))
+    }
+
+    pub(crate) fn remember(&mut self, user: &Arc<User>, password: &[u8]) {
+        let login = self.login(&user.principal.name, password);
+        if self.logins.insert(login, Arc::downgrade(user)).is_some() {
+            return;
+        }
+        self.order.push_back(login);
+        if self.order.len() > ENTRIES_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.logins.remove(&oldest);
+        }
+    }
+
+    pub(crate) fn forget_all(&mut self) {
+        self.logins.clear();
+        self.order.clear();
+    }
+
+    fn login(&self, user: &str, password: &[u8]) -> Login {
+        let user_bytes = u64::try_from(user.len()).unwrap_or(u64::MAX).to_be_bytes();
+        let output = ScramHash::Sha256.hmac(&self.key, &[&user_bytes, user.as_bytes(), password]);
+        output.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::principal::Principal;
+
+    fn user(name: &str) -> Arc<User> {
+        Arc::new(User {
+            principal: Principal::user(name, []),
+            password: None,
+            scram_sha_256: None,
+            scram_sha_1: None,
+            disabled: false,
+        })
+    }
+
+    #[test]
+    fn only_the_same_credentials_are_known_and_the_table_is_bounded() {
+        let mut remembered = Remembered::new();
+        let (alice, alice_again) = (user("alice"), user("alice"));
+        remembered.remember(&alice, b"x");
+        assert!(remembered.knows(&alice, b"x"));
+        assert!(!remembered.knows(&alice, b"y"));
+        assert!(!remembered.knows(&alice_again, b"x"));
+        for number in 0..ENTRIES_MAX {
+            remembered.remember(&alice, &number.to_be_bytes());
+        }
+        assert!(!remembered.knows(&alice, b"x"));
+        assert_eq!(remembered.logins.len(), ENTRIES_MAX);
+        assert_eq!(remembered.order.len(), ENTRIES_MAX);
+    }
+}

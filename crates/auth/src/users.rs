@@ -1,0 +1,271 @@
+//! The users file: who may log in, and what is kept of their passwords. Never a plain password.
+//!
+//! `fogmux passwd` rewrites the file as a whole (mode 0600, atomically), so comments in it do not last.
+
+mod file;
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Write as _},
+    path::Path,
+    sync::Arc,
+};
+
+use crate::{
+    password::{PASSWORD_BYTES_MAX, PasswordError, StoredPassword, prepare_text},
+    principal::{ANONYMOUS, Principal},
+    problem::Problems,
+    scram::{ITERATIONS, SALT_BYTES, ScramHash, ScramKeys},
+};
+
+pub(crate) const USER_BYTES_MAX: usize = 255;
+
+/// Everybody who has credentials.
+#[derive(Clone)]
+pub struct Users {
+    by_name: BTreeMap<Arc<str>, Arc<User>>,
+    /// Makes the salts of users who do not exist; kept so that they stay the same after a restart.
+    pub(crate) decoy_secret: [u8; 32],
+}
+
+/// One user's credentials.
+#[derive(Clone)]
+pub(crate) struct User {
+    pub(crate) principal: Principal,
+    pub(crate) password: Option<StoredPassword>,
+    pub(crate) scram_sha_256: Option<ScramKeys>,
+    pub(crate) scram_sha_1: Option<ScramKeys>,
+    pub(crate) disabled: bool,
+}
+
+impl User {
+    pub(crate) fn scram(&self, hash: ScramHash) -> Option<&ScramKeys> {
+        match hash {
+            ScramHash::Sha1 => self.scram_sha_1.as_ref(),
+            ScramHash::Sha256 => self.scram_sha_256.as_ref(),
+        }
+    }
+}
+
+impl Default for Users {
+    fn default() -> Self {
+        Self { by_name: BTreeMap::new(), decoy_secret: random() }
+    }
+}
+
+impl Users {
+    /// Reads a users file. A file that does not exist holds no users; one that cannot be read is a problem.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file, with its lines.
+    pub fn load(path: &Path) -> Result<Self, Problems> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => file::parse(path, &text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(Problems::of_file(path, format!("cannot be read: {error}"))),
+        }
+    }
+
+    /// Reads the text of a users file; `path` is only named in problems.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, with its lines.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, Problems> {
+        file::parse(path, text)
+    }
+
+    /// Writes the file anew: a temporary file of mode 0600 beside it, synced, renamed over it.
+    ///
+    /// # Errors
+    /// The directory or disk does not allow it.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        let temporary = sibling(path, ".new");
+        match std::fs::remove_file(&temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let mut file = owner_only(File::options().write(true).create_new(true)).open(&temporary)?;
+        file.write_all(file::write(self).as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)?;
+        match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            Some(parent) => File::open(parent)?.sync_all(),
+            None => Ok(()),
+        }
+    }
+
+    /// Loads, changes and saves under a lock file, so that two commands at once lose nothing.
+    ///
+    /// # Errors
+    /// The file is broken, the change fails, or the disk does not allow it; then nothing was written.
+    pub fn update<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T, UserError>) -> Result<T, UserError> {
+        let lock = owner_only(File::options().write(true).create(true).truncate(false)).open(sibling(path, ".lock"))?;
+        lock.lock()?;
+        let mut users = Self::load(path)?;
+        let changed = change(&mut users)?;
+        users.save(path)?;
+        Ok(changed)
+    }
+
+    /// Adds a user or changes a password; groups stay. Blocks for about as long as a login costs.
+    ///
+    /// SCRAM keys are kept as well unless the password is one SASLprep prohibits (binary, control characters).
+    ///
+    /// # Errors
+    /// The name or password cannot be used.
+    pub fn set_password(&mut self, name: &str, password: &[u8]) -> Result<(), UserError> {
+        let name = checked_name(name)?;
+        if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
+            return Err(PasswordError::Length.into());
+        }
+        let text = std::str::from_utf8(password).ok();
+        let scram = |hash| text.and_then(|text| ScramKeys::derive(hash, text, &random::<SALT_BYTES>(), ITERATIONS));
+        let known = self.by_name.get(name.as_str());
+        let user = User {
+            principal: known.map_or_else(|| Principal::user(&name, []), |user| user.principal.clone()),
+            password: Some(StoredPassword::hash(password)?),
+            scram_sha_256: scram(ScramHash::Sha256),
+            scram_sha_1: scram(ScramHash::Sha1),
+            disabled: known.is_some_and(|user| user.disabled),
+        };
+        self.insert(user);
+        Ok(())
+    }
+
+    /// Puts a user into exactly these groups.
+    ///
+    /// # Errors
+    /// There is no such user, or a group's name cannot be used.
+    pub fn set_groups(&mut self, name: &str, groups: &[&str]) -> Result<(), UserError> {
+        let known = self.by_name.get(name).ok_or(UserError::Unknown)?;
+        let groups = groups.iter().map(|group| checked_name(group).map(Arc::from)).collect::<Result<Vec<_>, _>>()?;
+        let user = User { principal: Principal::user(name, groups), ..(**known).clone() };
+        self.insert(user);
+        Ok(())
+    }
+
+    /// Removes a user; whether there was one.
+    pub fn remove(&mut self, name: &str) -> bool {
+        self.by_name.remove(name).is_some()
+    }
+
+    /// All users in the order of their names.
+    pub fn principals(&self) -> impl Iterator<Item = &Principal> {
+        self.by_name.values().map(|user| &user.principal)
+    }
+
+    /// Whether nobody has credentials yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<User>> {
+        self.by_name.get(name)
+    }
+
+    pub(crate) fn insert(&mut self, user: User) {
+        self.by_name.insert(Arc::clone(&user.principal.name), Arc::new(user));
+    }
+}
+
+/// Why credentials cannot be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum UserError {
+    /// The name cannot be one of a user or group.
+    #[error("a name has 1 to 255 bytes, no control characters, and is not \"{ANONYMOUS}\"")]
+    Name,
+    /// There is no such user.
+    #[error("there is no such user")]
+    Unknown,
+    /// The password cannot be used.
+    #[error(transparent)]
+    Password(#[from] PasswordError),
+    /// The file that is there is broken.
+    #[error(transparent)]
+    File(#[from] Problems),
+    /// The file cannot be written.
+    #[error("the users file cannot be written: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The prepared form of a user's or group's name, when it can be one.
+pub(crate) fn checked_name(name: &str) -> Result<String, UserError> {
+    let prepared = prepare_text(name).ok_or(UserError::Name)?;
+    let usable = (1..=USER_BYTES_MAX).contains(&prepared.len())
+        && !prepared.chars().any(char::is_control)
+        && prepared != ANONYMOUS;
+    if usable { Ok(prepared.into_owned()) } else { Err(UserError::Name) }
+}
+
+/// Fresh random bytes.
+pub(crate) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+    bytes
+}
+
+fn sibling(path: &Path, suffix: &str) -> std::path::PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+#[cfg(unix)]
+fn owner_only(options: &mut std::fs::OpenOptions) -> &mut std::fs::OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    options.mode(0o600)
+}
+
+#[cfg(not(unix))]
+fn owner_only(options: &mut std::fs::OpenOptions) -> &mut std::fs::OpenOptions {
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_survives_the_file_which_is_private() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("users.toml");
+        Users::update(&path, |users| users.set_password("alice", b"secret")).unwrap();
+        Users::update(&path, |users| users.set_groups("alice", &["b", "a"])).unwrap();
+        Users::update(&path, |users| users.set_password("b\"o\\b =[x]", b"other")).unwrap();
+        Users::update(&path, |users| users.set_password("alice", b"changed")).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("changed"));
+        let users = Users::load(&path).unwrap();
+        let alice = users.get("alice").unwrap();
+        assert_eq!(alice.principal.groups.iter().map(|group| &**group).collect::<Vec<_>>(), ["a", "b"]);
+        assert!(alice.password.as_ref().unwrap().matches(b"changed"));
+        assert!(alice.scram_sha_1.is_some() && alice.scram_sha_256.is_some());
+        assert_eq!(users.principals().count(), 2);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn a_broken_file_is_not_overwritten() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("users.toml");
+        std::fs::write(&path, "users = 1\n").unwrap();
+        assert!(Users::update(&path, |users| users.set_password("a", b"b")).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "users = 1\n");
+    }
+
+    #[test]
+    fn names_that_cannot_be_users() {
+        let mut users = Users::default();
+        for name in ["", "anonymous", "a\nb", "a\0", &"x".repeat(256)] {
+            assert!(matches!(users.set_password(name, b"x"), Err(UserError::Name)), "{name:?}");
+        }
+        assert!(matches!(users.set_password("a", b""), Err(UserError::Password(PasswordError::Length))));
+        assert!(matches!(users.set_groups("nobody", &[]), Err(UserError::Unknown)));
+    }
+}
