@@ -59,7 +59,8 @@ impl Access {
     }
 
     /// How much of what `filter` matches may be read: nothing (refuse), some (ask for each topic), everything (no need
-    /// to). The filter comes without its `$share/…/`.
+    /// to). The filter comes without its `$share/…/`. The answer holds until [`Authority::generation`] grows: a door that
+    /// hangs no gate on a subscription because of [`Reach::Everything`] has to ask again then.
     #[must_use]
     pub fn may_subscribe(&self, filter: &str) -> Reach {
         self.with(|view| view.reach(filter))
