@@ -1,0 +1,46 @@
+//! The surface described for machines: an OpenAPI 3.1 document at `/openapi.json`.
+
+/// The document as it is written, with `@VERSION@` where the version goes.
+const TEMPLATE: &str = include_str!("openapi.json");
+
+/// The media type: plain JSON, which every tool takes; the vendor type of the OpenAPI Initiative is known to few.
+pub const CONTENT_TYPE: &str = "application/json";
+
+/// The document for this version of the gateway.
+#[must_use]
+pub fn document(version: &str) -> String {
+    TEMPLATE.replace("@VERSION@", version)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Route;
+
+    use super::*;
+
+    #[test]
+    fn every_path_of_the_document_is_a_route_and_has_its_methods() {
+        let value: serde_json::Value = serde_json::from_str(&document("1.2.3")).unwrap();
+        assert_eq!(value["info"]["version"], "1.2.3");
+        for (path, item) in value["paths"].as_object().unwrap() {
+            let path = path.replace("{topic}", "a/b");
+            let route = Route::parse(&path).unwrap();
+            for method in item.as_object().unwrap().keys().filter(|key| *key != "parameters") {
+                assert!(route.allow().contains(&method.to_ascii_uppercase()), "{method} {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        fn walk(value: &serde_json::Value, root: &serde_json::Value) {
+            if let Some(reference) = value.get("$ref").and_then(|reference| reference.as_str()) {
+                assert!(root.pointer(&reference[1..]).is_some(), "{reference}");
+            }
+            value.as_array().into_iter().flatten().for_each(|item| walk(item, root));
+            value.as_object().into_iter().flatten().for_each(|(_, item)| walk(item, root));
+        }
+        let value: serde_json::Value = serde_json::from_str(TEMPLATE).unwrap();
+        walk(&value, &value);
+    }
+}

@@ -1,0 +1,76 @@
+//! `POST /publish`: a batch as newline-delimited JSON, one result line for each message line.
+
+use crate::event::{self, Decoded, push_json_string};
+use crate::problem::{Kind, Problem};
+
+/// The media type of batches, results and streams.
+pub const NDJSON: &str = "application/x-ndjson";
+/// Other names that clients give to the same thing.
+const ALIASES: [&str; 4] = [NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"];
+
+/// Whether a body of this type is a batch. One JSON object is a batch of one line.
+#[must_use]
+pub fn is_batch(content_type: Option<&str>) -> bool {
+    let Some(content_type) = content_type else { return true };
+    let name = crate::accept::essence(content_type);
+    ALIASES.iter().any(|alias| name.eq_ignore_ascii_case(alias)) || name.eq_ignore_ascii_case("application/json")
+}
+
+/// The lines of a body with their numbers, from 1; blank lines are counted but not given.
+pub fn lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    body.split(|&byte| byte == b'\n')
+        .zip(1_u32..)
+        .map(|(line, number)| (number, line.trim_ascii()))
+        .filter(|(_, line)| !line.is_empty())
+}
+
+/// Reads a message line.
+pub fn parse_line(line: &[u8]) -> Result<Decoded<'_>, Problem<'static>> {
+    event::decode(line).map_err(|malformed| Problem::new(Kind::InvalidBody).detail(malformed.to_string()))
+}
+
+/// Appends the result of a line that was taken: `{"line":1,"status":202,"topic":"a","matched":3}`.
+pub fn push_accepted(line: u32, topic: &str, matched: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("{{\"line\":{line},\"status\":202,\"topic\":").as_bytes());
+    push_json_string(topic, out);
+    out.extend_from_slice(format!(",\"matched\":{matched}}}\n").as_bytes());
+}
+
+/// Appends the result of a line that was refused: the line and the members of the problem.
+pub fn push_refused(line: u32, problem: &Problem<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("{{\"line\":{line},").as_bytes());
+    problem.write_members(out);
+    out.extend_from_slice(b"}\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blank_lines_count_but_are_not_messages() {
+        let found: Vec<_> = lines(b"{}\r\n\n  \n{ }\n").collect();
+        assert_eq!(found, [(1, &b"{}"[..]), (4, &b"{ }"[..])]);
+    }
+
+    #[test]
+    fn results_are_lines_of_json() {
+        let mut out = Vec::new();
+        push_accepted(1, "a\"b", 2, &mut out);
+        push_refused(3, &Problem::new(Kind::Forbidden), &mut out);
+        let values: Vec<serde_json::Value> =
+            lines(&out).map(|(_, line)| serde_json::from_slice(line).unwrap()).collect();
+        assert_eq!(values[0]["topic"], "a\"b");
+        assert_eq!((values[1]["line"].as_u64(), values[1]["status"].as_u64()), (Some(3), Some(403)));
+    }
+
+    #[test]
+    fn batches_have_several_names() {
+        for name in
+            [None, Some("application/x-ndjson"), Some("Application/JSON; charset=utf-8"), Some("application/jsonl")]
+        {
+            assert!(is_batch(name), "{name:?}");
+        }
+        assert!(!is_batch(Some("text/plain")));
+    }
+}

@@ -1,0 +1,191 @@
+//! What a raw request path names, and which methods it knows (RFC 9110 §9, §10.2.1).
+//!
+//! The path is the one of the request line, still encoded: a router that decodes or normalises on the way would change
+//! topics. Empty levels are levels, a trailing slash is an empty last level, and `/topics/` is followed by exactly one
+//! topic, decoded once.
+
+use std::borrow::Cow;
+
+use crate::percent::{self, Malformed};
+use crate::problem::{Kind, Problem};
+
+/// Longest topic in bytes, the length of an MQTT string ([MQTT-1.5.4]).
+pub const TOPIC_BYTES_MAX: usize = 65_535;
+
+/// The resource that a path names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Route<'a> {
+    /// `/topics/<topic>`: one topic, decoded and checked.
+    Topic(Cow<'a, str>),
+    /// `/subscribe`: streams of events.
+    Subscribe,
+    /// `/publish`: a batch of messages.
+    Publish,
+    /// `/mqtt`: MQTT over WebSocket.
+    Mqtt,
+    /// `/openapi.json`.
+    OpenApi,
+    /// `/healthz`: the process answers.
+    Health,
+    /// `/readyz`: the process takes traffic.
+    Ready,
+    /// `/metrics`.
+    Metrics,
+    /// `/`: where a person lands.
+    Index,
+    /// `*` of `OPTIONS *` (RFC 9110 §9.3.7).
+    Server,
+}
+
+/// Why a path names nothing here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unroutable {
+    /// No resource has this path.
+    #[error("there is no resource of this path")]
+    Unknown,
+    /// The topic is empty.
+    #[error("a topic has at least one character")]
+    Empty,
+    /// The topic exceeds [`TOPIC_BYTES_MAX`].
+    #[error("a topic has at most 65535 bytes")]
+    TooLong,
+    /// A percent sign is not followed by two hexadecimal digits.
+    #[error("a percent sign is not followed by two hexadecimal digits")]
+    Percent,
+    /// The decoded topic is not UTF-8.
+    #[error("a topic is UTF-8")]
+    Utf8,
+    /// The topic contains U+0000.
+    #[error("a topic has no NUL")]
+    Nul,
+    /// The topic contains `+` or `#`.
+    #[error("a topic has no wildcard; wildcards go to /subscribe?filter=")]
+    Wildcard,
+}
+
+impl Unroutable {
+    /// The answer to give.
+    #[must_use]
+    pub fn problem(self) -> Problem<'static> {
+        let kind = match self {
+            Self::Unknown => Kind::NotFound,
+            Self::Empty | Self::TooLong | Self::Percent | Self::Utf8 | Self::Nul | Self::Wildcard => Kind::InvalidTopic,
+        };
+        Problem::new(kind).detail(self.to_string())
+    }
+}
+
+impl<'a> Route<'a> {
+    /// Reads the path of a request target, without its query.
+    pub fn parse(path: &'a str) -> Result<Self, Unroutable> {
+        if let Some(topic) = path.strip_prefix("/topics/") {
+            return topic_of(topic).map(Self::Topic);
+        }
+        match path {
+            "/subscribe" => Ok(Self::Subscribe),
+            "/publish" => Ok(Self::Publish),
+            "/mqtt" => Ok(Self::Mqtt),
+            "/openapi.json" => Ok(Self::OpenApi),
+            "/healthz" => Ok(Self::Health),
+            "/readyz" => Ok(Self::Ready),
+            "/metrics" => Ok(Self::Metrics),
+            "/" => Ok(Self::Index),
+            "*" => Ok(Self::Server),
+            _ => Err(Unroutable::Unknown),
+        }
+    }
+
+    /// The value of `Allow`.
+    #[must_use]
+    pub fn allow(&self) -> &'static str {
+        match self {
+            Self::Topic(_) => "GET, HEAD, PUT, POST, DELETE, OPTIONS",
+            Self::Publish => "POST, OPTIONS",
+            Self::Subscribe | Self::Mqtt | Self::OpenApi | Self::Health | Self::Ready | Self::Metrics | Self::Index => {
+                "GET, HEAD, OPTIONS"
+            }
+            Self::Server => "GET, HEAD, PUT, POST, DELETE, OPTIONS",
+        }
+    }
+
+    /// Whether a name and a password are asked for. Liveness probes carry none.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        match self {
+            Self::Health | Self::Ready | Self::OpenApi | Self::Index | Self::Server => true,
+            // The MQTT session inside authenticates with CONNECT.
+            Self::Mqtt => true,
+            Self::Topic(_) | Self::Subscribe | Self::Publish | Self::Metrics => false,
+        }
+    }
+}
+
+fn topic_of(encoded: &str) -> Result<Cow<'_, str>, Unroutable> {
+    // Three encoded bytes per byte at most: longer cannot decode to a topic, so do not try.
+    if encoded.len() > TOPIC_BYTES_MAX * 3 {
+        return Err(Unroutable::TooLong);
+    }
+    let topic = percent::decode(encoded).map_err(|malformed| match malformed {
+        Malformed::Percent => Unroutable::Percent,
+        Malformed::Utf8 => Unroutable::Utf8,
+    })?;
+    if topic.is_empty() {
+        return Err(Unroutable::Empty);
+    }
+    if topic.len() > TOPIC_BYTES_MAX {
+        return Err(Unroutable::TooLong);
+    }
+    match topic.bytes().find(|byte| matches!(byte, 0 | b'+' | b'#')) {
+        None => Ok(topic),
+        Some(0) => Err(Unroutable::Nul),
+        Some(_) => Err(Unroutable::Wildcard),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn topic(path: &str) -> Result<String, Unroutable> {
+        let route = Route::parse(path)?;
+        let Route::Topic(topic) = route else { panic!("{route:?}") };
+        Ok(topic.into_owned())
+    }
+
+    #[test]
+    fn empty_levels_are_kept_and_nothing_is_normalised() {
+        assert_eq!(topic("/topics//a//b/").unwrap(), "/a//b/");
+        assert_eq!(topic("/topics/a/../b").unwrap(), "a/../b");
+        assert_eq!(topic("/topics/%2Fa%252F").unwrap(), "/a%2F");
+        assert_eq!(topic("/topics/$SYS/x;y=1").unwrap(), "$SYS/x;y=1");
+    }
+
+    #[test]
+    fn what_is_no_topic_is_refused() {
+        assert_eq!(topic("/topics/"), Err(Unroutable::Empty));
+        assert_eq!(topic("/topics/a%00"), Err(Unroutable::Nul));
+        assert_eq!(topic("/topics/a/%23"), Err(Unroutable::Wildcard));
+        assert_eq!(topic("/topics/a/+"), Err(Unroutable::Wildcard));
+        assert_eq!(topic("/topics/%c0%80"), Err(Unroutable::Utf8));
+        assert_eq!(Route::parse("/topics"), Err(Unroutable::Unknown));
+        assert_eq!(topic(&format!("/topics/{}", "a".repeat(65_536))), Err(Unroutable::TooLong));
+    }
+
+    proptest! {
+        #[test]
+        fn every_topic_has_a_path(name in "[^\u{0}+#]{1,60}") {
+            let mut path = String::from("/topics/");
+            percent::encode_path(&name, &mut path);
+            prop_assert!(path.is_ascii());
+            prop_assert_eq!(topic(&path), Ok(name));
+        }
+
+        #[test]
+        fn any_path_is_answered(path in ".*") {
+            let _ = Route::parse(&path);
+            let _ = Route::parse(&format!("/topics/{path}"));
+        }
+    }
+}
