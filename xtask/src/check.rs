@@ -1,0 +1,29 @@
+//! The parts that cargo does by itself: formatting, lints, unit and property tests, documentation.
+
+use anyhow::Result;
+
+use crate::command::{cargo, run};
+use crate::links;
+use crate::tree::Tree;
+
+/// Formatting is rustfmt's.
+pub(crate) fn fmt(tree: &Tree) -> Result<()> {
+    run(cargo(&["fmt", "--all", "--check"]).current_dir(tree.root()))
+}
+
+/// Every warning is an error.
+pub(crate) fn clippy(tree: &Tree) -> Result<()> {
+    run(cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]).current_dir(tree.root()))
+}
+
+/// Unit, property and documentation tests of every crate; the black-box suites are parts of their own.
+pub(crate) fn unit(tree: &Tree) -> Result<()> {
+    run(cargo(&["test", "--workspace", "--exclude", "fogmux-tests", "--locked"]).current_dir(tree.root()))
+}
+
+/// rustdoc without a warning, and no link of a page that leads nowhere.
+pub(crate) fn docs(tree: &Tree) -> Result<()> {
+    let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"]);
+    run(doc.current_dir(tree.root()).env("RUSTDOCFLAGS", "-D warnings"))?;
+    links::check(tree)
+}

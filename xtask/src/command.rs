@@ -1,0 +1,56 @@
+//! Running programs: the line that is run is printed first, and an exit code other than 0 is an error.
+
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// A command whose first word and arguments are given at once.
+pub(crate) fn command<S: AsRef<OsStr>>(program: S, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// `cargo` as this run was started by.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments)
+}
+
+/// Runs to the end with the output shown.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let line = line(command);
+    println!("$ {line}");
+    let status = command.status().with_context(|| format!("cannot start `{line}`"))?;
+    if !status.success() {
+        bail!("`{line}` ended with {status}");
+    }
+    Ok(())
+}
+
+/// Runs to the end and gives standard output; standard error is shown.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let line = line(command);
+    let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start `{line}`"))?;
+    if !output.status.success() {
+        bail!("`{line}` ended with {}", output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("`{line}` printed what is not UTF-8"))
+}
+
+/// Whether it can be started and ends with 0; shows nothing.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+/// Whether a program of this name is on the path.
+pub(crate) fn on_path(program: &str) -> bool {
+    let Some(path) = std::env::var_os("PATH") else { return false };
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+fn line(command: &Command) -> String {
+    let mut words = vec![command.get_program().to_string_lossy()];
+    words.extend(command.get_args().map(OsStr::to_string_lossy));
+    words.join(" ")
+}

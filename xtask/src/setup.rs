@@ -1,0 +1,114 @@
+//! Installs what the tests need, each line saying what it does; nothing leaves `target/` but Debian packages.
+//!
+//! What is there already is left alone: programs are looked for by name, the rest by a copy of the file that pins it.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use crate::command::{command, on_path, output, run, succeeds};
+use crate::tree::Tree;
+
+const H2SPEC: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible";
+
+/// A program and the Debian package that has it.
+struct Program {
+    name: &'static str,
+    package: &'static str,
+}
+
+const CLIENTS: [Program; 5] = [
+    Program { name: "mosquitto_pub", package: "mosquitto-clients" },
+    Program { name: "coap-client-notls", package: "libcoap3-bin" },
+    Program { name: "curl", package: "curl" },
+    Program { name: "node", package: "nodejs" },
+    Program { name: "npm", package: "npm" },
+];
+
+/// All of it.
+pub(crate) fn everything(tree: &Tree) -> Result<()> {
+    h2spec(tree)?;
+    clients(tree)
+}
+
+/// The clients of the interop tests.
+pub(crate) fn clients(tree: &Tree) -> Result<()> {
+    let missing = CLIENTS.iter().filter(|program| !on_path(program.name)).map(|program| program.package);
+    let mut packages: Vec<&str> = missing.collect();
+    if !succeeds(&mut command("python3", &["-c", "import venv, ensurepip"])) {
+        packages.extend(["python3", "python3-venv"]);
+    }
+    debian(&packages)?;
+    python(tree)?;
+    npm(tree)
+}
+
+/// The HTTP/2 conformance tester.
+pub(crate) fn h2spec(tree: &Tree) -> Result<()> {
+    let binary = tree.h2spec();
+    if binary.exists() {
+        return said("h2spec", "is there");
+    }
+    if !on_path("go") {
+        bail!("h2spec needs Go 1.21 or newer: install it from the distribution's golang packages and run this again");
+    }
+    println!("setup: h2spec by go install");
+    let mut install = command("go", &["install", H2SPEC]);
+    install
+        .env("GOBIN", tree.clients().join("bin"))
+        .env("GOPATH", tree.clients().join("go"))
+        .env("GOFLAGS", "-modcacherw");
+    run(&mut install)
+}
+
+/// Installs Debian packages when there are any to install.
+pub(crate) fn debian(packages: &[&str]) -> Result<()> {
+    if packages.is_empty() {
+        return said("Debian packages", "are there");
+    }
+    let list = packages.join(" ");
+    if !on_path("apt-get") || output(&mut command("id", &["-u"]))?.trim() != "0" {
+        bail!("missing: {list}; run `apt-get install {list}` as root (or install their like) and try again");
+    }
+    println!("setup: Debian packages {list}");
+    run(command("apt-get", &["update", "-qq"]).env("DEBIAN_FRONTEND", "noninteractive"))?;
+    let mut install = command("apt-get", &["install", "-y", "-qq", "--no-install-recommends"]);
+    run(install.args(packages).env("DEBIAN_FRONTEND", "noninteractive"))
+}
+
+fn python(tree: &Tree) -> Result<()> {
+    let pins = tree.root().join("tests/interop/requirements.txt");
+    let place = tree.clients().join("venv");
+    let stamp = place.join("installed");
+    if same(&pins, &stamp) && succeeds(&mut command(tree.python(), &["-c", "import aiocoap, aioquic, paho, slixmpp"])) {
+        return said("Python clients", "are there");
+    }
+    println!("setup: Python clients into {}", place.display());
+    run(command("python3", &["-m", "venv", "--clear"]).arg(&place))?;
+    run(command(tree.python(), &["-m", "pip", "install", "--quiet", "-r"]).arg(&pins))?;
+    fs::copy(&pins, &stamp).map(drop).with_context(|| stamp.display().to_string())
+}
+
+fn npm(tree: &Tree) -> Result<()> {
+    let pins = tree.root().join("tests/interop/package.json");
+    let place = tree.clients().join("npm");
+    let stamp = place.join("package.json");
+    if same(&pins, &stamp) && place.join("node_modules/.package-lock.json").exists() {
+        return said("npm clients", "are there");
+    }
+    println!("setup: npm clients into {}", place.display());
+    fs::create_dir_all(&place)?;
+    fs::copy(&pins, &stamp).with_context(|| stamp.display().to_string())?;
+    run(command("npm", &["install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"])
+        .current_dir(&place))
+}
+
+fn same(left: &Path, right: &Path) -> bool {
+    matches!((fs::read(left), fs::read(right)), (Ok(left), Ok(right)) if left == right)
+}
+
+fn said(what: &str, how: &str) -> Result<()> {
+    println!("setup: {what} {how}");
+    Ok(())
+}
