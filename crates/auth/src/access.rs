@@ -1,6 +1,9 @@
 //! What one connection may do: the rules resolved for its principal, renewed by itself when the rules change.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::{
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use crate::{
     acl::{Action, Decision, Door, Reach, View},
@@ -84,5 +87,11 @@ impl Access {
         let answer = ask(&view);
         *self.held.write().unwrap_or_else(PoisonError::into_inner) = Held { generation, view };
         answer
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access").field("door", &self.door).finish_non_exhaustive()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     path::{Path, PathBuf},
     sync::{
         Arc, Condvar, Mutex, PoisonError, RwLock,
@@ -202,7 +203,8 @@ impl Authority {
         Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Lets somebody in without credentials, where the policy allows it.
+    /// Lets somebody in without credentials, where the policy allows it: by default on listeners that are loopback, or
+    /// that the operator opened to them all the same.
     #[must_use]
     pub fn anonymous(&self, listener_is_loopback: bool) -> Option<Principal> {
         let allowed = match self.rules().anonymous {
@@ -305,6 +307,12 @@ impl Authority {
         }
         checks.running += 1;
         Ok(Turn(self))
+    }
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authority").field("generation", &self.generation()).finish_non_exhaustive()
     }
 }
 

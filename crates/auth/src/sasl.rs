@@ -117,6 +117,12 @@ pub struct Exchange {
     state: State,
 }
 
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exchange").finish_non_exhaustive()
+    }
+}
+
 enum State {
     AwaitingInitial(Mechanism),
     AwaitingClientFinal(Box<AwaitingClientFinal>),

@@ -1,5 +1,7 @@
 //! The access rules as doors meet them.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::{path::Path, sync::Arc};
 
 use fogmux_auth::{Access, Acl, Action, AnonymousPolicy, Authority, Door, Principal, Reach, Rules, Sources, Users};
