@@ -1,0 +1,392 @@
+//! Routing through the public API: who gets what, in which order, and what a full mailbox does.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Wake, Waker},
+};
+
+use fogmux_bus::{
+    Bus, BusConfig, Claim, Completion, Delivered, Delivery, FifoLimits, FifoMailbox, Filter, Forgetful, Mailbox,
+    Payload, Publication, Publisher, Qos, ReadGate, Slot, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef,
+    WorkerId,
+};
+use proptest::prelude::*;
+
+const ROOMY: FifoLimits = FifoLimits { messages: 10_000, bytes: 1 << 24 };
+
+fn bus(workers: usize) -> Arc<Bus> {
+    Bus::new(&BusConfig { workers, ..BusConfig::default() }, Box::new(Forgetful), Timestamp::ZERO, 0)
+}
+
+fn publication<'a>(topic: &'a str, payload: &'a [u8], publisher: &'a Arc<Publisher>) -> Publication<'a> {
+    Publication::new(TopicRef::new(topic).unwrap(), Payload::Slice(payload), publisher, Timestamp::ZERO, 0)
+}
+
+fn subscriber(bus: &Bus, filters: &[&str]) -> Arc<Slot<FifoMailbox>> {
+    subscriber_with(bus, filters, ROOMY, &SubscribeOptions::default())
+}
+
+fn subscriber_with(
+    bus: &Bus,
+    filters: &[&str],
+    limits: FifoLimits,
+    options: &SubscribeOptions,
+) -> Arc<Slot<FifoMailbox>> {
+    let slot = bus.slot(FifoMailbox::new(limits), WorkerId(0));
+    for filter in filters {
+        bus.subscribe(&slot, &Subscription::parse(filter).unwrap(), options.clone()).unwrap();
+    }
+    slot
+}
+
+fn received(slot: &Slot<FifoMailbox>) -> Vec<String> {
+    slot.with(|mailbox| {
+        std::iter::from_fn(|| mailbox.pop())
+            .map(|q| format!("{}={}", q.message.topic, String::from_utf8_lossy(&q.message.payload)))
+            .collect()
+    })
+}
+
+#[test]
+fn a_batch_reaches_each_subscriber_once_and_in_order() {
+    let bus = bus(1);
+    let mut worker = bus.worker(WorkerId(0));
+    let both = subscriber(&bus, &["a/#", "a/+", "a/x"]);
+    let one = subscriber(&bus, &["a/y"]);
+    let me = Publisher::internal();
+    let mut batch = [publication("a/x", b"1", &me), publication("a/y", b"2", &me), publication("a/x", b"3", &me)];
+    assert!(worker.publish(&mut batch).completion.is_ready());
+    assert_eq!(batch.each_ref().map(|p| p.outcome().matched), [1, 2, 1]);
+    assert_eq!(received(&both), ["a/x=1", "a/y=2", "a/x=3"]);
+    assert_eq!(received(&one), ["a/y=2"]);
+}
+
+#[test]
+fn a_subscription_counts_for_cached_topics_at_once() {
+    let bus = bus(1);
+    let mut worker = bus.worker(WorkerId(0));
+    let me = Publisher::internal();
+    for filter in ["a/b", "+/b", "#"] {
+        let mut before = [publication("a/b", b"", &me)];
+        let _ = worker.publish(&mut before);
+        let slot = subscriber(&bus, &[filter]);
+        let mut after = [publication("a/b", b"x", &me)];
+        let _ = worker.publish(&mut after);
+        assert_eq!(received(&slot), ["a/b=x"], "{filter}");
+        assert!(bus.unsubscribe(&slot, &Subscription::parse(filter).unwrap(), 0));
+        let mut gone = [publication("a/b", b"y", &me)];
+        let _ = worker.publish(&mut gone);
+        assert!(received(&slot).is_empty(), "{filter}");
+    }
+    assert_eq!(bus.subscriptions(), 0);
+}
+
+#[test]
+fn no_local_hides_only_ones_own() {
+    let bus = bus(1);
+    let mut worker = bus.worker(WorkerId(0));
+    let options = SubscribeOptions { no_local: true, ..SubscribeOptions::default() };
+    let slot = subscriber_with(&bus, &["t"], ROOMY, &options);
+    let other = Publisher::internal();
+    let own = Arc::new(Publisher { slot: Some(slot.id()), ..(*other).clone() });
+    let mut batch = [publication("t", b"own", &own), publication("t", b"other", &other)];
+    let _ = worker.publish(&mut batch);
+    assert_eq!(received(&slot), ["t=other"]);
+}
+
+#[test]
+fn a_shared_group_takes_turns_and_prefers_the_connected() {
+    let bus = bus(1);
+    let mut worker = bus.worker(WorkerId(0));
+    let members = [subscriber(&bus, &["$share/g/t"]), subscriber(&bus, &["$share/g/t"])];
+    let me = Publisher::internal();
+    let send = |worker: &mut fogmux_bus::Worker| {
+        let mut batch: Vec<_> = (0..10).map(|_| publication("t", b"x", &me)).collect();
+        let _ = worker.publish(&mut batch);
+    };
+    send(&mut worker);
+    assert_eq!(members.each_ref().map(|m| received(m).len()), [5, 5]);
+    let [gone, here] = &members;
+    let claim = gone.claim(WorkerId(0));
+    gone.release(claim);
+    send(&mut worker);
+    assert_eq!((received(gone).len(), received(here).len()), (0, 10));
+}
+
+struct Nothing(&'static str);
+
+impl ReadGate for Nothing {
+    fn may_read(&self, topic: &str) -> bool {
+        topic != self.0
+    }
+}
+
+#[test]
+fn a_gate_hides_topics_from_wildcards() {
+    let bus = bus(1);
+    let mut worker = bus.worker(WorkerId(0));
+    let options = SubscribeOptions { gate: Some(Arc::new(Nothing("a/secret"))), ..SubscribeOptions::default() };
+    let slot = subscriber_with(&bus, &["a/#", "$share/g/a/#"], ROOMY, &options);
+    let me = Publisher::internal();
+    let mut batch = [publication("a/secret", b"1", &me), publication("a/open", b"2", &me)];
+    let _ = worker.publish(&mut batch);
+    assert_eq!(received(&slot), ["a/open=2", "a/open=2"], "one by the wildcard, one by the group");
+}
+
+#[test]
+fn full_mailboxes_lose_what_may_be_lost_and_refuse_the_rest() {
+    let bus = bus(1);
+    let mut worker = bus.worker(WorkerId(0));
+    let slot = subscriber_with(&bus, &["t"], FifoLimits { messages: 2, bytes: 1 << 20 }, &SubscribeOptions::default());
+    let me = Publisher::internal();
+    let mut lossy: Vec<_> = ["1", "2", "3"].iter().map(|p| publication("t", p.as_bytes(), &me)).collect();
+    let _ = worker.publish(&mut lossy);
+    assert_eq!(slot.with(FifoMailbox::take_lost), 1);
+    assert_eq!(received(&slot), ["t=2", "t=3"]);
+    let mut sure: Vec<_> = ["1", "2", "3"].iter().map(|p| publication("t", p.as_bytes(), &me)).collect();
+    sure.iter_mut().for_each(|p| p.qos = Qos::AtLeastOnce);
+    let _ = worker.publish(&mut sure);
+    assert_eq!(sure.iter().map(|p| p.outcome().refused).collect::<Vec<_>>(), [false, false, true]);
+    assert_eq!(received(&slot), ["t=1", "t=2"]);
+    assert_eq!(bus.counters().dropped_full.load(Ordering::Relaxed), 1);
+    assert_eq!(bus.counters().refused.load(Ordering::Relaxed), 1);
+    assert_eq!(bus.memory().used(), 0, "what was drained is given back");
+}
+
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn drain(slot: &Slot<FifoMailbox>, claim: Claim, waker: &Waker) -> usize {
+    slot.poll_with(claim, &Context::from_waker(waker), |m| std::iter::from_fn(|| m.pop()).count()).unwrap()
+}
+
+#[test]
+fn one_wake_a_batch_here_and_one_a_worker_there() {
+    let bus = bus(2);
+    let (mut here, mut there) = (bus.worker(WorkerId(0)), bus.worker(WorkerId(1)));
+    let slots: Vec<_> = (0..5).map(|_| subscriber(&bus, &["t"])).collect();
+    let (owner, dispatcher) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
+    let (owner_waker, dispatcher_waker) = (Waker::from(owner.clone()), Waker::from(dispatcher.clone()));
+    let claims: Vec<_> = slots.iter().map(|slot| slot.claim(WorkerId(0))).collect();
+    let drain_all = || slots.iter().zip(&claims).map(|(s, c)| drain(s, *c, &owner_waker)).sum::<usize>();
+    drain_all();
+    let _ = here.poll_wakes(&Context::from_waker(&dispatcher_waker));
+    let me = Publisher::internal();
+    let mut batch: Vec<_> = (0..20).map(|_| publication("t", b"x", &me)).collect();
+    let _ = there.publish(&mut batch);
+    assert_eq!((dispatcher.0.load(Ordering::Relaxed), owner.0.load(Ordering::Relaxed)), (1, 0));
+    let _ = here.poll_wakes(&Context::from_waker(&dispatcher_waker));
+    assert_eq!(owner.0.load(Ordering::Relaxed), 5);
+    let mut again: Vec<_> = (0..20).map(|_| publication("t", b"x", &me)).collect();
+    let _ = here.publish(&mut again);
+    assert_eq!(owner.0.load(Ordering::Relaxed), 5, "still ready: nobody is woken twice");
+    assert_eq!(drain_all(), 200);
+    let mut once_more: Vec<_> = (0..20).map(|_| publication("t", b"x", &me)).collect();
+    let _ = here.publish(&mut once_more);
+    assert_eq!(owner.0.load(Ordering::Relaxed), 10);
+}
+
+#[test]
+fn a_claim_displaces_the_one_before() {
+    let bus = bus(1);
+    let slot = subscriber(&bus, &["t"]);
+    let first = slot.claim(WorkerId(0));
+    let woken = Arc::new(Woken::default());
+    drain(&slot, first, &Waker::from(woken.clone()));
+    let second = slot.claim(WorkerId(0));
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    assert!(slot.with_claim(first, |_| ()).is_err());
+    slot.release(first);
+    assert!(slot.with_claim(second, |_| ()).is_ok());
+}
+
+#[test]
+fn retained_messages_are_pulled_in_chunks() {
+    let bus = bus(1);
+    let mut worker = bus.worker(WorkerId(0));
+    let me = Publisher::internal();
+    let topics: Vec<String> =
+        (0..100).map(|i| format!("a/{i:03}")).chain(["a".into(), "ab".into(), "b/x".into()]).collect();
+    for topic in &topics {
+        let mut batch = [publication(topic, b"v", &me)];
+        batch[0].retain = true;
+        let _ = worker.publish(&mut batch);
+    }
+    let filter = Filter::new("a/#").unwrap();
+    let (mut seen, mut after): (Vec<Topic>, Option<Topic>) = (Vec::new(), None);
+    loop {
+        let chunk = bus.retained(&filter, after.as_ref(), 7, Timestamp::ZERO);
+        assert!(chunk.messages.len() <= 7);
+        seen.extend(chunk.messages.iter().map(|m| m.topic.clone()));
+        match chunk.next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(seen.len(), 101);
+    assert!(seen.iter().all(|t| filter.matches(t)));
+    let mut clear = [publication("a/007", b"", &me)];
+    clear[0].retain = true;
+    let _ = worker.publish(&mut clear);
+    assert!(clear[0].outcome().replaced);
+    assert!(bus.latest("a/007", Timestamp::ZERO).is_none());
+}
+
+#[test]
+fn expiry_and_preconditions_of_retained_messages() {
+    let bus = bus(1);
+    let mut worker = bus.worker(WorkerId(0));
+    let me = Publisher::internal();
+    let mut batch = [publication("t", b"v", &me)];
+    batch[0].retain = true;
+    batch[0].expires_at = Some(Timestamp::from_millis(1500));
+    let _ = worker.publish(&mut batch);
+    let kept = bus.latest("t", Timestamp::from_millis(600)).unwrap();
+    assert_eq!(kept.seconds_left(Timestamp::from_millis(600)), Some(1));
+    assert_eq!(kept.seconds_left(Timestamp::from_millis(400)), Some(2));
+    assert!(bus.latest("t", Timestamp::from_millis(1500)).is_none());
+    assert_eq!(bus.sweep(None, 10, Timestamp::from_millis(2000)).as_deref(), Some("t"));
+    assert_eq!(bus.retained_size(), (0, 0));
+
+    let slot = subscriber(&bus, &["t"]);
+    let absent = |current: Option<&Arc<fogmux_bus::Message>>| current.is_none();
+    for expected in [false, true] {
+        let mut batch = [publication("t", b"v", &me)];
+        batch[0].retain = true;
+        batch[0].precondition = Some(&absent);
+        let _ = worker.publish(&mut batch);
+        assert_eq!(batch[0].outcome().precondition_failed, expected);
+    }
+    assert_eq!(received(&slot), ["t=v"]);
+}
+
+#[test]
+fn the_watermark_pauses_and_relieves() {
+    let config = BusConfig { memory_high_bytes: 10_000, ..BusConfig::default() };
+    let bus = Bus::new(&config, Box::new(Forgetful), Timestamp::ZERO, 0);
+    let mut worker = bus.worker(WorkerId(0));
+    let slot = subscriber(&bus, &["t"]);
+    let me = Publisher::internal();
+    let payload = vec![0; 11_000];
+    let mut batch = [publication("t", &payload, &me)];
+    let _ = worker.publish(&mut batch);
+    assert!(bus.memory().pressure());
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(woken.clone());
+    let mut relieved = std::pin::pin!(bus.memory().relieved());
+    assert!(relieved.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    received(&slot);
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    assert!(relieved.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+}
+
+struct Blocked(AtomicBool);
+
+impl Mailbox for Blocked {
+    fn deliver(&mut self, _: &Publication<'_>, _: &Delivery<'_>) -> Delivered {
+        self.0.store(true, Ordering::Relaxed);
+        Delivered::Gone
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        0
+    }
+}
+
+#[test]
+fn what_is_gone_is_counted() {
+    let bus = bus(1);
+    let mut worker = bus.worker(WorkerId(0));
+    let slot = bus.slot(Blocked(AtomicBool::new(false)), WorkerId(0));
+    bus.subscribe(&slot, &Subscription::parse("t").unwrap(), SubscribeOptions::default()).unwrap();
+    let me = Publisher::internal();
+    let mut batch = [publication("t", b"", &me)];
+    assert!(matches!(worker.publish(&mut batch).completion, Completion::Ready));
+    assert!(slot.with(|m| m.0.load(Ordering::Relaxed)));
+    assert_eq!(bus.counters().dropped_gone.load(Ordering::Relaxed), 1);
+}
+
+fn level() -> impl Strategy<Value = String> {
+    prop_oneof![Just(String::new()), "[ab]", "\\$a"]
+}
+
+fn topic() -> impl Strategy<Value = String> {
+    prop::collection::vec(level(), 1..5).prop_map(|levels| levels.join("/")).prop_filter("not empty", |t| !t.is_empty())
+}
+
+fn filter() -> impl Strategy<Value = String> {
+    let wild = prop_oneof![3 => level(), 1 => Just("+".to_owned())];
+    (prop::collection::vec(wild, 0..4), any::<bool>())
+        .prop_map(|(mut levels, multi)| {
+            if multi {
+                levels.push("#".to_owned());
+            }
+            levels.join("/")
+        })
+        .prop_filter("not empty", |f| !f.is_empty())
+}
+
+proptest! {
+    /// The tree, its removal and the cache agree with [`Filter::matches`], which is written from the standard.
+    #[test]
+    fn the_tree_agrees_with_matching_one_by_one(
+        filters in prop::collection::vec(filter(), 1..12),
+        removed in prop::collection::vec(any::<bool>(), 12),
+        topics in prop::collection::vec(topic(), 1..12),
+    ) {
+        let bus = bus(1);
+        let mut worker = bus.worker(WorkerId(0));
+        let slots: Vec<_> = filters.iter().map(|f| subscriber(&bus, &[f.as_str()])).collect();
+        let me = Publisher::internal();
+        for gone in [false, true] {
+            for topic in &topics {
+                let mut batch = [publication(topic, b"x", &me)];
+                let _ = worker.publish(&mut batch);
+                for ((filter, slot), removed) in filters.iter().zip(&slots).zip(&removed) {
+                    let expected = Filter::new(filter).unwrap().matches(topic) && !(gone && *removed);
+                    prop_assert_eq!(received(slot).len(), usize::from(expected), "{} {}", filter, topic);
+                }
+            }
+            for ((filter, slot), _) in filters.iter().zip(&slots).zip(&removed).filter(|(_, r)| **r && !gone) {
+                prop_assert!(bus.unsubscribe(slot, &Subscription::parse(filter).unwrap(), 0));
+            }
+        }
+        for (filter, slot) in filters.iter().zip(&slots) {
+            bus.unsubscribe(slot, &Subscription::parse(filter).unwrap(), 0);
+        }
+        prop_assert_eq!(bus.subscriptions(), 0);
+    }
+
+    /// Retained lookup agrees with matching one by one, whatever the size of the chunks.
+    #[test]
+    fn retained_lookup_agrees_with_matching(
+        topics in prop::collection::btree_set(topic(), 1..20), filter in filter(), limit in 1..5_usize,
+    ) {
+        let bus = bus(1);
+        let mut worker = bus.worker(WorkerId(0));
+        let me = Publisher::internal();
+        for topic in &topics {
+            let mut batch = [publication(topic, b"v", &me)];
+            batch[0].retain = true;
+            let _ = worker.publish(&mut batch);
+        }
+        let filter = Filter::new(&filter).unwrap();
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let chunk = bus.retained(&filter, after.as_ref(), limit, Timestamp::ZERO);
+            seen.extend(chunk.messages.iter().map(|m| m.topic.to_string()));
+            match chunk.next { Some(next) => after = Some(next), None => break }
+        }
+        let expected: Vec<_> = topics.iter().filter(|t| filter.matches(t)).cloned().collect();
+        prop_assert_eq!(seen, expected);
+    }
+}
