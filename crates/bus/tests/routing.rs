@@ -1,5 +1,7 @@
 //! Routing through the public API: who gets what, in which order, and what a full mailbox does.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::{
     sync::{
         Arc,
