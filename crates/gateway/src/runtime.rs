@@ -1,1 +1,219 @@
-//! to be replaced in a minute
+//! Workers and listeners: what turns the doors into a running gateway.
+//!
+//! Each worker is a thread with a single-threaded runtime. Worker 0 accepts; a connection goes to the worker with the
+//! fewest blocks of [`BLOCK`] connections, so that a few devices share one worker – what they say to each other
+//! then crosses no thread – and many are spread over all.
+
+mod accept;
+mod worker;
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, atomic::AtomicUsize},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use fogmux_auth::Authority;
+use fogmux_bus::{Bus, BusConfig, RetainedStore};
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    coap::{CoapConfig, CoapDoor},
+    context::{Clock, Shared},
+    http::{HttpConfig, HttpDoor},
+    metrics::Metrics,
+    mqtt::{MqttConfig, MqttDoor},
+    xmpp::{XmppConfig, XmppDoor},
+};
+
+pub use accept::AcceptLimits;
+
+/// Connections that share a worker before another is used: waking a second core costs more than a few devices' work.
+const BLOCK: usize = 16;
+
+/// What a listener speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Listener {
+    /// MQTT over TCP.
+    Mqtt,
+    /// MQTT over TLS.
+    Mqtts,
+    /// CoAP over UDP.
+    Coap,
+    /// HTTP/1.1 and HTTP/2 with prior knowledge.
+    Http,
+    /// HTTP/1.1 and HTTP/2 over TLS.
+    Https,
+    /// HTTP/3 over QUIC.
+    Http3,
+    /// XMPP with STARTTLS.
+    Xmpp,
+    /// XMPP over TLS.
+    Xmpps,
+}
+
+impl Listener {
+    /// Its name in configuration and in the banner.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mqtt => "mqtt",
+            Self::Mqtts => "mqtts",
+            Self::Coap => "coap",
+            Self::Http => "http",
+            Self::Https => "https",
+            Self::Http3 => "http3",
+            Self::Xmpp => "xmpp",
+            Self::Xmpps => "xmpps",
+        }
+    }
+}
+
+/// Where a listener listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// What it speaks.
+    pub listener: Listener,
+    /// Address; port 0 takes a free one. [`Listener::Http3`] with port 0 takes the port of [`Listener::Https`].
+    pub address: SocketAddr,
+    /// Whether it may be used without credentials.
+    pub anonymous: bool,
+}
+
+/// Everything a gateway is started with.
+pub struct GatewayConfig {
+    /// Worker threads; at least one.
+    pub workers: usize,
+    /// The bus; its number of workers is set from `workers`.
+    pub bus: BusConfig,
+    /// Listeners.
+    pub listen: Vec<Listen>,
+    /// Certificates, for the listeners that need them.
+    pub tls: Option<fogmux_net::TlsConfig>,
+    /// Limits on connections.
+    pub accept: AcceptLimits,
+    /// The MQTT door.
+    pub mqtt: MqttConfig,
+    /// The CoAP door.
+    pub coap: CoapConfig,
+    /// The HTTP door.
+    pub http: HttpConfig,
+    /// The XMPP door.
+    pub xmpp: XmppConfig,
+}
+
+/// Why a gateway did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listener could not be bound.
+    #[error("cannot listen for {} on {address}: {source}", listener.name())]
+    Bind {
+        /// Which.
+        listener: Listener,
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// A listener needs a certificate and there is none.
+    #[error("{} needs a certificate", .0.name())]
+    NoCertificate(Listener),
+    /// A thread or its runtime could not be made.
+    #[error("cannot start a worker: {0}")]
+    Worker(io::Error),
+}
+
+/// Makes gateways.
+#[derive(Clone, Copy, Debug)]
+pub struct Gateway;
+
+/// A gateway at work. Dropping it leaves the threads running; call [`RunningGateway::drain`].
+pub struct RunningGateway {
+    /// Where it listens, with the ports it was given.
+    pub addresses: Vec<(Listener, SocketAddr)>,
+    /// What its workers share.
+    pub shared: Arc<Shared>,
+    tls: Option<fogmux_net::TlsConfig>,
+    draining: watch::Sender<bool>,
+    threads: Vec<JoinHandle<()>>,
+    finished: mpsc::UnboundedReceiver<()>,
+}
+
+impl Gateway {
+    /// Binds every listener, then starts the workers.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left running then.
+    pub fn start(
+        config: GatewayConfig,
+        authority: Arc<Authority>,
+        store: Box<dyn RetainedStore>,
+    ) -> Result<RunningGateway, StartError> {
+        let workers = config.workers.max(1);
+        let clock = Clock::start();
+        let now = clock.now();
+        let bus = Bus::new(&BusConfig { workers, ..config.bus }, store, now, clock.unix_ms(now));
+        let sockets = accept::bind(&config.listen, config.tls.as_ref(), workers)?;
+        let addresses = sockets.addresses();
+        let (draining, watched) = watch::channel(false);
+        let mut http = config.http;
+        http.http3_port = addresses.iter().find(|(l, _)| *l == Listener::Http3).map(|(_, a)| a.port());
+        let shared = Arc::new(Shared {
+            bus,
+            authority,
+            clock,
+            metrics: Metrics::default(),
+            mqtt: MqttDoor::new(config.mqtt),
+            coap: CoapDoor::new(config.coap),
+            http: HttpDoor::new(http),
+            xmpp: XmppDoor::new(config.xmpp),
+            draining: watched,
+        });
+        let (done, finished) = mpsc::unbounded_channel();
+        let seats: Arc<[AtomicUsize]> = (0..workers).map(|_| AtomicUsize::new(0)).collect();
+        let threads =
+            worker::start(&shared, sockets, &config.accept, &seats, &done).map_err(StartError::Worker)?;
+        Ok(RunningGateway { addresses, shared, tls: config.tls, draining, threads, finished })
+    }
+}
+
+impl RunningGateway {
+    /// Where a listener listens.
+    #[must_use]
+    pub fn address(&self, listener: Listener) -> Option<SocketAddr> {
+        self.addresses.iter().find(|(l, _)| *l == listener).map(|(_, address)| *address)
+    }
+
+    /// The certificates in use, to be replaced by its `reload`.
+    #[must_use]
+    pub const fn tls(&self) -> Option<&fogmux_net::TlsConfig> {
+        self.tls.as_ref()
+    }
+
+    /// Shuts down: no new connections, wills sent, streams closed, QUIC said goodbye. Gives whether every worker was
+    /// done before `deadline`.
+    pub async fn drain(mut self, deadline: Duration) -> bool {
+        self.draining.send_replace(true);
+        let all = async {
+            for _ in 0..self.threads.len() {
+                self.finished.recv().await;
+            }
+        };
+        let in_time = tokio::time::timeout(deadline, all).await.is_ok();
+        if in_time {
+            for thread in self.threads.drain(..) {
+                // A worker that panicked has said so on standard error already.
+                drop(thread.join());
+            }
+        }
+        in_time
+    }
+}
+
+impl std::fmt::Debug for RunningGateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunningGateway").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,197 @@
+//! Worker threads: each runs the connections it is given, its UDP socket, and the task that passes wakes on.
+
+use std::{
+    cell::Cell,
+    future::poll_fn,
+    io,
+    rc::Rc,
+    sync::{Arc, atomic::AtomicUsize},
+    thread::{self, JoinHandle},
+};
+
+use fogmux_bus::WorkerId;
+use tokio::{
+    sync::{Notify, mpsc},
+    task::{LocalSet, spawn_local},
+};
+
+use super::{
+    Listener,
+    accept::{self, AcceptLimits, Accepted, Sockets, Udp},
+};
+use crate::{
+    coap,
+    context::{Shared, WorkerContext},
+    http, mqtt, xmpp,
+};
+
+/// Starts all worker threads.
+pub(super) fn start(
+    shared: &Arc<Shared>,
+    sockets: Sockets,
+    limits: &AcceptLimits,
+    seats: &Arc<[AtomicUsize]>,
+    done: &mpsc::UnboundedSender<()>,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let (senders, receivers): (Vec<_>, Vec<_>) = seats.iter().map(|_| mpsc::unbounded_channel()).unzip();
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    let mut tcp = Some((sockets.tcp, senders));
+    let mut threads = Vec::with_capacity(seats.len());
+    for ((index, connections), udp) in receivers.into_iter().enumerate().zip(sockets.udp) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (shared, seats, done, limits) = (Arc::clone(shared), Arc::clone(seats), done.clone(), limits.clone());
+        let accept = tcp.take();
+        let core = (cores.len() >= seats.len()).then(|| cores.get(index).copied()).flatten();
+        let thread = thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+            if let Some(core) = core {
+                core_affinity::set_for_current(core);
+            }
+            let ctx = WorkerContext::new(shared, WorkerId(index));
+            LocalSet::new().block_on(&runtime, async {
+                if let Some((tcp, senders)) = accept {
+                    housekeeping(&ctx);
+                    for listener in tcp {
+                        spawn_local(accept::accept(Rc::clone(&ctx), listener, senders.clone(), Arc::clone(&seats), limits.clone()));
+                    }
+                }
+                run(ctx, connections, udp).await;
+            });
+            // The gateway may not be waiting any more.
+            let _ = done.send(());
+        })?;
+        threads.push(thread);
+    }
+    Ok(threads)
+}
+
+/// What one worker does for all.
+fn housekeeping(ctx: &Rc<WorkerContext>) {
+    spawn_local(mqtt::housekeeping(Rc::clone(ctx)));
+    spawn_local(http::housekeeping(Rc::clone(ctx)));
+    spawn_local(sweep(Rc::clone(ctx)));
+}
+
+/// Removes expired retained messages, a few thousand looked at every second.
+async fn sweep(ctx: Rc<WorkerContext>) {
+    const LOOKED_AT: usize = 2048;
+    let mut after = None;
+    let mut ticks = tokio::time::interval(std::time::Duration::from_secs(1));
+    loop {
+        ticks.tick().await;
+        after = ctx.bus().sweep(after.as_ref(), LOOKED_AT, ctx.now());
+    }
+}
+
+async fn run(ctx: Rc<WorkerContext>, mut connections: mpsc::UnboundedReceiver<Accepted>, udp: Vec<Udp>) {
+    let wakes = Rc::clone(&ctx);
+    spawn_local(async move { poll_fn(|cx| wakes.worker.borrow_mut().poll_wakes(cx)).await });
+    let tasks = Tasks::default();
+    for socket in udp {
+        serve_udp(&ctx, socket, &tasks);
+    }
+    let mut drain = std::pin::pin!(ctx.drain());
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut drain => break,
+            accepted = connections.recv() => match accepted {
+                Some(accepted) => serve_tcp(&ctx, accepted, &tasks),
+                None => break,
+            },
+        }
+    }
+    drain.await;
+    tasks.finished().await;
+}
+
+fn serve_udp(ctx: &Rc<WorkerContext>, udp: Udp, tasks: &Tasks) {
+    match udp {
+        Udp::Coap { socket, anonymous } => match tokio::net::UdpSocket::from_std(socket) {
+            Ok(socket) => tasks.spawn(coap::serve(Rc::clone(ctx), socket, anonymous)),
+            Err(error) => tracing::error!(%error, "the CoAP socket cannot be watched"),
+        },
+        Udp::Http3 { socket, config, anonymous } => {
+            let runtime = Arc::new(quinn::TokioRuntime);
+            match quinn::Endpoint::new(quinn::EndpointConfig::default(), Some(config), socket, runtime) {
+                Ok(endpoint) => tasks.spawn(http::serve_quic(Rc::clone(ctx), endpoint, anonymous)),
+                Err(error) => tracing::error!(%error, "the HTTP/3 socket cannot be watched"),
+            }
+        }
+    }
+}
+
+/// Each protocol is a task of its own type: an idle MQTT connection does not pay for the size of an HTTP one.
+fn serve_tcp(ctx: &Rc<WorkerContext>, accepted: Accepted, tasks: &Tasks) {
+    let Accepted { listener, stream, peer, tls, handshake_deadline: within, seat } = accepted;
+    let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { return };
+    let ctx = Rc::clone(ctx);
+    match (listener, tls) {
+        (Listener::Mqtt, _) => tasks.spawn(async move {
+            let _seat = seat;
+            mqtt::serve(ctx, stream, peer).await;
+        }),
+        (Listener::Http, _) => tasks.spawn(async move {
+            let _seat = seat;
+            http::serve(ctx, stream, peer, None).await;
+        }),
+        (Listener::Xmpp, tls) => tasks.spawn(async move {
+            let _seat = seat;
+            xmpp::serve_plain(ctx, stream, peer, tls).await;
+        }),
+        (Listener::Mqtts, Some(tls)) => tasks.spawn(async move {
+            let _seat = seat;
+            let Some(stream) = accept::handshake(&ctx, listener, stream, tls, within).await else { return };
+            mqtt::serve(ctx, stream, peer).await;
+        }),
+        (Listener::Https, Some(tls)) => tasks.spawn(async move {
+            let _seat = seat;
+            let Some(stream) = accept::handshake(&ctx, listener, stream, tls, within).await else { return };
+            let alpn = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
+            http::serve(ctx, stream, peer, alpn).await;
+        }),
+        (Listener::Xmpps, Some(tls)) => tasks.spawn(async move {
+            let _seat = seat;
+            let Some(stream) = accept::handshake(&ctx, listener, stream, tls, within).await else { return };
+            xmpp::serve_secure(ctx, stream, peer).await;
+        }),
+        (Listener::Mqtts | Listener::Https | Listener::Xmpps, None) | (Listener::Coap | Listener::Http3, _) => {}
+    }
+}
+
+/// The tasks of a worker that a drain waits for, counted.
+#[derive(Clone, Default)]
+struct Tasks(Rc<Live>);
+
+#[derive(Default)]
+struct Live {
+    count: Cell<usize>,
+    none: Notify,
+}
+
+struct Task(Rc<Live>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.count.set(self.0.count.get() - 1);
+        if self.0.count.get() == 0 {
+            self.0.none.notify_one();
+        }
+    }
+}
+
+impl Tasks {
+    fn spawn(&self, work: impl Future<Output = ()> + 'static) {
+        self.0.count.set(self.0.count.get() + 1);
+        let task = Task(Rc::clone(&self.0));
+        spawn_local(async move {
+            let _task = task;
+            work.await;
+        });
+    }
+
+    async fn finished(&self) {
+        while self.0.count.get() > 0 {
+            self.0.none.notified().await;
+        }
+    }
+}
