@@ -13,6 +13,7 @@ pub use ack::Ack;
 pub use connack::Connack;
 pub use connect::{Connect, Will};
 pub use disconnect::{Auth, Disconnect};
+pub(crate) use publish::Transmission;
 pub use publish::{Outgoing, Publish, PublishProperties};
 pub use subscribe::{ReasonCodes, Suback, Subscribe, SubscribeEntries};
 pub use unsubscribe::{TopicFilters, Unsuback, Unsubscribe};

@@ -50,8 +50,11 @@ impl<'a> Ack<'a> {
     }
 
     /// Appends the packet as `kind`, one of the four.
+    ///
+    /// # Errors
+    /// When the properties are too long; without any it cannot fail.
     #[inline]
-    pub(crate) fn encode(&self, kind: PacketType, version: Version, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    pub fn encode(&self, kind: PacketType, version: Version, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let [high, low] = self.packet_id.get().to_be_bytes();
         let first = kind.first_byte();
         if !version.is_v5() || (self.reason == ReasonCode::SUCCESS && self.properties.is_empty()) {

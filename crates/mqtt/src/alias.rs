@@ -1,0 +1,115 @@
+//! Topic aliases we give out (§3.3.2.3.4): a small table, one place per hash, bounded by what the peer accepts.
+//!
+//! A topic gets its place when it comes twice in a row as a candidate, so that many topics that are used once cost no
+//! allocation and push nothing out.
+
+/// Topics longer than this get no alias: keeping them costs more than they save in bytes.
+const TOPIC_BYTES_MAX: usize = 256;
+
+#[derive(Clone, Debug, Default)]
+struct Place {
+    topic: Box<str>,
+    candidate: u64,
+}
+
+/// Which alias the peer knows for which topic.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OutgoingAliases {
+    places: Vec<Place>,
+    max: u16,
+}
+
+/// What to do about the topic of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aliasing {
+    /// Send the topic.
+    None,
+    /// Send the topic and the alias that from now on stands for it.
+    Establish(u16),
+    /// Send only the alias.
+    Known(u16),
+}
+
+impl OutgoingAliases {
+    pub(crate) const fn new(max: u16) -> Self {
+        Self { places: Vec::new(), max }
+    }
+
+    /// How to send `topic`. An `Establish` must reach the peer, or be followed by [`forget`](Self::forget).
+    pub(crate) fn choose(&mut self, topic: &str) -> Aliasing {
+        if self.max == 0 || topic.is_empty() || topic.len() > TOPIC_BYTES_MAX {
+            return Aliasing::None;
+        }
+        if self.places.is_empty() {
+            self.places.resize_with(usize::from(self.max), Place::default);
+        }
+        let hash = hash(topic);
+        let index = hash % u64::from(self.max);
+        let Ok(alias) = u16::try_from(index + 1) else { return Aliasing::None };
+        let Some(place) = self.places.get_mut(usize::from(alias) - 1) else { return Aliasing::None };
+        if *place.topic == *topic {
+            return Aliasing::Known(alias);
+        }
+        if place.candidate != hash {
+            place.candidate = hash;
+            return Aliasing::None;
+        }
+        place.topic = Box::from(topic);
+        Aliasing::Establish(alias)
+    }
+
+    /// The message that established the alias was not sent.
+    pub(crate) fn forget(&mut self, alias: u16) {
+        if let Some(place) = self.places.get_mut(usize::from(alias).wrapping_sub(1)) {
+            *place = Place::default();
+        }
+    }
+
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.places.capacity() * size_of::<Place>() + self.places.iter().map(|place| place.topic.len()).sum::<usize>()
+    }
+}
+
+/// FNV-1a over eight bytes at a time, with a final mix; collisions only cost a missed alias.
+fn hash(topic: &str) -> u64 {
+    let (chunks, tail) = topic.as_bytes().as_chunks::<8>();
+    let mut hash = 0xCBF2_9CE4_8422_2325_u64;
+    let mut step = |word: u64| hash = (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+    for chunk in chunks {
+        step(u64::from_le_bytes(*chunk));
+    }
+    for &byte in tail {
+        step(u64::from(byte) | 0x100);
+    }
+    (hash ^ (hash >> 32)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_that_comes_again_gets_an_alias() {
+        let mut aliases = OutgoingAliases::new(4);
+        assert_eq!(aliases.choose("a/b"), Aliasing::None);
+        let Aliasing::Establish(alias) = aliases.choose("a/b") else { panic!("no alias at the second time") };
+        assert!((1..=4).contains(&alias));
+        assert_eq!(aliases.choose("a/b"), Aliasing::Known(alias));
+        aliases.forget(alias);
+        assert_eq!(aliases.choose("a/b"), Aliasing::None);
+        assert_eq!(OutgoingAliases::new(0).choose("a"), Aliasing::None);
+    }
+
+    #[test]
+    fn many_topics_once_each_push_nothing_out() {
+        let mut aliases = OutgoingAliases::new(1);
+        aliases.choose("kept");
+        assert_eq!(aliases.choose("kept"), Aliasing::Establish(1));
+        for number in 0..1000 {
+            assert_eq!(aliases.choose(&format!("topic/{number}")), Aliasing::None);
+        }
+        assert_eq!(aliases.choose("kept"), Aliasing::Known(1));
+        assert!(aliases.bytes() < 100);
+    }
+}

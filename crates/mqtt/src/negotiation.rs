@@ -1,0 +1,343 @@
+//! What CONNECT asks, what the server grants, and the CONNACK that says so (§3.1, §3.2).
+//!
+//! Pure arithmetic over limits: whether the client is who it says it is, and whether a session exists, is decided
+//! between [`Negotiation::of`] and [`Negotiation::accept`] by the caller.
+
+use crate::packet::{Connack, Connect, Packet, Publish, PublishProperties, Will};
+use crate::property::{Properties, Property, PropertyBuffer};
+use crate::{DecodeError, EncodeError, PacketType, ReasonCode, Version};
+
+/// Session Expiry Interval of a session that never ends (§3.1.2.11.2).
+pub const SESSION_NEVER_EXPIRES: u32 = u32::MAX;
+
+/// What the server grants at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Seconds a session outlives its connection; [`SESSION_NEVER_EXPIRES`] for ever.
+    pub session_expiry_max: u32,
+    /// Unacknowledged QoS 1 and 2 messages from a client.
+    pub receive_maximum: u16,
+    /// Largest packet from a client in bytes.
+    pub packet_bytes_max: u32,
+    /// Highest alias from a client.
+    pub topic_alias_maximum: u16,
+    /// Longest Keep Alive in seconds; a client that wants longer or none is told this. Zero: any.
+    pub keep_alive_max: u16,
+    /// Unacknowledged QoS 1 and 2 messages to a client, whatever it allows.
+    pub window_max: u16,
+    /// Highest alias to a client, whatever it allows.
+    pub outgoing_alias_maximum: u16,
+}
+
+/// What came out of a CONNECT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Negotiation {
+    /// The protocol of the connection.
+    pub version: Version,
+    /// Forget the session there may be.
+    pub clean_start: bool,
+    /// Seconds the session outlives the connection; zero: not at all.
+    pub session_expiry: u32,
+    /// Keep Alive in seconds, zero for none ([MQTT-3.1.2-22]: cut after one and a half).
+    pub keep_alive: u16,
+    /// Messages that may be on their way to the client.
+    pub window: u16,
+    /// Largest packet the client takes, in bytes.
+    pub packet_bytes_max: u32,
+    /// Highest alias we may use towards the client.
+    pub topic_alias_maximum: u16,
+    /// Reason strings may be sent in every packet ([MQTT-3.1.2-29]).
+    pub problem_information: bool,
+    /// The client asks for Response Information.
+    pub response_information: bool,
+    /// The client identifier is empty: one has to be made.
+    pub assign_client_id: bool,
+    keep_alive_changed: bool,
+    session_expiry_changed: bool,
+    limits: ServerLimits,
+}
+
+impl Negotiation {
+    /// Weighs a CONNECT against the limits.
+    ///
+    /// # Errors
+    /// The reason to refuse it with.
+    pub fn of(connect: &Connect<'_>, limits: &ServerLimits) -> Result<Self, ReasonCode> {
+        let mut asked = Asked::default();
+        for property in &connect.properties {
+            asked.take(property);
+        }
+        if asked.authentication {
+            // Extended authentication is not offered (§4.12: the server then refuses).
+            return Err(ReasonCode::BAD_AUTHENTICATION_METHOD);
+        }
+        let assign_client_id = connect.client_id.is_empty();
+        if assign_client_id && !may_be_anonymous(connect) {
+            return Err(ReasonCode::CLIENT_IDENTIFIER_NOT_VALID);
+        }
+        let session_asked = match connect.version {
+            Version::V5 => asked.session_expiry,
+            Version::V31 | Version::V311 if connect.clean_start => 0,
+            Version::V31 | Version::V311 => SESSION_NEVER_EXPIRES,
+        };
+        let session_expiry = session_asked.min(limits.session_expiry_max);
+        let keep_alive = keep_alive(connect, limits);
+        Ok(Self {
+            version: connect.version,
+            clean_start: connect.clean_start,
+            session_expiry,
+            keep_alive,
+            window: asked.receive_maximum.min(limits.window_max).max(1),
+            packet_bytes_max: asked.packet_bytes_max,
+            topic_alias_maximum: asked.topic_alias_maximum.min(limits.outgoing_alias_maximum),
+            problem_information: asked.problem_information,
+            response_information: asked.response_information,
+            assign_client_id,
+            keep_alive_changed: keep_alive != connect.keep_alive,
+            session_expiry_changed: session_expiry != session_asked,
+            limits: *limits,
+        })
+    }
+
+    /// Appends the CONNACK of success, with every limit that differs from what the standard assumes (§3.2.2.3).
+    ///
+    /// # Errors
+    /// When `assigned` is no string of MQTT.
+    pub fn accept(
+        &self,
+        session_present: bool,
+        assigned: Option<&str>,
+        scratch: &mut PropertyBuffer,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        scratch.clear();
+        if self.version.is_v5() {
+            self.put_properties(assigned, scratch)?;
+        }
+        let properties = scratch.properties();
+        let connack = Connack { session_present, reason: ReasonCode::SUCCESS, properties };
+        Packet::Connack(connack).encode(self.version, out)
+    }
+
+    fn put_properties(&self, assigned: Option<&str>, list: &mut PropertyBuffer) -> Result<(), EncodeError> {
+        if self.session_expiry_changed {
+            list.push(Property::SessionExpiryInterval(self.session_expiry))?;
+        }
+        if self.limits.receive_maximum != u16::MAX {
+            list.push(Property::ReceiveMaximum(self.limits.receive_maximum))?;
+        }
+        list.push(Property::MaximumPacketSize(self.limits.packet_bytes_max))?;
+        if let Some(id) = assigned {
+            list.push(Property::AssignedClientIdentifier(id))?;
+        }
+        if self.limits.topic_alias_maximum != 0 {
+            list.push(Property::TopicAliasMaximum(self.limits.topic_alias_maximum))?;
+        }
+        if self.keep_alive_changed {
+            list.push(Property::ServerKeepAlive(self.keep_alive))?;
+        }
+        Ok(())
+    }
+}
+
+/// [MQTT-3.1.3-7] and §3.1.3.1 of the older versions: an empty identifier asks the server to make one, which 3.1.1
+/// allows with Clean Session only and 3.1 not at all.
+const fn may_be_anonymous(connect: &Connect<'_>) -> bool {
+    match connect.version {
+        Version::V31 => false,
+        Version::V311 => connect.clean_start,
+        Version::V5 => true,
+    }
+}
+
+/// The server may choose the Keep Alive ([MQTT-3.2.2-21]) but can tell so in version 5 only.
+fn keep_alive(connect: &Connect<'_>, limits: &ServerLimits) -> u16 {
+    let too_long = connect.keep_alive == 0 || connect.keep_alive > limits.keep_alive_max;
+    if connect.version.is_v5() && limits.keep_alive_max != 0 && too_long {
+        limits.keep_alive_max
+    } else {
+        connect.keep_alive
+    }
+}
+
+/// The properties of CONNECT with what the standard assumes in their place (§3.1.2.11).
+struct Asked {
+    session_expiry: u32,
+    receive_maximum: u16,
+    packet_bytes_max: u32,
+    topic_alias_maximum: u16,
+    problem_information: bool,
+    response_information: bool,
+    authentication: bool,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self {
+            session_expiry: 0,
+            receive_maximum: u16::MAX,
+            packet_bytes_max: u32::MAX,
+            topic_alias_maximum: 0,
+            problem_information: true,
+            response_information: false,
+            authentication: false,
+        }
+    }
+}
+
+impl Asked {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the decoder let no other property into CONNECT")]
+    const fn take(&mut self, property: Property<'_>) {
+        match property {
+            Property::SessionExpiryInterval(seconds) => self.session_expiry = seconds,
+            Property::ReceiveMaximum(max) => self.receive_maximum = max,
+            Property::MaximumPacketSize(max) => self.packet_bytes_max = max,
+            Property::TopicAliasMaximum(max) => self.topic_alias_maximum = max,
+            Property::RequestProblemInformation(wanted) => self.problem_information = wanted,
+            Property::RequestResponseInformation(wanted) => self.response_information = wanted,
+            Property::AuthenticationMethod(_) => self.authentication = true,
+            _ => {}
+        }
+    }
+}
+
+/// The properties of a Will: those of its message, and how long it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WillProperties<'a> {
+    /// Seconds between the end of the connection and the message (§3.1.3.2.2).
+    pub delay: u32,
+    /// Of the message.
+    pub message: PublishProperties<'a>,
+}
+
+impl<'a> Will<'a> {
+    /// Reads the properties.
+    #[must_use]
+    pub fn read_properties(&self) -> WillProperties<'a> {
+        let delay = self
+            .properties
+            .iter()
+            .find_map(|property| if let Property::WillDelayInterval(delay) = property { Some(delay) } else { None });
+        WillProperties { delay: delay.unwrap_or(0), message: PublishProperties::from(self.properties) }
+    }
+
+    /// The message as if it had been published.
+    #[must_use]
+    pub const fn as_publish(&self) -> Publish<'a> {
+        Publish {
+            dup: false,
+            qos: self.qos,
+            retain: self.retain,
+            topic: self.topic,
+            packet_id: None,
+            properties: self.properties,
+            payload: self.payload,
+        }
+    }
+}
+
+/// Appends the CONNACK that refuses, in the form of `version`; nothing where that version has no such answer and the
+/// connection is just closed ([MQTT-3.1.0-1], §3.2.2.3 of 3.1.1).
+pub fn refuse(version: Version, reason: ReasonCode, text: Option<&str>, out: &mut Vec<u8>) {
+    let mut list = PropertyBuffer::new();
+    if !version.is_v5() && reason.connack_v3().is_none() {
+        return;
+    }
+    if let Some(text) = text.filter(|_| version.is_v5()) {
+        // A text that is too long is left out; the reason itself is what matters.
+        let _ = list.push(Property::ReasonString(text));
+    }
+    // Only reasons of CONNACK are sent in it; another would be malformed at the other end.
+    let reason = if reason.allowed_in(PacketType::Connack) { reason } else { ReasonCode::UNSPECIFIED_ERROR };
+    let connack = Connack { session_present: false, reason, properties: list.properties() };
+    let _ = Packet::Connack(connack).encode(version, out);
+}
+
+/// Appends the answer to a CONNECT that could not be read. `buf` is what came: if it shows which version was meant,
+/// the answer is in that version; an unknown level is answered as version 5 above it, as 3.1.1 below ([MQTT-3.1.2-2]).
+pub fn refuse_unreadable(buf: &[u8], error: &DecodeError, out: &mut Vec<u8>) {
+    let level = level(buf);
+    let version = match (error, level) {
+        (DecodeError::ProtocolLevel(level), _) if *level > Version::V5.level() => Version::V5,
+        (_, Some(5)) => Version::V5,
+        _ => Version::V311,
+    };
+    if level.is_some() || matches!(error, DecodeError::ProtocolLevel(_)) {
+        refuse(version, error.reason(), None, out);
+    }
+}
+
+/// The protocol level that a CONNECT says, as far as it can be seen.
+fn level(buf: &[u8]) -> Option<u8> {
+    let (first, rest) = buf.split_first()?;
+    if first >> 4 != PacketType::Connect as u8 {
+        return None;
+    }
+    let length_bytes = rest.iter().take(4).position(|byte| byte & 0x80 == 0)? + 1;
+    let body = rest.get(length_bytes..)?;
+    body.strip_prefix(b"\0\x04MQTT").or_else(|| body.strip_prefix(b"\0\x06MQIsdp"))?.first().copied()
+}
+
+/// The properties of a CONNACK as a client needs them, with what the standard assumes in their place (§3.2.2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnackProperties<'a> {
+    /// Unacknowledged QoS 1 and 2 messages the server takes.
+    pub receive_maximum: u16,
+    /// Largest packet the server takes.
+    pub packet_bytes_max: u32,
+    /// Highest alias the server takes.
+    pub topic_alias_maximum: u16,
+    /// Replaces the client's.
+    pub server_keep_alive: Option<u16>,
+    /// Replaces the client's.
+    pub session_expiry: Option<u32>,
+    /// The identifier the server made.
+    pub assigned_client_id: Option<&'a str>,
+    /// The server takes QoS 2; if not, `qos_1` says whether 1.
+    pub qos_2: bool,
+    /// The server takes QoS 1.
+    pub qos_1: bool,
+    /// The server keeps messages.
+    pub retain: bool,
+    /// For people.
+    pub reason_string: Option<&'a str>,
+}
+
+impl<'a> From<Properties<'a>> for ConnackProperties<'a> {
+    fn from(list: Properties<'a>) -> Self {
+        let mut this = Self {
+            receive_maximum: u16::MAX,
+            packet_bytes_max: u32::MAX,
+            topic_alias_maximum: 0,
+            server_keep_alive: None,
+            session_expiry: None,
+            assigned_client_id: None,
+            qos_2: true,
+            qos_1: true,
+            retain: true,
+            reason_string: None,
+        };
+        for property in &list {
+            this.take(property);
+        }
+        this
+    }
+}
+
+impl<'a> ConnackProperties<'a> {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the others say nothing that the client role uses")]
+    const fn take(&mut self, property: Property<'a>) {
+        match property {
+            Property::ReceiveMaximum(max) => self.receive_maximum = max,
+            Property::MaximumPacketSize(max) => self.packet_bytes_max = max,
+            Property::TopicAliasMaximum(max) => self.topic_alias_maximum = max,
+            Property::ServerKeepAlive(seconds) => self.server_keep_alive = Some(seconds),
+            Property::SessionExpiryInterval(seconds) => self.session_expiry = Some(seconds),
+            Property::AssignedClientIdentifier(id) => self.assigned_client_id = Some(id),
+            Property::MaximumQos(one) => (self.qos_1, self.qos_2) = (one, false),
+            Property::RetainAvailable(available) => self.retain = available,
+            Property::ReasonString(text) => self.reason_string = Some(text),
+            _ => {}
+        }
+    }
+}

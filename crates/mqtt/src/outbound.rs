@@ -1,0 +1,382 @@
+//! The sending half: packet identifiers, the window the peer allows, QoS 1 and 2 exchanges, and sending again.
+//!
+//! Identifiers are given out in order and every identifier from the oldest unfinished one on has an entry, so an
+//! acknowledgement finds its message by subtraction. `M` is what the caller needs to send a message again; it is given
+//! back when the exchange is over. Part of the session: [`Outbound::resume`] begins the next connection.
+
+use std::collections::VecDeque;
+
+use crate::alias::{Aliasing, OutgoingAliases};
+use crate::packet::Transmission;
+use crate::{Ack, Outgoing, PacketId, PacketType, ProtocolError, Qos, ReasonCode, Version};
+
+/// Finished entries that may stand behind an unfinished one, beyond the window. A peer that acknowledges in order
+/// ([MQTT-4.6.0-2]) leaves hardly any; one that never acknowledges the oldest is not sent more than this.
+const FINISHED_SPAN: usize = 1024;
+
+/// What the peer accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutboundConfig {
+    /// The peer's protocol.
+    pub version: Version,
+    /// The peer's Receive Maximum (§3.1.2.11.3) or our bound on it; at least 1.
+    pub window: u16,
+    /// The peer's Maximum Packet Size in bytes (§3.1.2.11.4).
+    pub packet_bytes_max: usize,
+    /// The peer's Topic Alias Maximum (§3.1.2.11.5) or our bound on it.
+    pub topic_alias_maximum: u16,
+}
+
+/// What an unfinished exchange awaits.
+#[derive(Debug)]
+enum State<M> {
+    /// QoS 1, sent.
+    AwaitingPuback(M),
+    /// QoS 2, sent.
+    AwaitingPubrec(M),
+    /// QoS 2, PUBREL sent; the message is the peer's.
+    AwaitingPubcomp,
+    /// The identifier is taken by SUBSCRIBE or UNSUBSCRIBE.
+    Reserved,
+    /// Over.
+    Finished,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// Appended; the identifier for QoS 1 and 2.
+    Sent(Option<PacketId>),
+    /// The window is closed; try again after an acknowledgement.
+    NoRoom,
+    /// The peer takes no packet that large; the message counts as delivered ([MQTT-3.1.2-25]).
+    TooLarge,
+}
+
+/// What an acknowledgement did.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Acknowledged<M> {
+    /// The exchange is over; the message is given back where it was still kept.
+    Over(Option<M>),
+    /// PUBREC: PUBREL has been appended, the message is given back.
+    Released(Option<M>),
+    /// No such exchange; nothing to do beyond what was appended.
+    Unknown,
+}
+
+/// The sending half of a session.
+#[derive(Debug)]
+pub struct Outbound<M> {
+    config: OutboundConfig,
+    /// Messages that may still be sent (§4.9).
+    quota: u16,
+    /// The identifier of the first entry; of the next one when there is none.
+    first: PacketId,
+    /// By identifier, `first` on.
+    entries: VecDeque<State<M>>,
+    /// Entries before this one were sent on this connection.
+    resent: usize,
+    aliases: OutgoingAliases,
+}
+
+impl<M> Outbound<M> {
+    /// Nothing in flight.
+    #[must_use]
+    pub fn new(config: OutboundConfig) -> Self {
+        Self {
+            config,
+            quota: config.window.max(1),
+            first: PacketId::FIRST,
+            entries: VecDeque::new(),
+            resent: 0,
+            aliases: OutgoingAliases::new(if config.version.is_v5() { config.topic_alias_maximum } else { 0 }),
+        }
+    }
+
+    /// What the peer accepts.
+    #[must_use]
+    pub const fn config(&self) -> &OutboundConfig {
+        &self.config
+    }
+
+    /// Whether a QoS 1 or 2 message can be sent now. Messages in flight at a resume go first ([MQTT-4.6.0-1]).
+    #[must_use]
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.quota > 0
+            && self.resent >= self.entries.len()
+            && self.entries.len() < usize::from(self.config.window) + FINISHED_SPAN
+    }
+
+    /// Exchanges that are not over, finished ones between them included.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The messages of unfinished exchanges, oldest first.
+    pub fn messages(&self) -> impl Iterator<Item = &M> {
+        self.entries.iter().filter_map(State::message)
+    }
+
+    /// Appends a message to `out`. `keep` is called for QoS 1 and 2 only, when it is sent.
+    #[inline]
+    pub fn publish(&mut self, message: &Outgoing<'_>, keep: impl FnOnce() -> M, out: &mut Vec<u8>) -> Sent {
+        if message.qos == Qos::AtMostOnce {
+            return if self.transmit(message, None, out) { Sent::Sent(None) } else { Sent::TooLarge };
+        }
+        if !self.has_room() {
+            return Sent::NoRoom;
+        }
+        let id = self.next_id();
+        if !self.transmit(message, Some(id), out) {
+            return Sent::TooLarge;
+        }
+        self.quota -= 1;
+        self.entries.push_back(if message.qos == Qos::AtLeastOnce {
+            State::AwaitingPuback(keep())
+        } else {
+            State::AwaitingPubrec(keep())
+        });
+        self.resent = self.entries.len();
+        Sent::Sent(Some(id))
+    }
+
+    /// Appends the packet, with an alias where the peer takes one; says whether it fits.
+    #[inline]
+    fn transmit(&mut self, message: &Outgoing<'_>, packet_id: Option<PacketId>, out: &mut Vec<u8>) -> bool {
+        let aliasing =
+            if self.config.topic_alias_maximum == 0 { Aliasing::None } else { self.aliases.choose(message.topic) };
+        let (alias, alias_only) = match aliasing {
+            Aliasing::None => (None, false),
+            Aliasing::Establish(alias) => (Some(alias), false),
+            Aliasing::Known(alias) => (Some(alias), true),
+        };
+        let how = Transmission { dup: false, packet_id, alias, alias_only };
+        if message.transmit(self.config.version, how, self.config.packet_bytes_max, out).is_ok() {
+            return true;
+        }
+        let Aliasing::Establish(alias) = aliasing else { return false };
+        // The alias itself may have made the packet too large.
+        self.aliases.forget(alias);
+        let how = Transmission { packet_id, ..Transmission::default() };
+        message.transmit(self.config.version, how, self.config.packet_bytes_max, out).is_ok()
+    }
+
+    fn next_id(&self) -> PacketId {
+        self.id_at(self.entries.len())
+    }
+
+    /// Takes an identifier for SUBSCRIBE or UNSUBSCRIBE, `None` when there is no room.
+    pub fn reserve(&mut self) -> Option<PacketId> {
+        if self.resent < self.entries.len() || self.entries.len() >= usize::from(self.config.window) + FINISHED_SPAN {
+            return None;
+        }
+        let id = self.next_id();
+        self.entries.push_back(State::Reserved);
+        self.resent = self.entries.len();
+        Some(id)
+    }
+
+    /// SUBACK or UNSUBACK came. Says whether the identifier was reserved.
+    pub fn unreserve(&mut self, id: PacketId) -> bool {
+        match self.entry(id) {
+            Some(entry @ State::Reserved) => {
+                *entry = State::Finished;
+                self.drop_finished();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn entry(&mut self, id: PacketId) -> Option<&mut State<M>> {
+        self.entries.get_mut(usize::from(id.steps_from(self.first)))
+    }
+
+    /// PUBACK, whatever its reason: the exchange is over (§4.3.2).
+    ///
+    /// # Errors
+    /// When the message has another QoS.
+    #[inline]
+    pub fn handle_puback(&mut self, id: PacketId) -> Result<Acknowledged<M>, ProtocolError> {
+        let Some(entry) = self.entry(id) else { return Ok(Acknowledged::Unknown) };
+        match std::mem::replace(entry, State::Finished) {
+            State::AwaitingPuback(message) => {
+                self.finish();
+                Ok(Acknowledged::Over(Some(message)))
+            }
+            State::Finished => Ok(Acknowledged::Unknown),
+            other @ (State::AwaitingPubrec(_) | State::AwaitingPubcomp | State::Reserved) => {
+                *entry = other;
+                Err(ProtocolError::WrongAcknowledgement(PacketType::Puback))
+            }
+        }
+    }
+
+    /// PUBREC: with a failure the exchange is over, otherwise PUBREL is appended ([MQTT-4.3.3-4]). An identifier that
+    /// stands for nothing is told so, and in the older versions released ([MQTT-4.3.3-7]).
+    ///
+    /// # Errors
+    /// When the message has another QoS.
+    pub fn handle_pubrec(
+        &mut self,
+        id: PacketId,
+        reason: ReasonCode,
+        out: &mut Vec<u8>,
+    ) -> Result<Acknowledged<M>, ProtocolError> {
+        let version = self.config.version;
+        let known = self.entry(id).map(|entry| (std::mem::replace(entry, State::Finished), entry));
+        let (message, known) = match known {
+            Some((State::AwaitingPubrec(message), entry)) => {
+                if reason.is_error() {
+                    self.finish();
+                    return Ok(Acknowledged::Over(Some(message)));
+                }
+                *entry = State::AwaitingPubcomp;
+                (Some(message), true)
+            }
+            Some((State::AwaitingPubcomp, entry)) => {
+                *entry = State::AwaitingPubcomp;
+                (None, true)
+            }
+            Some((other @ (State::AwaitingPuback(_) | State::Reserved), entry)) => {
+                *entry = other;
+                return Err(ProtocolError::WrongAcknowledgement(PacketType::Pubrec));
+            }
+            Some((State::Finished, _)) | None => (None, false),
+        };
+        if !known && reason.is_error() {
+            return Ok(Acknowledged::Unknown);
+        }
+        let answer = if known { ReasonCode::SUCCESS } else { ReasonCode::PACKET_IDENTIFIER_NOT_FOUND };
+        // An acknowledgement without properties always fits.
+        let _ = Ack::with_reason(id, answer).encode(PacketType::Pubrel, version, out);
+        Ok(if known { Acknowledged::Released(message) } else { Acknowledged::Unknown })
+    }
+
+    /// PUBCOMP: the exchange is over. One that comes for a message not yet released is no answer to anything we sent.
+    ///
+    /// # Errors
+    /// When the message has another QoS or has not been released.
+    pub fn handle_pubcomp(&mut self, id: PacketId) -> Result<Acknowledged<M>, ProtocolError> {
+        let Some(entry) = self.entry(id) else { return Ok(Acknowledged::Unknown) };
+        match entry {
+            State::AwaitingPubcomp => {
+                *entry = State::Finished;
+                self.finish();
+                Ok(Acknowledged::Over(None))
+            }
+            State::Finished => Ok(Acknowledged::Unknown),
+            State::AwaitingPuback(_) | State::AwaitingPubrec(_) | State::Reserved => {
+                Err(ProtocolError::WrongAcknowledgement(PacketType::Pubcomp))
+            }
+        }
+    }
+
+    /// An exchange is over: one more may begin, never more than the peer said (§4.9).
+    #[inline]
+    fn finish(&mut self) {
+        self.quota = self.quota.saturating_add(1).min(self.config.window.max(1));
+        self.drop_finished();
+    }
+
+    #[inline]
+    fn drop_finished(&mut self) {
+        while matches!(self.entries.front(), Some(State::Finished)) {
+            self.entries.pop_front();
+            self.first = self.first.next();
+            self.resent = self.resent.saturating_sub(1);
+        }
+        if self.entries.is_empty() && self.entries.capacity() > 256 {
+            self.entries = VecDeque::new();
+        }
+    }
+
+    /// A new connection of the same session: everything unfinished is to be sent again ([MQTT-4.4.0-1]).
+    pub fn resume(&mut self, config: OutboundConfig) {
+        for entry in &mut self.entries {
+            if matches!(entry, State::Reserved) {
+                *entry = State::Finished;
+            }
+        }
+        self.drop_finished();
+        self.quota = config.window.max(1);
+        self.resent = 0;
+        self.aliases = OutgoingAliases::new(if config.version.is_v5() { config.topic_alias_maximum } else { 0 });
+        self.config = config;
+    }
+
+    /// Whether [`resend`](Self::resend) has something to send.
+    #[must_use]
+    #[inline]
+    pub fn is_resending(&self) -> bool {
+        self.resent < self.entries.len()
+    }
+
+    /// Appends what a resume has to send again, in the original order ([MQTT-4.6.0-1]), with DUP ([MQTT-3.3.1-1]),
+    /// until the window closes or `out` has `stop` bytes. `describe` says what an `M` is as a message.
+    pub fn resend(&mut self, stop: usize, describe: impl for<'m> Fn(&'m M) -> Outgoing<'m>, out: &mut Vec<u8>) {
+        let version = self.config.version;
+        let mut id = self.id_at(self.resent);
+        while out.len() < stop {
+            let Some(entry) = self.entries.get_mut(self.resent) else { break };
+            let sent = match entry {
+                State::Finished | State::Reserved => true,
+                State::AwaitingPubcomp => Ack::success(id).encode(PacketType::Pubrel, version, out).is_ok(),
+                State::AwaitingPuback(message) | State::AwaitingPubrec(message) => {
+                    if self.quota == 0 {
+                        break;
+                    }
+                    self.quota -= 1;
+                    let how = Transmission { dup: true, packet_id: Some(id), ..Transmission::default() };
+                    describe(message).transmit(version, how, self.config.packet_bytes_max, out).is_ok()
+                }
+            };
+            if !sent {
+                // Too large for the peer as it is now ([MQTT-3.1.2-25]).
+                *entry = State::Finished;
+                self.quota += 1;
+            }
+            self.resent += 1;
+            id = id.next();
+        }
+        self.drop_finished();
+    }
+
+    fn id_at(&self, index: usize) -> PacketId {
+        let ahead = (usize::from(self.first.get()) - 1 + index) % usize::from(u16::MAX);
+        u16::try_from(ahead + 1).ok().and_then(PacketId::new).unwrap_or(PacketId::FIRST)
+    }
+
+    /// Ends the session: every message that was in flight, oldest first.
+    pub fn drain(&mut self) -> impl Iterator<Item = M> + use<'_, M> {
+        self.first = self.id_at(self.entries.len());
+        self.resent = 0;
+        self.quota = self.config.window.max(1);
+        self.entries.drain(..).filter_map(State::into_message)
+    }
+
+    /// Bytes held, the messages aside.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<State<M>>() + self.aliases.bytes()
+    }
+}
+
+impl<M> State<M> {
+    const fn message(&self) -> Option<&M> {
+        match self {
+            Self::AwaitingPuback(message) | Self::AwaitingPubrec(message) => Some(message),
+            Self::AwaitingPubcomp | Self::Reserved | Self::Finished => None,
+        }
+    }
+
+    fn into_message(self) -> Option<M> {
+        match self {
+            Self::AwaitingPuback(message) | Self::AwaitingPubrec(message) => Some(message),
+            Self::AwaitingPubcomp | Self::Reserved | Self::Finished => None,
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What a well-formed packet can do wrong at the time it comes.
+
+use thiserror::Error;
+
+use crate::{PacketType, ReasonCode};
+
+/// The peer broke the protocol with a packet that is well formed. The connection cannot go on ([MQTT-4.13.1-1]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ProtocolError {
+    /// A packet that the peer's role or the state of the connection forbids ([MQTT-3.1.0-2] and its like).
+    #[error("{0:?} does not belong here (§4.13)")]
+    Unexpected(PacketType),
+    /// More unacknowledged QoS 1 and 2 messages than announced ([MQTT-3.3.4-9]).
+    #[error("more than {max} unacknowledged messages [MQTT-3.3.4-9]")]
+    ReceiveMaximum {
+        /// What was announced.
+        max: u16,
+    },
+    /// A Topic Alias above the maximum or one that stands for nothing ([MQTT-3.3.2-9]).
+    #[error("Topic Alias {0} [MQTT-3.3.2-9]")]
+    TopicAlias(u16),
+    /// The topics behind the aliases are longer than the configured number of bytes.
+    #[error("topics behind aliases above {max} bytes")]
+    AliasBytes {
+        /// The configured limit.
+        max: usize,
+    },
+    /// A client put a Subscription Identifier into PUBLISH ([MQTT-3.3.4-6]).
+    #[error("a Subscription Identifier from a client [MQTT-3.3.4-6]")]
+    SubscriptionIdentifier,
+    /// A property that only the server may send, or only the client ([MQTT-3.14.2-2]).
+    #[error("a property that this peer may not send (§3.14.2.2)")]
+    Property,
+    /// An acknowledgement of the wrong kind for the message's QoS (§4.3).
+    #[error("{0:?} for a message of another QoS (§4.3)")]
+    WrongAcknowledgement(PacketType),
+}
+
+impl ProtocolError {
+    /// The reason code the peer is told.
+    #[must_use]
+    pub const fn reason(&self) -> ReasonCode {
+        match self {
+            Self::Unexpected(_) | Self::SubscriptionIdentifier | Self::Property | Self::WrongAcknowledgement(_) => {
+                ReasonCode::PROTOCOL_ERROR
+            }
+            Self::ReceiveMaximum { .. } => ReasonCode::RECEIVE_MAXIMUM_EXCEEDED,
+            Self::TopicAlias(_) => ReasonCode::TOPIC_ALIAS_INVALID,
+            Self::AliasBytes { .. } => ReasonCode::QUOTA_EXCEEDED,
+        }
+    }
+}
