@@ -1,0 +1,169 @@
+//! How many may be connected: in all, and from one address. Counted before a byte is read.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+/// Limits on connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AdmissionLimits {
+    /// Connections at once, over all listeners that share the [`Admission`].
+    pub connections_max: usize,
+    /// Connections at once from one address; an IPv6 host is its /64. Loopback is not limited so: behind it are proxies and
+    /// the operator.
+    pub per_address_max: usize,
+}
+
+impl Default for AdmissionLimits {
+    /// 60 000 connections, 1 000 from one address.
+    fn default() -> Self {
+        Self { connections_max: 60_000, per_address_max: 1_000 }
+    }
+}
+
+/// Counts connections. Cheap to clone; clones count together.
+#[derive(Clone)]
+pub struct Admission(Arc<Counts>);
+
+struct Counts {
+    limits: AdmissionLimits,
+    connections: AtomicUsize,
+    refused: AtomicUsize,
+    /// Only addresses that are connected are in here.
+    by_address: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// A place among the connections, given back on drop.
+pub struct Admitted {
+    counts: Arc<Counts>,
+    address: Option<IpAddr>,
+}
+
+impl Admission {
+    /// Nobody connected yet.
+    #[must_use]
+    pub fn new(limits: AdmissionLimits) -> Self {
+        Self(Arc::new(Counts {
+            limits,
+            connections: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+            by_address: Mutex::default(),
+        }))
+    }
+
+    /// A place for a connection from `peer`, unless a limit is reached.
+    #[must_use]
+    pub fn admit(&self, peer: IpAddr) -> Option<Admitted> {
+        let counts = &self.0;
+        let below = |count| (count < counts.limits.connections_max).then_some(count + 1);
+        if counts.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below).is_err() {
+            counts.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        let mut admitted = Admitted { counts: Arc::clone(counts), address: None };
+        let address = network(peer);
+        if !address.is_loopback() {
+            let mut by_address = counts.by_address.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = by_address.entry(address).or_default();
+            if *count >= counts.limits.per_address_max {
+                if *count == 0 {
+                    by_address.remove(&address);
+                }
+                drop(by_address);
+                counts.refused.fetch_add(1, Ordering::Relaxed);
+                return None;
+            }
+            *count += 1;
+            admitted.address = Some(address);
+        }
+        Some(admitted)
+    }
+
+    /// Connections at this moment.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.0.connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections turned away so far.
+    #[must_use]
+    pub fn refused(&self) -> usize {
+        self.0.refused.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.counts.connections.fetch_sub(1, Ordering::Relaxed);
+        let Some(address) = self.address else { return };
+        let mut by_address = self.counts.by_address.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = by_address.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                by_address.remove(&address);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Admission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admission").field("connections", &self.connections()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Admitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admitted").finish_non_exhaustive()
+    }
+}
+
+/// What counts as one address: an IPv4 address however written, the /64 of an IPv6 address.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        v4 @ IpAddr::V4(_) => v4,
+        IpAddr::V6(v6) if v6.is_loopback() => v6.into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64)).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_hold_and_places_come_back() {
+        let admission = Admission::new(AdmissionLimits { connections_max: 4, per_address_max: 2 });
+        let from = |text: &str| admission.admit(text.parse().unwrap());
+        let mut held = vec![from("192.0.2.1").unwrap(), from("::ffff:192.0.2.1").unwrap()];
+        assert!(from("192.0.2.1").is_none(), "two from one address");
+        held.push(from("2001:db8::1").unwrap());
+        held.push(from("2001:db8::2").unwrap());
+        assert!(from("127.0.0.1").is_none(), "four in all");
+        held.clear();
+        assert_eq!(admission.connections(), 0);
+        assert!(admission.0.by_address.lock().unwrap().is_empty());
+        held.push(from("2001:db8::1").unwrap());
+        held.push(from("2001:db8::2").unwrap());
+        assert!(from("2001:db8::3").is_none(), "one host has a whole /64");
+        held.clear();
+        for _ in 0..4 {
+            held.push(from("::1").unwrap());
+        }
+        assert_eq!(admission.refused(), 3);
+    }
+
+    #[test]
+    fn a_limit_of_nothing_keeps_no_entries() {
+        let admission = Admission::new(AdmissionLimits { connections_max: 4, per_address_max: 0 });
+        assert!(admission.admit([192, 0, 2, 1].into()).is_none());
+        assert!(admission.0.by_address.lock().unwrap().is_empty());
+        assert_eq!(admission.connections(), 0);
+    }
+}

@@ -1,0 +1,95 @@
+//! QUIC endpoints for HTTP/3 (RFC 9000, RFC 9001): limits, no 0-RTT, and address validation when it gets busy.
+
+use std::{io, net::UdpSocket, sync::Arc, time::Duration};
+
+use quinn::{
+    Connecting, Endpoint, EndpointConfig, IdleTimeout, Incoming, ServerConfig, TransportConfig, VarInt,
+    crypto::rustls::QuicServerConfig,
+};
+
+use crate::{
+    admission::{Admission, Admitted},
+    tls::TlsConfig,
+};
+
+/// What one QUIC connection may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuicLimits {
+    /// Request streams at once.
+    pub bidirectional_streams_max: u32,
+    /// Streams of HTTP/3's own: control and QPACK (RFC 9114 §6.2 asks for at least three).
+    pub unidirectional_streams_max: u32,
+    /// Bytes in flight to us on one stream.
+    pub stream_window_bytes: u32,
+    /// Bytes in flight to us on the whole connection.
+    pub connection_window_bytes: u32,
+    /// Bytes we hold unacknowledged for the peer.
+    pub send_window_bytes: u32,
+    /// Silence after which the connection is over.
+    pub idle_timeout: Duration,
+    /// Open connections from which on a peer must show that its address is its own (Retry, RFC 9000 §8.1.2).
+    pub retry_from_connections: usize,
+}
+
+impl Default for QuicLimits {
+    fn default() -> Self {
+        Self {
+            bidirectional_streams_max: 100,
+            unidirectional_streams_max: 8,
+            stream_window_bytes: 512 << 10,
+            connection_window_bytes: 2 << 20,
+            send_window_bytes: 2 << 20,
+            idle_timeout: Duration::from_secs(60),
+            retry_from_connections: 256,
+        }
+    }
+}
+
+/// Makes a server endpoint on a socket of [`crate::listener::udp`]. Call it inside a tokio runtime.
+///
+/// # Errors
+/// The socket cannot be used.
+pub fn server(socket: UdpSocket, tls: &TlsConfig, alpn: &[&[u8]], limits: &QuicLimits) -> io::Result<Endpoint> {
+    let crypto = QuicServerConfig::try_from(tls.quic_server(alpn)).map_err(io::Error::other)?;
+    let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+    config.transport_config(Arc::new(transport(limits)));
+    // Handshakes nobody has looked at yet: bounded by what one worker clears in a moment.
+    config.max_incoming(1024).incoming_buffer_size(16 << 10).incoming_buffer_size_total(4 << 20);
+    let runtime = quinn::default_runtime().ok_or_else(|| io::Error::other("there is no tokio runtime"))?;
+    Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime)
+}
+
+fn transport(limits: &QuicLimits) -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(limits.bidirectional_streams_max.into())
+        .max_concurrent_uni_streams(limits.unidirectional_streams_max.into())
+        .stream_receive_window(limits.stream_window_bytes.into())
+        .receive_window(limits.connection_window_bytes.into())
+        .send_window(limits.send_window_bytes.into())
+        .max_idle_timeout(Some(idle_timeout(limits.idle_timeout)))
+        .datagram_receive_buffer_size(None);
+    transport
+}
+
+fn idle_timeout(idle: Duration) -> IdleTimeout {
+    IdleTimeout::try_from(idle).unwrap_or_else(|_| VarInt::MAX.into())
+}
+
+/// Decides on a connection attempt: over the limits it is refused, when many are connected its address is checked first,
+/// otherwise its handshake begins.
+#[must_use]
+pub fn admit(incoming: Incoming, admission: &Admission, limits: &QuicLimits) -> Option<(Connecting, Admitted)> {
+    let unproven = !incoming.remote_address_validated() && incoming.may_retry();
+    if unproven && admission.connections() >= limits.retry_from_connections {
+        // It cannot fail: the address is not validated.
+        let _ = incoming.retry();
+        return None;
+    }
+    let Some(admitted) = admission.admit(incoming.remote_address().ip()) else {
+        incoming.refuse();
+        return None;
+    };
+    // An error here is a malformed first packet, which quinn has answered.
+    incoming.accept().ok().map(|connecting| (connecting, admitted))
+}
