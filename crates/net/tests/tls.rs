@@ -1,0 +1,180 @@
+//! TLS and QUIC against rustls and quinn clients over loopback.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use fogmux_net::{
+    Admission, AdmissionLimits, HandshakeError, TlsConfig,
+    listener::{self, PortSharing},
+    pki, quic,
+};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+use tokio_rustls::TlsConnector;
+
+const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+fn certificates(directory: &Path) -> (TlsConfig, pki::Pki) {
+    let pki = pki::ensure(directory, &[], SystemTime::now()).unwrap();
+    (TlsConfig::load(&pki.certificate, &pki.key).unwrap(), pki)
+}
+
+fn client(ca: &Path, alpn: &[&[u8]]) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    config
+}
+
+fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::from_std(listener::tcp(ANY_PORT, PortSharing::Exclusive).unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+async fn leaf(address: SocketAddr, config: ClientConfig) -> CertificateDer<'static> {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let stream = TlsConnector::from(Arc::new(config)).connect("localhost".try_into().unwrap(), stream).await.unwrap();
+    stream.get_ref().1.peer_certificates().unwrap().first().unwrap().clone().into_owned()
+}
+
+#[tokio::test]
+async fn clients_that_trust_the_authority_are_served_with_the_protocol_both_know() {
+    let directory = tempfile::tempdir().unwrap();
+    let (tls, pki) = certificates(directory.path());
+    let acceptor = tls.acceptor(&[b"h2", b"http/1.1"]);
+    let (listener, address) = listen();
+    let server = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = acceptor.accept(stream).await.unwrap();
+        stream.write_all(b"hello").await.unwrap();
+        stream.shutdown().await.unwrap();
+        stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec)
+    });
+    let stream = TcpStream::connect(address).await.unwrap();
+    let connector = TlsConnector::from(Arc::new(client(&pki.ca, &[b"http/1.1"])));
+    let mut stream = connector.connect("127.0.0.1".try_into().unwrap(), stream).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    assert_eq!(text, "hello");
+    assert_eq!(server.await.unwrap().as_deref(), Some(&b"http/1.1"[..]));
+}
+
+#[tokio::test]
+async fn silent_and_foolish_peers_do_not_hold_up_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let (tls, pki) = certificates(directory.path());
+    let acceptor = tls.acceptor(&[]).with_deadline(Duration::from_millis(300));
+    let (listener, address) = listen();
+    let server = tokio::spawn(async move {
+        let mut handshakes = Vec::new();
+        for _ in 0..4 {
+            let (stream, _) = listener.accept().await.unwrap();
+            let acceptor = acceptor.clone();
+            handshakes.push(tokio::spawn(async move { acceptor.accept(stream).await.map(drop) }));
+        }
+        let mut results = Vec::new();
+        for handshake in handshakes {
+            results.push(handshake.await.unwrap());
+        }
+        results
+    });
+    let _silent = TcpStream::connect(address).await.unwrap();
+    let mut foolish = TcpStream::connect(address).await.unwrap();
+    foolish.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut slow = TcpStream::connect(address).await.unwrap();
+    slow.write_all(&[22, 3, 1]).await.unwrap();
+    leaf(address, client(&pki.ca, &[])).await;
+    let results = server.await.unwrap();
+    assert!(matches!(results[0], Err(HandshakeError::TooSlow)));
+    assert!(matches!(results[1], Err(HandshakeError::Failed(_))));
+    assert!(matches!(results[2], Err(HandshakeError::TooSlow)));
+    assert!(results[3].is_ok());
+}
+
+#[tokio::test]
+async fn a_reloaded_certificate_is_used_at_once_and_a_broken_one_never() {
+    let directory = tempfile::tempdir().unwrap();
+    let (tls, pki) = certificates(directory.path());
+    let acceptor = tls.acceptor(&[]);
+    let (listener, address) = listen();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let _ = acceptor.accept(stream).await;
+        }
+    });
+    let before = leaf(address, client(&pki.ca, &[])).await;
+    std::fs::write(&pki.certificate, "nothing").unwrap();
+    assert!(tls.reload().unwrap_err().to_string().contains("server.pem"));
+    assert_eq!(leaf(address, client(&pki.ca, &[])).await, before);
+    assert!(pki::ensure(directory.path(), &[], SystemTime::now()).unwrap().renewed);
+    tls.reload().unwrap();
+    assert_ne!(leaf(address, client(&pki.ca, &[])).await, before);
+}
+
+#[test]
+fn a_key_of_another_certificate_is_refused() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (_, pki) = certificates(one.path());
+    let (_, foreign) = certificates(other.path());
+    assert!(TlsConfig::load(&pki.certificate, &foreign.key).is_err());
+    assert!(TlsConfig::load(&pki.certificate, Path::new("/nonexistent")).is_err());
+}
+
+fn quic_client(ca: &Path) -> quinn::Endpoint {
+    let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(client(ca, &[b"h3"])).unwrap();
+    let mut endpoint = quinn::Endpoint::client(ANY_PORT).unwrap();
+    endpoint.set_default_client_config(quinn::ClientConfig::new(Arc::new(crypto)));
+    endpoint
+}
+
+#[tokio::test]
+async fn quic_serves_retries_when_busy_and_refuses_when_full() {
+    let directory = tempfile::tempdir().unwrap();
+    let (tls, pki) = certificates(directory.path());
+    let limits = quic::QuicLimits { retry_from_connections: 1, ..quic::QuicLimits::default() };
+    let socket = listener::udp(ANY_PORT, PortSharing::Exclusive).unwrap();
+    let endpoint = quic::server(socket, &tls, &[b"h3"], &limits).unwrap();
+    let address = endpoint.local_addr().unwrap();
+    let admission = Admission::new(AdmissionLimits { connections_max: 2, per_address_max: 2 });
+    let server = tokio::spawn(async move {
+        let (mut held, mut retried) = (Vec::new(), 0);
+        while let Some(incoming) = endpoint.accept().await {
+            let unproven = !incoming.remote_address_validated();
+            match quic::admit(incoming, &admission, &limits) {
+                Some((connecting, admitted)) => held.push((connecting.await.unwrap(), admitted)),
+                None if unproven => retried += 1,
+                None => return (held.len(), retried),
+            }
+        }
+        (held.len(), retried)
+    });
+    let endpoint = quic_client(&pki.ca);
+    let first = endpoint.connect(address, "localhost").unwrap().await.unwrap();
+    let second = endpoint.connect(address, "localhost").unwrap().await.unwrap();
+    let third = endpoint.connect(address, "localhost").unwrap().await;
+    assert!(third.is_err());
+    let (held, retried) = server.await.unwrap();
+    assert_eq!(held, 2);
+    assert!(retried >= 2, "the second and the third had to prove their address");
+    drop((first, second));
+}
