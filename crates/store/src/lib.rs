@@ -1,1 +1,25 @@
-//! Keeps what the bus must not lose.
+//! Keeps what the bus must not lose: retained messages, in a `fjall` tree on disk.
+//!
+//! The bus knows a trait, [`fogmux_bus::RetainedStore`]; its own [`fogmux_bus::Forgetful`] keeps nothing beyond the
+//! process and completes at once, [`FjallStore`] writes. A publisher's call puts the newest value of a topic into a
+//! coalescing [`queue`]; one [`committer`] thread takes the queue, writes it, synchronises once for all who wait, and
+//! resolves their completions (ADR 0005).
+//!
+//! What it promises: a completion that resolves with success means that the value is on disk as [`Durability`] says;
+//! after a failed write or fsync it is read-only, says so loudly and never tries again; damage on disk is skipped,
+//! counted and logged, and never keeps the gateway from starting. It never blocks a caller and never logs a payload.
+
+mod committer;
+mod counters;
+mod durability;
+mod journal;
+mod open;
+mod queue;
+pub mod record;
+mod retained;
+mod tree;
+
+pub use counters::{Counters, Snapshot};
+pub use durability::Durability;
+pub use open::OpenError;
+pub use retained::{FjallStore, StoreConfig};

@@ -1,0 +1,102 @@
+//! The one thread that writes: takes what has gathered, writes it, synchronises once, tells everyone who waits.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use fogmux_bus::{StoreFailed, Topic};
+
+use crate::{
+    counters::Counters,
+    durability::Durability,
+    queue::{Batch, Queue, Write},
+    record::Record,
+};
+
+/// Encoded bytes that are handed to the disk at once: bounds what a commit holds beside the messages themselves.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// A topic's record, or that it has none any more.
+pub(crate) type Change = (Topic, Option<Vec<u8>>);
+
+/// What the committer writes to.
+pub(crate) trait Disk: Send {
+    /// Why it failed.
+    type Error: std::fmt::Display;
+
+    /// Takes the changes, in one atomic step.
+    fn write(&self, changes: &mut Vec<Change>) -> Result<(), Self::Error>;
+
+    /// Comes back when all that was written is on the disk.
+    fn sync(&self) -> Result<(), Self::Error>;
+}
+
+/// Writes until the queue is closed or a write fails. A failure is final: after a failed fsync the kernel may have
+/// thrown the data away and a second one would succeed without it.
+pub(crate) fn run<D: Disk>(queue: &Queue, disk: D, durability: Durability, counters: &Arc<Counters>) {
+    let mut result = Ok(());
+    while let Some(mut batch) = queue.take() {
+        result = guarded(|| commit(&mut batch, &disk, durability, counters));
+        if result.is_err() {
+            queue.fail();
+            batch.complete(Err(StoreFailed));
+            break;
+        }
+        batch.complete(Ok(()));
+    }
+    if result.is_ok() && !durability.syncs() {
+        result = guarded(|| disk.sync().map_err(|error| error.to_string()));
+    }
+    if let Err(error) = result {
+        counters.read_only.store(true, Relaxed);
+        tracing::error!(%error, "the store failed and is read-only: nothing more is kept on disk; check it and restart");
+    }
+    // First, so that whoever waits for the end may open the disk again.
+    drop(disk);
+    queue.end();
+}
+
+// A panic in the database must not leave anybody waiting for ever.
+fn guarded(work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("the database panicked".to_owned()))
+}
+
+fn commit<D: Disk>(batch: &mut Batch, disk: &D, durability: Durability, counters: &Counters) -> Result<(), String> {
+    let mut changes = Vec::new();
+    let mut bytes = 0;
+    let mut written = 0_u64;
+    for (topic, write) in batch.writes.drain() {
+        let record = match write {
+            Write::Put(message, expires) => {
+                let mut record = Vec::with_capacity(message.payload.len() + 64);
+                Record::of(&message, expires).encode(&mut record).ok_or("a message is longer than 4 GiB")?;
+                Some(record)
+            }
+            Write::Remove => None,
+        };
+        bytes += topic.len() + record.as_ref().map_or(0, Vec::len);
+        changes.push((topic, record));
+        if bytes >= CHUNK_BYTES {
+            written += flush(disk, &mut changes, &mut bytes, counters)?;
+        }
+    }
+    written += flush(disk, &mut changes, &mut bytes, counters)?;
+    if durability.syncs() {
+        disk.sync().map_err(|error| error.to_string())?;
+    }
+    counters.commits.fetch_add(1, Relaxed);
+    counters.records.fetch_add(written, Relaxed);
+    Ok(())
+}
+
+fn flush<D: Disk>(disk: &D, changes: &mut Vec<Change>, bytes: &mut usize, counters: &Counters) -> Result<u64, String> {
+    let count = changes.len() as u64;
+    disk.write(changes).map_err(|error| error.to_string())?;
+    changes.clear();
+    counters.bytes.fetch_add(std::mem::take(bytes) as u64, Relaxed);
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! The committer against a disk that counts and can break.
+
+use std::{
+    pin::pin,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Waker},
+    thread::{self, JoinHandle},
+};
+
+use fogmux_bus::{Completion, Message, MessageId, Publisher, Qos, Timestamp};
+
+use super::*;
+
+#[derive(Default)]
+struct Platter {
+    writes: Mutex<Vec<Change>>,
+    syncs: AtomicUsize,
+    broken: AtomicBool,
+    panics: AtomicBool,
+}
+
+impl Disk for Arc<Platter> {
+    type Error = &'static str;
+
+    fn write(&self, changes: &mut Vec<Change>) -> Result<(), Self::Error> {
+        self.writes.lock().unwrap().append(changes);
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), Self::Error> {
+        self.syncs.fetch_add(1, SeqCst);
+        assert!(!self.panics.load(SeqCst), "as told");
+        if self.broken.load(SeqCst) { Err("no such luck") } else { Ok(()) }
+    }
+}
+
+struct Rig {
+    queue: Arc<Queue>,
+    platter: Arc<Platter>,
+    counters: Arc<Counters>,
+    thread: Option<JoinHandle<()>>,
+    durability: Durability,
+}
+
+impl Rig {
+    fn new(durability: Durability, bytes_max: usize) -> Self {
+        Self {
+            queue: Arc::new(Queue::new(durability, bytes_max)),
+            platter: Arc::default(),
+            counters: Arc::default(),
+            thread: None,
+            durability,
+        }
+    }
+
+    fn start(&mut self) {
+        let (queue, platter, counters) =
+            (Arc::clone(&self.queue), Arc::clone(&self.platter), Arc::clone(&self.counters));
+        let durability = self.durability;
+        self.thread = Some(thread::spawn(move || run(&queue, platter, durability, &counters)));
+    }
+
+    fn put(&self, topic: &str, payload: &'static [u8]) -> Completion {
+        let message = message(topic, payload);
+        self.queue.push(&message.topic, Write::Put(Arc::clone(&message), None))
+    }
+
+    fn finish(&mut self) -> Vec<Change> {
+        self.queue.close();
+        self.thread.take().unwrap().join().unwrap();
+        std::mem::take(&mut *self.platter.writes.lock().unwrap())
+    }
+
+    fn syncs(&self) -> usize {
+        self.platter.syncs.load(SeqCst)
+    }
+}
+
+fn message(topic: &str, payload: &'static [u8]) -> Arc<Message> {
+    Arc::new(Message {
+        id: MessageId(0),
+        topic: Topic::new(topic).unwrap(),
+        payload: payload.into(),
+        qos: Qos::AtLeastOnce,
+        retain: true,
+        content_type: None,
+        expires_at: None,
+        properties: None,
+        publisher: Publisher::internal(),
+        ingest: Timestamp::ZERO,
+        ingest_unix_ms: 0,
+        etag: 0,
+    })
+}
+
+fn peek(completion: &Completion) -> Poll<Result<(), StoreFailed>> {
+    pin!(completion.clone()).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+// Blocks this thread, as a door's task would wait.
+fn wait(completion: &Completion) -> Result<(), StoreFailed> {
+    struct Unpark(thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(thread::current())).into();
+    let mut completion = pin!(completion.clone());
+    loop {
+        match completion.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[test]
+fn what_gathers_is_written_once_per_topic_with_one_sync() {
+    let mut rig = Rig::new(Durability::Group, 1 << 20);
+    let completions: Vec<_> = (0..100).map(|n| rig.put(["a", "b"][n % 2], b"x")).collect();
+    assert!(completions.iter().all(|completion| peek(completion).is_pending()));
+    rig.start();
+    assert!(completions.iter().all(|completion| wait(completion) == Ok(())));
+    assert_eq!((rig.finish().len(), rig.syncs()), (2, 1));
+    assert_eq!((rig.counters.snapshot().commits, rig.counters.snapshot().records), (1, 2));
+}
+
+#[test]
+fn the_newest_value_wins_and_a_removal_is_one() {
+    let mut rig = Rig::new(Durability::Always, 1 << 20);
+    let _ = (rig.put("a", b"old"), rig.put("a", b"new"), rig.put("b", b"gone"));
+    drop(rig.queue.push(&Topic::new("b").unwrap(), Write::Remove));
+    rig.start();
+    let mut writes = rig.finish();
+    writes.sort();
+    let [(a, record), (b, None)] = &writes[..] else { panic!("{writes:?}") };
+    assert_eq!((a.as_str(), b.as_str()), ("a", "b"));
+    let stored = crate::record::decode(a.clone(), record.as_ref().unwrap()).unwrap();
+    assert_eq!(&*stored.payload, b"new");
+}
+
+#[test]
+fn an_acknowledgement_does_not_wait_for_the_interval_and_close_does_not_either() {
+    for (durability, syncs) in [(Durability::Interval, 1), (Durability::None, 1)] {
+        let mut rig = Rig::new(durability, 1 << 20);
+        rig.start();
+        assert!(rig.put("a", b"x").is_ready());
+        assert_eq!((rig.finish().len(), rig.syncs()), (1, syncs));
+        assert!(matches!(rig.put("a", b"late"), Completion::Failed));
+    }
+}
+
+#[test]
+fn a_failed_sync_fails_who_waits_and_is_never_tried_again() {
+    let mut rig = Rig::new(Durability::Always, 1 << 20);
+    rig.platter.broken.store(true, SeqCst);
+    let first = rig.put("a", b"x");
+    rig.start();
+    assert_eq!(wait(&first), Err(StoreFailed));
+    rig.platter.broken.store(false, SeqCst);
+    assert!(matches!(rig.put("a", b"y"), Completion::Failed));
+    rig.finish();
+    assert_eq!(rig.syncs(), 1);
+    assert!(rig.counters.snapshot().read_only);
+}
+
+#[test]
+fn a_panic_in_the_database_leaves_nobody_waiting() {
+    let mut rig = Rig::new(Durability::Always, 1 << 20);
+    rig.platter.panics.store(true, SeqCst);
+    let first = rig.put("a", b"x");
+    rig.start();
+    assert_eq!(wait(&first), Err(StoreFailed));
+    rig.finish();
+    assert!(rig.counters.snapshot().read_only);
+}
+
+#[test]
+fn more_topics_than_the_limit_are_refused_and_known_ones_are_not() {
+    let mut rig = Rig::new(Durability::Interval, 1000);
+    let taken = (0..100).take_while(|n| rig.put(&format!("topic/{n}"), b"x").is_ready()).count();
+    assert_eq!(taken, 4);
+    assert!(rig.put("topic/0", b"y").is_ready());
+    rig.start();
+    assert_eq!(rig.finish().len(), 4);
+}

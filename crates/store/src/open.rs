@@ -1,0 +1,228 @@
+//! Opens the tree whatever state it is in: what is damaged is cut, or moved aside and kept for inspection.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::atomic::Ordering::Relaxed,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use crate::{counters::Counters, journal, tree::Tree};
+
+/// The database's own lock file.
+const LOCK: &str = "lock";
+/// The database's own mark of its format, and the format that this release reads and repairs.
+const VERSION: &str = "version";
+const MAGIC: &[u8] = b"FJL";
+const FORMAT: u8 = 3;
+/// Says that somebody began to open the tree, and how often without success.
+const OPENING: &str = "opening";
+/// Attempts to open that ended without an answer before the tree is taken for damaged. The database asserts on some
+/// kinds of damage, twice in a row where it unwinds, which ends the process; a few power cuts while starting are no damage.
+const ATTEMPTS_MAX: u32 = 5;
+
+/// Why there is no store. None of these is damage, which is repaired or moved aside.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has it.
+    #[error("{0} is in use by another process")]
+    InUse(PathBuf),
+    /// Written by a release that is newer, or much older, than this one.
+    #[error("{0} was written in another format than this release reads")]
+    Format(PathBuf),
+    /// The system says no: permissions, space, a read-only file system.
+    #[error("{path}: {source}")]
+    Io {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Opens the tree in `path`, which is made if need be.
+pub(crate) fn open(path: &Path, counters: &Counters) -> Result<Tree, OpenError> {
+    let io_error = |source| OpenError::Io { path: path.to_owned(), source };
+    fs::create_dir_all(path).map_err(io_error)?;
+    if repair(path, counters)? == Condition::Hopeless {
+        move_aside(path, counters, "it could not be opened several times in a row").map_err(io_error)?;
+    }
+    match attempt(path)? {
+        Ok(tree) => Ok(tree),
+        Err(reason) => {
+            move_aside(path, counters, &reason).map_err(io_error)?;
+            fs::create_dir_all(path).map_err(io_error)?;
+            attempt(path)?.map_err(|reason| io_error(io::Error::other(reason)))
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Condition {
+    Fair,
+    Hopeless,
+}
+
+// Under the database's lock, so that nobody's journal is cut while it is written.
+fn repair(path: &Path, counters: &Counters) -> Result<Condition, OpenError> {
+    let io_error = |source| OpenError::Io { path: path.to_owned(), source };
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK)).map_err(io_error)?;
+    lock.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => OpenError::InUse(path.to_owned()),
+        TryLockError::Error(source) => io_error(source),
+    })?;
+    if count_attempt(path).map_err(io_error)? > ATTEMPTS_MAX {
+        return Ok(Condition::Hopeless);
+    }
+    check_format(path)?;
+    match journal::cut_torn_tails(path) {
+        Ok(0) => {}
+        Ok(bytes) => {
+            counters.cut_bytes.fetch_add(bytes, Relaxed);
+            tracing::warn!(bytes, path = %path.display(), "cut a torn write from the end of the store's journal");
+        }
+        // The database will say what is wrong with it.
+        Err(error) => tracing::warn!(%error, path = %path.display(), "cannot walk the store's journal"),
+    }
+    drop(lock);
+    Ok(Condition::Fair)
+}
+
+// The database takes a mark that it does not know for damage; it may be a newer release's.
+fn check_format(path: &Path) -> Result<(), OpenError> {
+    let mark = fs::read(path.join(VERSION)).unwrap_or_default();
+    match mark.strip_prefix(MAGIC).and_then(<[u8]>::first) {
+        Some(&format) if format != FORMAT => Err(OpenError::Format(path.to_owned())),
+        _ => Ok(()),
+    }
+}
+
+fn count_attempt(path: &Path) -> io::Result<u32> {
+    let marker = path.join(OPENING);
+    let count = fs::read_to_string(&marker).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0_u32) + 1;
+    fs::write(&marker, count.to_string())?;
+    File::open(&marker)?.sync_all()?;
+    Ok(count)
+}
+
+// The outer error is the operator's, the inner one says what is damaged.
+fn attempt(path: &Path) -> Result<Result<Tree, String>, OpenError> {
+    let opened = catch_unwind(AssertUnwindSafe(|| Tree::open(path)));
+    let _ = fs::remove_file(path.join(OPENING));
+    match opened {
+        Ok(Ok(tree)) => Ok(Ok(tree)),
+        Ok(Err(error)) => judge(path, error).map(Err),
+        Err(_) => Ok(Err("the database panicked".to_owned())),
+    }
+}
+
+fn judge(path: &Path, error: fjall::Error) -> Result<String, OpenError> {
+    if matches!(error, fjall::Error::Locked) {
+        return Err(OpenError::InUse(path.to_owned()));
+    }
+    let damage = error.to_string();
+    match system_error(error) {
+        Some(source) if is_refusal(&source) => Err(OpenError::Io { path: path.to_owned(), source }),
+        _ => Ok(damage),
+    }
+}
+
+fn system_error(error: fjall::Error) -> Option<io::Error> {
+    if let fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) = error {
+        Some(source)
+    } else {
+        None
+    }
+}
+
+// What the operator can remove, and what says nothing about the data.
+fn is_refusal(error: &io::Error) -> bool {
+    const OUT_OF_FILES: [i32; 2] = [23, 24];
+    let kinds = [
+        io::ErrorKind::OutOfMemory,
+        io::ErrorKind::PermissionDenied,
+        io::ErrorKind::QuotaExceeded,
+        io::ErrorKind::ReadOnlyFilesystem,
+        io::ErrorKind::StorageFull,
+    ];
+    kinds.contains(&error.kind()) || error.raw_os_error().is_some_and(|code| OUT_OF_FILES.contains(&code))
+}
+
+fn move_aside(path: &Path, counters: &Counters, reason: &str) -> io::Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".damaged-{now}"));
+    let aside = path.with_file_name(name);
+    fs::rename(path, &aside)?;
+    counters.moved_aside.fetch_add(1, Relaxed);
+    tracing::error!(
+        reason,
+        path = %path.display(),
+        aside = %aside.display(),
+        "the store is damaged beyond repair and was moved aside; starting with an empty one"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn neighbours(path: &Path) -> usize {
+        fs::read_dir(path.parent().unwrap()).unwrap().count()
+    }
+
+    #[test]
+    fn a_tree_of_another_process_is_left_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("store");
+        let counters = Counters::default();
+        let _tree = open(&path, &counters).unwrap();
+        assert!(matches!(open(&path, &counters), Err(OpenError::InUse(_))));
+        assert_eq!(neighbours(&path), 1);
+    }
+
+    #[test]
+    fn a_tree_of_a_later_release_is_left_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("store");
+        let counters = Counters::default();
+        drop(open(&path, &counters).unwrap());
+        fs::write(path.join(VERSION), b"FJL\x09").unwrap();
+        assert!(matches!(open(&path, &counters), Err(OpenError::Format(_))));
+        assert_eq!(neighbours(&path), 1);
+    }
+
+    #[test]
+    fn a_tree_without_its_head_is_moved_aside() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("store");
+        let counters = Counters::default();
+        drop(open(&path, &counters).unwrap());
+        fs::write(path.join(VERSION), b"rubbish").unwrap();
+        drop(open(&path, &counters).unwrap());
+        assert_eq!((counters.snapshot().moved_aside, neighbours(&path)), (1, 2));
+    }
+
+    #[test]
+    fn a_tree_that_kills_whoever_opens_it_is_moved_aside_in_the_end() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("store");
+        let counters = Counters::default();
+        drop(open(&path, &counters).unwrap());
+        assert!(!path.join(OPENING).exists());
+        fs::write(path.join(OPENING), ATTEMPTS_MAX.to_string()).unwrap();
+        drop(open(&path, &counters).unwrap());
+        assert_eq!((counters.snapshot().moved_aside, neighbours(&path)), (1, 2));
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_made_is_an_error() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("file");
+        fs::write(&file, b"").unwrap();
+        assert!(matches!(open(&file.join("store"), &Counters::default()), Err(OpenError::Io { .. })));
+    }
+}

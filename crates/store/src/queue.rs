@@ -1,0 +1,168 @@
+//! What waits for the committer: the newest write of each topic, and who waits for it.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use fogmux_bus::{Completer, Completion, Message, StoreFailed, Topic};
+
+use crate::durability::Durability;
+
+/// What an entry costs beside the bytes of its topic, roughly.
+const ENTRY_BYTES: usize = 200;
+
+/// What becomes of a topic.
+#[derive(Debug)]
+pub(crate) enum Write {
+    /// The message is its latest; with its expiry in milliseconds since 1970.
+    Put(Arc<Message>, Option<u64>),
+    /// It has none any more.
+    Remove,
+}
+
+/// What one commit writes.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) writes: HashMap<Topic, Write>,
+    /// Who waits for it, if anybody does.
+    pub(crate) completer: Option<Arc<Completer>>,
+}
+
+impl Batch {
+    pub(crate) fn complete(self, result: Result<(), StoreFailed>) {
+        if let Some(completer) = self.completer {
+            completer.complete(result);
+        }
+    }
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Open,
+    /// Takes nothing more; what it has is still written.
+    Closing,
+    /// A write failed. For ever.
+    Failed,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    batch: Batch,
+    bytes: usize,
+    phase: Phase,
+    ended: bool,
+}
+
+/// Between the publishers, who never wait for it, and the committer.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+    durability: Durability,
+    bytes_max: usize,
+}
+
+impl Queue {
+    pub(crate) fn new(durability: Durability, bytes_max: usize) -> Self {
+        Self { state: Mutex::default(), changed: Condvar::new(), durability, bytes_max }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a write in the place of the topic's last one. [`Completion::Failed`] when it is not taken: the store is
+    /// read-only or closed, or more topics wait for the disk than the limit allows.
+    pub(crate) fn push(&self, topic: &Topic, write: Write) -> Completion {
+        let mut state = self.lock();
+        if state.phase != Phase::Open {
+            return Completion::Failed;
+        }
+        let was_empty = state.batch.writes.is_empty();
+        match state.batch.writes.get_mut(topic.as_str()) {
+            Some(place) => *place = write,
+            None => {
+                let bytes = state.bytes.saturating_add(topic.len()).saturating_add(ENTRY_BYTES);
+                if bytes > self.bytes_max {
+                    return Completion::Failed;
+                }
+                state.bytes = bytes;
+                state.batch.writes.insert(topic.clone(), write);
+            }
+        }
+        let completion = if self.durability.waits() {
+            Completion::Waiting(Arc::clone(state.batch.completer.get_or_insert_default()))
+        } else {
+            Completion::Ready
+        };
+        let wake = was_empty || self.is_crowded(&state);
+        drop(state);
+        if wake {
+            self.changed.notify_all();
+        }
+        completion
+    }
+
+    fn is_crowded(&self, state: &State) -> bool {
+        state.bytes > self.bytes_max / 2
+    }
+
+    /// Waits for something to write, and for company as long as the durability says. `None`: closed and empty.
+    pub(crate) fn take(&self) -> Option<Batch> {
+        let mut state = self.lock();
+        while state.batch.writes.is_empty() {
+            if state.phase != Phase::Open {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let deadline = Instant::now() + self.durability.gather();
+        while state.phase == Phase::Open && !self.is_crowded(&state) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.bytes = 0;
+        Some(std::mem::take(&mut state.batch))
+    }
+
+    /// Takes nothing more; the committer writes what is there and ends.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        if state.phase == Phase::Open {
+            state.phase = Phase::Closing;
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Read-only from here: what waits fails, what comes is refused.
+    pub(crate) fn fail(&self) {
+        let mut state = self.lock();
+        state.phase = Phase::Failed;
+        let batch = std::mem::take(&mut state.batch);
+        drop(state);
+        batch.complete(Err(StoreFailed));
+    }
+
+    /// The committer says that it is done.
+    pub(crate) fn end(&self) {
+        self.lock().ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether the committer was done within `patience`.
+    pub(crate) fn wait_for_end(&self, patience: Duration) -> bool {
+        let state = self.lock();
+        let (state, _) = self
+            .changed
+            .wait_timeout_while(state, patience, |state| !state.ended)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.ended
+    }
+}

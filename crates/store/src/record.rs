@@ -1,0 +1,396 @@
+//! One retained message as bytes.
+//!
+//! Version 1: a head of twelve bytes – version, QoS, door, flags, time of ingest (milliseconds since 1970, 8 bytes) –
+//! and fields, each a tag (1 byte), a length (4 bytes) and that many bytes; numbers are little-endian. Unknown tags are
+//! skipped, so that a field can be added without a new version. The topic is the key, not part of the record. Decoding
+//! trusts nothing: whatever the bytes, it gives a message or an error, and allocates no more than they are long.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fogmux_bus::{Door, Message, Properties, Qos, Stored, Topic};
+
+/// What this release writes and reads.
+pub const VERSION: u8 = 1;
+
+const FLAG_PROPERTIES: u8 = 1;
+const FLAG_UTF8: u8 = 2;
+
+const TAG_PAYLOAD: u8 = 1;
+const TAG_CONTENT_TYPE: u8 = 2;
+const TAG_EXPIRES: u8 = 3;
+const TAG_PRINCIPAL: u8 = 4;
+const TAG_REPLY_TO: u8 = 5;
+const TAG_CORRELATION: u8 = 6;
+const TAG_USER: u8 = 7;
+
+/// Why bytes are not a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// Written by another release.
+    #[error("record version {0} is not {VERSION}")]
+    Version(u8),
+    /// A length that reaches behind the end.
+    #[error("the record ends too early")]
+    Truncated,
+    /// A field whose value is impossible.
+    #[error("the record's {0} is impossible")]
+    Impossible(&'static str),
+    /// A field that may be there once is there twice.
+    #[error("the record's {0} is there twice")]
+    Repeated(&'static str),
+    /// A field that must be there is not.
+    #[error("the record has no {0}")]
+    Missing(&'static str),
+}
+
+/// A record's fields, borrowed from whatever has them.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// What.
+    pub payload: &'a [u8],
+    /// As published.
+    pub qos: Qos,
+    /// MIME type.
+    pub content_type: Option<&'a str>,
+    /// When it expires, in milliseconds since 1970: a monotonic clock would end with the process.
+    pub expires_unix_ms: Option<u64>,
+    /// Rare fields.
+    pub properties: Option<&'a Properties>,
+    /// When it came in, in milliseconds since 1970.
+    pub ingest_unix_ms: u64,
+    /// Who published it.
+    pub principal: &'a str,
+    /// By which door.
+    pub door: Door,
+}
+
+impl<'a> Record<'a> {
+    /// A message's, with its expiry in wall-clock time.
+    #[must_use]
+    pub fn of(message: &'a Message, expires_unix_ms: Option<u64>) -> Self {
+        Self {
+            payload: &message.payload,
+            qos: message.qos,
+            content_type: message.content_type.as_deref(),
+            expires_unix_ms,
+            properties: message.properties.as_deref(),
+            ingest_unix_ms: message.ingest_unix_ms,
+            principal: &message.publisher.principal,
+            door: message.publisher.door,
+        }
+    }
+
+    /// Appends the bytes. `None`, with `out` as it was, when a field is longer than 4 GiB.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Option<()> {
+        let start = out.len();
+        let done = self.encode_fields(out);
+        if done.is_none() {
+            out.truncate(start);
+        }
+        done
+    }
+
+    fn encode_fields(&self, out: &mut Vec<u8>) -> Option<()> {
+        let flags =
+            self.properties.map_or(0, |properties| FLAG_PROPERTIES | if properties.utf8 { FLAG_UTF8 } else { 0 });
+        out.extend_from_slice(&[VERSION, self.qos as u8, door_to_u8(self.door), flags]);
+        out.extend_from_slice(&self.ingest_unix_ms.to_le_bytes());
+        field(out, TAG_PRINCIPAL, self.principal.as_bytes())?;
+        if let Some(content_type) = self.content_type {
+            field(out, TAG_CONTENT_TYPE, content_type.as_bytes())?;
+        }
+        if let Some(expires) = self.expires_unix_ms {
+            field(out, TAG_EXPIRES, &expires.to_le_bytes())?;
+        }
+        if let Some(properties) = self.properties {
+            encode_properties(out, properties)?;
+        }
+        field(out, TAG_PAYLOAD, self.payload)
+    }
+}
+
+impl<'a> From<&'a Stored> for Record<'a> {
+    fn from(stored: &'a Stored) -> Self {
+        Self {
+            payload: &stored.payload,
+            qos: stored.qos,
+            content_type: stored.content_type.as_deref(),
+            expires_unix_ms: stored.expires_unix_ms,
+            properties: stored.properties.as_ref(),
+            ingest_unix_ms: stored.ingest_unix_ms,
+            principal: &stored.principal,
+            door: stored.door,
+        }
+    }
+}
+
+fn encode_properties(out: &mut Vec<u8>, properties: &Properties) -> Option<()> {
+    if let Some(reply_to) = &properties.reply_to {
+        field(out, TAG_REPLY_TO, reply_to.as_bytes())?;
+    }
+    if let Some(correlation) = &properties.correlation {
+        field(out, TAG_CORRELATION, correlation)?;
+    }
+    for (name, value) in &properties.user {
+        let name_len = u32::try_from(name.len()).ok()?;
+        let len = u32::try_from(name.len().checked_add(value.len())?.checked_add(4)?).ok()?;
+        out.push(TAG_USER);
+        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(&name_len.to_le_bytes());
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(value.as_bytes());
+    }
+    Some(())
+}
+
+fn field(out: &mut Vec<u8>, tag: u8, value: &[u8]) -> Option<()> {
+    let len = u32::try_from(value.len()).ok()?;
+    out.push(tag);
+    out.extend_from_slice(&len.to_le_bytes());
+    out.extend_from_slice(value);
+    Some(())
+}
+
+/// Reads the record of a topic.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn decode(topic: Topic, bytes: &[u8]) -> Result<Stored, RecordError> {
+    let mut cursor = Cursor(bytes);
+    let version = cursor.u8()?;
+    if version != VERSION {
+        return Err(RecordError::Version(version));
+    }
+    let qos = Qos::from_u8(cursor.u8()?).ok_or(RecordError::Impossible("QoS"))?;
+    let door = door_from_u8(cursor.u8()?).ok_or(RecordError::Impossible("door"))?;
+    let flags = cursor.u8()?;
+    let ingest_unix_ms = cursor.u64()?;
+    let fields = Fields::read(cursor)?;
+    let has_properties = flags & FLAG_PROPERTIES != 0;
+    Ok(Stored {
+        topic,
+        payload: Bytes::copy_from_slice(fields.payload.ok_or(RecordError::Missing("payload"))?),
+        qos,
+        content_type: fields.content_type.map(Arc::from),
+        expires_unix_ms: fields.expires,
+        properties: has_properties.then(|| fields.properties(flags & FLAG_UTF8 != 0)),
+        ingest_unix_ms,
+        principal: Arc::from(fields.principal.ok_or(RecordError::Missing("principal"))?),
+        door,
+    })
+}
+
+#[derive(Default)]
+struct Fields<'a> {
+    payload: Option<&'a [u8]>,
+    content_type: Option<&'a str>,
+    expires: Option<u64>,
+    principal: Option<&'a str>,
+    reply_to: Option<&'a str>,
+    correlation: Option<&'a [u8]>,
+    user: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Fields<'a> {
+    fn read(mut cursor: Cursor<'a>) -> Result<Self, RecordError> {
+        let mut fields = Self::default();
+        while !cursor.0.is_empty() {
+            let tag = cursor.u8()?;
+            let mut value = Cursor(cursor.counted()?);
+            match tag {
+                TAG_PAYLOAD => once(&mut fields.payload, value.0, "payload")?,
+                TAG_CONTENT_TYPE => once(&mut fields.content_type, value.text("content type")?, "content type")?,
+                TAG_EXPIRES => once(&mut fields.expires, value.u64()?, "expiry")?,
+                TAG_PRINCIPAL => once(&mut fields.principal, value.text("principal")?, "principal")?,
+                TAG_REPLY_TO => once(&mut fields.reply_to, value.text("reply topic")?, "reply topic")?,
+                TAG_CORRELATION => once(&mut fields.correlation, value.0, "correlation")?,
+                TAG_USER => {
+                    let name = Cursor(value.counted()?).text("user property")?;
+                    fields.user.push((name, value.text("user property")?));
+                }
+                _ => {}
+            }
+        }
+        Ok(fields)
+    }
+
+    fn properties(&self, utf8: bool) -> Properties {
+        Properties {
+            utf8,
+            reply_to: self.reply_to.map(Box::from),
+            correlation: self.correlation.map(Bytes::copy_from_slice),
+            user: self.user.iter().map(|&(name, value)| (Box::from(name), Box::from(value))).collect(),
+        }
+    }
+}
+
+fn once<T>(place: &mut Option<T>, value: T, name: &'static str) -> Result<(), RecordError> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(RecordError::Repeated(name)),
+    }
+}
+
+/// What is left to read.
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], RecordError> {
+        let (head, rest) = self.0.split_first_chunk::<N>().ok_or(RecordError::Truncated)?;
+        self.0 = rest;
+        Ok(*head)
+    }
+
+    fn u8(&mut self) -> Result<u8, RecordError> {
+        self.take::<1>().map(|[byte]| byte)
+    }
+
+    fn u64(&mut self) -> Result<u64, RecordError> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn counted(&mut self) -> Result<&'a [u8], RecordError> {
+        let len = usize::try_from(u32::from_le_bytes(self.take()?)).map_err(|_| RecordError::Truncated)?;
+        let (head, rest) = self.0.split_at_checked(len).ok_or(RecordError::Truncated)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn text(&self, name: &'static str) -> Result<&'a str, RecordError> {
+        std::str::from_utf8(self.0).map_err(|_| RecordError::Impossible(name))
+    }
+}
+
+// Numbers of doors on disk: never reuse one.
+const fn door_to_u8(door: Door) -> u8 {
+    match door {
+        Door::Internal => 0,
+        Door::Mqtt => 1,
+        Door::Coap => 2,
+        Door::Http => 3,
+        Door::Xmpp => 4,
+    }
+}
+
+const fn door_from_u8(byte: u8) -> Option<Door> {
+    match byte {
+        0 => Some(Door::Internal),
+        1 => Some(Door::Mqtt),
+        2 => Some(Door::Coap),
+        3 => Some(Door::Http),
+        4 => Some(Door::Xmpp),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, option, prelude::*};
+
+    use super::*;
+
+    fn topic() -> Topic {
+        Topic::new("a/b").unwrap()
+    }
+
+    fn any_properties() -> impl Strategy<Value = Properties> {
+        (any::<bool>(), option::of(".*"), option::of(vec(any::<u8>(), 0..40)), vec((".{0,12}", ".{0,12}"), 0..4))
+            .prop_map(|(utf8, reply_to, correlation, user)| Properties {
+                utf8,
+                reply_to: reply_to.map(String::into_boxed_str),
+                correlation: correlation.map(Bytes::from),
+                user: user.into_iter().map(|(n, v)| (n.into_boxed_str(), v.into_boxed_str())).collect(),
+            })
+    }
+
+    fn any_stored() -> impl Strategy<Value = Stored> {
+        (
+            vec(any::<u8>(), 0..300),
+            0_u8..3,
+            option::of(".*"),
+            option::of(any::<u64>()),
+            option::of(any_properties()),
+            any::<u64>(),
+            ".*",
+            0_u8..5,
+        )
+            .prop_map(|(payload, qos, content_type, expires, properties, ingest, principal, door)| Stored {
+                topic: topic(),
+                payload: Bytes::from(payload),
+                qos: Qos::from_u8(qos).unwrap(),
+                content_type: content_type.map(Arc::from),
+                expires_unix_ms: expires,
+                properties,
+                ingest_unix_ms: ingest,
+                principal: Arc::from(principal),
+                door: door_from_u8(door).unwrap(),
+            })
+    }
+
+    fn encoded(stored: &Stored) -> Vec<u8> {
+        let mut out = Vec::new();
+        Record::from(stored).encode(&mut out).unwrap();
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_encoded_comes_back(stored in any_stored()) {
+            prop_assert_eq!(decode(topic(), &encoded(&stored)), Ok(stored));
+        }
+
+        #[test]
+        fn any_bytes_give_a_message_or_an_error(bytes in vec(any::<u8>(), 0..200)) {
+            if let Ok(stored) = decode(topic(), &bytes) {
+                prop_assert_eq!(decode(topic(), &encoded(&stored)), Ok(stored));
+            }
+        }
+
+        #[test]
+        fn a_record_cut_anywhere_is_refused(stored in any_stored(), cut in any::<prop::sample::Index>()) {
+            let bytes = encoded(&stored);
+            prop_assert!(decode(topic(), &bytes[..cut.index(bytes.len())]).is_err());
+        }
+
+        #[test]
+        fn a_changed_byte_does_no_harm(stored in any_stored(), at in any::<prop::sample::Index>(), value in any::<u8>()) {
+            let mut bytes = encoded(&stored);
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+            if let Ok(stored) = decode(topic(), &bytes) {
+                prop_assert_eq!(decode(topic(), &encoded(&stored)), Ok(stored));
+            }
+        }
+    }
+
+    #[test]
+    fn a_field_of_a_later_release_is_skipped() {
+        let stored = Stored {
+            topic: topic(),
+            payload: Bytes::from_static(b"21.5"),
+            qos: Qos::AtLeastOnce,
+            content_type: None,
+            expires_unix_ms: None,
+            properties: None,
+            ingest_unix_ms: 7,
+            principal: Arc::from("ann"),
+            door: Door::Coap,
+        };
+        let mut bytes = encoded(&stored);
+        bytes.extend_from_slice(&[200, 3, 0, 0, 0, 1, 2, 3]);
+        assert_eq!(decode(topic(), &bytes), Ok(stored));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        assert_eq!(decode(topic(), &[]), Err(RecordError::Truncated));
+        assert_eq!(decode(topic(), &[9]), Err(RecordError::Version(9)));
+        let head = [VERSION, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(decode(topic(), &head), Err(RecordError::Missing("payload")));
+        let lies = [head.as_slice(), &[TAG_PAYLOAD, 255, 255, 255, 255]].concat();
+        assert_eq!(decode(topic(), &lies), Err(RecordError::Truncated));
+        let twice = [head.as_slice(), &[TAG_PAYLOAD, 0, 0, 0, 0, TAG_PAYLOAD, 0, 0, 0, 0]].concat();
+        assert_eq!(decode(topic(), &twice), Err(RecordError::Repeated("payload")));
+    }
+}

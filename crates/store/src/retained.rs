@@ -1,0 +1,157 @@
+//! The store of retained messages that outlives the process.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use fogmux_bus::{Completion, Message, RetainedStore, Stored, Topic};
+
+use crate::{
+    committer,
+    counters::{Counters, Snapshot},
+    durability::Durability,
+    open::{self, OpenError},
+    queue::{Queue, Write},
+    record,
+    tree::Tree,
+};
+
+/// How long [`FjallStore::close`] waits for a disk that does not answer.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where and how surely.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// Directory of the tree; made if need be.
+    pub path: PathBuf,
+    /// What a power cut may take.
+    pub durability: Durability,
+    /// Most bytes of topics (and 200 for each) that may wait for the disk; the messages themselves are the bus's and
+    /// bounded there. Writes beyond are refused.
+    pub queue_bytes_max: usize,
+}
+
+impl StoreConfig {
+    /// The defaults, in a directory: room for a hundred thousand topics to change within one commit.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), durability: Durability::default(), queue_bytes_max: 64 << 20 }
+    }
+}
+
+/// Retained messages on disk. Clones are handles on the same store: the bus has one, whoever stops the gateway another.
+#[derive(Clone, Debug)]
+pub struct FjallStore(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    queue: Arc<Queue>,
+    counters: Arc<Counters>,
+    tree: Tree,
+}
+
+impl FjallStore {
+    /// Opens the store and starts its committer.
+    ///
+    /// # Errors
+    /// When it is somebody else's, of another format, or the system refuses. Never because of damage.
+    pub fn open(config: &StoreConfig) -> Result<Self, OpenError> {
+        let counters = Arc::new(Counters::default());
+        let tree = open::open(&config.path, &counters)?;
+        let queue = Arc::new(Queue::new(config.durability, config.queue_bytes_max));
+        let inner = Inner { queue: Arc::clone(&queue), counters: Arc::clone(&counters), tree: tree.clone() };
+        let durability = config.durability;
+        thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || committer::run(&queue, tree, durability, &counters))
+            .map_err(|source| OpenError::Io { path: config.path.clone(), source })?;
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// Takes nothing more, and comes back when everything is on the disk. Blocks: for the end of the process. Says
+    /// whether everything is.
+    pub fn close(&self) -> bool {
+        self.0.close()
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn counters(&self) -> Snapshot {
+        self.0.counters.snapshot()
+    }
+
+    fn push(&self, topic: &Topic, write: Write) -> Completion {
+        let completion = self.0.queue.push(topic, write);
+        if matches!(completion, Completion::Failed) {
+            self.0.counters.refused.fetch_add(1, Relaxed);
+        }
+        completion
+    }
+}
+
+impl Inner {
+    fn close(&self) -> bool {
+        self.queue.close();
+        let ended = self.queue.wait_for_end(CLOSE_PATIENCE);
+        if !ended {
+            tracing::error!("the disk does not answer; retained messages of the last moments may be lost");
+        }
+        ended && !self.counters.snapshot().read_only
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl RetainedStore for FjallStore {
+    fn put(&self, message: &Arc<Message>, expires_unix_ms: Option<u64>) -> Completion {
+        self.push(&message.topic, Write::Put(Arc::clone(message), expires_unix_ms))
+    }
+
+    fn remove(&self, topic: &Topic) -> Completion {
+        self.push(topic, Write::Remove)
+    }
+
+    fn load(&self, visit: &mut dyn FnMut(Stored)) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let damaged = &self.0.counters.damaged_records;
+        let (mut loaded, mut expired) = (0_u64, 0_u64);
+        self.0.tree.read_all(&self.0.counters, &mut |key, value| match read(key, value) {
+            // The bus forgets what expired while the gateway was off without telling; so it is removed here.
+            Ok(stored) if stored.expires_unix_ms.is_some_and(|at| u128::from(at) <= now) => {
+                expired += 1;
+                drop(self.push(&stored.topic, Write::Remove));
+            }
+            Ok(stored) => {
+                loaded += 1;
+                visit(stored);
+            }
+            Err(error) => {
+                damaged.fetch_add(1, Relaxed);
+                tracing::warn!(%error, bytes = value.len(), "skipped a damaged retained message");
+            }
+        });
+        tracing::info!(loaded, expired, damaged = damaged.load(Relaxed), "retained messages are back");
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ReadError {
+    #[error("its topic is not UTF-8")]
+    NotText,
+    #[error(transparent)]
+    Topic(#[from] fogmux_bus::TopicError),
+    #[error(transparent)]
+    Record(#[from] record::RecordError),
+}
+
+fn read(key: &[u8], value: &[u8]) -> Result<Stored, ReadError> {
+    let topic = Topic::new(std::str::from_utf8(key).map_err(|_| ReadError::NotText)?)?;
+    Ok(record::decode(topic, value)?)
+}

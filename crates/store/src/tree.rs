@@ -1,0 +1,107 @@
+//! The tree on disk, sized for a small machine.
+
+use std::{path::Path, sync::atomic::Ordering::Relaxed};
+
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+
+use crate::{
+    committer::{Change, Disk},
+    counters::Counters,
+};
+
+/// Cached blocks. The bus has all retained messages in memory, so that only compaction reads.
+const CACHE_BYTES: u64 = 1 << 20;
+/// Memory of the newest writes before they become a table.
+const MEMTABLE_BYTES: u64 = 2 << 20;
+/// All journals together; the least that the database accepts. Files are sparse until they are filled.
+const JOURNALS_BYTES: u64 = 64 << 20;
+/// Open tables.
+const FILES_MAX: usize = 32;
+/// The only keyspace: key is the topic, value a record.
+const KEYSPACE: &str = "retained";
+
+/// The database and its keyspace.
+#[derive(Clone)]
+pub(crate) struct Tree {
+    database: Database,
+    keyspace: Keyspace,
+}
+
+impl Tree {
+    pub(crate) fn open(path: &Path) -> fjall::Result<Self> {
+        let database = Database::builder(path)
+            .cache_size(CACHE_BYTES)
+            .max_journaling_size(JOURNALS_BYTES)
+            .max_cached_files(Some(FILES_MAX))
+            .worker_threads(1)
+            .manual_journal_persist(true)
+            .open()?;
+        let options =
+            || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES).manual_journal_persist(true);
+        let keyspace = database.keyspace(KEYSPACE, options)?;
+        Ok(Self { database, keyspace })
+    }
+
+    /// Visits all keys and values in order. A damaged block ends the way forward; what lies behind the damage is then
+    /// visited from the end backward, so that one bad sector costs what it holds and no more.
+    pub(crate) fn read_all(&self, counters: &Counters, visit: &mut dyn FnMut(&[u8], &[u8])) {
+        let mut last = None;
+        for entry in self.keyspace.iter() {
+            match entry.into_inner() {
+                Ok((key, value)) => {
+                    visit(&key, &value);
+                    last = Some(key);
+                }
+                Err(error) => {
+                    damaged(counters, &error);
+                    self.read_back_to(last.as_deref(), counters, visit);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn read_back_to(&self, seen: Option<&[u8]>, counters: &Counters, visit: &mut dyn FnMut(&[u8], &[u8])) {
+        for entry in self.keyspace.iter().rev() {
+            match entry.into_inner() {
+                Ok((key, _)) if seen.is_some_and(|seen| *key <= *seen) => return,
+                Ok((key, value)) => visit(&key, &value),
+                Err(error) => {
+                    damaged(counters, &error);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn damaged(counters: &Counters, error: &fjall::Error) {
+    counters.damaged_blocks.fetch_add(1, Relaxed);
+    tracing::error!(%error, "a block of the store is damaged; the retained messages in it are lost");
+}
+
+impl Disk for Tree {
+    type Error = fjall::Error;
+
+    fn write(&self, changes: &mut Vec<Change>) -> fjall::Result<()> {
+        let mut batch = self.database.batch();
+        for (topic, record) in changes.drain(..) {
+            match record {
+                Some(record) => batch.insert(&self.keyspace, topic.as_bytes(), record),
+                None => batch.remove(&self.keyspace, topic.as_bytes()),
+            }
+        }
+        // To the kernel at once: what was acknowledged then survives the end of the process.
+        batch.durability(Some(PersistMode::Buffer)).commit()
+    }
+
+    fn sync(&self) -> fjall::Result<()> {
+        self.database.persist(PersistMode::SyncData)
+    }
+}
+
+impl std::fmt::Debug for Tree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tree").finish_non_exhaustive()
+    }
+}
