@@ -12,4 +12,5 @@ pub mod tls;
 pub mod wheel;
 
 pub use admission::{Admission, AdmissionLimits, Admitted};
-pub use tls::{HandshakeError, TlsAcceptor, TlsConfig, TlsError};
+pub use listener::{bind_tcp, bind_udp};
+pub use tls::{HandshakeError, TlsConfig, TlsError};
