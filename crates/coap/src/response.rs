@@ -1,0 +1,139 @@
+//! What an application answers; the machine adds what the protocol needs (blocks, Observe, sizes).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::block::Block;
+use crate::code::Code;
+use crate::encode::Encoder;
+use crate::etag::ETag;
+use crate::option::OptionNumber;
+
+/// The payload of an answer.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'a> {
+    /// Borrowed; copied where it must outlive the call.
+    Slice(&'a [u8]),
+    /// Shared; cheap to keep.
+    Shared(&'a Bytes),
+}
+
+impl<'a> Payload<'a> {
+    /// The bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &'a [u8] {
+        match self {
+            Self::Slice(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+
+    pub(crate) fn to_bytes(self) -> Bytes {
+        match self {
+            Self::Slice(bytes) => Bytes::copy_from_slice(bytes),
+            Self::Shared(bytes) => bytes.clone(),
+        }
+    }
+}
+
+/// Where something is: `root` and then `path`, which is cut at each `/` into Location-Path options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location<'a> {
+    /// The first level.
+    pub root: &'a str,
+    /// All further levels.
+    pub path: &'a str,
+}
+
+/// An answer, or the content of a notification.
+#[derive(Clone, Copy, Debug)]
+pub struct Response<'a> {
+    /// 2.xx, 4.xx or 5.xx.
+    pub code: Code,
+    /// The tag of the state that the payload shows.
+    pub etag: Option<ETag>,
+    /// Of what, where the request does not say it.
+    pub location: Option<Location<'a>>,
+    /// What the payload is.
+    pub content_format: Option<u16>,
+    /// For how many seconds it holds; 60 when not said (RFC 7252 §5.10.5).
+    pub max_age: Option<u32>,
+    /// The size that would be accepted (RFC 7959 §4).
+    pub size1: Option<u32>,
+    /// The payload, or a diagnostic text in an error (RFC 7252 §5.5.2).
+    pub payload: Payload<'a>,
+}
+
+impl<'a> Response<'a> {
+    /// Only a code.
+    #[must_use]
+    pub const fn new(code: Code) -> Self {
+        Self {
+            code,
+            etag: None,
+            location: None,
+            content_format: None,
+            max_age: None,
+            size1: None,
+            payload: Payload::Slice(&[]),
+        }
+    }
+
+    /// An error with a text for a person (RFC 7252 §5.5.2).
+    #[must_use]
+    pub const fn diagnostic(code: Code, text: &'a str) -> Self {
+        Self { payload: Payload::Slice(text.as_bytes()), ..Self::new(code) }
+    }
+
+    /// 4.29: too many requests, come back later (RFC 8516 §4).
+    #[must_use]
+    pub fn too_many_requests(retry_after: Duration) -> Self {
+        Self { max_age: Some(seconds(retry_after)), ..Self::new(Code::TOO_MANY_REQUESTS) }
+    }
+
+    /// 5.03 with the time to wait (RFC 7252 §5.9.3.4).
+    #[must_use]
+    pub fn unavailable(retry_after: Duration) -> Self {
+        Self { max_age: Some(seconds(retry_after)), ..Self::new(Code::SERVICE_UNAVAILABLE) }
+    }
+
+    /// Writes options and payload in their order; the head is there already.
+    pub(crate) fn write(&self, mut encoder: Encoder<'_>, extra: &Extra<'_>) {
+        if let Some(etag) = &self.etag {
+            encoder.push(OptionNumber::ETAG, etag.as_slice());
+        }
+        encoder = encoder.uint_if(OptionNumber::OBSERVE, extra.observe);
+        if let Some(Location { root, path }) = self.location {
+            encoder.push(OptionNumber::LOCATION_PATH, root.as_bytes());
+            path.split('/').for_each(|level| encoder.push(OptionNumber::LOCATION_PATH, level.as_bytes()));
+        }
+        encoder = encoder
+            .uint_if(OptionNumber::CONTENT_FORMAT, self.content_format.map(u32::from))
+            .uint_if(OptionNumber::MAX_AGE, self.max_age)
+            .uint_if(OptionNumber::BLOCK2, extra.block2.map(Block::encode))
+            .uint_if(OptionNumber::BLOCK1, extra.block1.map(Block::encode))
+            .uint_if(OptionNumber::SIZE2, extra.size2)
+            .uint_if(OptionNumber::SIZE1, self.size1);
+        if let Some(echo) = extra.echo {
+            encoder.push(OptionNumber::ECHO, echo);
+        }
+        encoder.payload(extra.payload);
+    }
+}
+
+/// What the machine adds to an answer, and the part of the payload that this message carries.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Extra<'a> {
+    pub(crate) observe: Option<u32>,
+    pub(crate) block1: Option<Block>,
+    pub(crate) block2: Option<Block>,
+    pub(crate) size2: Option<u32>,
+    pub(crate) echo: Option<&'a [u8]>,
+    pub(crate) payload: &'a [u8],
+}
+
+/// Whole seconds for Max-Age.
+pub(crate) fn seconds(span: Duration) -> u32 {
+    u32::try_from(span.as_secs()).unwrap_or(u32::MAX)
+}

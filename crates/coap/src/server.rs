@@ -1,0 +1,247 @@
+//! An origin server on one socket: requests in, answers and notifications out (RFC 7252, 7641, 7959).
+//!
+//! Datagrams come in by [`Server::handle`]; what the application must answer comes back as a [`Request`] with a
+//! [`Ticket`], which it hands to [`Server::respond`], now or later. Observers are added by [`Server::observe`] and told
+//! by [`Server::notify`]. [`Server::handle_timeout`] is due at [`Server::next_timeout`]; [`Server::poll_event`] says
+//! which observers are gone. All that goes out is put into an [`Outbox`].
+
+mod config;
+mod confirmables;
+mod dedup;
+mod downloads;
+mod echo;
+mod peers;
+mod receive;
+mod relations;
+mod respond;
+mod timers;
+mod uploads;
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use smallvec::SmallVec;
+
+pub use self::config::{Amplification, ServerConfig};
+pub use self::echo::EchoKey;
+pub use self::relations::{GoneReason, Notification, Notified, ObserveRefused, Registered, RelationId};
+
+use self::confirmables::Confirmable;
+use self::downloads::Downloads;
+use self::peers::Peers;
+use self::relations::Relation;
+use self::timers::Timers;
+use self::uploads::Uploads;
+use crate::block::Block;
+use crate::code::Code;
+use crate::etag::ETag;
+use crate::jitter::Jitter;
+use crate::outbox::Outbox;
+use crate::peer::Peer;
+use crate::request::Request;
+use crate::slab::{Key, Slab};
+use crate::time::Timestamp;
+use crate::token::Token;
+
+/// How often what rests too long is looked for.
+const SWEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// How many peers one such look takes in.
+const SWEEP_PEERS: usize = 1024;
+
+/// The server machine of one socket.
+pub struct Server<P> {
+    config: ServerConfig,
+    exchange_lifetime: Duration,
+    peers: Peers<P>,
+    relations: Slab<Relation>,
+    observers_per_host: HashMap<IpAddr, usize, FixedState>,
+    held_bytes: usize,
+    confirmables: Slab<Confirmable>,
+    uploads: Uploads,
+    downloads: Downloads,
+    timers: Timers,
+    sweep_at: Timestamp,
+    events: VecDeque<Event>,
+    echo_key: Box<dyn EchoKey>,
+    hash: FixedState,
+    jitter: Jitter,
+    /// Emptied buffers of acknowledged Confirmables.
+    spare: Vec<Vec<u8>>,
+    counters: Counters,
+}
+
+/// A request for the application.
+#[derive(Debug)]
+pub struct Incoming<'a, P> {
+    /// What is asked.
+    pub request: Request<'a>,
+    /// To be handed back with the answer.
+    pub ticket: Ticket<P>,
+}
+
+/// The right to answer one request, and all that the answer depends on.
+#[derive(Debug)]
+#[must_use = "a request that is never answered is repeated by its client"]
+pub struct Ticket<P> {
+    address: P,
+    peer: Key,
+    message_id: u16,
+    token: Token,
+    confirmable: bool,
+    method: Code,
+    request_bytes: usize,
+    cache_key: u64,
+    block1: Option<Block>,
+    block2: Option<Block>,
+    accept: Option<u16>,
+    etags: SmallVec<[ETag; 1]>,
+    no_response: u8,
+    register: bool,
+    relation: Option<Key>,
+}
+
+impl<P: Copy> Ticket<P> {
+    /// Who asks.
+    #[must_use]
+    pub const fn peer(&self) -> P {
+        self.address
+    }
+
+    /// The method.
+    #[must_use]
+    pub const fn method(&self) -> Code {
+        self.method
+    }
+}
+
+/// What the application has to know although nobody asks it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An observer is gone; notifications for it would go nowhere.
+    ObserverGone {
+        /// Which.
+        relation: RelationId,
+        /// Why.
+        reason: GoneReason,
+    },
+}
+
+/// Counts since the start; they only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Datagrams that are no message.
+    pub malformed: u64,
+    /// Requests handed to the application.
+    pub requests: u64,
+    /// Requests that were the same again.
+    pub duplicates: u64,
+    /// Requests refused by the machine: options, blocks, proxying.
+    pub refused: u64,
+    /// Requests from new peers when there was no room.
+    pub peers_refused: u64,
+    /// Requests answered with an Echo instead.
+    pub echo_demanded: u64,
+    /// Notifications sent, Confirmable or not.
+    pub notified: u64,
+    /// Notifications that a newer one replaced before they were sent.
+    pub conflated: u64,
+    /// Notifications dropped because too many different ones waited.
+    pub held_dropped: u64,
+    /// Observations refused for lack of room.
+    pub observers_refused: u64,
+    /// Confirmables sent again.
+    pub retransmitted: u64,
+    /// Confirmables given up.
+    pub timed_out: u64,
+}
+
+impl<P> fmt::Debug for Server<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("counters", &self.counters).finish_non_exhaustive()
+    }
+}
+
+impl<P: Peer> Server<P> {
+    /// A machine without peers. `seed` spreads hashes, message identifiers and back-off; `echo_key` makes Echo values.
+    #[must_use]
+    pub fn new(config: ServerConfig, seed: u64, echo_key: Box<dyn EchoKey>) -> Self {
+        let hash = FixedState::with_seed(seed);
+        Self {
+            exchange_lifetime: config.transmission.exchange_lifetime(),
+            peers: Peers::new(config.peers_max, config.exchange_bytes_max, hash.clone()),
+            relations: Slab::new(),
+            observers_per_host: HashMap::with_hasher(hash.clone()),
+            held_bytes: 0,
+            confirmables: Slab::new(),
+            uploads: Uploads::new(&config, hash.clone()),
+            downloads: Downloads::new(&config, hash.clone()),
+            timers: Timers::default(),
+            sweep_at: Timestamp::ZERO,
+            events: VecDeque::new(),
+            echo_key,
+            hash,
+            jitter: Jitter::new(seed),
+            spare: Vec::new(),
+            counters: Counters::default(),
+            config,
+        }
+    }
+
+    /// Counts since the start.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// How many observations there are.
+    #[must_use]
+    pub fn observers(&self) -> usize {
+        self.relations.len()
+    }
+
+    /// How many peers are remembered.
+    #[must_use]
+    pub fn peers(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// The next thing the application should know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When [`Server::handle_timeout`] is due, if ever.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Timestamp> {
+        let resting = self.peers.len() > 0 || !self.uploads.is_empty() || !self.downloads.is_empty();
+        let sweep = resting.then_some(self.sweep_at);
+        [self.timers.next(), sweep].into_iter().flatten().min()
+    }
+
+    /// Does what is due: retransmissions, late acknowledgements, notifications that were held, and forgetting.
+    pub fn handle_timeout(&mut self, now: Timestamp, out: &mut Outbox<P>) {
+        while let Some(timer) = self.timers.pop_due(now) {
+            match timer {
+                timers::Timer::Confirmable(key) => self.confirmable_due(now, key, out),
+                timers::Timer::Relation(key) => self.pump(now, key, out),
+                timers::Timer::Acknowledge(peer, message_id) => self.acknowledge_late(peer, message_id, out),
+            }
+        }
+        if now >= self.sweep_at {
+            self.sweep_at = now + SWEEP_EVERY;
+            self.uploads.sweep(now);
+            self.downloads.sweep(now);
+            self.peers.sweep(now, self.exchange_lifetime, SWEEP_PEERS);
+        }
+        let (confirmables, relations) = (&self.confirmables, &self.relations);
+        self.timers.prune(|timer, _| match timer {
+            timers::Timer::Confirmable(key) => confirmables.get(*key).is_some(),
+            timers::Timer::Relation(key) => relations.get(*key).is_some(),
+            timers::Timer::Acknowledge(..) => true,
+        });
+    }
+}

@@ -1,0 +1,187 @@
+//! Confirmable messages that we sent: back-off, acknowledgement, reset, giving up (RFC 7252 §4.2, RFC 7641 §4.5.2).
+
+use std::time::Duration;
+
+use crate::message::Type;
+use crate::outbox::Outbox;
+use crate::peer::Peer;
+use crate::server::Server;
+use crate::server::peers::Waiting;
+use crate::server::relations::GoneReason;
+use crate::server::timers::Timer;
+use crate::slab::Key;
+use crate::time::Timestamp;
+
+/// How many emptied buffers are kept for the next Confirmables.
+const SPARE_MAX: usize = 64;
+
+/// One Confirmable on its way.
+#[derive(Debug)]
+pub(crate) struct Confirmable {
+    pub(crate) peer: Key,
+    pub(crate) message_id: u16,
+    pub(crate) datagram: Vec<u8>,
+    /// The relation it notifies; otherwise it is a separate response.
+    pub(crate) relation: Option<Key>,
+    pub(crate) backoff: Backoff,
+}
+
+/// Where a Confirmable stands in its retransmissions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backoff {
+    retransmitted: u8,
+    timeout: Duration,
+    sent: Timestamp,
+}
+
+impl<P: Peer> Server<P> {
+    /// A fresh back-off (RFC 7252 §4.2).
+    pub(crate) fn fresh_backoff(&mut self, now: Timestamp) -> Backoff {
+        let timeout = self.config.transmission.first_timeout(&mut self.jitter);
+        Backoff { retransmitted: 0, timeout, sent: now }
+    }
+
+    /// A buffer for a Confirmable, an old one where there is one.
+    pub(crate) fn buffer(&mut self, datagram: &[u8]) -> Vec<u8> {
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(datagram);
+        buffer
+    }
+
+    /// Whether another Confirmable may go to this peer now (RFC 7252 §4.7).
+    pub(crate) fn has_room(&self, peer: Key) -> bool {
+        self.peers.get(peer).is_some_and(|peer| peer.in_flight.len() < self.config.transmission.nstart)
+    }
+
+    /// Follows a Confirmable that has just been sent.
+    pub(crate) fn track(&mut self, confirmable: Confirmable) -> Option<Key> {
+        let due = confirmable.backoff.sent + confirmable.backoff.timeout;
+        let peer = confirmable.peer;
+        let key = self.confirmables.insert(confirmable)?;
+        self.peers.get_mut(peer)?.in_flight.push(key);
+        self.timers.add(due, Timer::Confirmable(key));
+        Some(key)
+    }
+
+    /// An Empty acknowledgement came.
+    pub(crate) fn acknowledged(&mut self, now: Timestamp, from: &P, message_id: u16, out: &mut Outbox<P>) {
+        let Some((key, peer)) = self.find_in_flight(from, message_id) else { return };
+        let Some(confirmable) = self.take_confirmable(key) else { return };
+        if confirmable.backoff.retransmitted == 0
+            && let Some(peer) = self.peers.get_mut(peer)
+        {
+            peer.sample_round_trip(now.since(confirmable.backoff.sent));
+        }
+        if let Some(relation) = confirmable.relation {
+            self.relation_confirmed(now, relation, out);
+        }
+        self.admit_waiting(now, peer, out);
+    }
+
+    /// A Reset came: for a Confirmable of ours, or for a notification that was none (RFC 7641 §3.6).
+    pub(crate) fn reset(&mut self, now: Timestamp, from: &P, message_id: u16, out: &mut Outbox<P>) {
+        let Some((key, peer)) = self.find_in_flight(from, message_id) else {
+            if let Some(relation) = self.find_notified(from, message_id) {
+                self.remove_relation(relation, GoneReason::Reset);
+            }
+            return;
+        };
+        let confirmable = self.take_confirmable(key);
+        if let Some(relation) = confirmable.and_then(|confirmable| confirmable.relation) {
+            self.remove_relation(relation, GoneReason::Reset);
+        }
+        self.admit_waiting(now, peer, out);
+    }
+
+    /// Nobody acknowledged in time.
+    pub(crate) fn confirmable_due(&mut self, now: Timestamp, key: Key, out: &mut Outbox<P>) {
+        let max = self.config.transmission.max_retransmit;
+        let Some(confirmable) = self.confirmables.get_mut(key) else { return };
+        let (peer, relation) = (confirmable.peer, confirmable.relation);
+        if confirmable.backoff.retransmitted >= max {
+            self.counters.timed_out += 1;
+            self.take_confirmable(key);
+            if let Some(relation) = relation {
+                // RFC 7641 §4.5: the client is taken to be no longer interested.
+                self.remove_relation(relation, GoneReason::TimedOut);
+            }
+            self.admit_waiting(now, peer, out);
+            return;
+        }
+        confirmable.backoff.retransmitted += 1;
+        confirmable.backoff.timeout *= 2;
+        confirmable.backoff.sent = now;
+        let (backoff, due) = (confirmable.backoff, now + confirmable.backoff.timeout);
+        self.counters.retransmitted += 1;
+        if let Some(relation) = relation
+            && self.has_held(relation)
+        {
+            // RFC 7641 §4.5.2: the newer state takes the place of the older, and its place in the back-off.
+            self.take_confirmable(key);
+            self.send_held(now, relation, Some(backoff), out);
+            return;
+        }
+        let (Some(confirmable), Some(peer)) = (self.confirmables.get(key), self.peers.get(peer)) else { return };
+        out.push(peer.address, &confirmable.datagram);
+        self.timers.add(due, Timer::Confirmable(key));
+    }
+
+    /// A request was taken in a while ago: the peer hears that it arrived (RFC 7252 §5.2.2).
+    pub(crate) fn acknowledge_late(&mut self, peer: Key, message_id: u16, out: &mut Outbox<P>) {
+        let Some(peer) = self.peers.get_mut(peer) else { return };
+        if peer.exchanges.acknowledge(message_id) {
+            out.push_with(peer.address, |bytes| crate::encode::empty(bytes, Type::Acknowledgement, message_id));
+        }
+    }
+
+    /// Takes a Confirmable out of all tables.
+    pub(crate) fn take_confirmable(&mut self, key: Key) -> Option<Confirmable> {
+        let mut confirmable = self.confirmables.remove(key)?;
+        if let Some(peer) = self.peers.get_mut(confirmable.peer) {
+            peer.in_flight.retain(|other| *other != key);
+        }
+        if let Some(relation) = confirmable.relation.and_then(|key| self.relations.get_mut(key)) {
+            relation.in_flight = None;
+        }
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(std::mem::take(&mut confirmable.datagram));
+        }
+        Some(confirmable)
+    }
+
+    /// Lets those go on who waited for NSTART.
+    pub(crate) fn admit_waiting(&mut self, now: Timestamp, peer: Key, out: &mut Outbox<P>) {
+        while self.has_room(peer) {
+            let Some(state) = self.peers.get_mut(peer) else { return };
+            let Some(next) = state.waiting.pop_front() else { return };
+            match next {
+                Waiting::Relation(key) => {
+                    if let Some(relation) = self.relations.get_mut(key) {
+                        relation.queued = false;
+                    }
+                    self.pump(now, key, out);
+                }
+                Waiting::Response(key) => self.start(now, key, out),
+            }
+        }
+    }
+
+    /// Sends a separate response that had to wait.
+    fn start(&mut self, now: Timestamp, key: Key, out: &mut Outbox<P>) {
+        let backoff = self.fresh_backoff(now);
+        let Some(confirmable) = self.confirmables.get_mut(key) else { return };
+        confirmable.backoff = backoff;
+        let Some(peer) = self.peers.get_mut(confirmable.peer) else { return };
+        peer.in_flight.push(key);
+        out.push(peer.address, &confirmable.datagram);
+        self.timers.add(now + backoff.timeout, Timer::Confirmable(key));
+    }
+
+    fn find_in_flight(&self, from: &P, message_id: u16) -> Option<(Key, Key)> {
+        let peer = self.peers.find(from)?;
+        let in_flight = &self.peers.get(peer)?.in_flight;
+        let is_it = |key: &&Key| self.confirmables.get(**key).is_some_and(|c| c.message_id == message_id);
+        in_flight.iter().find(is_it).map(|key| (*key, peer))
+    }
+}

@@ -1,0 +1,203 @@
+//! What one peer sent lately and what it was answered, so that a repeat is answered and not done again (RFC 7252 §4.5).
+//!
+//! A ring: full, the oldest exchange is overwritten and its buffer used again.
+
+use std::time::Duration;
+
+use crate::code::Code;
+use crate::time::Timestamp;
+
+/// The exchanges of one peer.
+#[derive(Debug, Default)]
+pub(crate) struct Exchanges {
+    /// Apart from the rest, so that a search touches few cache lines.
+    ids: Vec<u16>,
+    slots: Vec<Slot>,
+    next: usize,
+}
+
+#[derive(Debug)]
+struct Slot {
+    since: Timestamp,
+    state: State,
+    reply: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// With the application.
+    Pending,
+    /// With the application, and the peer has an empty acknowledgement; the answer goes, or went, on its own.
+    Acknowledged,
+    /// Answered; the reply is there.
+    Answered,
+    /// Answered, with this code; the reply was not kept.
+    CodeOnly(Code),
+    /// To be done again when repeated.
+    Forgotten,
+}
+
+/// What a message identifier turns out to be.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found<'a> {
+    /// Never seen, or too long ago.
+    New,
+    /// The same again; the answer is still being made.
+    Pending,
+    /// The same again, and it had an empty acknowledgement.
+    Acknowledged,
+    /// The same again; this was the answer.
+    Answered(&'a [u8]),
+    /// The same again; its answer had this code.
+    CodeOnly(Code),
+}
+
+/// Bytes of remembered exchanges over all peers.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    pub(crate) used: usize,
+    pub(crate) max: usize,
+}
+
+impl Budget {
+    pub(crate) fn take(&mut self, bytes: usize) -> bool {
+        let fits = self.used.saturating_add(bytes) <= self.max;
+        if fits {
+            self.used += bytes;
+        }
+        fits
+    }
+
+    pub(crate) fn give(&mut self, bytes: usize) {
+        self.used = self.used.saturating_sub(bytes);
+    }
+}
+
+/// What a slot costs beside its reply.
+const SLOT_BYTES: usize = size_of::<Slot>() + size_of::<u16>();
+
+impl Exchanges {
+    /// Looks an identifier up.
+    pub(crate) fn find(&self, now: Timestamp, message_id: u16, lifetime: Duration) -> Found<'_> {
+        let Some(slot) = self.position(message_id).and_then(|at| self.slots.get(at)) else {
+            return Found::New;
+        };
+        if now.since(slot.since) >= lifetime {
+            return Found::New;
+        }
+        match slot.state {
+            State::Pending => Found::Pending,
+            State::Acknowledged => Found::Acknowledged,
+            State::Answered => Found::Answered(&slot.reply),
+            State::CodeOnly(code) => Found::CodeOnly(code),
+            State::Forgotten => Found::New,
+        }
+    }
+
+    /// Remembers an identifier as being worked on. Takes the place of the oldest when there is no room.
+    pub(crate) fn begin(&mut self, now: Timestamp, message_id: u16, max: usize, budget: &mut Budget) {
+        let at = match self.position(message_id) {
+            Some(at) => at,
+            None if self.ids.len() < max && (budget.take(SLOT_BYTES) || self.ids.is_empty()) => {
+                self.ids.push(message_id);
+                self.slots.push(Slot { since: now, state: State::Pending, reply: Vec::new() });
+                return;
+            }
+            None => {
+                let at = self.next;
+                self.next = if at + 1 < self.ids.len() { at + 1 } else { 0 };
+                at
+            }
+        };
+        if let (Some(id), Some(slot)) = (self.ids.get_mut(at), self.slots.get_mut(at)) {
+            *id = message_id;
+            (slot.since, slot.state) = (now, State::Pending);
+        }
+    }
+
+    /// Notes that an empty acknowledgement goes out; `false` when the answer came before or nobody knows of it.
+    pub(crate) fn acknowledge(&mut self, message_id: u16) -> bool {
+        match self.slot(message_id) {
+            Some(slot) if slot.state == State::Pending => {
+                slot.state = State::Acknowledged;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Whether the peer has an empty acknowledgement for this.
+    pub(crate) fn is_acknowledged(&self, message_id: u16) -> bool {
+        let slot = self.position(message_id).and_then(|at| self.slots.get(at));
+        slot.is_some_and(|slot| slot.state == State::Acknowledged)
+    }
+
+    /// Keeps the answer.
+    pub(crate) fn answer(&mut self, message_id: u16, code: Code, reply: &[u8], budget: &mut Budget) {
+        let Some(slot) = self.slot(message_id) else { return };
+        let missing = reply.len().saturating_sub(slot.reply.capacity());
+        if missing > 0 && !budget.take(missing) {
+            slot.state = State::CodeOnly(code);
+            return;
+        }
+        slot.reply.clear();
+        slot.reply.reserve_exact(reply.len());
+        slot.reply.extend_from_slice(reply);
+        slot.state = State::Answered;
+    }
+
+    /// A repeat of this is to be done again.
+    pub(crate) fn forget(&mut self, message_id: u16) {
+        if let Some(slot) = self.slot(message_id) {
+            slot.state = State::Forgotten;
+        }
+    }
+
+    /// What all of this costs.
+    pub(crate) fn bytes(&self) -> usize {
+        self.slots.iter().map(|slot| SLOT_BYTES + slot.reply.capacity()).sum()
+    }
+
+    fn position(&self, message_id: u16) -> Option<usize> {
+        self.ids.iter().position(|id| *id == message_id)
+    }
+
+    fn slot(&mut self, message_id: u16) -> Option<&mut Slot> {
+        let at = self.position(message_id)?;
+        self.slots.get_mut(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIFETIME: Duration = Duration::from_secs(247);
+
+    #[test]
+    fn s4_5_a_repeat_finds_its_answer_until_the_lifetime_is_over() {
+        let (mut exchanges, mut budget) = (Exchanges::default(), Budget { used: 0, max: 4096 });
+        let now = Timestamp::from_millis(1000);
+        assert_eq!(exchanges.find(now, 7, LIFETIME), Found::New);
+        exchanges.begin(now, 7, 4, &mut budget);
+        assert_eq!(exchanges.find(now, 7, LIFETIME), Found::Pending);
+        assert!(exchanges.acknowledge(7));
+        assert_eq!(exchanges.find(now, 7, LIFETIME), Found::Acknowledged);
+        exchanges.answer(7, Code::CHANGED, b"reply", &mut budget);
+        assert_eq!(exchanges.find(now, 7, LIFETIME), Found::Answered(b"reply"));
+        assert_eq!(exchanges.find(now + LIFETIME, 7, LIFETIME), Found::New);
+    }
+
+    #[test]
+    fn the_ring_is_bounded_in_count_and_bytes() {
+        let (mut exchanges, mut budget) = (Exchanges::default(), Budget { used: 0, max: SLOT_BYTES * 3 });
+        for id in 0..100 {
+            exchanges.begin(Timestamp::ZERO, id, 4, &mut budget);
+            exchanges.answer(id, Code::CREATED, &[0; 500], &mut budget);
+            assert_eq!(exchanges.find(Timestamp::ZERO, id, LIFETIME), Found::CodeOnly(Code::CREATED));
+        }
+        assert_eq!(exchanges.ids.len(), 3);
+        assert_eq!(exchanges.find(Timestamp::ZERO, 90, LIFETIME), Found::New);
+        assert_eq!(exchanges.bytes(), budget.used);
+    }
+}

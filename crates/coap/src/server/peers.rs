@@ -1,0 +1,163 @@
+//! The peers of one socket: found by address, bounded, the one silent for longest forgotten first.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use smallvec::SmallVec;
+
+use crate::peer::Peer;
+use crate::server::dedup::{Budget, Exchanges};
+use crate::slab::{Key, Slab};
+use crate::time::Timestamp;
+
+/// How many peers are looked at for one to forget.
+const EVICTION_PROBES: usize = 32;
+
+/// What is kept of one peer.
+#[derive(Debug)]
+pub(crate) struct PeerState<P> {
+    pub(crate) address: P,
+    pub(crate) seen: Timestamp,
+    pub(crate) verified_until: Timestamp,
+    next_message_id: u16,
+    pub(crate) exchanges: Exchanges,
+    /// Confirmables that are not acknowledged; at most NSTART (RFC 7252 §4.7).
+    pub(crate) in_flight: SmallVec<[Key; 1]>,
+    /// Who waits for one of those to end.
+    pub(crate) waiting: VecDeque<Waiting>,
+    pub(crate) relations: SmallVec<[Key; 1]>,
+    /// Smoothed round trip, once a Confirmable was acknowledged at its first transmission.
+    pub(crate) round_trip: Option<Duration>,
+}
+
+/// Who waits until another Confirmable may go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// A relation with notifications held.
+    Relation(Key),
+    /// A separate response, ready to go.
+    Response(Key),
+}
+
+impl<P> PeerState<P> {
+    /// The next identifier for a message to this peer (RFC 7252 §4.4).
+    pub(crate) fn message_id(&mut self) -> u16 {
+        self.next_message_id = self.next_message_id.wrapping_add(1);
+        self.next_message_id
+    }
+
+    fn is_forgettable(&self) -> bool {
+        self.relations.is_empty() && self.in_flight.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Takes a round trip into account, as RFC 6298 §2.3 weighs it.
+    pub(crate) fn sample_round_trip(&mut self, sample: Duration) {
+        self.round_trip = Some(match self.round_trip {
+            Some(smoothed) => (smoothed * 7 + sample) / 8,
+            None => sample,
+        });
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Peers<P> {
+    slab: Slab<PeerState<P>>,
+    by_address: HashMap<P, Key, FixedState>,
+    hand: usize,
+    max: usize,
+    pub(crate) budget: Budget,
+}
+
+impl<P: Peer> Peers<P> {
+    pub(crate) fn new(max: usize, bytes_max: usize, hash: FixedState) -> Self {
+        let budget = Budget { used: 0, max: bytes_max };
+        Self { slab: Slab::new(), by_address: HashMap::with_hasher(hash), hand: 0, max, budget }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    pub(crate) fn find(&self, address: &P) -> Option<Key> {
+        self.by_address.get(address).copied()
+    }
+
+    pub(crate) fn get(&self, key: Key) -> Option<&PeerState<P>> {
+        self.slab.get(key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut PeerState<P>> {
+        self.slab.get_mut(key)
+    }
+
+    /// A peer and the budget for its exchanges.
+    pub(crate) fn with_budget(&mut self, key: Key) -> Option<(&mut PeerState<P>, &mut Budget)> {
+        self.slab.get_mut(key).map(|peer| (peer, &mut self.budget))
+    }
+
+    /// The peer of this address, made when it is new. `None` when there is no room and nobody can be forgotten.
+    pub(crate) fn enter(&mut self, now: Timestamp, address: P, first_message_id: u16) -> Option<Key> {
+        if let Some(key) = self.find(&address) {
+            self.get_mut(key)?.seen = now;
+            return Some(key);
+        }
+        if self.slab.len() >= self.max {
+            self.evict()?;
+        }
+        let key = self.slab.insert(PeerState {
+            address,
+            seen: now,
+            verified_until: Timestamp::ZERO,
+            next_message_id: first_message_id,
+            exchanges: Exchanges::default(),
+            in_flight: SmallVec::new(),
+            waiting: VecDeque::new(),
+            relations: SmallVec::new(),
+            round_trip: None,
+        })?;
+        self.by_address.insert(address, key);
+        Some(key)
+    }
+
+    /// Forgets the longest silent of some; looks at all before it gives up.
+    fn evict(&mut self) -> Option<()> {
+        let places = self.slab.places();
+        let mut oldest: Option<(Timestamp, Key)> = None;
+        for probe in 0..places {
+            if probe >= EVICTION_PROBES && oldest.is_some() {
+                break;
+            }
+            self.hand = (self.hand + 1) % places;
+            if let Some((key, peer)) = self.slab.at(self.hand)
+                && peer.is_forgettable()
+                && oldest.is_none_or(|(seen, _)| peer.seen < seen)
+            {
+                oldest = Some((peer.seen, key));
+            }
+        }
+        self.remove(oldest?.1);
+        Some(())
+    }
+
+    /// Forgets peers that were silent for `lifetime`, looking at no more than `count`.
+    pub(crate) fn sweep(&mut self, now: Timestamp, lifetime: Duration, count: usize) {
+        let places = self.slab.places();
+        for _ in 0..count.min(places) {
+            self.hand = (self.hand + 1) % places;
+            if let Some((key, peer)) = self.slab.at(self.hand)
+                && peer.is_forgettable()
+                && now.since(peer.seen) >= lifetime
+            {
+                self.remove(key);
+            }
+        }
+    }
+
+    fn remove(&mut self, key: Key) {
+        if let Some(peer) = self.slab.remove(key) {
+            self.by_address.remove(&peer.address);
+            self.budget.give(peer.exchanges.bytes());
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What comes in: sorted by type and code, repeats recognised, bodies put together, before anyone else sees it.
+
+use crate::block::BlockSize;
+use crate::code::{Class, Code};
+use crate::encode;
+use crate::message::{Message, Remedy, Type};
+use crate::outbox::Outbox;
+use crate::peer::Peer;
+use crate::request::{Body, ObserveWish, Request, RequestFault};
+use crate::response::Response;
+use crate::server::dedup::Found;
+use crate::server::relations::GoneReason;
+use crate::server::timers::Timer;
+use crate::server::uploads::Progress;
+use crate::server::{Amplification, Incoming, Server, Ticket, echo};
+use crate::slab::Key;
+use crate::time::Timestamp;
+use crate::token::Token;
+
+/// When there is no room for one more peer: come back in so many seconds.
+const RETRY_WHEN_FULL: std::time::Duration = std::time::Duration::from_secs(10);
+
+impl<P: Peer> Server<P> {
+    /// Takes a datagram in. What the application must answer comes back; all else is done here.
+    pub fn handle<'a>(
+        &mut self,
+        now: Timestamp,
+        from: P,
+        datagram: &'a [u8],
+        out: &mut Outbox<P>,
+    ) -> Option<Incoming<'a, P>> {
+        let message = match Message::decode(datagram) {
+            Ok(message) => message,
+            Err(malformed) => {
+                self.counters.malformed += 1;
+                match malformed.remedy() {
+                    Remedy::Reset(message_id) => reject(from, message_id, out),
+                    Remedy::Ignore => {}
+                }
+                return None;
+            }
+        };
+        match (message.code.class(), message.kind) {
+            (Class::Request, kind) => return self.request(now, from, message, kind, datagram.len(), out),
+            (Class::Empty, Type::Acknowledgement) => self.acknowledged(now, &from, message.message_id, out),
+            (Class::Empty, Type::Reset) => self.reset(now, &from, message.message_id, out),
+            // RFC 7252 §4.3: a ping. And §5.3.2: a response to nothing we asked.
+            (_, Type::Confirmable) => reject(from, message.message_id, out),
+            (
+                Class::Empty
+                | Class::Success
+                | Class::ClientError
+                | Class::ServerError
+                | Class::Signal
+                | Class::Reserved,
+                Type::NonConfirmable | Type::Acknowledgement | Type::Reset,
+            ) => {}
+        }
+        None
+    }
+
+    /// The application will answer later; until then the peer is told that the request arrived (RFC 7252 §5.2.2).
+    pub fn defer(&mut self, now: Timestamp, ticket: &Ticket<P>) {
+        if ticket.confirmable {
+            let due = now + self.config.acknowledge_after;
+            self.timers.add(due, Timer::Acknowledge(ticket.peer, ticket.message_id));
+        }
+    }
+
+    fn request<'a>(
+        &mut self,
+        now: Timestamp,
+        from: P,
+        message: Message<'a>,
+        kind: Type,
+        bytes: usize,
+        out: &mut Outbox<P>,
+    ) -> Option<Incoming<'a, P>> {
+        let confirmable = kind == Type::Confirmable;
+        let first_message_id = self.jitter.next_u16();
+        let Some(peer) = self.peers.enter(now, from, first_message_id) else {
+            self.counters.peers_refused += 1;
+            if confirmable {
+                refuse_unknown(from, &message, out);
+            }
+            return None;
+        };
+        if self.is_repeat(now, peer, &message, confirmable, out) {
+            return None;
+        }
+        let mut ticket = Ticket {
+            address: from,
+            peer,
+            message_id: message.message_id,
+            token: message.token,
+            confirmable,
+            method: message.code,
+            request_bytes: bytes,
+            cache_key: 0,
+            block1: None,
+            block2: None,
+            accept: None,
+            etags: smallvec::SmallVec::new(),
+            no_response: 0,
+            register: false,
+            relation: None,
+        };
+        let mut request = match Request::parse(message) {
+            Ok(request) => request,
+            Err(fault) => {
+                self.refuse(now, ticket, fault, out);
+                return None;
+            }
+        };
+        if let Some(value) = request.echo {
+            self.verify(now, &ticket, value);
+        }
+        if request.method.is_safe_method() || request.block1.is_some() {
+            ticket.cache_key = request.cache_key(&self.hash);
+        }
+        ticket.fill(&mut request);
+        let ticket = self.take_body(now, ticket, &mut request, out)?;
+        let ticket = self.take_observe(now, ticket, &request, out)?;
+        self.counters.requests += 1;
+        Some(Incoming { request, ticket })
+    }
+
+    /// Answers what was answered before; remembers what was not (RFC 7252 §4.5).
+    fn is_repeat(
+        &mut self,
+        now: Timestamp,
+        peer: Key,
+        message: &Message<'_>,
+        confirmable: bool,
+        out: &mut Outbox<P>,
+    ) -> bool {
+        let (max, lifetime) = (self.config.exchanges_per_peer_max, self.exchange_lifetime);
+        let Some((state, budget)) = self.peers.with_budget(peer) else { return true };
+        let (to, message_id) = (state.address, message.message_id);
+        match state.exchanges.find(now, message_id, lifetime) {
+            Found::New => {
+                state.exchanges.begin(now, message_id, max, budget);
+                return false;
+            }
+            _ if !confirmable => {}
+            Found::Pending => {}
+            Found::Acknowledged => {
+                out.push_with(to, |bytes| encode::empty(bytes, Type::Acknowledgement, message_id));
+            }
+            Found::Answered(reply) => out.push(to, reply),
+            Found::CodeOnly(code) => {
+                out.push_with(to, |bytes| {
+                    encode::Encoder::new(bytes, Type::Acknowledgement, code, message_id, &message.token).finish();
+                });
+            }
+        }
+        self.counters.duplicates += 1;
+        true
+    }
+
+    fn refuse(&mut self, now: Timestamp, ticket: Ticket<P>, fault: RequestFault, out: &mut Outbox<P>) {
+        self.counters.refused += 1;
+        if let (RequestFault::BadOption(_), false) = (fault, ticket.confirmable) {
+            // RFC 7252 §5.4.1: such a Non-confirmable is rejected, not answered.
+            reject(ticket.address, ticket.message_id, out);
+            return;
+        }
+        let text = fault.to_string();
+        self.respond(now, ticket, &Response::diagnostic(fault.reason(), &text), out);
+    }
+
+    /// RFC 9175 §2.3: a value that came back shows that the address is real.
+    fn verify(&mut self, now: Timestamp, ticket: &Ticket<P>, value: &[u8]) {
+        let lifetime = self.config.echo_lifetime;
+        if echo::is_fresh(&*self.echo_key, now, &ticket.address, value, lifetime)
+            && let Some(peer) = self.peers.get_mut(ticket.peer)
+        {
+            peer.verified_until = now + lifetime;
+        }
+    }
+
+    /// Whether large answers may go to this peer.
+    pub(crate) fn is_verified(&self, now: Timestamp, ticket: &Ticket<P>) -> bool {
+        let by_itself = match self.config.amplification {
+            Amplification::Off => true,
+            Amplification::Unverified => ticket.address.is_verified(),
+            Amplification::All => false,
+        };
+        by_itself || self.peers.get(ticket.peer).is_some_and(|peer| now < peer.verified_until)
+    }
+
+    /// RFC 7959 §2.5: gives the ticket back when the body is whole.
+    fn take_body(
+        &mut self,
+        now: Timestamp,
+        ticket: Ticket<P>,
+        request: &mut Request<'_>,
+        out: &mut Outbox<P>,
+    ) -> Option<Ticket<P>> {
+        let progress = match request.block1 {
+            Some(block) if block.number > 0 || block.more => {
+                let id = (ticket.peer, ticket.cache_key);
+                self.uploads.accept(now, id, block, request.size1, request.body.as_slice())
+            }
+            Some(_) | None if request.body.as_slice().len() > self.config.body_bytes_max => {
+                Progress::Refused(Code::REQUEST_ENTITY_TOO_LARGE)
+            }
+            Some(_) | None => return Some(ticket),
+        };
+        match progress {
+            Progress::Complete(bytes) => {
+                request.body = Body::Whole(bytes);
+                return Some(ticket);
+            }
+            Progress::Continue => self.respond(now, ticket, &Response::new(Code::CONTINUE), out),
+            Progress::Refused(code) => {
+                self.counters.refused += 1;
+                let size1 = (code == Code::REQUEST_ENTITY_TOO_LARGE)
+                    .then(|| u32::try_from(self.config.body_bytes_max).unwrap_or(u32::MAX));
+                self.respond(now, ticket, &Response { size1, ..Response::new(code) }, out);
+            }
+        }
+        None
+    }
+
+    /// RFC 7641 §4.1: takes an observer off the list, or asks one who may be somebody else to show who it is.
+    fn take_observe(
+        &mut self,
+        now: Timestamp,
+        mut ticket: Ticket<P>,
+        request: &Request<'_>,
+        out: &mut Outbox<P>,
+    ) -> Option<Ticket<P>> {
+        match request.observe {
+            None => {}
+            Some(ObserveWish::Deregister) => {
+                if let Some(relation) = self.find_relation(ticket.peer, &ticket.token) {
+                    self.remove_relation(relation, GoneReason::Deregistered);
+                }
+            }
+            Some(ObserveWish::Register) => {
+                if !self.is_verified(now, &ticket) {
+                    // Each notification would be an answer to a request that was perhaps forged.
+                    self.demand_echo(now, &ticket, out);
+                    return None;
+                }
+                // A later block of the same answer is no new registration (RFC 7959 §3.4).
+                ticket.register = ticket.block2.is_none_or(|block| block.number == 0);
+            }
+        }
+        Some(ticket)
+    }
+}
+
+impl<P> Ticket<P> {
+    /// What the answer will depend on.
+    fn fill(&mut self, request: &mut Request<'_>) {
+        self.block1 = request.block1;
+        self.block2 = request.block2;
+        self.accept = request.accept;
+        self.no_response = request.no_response;
+        self.etags = std::mem::take(&mut request.etags);
+    }
+
+    /// The size of blocks that both sides can take.
+    pub(crate) fn block_size(&self, ours: BlockSize) -> BlockSize {
+        self.block2.map_or(ours, |block| block.size.min(ours))
+    }
+}
+
+/// RFC 7252 §4.2, §4.3.
+fn reject<P: Copy>(to: P, message_id: u16, out: &mut Outbox<P>) {
+    out.push_with(to, |bytes| encode::empty(bytes, Type::Reset, message_id));
+}
+
+/// 5.03 to one of whom nothing can be remembered.
+fn refuse_unknown<P: Copy>(to: P, message: &Message<'_>, out: &mut Outbox<P>) {
+    let response = Response::unavailable(RETRY_WHEN_FULL);
+    let token: Token = message.token;
+    out.push_with(to, |bytes| {
+        let encoder = encode::Encoder::new(bytes, Type::Acknowledgement, response.code, message.message_id, &token);
+        response.write(encoder, &crate::response::Extra::default());
+    });
+}
