@@ -49,6 +49,22 @@ pub struct Sources {
     pub anonymous: AnonymousPolicy,
 }
 
+/// How the files of [`Sources`] looked at one moment: two that are equal need no reading again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stamp([Option<(std::time::SystemTime, u64)>; 2]);
+
+impl Sources {
+    /// Looks at the files without reading them, so that a gateway can notice that `fogmux passwd` changed one.
+    #[must_use]
+    pub fn stamp(&self) -> Stamp {
+        let look = |path: &Option<PathBuf>| {
+            let metadata = std::fs::metadata(path.as_deref()?).ok()?;
+            Some((metadata.modified().ok()?, metadata.len()))
+        };
+        Stamp([look(&self.users), look(&self.acl)])
+    }
+}
+
 /// Users, rules and policy that belong together.
 #[derive(Default)]
 pub struct Rules {

@@ -18,7 +18,7 @@ mod users;
 
 pub use access::Access;
 pub use acl::{Acl, Action, Decision, Door, Reach, RuleRef};
-pub use authority::{AnonymousPolicy, Authority, Refused, Rules, Sources};
+pub use authority::{AnonymousPolicy, Authority, Refused, Rules, Sources, Stamp};
 pub use backoff::{Backoff, BackoffConfig};
 pub use password::PasswordError;
 pub use principal::{ANONYMOUS, Principal};

@@ -1,6 +1,6 @@
 //! Who somebody is, once believed: the one identity that every door hands to the rules.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// The name that all who gave no credentials share. No user may be called so.
 pub const ANONYMOUS: &str = "anonymous";
@@ -20,7 +20,10 @@ impl Principal {
     /// Somebody without credentials.
     #[must_use]
     pub fn anonymous() -> Self {
-        Self { name: ANONYMOUS.into(), groups: [].into(), anonymous: true }
+        // One for all, because there may be many thousands of them.
+        static ANYBODY: LazyLock<Principal> =
+            LazyLock::new(|| Principal { name: ANONYMOUS.into(), groups: [].into(), anonymous: true });
+        ANYBODY.clone()
     }
 
     /// A named user and the groups that user is in.

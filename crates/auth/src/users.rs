@@ -61,7 +61,10 @@ impl Users {
     /// Everything that is wrong with the file, with its lines.
     pub fn load(path: &Path) -> Result<Self, Problems> {
         match std::fs::read_to_string(path) {
-            Ok(text) => file::parse(path, &text),
+            Ok(text) => {
+                warn_if_open(path);
+                file::parse(path, &text)
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(Problems::of_file(path, format!("cannot be read: {error}"))),
         }
@@ -210,6 +213,20 @@ fn sibling(path: &Path, suffix: &str) -> std::path::PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+/// Hashes that others can read are hashes that others can guess at.
+fn warn_if_open(path: &Path) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
+        if mode & 0o077 != 0 {
+            tracing::warn!(file = %path.display(), "others can read or write the users file; chmod 600 it");
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = path;
 }
 
 #[cfg(unix)]
