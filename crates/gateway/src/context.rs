@@ -10,6 +10,7 @@ use std::{
 
 use fogmux_auth::Authority;
 use fogmux_bus::{Bus, Timestamp, Worker, WorkerId};
+use fogmux_net::Admission;
 use tokio::sync::watch;
 
 use crate::{coap::CoapDoor, http::HttpDoor, metrics::Metrics, mqtt::MqttDoor, xmpp::XmppDoor};
@@ -87,6 +88,8 @@ pub struct Shared {
     pub clock: Clock,
     /// What is counted outside the bus.
     pub metrics: Metrics,
+    /// Connections under the limits, QUIC's included.
+    pub admission: Admission,
     /// The MQTT door.
     pub mqtt: MqttDoor,
     /// The CoAP door.

@@ -17,6 +17,7 @@ use std::{
 
 use fogmux_auth::Authority;
 use fogmux_bus::{Bus, BusConfig, RetainedStore};
+use fogmux_net::{Admission, AdmissionLimits, TlsConfig, quic::QuicLimits};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
@@ -27,8 +28,6 @@ use crate::{
     mqtt::{MqttConfig, MqttDoor},
     xmpp::{XmppConfig, XmppDoor},
 };
-
-pub use accept::AcceptLimits;
 
 /// Connections that share a worker before another is used: waking a second core costs more than a few devices' work.
 const BLOCK: usize = 16;
@@ -91,9 +90,11 @@ pub struct GatewayConfig {
     /// Listeners.
     pub listen: Vec<Listen>,
     /// Certificates, for the listeners that need them.
-    pub tls: Option<fogmux_net::TlsConfig>,
+    pub tls: Option<TlsConfig>,
+    /// Limits of QUIC connections.
+    pub quic: QuicLimits,
     /// Limits on connections.
-    pub accept: AcceptLimits,
+    pub accept: AdmissionLimits,
     /// The MQTT door.
     pub mqtt: MqttConfig,
     /// The CoAP door.
@@ -135,7 +136,7 @@ pub struct RunningGateway {
     pub addresses: Vec<(Listener, SocketAddr)>,
     /// What its workers share.
     pub shared: Arc<Shared>,
-    tls: Option<fogmux_net::TlsConfig>,
+    tls: Option<TlsConfig>,
     draining: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
     finished: mpsc::UnboundedReceiver<()>,
@@ -155,7 +156,7 @@ impl Gateway {
         let clock = Clock::start();
         let now = clock.now();
         let bus = Bus::new(&BusConfig { workers, ..config.bus }, store, now, clock.unix_ms(now));
-        let sockets = accept::bind(&config.listen, config.tls.as_ref(), workers)?;
+        let sockets = accept::bind(&config.listen, config.tls.as_ref(), &config.quic, workers)?;
         let addresses = sockets.addresses();
         let (draining, watched) = watch::channel(false);
         let mut http = config.http;
@@ -165,6 +166,7 @@ impl Gateway {
             authority,
             clock,
             metrics: Metrics::default(),
+            admission: Admission::new(config.accept),
             mqtt: MqttDoor::new(config.mqtt),
             coap: CoapDoor::new(config.coap),
             http: HttpDoor::new(http),
@@ -173,8 +175,7 @@ impl Gateway {
         });
         let (done, finished) = mpsc::unbounded_channel();
         let seats: Arc<[AtomicUsize]> = (0..workers).map(|_| AtomicUsize::new(0)).collect();
-        let threads =
-            worker::start(&shared, sockets, &config.accept, &seats, &done).map_err(StartError::Worker)?;
+        let threads = worker::start(&shared, sockets, &seats, &done).map_err(StartError::Worker)?;
         Ok(RunningGateway { addresses, shared, tls: config.tls, draining, threads, finished })
     }
 }
@@ -188,7 +189,7 @@ impl RunningGateway {
 
     /// The certificates in use, to be replaced by its `reload`.
     #[must_use]
-    pub const fn tls(&self) -> Option<&fogmux_net::TlsConfig> {
+    pub const fn tls(&self) -> Option<&TlsConfig> {
         self.tls.as_ref()
     }
 

@@ -2,48 +2,31 @@
 //! are.
 
 use std::{
-    collections::HashMap,
     io,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     rc::Rc,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    time::Duration,
 };
 
-use fogmux_net::{TlsConfig, bind_tcp, bind_udp};
+use fogmux_net::{
+    Admitted, HandshakeError, TlsAcceptor, TlsConfig,
+    listener::{self, PortSharing, accept as accept_admitted},
+    quic::QuicLimits,
+};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::mpsc,
 };
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::server::TlsStream;
 
 use super::{BLOCK, Listen, Listener, StartError};
-use crate::context::{Peer, WorkerContext};
-use crate::metrics::DoorMetrics;
-
-/// Limits on connections, over all TCP listeners.
-#[derive(Clone, Debug)]
-pub struct AcceptLimits {
-    /// Most connections.
-    pub connections_max: usize,
-    /// Most connections from one address that is not on this machine.
-    pub connections_per_address_max: usize,
-    /// Longest TLS handshake.
-    pub handshake_deadline: Duration,
-}
-
-impl Default for AcceptLimits {
-    fn default() -> Self {
-        Self {
-            connections_max: 100_000,
-            connections_per_address_max: 1_000,
-            handshake_deadline: Duration::from_secs(10),
-        }
-    }
-}
+use crate::{
+    context::{Peer, Shared, WorkerContext},
+    metrics::DoorMetrics,
+};
 
 /// A TCP listener, bound.
 pub(super) struct Tcp {
@@ -57,7 +40,7 @@ pub(super) enum Udp {
     /// CoAP: one for each worker.
     Coap { socket: std::net::UdpSocket, anonymous: bool },
     /// QUIC: one in all, for two endpoints on one port were slower.
-    Http3 { socket: std::net::UdpSocket, config: quinn::ServerConfig, anonymous: bool },
+    Http3 { socket: std::net::UdpSocket, tls: TlsConfig, limits: QuicLimits, anonymous: bool },
 }
 
 /// All sockets of a gateway.
@@ -80,17 +63,22 @@ pub(super) struct Accepted {
     pub(super) stream: std::net::TcpStream,
     pub(super) peer: Peer,
     pub(super) tls: Option<TlsAcceptor>,
-    pub(super) handshake_deadline: Duration,
     pub(super) seat: Seat,
 }
 
 /// Binds everything, so that nothing is started when something cannot be.
-pub(super) fn bind(listen: &[Listen], tls: Option<&TlsConfig>, workers: usize) -> Result<Sockets, StartError> {
-    let mut sockets = Sockets { tcp: Vec::new(), udp: (0..workers).map(|_| Vec::new()).collect(), addresses: Vec::new() };
+pub(super) fn bind(
+    listen: &[Listen],
+    tls: Option<&TlsConfig>,
+    quic: &QuicLimits,
+    workers: usize,
+) -> Result<Sockets, StartError> {
+    let mut sockets =
+        Sockets { tcp: Vec::new(), udp: (0..workers).map(|_| Vec::new()).collect(), addresses: Vec::new() };
     for listen in listen {
         let address = match listen.listener {
             Listener::Coap => bind_coap(&mut sockets, listen)?,
-            Listener::Http3 => bind_http3(&mut sockets, listen, tls)?,
+            Listener::Http3 => bind_http3(&mut sockets, listen, tls, quic)?,
             Listener::Mqtt | Listener::Mqtts | Listener::Http | Listener::Https | Listener::Xmpp | Listener::Xmpps => {
                 bind_stream(&mut sockets, listen, tls)?
             }
@@ -108,28 +96,32 @@ fn failed(listen: &Listen) -> impl Fn(io::Error) -> StartError {
 fn bind_coap(sockets: &mut Sockets, listen: &Listen) -> Result<SocketAddr, StartError> {
     let failed = failed(listen);
     let mut address = listen.address;
-    for worker in &mut sockets.udp {
-        let socket = bind_udp(address, true).map_err(&failed)?;
-        // With port 0 the first socket chooses, the others join it.
+    let group = listener::udp_group(listen.address, sockets.udp.len()).map_err(&failed)?;
+    for (worker, socket) in sockets.udp.iter_mut().zip(group) {
         address = socket.local_addr().map_err(&failed)?;
         worker.push(Udp::Coap { socket, anonymous: listen.anonymous });
     }
     Ok(address)
 }
 
-fn bind_http3(sockets: &mut Sockets, listen: &Listen, tls: Option<&TlsConfig>) -> Result<SocketAddr, StartError> {
+fn bind_http3(
+    sockets: &mut Sockets,
+    listen: &Listen,
+    tls: Option<&TlsConfig>,
+    quic: &QuicLimits,
+) -> Result<SocketAddr, StartError> {
     let failed = failed(listen);
-    let config = tls.ok_or(StartError::NoCertificate(listen.listener))?.quic();
+    let tls = tls.ok_or(StartError::NoCertificate(listen.listener))?.clone();
     let mut address = listen.address;
     if address.port() == 0
         && let Some((_, https)) = sockets.addresses.iter().find(|(listener, _)| *listener == Listener::Https)
     {
         address.set_port(https.port());
     }
-    let socket = bind_udp(address, false).map_err(&failed)?;
+    let socket = listener::udp(address, PortSharing::Exclusive).map_err(&failed)?;
     let address = socket.local_addr().map_err(&failed)?;
     if let Some(worker) = sockets.udp.last_mut() {
-        worker.push(Udp::Http3 { socket, config, anonymous: listen.anonymous });
+        worker.push(Udp::Http3 { socket, tls, limits: quic.clone(), anonymous: listen.anonymous });
     }
     Ok(address)
 }
@@ -148,24 +140,19 @@ fn bind_stream(sockets: &mut Sockets, listen: &Listen, tls: Option<&TlsConfig>) 
         Some(tls) if !alpn.is_empty() => Some(tls.acceptor(alpn)),
         Some(_) | None => None,
     };
-    let socket = bind_tcp(listen.address).map_err(&failed)?;
+    let socket = listener::tcp(listen.address, PortSharing::Exclusive).map_err(&failed)?;
     let address = socket.local_addr().map_err(&failed)?;
     sockets.tcp.push(Tcp { listen: *listen, socket, tls });
     Ok(address)
 }
 
-/// Connections by address, for the limits.
-#[derive(Debug, Default)]
-struct Addresses(Mutex<HashMap<IpAddr, usize>>);
-
-/// A connection's place on a worker and under its address's limit, given back when dropped.
+/// A connection's place on a worker and under the limits, given back when dropped.
 pub(super) struct Seat {
     seats: Arc<[AtomicUsize]>,
     worker: usize,
-    addresses: Arc<Addresses>,
-    counted: Option<IpAddr>,
-    shared: Arc<crate::Shared>,
+    shared: Arc<Shared>,
     listener: Listener,
+    _admitted: Admitted,
 }
 
 impl Drop for Seat {
@@ -174,19 +161,11 @@ impl Drop for Seat {
             seat.fetch_sub(1, Relaxed);
         }
         metrics(&self.shared, self.listener).connections.change(-1);
-        let Some(address) = self.counted else { return };
-        let mut addresses = self.addresses.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = addresses.get_mut(&address) {
-            *count -= 1;
-            if *count == 0 {
-                addresses.remove(&address);
-            }
-        }
     }
 }
 
 /// Of the door that a listener leads to.
-fn metrics(shared: &crate::Shared, listener: Listener) -> &DoorMetrics {
+fn metrics(shared: &Shared, listener: Listener) -> &DoorMetrics {
     match listener {
         Listener::Mqtt | Listener::Mqtts => &shared.metrics.mqtt,
         Listener::Coap => &shared.metrics.coap,
@@ -201,106 +180,58 @@ pub(super) async fn accept(
     tcp: Tcp,
     workers: Vec<mpsc::UnboundedSender<Accepted>>,
     seats: Arc<[AtomicUsize]>,
-    limits: AcceptLimits,
 ) {
-    let listener = match TcpListener::from_std(tcp.socket) {
-        Ok(listener) => listener,
+    let Listen { listener, anonymous, .. } = tcp.listen;
+    let socket = match TcpListener::from_std(tcp.socket) {
+        Ok(socket) => socket,
         Err(error) => return tracing::error!(%error, "a listener cannot be watched"),
     };
-    let addresses = Arc::new(Addresses::default());
     let mut drain = std::pin::pin!(ctx.drain());
     loop {
-        let (stream, address) = tokio::select! {
+        let (stream, address, admitted) = tokio::select! {
             biased;
             () = &mut drain => return,
-            accepted = listener.accept() => match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    // Out of descriptors, most likely: spinning would take the core from those who could free some.
-                    tracing::warn!(%error, "cannot accept");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            },
+            accepted = accept_admitted(&socket, &ctx.shared.admission) => accepted,
         };
-        let metrics = metrics(&ctx.shared, tcp.listen.listener);
-        let Some((worker, counted)) = admit(address.ip(), &seats, &addresses, &limits) else {
-            metrics.rejected.increment();
+        let worker = least_occupied(&seats);
+        let (Ok(stream), Some(to), Some(seat)) = (stream.into_std(), workers.get(worker), seats.get(worker)) else {
             continue;
         };
+        seat.fetch_add(1, Relaxed);
+        let metrics = metrics(&ctx.shared, listener);
         metrics.accepted.increment();
         metrics.connections.change(1);
-        let seat = Seat {
-            seats: Arc::clone(&seats),
-            worker,
-            addresses: Arc::clone(&addresses),
-            counted,
-            shared: Arc::clone(&ctx.shared),
-            listener: tcp.listen.listener,
-        };
-        let peer = Peer {
-            address,
-            secure: matches!(tcp.listen.listener, Listener::Mqtts | Listener::Https | Listener::Xmpps),
-            anonymous: tcp.listen.anonymous,
-        };
-        let _ = stream.set_nodelay(true);
-        let (Ok(stream), Some(to)) = (stream.into_std(), workers.get(worker)) else { continue };
+        let secure = matches!(listener, Listener::Mqtts | Listener::Https | Listener::Xmpps);
+        let seat =
+            Seat { seats: Arc::clone(&seats), worker, shared: Arc::clone(&ctx.shared), listener, _admitted: admitted };
+        let peer = Peer { address, secure, anonymous };
         // A worker that is gone takes its connections with it.
-        let _ = to.send(Accepted {
-            listener: tcp.listen.listener,
-            stream,
-            peer,
-            tls: tcp.tls.clone(),
-            handshake_deadline: limits.handshake_deadline,
-            seat,
-        });
+        let _ = to.send(Accepted { listener, stream, peer, tls: tcp.tls.clone(), seat });
     }
 }
 
-/// Takes a place on the least occupied worker, if the limits have one.
-fn admit(
-    address: IpAddr,
-    seats: &[AtomicUsize],
-    addresses: &Addresses,
-    limits: &AcceptLimits,
-) -> Option<(usize, Option<IpAddr>)> {
-    let total: usize = seats.iter().map(|s| s.load(Relaxed)).sum();
-    if total >= limits.connections_max {
-        return None;
-    }
-    let counted = (!address.to_canonical().is_loopback()).then_some(address);
-    if let Some(address) = counted {
-        let mut addresses = addresses.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = addresses.entry(address).or_default();
-        if *count >= limits.connections_per_address_max {
-            return None;
-        }
-        *count += 1;
-    }
-    let (worker, seat) = seats.iter().enumerate().min_by_key(|(_, seat)| seat.load(Relaxed) / BLOCK)?;
-    seat.fetch_add(1, Relaxed);
-    Some((worker, counted))
+/// The worker with the fewest blocks of connections.
+fn least_occupied(seats: &[AtomicUsize]) -> usize {
+    let occupied = seats.iter().map(|seat| seat.load(Relaxed) / BLOCK).enumerate();
+    occupied.min_by_key(|(_, blocks)| *blocks).map_or(0, |(worker, _)| worker)
 }
 
-/// Makes a TLS handshake within the deadline. Handshakes of one worker share its core, so they hold up neither the
-/// accepting nor, between two messages of theirs, each other; a silent peer holds only its seat.
+/// Makes a TLS handshake. Handshakes of one worker share its core; a silent peer holds only its seat.
 pub(super) async fn handshake(
     ctx: &WorkerContext,
     listener: Listener,
     stream: TcpStream,
-    tls: TlsAcceptor,
-    deadline: Duration,
+    tls: &TlsAcceptor,
 ) -> Option<TlsStream<TcpStream>> {
-    let metrics = metrics(&ctx.shared, listener);
-    match tokio::time::timeout(deadline, tls.accept(stream)).await {
-        Ok(Ok(stream)) => Some(stream),
-        Ok(Err(error)) => {
-            metrics.misbehaved.increment();
-            tracing::debug!(%error, "TLS handshake failed");
-            None
-        }
-        Err(_) => {
-            metrics.timed_out.increment();
+    match tls.accept(stream).await {
+        Ok(stream) => Some(stream),
+        Err(error) => {
+            let metrics = metrics(&ctx.shared, listener);
+            match error {
+                HandshakeError::TooSlow => metrics.timed_out.increment(),
+                HandshakeError::Failed(_) => metrics.misbehaved.increment(),
+            }
+            tracing::debug!(%error, "no TLS");
             None
         }
     }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use fogmux_bus::WorkerId;
+use fogmux_net::quic;
 use tokio::{
     sync::{Notify, mpsc},
     task::{LocalSet, spawn_local},
@@ -17,7 +18,7 @@ use tokio::{
 
 use super::{
     Listener,
-    accept::{self, AcceptLimits, Accepted, Sockets, Udp},
+    accept::{self, Accepted, Sockets, Udp},
 };
 use crate::{
     coap,
@@ -29,7 +30,6 @@ use crate::{
 pub(super) fn start(
     shared: &Arc<Shared>,
     sockets: Sockets,
-    limits: &AcceptLimits,
     seats: &Arc<[AtomicUsize]>,
     done: &mpsc::UnboundedSender<()>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
@@ -39,7 +39,7 @@ pub(super) fn start(
     let mut threads = Vec::with_capacity(seats.len());
     for ((index, connections), udp) in receivers.into_iter().enumerate().zip(sockets.udp) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (shared, seats, done, limits) = (Arc::clone(shared), Arc::clone(seats), done.clone(), limits.clone());
+        let (shared, seats, done) = (Arc::clone(shared), Arc::clone(seats), done.clone());
         let accept = tcp.take();
         let core = (cores.len() >= seats.len()).then(|| cores.get(index).copied()).flatten();
         let thread = thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
@@ -51,7 +51,7 @@ pub(super) fn start(
                 if let Some((tcp, senders)) = accept {
                     housekeeping(&ctx);
                     for listener in tcp {
-                        spawn_local(accept::accept(Rc::clone(&ctx), listener, senders.clone(), Arc::clone(&seats), limits.clone()));
+                        spawn_local(accept::accept(Rc::clone(&ctx), listener, senders.clone(), Arc::clone(&seats)));
                     }
                 }
                 run(ctx, connections, udp).await;
@@ -110,19 +110,16 @@ fn serve_udp(ctx: &Rc<WorkerContext>, udp: Udp, tasks: &Tasks) {
             Ok(socket) => tasks.spawn(coap::serve(Rc::clone(ctx), socket, anonymous)),
             Err(error) => tracing::error!(%error, "the CoAP socket cannot be watched"),
         },
-        Udp::Http3 { socket, config, anonymous } => {
-            let runtime = Arc::new(quinn::TokioRuntime);
-            match quinn::Endpoint::new(quinn::EndpointConfig::default(), Some(config), socket, runtime) {
-                Ok(endpoint) => tasks.spawn(http::serve_quic(Rc::clone(ctx), endpoint, anonymous)),
-                Err(error) => tracing::error!(%error, "the HTTP/3 socket cannot be watched"),
-            }
-        }
+        Udp::Http3 { socket, tls, limits, anonymous } => match quic::server(socket, &tls, &[b"h3"], &limits) {
+            Ok(endpoint) => tasks.spawn(http::serve_quic(Rc::clone(ctx), endpoint, anonymous)),
+            Err(error) => tracing::error!(%error, "the HTTP/3 socket cannot be watched"),
+        },
     }
 }
 
 /// Each protocol is a task of its own type: an idle MQTT connection does not pay for the size of an HTTP one.
 fn serve_tcp(ctx: &Rc<WorkerContext>, accepted: Accepted, tasks: &Tasks) {
-    let Accepted { listener, stream, peer, tls, handshake_deadline: within, seat } = accepted;
+    let Accepted { listener, stream, peer, tls, seat } = accepted;
     let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { return };
     let ctx = Rc::clone(ctx);
     match (listener, tls) {
@@ -136,22 +133,22 @@ fn serve_tcp(ctx: &Rc<WorkerContext>, accepted: Accepted, tasks: &Tasks) {
         }),
         (Listener::Xmpp, tls) => tasks.spawn(async move {
             let _seat = seat;
-            xmpp::serve_plain(ctx, stream, peer, tls).await;
+            xmpp::serve_plain(ctx, stream, peer, tls.map(|tls| tls.config().clone().into())).await;
         }),
         (Listener::Mqtts, Some(tls)) => tasks.spawn(async move {
             let _seat = seat;
-            let Some(stream) = accept::handshake(&ctx, listener, stream, tls, within).await else { return };
+            let Some(stream) = accept::handshake(&ctx, listener, stream, &tls).await else { return };
             mqtt::serve(ctx, stream, peer).await;
         }),
         (Listener::Https, Some(tls)) => tasks.spawn(async move {
             let _seat = seat;
-            let Some(stream) = accept::handshake(&ctx, listener, stream, tls, within).await else { return };
+            let Some(stream) = accept::handshake(&ctx, listener, stream, &tls).await else { return };
             let alpn = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
             http::serve(ctx, stream, peer, alpn).await;
         }),
         (Listener::Xmpps, Some(tls)) => tasks.spawn(async move {
             let _seat = seat;
-            let Some(stream) = accept::handshake(&ctx, listener, stream, tls, within).await else { return };
+            let Some(stream) = accept::handshake(&ctx, listener, stream, &tls).await else { return };
             xmpp::serve_secure(ctx, stream, peer).await;
         }),
         (Listener::Mqtts | Listener::Https | Listener::Xmpps, None) | (Listener::Coap | Listener::Http3, _) => {}
