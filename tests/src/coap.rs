@@ -1,0 +1,134 @@
+//! CoAP by hand: datagrams as bytes, right or wrong.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::tcp;
+
+/// Message types (RFC 7252 §3).
+pub const CON: u8 = 0;
+/// Non-confirmable.
+pub const NON: u8 = 1;
+/// Acknowledgement.
+pub const ACK: u8 = 2;
+/// Reset.
+pub const RST: u8 = 3;
+
+/// Methods (§12.1.1).
+pub const GET: u8 = 0x01;
+/// PUT.
+pub const PUT: u8 = 0x03;
+
+/// Option numbers (§12.2, RFC 7641, RFC 7959).
+pub const OBSERVE: u16 = 6;
+/// Uri-Path.
+pub const URI_PATH: u16 = 11;
+/// Content-Format.
+pub const CONTENT_FORMAT: u16 = 12;
+/// Block2.
+pub const BLOCK2: u16 = 23;
+/// Block1.
+pub const BLOCK1: u16 = 27;
+
+/// A message with options in ascending order of number; an empty payload is left out with its marker.
+#[must_use]
+pub fn message(kind: u8, code: u8, id: u16, token: &[u8], options: &[(u16, &[u8])], payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(token.len()).unwrap_or_default() & 0x0f;
+    let mut out = vec![0x40 | (kind << 4) | length, code];
+    out.extend(id.to_be_bytes());
+    out.extend(token);
+    let mut last = 0;
+    for (number, value) in options {
+        option(&mut out, number.saturating_sub(last), value);
+        last = *number;
+    }
+    if !payload.is_empty() {
+        out.push(0xff);
+        out.extend(payload);
+    }
+    out
+}
+
+/// §3.1: delta and length in four bits each, 13 and 14 announcing one and two more bytes.
+fn option(out: &mut Vec<u8>, delta: u16, value: &[u8]) {
+    let (delta_nibble, delta_more) = nibble(delta);
+    let (length_nibble, length_more) = nibble(u16::try_from(value.len()).unwrap_or(u16::MAX));
+    out.push((delta_nibble << 4) | length_nibble);
+    out.extend(delta_more);
+    out.extend(length_more);
+    out.extend(value);
+}
+
+fn nibble(value: u16) -> (u8, Vec<u8>) {
+    match value {
+        0..13 => (u8::try_from(value).unwrap_or_default(), Vec::new()),
+        13..269 => (13, vec![u8::try_from(value - 13).unwrap_or_default()]),
+        269.. => (14, (value - 269).to_be_bytes().to_vec()),
+    }
+}
+
+/// A request for `/ps/<topic>`, one Uri-Path for each level.
+#[must_use]
+pub fn request(
+    kind: u8,
+    code: u8,
+    id: u16,
+    token: &[u8],
+    topic: &str,
+    more: &[(u16, &[u8])],
+    payload: &[u8],
+) -> Vec<u8> {
+    let mut options: Vec<(u16, &[u8])> = vec![(URI_PATH, b"ps")];
+    options.extend(topic.split('/').map(|level| (URI_PATH, level.as_bytes())));
+    options.extend(more);
+    options.sort_by_key(|(number, _)| *number);
+    message(kind, code, id, token, &options, payload)
+}
+
+/// An endpoint of its own: a port that has never spoken before.
+///
+/// # Errors
+/// When no port is left.
+pub fn endpoint(server: SocketAddr) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(tcp::PATIENCE))?;
+    Ok(socket)
+}
+
+/// The next datagram, or None after `patience` without one.
+///
+/// # Errors
+/// What is no timeout.
+pub fn receive(socket: &UdpSocket, patience: Duration) -> Result<Option<Vec<u8>>> {
+    let mut buffer = vec![0; 2048];
+    socket.set_read_timeout(Some(patience))?;
+    match socket.recv(&mut buffer) {
+        Ok(count) => {
+            buffer.truncate(count);
+            Ok(Some(buffer))
+        }
+        Err(error) if tcp::is_timeout(error.kind()) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sends and gives the code of the response; the response has to carry the token.
+///
+/// # Errors
+/// When none comes.
+pub fn exchange(socket: &UdpSocket, request: &[u8], token: &[u8]) -> Result<Vec<u8>> {
+    socket.send(request)?;
+    let answer = receive(socket, tcp::PATIENCE)?.context("no response")?;
+    ensure!(answer.get(4..4 + token.len()) == Some(token), "another token in {answer:02x?}");
+    Ok(answer)
+}
+
+/// `2.05` as people write it.
+#[must_use]
+pub fn dotted(message: &[u8]) -> String {
+    let code = message.get(1).copied().unwrap_or_default();
+    format!("{}.{:02}", code >> 5, code & 0x1f)
+}

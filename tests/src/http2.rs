@@ -1,0 +1,74 @@
+//! HTTP/2 frames by hand (RFC 9113 §4.1), over cleartext with prior knowledge.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+
+use anyhow::Result;
+
+use crate::tcp;
+
+/// Frame types (§6).
+pub const HEADERS: u8 = 1;
+/// RST_STREAM.
+pub const RST_STREAM: u8 = 3;
+/// SETTINGS.
+pub const SETTINGS: u8 = 4;
+/// PING.
+pub const PING: u8 = 6;
+/// GOAWAY.
+pub const GOAWAY: u8 = 7;
+/// CONTINUATION.
+pub const CONTINUATION: u8 = 9;
+
+/// END_STREAM and END_HEADERS.
+pub const END_STREAM: u8 = 1;
+/// The header block ends here.
+pub const END_HEADERS: u8 = 4;
+
+/// A frame.
+#[must_use]
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap_or_default().to_be_bytes();
+    let mut out: Vec<u8> = length.into_iter().skip(1).collect();
+    out.extend([kind, flags]);
+    out.extend(stream.to_be_bytes());
+    out.extend(payload);
+    out
+}
+
+/// A header block for `GET <path>`: `:method` and `:scheme` from the static table, the rest as literals (RFC 7541 §6).
+#[must_use]
+pub fn get(path: &str) -> Vec<u8> {
+    let mut block = vec![0x82, 0x86];
+    for (index, value) in [(0x04, path), (0x01, "localhost")] {
+        block.push(index);
+        block.push(u8::try_from(value.len()).unwrap_or_default() & 0x7f);
+        block.extend(value.bytes());
+    }
+    block
+}
+
+/// Connects and sends the preface with empty settings (§3.4).
+///
+/// # Errors
+/// When nobody accepts.
+pub fn connect(address: SocketAddr) -> Result<TcpStream> {
+    let mut stream = tcp::connect(address)?;
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")?;
+    stream.write_all(&frame(SETTINGS, 0, 0, &[]))?;
+    Ok(stream)
+}
+
+/// The error code of the first GOAWAY among the frames (§6.8).
+#[must_use]
+pub fn goaway(mut bytes: &[u8]) -> Option<u32> {
+    while let Some((&[a, b, c, kind, _flags, _, _, _, _], rest)) = bytes.split_first_chunk::<9>() {
+        let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+        let payload = rest.get(..length)?;
+        if kind == GOAWAY {
+            return payload.get(4..8).and_then(|code| code.try_into().ok()).map(u32::from_be_bytes);
+        }
+        bytes = rest.get(length..)?;
+    }
+    None
+}

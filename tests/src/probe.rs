@@ -1,0 +1,68 @@
+//! The well-behaved client: an MQTT round trip again and again, on a thread of its own, each one timed.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::mqtt;
+
+const TOPIC: &str = "probe/round/trip";
+const PACE: Duration = Duration::from_millis(2);
+/// Round trips at the least: below, a 99th percentile says nothing.
+const SAMPLES_MIN: usize = 300;
+
+/// Round trips in flight on another thread.
+#[derive(Debug)]
+pub struct Probe {
+    enough: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Vec<Duration>>>,
+}
+
+impl Probe {
+    /// Connects, subscribes and starts.
+    ///
+    /// # Errors
+    /// When the gateway does not let it in.
+    pub fn start(address: SocketAddr) -> Result<Self> {
+        let mut connection = mqtt::Connection::open(address, mqtt::V4, "probe")?;
+        let granted = connection.subscribe(1, &[TOPIC], 0)?;
+        ensure!(granted == [0], "SUBACK {granted:?}");
+        let enough = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&enough);
+        let thread = std::thread::spawn(move || {
+            let mut times = Vec::new();
+            while times.len() < SAMPLES_MIN || !stop.load(Ordering::Relaxed) {
+                times.push(round_trip(&mut connection, times.len())?);
+                std::thread::sleep(PACE);
+            }
+            Ok(times)
+        });
+        Ok(Self { enough, thread })
+    }
+
+    /// Stops, and gives the 99th percentile.
+    ///
+    /// # Errors
+    /// When a round trip failed: the well-behaved client was hurt.
+    pub fn p99(self) -> Result<Duration> {
+        self.enough.store(true, Ordering::Relaxed);
+        let Ok(times) = self.thread.join() else { bail!("the probe panicked") };
+        let mut times = times.context("the well-behaved client was cut off")?;
+        times.sort_unstable();
+        times.get(times.len() * 99 / 100).copied().context("no round trips")
+    }
+}
+
+fn round_trip(connection: &mut mqtt::Connection, number: usize) -> Result<Duration> {
+    let payload = number.to_be_bytes();
+    let began = Instant::now();
+    connection.publish(TOPIC, &payload)?;
+    let (first, body) = connection.read()?;
+    ensure!(first & 0xf0 == 0x30, "{first:#x} instead of PUBLISH");
+    ensure!(body.ends_with(&payload), "round trip {number} brought another message");
+    Ok(began.elapsed())
+}

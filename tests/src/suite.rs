@@ -1,0 +1,43 @@
+//! A list of cases run one after the other, filtered by the words on the command line as `cargo test` does.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Result;
+
+/// One case: a name that reads as a sentence, and what it does; the text of a success is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// The sentence.
+    pub name: &'static str,
+    /// Runs it.
+    pub run: fn() -> Result<String>,
+}
+
+/// Runs the cases whose name contains one of the words, or all.
+#[must_use]
+pub fn run(suite: &str, cases: &[Case]) -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let chosen = cases.iter().filter(|case| words.is_empty() || words.iter().any(|word| case.name.contains(word)));
+    let (mut passed, mut failed) = (0, Vec::new());
+    for case in chosen {
+        let began = Instant::now();
+        let outcome = (case.run)();
+        let seconds = began.elapsed().as_secs_f32();
+        match outcome {
+            Ok(text) => {
+                passed += 1;
+                println!("{suite} {}: ok in {seconds:.1} s {text}", case.name);
+            }
+            Err(error) => {
+                println!("{suite} {}: FAILED in {seconds:.1} s: {error:#}", case.name);
+                failed.push(case.name);
+            }
+        }
+    }
+    for name in &failed {
+        println!("failed: {suite} {name}");
+    }
+    println!("{passed} passed, {} failed", failed.len());
+    if passed > 0 && failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,112 @@
+//! TCP connections with deadlines on everything: an attack that hangs is a test that hangs.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// The longest any single read or write waits.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How the peer ended the conversation, as far as it could be seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It closed or reset the connection after these bytes.
+    Closed(Vec<u8>),
+    /// It kept the connection open for as long as we looked.
+    Open(Vec<u8>),
+}
+
+impl End {
+    /// What came before the end.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Closed(bytes) | Self::Open(bytes) => bytes,
+        }
+    }
+
+    /// Whether the peer let go of the connection.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed(_))
+    }
+}
+
+/// Connects, without Nagle's delay.
+///
+/// # Errors
+/// When nobody accepts.
+pub fn connect(address: SocketAddr) -> Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, PATIENCE).with_context(|| format!("connect to {address}"))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// Sends and reads to the end.
+///
+/// # Errors
+/// When the peer does not close in time.
+pub fn ask(address: SocketAddr, request: &[u8]) -> Result<Vec<u8>> {
+    let mut stream = connect(address)?;
+    stream.write_all(request)?;
+    match read_end(&mut stream, PATIENCE)? {
+        End::Closed(bytes) => Ok(bytes),
+        End::Open(bytes) => bail!("still open after {} bytes", bytes.len()),
+    }
+}
+
+/// Writes all, or as much as the peer takes; an early end by the peer is no error here.
+///
+/// # Errors
+/// What is no end of the connection.
+pub fn pour(stream: &mut impl Write, bytes: &[u8]) -> Result<bool> {
+    match stream.write_all(bytes).and_then(|()| stream.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if is_end(error.kind()) || is_timeout(error.kind()) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads until the peer closes or `patience` is over.
+///
+/// # Errors
+/// What is neither an end nor a timeout.
+pub fn read_end(stream: &mut TcpStream, patience: Duration) -> Result<End> {
+    let deadline = Instant::now() + patience;
+    let mut bytes = Vec::new();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(End::Open(bytes));
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut buffer) {
+            Ok(0) => return Ok(End::Closed(bytes)),
+            Ok(count) => bytes.extend(buffer.iter().take(count)),
+            Err(error) if is_end(error.kind()) => return Ok(End::Closed(bytes)),
+            Err(error) if is_timeout(error.kind()) => return Ok(End::Open(bytes)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Whether an error means that the peer has gone.
+#[must_use]
+pub fn is_end(kind: ErrorKind) -> bool {
+    kind == ErrorKind::ConnectionReset
+        || kind == ErrorKind::ConnectionAborted
+        || kind == ErrorKind::BrokenPipe
+        || kind == ErrorKind::UnexpectedEof
+        || kind == ErrorKind::NotConnected
+}
+
+/// Whether an error means that nothing happened for as long as we waited.
+#[must_use]
+pub fn is_timeout(kind: ErrorKind) -> bool {
+    kind == ErrorKind::WouldBlock || kind == ErrorKind::TimedOut
+}
