@@ -121,7 +121,7 @@ fn bind_http3(
     let socket = listener::udp(address, PortSharing::Exclusive).map_err(&failed)?;
     let address = socket.local_addr().map_err(&failed)?;
     if let Some(worker) = sockets.udp.last_mut() {
-        worker.push(Udp::Http3 { socket, tls, limits: quic.clone(), anonymous: listen.anonymous });
+        worker.push(Udp::Http3 { socket, tls, limits: *quic, anonymous: listen.anonymous });
     }
     Ok(address)
 }
