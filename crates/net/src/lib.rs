@@ -12,5 +12,4 @@ pub mod tls;
 pub mod wheel;
 
 pub use admission::{Admission, AdmissionLimits, Admitted};
-pub use listener::{bind_tcp, bind_udp};
-pub use tls::{HandshakeError, TlsConfig, TlsError};
+pub use tls::{HandshakeError, TlsAcceptor, TlsConfig, TlsError};

@@ -35,20 +35,12 @@ pub enum PortSharing {
 ///
 /// # Errors
 /// The system refuses the address.
-pub fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = socket(address, Type::STREAM, Protocol::TCP, PortSharing::Exclusive)?;
+pub fn tcp(address: SocketAddr, sharing: PortSharing) -> io::Result<TcpListener> {
+    let socket = socket(address, Type::STREAM, Protocol::TCP, sharing)?;
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
-}
-
-/// [`udp`], shared or not.
-///
-/// # Errors
-/// The system refuses the address.
-pub fn bind_udp(address: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
-    udp(address, if shared { PortSharing::Shared } else { PortSharing::Exclusive })
 }
 
 /// A UDP socket, non-blocking, with large buffers where the kernel allows them.
@@ -167,7 +159,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_not_admitted_is_closed_and_the_next_is_served() {
-        let listener = tokio::net::TcpListener::from_std(bind_tcp(ANY_PORT).unwrap()).unwrap();
+        let listener = tokio::net::TcpListener::from_std(tcp(ANY_PORT, PortSharing::Exclusive).unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let admission = Admission::new(AdmissionLimits { connections_max: 1, per_address_max: 1 });
         let first = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -196,8 +188,8 @@ mod tests {
 
     #[test]
     fn both_families_can_have_the_same_port() {
-        let Ok(six) = bind_tcp("[::]:0".parse().unwrap()) else { return };
+        let Ok(six) = tcp("[::]:0".parse().unwrap(), PortSharing::Exclusive) else { return };
         let port = six.local_addr().unwrap().port();
-        assert!(bind_tcp(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port)).is_ok());
+        assert!(tcp(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), PortSharing::Exclusive).is_ok());
     }
 }

@@ -45,23 +45,18 @@ impl Default for QuicLimits {
     }
 }
 
-/// The configuration of a server endpoint.
-pub(crate) fn config(tls: &TlsConfig, alpn: &[&[u8]], limits: &QuicLimits) -> ServerConfig {
-    let crypto = QuicServerConfig::try_from(tls.quic_server(alpn)).expect("ring has the suite of RFC 9001 §5.2");
-    let mut config = ServerConfig::with_crypto(Arc::new(crypto));
-    config.transport_config(Arc::new(transport(limits)));
-    // Handshakes nobody has looked at yet: bounded by what one worker clears in a moment.
-    config.max_incoming(1024).incoming_buffer_size(16 << 10).incoming_buffer_size_total(4 << 20);
-    config
-}
-
 /// Makes a server endpoint on a socket of [`crate::listener::udp`]. Call it inside a tokio runtime.
 ///
 /// # Errors
 /// The socket cannot be used.
 pub fn server(socket: UdpSocket, tls: &TlsConfig, alpn: &[&[u8]], limits: &QuicLimits) -> io::Result<Endpoint> {
+    let crypto = QuicServerConfig::try_from(tls.quic_server(alpn)).map_err(io::Error::other)?;
+    let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+    config.transport_config(Arc::new(transport(limits)));
+    // Handshakes nobody has looked at yet: bounded by what one worker clears in a moment.
+    config.max_incoming(1024).incoming_buffer_size(16 << 10).incoming_buffer_size_total(4 << 20);
     let runtime = quinn::default_runtime().ok_or_else(|| io::Error::other("there is no tokio runtime"))?;
-    Endpoint::new(EndpointConfig::default(), Some(config(tls, alpn, limits)), socket, runtime)
+    Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime)
 }
 
 fn transport(limits: &QuicLimits) -> TransportConfig {

@@ -18,10 +18,10 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 use tokio::{net::TcpStream, sync::Semaphore};
-use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor, server::TlsStream};
+use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 
-use crate::quic::QuicLimits;
-
+/// The longest a handshake may take from the connection on.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// Handshakes past their ClientHello at once: each holds some 30 KiB.
 const HANDSHAKES_MAX: usize = 1024;
 
@@ -89,16 +89,14 @@ impl TlsConfig {
         self.config(alpn, &[&TLS13])
     }
 
-    /// For [`handshake`] on a TCP listener.
+    /// Does handshakes for a TCP listener.
     #[must_use]
     pub fn acceptor(&self, alpn: &[&[u8]]) -> TlsAcceptor {
-        self.server(alpn).into()
-    }
-
-    /// For an HTTP/3 endpoint, with the default limits.
-    #[must_use]
-    pub fn quic(&self) -> quinn::ServerConfig {
-        crate::quic::config(self, &[b"h3"], &QuicLimits::default())
+        TlsAcceptor {
+            config: self.server(alpn),
+            slots: Arc::new(Semaphore::new(HANDSHAKES_MAX)),
+            deadline: HANDSHAKE_DEADLINE,
+        }
     }
 
     fn config(&self, alpn: &[&[u8]], versions: &[&'static SupportedProtocolVersion]) -> ServerConfig {
@@ -160,6 +158,14 @@ fn read(certificate: &Path, key: &Path) -> Result<CertifiedKey, TlsError> {
         .map_err(|source| TlsError::Unusable { file: certificate.into(), source })
 }
 
+/// Does handshakes. Each runs in its own task; none waits for another that only holds its connection open.
+#[derive(Clone)]
+pub struct TlsAcceptor {
+    config: Arc<ServerConfig>,
+    slots: Arc<Semaphore>,
+    deadline: Duration,
+}
+
 /// Why a handshake failed: mostly the peer's doing, so of little note.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
@@ -171,25 +177,39 @@ pub enum HandshakeError {
     Failed(#[from] io::Error),
 }
 
-/// Handshakes at work in the whole process.
-static HANDSHAKES: Semaphore = Semaphore::const_new(HANDSHAKES_MAX);
+impl TlsAcceptor {
+    /// With another deadline than 10 s.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
 
-/// Takes a connection through its handshake. Run it in a task of its own, so that nobody waits for it. Who sends nothing
-/// costs no TLS state; who sends a ClientHello waits for one of 1024 places.
-///
-/// # Errors
-/// [`HandshakeError`]; the connection is closed then.
-pub async fn handshake(
-    acceptor: &TlsAcceptor,
-    stream: TcpStream,
-    deadline: Duration,
-) -> Result<TlsStream<TcpStream>, HandshakeError> {
-    let work = async {
+    /// The configuration behind it.
+    #[must_use]
+    pub fn config(&self) -> &Arc<ServerConfig> {
+        &self.config
+    }
+
+    /// Takes a connection through its handshake. Who sends nothing costs no TLS state; who sends a ClientHello waits for one
+    /// of 1024 places.
+    ///
+    /// # Errors
+    /// [`HandshakeError`]; the connection is closed then.
+    pub async fn accept(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, HandshakeError> {
+        tokio::time::timeout(self.deadline, self.handshake(stream)).await.map_err(|_| HandshakeError::TooSlow)?
+    }
+
+    async fn handshake(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, HandshakeError> {
         stream.readable().await?;
         let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
         // Never closed, so this cannot fail.
-        let _place = HANDSHAKES.acquire().await.ok();
-        Ok(start.into_stream(Arc::clone(acceptor.config())).await?)
-    };
-    tokio::time::timeout(deadline, work).await.map_err(|_| HandshakeError::TooSlow)?
+        let _slot = self.slots.acquire().await.ok();
+        Ok(start.into_stream(Arc::clone(&self.config)).await?)
+    }
+}
+
+impl fmt::Debug for TlsAcceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsAcceptor").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
 }

@@ -13,7 +13,6 @@ use fogmux_net::{
     Admission, AdmissionLimits, HandshakeError, TlsConfig,
     listener::{self, PortSharing},
     pki, quic,
-    tls::handshake,
 };
 use rustls::{
     ClientConfig, RootCertStore,
@@ -27,8 +26,6 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-
-const SOON: Duration = Duration::from_millis(500);
 
 fn certificates(directory: &Path) -> (TlsConfig, pki::Pki) {
     let pki = pki::ensure(directory, &[], SystemTime::now()).unwrap();
@@ -48,7 +45,7 @@ fn client(ca: &Path, alpn: &[&[u8]]) -> ClientConfig {
 }
 
 fn listen() -> (TcpListener, SocketAddr) {
-    let listener = TcpListener::from_std(listener::bind_tcp(ANY_PORT).unwrap()).unwrap();
+    let listener = TcpListener::from_std(listener::tcp(ANY_PORT, PortSharing::Exclusive).unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
 }
@@ -67,7 +64,7 @@ async fn clients_that_trust_the_authority_are_served_with_the_protocol_both_know
     let (listener, address) = listen();
     let server = tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
-        let mut stream = handshake(&acceptor, stream, SOON).await.unwrap();
+        let mut stream = acceptor.accept(stream).await.unwrap();
         stream.write_all(b"hello").await.unwrap();
         stream.shutdown().await.unwrap();
         stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec)
@@ -85,14 +82,14 @@ async fn clients_that_trust_the_authority_are_served_with_the_protocol_both_know
 async fn silent_and_foolish_peers_do_not_hold_up_others() {
     let directory = tempfile::tempdir().unwrap();
     let (tls, pki) = certificates(directory.path());
-    let acceptor = tls.acceptor(&[]);
+    let acceptor = tls.acceptor(&[]).with_deadline(Duration::from_millis(300));
     let (listener, address) = listen();
     let server = tokio::spawn(async move {
         let mut handshakes = Vec::new();
         for _ in 0..4 {
             let (stream, _) = listener.accept().await.unwrap();
             let acceptor = acceptor.clone();
-            handshakes.push(tokio::spawn(async move { handshake(&acceptor, stream, SOON).await.map(drop) }));
+            handshakes.push(tokio::spawn(async move { acceptor.accept(stream).await.map(drop) }));
         }
         let mut results = Vec::new();
         for handshake in handshakes {
@@ -122,7 +119,7 @@ async fn a_reloaded_certificate_is_used_at_once_and_a_broken_one_never() {
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            let _ = handshake(&acceptor, stream, SOON).await;
+            let _ = acceptor.accept(stream).await;
         }
     });
     let before = leaf(address, client(&pki.ca, &[])).await;
