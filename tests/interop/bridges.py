@@ -1,1 +1,110 @@
-BRIDGES = []
+"""Clients in other languages, each a process that speaks JSON lines: mqtt.js and xmpp.js."""
+
+import asyncio
+import base64
+import itertools
+import json
+import os
+from pathlib import Path
+
+from client import PATIENCE, Follower, Missing, Publisher, Received, Refused
+
+
+class Bridge(Publisher, Follower):
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    async def open(self):
+        self.numbers, self.pending = itertools.count(), {}
+        environment = {**os.environ, "NODE_EXTRA_CA_CERTS": self.gateway.ca}
+        self.process = await asyncio.create_subprocess_exec(
+            *self.command(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 26, env=environment)
+        self.ready = asyncio.get_running_loop().create_future()
+        self.task = asyncio.create_task(self._read())
+        await asyncio.wait_for(asyncio.shield(self.ready), PATIENCE)
+
+    async def close(self):
+        if self.process.returncode is None:
+            await self.ask({"do": "close"})
+            self.process.stdin.close()
+            await asyncio.wait_for(self.process.wait(), PATIENCE)
+        await self.task
+
+    async def _read(self):
+        while line := await self.process.stdout.readline():
+            item = json.loads(line)
+            if "topic" in item:
+                self.arrived(item["topic"], Received(
+                    base64.b64decode(item["data"]), item.get("content_type"), item["topic"], item.get("retain"),
+                    item.get("as_xml", False)))
+            elif "done" in item:
+                self.pending.pop(item["done"]).set_result(item.get("error"))
+            elif not self.ready.done():
+                if "fatal" in item:
+                    self.ready.set_exception(Refused(item["fatal"]))
+                else:
+                    self.ready.set_result(None)
+        for future in self.pending.values():
+            if not future.done():
+                future.set_result("process ended")
+        if not self.ready.done():
+            self.ready.set_exception(Missing("the bridge ended"))
+
+    async def ask(self, request):
+        number = next(self.numbers)
+        future = self.pending[number] = asyncio.get_running_loop().create_future()
+        self.process.stdin.write(json.dumps({"id": number, **request}).encode() + b"\n")
+        await self.process.stdin.drain()
+        try:
+            error = await asyncio.wait_for(future, 2 * PATIENCE)
+        except TimeoutError:
+            raise Missing("no answer") from None
+        if error is not None:
+            raise Refused(error)
+
+    async def publish(self, topic, data, content_type, retain=True):
+        await self.ask({"do": "publish", "topic": topic, "data": base64.b64encode(data).decode(),
+                        "content_type": content_type, "retain": retain})
+
+    async def clear(self, topic):
+        await self.ask({"do": "clear", "topic": topic})
+
+    async def follow(self, topic):
+        await self.ask({"do": "follow", "topic": topic})
+
+
+class Node(Bridge):
+    kind = "?"
+
+    def url(self) -> str:
+        raise NotImplementedError
+
+    def command(self):
+        return ["node", str(Path(__file__).with_name("bridge.mjs")), self.kind, self.url()]
+
+
+class MqttJs(Node):
+    name, door, kind = "mqtt.js 5/tls", "mqtt", "mqtt"
+
+    def url(self):
+        host, port = self.gateway.mqtt_address("tls")
+        return f"mqtts://{host}:{port}"
+
+
+class MqttJsWs(Node):
+    name, door, kind = "mqtt.js 5/ws", "mqtt", "mqtt"
+
+    def url(self):
+        host, port = self.gateway.mqtt_address("ws")
+        return f"ws://{host}:{port}/mqtt"
+
+
+class XmppJs(Node):
+    name, door, kind = "xmpp.js", "xmpp", "xmpp"
+
+    def url(self):
+        host, port = self.gateway.xmpp_address(direct=False)
+        return f"xmpp://{host}:{port}"
+
+
+BRIDGES = [MqttJs, MqttJsWs, XmppJs]
