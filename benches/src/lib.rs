@@ -1,1 +1,1 @@
-//! Criterion benches; see `benches/`.
+//! Criterion benches; the benches themselves are in `benches/`, how to read them in `docs/benchmarks.md`.
