@@ -30,7 +30,7 @@ fn text() -> impl Strategy<Value = String> {
 
 fn tree() -> impl Strategy<Value = Tree> {
     let attributes = proptest::collection::btree_map("[a-z][a-z0-9-]{0,6}", text(), 0..4);
-    let attributes = attributes.prop_map(|map| map.into_iter().filter(|(name, _)| name != "xmlns").collect());
+    let attributes = attributes.prop_map(|map| map.into_iter().filter(|(name, _)| name != "xmlns").collect()).boxed();
     let head = ("[a-zé][a-z0-9._-]{0,6}", "urn:[a-z]{1,5}", attributes);
     let leaf =
         head.clone().prop_map(|(name, namespace, attributes)| Tree { name, namespace, attributes, children: vec![] });
