@@ -5,11 +5,13 @@
 //! the caller. Nothing a peer sends makes it panic, and every table has a bound.
 
 pub mod block;
+pub mod client;
 pub mod code;
 pub mod content_format;
 pub mod encode;
 pub mod etag;
 mod jitter;
+pub mod link_format;
 pub mod message;
 pub mod option;
 pub mod outbox;
@@ -23,6 +25,7 @@ pub mod token;
 pub mod transmission;
 
 pub use block::{Block, BlockSize};
+pub use client::{Call, Client, ClientConfig, ClientEvent};
 pub use code::{Class, Code};
 pub use encode::Encoder;
 pub use etag::ETag;
@@ -32,6 +35,6 @@ pub use outbox::Outbox;
 pub use peer::Peer;
 pub use request::{Body, ObserveWish, Query, Request};
 pub use response::{Location, Payload, Response};
-pub use server::{Server, ServerConfig, Ticket};
+pub use server::{Incoming, Server, ServerConfig, Ticket};
 pub use time::Timestamp;
 pub use token::Token;

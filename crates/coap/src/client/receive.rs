@@ -1,0 +1,206 @@
+//! What comes in from the server.
+
+use bytes::Bytes;
+
+use crate::block::Block;
+use crate::client::call::{Download, Pending};
+use crate::client::{Answer, CallFailed, CallId, Client, ClientEvent, Freshness};
+use crate::code::{Class, Code};
+use crate::encode;
+use crate::etag::ETag;
+use crate::message::{Message, Remedy, Type};
+use crate::option::OptionNumber;
+use crate::outbox::Outbox;
+use crate::slab::Key;
+use crate::time::Timestamp;
+
+impl Client {
+    /// Takes a datagram in.
+    pub fn handle(&mut self, now: Timestamp, datagram: &[u8], out: &mut Outbox<()>) {
+        let message = match Message::decode(datagram) {
+            Ok(message) => message,
+            Err(malformed) => {
+                if let Remedy::Reset(message_id) = malformed.remedy() {
+                    out.push_with((), |bytes| encode::empty(bytes, Type::Reset, message_id));
+                }
+                return;
+            }
+        };
+        match (message.code.class(), message.kind) {
+            (Class::Success | Class::ClientError | Class::ServerError, _) => self.response(now, &message, out),
+            (Class::Empty, Type::Acknowledgement) => self.acknowledged(now, message.message_id),
+            (Class::Empty, Type::Reset) => {
+                if let Some(key) = self.find(|pending| pending.message_id == message.message_id) {
+                    self.fail(key, CallFailed::Reset);
+                }
+            }
+            (_, Type::Confirmable) => {
+                out.push_with((), |bytes| encode::empty(bytes, Type::Reset, message.message_id));
+            }
+            (Class::Empty | Class::Request | Class::Signal | Class::Reserved, _) => {}
+        }
+    }
+
+    fn find(&self, is_it: impl Fn(&Pending) -> bool) -> Option<Key> {
+        (0..self.calls.places())
+            .filter_map(|at| self.calls.at(at))
+            .find(|(_, pending)| is_it(pending))
+            .map(|(key, _)| key)
+    }
+
+    /// The answer will come on its own (RFC 7252 §5.2.2).
+    fn acknowledged(&mut self, now: Timestamp, message_id: u16) {
+        let answer_timeout = self.config.answer_timeout;
+        let Some(key) = self.find(|pending| pending.message_id == message_id) else { return };
+        let Some(pending) = self.calls.get_mut(key) else { return };
+        pending.acknowledged = true;
+        pending.due = Some(now + answer_timeout);
+        if pending.call.no_response.is_some_and(|no_response| no_response & 2 != 0) {
+            self.calls.remove(key);
+        }
+    }
+
+    fn response(&mut self, now: Timestamp, message: &Message<'_>, out: &mut Outbox<()>) {
+        let of_token = |pending: &Pending| pending.token == message.token || pending.fetch_token == Some(message.token);
+        let piggybacked = message.kind == Type::Acknowledgement;
+        let of_message =
+            |pending: &Pending| of_token(pending) && (!piggybacked || pending.message_id == message.message_id);
+        let Some(key) = self.find(of_message) else {
+            if message.kind == Type::Confirmable {
+                // RFC 7641 §3.6: this is how an observation ends that nobody remembers.
+                out.push_with((), |bytes| encode::empty(bytes, Type::Reset, message.message_id));
+            }
+            return;
+        };
+        if message.kind == Type::Confirmable && self.acknowledge(message.message_id, out) {
+            return;
+        }
+        let known = |number| matches!(number, OptionNumber::BLOCK1 | OptionNumber::BLOCK2);
+        if message.options().any(|option| option.number.is_critical() && !known(option.number)) {
+            self.fail(key, CallFailed::BadOption);
+            return;
+        }
+        self.advance(now, key, message, out);
+    }
+
+    /// Goes on with the next block, or tells the whole.
+    fn advance(&mut self, now: Timestamp, key: Key, message: &Message<'_>, out: &mut Outbox<()>) {
+        let block = |number| message.option(number).and_then(|option| option.uint()).and_then(Block::decode);
+        let Some(pending) = self.calls.get_mut(key) else { return };
+        if message.code == Code::UNAUTHORIZED
+            && let Some(echo) = message.option(OptionNumber::ECHO)
+            && pending.take_echo(echo.value)
+        {
+            self.send(now, key, out);
+            return;
+        }
+        if let (Some(sent), Some(granted)) = (pending.upload, block(OptionNumber::BLOCK1)) {
+            let smaller = message.code == Code::REQUEST_ENTITY_TOO_LARGE && granted.size < sent.size;
+            if message.code == Code::CONTINUE || smaller {
+                let next = if smaller { sent } else { Block { number: sent.number + 1, ..sent } };
+                pending.upload = Some(next.shrink(granted.size));
+                self.send(now, key, out);
+                return;
+            }
+        }
+        let is_notification = pending.token == message.token && pending.answered;
+        let sequence = message.option(OptionNumber::OBSERVE).and_then(|option| option.uint());
+        if is_notification {
+            let fresh = match (&mut pending.observed, sequence) {
+                (Some(freshness), Some(sequence)) => freshness.admit(sequence, now),
+                (_, None) => true,
+                (None, Some(_)) => false,
+            };
+            if !fresh {
+                return;
+            }
+        }
+        match block(OptionNumber::BLOCK2) {
+            Some(part) if part.more || part.number > 0 => self.take_block(now, key, message, part, out),
+            Some(_) | None => {
+                let notification = is_notification.then_some(message.kind == Type::Confirmable);
+                self.tell(now, key, message, Bytes::copy_from_slice(message.payload()), notification);
+            }
+        }
+    }
+
+    /// RFC 7959 §2.4: blocks of one state, in order; a changed state is fetched anew, once.
+    fn take_block(&mut self, now: Timestamp, key: Key, message: &Message<'_>, part: Block, out: &mut Outbox<()>) {
+        let max = self.config.body_bytes_max;
+        let etag = message.option(OptionNumber::ETAG).and_then(|option| ETag::new(option.value));
+        let Some(pending) = self.calls.get_mut(key) else { return };
+        let own_token = pending.token == message.token;
+        if own_token && pending.call.observe {
+            let sequence = message.option(OptionNumber::OBSERVE).and_then(|option| option.uint());
+            if !pending.answered && pending.observed.is_none() {
+                pending.observed = sequence.map(|sequence| Freshness::new(sequence, now));
+            }
+        }
+        if part.number == 0 {
+            pending.download = Some(Download {
+                next: part,
+                etag,
+                body: Vec::new(),
+                notification: own_token && pending.answered,
+                confirmable: message.kind == Type::Confirmable,
+                restarted: pending.download.as_ref().is_some_and(|download| download.restarted),
+            });
+        }
+        let Some(download) = pending.download.as_mut() else { return };
+        if download.etag != etag && !download.restarted {
+            (download.restarted, download.next) = (true, Block { number: 0, ..part });
+            download.body.clear();
+            self.send(now, key, out);
+            return;
+        }
+        let joins = download.body.len() == part.offset() && download.etag == etag;
+        if !joins || download.body.len() + message.payload().len() > max {
+            self.fail(key, CallFailed::Blocks);
+            return;
+        }
+        download.body.extend_from_slice(message.payload());
+        if part.more {
+            download.next = Block { number: part.number + 1, more: false, size: part.size };
+            pending.upload = None;
+            self.send(now, key, out);
+            return;
+        }
+        let notification = download.notification.then_some(download.confirmable);
+        let body = Bytes::from(std::mem::take(&mut download.body));
+        self.tell(now, key, message, body, notification);
+    }
+
+    fn tell(&mut self, now: Timestamp, key: Key, message: &Message<'_>, payload: Bytes, notification: Option<bool>) {
+        let Some(pending) = self.calls.get_mut(key) else { return };
+        if pending.answered && !pending.call.observe {
+            // The answer to the end of an observation.
+            self.calls.remove(key);
+            return;
+        }
+        let uint = |number| message.option(number).and_then(|option| option.uint());
+        let location = message.options().filter(|option| option.number == OptionNumber::LOCATION_PATH);
+        let answer = Answer {
+            code: message.code,
+            etag: message.option(OptionNumber::ETAG).and_then(|option| ETag::new(option.value)),
+            location: location.filter_map(|option| option.text().map(str::to_owned)).collect(),
+            content_format: uint(OptionNumber::CONTENT_FORMAT).and_then(|format| u16::try_from(format).ok()),
+            max_age: uint(OptionNumber::MAX_AGE),
+            payload,
+        };
+        if !pending.answered && pending.call.observe && message.token == pending.token {
+            let sequence = uint(OptionNumber::OBSERVE);
+            pending.observed = sequence.map(|sequence| Freshness::new(sequence, now));
+        }
+        (pending.download, pending.fetch_token, pending.due) = (None, None, None);
+        pending.answered = true;
+        let goes_on = pending.observed.is_some() && message.code.is_success();
+        let call = CallId(key);
+        self.events.push_back(match notification {
+            Some(confirmable) => ClientEvent::Notified { call, answer, confirmable },
+            None => ClientEvent::Answered { call, answer, observed: goes_on },
+        });
+        if !goes_on {
+            self.calls.remove(key);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! RFC 7252 §4: messages; RFC 7967; RFC 9175 §2.4.
+
+use super::*;
+
+#[test]
+fn s4_2_a_repeat_is_answered_and_not_done_again() {
+    let mut bench = Bench::new(ServerConfig::default());
+    let put = bench.compose(Type::Confirmable, Code::PUT, &[PATH], b"new");
+    let first = bench.raw(&put);
+    let again = bench.raw(&put);
+    assert_eq!(first[0].bytes, again[0].bytes);
+    assert_eq!(bench.asked, 1);
+    bench.now = bench.now + Duration::from_secs(247);
+    bench.raw(&put);
+    assert_eq!(bench.asked, 2);
+}
+
+#[test]
+fn s4_3_a_repeated_non_confirmable_is_ignored() {
+    let mut bench = Bench::new(ServerConfig::default());
+    let put = bench.compose(Type::NonConfirmable, Code::PUT, &[PATH], b"new");
+    let answer = bench.raw(&put);
+    assert_eq!((answer[0].kind(), answer[0].code()), (Type::NonConfirmable, Code::CHANGED));
+    assert!(bench.raw(&put).is_empty());
+    assert_eq!(bench.asked, 1);
+}
+
+#[test]
+fn s4_3_a_ping_is_reset() {
+    let mut bench = Bench::new(ServerConfig::default());
+    let pong = bench.empty(Type::Confirmable, 7);
+    assert_eq!((pong[0].kind(), pong[0].message().message_id), (Type::Reset, 7));
+    assert!(bench.empty(Type::Reset, 7).is_empty());
+    assert!(bench.empty(Type::Acknowledgement, 7).is_empty());
+}
+
+#[test]
+fn s5_2_2_a_late_answer_is_separate_and_confirmable_and_sent_until_acknowledged() {
+    let mut bench = Bench::new(ServerConfig::default());
+    let put = bench.compose(Type::Confirmable, Code::PUT, &[PATH], b"new");
+    let mut out = Outbox::default();
+    let incoming = bench.server.handle(bench.now, bench.peer, &put, &mut out).unwrap();
+    bench.server.defer(bench.now, &incoming.ticket);
+    let acknowledgement = bench.wait(Duration::from_millis(500));
+    assert_eq!((acknowledgement[0].kind(), acknowledgement[0].code()), (Type::Acknowledgement, Code::EMPTY));
+    assert_eq!(bench.raw(&put)[0].bytes, acknowledgement[0].bytes);
+    bench.server.respond(bench.now, incoming.ticket, &Response::new(Code::CHANGED), &mut out);
+    let answer = sent(&out).remove(0);
+    assert_eq!((answer.kind(), answer.code()), (Type::Confirmable, Code::CHANGED));
+    assert_eq!(answer.message().token, Token::new(b"tk").unwrap());
+    let repeats: Vec<_> = (0..100).flat_map(|_| bench.wait(Duration::from_secs(1))).collect();
+    assert_eq!(repeats.len(), 4);
+    assert!(repeats.iter().all(|repeat| repeat.bytes == answer.bytes));
+    assert_eq!(bench.server.counters().timed_out, 1);
+}
+
+#[test]
+fn s4_7_one_separate_response_at_a_time() {
+    let mut bench = Bench::new(ServerConfig::default());
+    let mut out = Outbox::default();
+    let mut tickets = Vec::new();
+    for _ in 0..3 {
+        let put = bench.compose(Type::Confirmable, Code::PUT, &[PATH], b"new");
+        let incoming = bench.server.handle(bench.now, bench.peer, &put, &mut out).unwrap();
+        bench.server.defer(bench.now, &incoming.ticket);
+        tickets.push(incoming.ticket);
+    }
+    assert_eq!(bench.wait(Duration::from_secs(1)).len(), 3);
+    for ticket in tickets {
+        bench.server.respond(bench.now, ticket, &Response::new(Code::CHANGED), &mut out);
+    }
+    let mut id = sent(&out)[0].message().message_id;
+    assert_eq!(out.len(), 1);
+    for _ in 0..2 {
+        let next = bench.empty(Type::Acknowledgement, id);
+        assert_eq!(next[0].code(), Code::CHANGED);
+        id = next[0].message().message_id;
+    }
+    assert!(bench.empty(Type::Acknowledgement, id).is_empty());
+}
+
+#[test]
+fn rfc7967_answers_that_nobody_wants_are_only_acknowledged() {
+    let mut bench = Bench::new(ServerConfig::default());
+    let answer = bench.ask(Code::PUT, &[PATH, (OptionNumber::NO_RESPONSE, &[2])], b"new");
+    assert_eq!((answer.kind(), answer.code()), (Type::Acknowledgement, Code::EMPTY));
+    let put = bench.compose(Type::NonConfirmable, Code::PUT, &[PATH, (OptionNumber::NO_RESPONSE, &[26])], b"new");
+    assert!(bench.raw(&put).is_empty());
+    let answer = bench.ask(Code::PUT, &[PATH, (OptionNumber::NO_RESPONSE, &[8])], b"new");
+    assert_eq!(answer.code(), Code::CHANGED);
+}
+
+#[test]
+fn rfc9175_s2_4_a_large_answer_waits_for_an_echo_from_a_strange_address() {
+    let mut bench = Bench::new(ServerConfig::default());
+    bench.peer = address(false);
+    bench.state = Some(vec![7; 500]);
+    let get = bench.compose(Type::Confirmable, Code::GET, &[PATH], &[]);
+    let refused = bench.raw(&get).remove(0);
+    assert_eq!(refused.code(), Code::UNAUTHORIZED);
+    assert!(refused.bytes.len() <= 3 * get.len());
+    let message = refused.message();
+    let echo = message.option(OptionNumber::ECHO).unwrap().value;
+    let wrong = bench.ask(Code::GET, &[PATH, (OptionNumber::ECHO, b"wrongwrongwr")], &[]);
+    assert_eq!(wrong.code(), Code::UNAUTHORIZED);
+    let answer = bench.ask(Code::GET, &[PATH, (OptionNumber::ECHO, echo)], &[]);
+    assert_eq!(answer.code(), Code::CONTENT);
+    assert_eq!(bench.ask(Code::GET, &[PATH], &[]).code(), Code::CONTENT);
+    bench.now = bench.now + Duration::from_secs(301);
+    assert_eq!(bench.ask(Code::GET, &[PATH], &[]).code(), Code::UNAUTHORIZED);
+}
+
+#[test]
+fn rfc9175_s2_4_small_answers_and_publications_need_no_echo_and_observing_does() {
+    let mut bench = Bench::new(ServerConfig::default());
+    bench.peer = address(false);
+    assert_eq!(bench.ask(Code::PUT, &[PATH], b"on").code(), Code::CHANGED);
+    bench.state = Some(b"on".to_vec());
+    assert_eq!(bench.ask(Code::GET, &[PATH], &[]).code(), Code::CONTENT);
+    assert_eq!(bench.ask(Code::GET, &[REGISTER, PATH], &[]).code(), Code::UNAUTHORIZED);
+    assert_eq!(bench.server.observers(), 0);
+}
+
+#[test]
+fn ten_thousand_ports_are_forgotten_again() {
+    let mut bench = Bench::new(ServerConfig { peers_max: 1000, ..ServerConfig::default() });
+    for port in 1000..11_000 {
+        bench.peer.set_port(port);
+        bench.ask(Code::GET, &[PATH], &[]);
+        assert!(bench.server.peers() <= 1000);
+    }
+    (0..100).for_each(|_| drop(bench.wait(Duration::from_secs(10))));
+    assert_eq!(bench.server.peers(), 0);
+    assert_eq!(bench.server.next_timeout(), None);
+}

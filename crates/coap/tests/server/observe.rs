@@ -1,0 +1,195 @@
+//! RFC 7641.
+
+use fogmux_coap::server::GoneReason;
+
+use super::*;
+
+fn observing() -> Bench {
+    let mut bench = Bench::new(ServerConfig::default());
+    let answer = bench.ask(Code::GET, &[REGISTER, PATH], &[]);
+    assert!(answer.uint(OptionNumber::OBSERVE).is_some());
+    bench
+}
+
+/// Lets the server learn the round trip, which is too short to matter.
+fn settled() -> Bench {
+    let mut bench = observing();
+    bench.notify(b"0", false);
+    let (_, sent) = bench.notify(b"0", false);
+    bench.empty(Type::Acknowledgement, sent[0].message().message_id);
+    bench
+}
+
+#[test]
+fn s3_4_sequence_numbers_rise() {
+    let mut bench = settled();
+    let mut last = 0;
+    for _ in 0..50 {
+        let (notified, sent) = bench.notify(b"x", false);
+        assert_eq!((notified, sent[0].kind()), (Notified::Sent, Type::NonConfirmable));
+        let sequence = sent[0].uint(OptionNumber::OBSERVE).unwrap();
+        assert!(sequence > last);
+        last = sequence;
+    }
+}
+
+#[test]
+fn s3_6_cancelled_by_get() {
+    let mut bench = observing();
+    let answer = bench.ask(Code::GET, &[(OptionNumber::OBSERVE, &[1]), PATH], &[]);
+    assert_eq!((answer.code(), answer.uint(OptionNumber::OBSERVE)), (Code::CONTENT, None));
+    assert_eq!(bench.gone(), Some(GoneReason::Deregistered));
+    assert_eq!(bench.notify(b"x", false).0, Notified::Gone);
+}
+
+#[test]
+fn s3_6_cancelled_by_reset_of_a_non_confirmable_though_late() {
+    let mut bench = settled();
+    let (_, first) = bench.notify(b"1", false);
+    bench.notify(b"2", false);
+    bench.empty(Type::Reset, first[0].message().message_id.wrapping_sub(9));
+    assert_eq!(bench.gone(), None);
+    bench.empty(Type::Reset, first[0].message().message_id);
+    assert_eq!(bench.gone(), Some(GoneReason::Reset));
+}
+
+#[test]
+fn s3_6_cancelled_by_reset_of_a_confirmable() {
+    let mut bench = observing();
+    let (_, sent) = bench.notify(b"1", true);
+    bench.empty(Type::Reset, sent[0].message().message_id);
+    assert_eq!(bench.gone(), Some(GoneReason::Reset));
+}
+
+#[test]
+fn s4_1_the_same_token_is_the_same_observer() {
+    let mut bench = observing();
+    bench.ask(Code::GET, &[REGISTER, PATH], &[]);
+    assert_eq!((bench.server.observers(), bench.gone()), (1, None));
+    bench.ask(Code::GET, &[REGISTER, (OptionNumber::URI_PATH, b"other")], &[]);
+    assert_eq!((bench.server.observers(), bench.gone()), (1, Some(GoneReason::Replaced)));
+}
+
+#[test]
+fn s4_1_an_error_registers_nobody() {
+    let mut bench = Bench::new(ServerConfig::default());
+    bench.state = None;
+    let answer = bench.ask(Code::GET, &[REGISTER, PATH], &[]);
+    assert_eq!((answer.code(), answer.uint(OptionNumber::OBSERVE)), (Code::NOT_FOUND, None));
+    assert_eq!(bench.server.observers(), 0);
+}
+
+#[test]
+fn s4_2_an_error_is_the_last_notification() {
+    let mut bench = settled();
+    let (_, sent) = bench.notify_with(Response::new(Code::NOT_FOUND), false, 0);
+    assert_eq!((sent[0].kind(), sent[0].code()), (Type::Confirmable, Code::NOT_FOUND));
+    assert_eq!(sent[0].uint(OptionNumber::OBSERVE), None);
+    assert_eq!(bench.notify(b"x", false).0, Notified::Gone);
+    let repeats: Vec<_> = (0..100).flat_map(|_| bench.wait(Duration::from_secs(1))).collect();
+    assert_eq!(repeats.len(), 4);
+}
+
+#[test]
+fn s4_5_now_and_then_one_is_confirmable() {
+    let mut bench = settled();
+    let kinds: Vec<_> = (0..101).map(|_| bench.notify(b"x", false).1[0].kind()).collect();
+    assert!(kinds[..100].iter().all(|kind| *kind == Type::NonConfirmable));
+    assert_eq!(kinds[100], Type::Confirmable);
+}
+
+#[test]
+fn s4_5_who_never_acknowledges_is_forgotten() {
+    let mut bench = observing();
+    bench.notify(b"x", true);
+    for _ in 0..100 {
+        bench.wait(Duration::from_secs(1));
+    }
+    assert_eq!(bench.gone(), Some(GoneReason::TimedOut));
+}
+
+#[test]
+fn s4_5_1_while_one_is_not_acknowledged_only_the_newest_waits() {
+    let mut bench = observing();
+    let (_, first) = bench.notify(b"1", true);
+    for state in [b"2", b"3", b"4"] {
+        assert_eq!(bench.notify(state, true), (Notified::Held, Vec::new()));
+    }
+    assert_eq!(bench.server.counters().conflated, 2);
+    let next = bench.empty(Type::Acknowledgement, first[0].message().message_id);
+    assert_eq!((next.len(), next[0].message().payload()), (1, &b"4"[..]));
+}
+
+#[test]
+fn s4_5_1_without_a_round_trip_non_confirmables_are_three_seconds_apart() {
+    let mut bench = observing();
+    assert_eq!(bench.notify(b"1", false).1[0].kind(), Type::NonConfirmable);
+    bench.wait(Duration::from_secs(3));
+    assert_eq!(bench.notify(b"2", false).1[0].kind(), Type::NonConfirmable);
+    assert_eq!(bench.notify(b"3", false).1[0].kind(), Type::Confirmable);
+}
+
+#[test]
+fn s4_5_1_with_a_round_trip_there_is_one_in_each() {
+    let mut bench = observing();
+    let (_, sent) = bench.notify(b"1", true);
+    bench.wait(Duration::from_millis(80));
+    bench.empty(Type::Acknowledgement, sent[0].message().message_id);
+    assert_eq!(bench.notify(b"2", false).0, Notified::Sent);
+    assert_eq!(bench.notify(b"3", false).0, Notified::Held);
+    assert!(bench.wait(Duration::from_millis(79)).is_empty());
+    let paced = bench.wait(Duration::from_millis(1));
+    assert_eq!(paced[0].message().payload(), b"3");
+}
+
+#[test]
+fn s4_5_2_a_newer_state_takes_the_place_of_a_retransmission_and_its_back_off() {
+    let mut bench = observing();
+    let (_, first) = bench.notify(b"1", true);
+    bench.notify(b"2", true);
+    let replaced = bench.wait(Duration::from_secs(3));
+    assert_eq!((replaced[0].kind(), replaced[0].message().payload()), (Type::Confirmable, &b"2"[..]));
+    assert_ne!(replaced[0].message().message_id, first[0].message().message_id);
+    let repeats: Vec<_> = (0..100).flat_map(|_| bench.wait(Duration::from_secs(1))).collect();
+    assert_eq!(repeats.len(), 3);
+    assert_eq!(bench.gone(), Some(GoneReason::TimedOut));
+}
+
+#[test]
+fn different_subjects_wait_together_and_are_bounded() {
+    let mut bench = Bench::new(ServerConfig { held_per_observer_max: 3, ..ServerConfig::default() });
+    bench.ask(Code::GET, &[REGISTER, PATH], &[]);
+    let (_, first) = bench.notify(b"0", true);
+    for subject in 1..=5_u8 {
+        let payload = [subject];
+        let response = Response { payload: Payload::Slice(&payload), ..Response::new(Code::CONTENT) };
+        bench.notify_with(response, false, subject.into());
+    }
+    let next = bench.empty(Type::Acknowledgement, first[0].message().message_id);
+    let payloads: Vec<_> = next.iter().map(|sent| sent.message().payload().to_vec()).collect();
+    assert_eq!(payloads, [[3], [4], [5]]);
+    assert_eq!(bench.server.counters().held_dropped, 2);
+}
+
+#[test]
+fn what_has_expired_while_it_waited_is_not_sent() {
+    let mut bench = observing();
+    let (_, first) = bench.notify(b"0", true);
+    bench.notify_with(Response { max_age: Some(2), ..Response::new(Code::CONTENT) }, false, 1);
+    bench.notify_with(Response { max_age: Some(9), ..Response::new(Code::CONTENT) }, false, 2);
+    bench.now = bench.now + Duration::from_secs(2);
+    let next = bench.empty(Type::Acknowledgement, first[0].message().message_id);
+    assert_eq!((next.len(), next[0].uint(OptionNumber::MAX_AGE)), (1, Some(7)));
+}
+
+#[test]
+fn observers_are_bounded_and_the_rest_is_served_without() {
+    let mut bench = Bench::new(ServerConfig { observers_per_host_max: 100, ..ServerConfig::default() });
+    for port in 1000..2000 {
+        bench.peer.set_port(port);
+        let answer = bench.ask(Code::GET, &[REGISTER, PATH], &[]);
+        assert_eq!(answer.code(), Code::CONTENT);
+        assert_eq!(answer.uint(OptionNumber::OBSERVE).is_some(), port < 1100);
+    }
+    assert_eq!((bench.server.observers(), bench.server.counters().observers_refused), (100, 900));
+}
