@@ -1,0 +1,99 @@
+"""XMPP as XMPP: discovery, nodes and their life, errors with the standard's conditions."""
+
+from client import PATIENCE, Refused
+from scenarios import expect, fresh, require, scenario
+
+TEXT = "text/plain;charset=utf-8"
+
+
+async def refusal(request) -> str:
+    try:
+        await request
+    except Refused as refused:
+        return refused.code
+    return "nothing"
+
+
+@scenario
+async def the_service_is_discovered_as_pubsub(doors):
+    disco = doors.xmpp.client.plugin["xep_0030"]
+    items = await disco.get_items("localhost", timeout=PATIENCE)
+    jids = {jid for jid, _, _ in items["disco_items"]["items"]}
+    require("among the items of the domain:", doors.xmpp.service in jids, jids)
+    info = await disco.get_info(doors.xmpp.service, timeout=PATIENCE)
+    identities = {(category, kind) for category, kind, _, _ in info["disco_info"]["identities"]}
+    require("identity", ("pubsub", "service") in identities, identities)
+    features = info["disco_info"]["features"]
+    for feature in ("publish", "subscribe", "retrieve-items", "create-nodes", "purge-nodes", "publish-options"):
+        require(feature, f"http://jabber.org/protocol/pubsub#{feature}" in features, features)
+
+
+@scenario
+async def a_node_is_created_purged_and_deleted(doors):
+    xmpp, node = doors.xmpp, fresh("node")
+    await xmpp.ask(xmpp.pubsub.create_node(xmpp.service, node, timeout=PATIENCE))
+    expect("again", await refusal(xmpp.ask(xmpp.pubsub.create_node(xmpp.service, node, timeout=PATIENCE))), "conflict")
+    await xmpp.publish(node, b"x", TEXT)
+    expect("at the other doors", (await doors.coap.get(node)).payload, b"x")
+    await xmpp.clear(node)
+    expect("purged", await doors.http.get(node), None)
+    await xmpp.ask(xmpp.pubsub.delete_node(xmpp.service, node, timeout=PATIENCE))
+
+
+@scenario
+async def errors_carry_the_conditions_of_the_standard(doors):
+    xmpp = doors.xmpp
+    expect("items of no node", await refusal(
+        xmpp.ask(xmpp.pubsub.get_items(xmpp.service, fresh("nothing"), timeout=PATIENCE))), "item-not-found")
+    expect("delete no node", await refusal(
+        xmpp.ask(xmpp.pubsub.delete_node(xmpp.service, fresh("nothing"), timeout=PATIENCE))), "item-not-found")
+    topic = fresh("other")
+    await doors.http.publish(topic, b"x", TEXT)
+    expect("for somebody else", await refusal(xmpp.ask(
+        xmpp.pubsub.subscribe(xmpp.service, topic, subscribee="somebody@localhost", timeout=PATIENCE))), "bad-request")
+    expect("a wildcard node", await refusal(xmpp.publish("a/+/b", b"x", TEXT)) in (
+        "bad-request", "not-acceptable", "item-not-found", "jid-malformed"), True)
+
+
+@scenario
+async def retracting_the_current_item_clears_the_topic(doors):
+    xmpp, node = doors.xmpp, fresh("retract")
+    await doors.mqtt.publish(node, b"x", TEXT)
+    await xmpp.ask(xmpp.pubsub.retract(xmpp.service, node, "current", notify=True, timeout=PATIENCE))
+    expect("cleared", await doors.http.get(node), None)
+
+
+@scenario
+async def the_kept_item_is_called_current(doors):
+    xmpp, node = doors.xmpp, fresh("current")
+    await doors.coap.publish(node, b"x", TEXT)
+    answer = await xmpp.ask(xmpp.pubsub.get_item(xmpp.service, node, "current", timeout=PATIENCE))
+    ids = [item.get("id") for item in answer["pubsub"]["items"].xml]
+    expect("ids", ids, ["current"])
+    await xmpp.follow(node)
+    expect("id in the event", (await xmpp.next(node)).extra["id"], "current")
+
+
+@scenario
+async def unsubscribing_ends_notifications(doors):
+    xmpp, node, other = doors.xmpp, fresh("leave"), fresh("leave")
+    for one in (node, other):
+        await doors.http.publish(one, b"first", TEXT)
+        await xmpp.follow(one)
+        await xmpp.next(one)
+    subscriptions = await xmpp.ask(xmpp.pubsub.get_subscriptions(xmpp.service, timeout=PATIENCE))
+    require("listed", node in str(subscriptions), subscriptions)
+    await xmpp.ask(xmpp.pubsub.unsubscribe(xmpp.service, node, timeout=PATIENCE))
+    for one in (node, other):
+        await doors.mqtt.publish(one, b"second", TEXT)
+    expect("the other", (await xmpp.next(other)).payload, b"second")
+    require("nothing came", xmpp._inbox[node].empty())
+
+
+@scenario
+async def ping_version_and_stream_management_answer(doors):
+    client = doors.xmpp.client
+    require("ping", await client.plugin["xep_0199"].send_ping("localhost", timeout=PATIENCE) is not None)
+    version = await client.plugin["xep_0092"].get_version("localhost", timeout=PATIENCE)
+    require("version", "fogmux" in str(version["software_version"]["name"]).lower(), version)
+    require("XEP-0198 is on", client.plugin["xep_0198"].enabled_in and client.plugin["xep_0198"].enabled_out)
