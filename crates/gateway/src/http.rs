@@ -1,8 +1,115 @@
-//! The HTTP door.
+//! The HTTP door: HTTP/1.1, HTTP/2 and HTTP/3 over one service, with event streams, WebSocket and MQTT behind it.
+//!
+//! `connection` and `quic` are the shells: they own sockets, deadlines and hyper or h3. `service` decides what a request
+//! is and who asks; `topics`, `batch`, `follow` and their like answer. What is said on the wire is data in
+//! [`fogmux_http`]. The path of a kept message – route, permission, lookup, response – runs without a task, a box or
+//! an await.
+
+mod batch;
+mod body;
+mod connection;
+mod exec;
+mod follow;
+mod idempotent;
+mod identity;
+mod io;
+mod longpoll;
+mod metrics;
+mod payload;
+mod quic;
+mod respond;
+mod service;
+mod streams;
+mod topics;
+mod translate;
+mod websocket;
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use fogmux_auth::Backoff;
+use fogmux_http::idempotency;
+use http::HeaderValue;
+
+pub use connection::serve;
+pub use quic::serve_quic;
 
 /// How the HTTP door behaves; every field has a default.
-#[derive(Clone, Debug, Default)]
-pub struct HttpConfig {}
+#[derive(Clone, Debug)]
+pub struct HttpConfig {
+    /// Where HTTP/3 is, for `Alt-Svc`.
+    pub http3_port: Option<u16>,
+    /// Most bytes of a message.
+    pub payload_bytes_max: usize,
+    /// Most bytes of a `POST /publish`.
+    pub batch_bytes_max: usize,
+    /// Most lines of a `POST /publish`.
+    pub batch_lines_max: usize,
+    /// Most bytes of a request's header section.
+    pub header_bytes_max: usize,
+    /// From the first byte of a request to the end of its header section; also from accept to the first byte.
+    pub header_timeout: Duration,
+    /// From the header section to the end of the body.
+    pub body_timeout: Duration,
+    /// Between two requests, and without any stream.
+    pub idle_timeout: Duration,
+    /// How long a peer may take nothing of what there is to send.
+    pub write_timeout: Duration,
+    /// Requests at once on one HTTP/2 or HTTP/3 connection.
+    pub streams_per_connection_max: u32,
+    /// QUIC connections at once.
+    pub quic_connections_max: usize,
+    /// Event streams at once.
+    pub event_streams_max: usize,
+    /// Messages that wait for one event stream, or may be sent again on it.
+    pub event_stream_messages: usize,
+    /// Their bytes.
+    pub event_stream_bytes: usize,
+    /// Bytes that wait for all event streams together before each is held shorter.
+    pub event_streams_bytes: usize,
+    /// How long an event stream waits for its reader to come back.
+    pub event_stream_grace: Duration,
+    /// Event streams that wait so.
+    pub event_streams_parked_max: usize,
+    /// How often a quiet event stream shows that it lives.
+    pub event_keep_alive: Duration,
+    /// Longest long poll.
+    pub wait_max: Duration,
+    /// Names besides addresses and `localhost` under which anonymous clients on loopback may call.
+    pub hosts: Vec<String>,
+    /// Origins besides the gateway's own whose pages may write and open WebSockets.
+    pub origins: Vec<String>,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            http3_port: None,
+            payload_bytes_max: 1 << 20,
+            batch_bytes_max: 4 << 20,
+            batch_lines_max: 10_000,
+            header_bytes_max: 16 << 10,
+            header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(75),
+            write_timeout: Duration::from_secs(30),
+            streams_per_connection_max: 100,
+            quic_connections_max: 4096,
+            event_streams_max: 4096,
+            event_stream_messages: 1000,
+            event_stream_bytes: 512 << 10,
+            event_streams_bytes: 32 << 20,
+            event_stream_grace: Duration::from_secs(60),
+            event_streams_parked_max: 256,
+            event_keep_alive: Duration::from_secs(15),
+            wait_max: Duration::from_secs(60),
+            hosts: Vec::new(),
+            origins: Vec::new(),
+        }
+    }
+}
 
 /// What the workers of the HTTP door share: configuration and registries. Connections find it in
 /// [`crate::Shared::http`].
@@ -10,25 +117,47 @@ pub struct HttpConfig {}
 pub struct HttpDoor {
     /// How it behaves.
     pub config: HttpConfig,
+    streams: streams::Registry,
+    idempotency: Mutex<idempotency::Store<idempotent::Kept>>,
+    backoff: Mutex<Backoff>,
+    alt_svc: Option<HeaderValue>,
+    openapi: bytes::Bytes,
 }
 
 impl HttpDoor {
     /// A door that nobody uses yet.
     #[must_use]
     pub fn new(config: HttpConfig) -> Self {
-        Self { config }
+        let alt_svc = config.http3_port.and_then(|port| HeaderValue::from_str(&fogmux_http::alt_svc::http3(port)).ok());
+        Self {
+            streams: streams::Registry::new(&config),
+            idempotency: Mutex::new(idempotency::Store::new(idempotency::Limits::default())),
+            backoff: Mutex::default(),
+            alt_svc,
+            openapi: fogmux_http::openapi::document(env!("CARGO_PKG_VERSION")).into(),
+            config,
+        }
+    }
+
+    fn idempotency(&self) -> std::sync::MutexGuard<'_, idempotency::Store<idempotent::Kept>> {
+        self.idempotency.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn backoff(&self) -> std::sync::MutexGuard<'_, Backoff> {
+        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Serves one TCP or TLS connection (HTTP/1.1 or HTTP/2 by ALPN, else by the preface) until it ends.
-pub async fn serve<S>(_ctx: std::rc::Rc<crate::WorkerContext>, _stream: S, _peer: crate::Peer, _alpn: Option<Vec<u8>>)
-where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + 'static,
-{
+/// How often [`housekeeping`] looks.
+const HOUSEKEEPING: Duration = Duration::from_secs(5);
+
+/// Ends event streams that nobody came back for; one worker runs it until drain.
+pub async fn housekeeping(ctx: std::rc::Rc<crate::WorkerContext>) {
+    let mut drain = std::pin::pin!(ctx.drain());
+    loop {
+        tokio::select! {
+            () = &mut drain => return,
+            () = tokio::time::sleep(HOUSEKEEPING) => ctx.shared.http.streams.expire(ctx.now()),
+        }
+    }
 }
-
-/// Serves HTTP/3 on a QUIC endpoint until drain.
-pub async fn serve_quic(_ctx: std::rc::Rc<crate::WorkerContext>, _endpoint: quinn::Endpoint, _anonymous: bool) {}
-
-/// Ends event streams that nobody came back for and forgets old idempotency keys; one worker runs it until drain.
-pub async fn housekeeping(_ctx: std::rc::Rc<crate::WorkerContext>) {}

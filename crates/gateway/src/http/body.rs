@@ -1,0 +1,135 @@
+//! The body of a request, read whole within bounds of size, time and memory.
+
+use std::{rc::Rc, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use fogmux_http::{Kind, Problem};
+use http::{HeaderMap, header::CONTENT_LENGTH};
+use http_body::Body;
+use http_body_util::BodyExt as _;
+
+use crate::WorkerContext;
+
+/// What to set aside at most before a byte has come.
+const RESERVE_BYTES_MAX: usize = 64 << 10;
+
+/// A body that has arrived.
+pub(super) enum Collected {
+    /// Part of a read buffer: to be copied by whoever keeps it, lest it keep the buffer.
+    Borrowed(Bytes),
+    /// Of its own.
+    Owned(Bytes),
+}
+
+impl Collected {
+    pub(super) fn bytes(&self) -> &Bytes {
+        match self {
+            Self::Borrowed(bytes) | Self::Owned(bytes) => bytes,
+        }
+    }
+
+    /// As the bus takes it.
+    pub(super) fn payload(&self) -> fogmux_bus::Payload<'_> {
+        match self {
+            Self::Borrowed(bytes) => fogmux_bus::Payload::Slice(bytes),
+            Self::Owned(bytes) => fogmux_bus::Payload::Shared(bytes),
+        }
+    }
+}
+
+/// How much, and how long.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds {
+    pub(super) bytes_max: usize,
+    pub(super) timeout: Duration,
+}
+
+/// Refuses by `Content-Length` before a byte is read, so that `Expect: 100-continue` saves the client the upload; then
+/// while reading.
+pub(super) async fn collect<B>(
+    ctx: &Rc<WorkerContext>,
+    headers: &HeaderMap,
+    body: B,
+    bounds: Bounds,
+) -> Result<Collected, Problem<'static>>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    if ctx.bus().memory().pressure() {
+        return Err(Problem::new(Kind::Unavailable).detail("memory is short").retry_after(1));
+    }
+    let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > bounds.bytes_max as u64) {
+        return Err(too_large(bounds.bytes_max));
+    }
+    if body.is_end_stream() {
+        return Ok(Collected::Owned(Bytes::new()));
+    }
+    let announced = announced.and_then(|length| usize::try_from(length).ok());
+    match tokio::time::timeout(bounds.timeout, read(ctx, body, announced, bounds.bytes_max)).await {
+        Ok(result) => result,
+        Err(_) => {
+            ctx.shared.metrics.http.timed_out.increment();
+            Err(Problem::new(Kind::RequestTimeout).detail("the body did not arrive in time"))
+        }
+    }
+}
+
+async fn read<B>(
+    ctx: &Rc<WorkerContext>,
+    mut body: B,
+    announced: Option<usize>,
+    bytes_max: usize,
+) -> Result<Collected, Problem<'static>>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let mut first = Bytes::new();
+    let mut whole = BytesMut::new();
+    let mut held = Held { ctx: Rc::clone(ctx), bytes: 0 };
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Problem::new(Kind::BadRequest).detail("the body is cut short"))?;
+        // Trailers are nobody's.
+        let Ok(data) = frame.into_data() else { continue };
+        if whole.len() + first.len() + data.len() > bytes_max {
+            return Err(too_large(bytes_max));
+        }
+        if first.is_empty() && whole.is_empty() {
+            first = data;
+            continue;
+        }
+        if whole.is_empty() {
+            whole.reserve(
+                announced.unwrap_or(0).clamp(first.len() + data.len(), RESERVE_BYTES_MAX.max(first.len() + data.len())),
+            );
+            whole.extend_from_slice(&first);
+            first = Bytes::new();
+        }
+        whole.extend_from_slice(&data);
+        held.set(whole.capacity());
+    }
+    Ok(if whole.is_empty() { Collected::Borrowed(first) } else { Collected::Owned(whole.freeze()) })
+}
+
+fn too_large(limit: usize) -> Problem<'static> {
+    Problem::new(Kind::ContentTooLarge).detail(format!("at most {limit} bytes"))
+}
+
+/// Memory of an unfinished upload, counted against the global watermark.
+struct Held {
+    ctx: Rc<WorkerContext>,
+    bytes: usize,
+}
+
+impl Held {
+    fn set(&mut self, bytes: usize) {
+        self.ctx.bus().memory().change(self.bytes, bytes);
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}

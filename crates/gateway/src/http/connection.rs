@@ -1,0 +1,243 @@
+//! TCP and TLS: tells HTTP/1.1 from HTTP/2, drives hyper, keeps the deadlines that hyper does not.
+
+use std::{future::poll_fn, pin::pin, rc::Rc, time::Duration};
+
+use bytes::Bytes;
+use fogmux_http::{Kind, Problem};
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    time::{Instant, sleep_until},
+};
+
+use super::{HttpConfig, exec::LocalExec, io::Io, service::Conn, websocket};
+use crate::{Peer, WorkerContext};
+
+/// RFC 9113 §3.4.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// How long the last answers of a connection that is to end may take.
+const LINGER: Duration = Duration::from_secs(5);
+/// What of one response waits in hyper, per HTTP/2 stream.
+const SEND_BUFFER_BYTES: usize = 64 << 10;
+/// What a client may send ahead on one HTTP/2 stream, and on all together.
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
+const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    One,
+    Two,
+}
+
+/// Serves one TCP or TLS connection (HTTP/1.1 or HTTP/2 by ALPN, else by the preface) until it ends.
+pub async fn serve<S>(ctx: Rc<WorkerContext>, mut stream: S, peer: Peer, alpn: Option<Vec<u8>>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let (protocol, prefix) = match alpn.as_deref() {
+        Some(b"h2") => (Protocol::Two, Bytes::new()),
+        Some(_) | None => {
+            let limit = ctx.shared.http.config.header_timeout;
+            // Until the first byte a connection is this small future and no more.
+            let sniffed = tokio::select! {
+                sniffed = tokio::time::timeout(limit, sniff(&mut stream)) => sniffed,
+                () = ctx.drain() => return,
+            };
+            match sniffed {
+                Ok(Some(sniffed)) => sniffed,
+                Ok(None) => return,
+                Err(_) => {
+                    ctx.shared.metrics.http.timed_out.increment();
+                    return;
+                }
+            }
+        }
+    };
+    let conn = Conn::new(&ctx, peer);
+    let io = Io::new(&ctx, stream, prefix, &conn.progress);
+    conn.progress.active.set(ctx.now());
+    match protocol {
+        Protocol::One => Box::pin(serve_one(&conn, io)).await,
+        Protocol::Two => Box::pin(serve_two(&conn, io)).await,
+    }
+    conn.progress.flush(&ctx);
+}
+
+/// Reads until the bytes are, or can no longer be, the preface of HTTP/2.
+async fn sniff<S: AsyncRead + Unpin>(stream: &mut S) -> Option<(Protocol, Bytes)> {
+    let mut bytes = [0; PREFACE.len()];
+    let mut length = 0;
+    while length < bytes.len() {
+        let room = bytes.get_mut(length..)?;
+        let count = stream.read(room).await.ok().filter(|count| *count > 0)?;
+        length += count;
+        let read = bytes.get(..length)?;
+        if !PREFACE.starts_with(read) {
+            return Some((Protocol::One, Bytes::copy_from_slice(read)));
+        }
+    }
+    Some((Protocol::Two, Bytes::copy_from_slice(&bytes)))
+}
+
+async fn serve_one<S>(conn: &Rc<Conn>, io: Io<S>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let config = &conn.ctx.shared.http.config;
+    let service = {
+        let conn = Rc::clone(conn);
+        hyper::service::service_fn(move |request| conn.call(request))
+    };
+    let mut http = http1::Builder::new()
+        // Deadlines are kept here: hyper's would cost an allocation a request and answer nothing.
+        .header_read_timeout(None)
+        .max_header_size(config.header_bytes_max)
+        .max_buf_size(config.header_bytes_max.max(SEND_BUFFER_BYTES))
+        .pipeline_flush(true)
+        .serve_connection(TokioIo::new(io), service);
+    let mut drain = pin!(conn.ctx.drain());
+    let mut deadline = pin!(sleep_until(next_look(conn)));
+    let mut leaving = false;
+    let result = loop {
+        tokio::select! {
+            biased;
+            result = poll_fn(|cx| http.poll_without_shutdown(cx)) => break Some(result),
+            () = &mut drain, if !leaving => {
+                leaving = true;
+                std::pin::Pin::new(&mut http).graceful_shutdown();
+            }
+            () = &mut deadline => {
+                if is_late(conn) {
+                    break None;
+                }
+                deadline.as_mut().reset(next_look(conn));
+            }
+        }
+    };
+    let upgrade = conn.upgrade.borrow_mut().take();
+    let mut io = http.into_parts();
+    match (result, upgrade) {
+        (Some(Ok(())), Some(upgrade)) => {
+            let mut stream = io.io.into_inner();
+            stream.put_back(io.read_buf);
+            websocket::run(conn, stream, upgrade).await;
+        }
+        (Some(Ok(())), None) => drop(io.io.inner_mut().shutdown().await),
+        (Some(Err(error)), _) => note(conn, &error),
+        (None, _) => cut(conn, io.io.inner_mut()).await,
+    }
+}
+
+async fn serve_two<S>(conn: &Rc<Conn>, io: Io<S>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let config = &conn.ctx.shared.http.config;
+    let service = {
+        let conn = Rc::clone(conn);
+        hyper::service::service_fn(move |request| conn.call(request))
+    };
+    let mut http = pin!(builder_two(config).serve_connection(TokioIo::new(io), service));
+    let mut drain = pin!(conn.ctx.drain());
+    let mut deadline = pin!(sleep_until(next_look(conn)));
+    let mut leaving = false;
+    let result = loop {
+        tokio::select! {
+            biased;
+            result = &mut http => break result,
+            () = &mut drain, if !leaving => {
+                leaving = true;
+                http.as_mut().graceful_shutdown();
+            }
+            () = &mut deadline => {
+                if is_late(conn) {
+                    if leaving {
+                        return;
+                    }
+                    // GOAWAY first; who then still says nothing is cut at the next look.
+                    leaving = true;
+                    http.as_mut().graceful_shutdown();
+                    deadline.as_mut().reset(Instant::now() + LINGER);
+                    continue;
+                }
+                deadline.as_mut().reset(next_look(conn));
+            }
+        }
+    };
+    if let Err(error) = result {
+        note(conn, &error);
+    }
+}
+
+fn builder_two(config: &HttpConfig) -> http2::Builder<LocalExec> {
+    let mut builder = http2::Builder::new(LocalExec);
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(config.streams_per_connection_max)
+        .max_header_list_size(u32::try_from(config.header_bytes_max).unwrap_or(u32::MAX))
+        .max_send_buf_size(SEND_BUFFER_BYTES)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        // Rapid reset (CVE-2023-44487), and resets that we are made to send (CVE-2025-8671).
+        .max_pending_accept_reset_streams(20)
+        .max_local_error_reset_streams(100)
+        // Finds peers that are gone while a stream is open; without one, the idle deadline does.
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(20))
+        .enable_connect_protocol();
+    builder
+}
+
+/// When a deadline may have passed at the earliest.
+fn next_look(conn: &Conn) -> Instant {
+    let config = &conn.ctx.shared.http.config;
+    let progress = &conn.progress;
+    let at = match progress.head_since.get() {
+        Some(since) => since + config.header_timeout,
+        // A header section that begins right after this look must not wait for the next by much.
+        None if progress.open.get() > 0 => conn.ctx.now() + config.header_timeout,
+        None => (progress.active.get() + config.idle_timeout).min(conn.ctx.now() + config.header_timeout),
+    };
+    conn.ctx.shared.clock.instant(at).max(Instant::now() + Duration::from_millis(10))
+}
+
+/// Whether a header section takes too long, or nothing has been asked for too long.
+fn is_late(conn: &Conn) -> bool {
+    conn.progress.flush(&conn.ctx);
+    let config = &conn.ctx.shared.http.config;
+    let progress = &conn.progress;
+    let now = conn.ctx.now();
+    if progress.open.get() > 0 {
+        progress.active.set(now);
+        return false;
+    }
+    progress.head_since.get().is_some_and(|since| now.since(since) >= config.header_timeout)
+        || now.since(progress.active.get()) >= config.idle_timeout
+}
+
+/// 408 to who began a request and did not finish it (RFC 9110 §15.5.9); nothing to who is merely idle.
+async fn cut<S: AsyncRead + AsyncWrite + Unpin>(conn: &Conn, io: &mut Io<S>) {
+    conn.ctx.shared.metrics.http.timed_out.increment();
+    if conn.progress.head_since.get().is_some() {
+        let body = Problem::new(Kind::RequestTimeout).detail("the header section did not arrive in time").to_json();
+        let mut head = format!(
+            "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: {}\r\ncontent-length: {}\r\n\r\n",
+            fogmux_http::problem::CONTENT_TYPE,
+            body.len()
+        )
+        .into_bytes();
+        head.extend_from_slice(&body);
+        // It may be gone already.
+        let _ = io.write_all(&head).await;
+    }
+    let _ = io.shutdown().await;
+}
+
+/// A peer that broke the protocol is counted; one that went away is not worth a word.
+fn note(conn: &Conn, error: &hyper::Error) {
+    if error.is_parse() {
+        conn.ctx.shared.metrics.http.misbehaved.increment();
+        tracing::debug!(%error, "an HTTP peer broke the protocol");
+    }
+}

@@ -1,0 +1,341 @@
+//! `GET /subscribe`: the reader's end of an event stream, as server-sent events, lines of JSON or WebSocket messages.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use fogmux_auth::Reach;
+use fogmux_bus::{Claim, Message, Qos, Subscription};
+use fogmux_http::{
+    Kind, Problem, Query, accept, publish,
+    sse::{self, EventId, GapReason},
+    websocket::{Opcode, handshake, push_frame},
+};
+use http::{
+    HeaderName, Method, Response,
+    header::{ACCEPT, CACHE_CONTROL, VARY},
+    request::Parts,
+};
+use smallvec::SmallVec;
+use tokio::time::Sleep;
+
+use super::{
+    identity::{self, Gate, Identity},
+    payload::Payload,
+    respond,
+    service::Conn,
+    streams::{Kept, NoStream, Stream, Taken, Wanted},
+    translate, websocket,
+};
+
+/// How much is encoded at a time.
+const CHUNK_BYTES: usize = 16 << 10;
+/// How many messages are taken at a time.
+const CHUNK_MESSAGES: usize = 64;
+/// How many kept messages are fetched at a time.
+const KEPT_MESSAGES: usize = 32;
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// How events are framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Sse,
+    Ndjson,
+    WebSocket,
+}
+
+/// Answers a request for a stream: with the stream itself, or with the handshake of a WebSocket that will carry it.
+pub(super) fn subscribe(
+    conn: &Rc<Conn>,
+    identity: &Rc<Identity>,
+    parts: &Parts,
+) -> Result<Response<Payload>, Problem<'static>> {
+    if parts.method == Method::CONNECT || handshake::is_upgrade(&parts.headers) {
+        return websocket::events(conn, identity, parts);
+    }
+    let lines: SmallVec<[&str; 4]> =
+        parts.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    let content_type =
+        accept::choose(&lines, &[sse::CONTENT_TYPE, publish::NDJSON]).ok_or(Problem::new(Kind::NotAcceptable))?;
+    let format = if content_type == sse::CONTENT_TYPE { Format::Sse } else { Format::Ndjson };
+    let payload = match parts.method {
+        Method::HEAD => Payload::empty(),
+        _ => Payload::events(Follow::open(conn, identity, parts, format)?),
+    };
+    let mut response = Response::new(payload);
+    let headers = response.headers_mut();
+    headers.insert(
+        http::header::CONTENT_TYPE,
+        http::HeaderValue::from_static(match format {
+            Format::Sse => sse::CONTENT_TYPE,
+            Format::Ndjson | Format::WebSocket => publish::NDJSON,
+        }),
+    );
+    headers.insert(CACHE_CONTROL, respond::NO_STORE);
+    headers.insert(VARY, http::HeaderValue::from_static("accept, last-event-id"));
+    // nginx buffers a response unless told not to.
+    headers.insert(HeaderName::from_static("x-accel-buffering"), http::HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+/// The reader's end. Dropped, it leaves the stream to wait for the reader's return.
+pub(super) struct Follow {
+    conn: Rc<Conn>,
+    gate: Arc<Gate>,
+    stream: Arc<Stream>,
+    claim: Claim,
+    format: Format,
+    drain: Pin<Box<dyn Future<Output = ()>>>,
+    keep_alive: Pin<Box<Sleep>>,
+    /// What goes out before the first event.
+    first: Vec<u8>,
+}
+
+impl Follow {
+    /// Resumes the stream that the request names, or opens a new one and says that it could not.
+    pub(super) fn open(
+        conn: &Rc<Conn>,
+        identity: &Rc<Identity>,
+        parts: &Parts,
+        format: Format,
+    ) -> Result<Self, Problem<'static>> {
+        let query = Query::parse(parts.uri.query()).map_err(|invalid| invalid.problem())?;
+        let wanted = wanted(conn, identity, &query)?;
+        let header = parts.headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
+        let last = header.or(query.since.as_deref()).filter(|text| !text.is_empty());
+        let ctx = &conn.ctx;
+        let registry = &ctx.shared.http.streams;
+        let resumed = last.and_then(|text| registry.resume(ctx, text.parse().ok()?, &wanted));
+        let mut first = Vec::new();
+        if format == Format::Sse {
+            first.extend_from_slice(sse::PREAMBLE);
+        }
+        let (stream, claim) = match resumed {
+            Some(resumed) => resumed,
+            None => {
+                if last.is_some() {
+                    push_gap(format, GapReason::Expired, None, &mut first);
+                }
+                registry.open(ctx, wanted).map_err(unavailable)?
+            }
+        };
+        Ok(Self {
+            conn: Rc::clone(conn),
+            gate: Arc::clone(&identity.gate),
+            stream,
+            claim,
+            format,
+            drain: Box::pin(ctx.drain()),
+            keep_alive: Box::pin(tokio::time::sleep(ctx.shared.http.config.event_keep_alive)),
+            first,
+        })
+    }
+
+    /// The next bytes of the stream; `None` when the gateway shuts down or another reader has taken over.
+    pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.drain.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        let mut out = std::mem::take(&mut self.first);
+        let more = match self.fill(cx, &mut out) {
+            Ok(more) => more,
+            Err(fogmux_bus::Displaced) => return Poll::Ready(None),
+        };
+        if !out.is_empty() {
+            return Poll::Ready(Some(out.into()));
+        }
+        if more {
+            // Nothing of this turn was to be sent, but there is more to look at.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if self.keep_alive.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        if !self.conn.ctx.authority().admits(self.gate.access().principal()) {
+            return Poll::Ready(None);
+        }
+        let next = tokio::time::Instant::now() + self.conn.ctx.shared.http.config.event_keep_alive;
+        self.keep_alive.as_mut().reset(next);
+        // Registers the timer.
+        if self.keep_alive.as_mut().poll(cx).is_ready() {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Ready(Some(keep_alive(self.format)))
+    }
+
+    /// Encodes what there is, up to a chunk. Says whether there is more.
+    fn fill(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Result<bool, fogmux_bus::Displaced> {
+        // Kept messages are fetched before the mailbox is drained: what came in between is newer.
+        let kept = self.stream.slot.with_claim(self.claim, |mailbox| mailbox.kept().cloned())?;
+        let kept = kept.map(|kept| self.fetch_kept(kept));
+        let mut taken: SmallVec<[Taken; 8]> = SmallVec::new();
+        let (lost, drained) = self.stream.slot.poll_with(self.claim, cx, |mailbox| {
+            let lost = mailbox.take_lost();
+            let mut bytes = 0;
+            while taken.len() < CHUNK_MESSAGES && bytes < CHUNK_BYTES {
+                let Some(next) = mailbox.take() else { break };
+                bytes += next.message.payload.len();
+                taken.push(next);
+            }
+            (lost, mailbox.is_drained())
+        })?;
+        if lost > 0 {
+            push_gap(self.format, GapReason::Slow, Some(lost), out);
+        }
+        let mut more = !drained;
+        if let Some((messages, next)) = kept {
+            more = true;
+            // An older value that still waits must not follow a newer one.
+            if drained {
+                self.push_kept(&messages, next, &taken, out)?;
+            }
+        }
+        let now = self.conn.ctx.now();
+        let mut expired = 0;
+        for taken in &taken {
+            if taken.message.is_expired(now) {
+                expired += 1;
+                continue;
+            }
+            self.push(taken, out);
+        }
+        if expired > 0 {
+            self.conn.ctx.bus().counters().expired(expired);
+        }
+        Ok(more)
+    }
+
+    /// The next kept messages that may be read, and where to go on after them.
+    fn fetch_kept(&self, kept: Kept) -> (Vec<Arc<Message>>, Option<Kept>) {
+        let Some(subscription) = self.stream.subscriptions.get(kept.subscription) else { return (Vec::new(), None) };
+        let following = Some(Kept { subscription: kept.subscription + 1, after: None });
+        // A shared subscription gets nothing that was kept (MQTT 5.0 §4.8.2).
+        if subscription.group.is_some() {
+            return (Vec::new(), following);
+        }
+        let ctx = &self.conn.ctx;
+        let chunk = ctx.bus().retained(&subscription.filter, kept.after.as_ref(), KEPT_MESSAGES, ctx.now());
+        let earlier = self.stream.subscriptions.get(..kept.subscription).unwrap_or_default();
+        let mut messages = chunk.messages;
+        messages.retain(|message| {
+            // Overlapping filters give one copy.
+            !earlier.iter().any(|other| other.group.is_none() && other.filter.matches(&message.topic))
+                && self.gate.access().may_read(&message.topic)
+        });
+        let next = match chunk.next {
+            Some(after) => Some(Kept { after: Some(after), ..kept }),
+            None => following,
+        };
+        (messages, next)
+    }
+
+    fn push_kept(
+        &self,
+        messages: &[Arc<Message>],
+        next: Option<Kept>,
+        live: &[Taken],
+        out: &mut Vec<u8>,
+    ) -> Result<(), fogmux_bus::Displaced> {
+        let max_qos = self.stream.max_qos();
+        let numbered: SmallVec<[Taken; 8]> = self.stream.slot.with_claim(self.claim, |mailbox| {
+            mailbox.set_kept(next);
+            messages
+                .iter()
+                .filter(|message| !live.iter().any(|live| live.message.topic == message.topic))
+                .map(|message| mailbox.take_kept(message, message.qos.min(max_qos)))
+                .collect()
+        })?;
+        numbered.iter().for_each(|taken| self.push(taken, out));
+        Ok(())
+    }
+
+    fn push(&self, taken: &Taken, out: &mut Vec<u8>) {
+        let id = EventId { stream: self.stream.id, sequence: taken.sequence }.to_string();
+        let event = translate::event(&taken.message, taken.qos, &id);
+        match self.format {
+            Format::Sse => sse::push_event(None, &id, out, |out| event.encode(out)),
+            Format::Ndjson => {
+                event.encode(out);
+                out.push(b'\n');
+            }
+            Format::WebSocket => {
+                let mut text = Vec::new();
+                event.encode(&mut text);
+                push_frame(Opcode::Text, &text, None, out);
+            }
+        }
+    }
+
+    /// Ends the stream for good: its reader has said goodbye.
+    pub(super) fn end(&self) {
+        self.conn.ctx.shared.http.streams.end(&self.stream);
+    }
+}
+
+impl Drop for Follow {
+    fn drop(&mut self) {
+        let ctx = &self.conn.ctx;
+        ctx.shared.http.streams.park(&self.stream, self.claim, ctx.now());
+    }
+}
+
+fn wanted(conn: &Conn, identity: &Identity, query: &Query<'_>) -> Result<Wanted, Problem<'static>> {
+    if query.filters.is_empty() {
+        return Err(Problem::new(Kind::InvalidFilter).detail("`filter` is missing"));
+    }
+    let mut subscriptions = Vec::with_capacity(query.filters.len());
+    for filter in &query.filters {
+        let subscription =
+            Subscription::parse(filter).map_err(|error| Problem::new(Kind::InvalidFilter).detail(error.to_string()))?;
+        match identity.gate.access().may_subscribe(&subscription.filter) {
+            Reach::Nothing(decision) => return Err(identity::forbidden(&conn.ctx, &decision)),
+            Reach::Some | Reach::Everything => {}
+        }
+        if !subscriptions.contains(&subscription) {
+            subscriptions.push(subscription);
+        }
+    }
+    let gate: Arc<dyn fogmux_bus::ReadGate> = Arc::<Gate>::clone(&identity.gate);
+    Ok(Wanted {
+        principal: Arc::clone(&identity.principal().name),
+        gate,
+        subscriptions,
+        max_qos: query.qos.and_then(Qos::from_u8).unwrap_or(Qos::ExactlyOnce),
+        kept: query.retained.unwrap_or(true),
+    })
+}
+
+fn unavailable(reason: NoStream) -> Problem<'static> {
+    Problem::new(Kind::Unavailable).detail(reason.to_string()).retry_after(5)
+}
+
+fn push_gap(format: Format, reason: GapReason, missed: Option<u64>, out: &mut Vec<u8>) {
+    let json = sse::gap_json(reason, missed);
+    match format {
+        Format::Sse => sse::push_event(Some("gap"), "", out, |out| out.extend_from_slice(json.as_bytes())),
+        Format::Ndjson => {
+            out.extend_from_slice(json.as_bytes());
+            out.push(b'\n');
+        }
+        Format::WebSocket => push_frame(Opcode::Text, json.as_bytes(), None, out),
+    }
+}
+
+fn keep_alive(format: Format) -> Bytes {
+    match format {
+        Format::Sse => Bytes::from_static(sse::KEEP_ALIVE),
+        Format::Ndjson => Bytes::from_static(b"\n"),
+        Format::WebSocket => {
+            let mut out = Vec::new();
+            push_frame(Opcode::Ping, b"", None, &mut out);
+            out.into()
+        }
+    }
+}

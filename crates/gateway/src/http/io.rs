@@ -1,0 +1,153 @@
+//! The socket as hyper sees it: with the bytes that were read to tell the protocol put back, progress noted, and a
+//! deadline on writes.
+
+use std::{
+    cell::Cell,
+    io::{self, IoSlice},
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::{Buf as _, Bytes};
+use fogmux_bus::Timestamp;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Sleep,
+};
+
+use crate::WorkerContext;
+
+/// What the shell, the socket and the service know of a connection together.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// When the first byte of a request came in whose header section is not complete.
+    pub(super) head_since: Cell<Option<Timestamp>>,
+    /// When there was last a byte or an answer.
+    pub(super) active: Cell<Timestamp>,
+    /// Requests being answered.
+    pub(super) open: Cell<u32>,
+    bytes_in: Cell<u64>,
+    bytes_out: Cell<u64>,
+}
+
+impl Progress {
+    /// Adds what was counted to the metrics.
+    pub(super) fn flush(&self, ctx: &WorkerContext) {
+        let metrics = &ctx.shared.metrics.http;
+        metrics.bytes_in.add(self.bytes_in.take());
+        metrics.bytes_out.add(self.bytes_out.take());
+    }
+
+    fn read(&self, bytes: usize) {
+        self.bytes_in.set(self.bytes_in.get() + bytes as u64);
+    }
+
+    fn wrote(&self, bytes: usize) {
+        self.bytes_out.set(self.bytes_out.get() + bytes as u64);
+    }
+}
+
+/// A stream with a prefix.
+pub(super) struct Io<S> {
+    inner: S,
+    prefix: Bytes,
+    ctx: Rc<WorkerContext>,
+    progress: Rc<Progress>,
+    write_timeout: Duration,
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Io<S> {
+    pub(super) fn new(ctx: &Rc<WorkerContext>, inner: S, prefix: Bytes, progress: &Rc<Progress>) -> Self {
+        Self {
+            inner,
+            prefix,
+            ctx: Rc::clone(ctx),
+            progress: Rc::clone(progress),
+            write_timeout: ctx.shared.http.config.write_timeout,
+            stalled: None,
+        }
+    }
+
+    /// Puts bytes back that somebody read too much.
+    pub(super) fn put_back(&mut self, bytes: Bytes) {
+        self.prefix = bytes;
+    }
+
+    fn noted(&self, bytes: usize) {
+        if bytes > 0 {
+            self.progress.read(bytes);
+            // Bytes while no request is open begin one; bytes of a body are the body's own deadline.
+            if self.progress.open.get() == 0 && self.progress.head_since.get().is_none() {
+                self.progress.head_since.set(Some(self.ctx.now()));
+            }
+        }
+    }
+
+    /// A write that waits starts the clock; one that moves stops it.
+    fn watch(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match polled {
+            Poll::Ready(Ok(written)) => {
+                self.progress.wrote(written);
+                self.stalled = None;
+                Poll::Ready(Ok(written))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => {
+                let timeout = self.write_timeout;
+                let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+                if stalled.as_mut().poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                self.ctx.shared.metrics.http.timed_out.increment();
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Io<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.prefix.is_empty() {
+            let count = self.prefix.len().min(buf.remaining());
+            buf.put_slice(self.prefix.get(..count).unwrap_or_default());
+            self.prefix.advance(count);
+            self.noted(count);
+            return Poll::Ready(Ok(()));
+        }
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
+        self.noted(buf.filled().len() - before);
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Io<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.inner).poll_write(cx, buf);
+        self.watch(cx, polled)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        self.watch(cx, polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}

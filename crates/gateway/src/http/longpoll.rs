@@ -1,0 +1,142 @@
+//! `GET /topics/<topic>?wait=SECONDS`: the latest message, or the next one if it is worth waiting for.
+//!
+//! A client that shows by `If-None-Match` what it has waits until there is something else, transient messages included; a
+//! client that shows nothing waits only when nothing is kept. Between two polls messages may be missed: a stream is for
+//! those who want them all.
+
+use std::{future::poll_fn, rc::Rc, sync::Arc, time::Duration};
+
+use fogmux_auth::Action;
+use fogmux_bus::{
+    Claim, Delivered, Delivery, Filter, Mailbox, Message, Publication, Slot, SubscribeOptions, Subscription, Timestamp,
+    Topic,
+};
+use fogmux_http::{
+    Kind, Problem, Query,
+    condition::{Access, Conditions, Verdict},
+};
+use http::{HeaderMap, Response, request::Parts};
+
+use super::{
+    identity::Identity,
+    payload::Payload,
+    respond,
+    service::{Answer, Conn, or_problem},
+    topics,
+};
+
+/// GET and HEAD with a query.
+pub(super) fn read(
+    conn: &Rc<Conn>,
+    identity: &Rc<Identity>,
+    topic: String,
+    parts: Parts,
+    now: Timestamp,
+) -> Result<Answer, Problem<'static>> {
+    let query = Query::parse(parts.uri.query()).map_err(|invalid| invalid.problem())?;
+    let wait = query.wait_seconds.map(|seconds| Duration::from_secs(u64::from(seconds)));
+    let wait = wait.map_or(Duration::ZERO, |wait| wait.min(conn.ctx.shared.http.config.wait_max));
+    let current = conn.ctx.bus().latest(&topic, now);
+    if wait.is_zero() || !worth_waiting(current.as_ref(), &parts.headers) {
+        return topics::read(conn, identity, &topic, &parts, now).map(Answer::now);
+    }
+    topics::checked(&topic)?;
+    identity.gate.check(&conn.ctx, Action::Read, &topic)?;
+    let (conn, identity) = (Rc::clone(conn), Rc::clone(identity));
+    Ok(Answer::later(async move { or_problem(wait_for(&conn, &identity, &topic, &parts.headers, wait).await) }))
+}
+
+/// Whether there is nothing, or nothing new.
+fn worth_waiting(current: Option<&Arc<Message>>, headers: &HeaderMap) -> bool {
+    let verdict = Conditions::of(headers).evaluate(Access::Read, current.map(topics::validators));
+    match verdict {
+        Verdict::Failed => false,
+        Verdict::NotModified => true,
+        Verdict::Proceed => current.is_none(),
+    }
+}
+
+async fn wait_for(
+    conn: &Rc<Conn>,
+    identity: &Identity,
+    topic: &str,
+    headers: &HeaderMap,
+    wait: Duration,
+) -> Result<Response<Payload>, Problem<'static>> {
+    let waiting = Waiting::start(conn, identity, topic)?;
+    // Something may have come between the first look and the subscription.
+    let now = conn.ctx.now();
+    let current = conn.ctx.bus().latest(topic, now);
+    if !worth_waiting(current.as_ref(), headers) {
+        return topics::latest(current.as_ref(), headers);
+    }
+    tokio::select! {
+        message = waiting.next(headers) => {
+            identity.gate.check(&conn.ctx, Action::Read, topic)?;
+            Ok(respond::message(&message))
+        }
+        () = tokio::time::sleep(wait) => topics::latest(conn.ctx.bus().latest(topic, conn.ctx.now()).as_ref(), headers),
+        () = conn.ctx.drain() => Err(Problem::new(Kind::Unavailable).detail("the gateway is shutting down").retry_after(5)),
+    }
+}
+
+/// The newest message and no other.
+#[derive(Debug, Default)]
+struct Newest(Option<Arc<Message>>);
+
+impl Mailbox for Newest {
+    fn deliver(&mut self, publication: &Publication<'_>, _: &Delivery<'_>) -> Delivered {
+        match self.0.replace(Arc::clone(publication.share())) {
+            None => Delivered::Queued,
+            Some(_) => Delivered::Conflated,
+        }
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |message| message.size())
+    }
+}
+
+/// A subscription for as long as the poll lasts.
+struct Waiting {
+    conn: Rc<Conn>,
+    slot: Arc<Slot<Newest>>,
+    claim: Claim,
+    subscription: Subscription,
+}
+
+impl Waiting {
+    fn start(conn: &Rc<Conn>, identity: &Identity, topic: &str) -> Result<Self, Problem<'static>> {
+        let invalid = |error: &dyn std::fmt::Display| Problem::new(Kind::InvalidTopic).detail(error.to_string());
+        let topic = Topic::new(topic).map_err(|error| invalid(&error))?;
+        let filter = Filter::new(&topic).map_err(|error| invalid(&error))?;
+        let subscription = Subscription::to(filter);
+        let bus = conn.ctx.bus();
+        let slot = bus.slot(Newest::default(), conn.ctx.id);
+        let claim = slot.claim(conn.ctx.id);
+        let gate: Arc<dyn fogmux_bus::ReadGate> = Arc::<super::identity::Gate>::clone(&identity.gate);
+        let options = SubscribeOptions { gate: Some(gate), ..SubscribeOptions::default() };
+        bus.subscribe(&slot, &subscription, options)
+            .map_err(|error| Problem::new(Kind::Unavailable).detail(error.to_string()).retry_after(1))?;
+        Ok(Self { conn: Rc::clone(conn), slot, claim, subscription })
+    }
+
+    /// The next message that the client does not have.
+    async fn next(&self, headers: &HeaderMap) -> Arc<Message> {
+        poll_fn(|cx| {
+            let taken = self.slot.poll_with(self.claim, cx, |newest| newest.0.take()).ok().flatten();
+            let now = self.conn.ctx.now();
+            match taken.filter(|message| !message.is_expired(now) && !worth_waiting(Some(message), headers)) {
+                Some(message) => std::task::Poll::Ready(message),
+                None => std::task::Poll::Pending,
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.conn.ctx.bus().unsubscribe(&self.slot, &self.subscription, 0);
+    }
+}

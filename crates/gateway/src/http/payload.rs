@@ -1,0 +1,103 @@
+//! The body of a response, whatever version carries it.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use super::{follow::Follow, io::Progress};
+
+/// Nothing, bytes, or a stream of events.
+pub(super) struct Payload {
+    kind: Kind,
+    /// Counts the request as open until its answer is out.
+    _open: Option<Open>,
+}
+
+enum Kind {
+    Empty,
+    Full(Option<Bytes>),
+    Events(Box<Follow>),
+}
+
+impl Payload {
+    pub(super) fn empty() -> Self {
+        Self { kind: Kind::Empty, _open: None }
+    }
+
+    pub(super) fn full(bytes: Bytes) -> Self {
+        let kind = if bytes.is_empty() { Kind::Empty } else { Kind::Full(Some(bytes)) };
+        Self { kind, _open: None }
+    }
+
+    pub(super) fn events(follow: Follow) -> Self {
+        Self { kind: Kind::Events(Box::new(follow)), _open: None }
+    }
+
+    pub(super) fn holding(mut self, open: Open) -> Self {
+        self._open = Some(open);
+        self
+    }
+
+    /// The bytes, if it is no stream.
+    pub(super) fn known(&self) -> Option<Bytes> {
+        match &self.kind {
+            Kind::Empty => Some(Bytes::new()),
+            Kind::Full(bytes) => bytes.clone(),
+            Kind::Events(_) => None,
+        }
+    }
+}
+
+impl Body for Payload {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut self.kind {
+            Kind::Empty => Poll::Ready(None),
+            Kind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Kind::Events(follow) => follow.poll_chunk(cx).map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Empty => true,
+            Kind::Full(bytes) => bytes.is_none(),
+            Kind::Events(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Empty => SizeHint::with_exact(0),
+            Kind::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Kind::Events(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// A request that is being answered.
+pub(super) struct Open {
+    progress: Rc<Progress>,
+}
+
+impl Open {
+    pub(super) fn new(progress: &Rc<Progress>) -> Self {
+        progress.open.set(progress.open.get() + 1);
+        progress.head_since.set(None);
+        Self { progress: Rc::clone(progress) }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.progress.open.set(self.progress.open.get().saturating_sub(1));
+    }
+}

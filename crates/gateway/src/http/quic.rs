@@ -1,0 +1,215 @@
+//! HTTP/3: QUIC connections of one endpoint, their requests answered by the same service as every other version's.
+
+mod body;
+
+use std::{
+    cell::Cell,
+    pin::{Pin, pin},
+    rc::Rc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use h3::server::{RequestResolver, RequestStream};
+use http::{
+    HeaderValue, Response,
+    header::{CONNECTION, CONTENT_LENGTH, DATE, UPGRADE},
+};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+use tokio::{
+    sync::Notify,
+    task::spawn_local,
+    time::{sleep, timeout},
+};
+
+use self::body::RequestBody;
+use super::{payload::Payload, service::Conn};
+use crate::{Peer, WorkerContext};
+
+/// RFC 9114 §8.1.
+const H3_NO_ERROR: quinn::VarInt = quinn::VarInt::from_u32(0x100);
+/// How long a client may take to fetch the last bytes of a connection that ends.
+const LINGER: Duration = Duration::from_secs(1);
+/// How long connections may take altogether to end.
+const FAREWELL: Duration = Duration::from_secs(8);
+/// Bytes that are given to a stream at a time; the write deadline is for each.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Connections of an endpoint that are open.
+#[derive(Default)]
+struct Guests {
+    count: Cell<usize>,
+    gone: Notify,
+}
+
+/// Serves HTTP/3 on a QUIC endpoint until drain.
+pub async fn serve_quic(ctx: Rc<WorkerContext>, endpoint: quinn::Endpoint, anonymous: bool) {
+    let guests = Rc::new(Guests::default());
+    let mut drain = pin!(ctx.drain());
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut drain => break,
+            incoming = endpoint.accept() => match incoming {
+                Some(incoming) => welcome(&ctx, &guests, incoming, anonymous),
+                None => return,
+            },
+        }
+    }
+    endpoint.set_server_config(None);
+    let everybody = async {
+        while guests.count.get() > 0 {
+            guests.gone.notified().await;
+        }
+    };
+    // Whoever is left is told by the close.
+    let _ = timeout(FAREWELL, everybody).await;
+    endpoint.close(H3_NO_ERROR, b"");
+    let _ = timeout(LINGER, endpoint.wait_idle()).await;
+}
+
+fn welcome(ctx: &Rc<WorkerContext>, guests: &Rc<Guests>, incoming: quinn::Incoming, anonymous: bool) {
+    let metrics = &ctx.shared.metrics.http;
+    let most = ctx.shared.http.config.quic_connections_max;
+    let count = guests.count.get();
+    if count >= most {
+        metrics.rejected.increment();
+        incoming.refuse();
+        return;
+    }
+    // With many guests a new one proves its address first (RFC 9000 §8.1.2).
+    if count >= most / 4 && !incoming.remote_address_validated() {
+        // An error: it cannot be asked twice.
+        let _ = incoming.retry();
+        return;
+    }
+    metrics.accepted.increment();
+    metrics.connections.change(1);
+    guests.count.set(count + 1);
+    let (ctx, guests) = (Rc::clone(ctx), Rc::clone(guests));
+    spawn_local(async move {
+        serve_connection(&ctx, incoming, anonymous).await;
+        ctx.shared.metrics.http.connections.change(-1);
+        guests.count.set(guests.count.get().saturating_sub(1));
+        guests.gone.notify_one();
+    });
+}
+
+async fn serve_connection(ctx: &Rc<WorkerContext>, incoming: quinn::Incoming, anonymous: bool) {
+    let config = &ctx.shared.http.config;
+    let handshake = async { incoming.accept()?.await };
+    let Ok(Ok(quic)) = timeout(config.header_timeout, handshake).await else { return };
+    let peer = Peer { address: quic.remote_address(), secure: true, anonymous };
+    let conn = Conn::new(ctx, peer);
+    let field_bytes_max = config.header_bytes_max as u64;
+    let mut builder = h3::server::builder();
+    builder.max_field_section_size(field_bytes_max).send_grease(false);
+    let built = builder.build::<_, Bytes>(h3_quinn::Connection::new(quic.clone()));
+    let Ok(Ok(mut h3)) = timeout(config.header_timeout, built).await else { return };
+    let mut drain = pin!(ctx.drain());
+    let mut leaving = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut drain, if !leaving => {
+                leaving = true;
+                // GOAWAY (RFC 9114 §5.2); then what is under way is finished.
+                if h3.shutdown(0).await.is_err() {
+                    break;
+                }
+            }
+            accepted = h3.accept() => match accepted {
+                Ok(Some(resolver)) => drop(spawn_local(serve_request(Rc::clone(&conn), resolver))),
+                Ok(None) => break,
+                Err(error) => {
+                    note(&conn, &error);
+                    break;
+                }
+            },
+        }
+    }
+    if leaving {
+        let _ = timeout(LINGER, quic.closed()).await;
+    }
+    quic.close(H3_NO_ERROR, b"");
+    let stats = quic.stats();
+    ctx.shared.metrics.http.bytes_in.add(stats.udp_rx.bytes);
+    ctx.shared.metrics.http.bytes_out.add(stats.udp_tx.bytes);
+}
+
+fn note(conn: &Conn, error: &h3::error::ConnectionError) {
+    // A client that closes with H3_NO_ERROR has done nothing wrong, nor has one that is gone.
+    if !error.is_h3_no_error() {
+        conn.ctx.shared.metrics.http.misbehaved.increment();
+        tracing::debug!(%error, "an HTTP/3 connection ended");
+    }
+}
+
+type Resolver = RequestResolver<h3_quinn::Connection, Bytes>;
+type SendHalf = RequestStream<h3_quinn::SendStream<Bytes>, Bytes>;
+
+async fn serve_request(conn: Rc<Conn>, resolver: Resolver) {
+    let limit = conn.ctx.shared.http.config.header_timeout;
+    // A malformed request is answered by h3 itself.
+    let Ok(Ok((request, stream))) = timeout(limit, resolver.resolve_request()).await else { return };
+    let (mut send, recv) = stream.split();
+    let body = RequestBody::new(recv);
+    let answer = conn.call(request.map(|()| body)).await;
+    let response = answer.unwrap_or_else(|never| match never {});
+    if respond(&conn, &mut send, response).await.is_none() {
+        send.stop_stream(h3::error::Code::H3_INTERNAL_ERROR);
+    }
+}
+
+/// Sends the response; `None` when the client takes no more of it.
+async fn respond(conn: &Conn, send: &mut SendHalf, response: Response<Payload>) -> Option<()> {
+    let limit = conn.ctx.shared.http.config.write_timeout;
+    let (mut parts, mut payload) = response.into_parts();
+    let headers = &mut parts.headers;
+    // RFC 9114 §4.2: nothing of the connection.
+    headers.remove(CONNECTION);
+    headers.remove(UPGRADE);
+    let now = conn.ctx.unix_ms(conn.ctx.now());
+    if let Ok(date) = HeaderValue::try_from(fogmux_http::time::http_date(now)) {
+        headers.insert(DATE, date);
+    }
+    let bodiless = parts.status.is_informational() || matches!(parts.status.as_u16(), 204 | 304);
+    if let Some(length) = payload.size_hint().exact().filter(|_| !bodiless) {
+        headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
+    }
+    timeout(limit, send.send_response(Response::from_parts(parts, ()))).await.ok()?.ok()?;
+    while let Some(frame) = next(conn, &mut payload).await {
+        let mut bytes = frame;
+        while !bytes.is_empty() {
+            let piece = bytes.split_to(bytes.len().min(PIECE_BYTES));
+            timeout(limit, send.send_data(piece)).await.ok()?.ok()?;
+        }
+    }
+    timeout(limit, send.finish()).await.ok()?.ok()
+}
+
+async fn next(_: &Conn, payload: &mut Payload) -> Option<Bytes> {
+    let frame = Pin::new(payload).frame().await?;
+    frame.unwrap_or_else(|never| match never {}).into_data().ok()
+}
+
+/// Keeps reading what nobody wants for a while: a client whose upload is stopped short takes the answer for an error.
+async fn drain(mut recv: body::ReceiveHalf, mut bytes_left: usize) {
+    let deadline = sleep(LINGER);
+    let mut deadline = pin!(deadline);
+    loop {
+        tokio::select! {
+            () = &mut deadline => return,
+            data = body::next_data(&mut recv) => match data {
+                Ok(Some(data)) if data.len() <= bytes_left => bytes_left -= data.len(),
+                Ok(Some(_)) => {
+                    // No read is pending here; h3-quinn would panic if one were.
+                    recv.stop_sending(h3::error::Code::H3_NO_ERROR);
+                    return;
+                }
+                Ok(None) | Err(_) => return,
+            },
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! From a request of any version to its answer: screening, identity, dispatch.
+
+use std::{
+    cell::RefCell,
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use fogmux_bus::Timestamp;
+use fogmux_http::{Kind, Problem, Route, origin, websocket::handshake};
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode, Version,
+    header::{ALT_SVC, EXPECT, HOST, ORIGIN},
+    request::Parts,
+};
+use http_body::Body;
+
+use super::{
+    batch, follow,
+    identity::{Identified, Identities, Identity},
+    io::Progress,
+    longpoll, metrics,
+    payload::{Open, Payload},
+    respond, topics,
+    websocket::{self, Upgrade},
+};
+use crate::{Peer, WorkerContext};
+
+/// One connection as its requests see it.
+pub(super) struct Conn {
+    pub(super) ctx: Rc<WorkerContext>,
+    pub(super) peer: Peer,
+    pub(super) progress: Rc<Progress>,
+    pub(super) identities: Identities,
+    /// What an HTTP/1.1 connection becomes once 101 is out.
+    pub(super) upgrade: RefCell<Option<Upgrade>>,
+}
+
+impl Conn {
+    pub(super) fn new(ctx: &Rc<WorkerContext>, peer: Peer) -> Rc<Self> {
+        Rc::new(Self {
+            ctx: Rc::clone(ctx),
+            peer,
+            progress: Rc::default(),
+            identities: Identities::new(ctx, peer),
+            upgrade: RefCell::default(),
+        })
+    }
+
+    /// Answers one request.
+    pub(super) fn call<B>(self: &Rc<Self>, request: Request<B>) -> Answer
+    where
+        B: Body<Data = Bytes> + Unpin + 'static,
+    {
+        let open = Open::new(&self.progress);
+        let now = self.ctx.now();
+        self.progress.active.set(now);
+        let (parts, body) = request.into_parts();
+        let head = parts.method == Method::HEAD;
+        let answer = self.answer(parts, body, now).unwrap_or_else(|problem| Answer::now(respond::problem(&problem)));
+        let alt_svc = self.ctx.shared.http.alt_svc.as_ref().filter(|_| self.peer.secure).cloned();
+        answer.finish(Finish { head, alt_svc, open: Some(open) })
+    }
+
+    fn answer<B>(self: &Rc<Self>, parts: Parts, body: B, now: Timestamp) -> Result<Answer, Problem<'static>>
+    where
+        B: Body<Data = Bytes> + Unpin + 'static,
+    {
+        let route = Route::parse(parts.uri.path()).map_err(|unroutable| unroutable.problem())?;
+        let host = host(&parts)?;
+        if parts.method == Method::OPTIONS {
+            return Ok(Answer::now(respond::allow(StatusCode::NO_CONTENT, route.allow())));
+        }
+        if !knows(&route, &parts) {
+            return Ok(Answer::now(respond::allow(StatusCode::METHOD_NOT_ALLOWED, route.allow())));
+        }
+        // RFC 9110 §10.1.1.
+        if parts.headers.get(EXPECT).is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+            return Err(Problem::new(Kind::ExpectationFailed));
+        }
+        self.check_origin(&route, &parts, host)?;
+        if route.is_open() {
+            return self.open_route(&route, &parts).map(Answer::now);
+        }
+        match self.identities.identify(&parts.headers)? {
+            Identified::Now(identity) => {
+                self.check_host(&identity, host)?;
+                // The short way, without a second look at the path.
+                if let Route::Topic(topic) = &route
+                    && matches!(parts.method, Method::GET | Method::HEAD)
+                    && parts.uri.query().is_none()
+                {
+                    return topics::read(self, &identity, topic, &parts, now).map(Answer::now);
+                }
+                Ok(self.perform(identity, parts, body, now))
+            }
+            Identified::Verify(credentials) => {
+                let conn = Rc::clone(self);
+                Ok(Answer::later(async move {
+                    match conn.identities.verify(credentials).await {
+                        Ok(identity) => {
+                            let now = conn.ctx.now();
+                            conn.perform(identity, parts, body, now).await.unwrap_or_else(|never| match never {})
+                        }
+                        Err(problem) => respond::problem(&problem),
+                    }
+                }))
+            }
+        }
+    }
+
+    fn perform<B>(self: &Rc<Self>, identity: Rc<Identity>, parts: Parts, body: B, now: Timestamp) -> Answer
+    where
+        B: Body<Data = Bytes> + Unpin + 'static,
+    {
+        let conn = Rc::clone(self);
+        let route = match Route::parse(parts.uri.path()) {
+            Ok(route) => route,
+            Err(unroutable) => return Answer::now(respond::problem(&unroutable.problem())),
+        };
+        match route {
+            Route::Topic(topic) if matches!(parts.method, Method::GET | Method::HEAD) => {
+                let topic = topic.into_owned();
+                match longpoll::read(&conn, &identity, topic, parts, now) {
+                    Ok(answer) => answer,
+                    Err(problem) => Answer::now(respond::problem(&problem)),
+                }
+            }
+            Route::Topic(topic) => {
+                let topic = topic.into_owned();
+                Answer::later(async move { or_problem(topics::write(&conn, &identity, &topic, &parts, body).await) })
+            }
+            Route::Publish => {
+                Answer::later(async move { or_problem(batch::publish(&conn, &identity, &parts, body).await) })
+            }
+            Route::Subscribe => Answer::now(or_problem(follow::subscribe(&conn, &identity, &parts))),
+            Route::Metrics => Answer::now(metrics::respond(&self.ctx)),
+            Route::Mqtt | Route::OpenApi | Route::Health | Route::Ready | Route::Index | Route::Server => {
+                Answer::now(or_problem(self.open_route(&route, &parts)))
+            }
+        }
+    }
+
+    fn open_route(self: &Rc<Self>, route: &Route<'_>, parts: &Parts) -> Result<Response<Payload>, Problem<'static>> {
+        const TEXT: &str = "text/plain; charset=utf-8";
+        match route {
+            Route::OpenApi => {
+                Ok(respond::own(fogmux_http::openapi::CONTENT_TYPE, self.ctx.shared.http.openapi.clone()))
+            }
+            Route::Health => Ok(respond::own(TEXT, "ok\n")),
+            Route::Ready if self.ctx.is_draining() => {
+                Err(Problem::new(Kind::Unavailable).detail("the gateway is shutting down"))
+            }
+            Route::Ready => Ok(respond::own(TEXT, "ready\n")),
+            Route::Index => Ok(respond::own(TEXT, INDEX)),
+            Route::Server => Ok(respond::allow(StatusCode::NO_CONTENT, route.allow())),
+            Route::Mqtt => websocket::mqtt(self, parts),
+            Route::Topic(_) | Route::Subscribe | Route::Publish | Route::Metrics => {
+                Err(Problem::new(Kind::Unauthorized))
+            }
+        }
+    }
+
+    /// Pages of other origins do not write and open no WebSockets; what they read their browser keeps from them.
+    fn check_origin(&self, route: &Route<'_>, parts: &Parts, host: Option<&str>) -> Result<(), Problem<'static>> {
+        let Some(origin) = parts.headers.get(ORIGIN) else { return Ok(()) };
+        let socket = parts.method == Method::CONNECT || handshake::is_upgrade(&parts.headers);
+        let safe = matches!(parts.method, Method::GET | Method::HEAD) && !socket;
+        // MQTT authenticates inside, by what no browser adds by itself; but anonymous on loopback is somebody too.
+        if safe && *route != Route::Mqtt {
+            return Ok(());
+        }
+        let origin = origin.to_str().unwrap_or("null");
+        let allowed = host.is_some_and(|host| origin::is_same(origin, host))
+            || self.ctx.shared.http.config.origins.iter().any(|allowed| allowed == origin);
+        if allowed { Ok(()) } else { Err(Problem::new(Kind::ForeignOrigin)) }
+    }
+
+    /// A page that has pointed its own name at this machine shows that name here.
+    fn check_host(&self, identity: &Identity, host: Option<&str>) -> Result<(), Problem<'static>> {
+        if !identity.principal().anonymous || !self.peer.is_loopback() {
+            return Ok(());
+        }
+        let Some(host) = host else { return Ok(()) };
+        let name = origin::without_port(host);
+        let known = origin::is_local_name(host)
+            || self.ctx.shared.http.config.hosts.iter().any(|known| known.eq_ignore_ascii_case(name));
+        if known { Ok(()) } else { Err(Problem::new(Kind::Misdirected)) }
+    }
+}
+
+const INDEX: &str = "fogmux
+
+/topics/<topic>          GET the latest message, PUT to keep one, POST to publish one, DELETE to clear
+/subscribe?filter=<f>    server-sent events, NDJSON or WebSocket
+/publish                 POST a batch of NDJSON
+/mqtt                    MQTT over WebSocket
+/openapi.json            all of this for machines
+/healthz /readyz /metrics
+";
+
+pub(super) fn or_problem(result: Result<Response<Payload>, Problem<'static>>) -> Response<Payload> {
+    result.unwrap_or_else(|problem| respond::problem(&problem))
+}
+
+/// RFC 9112 §3.2: exactly one `Host` in HTTP/1.1; elsewhere `:authority` stands for it.
+fn host(parts: &Parts) -> Result<Option<&str>, Problem<'static>> {
+    if parts.version == Version::HTTP_11 {
+        let mut hosts = parts.headers.get_all(HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else {
+            return Err(Problem::new(Kind::BadRequest).detail("HTTP/1.1 wants one Host"));
+        };
+        // RFC 9112 §3.2.2: an absolute target wins over it.
+        return Ok(parts.uri.authority().map(http::uri::Authority::as_str).or_else(|| host.to_str().ok()));
+    }
+    let field = || parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+    Ok(parts.uri.authority().map(http::uri::Authority::as_str).or_else(field))
+}
+
+fn knows(route: &Route<'_>, parts: &Parts) -> bool {
+    // RFC 8441 §4: CONNECT with a `:protocol` is how HTTP/2 opens a WebSocket.
+    if parts.method == Method::CONNECT {
+        return matches!(route, Route::Subscribe | Route::Mqtt)
+            && parts.extensions.get::<hyper::ext::Protocol>().is_some_and(|protocol| protocol.as_str() == "websocket");
+    }
+    route.allow().split(", ").any(|method| method == parts.method.as_str())
+}
+
+/// A response, now or later.
+pub(super) struct Answer {
+    state: State,
+    finish: Option<Finish>,
+}
+
+enum State {
+    Now(Option<Response<Payload>>),
+    Later(Pin<Box<dyn Future<Output = Response<Payload>>>>),
+}
+
+/// What every response still gets.
+struct Finish {
+    head: bool,
+    alt_svc: Option<HeaderValue>,
+    open: Option<Open>,
+}
+
+impl Answer {
+    pub(super) fn now(response: Response<Payload>) -> Self {
+        Self { state: State::Now(Some(response)), finish: None }
+    }
+
+    pub(super) fn later(future: impl Future<Output = Response<Payload>> + 'static) -> Self {
+        Self { state: State::Later(Box::pin(future)), finish: None }
+    }
+
+    fn finish(mut self, finish: Finish) -> Self {
+        self.finish = Some(finish);
+        self
+    }
+}
+
+impl Future for Answer {
+    type Output = Result<Response<Payload>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let response = match &mut self.state {
+            State::Now(response) => match response.take() {
+                Some(response) => response,
+                None => return Poll::Pending,
+            },
+            State::Later(future) => match future.as_mut().poll(cx) {
+                Poll::Ready(response) => response,
+                Poll::Pending => return Poll::Pending,
+            },
+        };
+        let Some(finish) = self.finish.take() else { return Poll::Ready(Ok(response)) };
+        let mut response = if finish.head { respond::without_body(response) } else { response };
+        if let Some(alt_svc) = finish.alt_svc {
+            response.headers_mut().insert(ALT_SVC, alt_svc);
+        }
+        Poll::Ready(Ok(match finish.open {
+            Some(open) => response.map(|payload| payload.holding(open)),
+            None => response,
+        }))
+    }
+}

@@ -1,0 +1,229 @@
+//! Event streams and their registry: a stream outlives its connection for a grace time, so that a reader can go on
+//! where it stopped.
+
+mod mailbox;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicUsize},
+    time::Duration,
+};
+
+use fogmux_bus::{Bus, Claim, Qos, ReadGate, Slot, SubscribeOptions, Subscription, Timestamp, TooManySubscriptions};
+
+pub(super) use mailbox::{Kept, Limits, StreamMailbox, Taken};
+
+use super::HttpConfig;
+use crate::WorkerContext;
+
+/// Bytes that a parked stream may collect.
+const PARKED_BYTES_MAX: usize = 128 << 10;
+
+/// One stream: its mailbox and its subscriptions, which end with it.
+pub(super) struct Stream {
+    pub(super) id: u64,
+    pub(super) slot: Arc<Slot<StreamMailbox>>,
+    pub(super) subscriptions: Vec<Subscription>,
+    principal: Arc<str>,
+    max_qos: Qos,
+    bus: Arc<Bus>,
+}
+
+impl Stream {
+    pub(super) fn max_qos(&self) -> Qos {
+        self.max_qos
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        for subscription in &self.subscriptions {
+            self.bus.unsubscribe(&self.slot, subscription, 0);
+        }
+    }
+}
+
+/// What makes a stream.
+pub(super) struct Wanted {
+    pub(super) principal: Arc<str>,
+    pub(super) gate: Arc<dyn ReadGate>,
+    pub(super) subscriptions: Vec<Subscription>,
+    pub(super) max_qos: Qos,
+    /// Whether to begin with what topics keep.
+    pub(super) kept: bool,
+}
+
+/// Why there is no stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoStream {
+    #[error("too many event streams")]
+    TooMany,
+    #[error(transparent)]
+    TooManySubscriptions(#[from] TooManySubscriptions),
+    #[error("there are no random numbers")]
+    NoRandomness,
+}
+
+struct Entry {
+    stream: Arc<Stream>,
+    /// Since when nobody reads it.
+    parked: Option<Timestamp>,
+}
+
+/// All streams of the gateway.
+pub(super) struct Registry {
+    streams: Mutex<HashMap<u64, Entry>>,
+    /// Bytes in all their mailboxes.
+    bytes: Arc<AtomicUsize>,
+    limits: Limits,
+    streams_max: usize,
+    parked_max: usize,
+    grace: Duration,
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registry").field("count", &self.count()).finish_non_exhaustive()
+    }
+}
+
+impl Registry {
+    pub(super) fn new(config: &HttpConfig) -> Self {
+        Self {
+            streams: Mutex::default(),
+            bytes: Arc::default(),
+            limits: Limits {
+                messages: config.event_stream_messages,
+                bytes: config.event_stream_bytes,
+                all_bytes: config.event_streams_bytes,
+            },
+            streams_max: config.event_streams_max,
+            parked_max: config.event_streams_parked_max,
+            grace: config.event_stream_grace,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many there are, and how many of them are parked.
+    pub(super) fn count(&self) -> (usize, usize) {
+        let streams = self.lock();
+        (streams.len(), streams.values().filter(|entry| entry.parked.is_some()).count())
+    }
+
+    /// A new stream, claimed by the caller.
+    pub(super) fn open(&self, ctx: &WorkerContext, wanted: Wanted) -> Result<(Arc<Stream>, Claim), NoStream> {
+        let mut victim = None;
+        {
+            let mut streams = self.lock();
+            if streams.len() >= self.streams_max {
+                // One that nobody reads makes room for one that somebody will.
+                victim = oldest_parked(&streams).and_then(|id| streams.remove(&id));
+                if victim.is_none() {
+                    return Err(NoStream::TooMany);
+                }
+            }
+        }
+        drop(victim);
+        let id = getrandom::u64().map_err(|_| NoStream::NoRandomness)?;
+        let kept = wanted.kept.then(Kept::default);
+        let bus = Arc::clone(ctx.bus());
+        let slot = bus.slot(StreamMailbox::new(self.limits, Arc::clone(&self.bytes), kept), ctx.id);
+        let claim = slot.claim(ctx.id);
+        let stream = Stream {
+            id,
+            slot,
+            subscriptions: wanted.subscriptions,
+            principal: wanted.principal,
+            max_qos: wanted.max_qos,
+            bus: Arc::clone(&bus),
+        };
+        for subscription in &stream.subscriptions {
+            let options = SubscribeOptions {
+                max_qos: stream.max_qos,
+                gate: Some(Arc::clone(&wanted.gate)),
+                ..SubscribeOptions::default()
+            };
+            bus.subscribe(&stream.slot, subscription, options)?;
+        }
+        let stream = Arc::new(stream);
+        self.lock().insert(id, Entry { stream: Arc::clone(&stream), parked: None });
+        Ok((stream, claim))
+    }
+
+    /// The stream of that name, claimed by the caller, if it is the same reader's with the same subscriptions and
+    /// still has everything after `sequence` or knows what it lost.
+    pub(super) fn resume(
+        &self,
+        ctx: &WorkerContext,
+        id: fogmux_http::sse::EventId,
+        wanted: &Wanted,
+    ) -> Option<(Arc<Stream>, Claim)> {
+        let mut streams = self.lock();
+        let entry = streams.get_mut(&id.stream)?;
+        let stream = &entry.stream;
+        if stream.principal != wanted.principal
+            || stream.subscriptions != wanted.subscriptions
+            || stream.max_qos != wanted.max_qos
+        {
+            return None;
+        }
+        let claim = stream.slot.claim(ctx.id);
+        let limits = self.limits;
+        let resumed = stream.slot.with_claim(claim, |mailbox| {
+            mailbox.set_limits(limits);
+            mailbox.rewind(id.sequence)
+        });
+        if !resumed.unwrap_or(false) {
+            return None;
+        }
+        entry.parked = None;
+        Some((Arc::clone(&entry.stream), claim))
+    }
+
+    /// The reader has gone; unless another has taken over, the stream waits for it.
+    pub(super) fn park(&self, stream: &Arc<Stream>, claim: Claim, now: Timestamp) {
+        let parked_limits = Limits { bytes: PARKED_BYTES_MAX.min(self.limits.bytes), ..self.limits };
+        if stream.slot.with_claim(claim, |mailbox| mailbox.set_limits(parked_limits)).is_err() {
+            return;
+        }
+        stream.slot.release(claim);
+        let mut ended = Vec::new();
+        {
+            let mut streams = self.lock();
+            if let Some(entry) = streams.get_mut(&stream.id) {
+                entry.parked = Some(now);
+            }
+            while streams.values().filter(|entry| entry.parked.is_some()).count() > self.parked_max {
+                match oldest_parked(&streams).and_then(|id| streams.remove(&id)) {
+                    Some(entry) => ended.push(entry),
+                    None => break,
+                }
+            }
+        }
+    }
+
+    /// The reader has ended it for good.
+    pub(super) fn end(&self, stream: &Arc<Stream>) {
+        let ended = self.lock().remove(&stream.id);
+        drop(ended);
+    }
+
+    /// Ends streams that have waited longer than the grace time.
+    pub(super) fn expire(&self, now: Timestamp) {
+        let grace = self.grace;
+        let ended: Vec<Entry> = self
+            .lock()
+            .extract_if(|_, entry| entry.parked.is_some_and(|since| now.since(since) >= grace))
+            .map(|(_, entry)| entry)
+            .collect();
+        // Outside the lock: each unsubscribes.
+        drop(ended);
+    }
+}
+
+fn oldest_parked(streams: &HashMap<u64, Entry>) -> Option<u64> {
+    streams.iter().filter_map(|(id, entry)| entry.parked.map(|since| (since, *id))).min().map(|(_, id)| id)
+}

@@ -1,0 +1,240 @@
+//! `/topics/<topic>`: the latest message, and publishing with and without keeping.
+
+use std::{rc::Rc, sync::Arc};
+
+use bytes::Bytes;
+use fogmux_auth::Action;
+use fogmux_bus::{Message, Publication, Timestamp, TopicRef, etag};
+use fogmux_http::{
+    Kind, Problem, Query, accept,
+    condition::{Access, Conditions, Validators, Verdict},
+};
+use http::{
+    HeaderMap, Method, Response, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE, ETAG},
+    request::Parts,
+};
+use http_body::Body;
+
+use super::{
+    body::{self, Bounds, Collected},
+    idempotent::{self, Claimed},
+    identity::Identity,
+    payload::Payload,
+    respond,
+    service::Conn,
+    translate,
+};
+
+/// GET and HEAD without waiting.
+pub(super) fn read(
+    conn: &Rc<Conn>,
+    identity: &Identity,
+    topic: &str,
+    parts: &Parts,
+    now: Timestamp,
+) -> Result<Response<Payload>, Problem<'static>> {
+    let topic = checked(topic)?;
+    identity.gate.check(&conn.ctx, Action::Read, topic.as_str())?;
+    latest(conn.ctx.bus().latest(topic.as_str(), now).as_ref(), &parts.headers)
+}
+
+/// The answer to GET when this is what the topic keeps.
+pub(super) fn latest(
+    current: Option<&Arc<Message>>,
+    headers: &HeaderMap,
+) -> Result<Response<Payload>, Problem<'static>> {
+    let verdict = Conditions::of(headers).evaluate(Access::Read, current.map(validators));
+    match (verdict, current) {
+        (Verdict::Failed, _) => Err(Problem::new(Kind::PreconditionFailed)),
+        (Verdict::NotModified, Some(message)) => Ok(respond::not_modified(message)),
+        (Verdict::Proceed, Some(message)) if acceptable(message, headers) => Ok(respond::message(message)),
+        (Verdict::Proceed, Some(_)) => Err(Problem::new(Kind::NotAcceptable)),
+        (Verdict::NotModified | Verdict::Proceed, None) => Err(Problem::new(Kind::NoMessage)),
+    }
+}
+
+/// A message has one representation. One whose type the client has ruled out is 406; one without a type is whatever the
+/// client takes it for.
+fn acceptable(message: &Message, headers: &HeaderMap) -> bool {
+    let Some(content_type) = message.content_type.as_deref() else { return true };
+    if !headers.contains_key(ACCEPT) {
+        return true;
+    }
+    let lines = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accept::quality(lines, content_type) > 0
+}
+
+pub(super) fn validators(message: &Arc<Message>) -> Validators {
+    Validators { etag: message.etag, modified_unix_ms: message.ingest_unix_ms }
+}
+
+/// The bus's own rules for topics, where they go beyond the path's.
+pub(super) fn checked(topic: &str) -> Result<TopicRef<'_>, Problem<'static>> {
+    TopicRef::new(topic).map_err(|error| Problem::new(Kind::InvalidTopic).detail(error.to_string()))
+}
+
+/// PUT, POST and DELETE.
+pub(super) async fn write<B>(
+    conn: &Rc<Conn>,
+    identity: &Identity,
+    topic: &str,
+    parts: &Parts,
+    body: B,
+) -> Result<Response<Payload>, Problem<'static>>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let topic = checked(topic)?;
+    identity.gate.check(&conn.ctx, Action::Write, topic.as_str())?;
+    let query = Query::parse(parts.uri.query()).map_err(|invalid| invalid.problem())?;
+    if parts.method == Method::DELETE {
+        return clear(conn, identity, topic, parts).await;
+    }
+    let content_type = content_type(&parts.headers)?;
+    let properties = translate::query_properties(&query);
+    translate::check(content_type, properties.as_deref())?;
+    let config = &conn.ctx.shared.http.config;
+    let bounds = Bounds { bytes_max: config.payload_bytes_max, timeout: config.body_timeout };
+    let collected = body::collect(&conn.ctx, &parts.headers, body, bounds).await?;
+    let put = Put { topic, query: &query, content_type, properties, collected: &collected };
+    if parts.method == Method::PUT {
+        return keep(conn, identity, &put, &parts.headers).await;
+    }
+    let claimed = match idempotent::claim(conn, identity, parts, collected.bytes())? {
+        Claimed::Perform(ticket) => ticket,
+        Claimed::Replay(response) => return Ok(response),
+    };
+    let result = post(conn, identity, &put, &parts.headers).await;
+    Ok(claimed.finish(conn, result))
+}
+
+struct Put<'a> {
+    topic: TopicRef<'a>,
+    query: &'a Query<'a>,
+    content_type: Option<&'a str>,
+    properties: Option<Arc<fogmux_bus::Properties>>,
+    collected: &'a Collected,
+}
+
+impl<'a> Put<'a> {
+    fn publication(&self, conn: &Conn, identity: &'a Identity) -> Publication<'a> {
+        let now = conn.ctx.now();
+        let payload = self.collected.payload();
+        let mut publication = Publication::new(self.topic, payload, &identity.publisher, now, conn.ctx.unix_ms(now));
+        translate::apply(&mut publication, self.query.qos, self.query.expiry_seconds);
+        publication.content_type = self.content_type;
+        publication.properties.clone_from(&self.properties);
+        publication
+    }
+}
+
+/// PUT: 201 for the first, 204 for the next (RFC 9110 §9.3.4).
+async fn keep(
+    conn: &Rc<Conn>,
+    identity: &Identity,
+    put: &Put<'_>,
+    headers: &HeaderMap,
+) -> Result<Response<Payload>, Problem<'static>> {
+    if put.query.retain == Some(false) {
+        return Err(Problem::new(Kind::InvalidParameter).detail("PUT keeps; POST is for retain=false"));
+    }
+    let replaced = publish_kept(conn, put.publication(conn, identity), headers).await?;
+    let code = if replaced { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
+    let mut response = respond::status(code);
+    if let Some(tag) = respond::etag(etag(put.collected.bytes(), put.content_type)) {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    Ok(response)
+}
+
+/// POST: 202, delivered to who follows now.
+async fn post(
+    conn: &Rc<Conn>,
+    identity: &Identity,
+    put: &Put<'_>,
+    headers: &HeaderMap,
+) -> Result<Response<Payload>, Problem<'static>> {
+    let publication = put.publication(conn, identity);
+    if put.query.retain == Some(true) {
+        publish_kept(conn, publication, headers).await?;
+        return Ok(respond::status(StatusCode::ACCEPTED));
+    }
+    let conditions = Conditions::of(headers);
+    if !conditions.is_empty() {
+        let current = conn.ctx.bus().latest(put.topic.as_str(), publication.ingest);
+        if conditions.evaluate(Access::Write, current.as_ref().map(validators)) != Verdict::Proceed {
+            return Err(Problem::new(Kind::PreconditionFailed));
+        }
+    }
+    publish(conn, publication).await?;
+    Ok(respond::status(StatusCode::ACCEPTED))
+}
+
+/// DELETE: 204 whether there was something or not.
+async fn clear(
+    conn: &Rc<Conn>,
+    identity: &Identity,
+    topic: TopicRef<'_>,
+    parts: &Parts,
+) -> Result<Response<Payload>, Problem<'static>> {
+    let now = conn.ctx.now();
+    let unix_ms = conn.ctx.unix_ms(now);
+    let mut publication = Publication::new(topic, fogmux_bus::Payload::Slice(&[]), &identity.publisher, now, unix_ms);
+    publication.qos = translate::QOS_DEFAULT;
+    publication.retain = true;
+    let conditions = Conditions::of(&parts.headers);
+    let holds = |current: Option<&Arc<Message>>| holds(&conditions, current);
+    publication.precondition = (!conditions.is_empty()).then_some(&holds);
+    publish(conn, publication).await?;
+    Ok(respond::status(StatusCode::NO_CONTENT))
+}
+
+/// Publishes and keeps under the request's conditions; says whether something was kept before.
+async fn publish_kept(
+    conn: &Rc<Conn>,
+    publication: Publication<'_>,
+    headers: &HeaderMap,
+) -> Result<bool, Problem<'static>> {
+    let conditions = Conditions::of(headers);
+    let holds = |current: Option<&Arc<Message>>| holds(&conditions, current);
+    let mut publication = publication;
+    publication.retain = true;
+    publication.keep_empty = true;
+    publication.precondition = (!conditions.is_empty()).then_some(&holds);
+    publish(conn, publication).await
+}
+
+fn holds(conditions: &Conditions<'_>, current: Option<&Arc<Message>>) -> bool {
+    conditions.evaluate(Access::Write, current.map(validators)) == Verdict::Proceed
+}
+
+/// One publication to the bus; waits until what has to be kept is kept. Says whether something was kept before.
+async fn publish(conn: &Rc<Conn>, publication: Publication<'_>) -> Result<bool, Problem<'static>> {
+    let mut batch = [publication];
+    let published = conn.ctx.worker.borrow_mut().publish(&mut batch);
+    let [publication] = batch;
+    let outcome = publication.outcome();
+    drop(publication);
+    if outcome.precondition_failed {
+        return Err(Problem::new(Kind::PreconditionFailed));
+    }
+    if outcome.refused {
+        return Err(refused());
+    }
+    published.completion.await.map_err(|failed| Problem::new(Kind::Unavailable).detail(failed.to_string()))?;
+    Ok(outcome.replaced)
+}
+
+/// A subscriber who may lose nothing has no room, or there is none to keep the message.
+pub(super) fn refused() -> Problem<'static> {
+    Problem::new(Kind::Unavailable).detail("there is no room for the message now").retry_after(1)
+}
+
+/// `Content-Type` byte for byte; one that is not UTF-8 has no place on the other doors.
+pub(super) fn content_type(headers: &HeaderMap) -> Result<Option<&str>, Problem<'static>> {
+    let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(None) };
+    let text = std::str::from_utf8(value.as_bytes())
+        .map_err(|_| Problem::new(Kind::UnsupportedMediaType).detail("Content-Type is not UTF-8"))?;
+    Ok((!text.is_empty()).then_some(text))
+}
