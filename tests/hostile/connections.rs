@@ -98,7 +98,7 @@ fn garbage(gateway: &Gateway) -> Result<String> {
 }
 
 fn garbage_datagrams(gateway: &Gateway) -> Result<String> {
-    for door in ["coap", "https"] {
+    for door in ["coap", "http3"] {
         let socket = fogmux_tests::coap::endpoint(gateway.address(door)?)?;
         for seed in 0..10_000u64 {
             let length = usize::try_from(seed % 1400)?;
@@ -107,7 +107,7 @@ fn garbage_datagrams(gateway: &Gateway) -> Result<String> {
                 && let Some(first) = bytes.first_mut()
             {
                 // Half of them begin like the real thing: a QUIC Initial, a CoAP confirmable message.
-                *first = if door == "https" { 0xc0 | (*first & 0x0f) } else { 0x40 | (*first & 0x0f) };
+                *first = if door == "http3" { 0xc0 | (*first & 0x0f) } else { 0x40 | (*first & 0x0f) };
             }
             // A full buffer drops it; that is what UDP does.
             let _ = socket.send(&bytes);

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import ssl
 import uuid
 import xml.etree.ElementTree as ET
 

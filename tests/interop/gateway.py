@@ -39,7 +39,7 @@ class Gateway:
             stdout=asyncio.subprocess.PIPE, stderr=self.log, limit=1 << 20)
         try:
             self.banner = await asyncio.wait_for(self._banner(), 60)
-            self.addresses = {item["name"]: _address(item["address"]) for item in self.banner["listeners"]}
+            self.addresses = {name: _address(text) for name, text in self.banner["listeners"].items()}
             self._drain = asyncio.create_task(self._read_on())
             await asyncio.wait_for(self._ready(), 60)
         except BaseException:
@@ -105,10 +105,10 @@ class Gateway:
         return f"https://localhost:{port}" if secure else f"http://{host}:{port}"
 
     def http3_address(self):
-        return self.addresses["https"]
+        return self.addresses["http3"]
 
     def http3_base(self):
-        return f"https://localhost:{self.addresses['https'][1]}"
+        return f"https://localhost:{self.addresses['http3'][1]}"
 
     def xmpp_address(self, direct):
         return self.addresses["xmpps" if direct else "xmpp"]

@@ -140,10 +140,10 @@ fn banner(stdout: impl Read + Send + 'static) -> Result<Value> {
 }
 
 fn addresses(banner: &Value) -> Result<HashMap<String, SocketAddr>> {
-    let list = banner.get("listeners").and_then(Value::as_array).context("the banner's listeners are no array")?;
-    let entry = |item: &Value| -> Result<(String, SocketAddr)> {
-        let text = |key| item.get(key).and_then(Value::as_str).with_context(|| format!("a listener without {key}"));
-        Ok((text("name")?.to_owned(), text("address")?.parse()?))
+    let listeners =
+        banner.get("listeners").and_then(Value::as_object).context("the banner's listeners are no object")?;
+    let entry = |(name, address): (&String, &Value)| -> Result<(String, SocketAddr)> {
+        Ok((name.clone(), address.as_str().context("an address that is no text")?.parse()?))
     };
-    list.iter().map(entry).collect()
+    listeners.iter().map(entry).collect()
 }
