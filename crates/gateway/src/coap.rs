@@ -1,8 +1,9 @@
 //! The CoAP door.
 
-/// How the CoAP door behaves; every field has a default.
-#[derive(Clone, Debug, Default)]
-pub struct CoapConfig {}
+mod config;
+
+pub use config::CoapConfig;
+pub use fogmux_coap::server::Amplification;
 
 /// What the workers of the CoAP door share: configuration and registries. Connections find it in
 /// [`crate::Shared::coap`].
