@@ -5,6 +5,7 @@
 //! between, and no access is ever opened because something could not be read.
 
 mod clashes;
+mod doors;
 mod listeners;
 mod load;
 mod model;
@@ -15,10 +16,11 @@ mod units;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use listeners::{Listener, Listeners, Security};
 pub(crate) use load::{load, sources};
-pub(crate) use model::{Config, Durability};
-pub(crate) use problem::{Problems, Source};
+pub(crate) use model::Config;
+pub(crate) use problem::Problems;
+#[cfg(test)]
+pub(crate) use problem::Source;
 
 /// The reference: every key with its default and unit.
 pub(crate) const REFERENCE: &str = include_str!("../../../config/fogmux.toml");

@@ -44,6 +44,16 @@ impl Failure {
         Self::new(status, format!("{what}: {error}"))
     }
 
+    /// A failure that has said already what there is to say.
+    pub(crate) fn silent(status: Status) -> Self {
+        Self { status, error: anyhow::Error::msg("") }
+    }
+
+    /// The message for the person, unless there is none.
+    pub(crate) fn message(&self) -> Option<String> {
+        Some(format!("{:#}", self.error)).filter(|message| !message.is_empty())
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(self.status as u8)

@@ -1,9 +1,17 @@
 //! The fogmux daemon and its command line: the one place where the parts are put together.
 
+mod acl;
 mod check;
 mod cli;
+mod client;
+mod compose;
 mod config;
+mod data;
 mod exit;
+mod home;
+mod passwd;
+mod serve;
+mod terminal;
 
 use std::process::ExitCode;
 
@@ -25,7 +33,9 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("fogmux: {:#}", failure.error);
+            if let Some(message) = failure.message() {
+                eprintln!("fogmux: {message}");
+            }
             failure.code()
         }
     }
@@ -34,12 +44,12 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command.unwrap_or(Command::Serve(cli.serve)) {
         Command::Check(arguments) => check::run(&arguments),
-        Command::Serve(_)
-        | Command::Passwd(_)
-        | Command::Acl(_)
-        | Command::Demo(_)
-        | Command::Pub(_)
-        | Command::Sub(_)
-        | Command::Get(_) => Ok(()),
+        Command::Pub(arguments) => client::run_publish(&arguments),
+        Command::Sub(arguments) => client::run_subscribe(&arguments),
+        Command::Get(arguments) => client::run_get(&arguments),
+        Command::Passwd(arguments) => passwd::run(&arguments),
+        Command::Acl(command) => acl::run(&command),
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Demo(_) => Ok(()),
     }
 }

@@ -102,6 +102,22 @@ impl Default for Listeners {
 }
 
 impl Listeners {
+    /// Lets the system choose every port.
+    pub(crate) fn free_ports(&mut self) {
+        let all = [
+            &mut self.mqtt,
+            &mut self.mqtts,
+            &mut self.coap,
+            &mut self.http,
+            &mut self.https,
+            &mut self.xmpp,
+            &mut self.xmpps,
+        ];
+        for listener in all {
+            listener.address.set_port(0);
+        }
+    }
+
     /// Each with its key.
     pub(crate) fn each(&self) -> [(&'static str, &Listener); 7] {
         [

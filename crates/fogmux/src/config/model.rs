@@ -4,14 +4,25 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fogmux_bus::BusConfig;
+use fogmux_gateway::{coap::CoapConfig, mqtt::MqttConfig};
+use fogmux_net::AdmissionLimits;
+use fogmux_store::{Durability, StoreConfig};
+
+use super::doors::{Http, Xmpp};
 use super::listeners::Listeners;
 use super::reader::{Reader, Section};
 
 /// Everything that can be configured.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     pub(crate) workers: Workers,
     pub(crate) listeners: Listeners,
+    /// Connections, before anybody has said who they are.
+    pub(crate) limits: AdmissionLimits,
+    pub(crate) bus: BusConfig,
+    pub(crate) mqtt: MqttConfig,
+    pub(crate) coap: CoapConfig,
     pub(crate) http: Http,
     pub(crate) xmpp: Xmpp,
     pub(crate) store: Store,
@@ -24,6 +35,10 @@ impl Section for Config {
     fn read(&mut self, reader: &mut Reader<'_>) {
         reader.section("workers", &mut self.workers);
         reader.section("listeners", &mut self.listeners);
+        reader.section("limits", &mut self.limits);
+        reader.section("bus", &mut self.bus);
+        reader.section("mqtt", &mut self.mqtt);
+        reader.section("coap", &mut self.coap);
         reader.section("http", &mut self.http);
         reader.section("xmpp", &mut self.xmpp);
         reader.section("store", &mut self.store);
@@ -33,114 +48,102 @@ impl Section for Config {
     }
 }
 
+impl Config {
+    /// The domain of the XMPP door.
+    pub(crate) fn xmpp_domain(&self) -> &str {
+        &self.xmpp.domain
+    }
+
+    /// The sections in which `other` differs by more than a reload takes over.
+    pub(crate) fn sections_that_need_a_restart(&self, other: &Self) -> Vec<&'static str> {
+        let differs = [
+            ("workers", self.workers.count != other.workers.count),
+            ("listeners", self.listeners != other.listeners),
+            ("limits", self.limits != other.limits),
+            ("bus", self.bus != other.bus),
+            ("mqtt", shown(&self.mqtt) != shown(&other.mqtt)),
+            ("coap", shown(&self.coap) != shown(&other.coap)),
+            ("http", shown(&self.http) != shown(&other.http)),
+            ("xmpp", shown(&self.xmpp) != shown(&other.xmpp)),
+            ("store", self.store != other.store),
+            ("tls", self.tls != other.tls),
+        ];
+        differs.into_iter().filter(|(_, differs)| *differs).map(|(section, _)| section).collect()
+    }
+
+    /// Takes from `other` what can change while the gateway runs.
+    pub(crate) fn take_over(&mut self, other: Self) {
+        self.workers.drain = other.workers.drain;
+        self.auth = other.auth;
+        self.log = other.log;
+    }
+}
+
+/// The doors own their settings and need not know how to compare them.
+fn shown(settings: &impl std::fmt::Debug) -> String {
+    format!("{settings:?}")
+}
+
 /// The threads that do the work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Workers {
     /// 0 for one per processor core.
     pub(crate) count: usize,
-    /// Keeps each on its core.
-    pub(crate) pin: bool,
     /// How long connections get to end in good order.
     pub(crate) drain: Duration,
 }
 
 impl Default for Workers {
     fn default() -> Self {
-        Self { count: 0, pin: true, drain: Duration::from_secs(10) }
+        Self { count: 0, drain: Duration::from_secs(10) }
     }
 }
 
 impl Section for Workers {
     fn read(&mut self, reader: &mut Reader<'_>) {
         reader.count("count", &mut self.count, 0..=256);
-        reader.flag("pin", &mut self.pin);
         reader.duration("drain", &mut self.drain, Duration::ZERO..=Duration::from_secs(300));
     }
 }
 
-/// The HTTP door.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Http {
-    /// Serves HTTP/3 on the UDP port of the `https` listener.
-    pub(crate) http3: bool,
-}
-
-impl Default for Http {
-    fn default() -> Self {
-        Self { http3: true }
-    }
-}
-
-impl Section for Http {
+impl Section for AdmissionLimits {
     fn read(&mut self, reader: &mut Reader<'_>) {
-        reader.flag("http3", &mut self.http3);
+        reader.count("connections_max", &mut self.connections_max, 1..=1_000_000);
+        reader.count("per_address_max", &mut self.per_address_max, 1..=1_000_000);
     }
 }
 
-/// The XMPP door.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Xmpp {
-    /// The domain clients log in to; topics are nodes of `pubsub.<domain>`.
-    pub(crate) domain: String,
-}
-
-impl Default for Xmpp {
-    fn default() -> Self {
-        Self { domain: "localhost".to_owned() }
-    }
-}
-
-impl Section for Xmpp {
+impl Section for BusConfig {
     fn read(&mut self, reader: &mut Reader<'_>) {
-        reader.text("domain", &mut self.domain, is_domain, "a domain name such as \"fog.example\"");
+        reader.size("memory_high_bytes", &mut self.memory_high_bytes, 1 << 20..=64 << 30);
+        reader.count("retained_messages_max", &mut self.retained_messages_max, 0..=100_000_000);
+        reader.size("retained_bytes_max", &mut self.retained_bytes_max, 0..=64 << 30);
+        reader.count("subscriptions_max", &mut self.subscriptions_max, 1..=100_000_000);
     }
-}
-
-/// RFC 7622 §3.2 narrowed to what a certificate can carry: lower-case labels of letters, digits and hyphens.
-fn is_domain(text: &str) -> bool {
-    let label = |label: &str| {
-        let plain = label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-        plain && (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    text.len() <= 253 && text.split('.').all(label)
 }
 
 /// What survives a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Store {
     pub(crate) durability: Durability,
+    /// Bytes that may wait for the disk.
+    pub(crate) queue_bytes_max: usize,
     /// `store` in the data directory when absent.
     pub(crate) path: Option<PathBuf>,
 }
 
-/// When a message is on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Durability {
-    /// Never.
-    None,
-    /// Some time after it was acknowledged.
-    Interval,
-    /// Before it is acknowledged, together with others.
-    Group,
-    /// Before it is acknowledged, at once.
-    Always,
-}
-
 impl Default for Store {
     fn default() -> Self {
-        Self { durability: Durability::Group, path: None }
+        let StoreConfig { durability, queue_bytes_max, .. } = StoreConfig::new("");
+        Self { durability, queue_bytes_max, path: None }
     }
 }
 
 impl Section for Store {
     fn read(&mut self, reader: &mut Reader<'_>) {
-        let choices = [
-            ("none", Durability::None),
-            ("interval", Durability::Interval),
-            ("group", Durability::Group),
-            ("always", Durability::Always),
-        ];
-        reader.choice("durability", &mut self.durability, &choices);
+        let choices = [Durability::None, Durability::Interval, Durability::Group, Durability::Always];
+        reader.choice("durability", &mut self.durability, &choices.map(|choice| (choice.name(), choice)));
+        reader.size("queue_bytes_max", &mut self.queue_bytes_max, 64 << 10..=4 << 30);
         reader.path("path", &mut self.path);
     }
 }

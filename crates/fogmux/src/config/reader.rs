@@ -134,6 +134,21 @@ impl Reader<'_> {
         self.value(key, target, read, || accepted.to_owned());
     }
 
+    /// A list of words that `valid` accepts one by one.
+    pub(crate) fn words(
+        &mut self,
+        key: &'static str,
+        target: &mut Vec<String>,
+        valid: impl Fn(&str) -> bool,
+        accepted: &str,
+    ) {
+        let read = |value: &DeValue<'_>| {
+            let words = value.as_array()?.iter().map(|word| word.get_ref().as_str());
+            words.map(|word| word.filter(|word| valid(word)).map(str::to_owned)).collect()
+        };
+        self.value(key, target, read, || format!("a list of {accepted}"));
+    }
+
     /// A path; `""` for none. A relative one is taken from the directory of the file that names it.
     pub(crate) fn path(&mut self, key: &'static str, target: &mut Option<PathBuf>) {
         let base = self.source.file.parent().map(PathBuf::from).unwrap_or_default();

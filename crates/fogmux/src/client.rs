@@ -1,0 +1,204 @@
+//! `pub`, `sub` and `get`: one client for every door, with the same flags everywhere.
+
+mod error;
+mod http;
+mod http3;
+mod message;
+mod mqtt;
+mod stream;
+mod tls;
+mod url;
+mod websocket;
+
+use std::io::Read as _;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+pub(crate) use error::ClientError;
+pub(crate) use message::{Arrived, Outgoing};
+pub(crate) use tls::Trust;
+pub(crate) use url::{Scheme, Url};
+
+use crate::cli::{Access, Format, Get, HttpVersion, MqttVersion, Publish, Subscribe};
+use crate::exit::{Failure, OrFail as _, Status};
+
+/// How long `pub` and `get` wait when nothing is said.
+const PATIENCE_SECONDS: f64 = 10.0;
+
+/// How a door is to be used, whatever it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) credentials: Option<(String, String)>,
+    pub(crate) trust: Trust,
+    pub(crate) http: HttpVersion,
+    pub(crate) mqtt: MqttVersion,
+    pub(crate) client_id: Option<String>,
+    pub(crate) domain: Option<String>,
+    pub(crate) qos: u8,
+}
+
+/// Publishes one message; returns when the door has acknowledged it.
+pub(crate) async fn publish(url: &Url, options: &Options, message: &Outgoing) -> Result<(), ClientError> {
+    match url.scheme {
+        Scheme::Http => http::publish(url, options, message).await,
+        Scheme::Mqtt | Scheme::WebSocket => mqtt::publish(url, options, message).await,
+        Scheme::Coap => todo!(),
+        Scheme::Xmpp => todo!(),
+    }
+}
+
+/// The message that a topic keeps.
+pub(crate) async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, ClientError> {
+    match url.scheme {
+        Scheme::Http => http::get(url, options).await,
+        Scheme::Mqtt | Scheme::WebSocket => mqtt::get(url, options).await,
+        Scheme::Coap => todo!(),
+        Scheme::Xmpp => todo!(),
+    }
+}
+
+/// Follows a filter; returns when the door has confirmed it, so that nothing published from then on is missed.
+pub(crate) async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, ClientError> {
+    Ok(match url.scheme {
+        Scheme::Http => Subscription::Http(Box::new(http::subscribe(url, options).await?)),
+        Scheme::Mqtt | Scheme::WebSocket => Subscription::Mqtt(Box::new(mqtt::subscribe(url, options).await?)),
+        Scheme::Coap => todo!(),
+        Scheme::Xmpp => todo!(),
+    })
+}
+
+/// A subscription at any door.
+pub(crate) enum Subscription {
+    Http(Box<http::Subscription>),
+    Mqtt(Box<mqtt::Subscription>),
+}
+
+impl Subscription {
+    /// The next message.
+    pub(crate) async fn next(&mut self) -> Result<Arrived, ClientError> {
+        match self {
+            Self::Http(subscription) => subscription.next().await,
+            Self::Mqtt(subscription) => subscription.next().await,
+        }
+    }
+}
+
+/// `fogmux pub`.
+pub(crate) fn run_publish(arguments: &Publish) -> Result<(), Failure> {
+    let (url, options) = prepare(&arguments.url, &arguments.access)?;
+    let payload = if arguments.payload == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes).map_err(|error| Failure::io("standard input", &error))?;
+        Bytes::from(bytes)
+    } else {
+        Bytes::from(arguments.payload.clone())
+    };
+    let message = Outgoing {
+        topic: url.topic.clone(),
+        payload,
+        content_type: arguments.content_type.clone(),
+        qos: arguments.access.qos,
+        retain: arguments.retain,
+    };
+    let patience = arguments.access.timeout.unwrap_or(PATIENCE_SECONDS);
+    block_on(within(patience, publish(&url, &options, &message)))??;
+    if arguments.access.json {
+        println!("{}", serde_json::json!({"topic": url.topic, "bytes": message.payload.len()}));
+    }
+    Ok(())
+}
+
+/// `fogmux get`.
+pub(crate) fn run_get(arguments: &Get) -> Result<(), Failure> {
+    let (url, options) = prepare(&arguments.url, &arguments.access)?;
+    let patience = arguments.access.timeout.unwrap_or(PATIENCE_SECONDS);
+    let message = block_on(within(patience, get(&url, &options)))??.ok_or(ClientError::Nothing)?;
+    print(&message, format(arguments.format, &arguments.access)).map(drop)
+}
+
+/// `fogmux sub`.
+pub(crate) fn run_subscribe(arguments: &Subscribe) -> Result<(), Failure> {
+    let (url, options) = prepare(&arguments.url, &arguments.access)?;
+    let format = format(arguments.format, &arguments.access);
+    let follow = async {
+        let connecting = arguments.access.timeout.unwrap_or(PATIENCE_SECONDS);
+        let mut subscription = within(connecting, subscribe(&url, &options)).await?;
+        let mut left = arguments.count.unwrap_or(u64::MAX);
+        while left > 0 {
+            let message = match arguments.access.timeout {
+                Some(patience) => within(patience, subscription.next()).await?,
+                None => subscription.next().await?,
+            };
+            if !print(&message, format)? {
+                break;
+            }
+            left -= 1;
+        }
+        Ok::<_, Failure>(())
+    };
+    block_on(follow)?
+}
+
+fn format(format: Format, access: &Access) -> Format {
+    if access.json { Format::Json } else { format }
+}
+
+/// Prints; whether there is still somebody who reads.
+fn print(message: &Arrived, format: Format) -> Result<bool, Failure> {
+    match message.print(format, &mut std::io::stdout().lock()) {
+        Ok(()) => Ok(true),
+        // `fogmux sub … | head -1` is no error.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::io("standard output", &error)),
+    }
+}
+
+/// Address and flags to what the doors' clients take.
+fn prepare(address: &str, access: &Access) -> Result<(Url, Options), Failure> {
+    let url: Url = address.parse().or_fail(Status::Usage, "the address")?;
+    let user = access.user.clone().or_else(|| url.user.clone());
+    let password = match &access.password_file {
+        Some(file) => Some(password_from(file)?),
+        None => access.password.clone().or_else(|| url.password.clone()),
+    };
+    let options = Options {
+        credentials: user.map(|user| (user, password.unwrap_or_default())),
+        trust: match (&access.ca, access.insecure) {
+            (Some(file), _) => Trust::File(file.clone()),
+            (None, true) => Trust::Insecure,
+            (None, false) => Trust::System,
+        },
+        http: access.http,
+        mqtt: access.mqtt,
+        client_id: access.client_id.clone(),
+        domain: access.domain.clone(),
+        qos: access.qos,
+    };
+    Ok((url, options))
+}
+
+/// The first line of a file, or of standard input for `-`.
+pub(crate) fn password_from(file: &Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = if file == Path::new("-") {
+        std::io::stdin().read_line(&mut text).map(drop)
+    } else {
+        std::fs::read_to_string(file).map(|whole| text = whole)
+    };
+    read.map_err(|error| Failure::io(file.display(), &error))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+async fn within<T>(seconds: f64, work: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
+    let patience = Duration::try_from_secs_f64(seconds)
+        .map_err(|_| ClientError::Usage(format!("{seconds} is no number of seconds")))?;
+    tokio::time::timeout(patience, work).await.unwrap_or(Err(ClientError::Timeout(seconds)))
+}
+
+/// Runs a client on this thread.
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    Ok(runtime.map_err(|error| Failure::io("the runtime", &error))?.block_on(work))
+}

@@ -1,0 +1,114 @@
+//! From a configuration to a running gateway: the one place where auth, store, bus and doors are put together.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use fogmux_auth::Authority;
+use fogmux_gateway::runtime::Listen;
+use fogmux_gateway::{Gateway, GatewayConfig, Listener, RunningGateway, StartError};
+use fogmux_store::{FjallStore, OpenError, StoreConfig};
+
+use crate::config::Config;
+use crate::exit::{Failure, Status};
+use crate::home::{self, Home};
+
+/// A gateway at work, and what is to be closed after it.
+pub(crate) struct Running {
+    pub(crate) gateway: RunningGateway,
+    pub(crate) authority: Arc<Authority>,
+    store: FjallStore,
+}
+
+impl Running {
+    /// Ends everything in good order. Whether all connections were done in time and everything is on the disk.
+    pub(crate) async fn stop(self, deadline: Duration) -> bool {
+        let drained = self.gateway.drain(deadline).await;
+        if !drained {
+            tracing::warn!("some connections were cut off");
+        }
+        let closed = self.store.close();
+        if !closed {
+            tracing::error!("the store did not take everything");
+        }
+        drained && closed
+    }
+}
+
+/// Starts a gateway.
+pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
+    let authority = Arc::new(Authority::new(home::rules(config, &home.directory)?));
+    let store = open_store(config, &home.directory)?;
+    let gateway = GatewayConfig {
+        workers: workers(config),
+        bus: config.bus,
+        listen: listen(config),
+        tls: Some(home.tls.clone()),
+        accept: config.limits,
+        quic: config.http.quic,
+        mqtt: config.mqtt.clone(),
+        coap: config.coap.clone(),
+        http: config.http.door.clone(),
+        xmpp: config.xmpp.door.clone(),
+    };
+    let gateway = Gateway::start(gateway, Arc::clone(&authority), Box::new(store.clone())).map_err(|error| {
+        store.close();
+        not_started(&error)
+    })?;
+    Ok(Running { gateway, authority, store })
+}
+
+fn workers(config: &Config) -> usize {
+    match config.workers.count {
+        0 => available_parallelism().map_or(1, std::num::NonZero::get),
+        count => count,
+    }
+}
+
+fn open_store(config: &Config, directory: &Path) -> Result<FjallStore, Failure> {
+    let path = config.store.path.clone().unwrap_or_else(|| directory.join("store"));
+    let wanted = StoreConfig {
+        durability: config.store.durability,
+        queue_bytes_max: config.store.queue_bytes_max,
+        ..StoreConfig::new(path)
+    };
+    FjallStore::open(&wanted).map_err(|error| match error {
+        OpenError::InUse(_) => Failure::new(Status::Unavailable, format!("{error}; is there a gateway already?")),
+        OpenError::Format(_) | OpenError::Io { .. } => Failure::new(Status::IoErr, error),
+    })
+}
+
+/// The listeners to open. HTTPS comes before HTTP/3, which takes its port when that is left to the system.
+fn listen(config: &Config) -> Vec<Listen> {
+    let listeners = &config.listeners;
+    let all = [
+        (Listener::Mqtt, &listeners.mqtt),
+        (Listener::Mqtts, &listeners.mqtts),
+        (Listener::Coap, &listeners.coap),
+        (Listener::Http, &listeners.http),
+        (Listener::Https, &listeners.https),
+        (Listener::Http3, &listeners.https),
+        (Listener::Xmpp, &listeners.xmpp),
+        (Listener::Xmpps, &listeners.xmpps),
+    ];
+    let wanted = |listener| listener != Listener::Http3 || config.http.http3;
+    all.into_iter()
+        .filter(|(listener, settings)| settings.enabled && wanted(*listener))
+        .map(|(listener, settings)| Listen {
+            listener,
+            address: settings.address,
+            anonymous: settings.lets_anonymous_in(),
+        })
+        .collect()
+}
+
+fn not_started(error: &StartError) -> Failure {
+    let status = match error {
+        StartError::Bind { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Status::NoPerm,
+        StartError::Bind { .. } => Status::Unavailable,
+        StartError::NoCertificate(_) => Status::Config,
+        StartError::Worker(_) => Status::IoErr,
+    };
+    Failure::new(status, error.to_string())
+}

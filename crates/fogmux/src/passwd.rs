@@ -1,0 +1,79 @@
+//! `fogmux passwd`: adds a user, changes a password or groups, removes a user.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::path::Path;
+
+use fogmux_auth::{UserError, Users};
+
+use crate::check::read;
+use crate::cli::Passwd;
+use crate::exit::{Failure, Status};
+use crate::{data, terminal};
+
+/// Does what the arguments say and tells how a running gateway learns of it.
+pub(crate) fn run(arguments: &Passwd) -> Result<(), Failure> {
+    let config = read(arguments.config.as_deref(), &[])?;
+    let file = match config.auth.users_file {
+        Some(file) => file,
+        None => {
+            let directory = data::directory(arguments.data.directory.as_deref())?;
+            data::create(&directory)?;
+            directory.join(data::USERS)
+        }
+    };
+    if arguments.delete {
+        return remove(&file, &arguments.user);
+    }
+    let password = password()?;
+    let groups: Vec<_> = arguments.groups.iter().map(String::as_str).collect();
+    let changed = Users::update(&file, |users| {
+        users.set_password(&arguments.user, password.as_bytes())?;
+        if groups.is_empty() { Ok(()) } else { users.set_groups(&arguments.user, &groups) }
+    });
+    changed.map_err(|error| failed(&file, error))?;
+    eprintln!("{}: {} may log in; a running gateway learns of it by SIGHUP", file.display(), arguments.user);
+    Ok(())
+}
+
+fn remove(file: &Path, user: &str) -> Result<(), Failure> {
+    let removed = Users::update(file, |users| Ok(users.remove(user))).map_err(|error| failed(file, error))?;
+    if !removed {
+        return Err(Failure::new(Status::DataErr, format!("{}: there is no user {user:?}", file.display())));
+    }
+    eprintln!("{}: {user} is removed; a running gateway learns of it by SIGHUP", file.display());
+    Ok(())
+}
+
+fn failed(file: &Path, error: UserError) -> Failure {
+    match error {
+        UserError::Io(error) => Failure::io(file.display(), &error),
+        UserError::File(problems) => Failure::new(Status::Config, problems),
+        error @ (UserError::Name | UserError::Unknown | UserError::Password(_)) => Failure::new(Status::DataErr, error),
+    }
+}
+
+/// Asks twice on a terminal, without showing; otherwise takes the first line of standard input.
+fn password() -> Result<String, Failure> {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        let mut line = String::new();
+        stdin.lock().read_line(&mut line).map_err(|error| Failure::io("standard input", &error))?;
+        return Ok(line.trim_end_matches(['\n', '\r']).to_owned());
+    }
+    let first = hidden("Password: ")?;
+    if first != hidden("Again: ")? {
+        return Err(Failure::new(Status::DataErr, "the two are not the same"));
+    }
+    Ok(first)
+}
+
+fn hidden(prompt: &str) -> Result<String, Failure> {
+    let failed = |error| Failure::io("the terminal", &error);
+    eprint!("{prompt}");
+    std::io::stderr().flush().map_err(failed)?;
+    let _quiet = terminal::silence();
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).map_err(failed)?;
+    eprintln!();
+    Ok(line.trim_end_matches(['\n', '\r']).to_owned())
+}

@@ -1,0 +1,101 @@
+//! `fogmux serve`: starts the gateway, says where it is, and waits for signals.
+//!
+//! SIGTERM and SIGINT drain within a deadline, a second one ends at once. SIGHUP reads configuration, users, rules and
+//! certificates again, all of them or none.
+
+mod banner;
+mod logging;
+mod notify;
+mod reload;
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{MissedTickBehavior, interval};
+
+use self::logging::Log;
+use self::notify::ServiceManager;
+use self::reload::Reloader;
+use crate::check::read;
+use crate::cli::Serve;
+use crate::client::block_on;
+use crate::compose::{self, Running};
+use crate::config::Config;
+use crate::exit::Failure;
+use crate::{data, home};
+
+/// Runs a gateway until a signal ends it.
+pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
+    let config = configuration(arguments)?;
+    let log = Log::start(&config.log.filter)?;
+    let directory = data::directory(arguments.data.directory.as_deref())?;
+    let home = home::prepare(&config, &directory)?;
+    let running = compose::start(&config, &home)?;
+    banner::print(&running.gateway.addresses, &home, config.xmpp_domain(), arguments.json);
+    tracing::info!(data = %home.directory.display(), "ready");
+    let reloader = Reloader::new(arguments.clone(), config, home, log);
+    block_on(supervise(running, reloader))?
+}
+
+/// Files, `--set` and `--free-ports` to one configuration.
+pub(crate) fn configuration(arguments: &Serve) -> Result<Config, Failure> {
+    let mut config = read(arguments.config.as_deref().map(Path::new), &arguments.set)?;
+    if arguments.free_ports {
+        config.listeners.free_ports();
+    }
+    Ok(config)
+}
+
+async fn supervise(running: Running, mut reloader: Reloader) -> Result<(), Failure> {
+    let manager = ServiceManager::from_environment();
+    let mut stop = Stop::listen()?;
+    let mut hang_up = listen(SignalKind::hangup())?;
+    let every = manager.watchdog();
+    let mut watchdog = interval(every.unwrap_or(Duration::from_secs(3600)));
+    watchdog.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    manager.ready();
+    loop {
+        tokio::select! {
+            () = stop.requested() => break,
+            _ = hang_up.recv() => {
+                manager.reloading();
+                reloader.reload(&running);
+                manager.ready();
+            }
+            _ = watchdog.tick(), if every.is_some() => manager.alive(),
+        }
+    }
+    manager.stopping();
+    tracing::info!("stopping; a second signal ends at once");
+    tokio::select! {
+        _ = running.stop(reloader.drain()) => Ok(()),
+        () = stop.requested() => {
+            tracing::warn!("ended at once");
+            Err(Failure::silent(crate::exit::Status::Unavailable))
+        }
+    }
+}
+
+/// SIGTERM and SIGINT.
+struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stop {
+    fn listen() -> Result<Self, Failure> {
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn requested(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+fn listen(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| Failure::io("signals", &error))
+}

@@ -1,0 +1,114 @@
+//! What a started gateway says on standard output: where it listens, where its data is, and one line to copy for each
+//! protocol. With `--json` the same as one line for programs.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use fogmux_gateway::Listener;
+use serde_json::{Map, Value, json};
+
+use crate::home::Home;
+
+/// Prints the banner.
+pub(crate) fn print(addresses: &[(Listener, SocketAddr)], home: &Home, domain: &str, as_json: bool) {
+    let text = if as_json { machine(addresses, home) } else { people(addresses, home, domain) };
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    // Nobody has to be listening there.
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+fn machine(addresses: &[(Listener, SocketAddr)], home: &Home) -> String {
+    let listeners: Map<_, _> = addresses
+        .iter()
+        .map(|(listener, address)| (listener.name().to_owned(), Value::from(address.to_string())))
+        .collect();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "listeners": listeners,
+        "data": home.directory.display().to_string(),
+        "ca": home.authority.as_ref().map(|file| file.display().to_string()),
+        "admin": home.admin.as_ref().map(|admin| {
+            json!({"user": admin.user, "password_file": admin.password_file.display().to_string()})
+        }),
+        "pid": std::process::id(),
+    })
+    .to_string()
+}
+
+fn people(addresses: &[(Listener, SocketAddr)], home: &Home, domain: &str) -> String {
+    let mut text = format!("fogmux {} is ready.\n\n", env!("CARGO_PKG_VERSION"));
+    let ca = home.authority.as_ref().map(|file| file.display().to_string());
+    for (listener, address) in addresses {
+        let line = example(*listener, reachable(*address), ca.as_deref(), domain);
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {:<6} {:<21} {line}", listener.name(), address.to_string());
+    }
+    let _ = write!(text, "\n  data   {}", home.directory.display());
+    if let Some(admin) = &home.admin {
+        let _ = write!(text, "\n  admin  user {}, password in {}", admin.user, admin.password_file.display());
+        // Only where a person reads along, never into a journal.
+        if std::io::stdout().is_terminal()
+            && let Ok(password) = std::fs::read_to_string(&admin.password_file)
+        {
+            let _ = write!(text, ": {}", password.trim_end());
+        }
+    }
+    text
+}
+
+/// Where a client on this machine reaches a listener.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, address.port()).into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => (Ipv6Addr::LOCALHOST, address.port()).into(),
+        IpAddr::V4(_) | IpAddr::V6(_) => address,
+    }
+}
+
+/// A line to copy.
+fn example(listener: Listener, at: SocketAddr, ca: Option<&str>, domain: &str) -> String {
+    let (ip, port) = (at.ip(), at.port());
+    let quoted = ca.map(quote);
+    let option = |name: &str| quoted.as_ref().map(|ca| format!("{name} {ca} ")).unwrap_or_default();
+    match listener {
+        Listener::Mqtt => format!("mosquitto_sub -h {ip} -p {port} -v -t '#'"),
+        Listener::Mqtts => format!("mosquitto_sub -h {ip} -p {port} {}-v -t '#'", option("--cafile")),
+        Listener::Coap => format!("coap-client -m put -e 21.5 coap://{at}/ps/room/temperature"),
+        Listener::Http => {
+            format!("curl -X PUT -d 21.5 -H 'Content-Type: text/plain' http://{at}/topics/room/temperature")
+        }
+        Listener::Https => format!("curl {}https://{at}/topics/room/temperature", option("--cacert")),
+        Listener::Http3 => format!("curl --http3-only {}https://{at}/topics/room/temperature", option("--cacert")),
+        Listener::Xmpp => format!("fogmux sub {}--domain {domain} 'xmpp://{at}/#'", option("--ca")),
+        Listener::Xmpps => format!("fogmux pub {}--domain {domain} xmpps://{at}/room/temperature 21.5", option("--ca")),
+    }
+}
+
+/// As a shell takes it for one word.
+fn quote(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
+    if !text.is_empty() && text.bytes().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_with_blanks_and_quotes_are_one_word() {
+        assert_eq!(quote("/var/lib/fogmux/pki/ca.pem"), "/var/lib/fogmux/pki/ca.pem");
+        assert_eq!(quote("/a b/it's"), r"'/a b/it'\''s'");
+    }
+
+    #[test]
+    fn examples_go_where_the_listener_can_be_reached() {
+        let at = reachable("0.0.0.0:1883".parse().unwrap());
+        assert_eq!(example(Listener::Mqtt, at, None, "localhost"), "mosquitto_sub -h 127.0.0.1 -p 1883 -v -t '#'");
+    }
+}
