@@ -133,6 +133,7 @@ impl DecodeError {
             Self::PacketTooLarge { .. } => ReasonCode::PACKET_TOO_LARGE,
             Self::ProtocolName | Self::ProtocolLevel(_) => ReasonCode::UNSUPPORTED_PROTOCOL_VERSION,
             Self::TopicAliasZero => ReasonCode::TOPIC_ALIAS_INVALID,
+            Self::TopicWildcard => ReasonCode::TOPIC_NAME_INVALID,
             Self::RemainingLength
             | Self::ReservedType(_)
             | Self::HeaderFlags(_)
@@ -143,7 +144,6 @@ impl DecodeError {
             | Self::VariableByteInteger
             | Self::Qos
             | Self::DupWithQos0
-            | Self::TopicWildcard
             | Self::TopicEmpty
             | Self::ConnectFlags
             | Self::WillFlags

@@ -64,10 +64,8 @@ pub struct Incoming<'a> {
     pub dup: bool,
     /// To acknowledge; present for QoS 1 and 2.
     pub packet_id: Option<PacketId>,
-    /// What few messages have.
-    pub properties: PublishProperties<'a>,
-    /// All properties, for those that repeat.
-    pub list: Properties<'a>,
+    /// What few messages have; [`PublishProperties`] reads it.
+    pub properties: Properties<'a>,
     /// Any bytes.
     pub payload: &'a [u8],
 }
@@ -78,7 +76,9 @@ impl Incoming<'_> {
     #[must_use]
     #[inline]
     pub fn is_payload_valid(&self) -> bool {
-        !self.properties.utf8 || simdutf8::basic::from_utf8(self.payload).is_ok()
+        self.properties.is_empty()
+            || !PublishProperties::from(self.properties).utf8
+            || simdutf8::basic::from_utf8(self.payload).is_ok()
     }
 }
 
@@ -107,14 +107,7 @@ impl Inbound {
     /// When the message breaks what was announced.
     #[inline]
     pub fn handle_publish<'a>(&mut self, publish: &Publish<'a>) -> Result<Incoming<'a>, ProtocolError> {
-        let properties = PublishProperties::from(publish.properties);
-        if properties.subscription_ids > 0 && self.config.role == Role::Server {
-            return Err(ProtocolError::SubscriptionIdentifier);
-        }
-        let topic = match properties.topic_alias {
-            None => TopicName::Named(publish.topic),
-            Some(alias) => self.alias(alias, publish.topic)?,
-        };
+        let topic = if publish.properties.is_empty() { TopicName::Named(publish.topic) } else { self.topic(publish)? };
         if publish.qos != Qos::AtMostOnce {
             self.count()?;
         }
@@ -124,10 +117,20 @@ impl Inbound {
             retain: publish.retain,
             dup: publish.dup,
             packet_id: publish.packet_id,
-            properties,
-            list: publish.properties,
+            properties: publish.properties,
             payload: publish.payload,
         })
+    }
+
+    fn topic<'a>(&mut self, publish: &Publish<'a>) -> Result<TopicName<'a>, ProtocolError> {
+        let properties = PublishProperties::from(publish.properties);
+        if properties.subscription_ids > 0 && self.config.role == Role::Server {
+            return Err(ProtocolError::SubscriptionIdentifier);
+        }
+        match properties.topic_alias {
+            None => Ok(TopicName::Named(publish.topic)),
+            Some(alias) => self.alias(alias, publish.topic),
+        }
     }
 
     /// [MQTT-3.3.4-9]. The older versions have no such limit; there the caller stops reading instead.
@@ -147,7 +150,9 @@ impl Inbound {
         let index = usize::from(alias) - 1;
         if topic.is_empty() {
             let known = self.aliases.get(index).and_then(Option::as_ref);
-            return known.map(|topic| TopicName::Aliased(Arc::clone(topic))).ok_or(ProtocolError::TopicAlias(alias));
+            return known
+                .map(|topic| TopicName::Aliased(Arc::clone(topic)))
+                .ok_or(ProtocolError::TopicAliasUnknown(alias));
         }
         if index >= self.aliases.len() {
             self.aliases.resize(index + 1, None);

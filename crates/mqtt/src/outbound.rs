@@ -122,14 +122,25 @@ impl<M> Outbound<M> {
     /// Appends a message to `out`. `keep` is called for QoS 1 and 2 only, when it is sent.
     #[inline]
     pub fn publish(&mut self, message: &Outgoing<'_>, keep: impl FnOnce() -> M, out: &mut Vec<u8>) -> Sent {
+        self.send(message, false, keep, out)
+    }
+
+    /// Like [`publish`](Self::publish), but the payload is not appended: the caller sends it next, from where it is.
+    pub fn publish_head(&mut self, message: &Outgoing<'_>, keep: impl FnOnce() -> M, out: &mut Vec<u8>) -> Sent {
+        self.send(message, true, keep, out)
+    }
+
+    #[inline]
+    fn send(&mut self, message: &Outgoing<'_>, head_only: bool, keep: impl FnOnce() -> M, out: &mut Vec<u8>) -> Sent {
         if message.qos == Qos::AtMostOnce {
-            return if self.transmit(message, None, out) { Sent::Sent(None) } else { Sent::TooLarge };
+            let how = Transmission { head_only, ..Transmission::default() };
+            return if self.transmit(message, how, out) { Sent::Sent(None) } else { Sent::TooLarge };
         }
         if !self.has_room() {
             return Sent::NoRoom;
         }
         let id = self.next_id();
-        if !self.transmit(message, Some(id), out) {
+        if !self.transmit(message, Transmission { packet_id: Some(id), head_only, ..Transmission::default() }, out) {
             return Sent::TooLarge;
         }
         self.quota -= 1;
@@ -144,23 +155,26 @@ impl<M> Outbound<M> {
 
     /// Appends the packet, with an alias where the peer takes one; says whether it fits.
     #[inline]
-    fn transmit(&mut self, message: &Outgoing<'_>, packet_id: Option<PacketId>, out: &mut Vec<u8>) -> bool {
-        let aliasing =
-            if self.config.topic_alias_maximum == 0 { Aliasing::None } else { self.aliases.choose(message.topic) };
-        let (alias, alias_only) = match aliasing {
-            Aliasing::None => (None, false),
-            Aliasing::Establish(alias) => (Some(alias), false),
-            Aliasing::Known(alias) => (Some(alias), true),
-        };
-        let how = Transmission { dup: false, packet_id, alias, alias_only };
-        if message.transmit(self.config.version, how, self.config.packet_bytes_max, out).is_ok() {
+    fn transmit(&mut self, message: &Outgoing<'_>, plain: Transmission, out: &mut Vec<u8>) -> bool {
+        let OutboundConfig { version, packet_bytes_max, .. } = self.config;
+        let (how, established) =
+            if self.config.topic_alias_maximum == 0 { (plain, None) } else { self.with_alias(message.topic, plain) };
+        if message.transmit(version, how, packet_bytes_max, out).is_ok() {
             return true;
         }
-        let Aliasing::Establish(alias) = aliasing else { return false };
         // The alias itself may have made the packet too large.
+        let Some(alias) = established else { return false };
         self.aliases.forget(alias);
-        let how = Transmission { packet_id, ..Transmission::default() };
-        message.transmit(self.config.version, how, self.config.packet_bytes_max, out).is_ok()
+        message.transmit(version, plain, packet_bytes_max, out).is_ok()
+    }
+
+    /// The transmission with an alias, and the alias if it is new.
+    fn with_alias(&mut self, topic: &str, plain: Transmission) -> (Transmission, Option<u16>) {
+        match self.aliases.choose(topic) {
+            Aliasing::None => (plain, None),
+            Aliasing::Establish(alias) => (Transmission { alias: Some(alias), ..plain }, Some(alias)),
+            Aliasing::Known(alias) => (Transmission { alias: Some(alias), alias_only: true, ..plain }, None),
+        }
     }
 
     fn next_id(&self) -> PacketId {

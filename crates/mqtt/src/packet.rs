@@ -132,7 +132,6 @@ pub struct Frame {
     flags: u8,
     header_len: usize,
     total_len: usize,
-    minimal: bool,
 }
 
 impl Frame {
@@ -153,13 +152,16 @@ impl Frame {
         for (index, &byte) in rest.iter().take(4).enumerate() {
             remaining |= usize::from(byte & 0x7F) << (7 * index);
             if byte & 0x80 == 0 {
+                if byte == 0 && index > 0 {
+                    // [MQTT-1.5.5-1]; the older standards only show the shortest form and nobody sends another.
+                    return Err(DecodeError::RemainingLength);
+                }
                 let header_len = index + 2;
                 let total_len = header_len + remaining;
                 if total_len > limits.packet_bytes_max {
                     return Err(DecodeError::PacketTooLarge { bytes: total_len, max: limits.packet_bytes_max });
                 }
-                let minimal = byte != 0 || index == 0;
-                return Ok(Some(Self { kind, flags, header_len, total_len, minimal }));
+                return Ok(Some(Self { kind, flags, header_len, total_len }));
             }
         }
         if rest.len() >= 4 { Err(DecodeError::RemainingLength) } else { Ok(None) }
@@ -234,9 +236,6 @@ pub fn decode<'a>(
     } else {
         decode_body(frame.kind, body, version)?
     };
-    if !frame.minimal {
-        check_minimal(&packet, version)?;
-    }
     Ok(Some((packet, frame.total_len)))
 }
 
@@ -259,12 +258,6 @@ fn decode_body(kind: PacketType, body: &[u8], version: Version) -> Result<Packet
         PacketType::Disconnect => Packet::Disconnect(Disconnect::decode(cursor, version)?),
         PacketType::Auth => Packet::Auth(Auth::decode(cursor)?),
     })
-}
-
-/// The Remaining Length must be minimal in version 5 ([MQTT-1.5.5-1]); the older standards do not ask for it.
-fn check_minimal(packet: &Packet<'_>, version: Version) -> Result<(), DecodeError> {
-    let version = if let Packet::Connect(connect) = packet { connect.version } else { version };
-    if version.is_v5() { Err(DecodeError::RemainingLength) } else { Ok(()) }
 }
 
 impl Packet<'_> {

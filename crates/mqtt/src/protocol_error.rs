@@ -16,9 +16,12 @@ pub enum ProtocolError {
         /// What was announced.
         max: u16,
     },
-    /// A Topic Alias above the maximum or one that stands for nothing ([MQTT-3.3.2-9]).
+    /// A Topic Alias above the maximum ([MQTT-3.3.2-9]).
     #[error("Topic Alias {0} [MQTT-3.3.2-9]")]
     TopicAlias(u16),
+    /// A Topic Alias that stands for nothing (§3.3.2.3.4).
+    #[error("unknown Topic Alias {0} (§3.3.2.3.4)")]
+    TopicAliasUnknown(u16),
     /// The topics behind the aliases are longer than the configured number of bytes.
     #[error("topics behind aliases above {max} bytes")]
     AliasBytes {
@@ -41,9 +44,11 @@ impl ProtocolError {
     #[must_use]
     pub const fn reason(&self) -> ReasonCode {
         match self {
-            Self::Unexpected(_) | Self::SubscriptionIdentifier | Self::Property | Self::WrongAcknowledgement(_) => {
-                ReasonCode::PROTOCOL_ERROR
-            }
+            Self::Unexpected(_)
+            | Self::TopicAliasUnknown(_)
+            | Self::SubscriptionIdentifier
+            | Self::Property
+            | Self::WrongAcknowledgement(_) => ReasonCode::PROTOCOL_ERROR,
             Self::ReceiveMaximum { .. } => ReasonCode::RECEIVE_MAXIMUM_EXCEEDED,
             Self::TopicAlias(_) => ReasonCode::TOPIC_ALIAS_INVALID,
             Self::AliasBytes { .. } => ReasonCode::QUOTA_EXCEEDED,

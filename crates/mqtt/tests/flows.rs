@@ -204,7 +204,7 @@ fn s3_3_2_9_alias_abuse() {
     let mut list = PropertyBuffer::new();
     let above = inbound.handle_publish(&aliased(4, "a", &mut list)).unwrap_err();
     assert_eq!(above.reason(), ReasonCode::TOPIC_ALIAS_INVALID);
-    assert_eq!(inbound.handle_publish(&aliased(2, "", &mut list)), Err(ProtocolError::TopicAlias(2)));
+    assert_eq!(inbound.handle_publish(&aliased(2, "", &mut list)), Err(ProtocolError::TopicAliasUnknown(2)));
     inbound.handle_publish(&aliased(2, "abcd", &mut list)).unwrap();
     let named = inbound.handle_publish(&aliased(2, "", &mut list)).unwrap();
     assert!(matches!(named.topic, TopicName::Aliased(topic) if &*topic == "abcd"));

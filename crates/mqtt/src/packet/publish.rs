@@ -170,6 +170,8 @@ pub(crate) struct Transmission {
     pub(crate) alias: Option<u16>,
     /// The alias is known to the peer, so the topic is left out.
     pub(crate) alias_only: bool,
+    /// The payload is counted but not appended: the caller sends it from where it is.
+    pub(crate) head_only: bool,
 }
 
 impl Outgoing<'_> {
@@ -200,7 +202,7 @@ impl Outgoing<'_> {
         if length > VARIABLE_MAX || total > max {
             return Err(EncodeError::PacketTooLong(total));
         }
-        out.reserve(total);
+        out.reserve(if how.head_only { total - self.payload.len() } else { total });
         out.push(first_byte(how.dup, self.qos, self.retain));
         put_variable(out, length);
         out.extend_from_slice(&topic_len.to_be_bytes());
@@ -214,7 +216,9 @@ impl Outgoing<'_> {
                 self.put_properties(how.alias, out)?;
             }
         }
-        out.extend_from_slice(self.payload);
+        if !how.head_only {
+            out.extend_from_slice(self.payload);
+        }
         Ok(())
     }
 
