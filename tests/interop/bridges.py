@@ -1,4 +1,4 @@
-"""Clients in other languages, each a process that speaks JSON lines: mqtt.js and xmpp.js."""
+"""Clients in other languages, each a process that speaks JSON lines: mqtt.js, xmpp.js, HiveMQ, Californium, Smack."""
 
 import asyncio
 import base64
@@ -107,4 +107,38 @@ class XmppJs(Node):
         return f"xmpp://{host}:{port}"
 
 
-BRIDGES = [MqttJs, MqttJsWs, XmppJs]
+class Java(Bridge):
+    kind = "?"
+
+    def address(self) -> tuple[str, int]:
+        raise NotImplementedError
+
+    def command(self):
+        place = Path(os.environ["FOGMUX_CLIENTS"], "java")
+        host, port = self.address()
+        return ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{place}/classes:{place}/dependency/*", "Bridge",
+                self.kind, host, str(port), self.gateway.ca]
+
+
+class Hivemq(Java):
+    name, door, kind = "hivemq 5/wss", "mqtt", "mqtt"
+
+    def address(self):
+        return self.gateway.mqtt_address("wss")
+
+
+class Californium(Java):
+    name, door, kind = "californium", "coap", "coap"
+
+    def address(self):
+        return self.gateway.coap_address()
+
+
+class Smack(Java):
+    name, door, kind = "smack", "xmpp", "xmpp"
+
+    def address(self):
+        return self.gateway.xmpp_address(direct=False)
+
+
+BRIDGES = [MqttJs, MqttJsWs, XmppJs, Hivemq, Californium, Smack]

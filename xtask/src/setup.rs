@@ -18,12 +18,14 @@ struct Program {
     package: &'static str,
 }
 
-const CLIENTS: [Program; 5] = [
+const CLIENTS: [Program; 7] = [
     Program { name: "mosquitto_pub", package: "mosquitto-clients" },
     Program { name: "coap-client-notls", package: "libcoap3-bin" },
     Program { name: "curl", package: "curl" },
     Program { name: "node", package: "nodejs" },
     Program { name: "npm", package: "npm" },
+    Program { name: "javac", package: "default-jdk-headless" },
+    Program { name: "mvn", package: "maven" },
 ];
 
 /// All of it.
@@ -41,7 +43,8 @@ pub(crate) fn clients(tree: &Tree) -> Result<()> {
     }
     debian(&packages)?;
     python(tree)?;
-    npm(tree)
+    npm(tree)?;
+    maven(tree)
 }
 
 /// The HTTP/2 conformance tester.
@@ -102,6 +105,16 @@ fn npm(tree: &Tree) -> Result<()> {
     fs::copy(&pins, &stamp).with_context(|| stamp.display().to_string())?;
     run(command("npm", &["install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"])
         .current_dir(&place))
+}
+
+/// The bridge is compiled with its clients; Maven looks by itself whether there is something to do.
+fn maven(tree: &Tree) -> Result<()> {
+    let place = tree.clients().join("java");
+    println!("setup: Maven clients into {}", place.display());
+    let mut package = command("mvn", &["--quiet", "--batch-mode", "package", "dependency:copy-dependencies", "--file"]);
+    package.arg(tree.root().join("tests/interop/java/pom.xml"));
+    package.arg(format!("-Dmaven.repo.local={}", tree.clients().join("m2").display()));
+    run(package.arg(format!("-Dplace={}", place.display())))
 }
 
 fn same(left: &Path, right: &Path) -> bool {

@@ -1,0 +1,94 @@
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.eclipse.californium.core.CoapClient;
+import org.eclipse.californium.core.CoapHandler;
+import org.eclipse.californium.core.CoapObserveRelation;
+import org.eclipse.californium.core.CoapResponse;
+import org.eclipse.californium.core.coap.CoAP;
+import org.eclipse.californium.core.coap.Request;
+import org.eclipse.californium.core.config.CoapConfig;
+import org.eclipse.californium.core.network.CoapEndpoint;
+import org.eclipse.californium.elements.config.Configuration;
+
+/** Californium: block-wise PUT and Observe with its own ideas of both. */
+final class CaliforniumClient implements Client {
+    private static final Map<String, Integer> FORMATS = Map.of(
+            "text/plain;charset=utf-8", 0, "application/xml", 41, "application/octet-stream", 42, "application/json", 50);
+
+    private final CoapClient client;
+    private final String base;
+    private final Inbox inbox;
+    private final List<CoapObserveRelation> relations = new ArrayList<>();
+
+    CaliforniumClient(String host, int port, Inbox inbox) {
+        CoapConfig.register();
+        Configuration configuration = Configuration.createStandardWithoutFile();
+        configuration.set(CoapConfig.MAX_RESOURCE_BODY_SIZE, 4 << 20);
+        configuration.set(CoapConfig.RESPONSE_MATCHING, CoapConfig.MatcherMode.STRICT);
+        client = new CoapClient();
+        client.setEndpoint(CoapEndpoint.builder().setConfiguration(configuration).build());
+        client.setTimeout(TimeUnit.SECONDS.toMillis(60));
+        base = "coap://" + host + ":" + port + "/ps/";
+        this.inbox = inbox;
+    }
+
+    @Override
+    public void publish(String topic, byte[] data, String contentType, boolean retain) throws Exception {
+        Request request = new Request(retain ? CoAP.Code.PUT : CoAP.Code.POST);
+        request.setURI(base + topic);
+        request.setPayload(data);
+        if (contentType != null && FORMATS.containsKey(contentType)) {
+            request.getOptions().setContentFormat(FORMATS.get(contentType));
+        }
+        ask(request);
+    }
+
+    @Override
+    public void clear(String topic) throws Exception {
+        Request request = new Request(CoAP.Code.DELETE);
+        request.setURI(base + topic);
+        ask(request);
+    }
+
+    private void ask(Request request) throws Exception {
+        CoapResponse answer = client.advanced(request);
+        if (answer == null) {
+            throw new IllegalStateException("no response");
+        }
+        if (!answer.isSuccess()) {
+            throw new Refused(answer.getCode().toString());
+        }
+    }
+
+    @Override
+    public void follow(String topic) throws Exception {
+        Request request = new Request(CoAP.Code.GET);
+        request.setURI(base + topic);
+        request.setObserve();
+        CoapObserveRelation relation = client.observeAndWait(request, new CoapHandler() {
+            @Override
+            public void onLoad(CoapResponse answer) {
+                int format = answer.getOptions().getContentFormat();
+                String type = FORMATS.entrySet().stream().filter(entry -> entry.getValue() == format)
+                        .map(Map.Entry::getKey).findFirst().orElse(null);
+                inbox.arrived(topic, answer.getPayload(), type, null, false);
+            }
+
+            @Override
+            public void onError() {
+            }
+        });
+        if (relation.isCanceled()) {
+            throw new Refused("the observation was not accepted");
+        }
+        relations.add(relation);
+    }
+
+    @Override
+    public void close() {
+        relations.forEach(CoapObserveRelation::proactiveCancel);
+        client.shutdown();
+    }
+}
