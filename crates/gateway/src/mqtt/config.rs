@@ -1,0 +1,77 @@
+//! How the MQTT door behaves: every bound on what a client can make the gateway hold.
+
+use std::time::Duration;
+
+/// Configuration of the MQTT door. Every field has a default.
+#[derive(Clone, Debug)]
+pub struct MqttConfig {
+    /// From the connection to an accepted CONNECT.
+    pub login_deadline: Duration,
+    /// Largest CONNECT, in bytes; it comes from somebody who has not said who they are.
+    pub connect_bytes_max: usize,
+    /// Longest client identifier, in bytes.
+    pub client_id_bytes_max: usize,
+    /// Whether user names and passwords are taken over connections without TLS from other machines.
+    pub password_without_tls: bool,
+    /// Largest packet a client may send, in bytes.
+    pub packet_bytes_max: u32,
+    /// Unacknowledged QoS 1 and 2 messages a client may have (Receive Maximum).
+    pub receive_maximum: u16,
+    /// Highest topic alias a client may use.
+    pub topic_alias_maximum: u16,
+    /// Bytes of all topics behind a client's aliases.
+    pub alias_bytes_max: usize,
+    /// Longest keep alive in seconds; version 5 clients that want longer or none are told this. Zero: any.
+    pub keep_alive_max: u16,
+    /// Unacknowledged QoS 1 and 2 messages on their way to a client, whatever it allows.
+    pub max_inflight: u16,
+    /// Bytes of unacknowledged messages on their way to a client, above which no further one is sent.
+    pub inflight_bytes_max: usize,
+    /// Highest topic alias used towards a client, whatever it allows.
+    pub outgoing_alias_maximum: u16,
+    /// Encoded bytes that wait for a client to read before messages are queued instead.
+    pub out_bytes_max: usize,
+    /// Messages queued for a client.
+    pub queue_messages_max: usize,
+    /// Bytes of messages queued for a client.
+    pub queue_bytes_max: usize,
+    /// Bytes that all mailboxes of the gateway hold together, above which a client gets a sixteenth of
+    /// `out_bytes_max` and `queue_bytes_max`.
+    pub tight_bytes: usize,
+    /// Longest time a session outlives its connection, in seconds; `u32::MAX` for ever.
+    pub session_expiry_max: u32,
+    /// Sessions, with and without a connection.
+    pub sessions_max: usize,
+    /// Subscriptions of one client.
+    pub subscriptions_max: usize,
+    /// A client that takes nothing for so long while its queue is full is cut.
+    pub stall_max: Duration,
+}
+
+impl Default for MqttConfig {
+    fn default() -> Self {
+        Self {
+            login_deadline: Duration::from_secs(10),
+            connect_bytes_max: 64 << 10,
+            client_id_bytes_max: 256,
+            password_without_tls: false,
+            // A payload of 1 MiB with the longest topic and as many properties.
+            packet_bytes_max: (1 << 20) + (128 << 10),
+            receive_maximum: 1024,
+            topic_alias_maximum: 16,
+            alias_bytes_max: 8 << 10,
+            keep_alive_max: 0,
+            max_inflight: 1024,
+            inflight_bytes_max: 1 << 20,
+            outgoing_alias_maximum: 16,
+            out_bytes_max: 256 << 10,
+            queue_messages_max: 10_000,
+            queue_bytes_max: 1 << 20,
+            tight_bytes: 48 << 20,
+            session_expiry_max: 24 * 3600,
+            sessions_max: 100_000,
+            subscriptions_max: 10_000,
+            stall_max: Duration::from_secs(60),
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! A client's mailbox: the state of its session, into which publishers on any worker encode.
+//!
+//! As long as the client keeps up, a delivery is bytes appended to `out`. When it does not – too much unread, the window
+//! of QoS 1 and 2 closed, no connection, a large payload – the message itself is queued, within bounds: the oldest
+//! QoS 0 message goes first, and what may not be lost is refused to its publisher. A session without a connection
+//! that is full loses its oldest: one that nobody fetches shall not stop those who publish.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use fogmux_bus::{Delivered, Delivery, Mailbox, Memory, Message, Publication, Qos, Subscription, Timestamp};
+use fogmux_mqtt::{Acknowledged, Outbound, OutboundConfig, PacketId, ProtocolError, ReasonCode, ReceivedIds, Sent};
+use smallvec::SmallVec;
+
+use super::{access::Gate, config::MqttConfig, translate};
+
+/// Payloads above this are shared, not copied: they are written from where they are.
+pub(super) const LARGE_BYTES: usize = 16 << 10;
+/// What a first delivery reserves, so that a batch does not grow the buffer byte by byte.
+const OUT_BYTES_MIN: usize = 512;
+/// The part of its bounds that a client gets when memory is tight.
+const TIGHT: usize = 16;
+
+/// What bounds a mailbox; one for all.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    out_bytes: usize,
+    inflight_bytes: usize,
+    queue_messages: usize,
+    queue_bytes: usize,
+    tight_bytes: usize,
+    memory: Arc<Memory>,
+}
+
+impl Bounds {
+    pub(super) fn new(config: &MqttConfig, memory: &Arc<Memory>) -> Self {
+        Self {
+            out_bytes: config.out_bytes_max,
+            inflight_bytes: config.inflight_bytes_max,
+            queue_messages: config.queue_messages_max,
+            queue_bytes: config.queue_bytes_max,
+            tight_bytes: config.tight_bytes,
+            memory: Arc::clone(memory),
+        }
+    }
+
+    fn scale(&self, bytes: usize) -> usize {
+        if self.memory.used() > self.tight_bytes { bytes / TIGHT } else { bytes }
+    }
+}
+
+/// A message with what its delivery to this client needs.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    pub(super) message: Arc<Message>,
+    pub(super) qos: Qos,
+    pub(super) retain: bool,
+    pub(super) ids: SmallVec<[u32; 2]>,
+}
+
+impl Kept {
+    fn cost(&self) -> usize {
+        self.message.size() + size_of::<Self>()
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct MqttMailbox {
+    out: Vec<u8>,
+    outbound: Outbound<Kept>,
+    inflight_bytes: usize,
+    queue: VecDeque<Kept>,
+    queue_bytes: usize,
+    /// Bytes the connection has taken and not written yet.
+    unwritten: usize,
+    /// Something was refused or lost for want of room since the last drain.
+    overflowed: bool,
+    connected: bool,
+    pub(super) received: ReceivedIds,
+    pub(super) subscriptions: Option<Box<HashSet<Subscription>>>,
+    pub(super) gate: Arc<Gate>,
+    bounds: Arc<Bounds>,
+}
+
+/// What a drain left to do.
+#[derive(Debug, Default)]
+pub(super) struct Drained {
+    /// A payload to write after the bytes.
+    pub(super) tail: Option<Bytes>,
+    /// Messages that expired in the queue (§3.3.2.3.3).
+    pub(super) expired: u64,
+    /// Messages that could be sent at once if there were room in the output.
+    pub(super) more: bool,
+    /// Nothing is queued.
+    pub(super) queue_empty: bool,
+    /// Something was refused or lost for want of room.
+    pub(super) overflowed: bool,
+    /// The client owes acknowledgements.
+    pub(super) awaiting: bool,
+}
+
+impl MqttMailbox {
+    pub(super) fn new(config: OutboundConfig, gate: Arc<Gate>, bounds: Arc<Bounds>) -> Self {
+        Self {
+            out: Vec::new(),
+            outbound: Outbound::new(config),
+            inflight_bytes: 0,
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            unwritten: 0,
+            overflowed: false,
+            connected: true,
+            received: ReceivedIds::new(),
+            subscriptions: None,
+            gate,
+            bounds,
+        }
+    }
+
+    /// A new connection of the session: what was encoded for the old one is dropped, what was in flight goes again.
+    pub(super) fn resume(&mut self, config: OutboundConfig) {
+        self.outbound.resume(config);
+        self.out = Vec::new();
+        self.unwritten = 0;
+        self.overflowed = false;
+        self.connected = true;
+    }
+
+    /// The connection is gone: only QoS 1 and 2 messages are queued from now on.
+    pub(super) fn disconnect(&mut self) {
+        self.out = Vec::new();
+        self.unwritten = 0;
+        self.connected = false;
+        let before = self.queue.len();
+        self.queue.retain(|kept| kept.qos != Qos::AtMostOnce);
+        if self.queue.len() != before {
+            self.queue_bytes = self.queue.iter().map(Kept::cost).sum();
+        }
+    }
+
+    fn may_encode(&self, qos: Qos) -> bool {
+        self.connected
+            && self.queue.is_empty()
+            && !self.outbound.is_resending()
+            && self.out.len() < self.bounds.scale(self.bounds.out_bytes)
+            && (qos == Qos::AtMostOnce || self.window_open())
+    }
+
+    fn window_open(&self) -> bool {
+        self.outbound.has_room() && self.inflight_bytes < self.bounds.inflight_bytes
+    }
+
+    fn encode(&mut self, publication: &Publication<'_>, delivery: &Delivery<'_>, qos: Qos, retain: bool) -> Delivered {
+        if self.out.capacity() == 0 {
+            self.out.reserve(OUT_BYTES_MIN);
+        }
+        let outgoing = translate::outgoing(publication, qos, retain, delivery.ids);
+        let inflight_bytes = &mut self.inflight_bytes;
+        let keep = || {
+            let kept = share(publication, delivery, qos, retain);
+            *inflight_bytes += kept.cost();
+            kept
+        };
+        match self.outbound.publish(&outgoing, keep, &mut self.out) {
+            Sent::Sent(_) => Delivered::Queued,
+            Sent::TooLarge => Delivered::TooLarge,
+            Sent::NoRoom => self.enqueue(share(publication, delivery, qos, retain)),
+        }
+    }
+
+    /// Queues a message, making room where that is allowed.
+    pub(super) fn enqueue(&mut self, kept: Kept) -> Delivered {
+        let (cost, qos) = (kept.cost(), kept.qos);
+        let mut displaced = 0;
+        while !self.fits(cost) {
+            let expendable = self.queue.front().is_some_and(|oldest| oldest.qos == Qos::AtMostOnce || !self.connected);
+            if !expendable {
+                self.overflowed = true;
+                return if qos == Qos::AtMostOnce { Delivered::Full } else { Delivered::Refused };
+            }
+            self.pop();
+            displaced += 1;
+        }
+        self.overflowed |= displaced > 0;
+        self.queue_bytes += cost;
+        self.queue.push_back(kept);
+        if displaced == 0 { Delivered::Queued } else { Delivered::Displaced(displaced) }
+    }
+
+    /// Queues a retained message. It is shared with the store of retained messages, and they are pulled in small chunks
+    /// when the queue is empty: no further bound is needed.
+    pub(super) fn enqueue_retained(&mut self, kept: Kept) {
+        self.queue_bytes += kept.cost();
+        self.queue.push_back(kept);
+    }
+
+    /// A single message always fits: it is shared, and its size was bounded on the way in.
+    fn fits(&self, cost: usize) -> bool {
+        self.queue.is_empty()
+            || (self.queue.len() < self.bounds.queue_messages
+                && self.queue_bytes + cost <= self.bounds.scale(self.bounds.queue_bytes))
+    }
+
+    fn pop(&mut self) -> Option<Kept> {
+        let kept = self.queue.pop_front()?;
+        self.queue_bytes = self.queue_bytes.saturating_sub(kept.cost());
+        if self.queue.is_empty() && self.queue.capacity() > 64 {
+            self.queue = VecDeque::new();
+        }
+        Some(kept)
+    }
+
+    /// Moves what can be sent into `into`; the mailbox keeps its empty buffer, or none when there was nothing.
+    pub(super) fn drain(&mut self, into: &mut Vec<u8>, now: Timestamp) -> Drained {
+        let mut drained = Drained { overflowed: std::mem::take(&mut self.overflowed), ..Drained::default() };
+        if self.outbound.is_resending() {
+            self.outbound.resend(self.bounds.out_bytes, |kept| translate::describe(kept, now), &mut self.out);
+        }
+        if !self.queue.is_empty() && !self.outbound.is_resending() {
+            self.refill(now, &mut drained);
+        }
+        self.hand_over(into);
+        self.unwritten = into.len() + drained.tail.as_ref().map_or(0, Bytes::len);
+        drained.queue_empty = self.queue.is_empty();
+        drained.more = self.queue.front().is_some_and(|kept| kept.qos == Qos::AtMostOnce || self.window_open());
+        drained.awaiting = self.outbound.in_flight() > 0;
+        drained
+    }
+
+    /// Moves the encoded bytes into `into`, in exchange for its buffer; with nothing to send the mailbox keeps none.
+    fn hand_over(&mut self, into: &mut Vec<u8>) {
+        if self.out.is_empty() {
+            self.out = Vec::new();
+        } else if into.is_empty() {
+            std::mem::swap(into, &mut self.out);
+        } else {
+            into.append(&mut self.out);
+        }
+    }
+
+    /// Encodes from the queue until the output is full, the window closed, or a large payload is to be written.
+    fn refill(&mut self, now: Timestamp, drained: &mut Drained) {
+        while self.out.len() < self.bounds.out_bytes && drained.tail.is_none() {
+            let Some(front) = self.queue.front() else { break };
+            if front.message.is_expired(now) {
+                drained.expired += 1;
+                self.pop();
+                continue;
+            }
+            if front.qos != Qos::AtMostOnce && !self.window_open() {
+                break;
+            }
+            let Some(kept) = self.pop() else { break };
+            drained.tail = self.send(&kept, now);
+        }
+    }
+
+    /// Appends a kept message; gives its payload where that is to be written from where it is. One that the client
+    /// cannot take counts as delivered ([MQTT-3.1.2-25]).
+    fn send(&mut self, kept: &Kept, now: Timestamp) -> Option<Bytes> {
+        let outgoing = translate::describe(kept, now);
+        let large = outgoing.payload.len() > LARGE_BYTES;
+        let inflight_bytes = &mut self.inflight_bytes;
+        let keep = || {
+            *inflight_bytes += kept.cost();
+            kept.clone()
+        };
+        let sent = if large {
+            self.outbound.publish_head(&outgoing, keep, &mut self.out)
+        } else {
+            self.outbound.publish(&outgoing, keep, &mut self.out)
+        };
+        (large && matches!(sent, Sent::Sent(_))).then(|| kept.message.payload.clone())
+    }
+
+    /// Whether something was refused or lost for want of room since the last drain.
+    pub(super) const fn has_overflowed(&self) -> bool {
+        self.overflowed
+    }
+
+    /// PUBACK.
+    pub(super) fn handle_puback(&mut self, id: PacketId) -> Result<(), ProtocolError> {
+        let acknowledged = self.outbound.handle_puback(id)?;
+        self.give_back(acknowledged);
+        Ok(())
+    }
+
+    /// PUBREC; PUBREL is appended to `out`.
+    pub(super) fn handle_pubrec(
+        &mut self,
+        id: PacketId,
+        reason: ReasonCode,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ProtocolError> {
+        let acknowledged = self.outbound.handle_pubrec(id, reason, out)?;
+        self.give_back(acknowledged);
+        Ok(())
+    }
+
+    /// PUBCOMP.
+    pub(super) fn handle_pubcomp(&mut self, id: PacketId) -> Result<(), ProtocolError> {
+        let acknowledged = self.outbound.handle_pubcomp(id)?;
+        self.give_back(acknowledged);
+        Ok(())
+    }
+
+    fn give_back(&mut self, acknowledged: Acknowledged<Kept>) {
+        match acknowledged {
+            Acknowledged::Over(Some(kept)) | Acknowledged::Released(Some(kept)) => {
+                self.inflight_bytes = self.inflight_bytes.saturating_sub(kept.cost());
+            }
+            Acknowledged::Over(None) | Acknowledged::Released(None) | Acknowledged::Unknown => {}
+        }
+    }
+}
+
+fn share(publication: &Publication<'_>, delivery: &Delivery<'_>, qos: Qos, retain: bool) -> Kept {
+    Kept { message: Arc::clone(publication.share()), qos, retain, ids: SmallVec::from_slice(delivery.ids) }
+}
+
+impl Mailbox for MqttMailbox {
+    fn deliver(&mut self, publication: &Publication<'_>, delivery: &Delivery<'_>) -> Delivered {
+        let qos = delivery.qos(publication);
+        let retain = publication.retain && delivery.retain_as_published;
+        if publication.payload.as_slice().len() <= LARGE_BYTES && self.may_encode(qos) {
+            return self.encode(publication, delivery, qos, retain);
+        }
+        if !self.connected && qos == Qos::AtMostOnce {
+            return Delivered::Gone;
+        }
+        self.enqueue(share(publication, delivery, qos, retain))
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        self.out.len() + self.unwritten + self.queue_bytes + self.inflight_bytes
+    }
+}

@@ -1,0 +1,351 @@
+//! Reading: a turn's bytes into the worker's buffer, packets out of it, effects in batches.
+
+use std::{
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use bytes::{BufMut, BytesMut};
+use fogmux_bus::Payload;
+use fogmux_mqtt::{
+    Ack, Disconnect, Frame, Incoming, Packet, PacketId, PacketType, Property, Qos, ReasonCode, Received, decode,
+};
+use smallvec::SmallVec;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+
+use super::connection::{Connection, End};
+
+/// Messages published at once; more come in the next batch of the same turn.
+const BATCH_MAX: usize = 256;
+/// What a large packet's buffer grows by at least.
+const LARGE_STEP_BYTES: usize = 64 << 10;
+
+/// Bytes of packets that are not whole yet.
+#[derive(Debug)]
+pub(super) enum Input {
+    /// The beginning of a packet that will fit the worker's buffer; often nothing.
+    Partial(Vec<u8>),
+    /// Bytes that came with CONNECT, not looked at yet.
+    Unread(Vec<u8>),
+    /// A packet larger than the worker's buffer, in one of its own: its payload is never copied again.
+    Large { bytes: BytesMut, total: usize },
+}
+
+impl Input {
+    pub(super) const fn new(rest: Vec<u8>) -> Self {
+        if rest.is_empty() { Self::Partial(rest) } else { Self::Unread(rest) }
+    }
+
+    /// What is counted among the memory of the bus: bytes that came with CONNECT are looked at in the same poll.
+    fn counted(&self) -> usize {
+        match self {
+            Self::Partial(bytes) => bytes.len(),
+            Self::Unread(_) => 0,
+            Self::Large { bytes, .. } => bytes.len(),
+        }
+    }
+}
+
+/// A message of a batch.
+pub(super) struct Item<'a> {
+    pub(super) incoming: Incoming<'a>,
+    pub(super) payload: Payload<'a>,
+    /// A QoS 2 message that was handed on before ([MQTT-4.3.3-10]).
+    pub(super) duplicate: bool,
+}
+
+/// What a batch does to the mailbox, in the order it came.
+enum Step {
+    Puback(PacketId),
+    Pubrec(PacketId, ReasonCode),
+    Pubrel(PacketId),
+    Pubcomp(PacketId),
+    /// The QoS 2 message with this index in the batch.
+    Taken(usize, PacketId),
+}
+
+/// Packets of a turn whose effects have not been made yet.
+#[derive(Default)]
+struct Batch<'a> {
+    items: Vec<Item<'a>>,
+    steps: SmallVec<[Step; 16]>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Reads once and does what the bytes say.
+    pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, End> {
+        match std::mem::replace(&mut self.input, Input::Partial(Vec::new())) {
+            Input::Unread(bytes) => {
+                self.take(&bytes)?;
+                Ok(Poll::Ready(()))
+            }
+            Input::Large { bytes, total } => self.poll_large(cx, bytes, total),
+            Input::Partial(bytes) => self.poll_small(cx, bytes),
+        }
+    }
+
+    fn poll_small(&mut self, cx: &mut Context<'_>, partial: Vec<u8>) -> Result<Poll<()>, End> {
+        let ctx = Rc::clone(&self.ctx);
+        let mut buffer = ctx.read_buffer.borrow_mut();
+        let (front, rest) = buffer.split_at_mut_checked(partial.len()).ok_or(End::Closed)?;
+        let mut read = ReadBuf::new(rest);
+        match Pin::new(&mut self.stream).poll_read(cx, &mut read) {
+            Poll::Pending => {
+                self.input = Input::Partial(partial);
+                return Ok(Poll::Pending);
+            }
+            Poll::Ready(Ok(())) if !read.filled().is_empty() => {}
+            Poll::Ready(Ok(()) | Err(_)) => {
+                self.input = Input::Partial(partial);
+                return Err(End::Closed);
+            }
+        }
+        let count = read.filled().len();
+        self.ctx.shared.metrics.mqtt.bytes_in.add(u64::try_from(count).unwrap_or_default());
+        let length = partial.len() + count;
+        if partial.capacity() > 0 {
+            front.copy_from_slice(&partial);
+            self.keep(&partial, &[]);
+        }
+        self.take(buffer.get(..length).unwrap_or_default())?;
+        Ok(Poll::Ready(()))
+    }
+
+    /// Counts a change of what is kept of unfinished packets.
+    fn keep(&self, before: &[u8], after: &[u8]) {
+        self.ctx.bus().memory().change(before.len(), after.len());
+    }
+
+    /// Handles every whole packet in `bytes` and keeps the rest.
+    fn take(&mut self, bytes: &[u8]) -> Result<(), End> {
+        let used = self.handle_all(bytes)?;
+        let rest = bytes.get(used..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let total = match Frame::read(rest, self.version, &self.limits()) {
+            Ok(frame) => frame.map_or(0, |frame| frame.total_len()),
+            Err(error) => return Err(End::Misbehaved(error.reason())),
+        };
+        self.keep(&[], rest);
+        // The whole of it has to fit beside nothing else, or it could never be finished.
+        self.input = if total >= crate::context::READ_BUFFER_BYTES {
+            Input::Large { bytes: BytesMut::from(rest), total }
+        } else {
+            Input::Partial(rest.to_vec())
+        };
+        Ok(())
+    }
+
+    /// Reads on at a large packet; its buffer grows with what has come, not with what was announced.
+    fn poll_large(&mut self, cx: &mut Context<'_>, mut bytes: BytesMut, total: usize) -> Result<Poll<()>, End> {
+        let before = bytes.len();
+        let missing = total - before;
+        if bytes.capacity() == before {
+            bytes.reserve(missing.min(before.max(LARGE_STEP_BYTES)));
+        }
+        let room = missing.min(bytes.capacity() - before);
+        let poll = {
+            let mut limited = (&mut bytes).limit(room);
+            let read = self.stream.read_buf(&mut limited);
+            std::pin::pin!(read).poll(cx)
+        };
+        let count = match poll {
+            Poll::Pending => {
+                self.input = Input::Large { bytes, total };
+                return Ok(Poll::Pending);
+            }
+            Poll::Ready(Err(_) | Ok(0)) => {
+                self.ctx.bus().memory().change(before, 0);
+                return Err(End::Closed);
+            }
+            Poll::Ready(Ok(count)) => count,
+        };
+        self.ctx.shared.metrics.mqtt.bytes_in.add(u64::try_from(count).unwrap_or_default());
+        // A slow but steady sender is no silent one.
+        self.last_read = self.now;
+        if bytes.len() < total {
+            self.ctx.bus().memory().change(before, bytes.len());
+            self.input = Input::Large { bytes, total };
+            return Ok(Poll::Ready(()));
+        }
+        self.ctx.bus().memory().change(before, 0);
+        self.handle_large(&bytes.freeze())?;
+        Ok(Poll::Ready(()))
+    }
+
+    fn handle_large(&mut self, bytes: &bytes::Bytes) -> Result<(), End> {
+        let decoded = decode(bytes, self.version, &self.limits());
+        let (packet, _) = decoded.map_err(|error| End::Misbehaved(error.reason()))?.ok_or(End::Closed)?;
+        let Packet::Publish(publish) = packet else {
+            return self.handle_all(bytes).map(|_| ());
+        };
+        let incoming = self.inbound.handle_publish(&publish).map_err(|error| End::Misbehaved(error.reason()))?;
+        self.last_read = self.now;
+        self.publishes = true;
+        let shared = bytes.slice_ref(publish.payload);
+        let mut batch = Batch::default();
+        batch.push(Item { incoming, payload: Payload::Shared(&shared), duplicate: false });
+        self.flush(&mut batch)
+    }
+
+    /// Handles every whole packet at the front of `bytes`; gives how many bytes they took.
+    fn handle_all(&mut self, bytes: &[u8]) -> Result<usize, End> {
+        let (version, limits) = (self.version, self.limits());
+        let mut batch = Batch::default();
+        let mut used = 0;
+        self.publishes = false;
+        let end = loop {
+            let rest = bytes.get(used..).unwrap_or_default();
+            match decode(rest, version, &limits) {
+                Ok(Some((packet, length))) => {
+                    used += length;
+                    if let Err(end) = self.handle(packet, &mut batch) {
+                        break Some(end);
+                    }
+                }
+                Ok(None) => break None,
+                Err(error) => {
+                    tracing::debug!(%error, "no packet");
+                    break Some(End::Misbehaved(error.reason()));
+                }
+            }
+        };
+        if used > 0 {
+            self.last_read = self.now;
+        }
+        // What came before the end of the connection still counts.
+        self.flush(&mut batch)?;
+        end.map_or(Ok(used), Err)
+    }
+
+    fn handle<'a>(&mut self, packet: Packet<'a>, batch: &mut Batch<'a>) -> Result<(), End> {
+        match packet {
+            Packet::Publish(publish) => {
+                let incoming =
+                    self.inbound.handle_publish(&publish).map_err(|error| End::Misbehaved(error.reason()))?;
+                self.publishes = true;
+                batch.push(Item { incoming, payload: Payload::Slice(publish.payload), duplicate: false });
+                if batch.items.len() >= BATCH_MAX { self.flush(batch) } else { Ok(()) }
+            }
+            Packet::Puback(ack) => batch.step(Step::Puback(ack.packet_id)),
+            Packet::Pubrec(ack) => batch.step(Step::Pubrec(ack.packet_id, ack.reason)),
+            Packet::Pubrel(ack) => batch.step(Step::Pubrel(ack.packet_id)),
+            Packet::Pubcomp(ack) => batch.step(Step::Pubcomp(ack.packet_id)),
+            Packet::Subscribe(subscribe) => {
+                self.flush(batch)?;
+                self.subscribe(&subscribe)
+            }
+            Packet::Unsubscribe(unsubscribe) => {
+                self.flush(batch)?;
+                self.unsubscribe(&unsubscribe)
+            }
+            Packet::Pingreq => {
+                let buffer = self.output.buffer(&self.ctx);
+                Packet::Pingresp.encode(self.version, buffer).map_err(|_| End::Closed)
+            }
+            Packet::Disconnect(disconnect) => {
+                self.flush(batch)?;
+                Err(self.disconnected(&disconnect))
+            }
+            // A second CONNECT ([MQTT-3.1.0-2]), what only servers send, and AUTH, which nobody agreed on (§4.12).
+            Packet::Connect(_)
+            | Packet::Connack(_)
+            | Packet::Suback(_)
+            | Packet::Unsuback(_)
+            | Packet::Pingresp
+            | Packet::Auth(_) => Err(End::Misbehaved(ReasonCode::PROTOCOL_ERROR)),
+        }
+    }
+
+    /// §3.14: the session may be told to stay longer or shorter, but not to come to life ([MQTT-3.14.2-2] and
+    /// §3.14.2.2.2).
+    fn disconnected(&mut self, disconnect: &Disconnect<'_>) -> End {
+        for property in &disconnect.properties {
+            if let Property::SessionExpiryInterval(seconds) = property {
+                if self.session_expiry == 0 && seconds != 0 {
+                    return End::Misbehaved(ReasonCode::PROTOCOL_ERROR);
+                }
+                self.session_expiry = seconds.min(self.ctx.shared.mqtt.config.session_expiry_max);
+            }
+        }
+        End::Disconnected { will: disconnect.reason != ReasonCode::SUCCESS }
+    }
+
+    /// Makes the effects of a batch: acknowledgements in one look into the mailbox, messages in one publication.
+    fn flush(&mut self, batch: &mut Batch<'_>) -> Result<(), End> {
+        if !batch.steps.is_empty() {
+            self.apply(batch)?;
+        }
+        if !batch.items.is_empty() {
+            self.publish(&batch.items)?;
+            batch.items.clear();
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, batch: &mut Batch<'_>) -> Result<(), End> {
+        let received_max = 2 * usize::from(self.ctx.shared.mqtt.config.receive_maximum);
+        let (version, inbound, items) = (self.version, &mut self.inbound, &mut batch.items);
+        let out = self.output.buffer(&self.ctx);
+        let steps = batch.steps.drain(..);
+        let applied = self.slot.with_claim(self.claim, |mailbox| {
+            for step in steps {
+                match step {
+                    Step::Puback(id) => mailbox.handle_puback(id),
+                    Step::Pubrec(id, reason) => mailbox.handle_pubrec(id, reason, out),
+                    Step::Pubcomp(id) => mailbox.handle_pubcomp(id),
+                    Step::Pubrel(id) => {
+                        let reason = if mailbox.received.remove(id) {
+                            inbound.release();
+                            ReasonCode::SUCCESS
+                        } else {
+                            ReasonCode::PACKET_IDENTIFIER_NOT_FOUND
+                        };
+                        // Without properties it always fits.
+                        let _ = Ack::with_reason(id, reason).encode(PacketType::Pubcomp, version, out);
+                        Ok(())
+                    }
+                    Step::Taken(index, id) => match mailbox.received.insert(id, received_max) {
+                        Received::Fresh => Ok(()),
+                        Received::Duplicate => {
+                            inbound.release();
+                            if let Some(item) = items.get_mut(index) {
+                                item.duplicate = true;
+                            }
+                            Ok(())
+                        }
+                        Received::Full => return Err(End::Misbehaved(ReasonCode::RECEIVE_MAXIMUM_EXCEEDED)),
+                    },
+                }
+                .map_err(|error| End::Misbehaved(error.reason()))?;
+            }
+            Ok(())
+        });
+        applied.map_err(|_| End::Displaced)?
+    }
+}
+
+impl<S> Drop for Connection<S> {
+    fn drop(&mut self) {
+        self.ctx.bus().memory().change(self.input.counted(), 0);
+    }
+}
+
+impl<'a> Batch<'a> {
+    fn push(&mut self, item: Item<'a>) {
+        if item.incoming.qos == Qos::ExactlyOnce
+            && let Some(id) = item.incoming.packet_id
+        {
+            self.steps.push(Step::Taken(self.items.len(), id));
+        }
+        self.items.push(item);
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "an arm of a match whose other arms can fail")]
+    fn step(&mut self, step: Step) -> Result<(), End> {
+        self.steps.push(step);
+        Ok(())
+    }
+}

@@ -1,0 +1,1 @@
+//! The door over in-memory streams.

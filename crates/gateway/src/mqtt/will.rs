@@ -1,0 +1,67 @@
+//! Wills: the message a client leaves behind, published when its connection ends otherwise than it said (§3.1.2.5).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fogmux_bus::{Payload, Properties, Publication, Publisher, Qos, Topic};
+use fogmux_mqtt::ReasonCode;
+
+use super::{access::Gate, translate};
+use crate::WorkerContext;
+
+/// A Will Message, kept outside any connection.
+#[derive(Debug)]
+pub(super) struct Will {
+    topic: Topic,
+    payload: Bytes,
+    qos: Qos,
+    retain: bool,
+    content_type: Option<Arc<str>>,
+    expiry: Option<u32>,
+    properties: Option<Arc<Properties>>,
+    publisher: Arc<Publisher>,
+    /// Seconds between the end of the connection and the message.
+    pub(super) delay: u32,
+}
+
+impl Will {
+    /// Takes the will of a CONNECT, if the client may write where it goes.
+    pub(super) fn new(
+        will: &fogmux_mqtt::Will<'_>,
+        gate: &Gate,
+        publisher: &Arc<Publisher>,
+    ) -> Result<Self, ReasonCode> {
+        let topic = Topic::new(will.topic).map_err(|_| ReasonCode::TOPIC_NAME_INVALID)?;
+        if !gate.0.may_write(&topic) {
+            return Err(ReasonCode::NOT_AUTHORIZED);
+        }
+        let read = will.read_properties();
+        if read.message.utf8 && std::str::from_utf8(will.payload).is_err() {
+            return Err(ReasonCode::PAYLOAD_FORMAT_INVALID);
+        }
+        Ok(Self {
+            topic,
+            payload: Bytes::copy_from_slice(will.payload),
+            qos: translate::to_bus(will.qos),
+            retain: will.retain,
+            content_type: read.message.content_type.map(Arc::from),
+            expiry: read.message.expiry,
+            properties: translate::rare(&read.message, will.properties),
+            publisher: Arc::clone(publisher),
+            delay: read.delay,
+        })
+    }
+
+    /// Publishes it, now: that is when its lifetime begins. Nobody is left to be told of a refusal.
+    pub(super) fn publish(&self, ctx: &WorkerContext) {
+        let now = ctx.now();
+        let payload = Payload::Shared(&self.payload);
+        let mut publication = Publication::new(self.topic.as_ref(), payload, &self.publisher, now, ctx.unix_ms(now));
+        publication.qos = self.qos;
+        publication.retain = self.retain;
+        publication.content_type = self.content_type.as_deref();
+        publication.expires_at = translate::expires_at(now, self.expiry);
+        publication.properties = self.properties.clone();
+        drop(ctx.worker.borrow_mut().publish(&mut [publication]));
+    }
+}
