@@ -1,8 +1,43 @@
-//! The XMPP door.
+//! The XMPP door: client-to-server streams with a publish-subscribe service whose nodes are the topics of the bus.
+//!
+//! A connection is one task. `login` takes it from the first byte to a bound resource, `session` carries it from then
+//! on: a turn reads once, publishes one batch, drains the mailbox once and writes once. What connections share is in
+//! [`XmppDoor`]: nodes (configuration and affiliations of topics) and accounts (who is connected, who subscribes to what).
+//! The bus is never called while the nodes are locked, for it asks them whether something may be read.
 
-/// How the XMPP door behaves; every field has a default.
-#[derive(Clone, Debug, Default)]
-pub struct XmppConfig {}
+mod access;
+mod accounts;
+mod config;
+mod control;
+mod core;
+mod discover;
+mod fill;
+mod login;
+mod nodes;
+mod owner;
+mod publish;
+mod read;
+mod session;
+mod subscribe;
+mod translate;
+
+use std::{
+    rc::Rc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use fogmux_auth::{Backoff, BackoffConfig};
+use fogmux_xmpp::{Jid, Limits, ServerConfig};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+use tokio_rustls::TlsAcceptor;
+
+use self::{accounts::Accounts, login::Login, nodes::Nodes};
+use crate::{Peer, WorkerContext};
+
+pub use self::config::XmppConfig;
 
 /// What the workers of the XMPP door share: configuration and registries. Connections find it in
 /// [`crate::Shared::xmpp`].
@@ -10,29 +45,87 @@ pub struct XmppConfig {}
 pub struct XmppDoor {
     /// How it behaves.
     pub config: XmppConfig,
+    server: Arc<ServerConfig>,
+    /// The address of the publish-subscribe service.
+    service: Jid,
+    nodes: Arc<Nodes>,
+    accounts: Accounts,
+    backoff: Mutex<Backoff>,
 }
 
 impl XmppDoor {
-    /// A door that nobody uses yet.
+    /// A door that nobody uses yet. A domain that is none (the configuration's reader refuses those) is `localhost`.
     #[must_use]
     pub fn new(config: XmppConfig) -> Self {
-        Self { config }
+        let address = |text: &str| Jid::from_parts(None, text, None);
+        let domain = address(&config.domain).or_else(|_| address("localhost"));
+        let service = domain.as_ref().map_or(Err(fogmux_xmpp::JidError::Empty), |d| address(&format!("pubsub.{d}")));
+        let (Ok(domain), Ok(service)) = (domain, service) else { unreachable!("localhost is a domain") };
+        let limits = Limits { stanza_bytes_max: config.stanza_bytes_max, ..Limits::default() };
+        Self {
+            server: Arc::new(ServerConfig { domain, limits, login_timeout: config.login_timeout }),
+            service,
+            nodes: Arc::new(Nodes::new(config.nodes_max)),
+            accounts: Accounts::new(config.subscriptions_per_account_max),
+            backoff: Mutex::new(Backoff::new(BackoffConfig::default())),
+            config,
+        }
+    }
+
+    fn backoff(&self) -> MutexGuard<'_, Backoff> {
+        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Serves one connection until it ends; `tls` is there for STARTTLS, direct TLS arrives already decrypted with
 /// [`crate::Peer::secure`] set.
-pub async fn serve_plain(
-    _ctx: std::rc::Rc<crate::WorkerContext>,
-    _stream: tokio::net::TcpStream,
-    _peer: crate::Peer,
-    _tls: Option<tokio_rustls::TlsAcceptor>,
-) {
+pub async fn serve_plain(ctx: Rc<WorkerContext>, stream: TcpStream, peer: Peer, tls: Option<TlsAcceptor>) {
+    let counted = Counted::new(&ctx);
+    // A write is a whole turn: waiting to fill a segment gains nothing.
+    let _ = stream.set_nodelay(true);
+    match Box::pin(login::first(&ctx, stream, peer, tls.is_some())).await {
+        Login::StartTls(login) => {
+            let Some(tls) = tls else { return };
+            let (stream, login) = login.split();
+            let Ok(Ok(stream)) = tokio::time::timeout_at(login.deadline, tls.accept(stream)).await else {
+                ctx.shared.metrics.xmpp.misbehaved.increment();
+                return;
+            };
+            if let Login::Bound(session) = Box::pin(login::secured(&ctx, stream, peer, login)).await {
+                session.run().await;
+            }
+        }
+        Login::Bound(session) => session.run().await,
+        Login::Gone => {}
+    }
+    drop(counted);
 }
 
 /// Serves one connection over direct TLS until it ends.
-pub async fn serve_secure<S>(_ctx: std::rc::Rc<crate::WorkerContext>, _stream: S, _peer: crate::Peer)
+pub async fn serve_secure<S>(ctx: Rc<WorkerContext>, stream: S, peer: Peer)
 where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + 'static,
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
+    let counted = Counted::new(&ctx);
+    if let Login::Bound(session) = Box::pin(login::first(&ctx, stream, peer, false)).await {
+        session.run().await;
+    }
+    drop(counted);
+}
+
+/// A connection among the metrics.
+struct Counted(Rc<WorkerContext>);
+
+impl Counted {
+    fn new(ctx: &Rc<WorkerContext>) -> Self {
+        ctx.shared.metrics.xmpp.accepted.increment();
+        ctx.shared.metrics.xmpp.connections.change(1);
+        Self(Rc::clone(ctx))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.shared.metrics.xmpp.connections.change(-1);
+    }
 }

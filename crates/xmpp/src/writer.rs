@@ -98,3 +98,9 @@ impl<'o> Writer<'o> {
         }
     }
 }
+
+/// Whether XML can hold this text: names of topics may have control characters that it cannot.
+#[must_use]
+pub fn is_representable(text: &str) -> bool {
+    crate::chars::all_chars(text)
+}

@@ -1,0 +1,301 @@
+//! Who is connected and who subscribes to what.
+//!
+//! A subscription belongs to an account. One by bare address reaches every resource that is connected, whether it
+//! connected before or after; it outlives connections, but not the process. One by full address ends with its resource.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use fogmux_bus::{Bus, FifoMailbox, Qos, ReadGate, Slot, SubscribeOptions, Subscription};
+use fogmux_xmpp::Jid;
+use hashbrown::HashMap;
+
+use super::{access::Gate, control::Control};
+
+/// The mailbox of a connection.
+pub(super) type Inbox = Arc<Slot<FifoMailbox>>;
+
+/// In a subscription's tag: it is by full address.
+const FULL: u64 = 1;
+
+/// Whether the tag of a delivery is of a subscription by full address.
+pub(super) const fn is_full(tag: u64) -> bool {
+    tag & FULL != 0
+}
+
+/// A connection as its account knows it.
+#[derive(Debug, Clone)]
+pub(super) struct Resource {
+    pub(super) inbox: Inbox,
+    pub(super) gate: Arc<Gate>,
+    pub(super) control: Arc<Control>,
+    /// The client acknowledges stanzas: what is for it is refused rather than dropped.
+    pub(super) acknowledges: bool,
+}
+
+/// What an account follows.
+#[derive(Debug, Clone)]
+pub(super) struct Followed {
+    /// The node, or the filter, as the client names it.
+    pub(super) node: Arc<str>,
+    pub(super) wildcard: bool,
+    /// For a subscription by full address.
+    pub(super) resource: Option<Box<str>>,
+    pub(super) deliver: bool,
+    subscription: Subscription,
+    tag: u64,
+}
+
+impl Followed {
+    /// The subscribed address.
+    pub(super) fn jid(&self, bare: &str) -> String {
+        self.resource.as_ref().map_or_else(|| bare.to_owned(), |resource| format!("{bare}/{resource}"))
+    }
+}
+
+/// What a new subscription is made of.
+#[derive(Debug)]
+pub(super) struct Follow<'a> {
+    pub(super) node: &'a str,
+    pub(super) wildcard: bool,
+    pub(super) resource: Option<&'a str>,
+    pub(super) deliver: bool,
+    pub(super) subscription: Subscription,
+}
+
+/// Why a subscription was not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotFollowed {
+    /// The account has as many as it may.
+    Account,
+    /// The bus has as many as it may.
+    Bus,
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    /// Whose it is: two principals may share an address in its folded form, but not an account.
+    principal: Arc<str>,
+    anonymous: bool,
+    resources: HashMap<Box<str>, Resource>,
+    follows: Vec<Followed>,
+}
+
+type Map = HashMap<Arc<str>, Account, foldhash::fast::RandomState>;
+
+/// All accounts that are connected or follow something.
+#[derive(Debug)]
+pub(super) struct Accounts {
+    accounts: Mutex<Map>,
+    next_tag: AtomicU64,
+    follows_max: usize,
+}
+
+/// Another principal is connected under the same address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OtherPrincipal;
+
+impl Accounts {
+    pub(super) fn new(follows_max: usize) -> Self {
+        Self { accounts: Mutex::default(), next_tag: AtomicU64::new(2), follows_max }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Map> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A resource connects. One of the same name is told to go (RFC 6120 §7.7.2.2).
+    pub(super) fn join(
+        &self,
+        bus: &Bus,
+        jid: &Jid,
+        principal: &fogmux_auth::Principal,
+        resource: Resource,
+    ) -> Result<(), OtherPrincipal> {
+        let name = jid.resource().unwrap_or_default();
+        let mut accounts = self.lock();
+        let account = accounts.entry(jid.bare_str().into()).or_insert_with(|| Account {
+            principal: Arc::clone(&principal.name),
+            anonymous: principal.anonymous,
+            ..Account::default()
+        });
+        if account.principal != principal.name {
+            return Err(OtherPrincipal);
+        }
+        if let Some(before) = account.resources.remove(name) {
+            account.cut(bus, name, &before);
+            before.control.displace();
+        }
+        for follow in account.follows.iter().filter(|f| f.resource.is_none()) {
+            // A bus that is full is no reason to refuse the connection; the subscription says so when it is made.
+            let _ = attach(bus, follow, &resource);
+        }
+        account.resources.insert(name.into(), resource);
+        Ok(())
+    }
+
+    /// A resource is gone, if it is still this connection's.
+    pub(super) fn leave(&self, bus: &Bus, jid: &Jid, inbox: &Inbox) {
+        let name = jid.resource().unwrap_or_default();
+        let mut accounts = self.lock();
+        let Some(account) = accounts.get_mut(jid.bare_str()) else { return };
+        if !account.resources.get(name).is_some_and(|r| Arc::ptr_eq(&r.inbox, inbox)) {
+            return;
+        }
+        if let Some(resource) = account.resources.remove(name) {
+            account.cut(bus, name, &resource);
+        }
+        if account.resources.is_empty() && (account.anonymous || account.follows.is_empty()) {
+            accounts.remove(jid.bare_str());
+        }
+    }
+
+    /// The client of this resource acknowledges from now on.
+    pub(super) fn acknowledges(&self, bus: &Bus, jid: &Jid) {
+        let name = jid.resource().unwrap_or_default();
+        let mut accounts = self.lock();
+        let Some(account) = accounts.get_mut(jid.bare_str()) else { return };
+        let Some(resource) = account.resources.get_mut(name) else { return };
+        resource.acknowledges = true;
+        let reaches = |f: &&Followed| f.resource.as_deref().is_none_or(|r| r == name);
+        for follow in account.follows.iter().filter(reaches) {
+            let _ = attach(bus, follow, resource);
+        }
+    }
+
+    /// Follows a node or filter, or changes how.
+    pub(super) fn follow(&self, bus: &Bus, bare: &str, follow: &Follow<'_>) -> Result<(), NotFollowed> {
+        let mut accounts = self.lock();
+        let Some(account) = accounts.get_mut(bare) else { return Err(NotFollowed::Account) };
+        let known = account.position(follow.node, follow.resource);
+        if known.is_none() && account.follows.len() >= self.follows_max {
+            return Err(NotFollowed::Account);
+        }
+        let tag = known.and_then(|at| account.follows.get(at)).map_or_else(|| self.new_tag(follow), |f| f.tag);
+        let followed = Followed {
+            node: follow.node.into(),
+            wildcard: follow.wildcard,
+            resource: follow.resource.map(Box::from),
+            deliver: follow.deliver,
+            subscription: follow.subscription.clone(),
+            tag,
+        };
+        let attached = account.reached(&followed).try_for_each(|resource| attach(bus, &followed, resource));
+        if attached.is_err() {
+            account.reached(&followed).for_each(|resource| detach(bus, &followed, resource));
+            return Err(NotFollowed::Bus);
+        }
+        match known.and_then(|at| account.follows.get_mut(at)) {
+            Some(before) => *before = followed,
+            None => account.follows.push(followed),
+        }
+        Ok(())
+    }
+
+    fn new_tag(&self, follow: &Follow<'_>) -> u64 {
+        self.next_tag.fetch_add(2, Ordering::Relaxed) | if follow.resource.is_some() { FULL } else { 0 }
+    }
+
+    /// Follows it no more; says whether it did.
+    pub(super) fn unfollow(&self, bus: &Bus, bare: &str, node: &str, resource: Option<&str>) -> bool {
+        let mut accounts = self.lock();
+        let Some(account) = accounts.get_mut(bare) else { return false };
+        let Some(at) = account.position(node, resource) else { return false };
+        let followed = account.follows.remove(at);
+        account.reached(&followed).for_each(|resource| detach(bus, &followed, resource));
+        true
+    }
+
+    /// The node is gone: nobody follows it by name any more.
+    pub(super) fn forget_node(&self, bus: &Bus, node: &str) {
+        let mut accounts = self.lock();
+        for account in accounts.values_mut() {
+            let follows = std::mem::take(&mut account.follows);
+            let (gone, kept) = follows.into_iter().partition(|f| !f.wildcard && *f.node == *node);
+            account.follows = kept;
+            let gone: Vec<Followed> = gone;
+            for followed in &gone {
+                account.reached(followed).for_each(|resource| detach(bus, followed, resource));
+            }
+        }
+        accounts.retain(|_, account| !account.resources.is_empty() || !account.follows.is_empty());
+    }
+
+    /// What an account follows, all of it or what one address has to do with one node.
+    pub(super) fn followed(&self, bare: &str) -> Vec<Followed> {
+        self.lock().get(bare).map(|account| account.follows.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn find(&self, bare: &str, node: &str, resource: Option<&str>) -> Option<Followed> {
+        let accounts = self.lock();
+        let account = accounts.get(bare)?;
+        account.follows.get(account.position(node, resource)?).cloned()
+    }
+
+    /// Whether the account follows the node by name.
+    pub(super) fn follows(&self, bare: &str, node: &str) -> bool {
+        self.lock().get(bare).is_some_and(|account| account.follows.iter().any(|f| !f.wildcard && *f.node == *node))
+    }
+
+    /// Everybody who follows a node by name: bare address and subscription.
+    pub(super) fn followers(&self, node: &str) -> Vec<(Arc<str>, Followed)> {
+        let accounts = self.lock();
+        let all = accounts.iter().flat_map(|(bare, account)| account.follows.iter().map(move |f| (bare, f)));
+        let of_node = all.filter(|(_, f)| !f.wildcard && *f.node == *node);
+        of_node.map(|(bare, f)| (Arc::clone(bare), f.clone())).collect()
+    }
+
+    /// Tells the connections of an address something.
+    pub(super) fn notify(&self, bare: &str, resource: Option<&str>, event: &[u8]) {
+        let accounts = self.lock();
+        let Some(account) = accounts.get(bare) else { return };
+        for (name, connected) in &account.resources {
+            if resource.is_none_or(|wanted| wanted == &**name) {
+                connected.control.notify(event);
+            }
+        }
+    }
+
+    /// Who is allowed to read what, for connections of an address; none when it is not connected.
+    pub(super) fn gate(&self, bare: &str) -> Option<Arc<Gate>> {
+        self.lock().get(bare)?.resources.values().next().map(|resource| Arc::clone(&resource.gate))
+    }
+}
+
+impl Account {
+    fn position(&self, node: &str, resource: Option<&str>) -> Option<usize> {
+        self.follows.iter().position(|f| *f.node == *node && f.resource.as_deref() == resource)
+    }
+
+    /// The connections that a subscription is for.
+    fn reached<'a>(&'a self, followed: &'a Followed) -> impl Iterator<Item = &'a Resource> {
+        let wanted = followed.resource.as_deref();
+        self.resources.iter().filter(move |(name, _)| wanted.is_none_or(|w| w == &***name)).map(|(_, r)| r)
+    }
+
+    /// Takes a resource off the bus; subscriptions by its full address end.
+    fn cut(&mut self, bus: &Bus, name: &str, resource: &Resource) {
+        let own = |f: &Followed| f.resource.as_deref() == Some(name);
+        for followed in self.follows.iter().filter(|f| f.resource.is_none() || own(f)) {
+            detach(bus, followed, resource);
+        }
+        self.follows.retain(|f| !own(f));
+    }
+}
+
+fn attach(bus: &Bus, followed: &Followed, resource: &Resource) -> Result<(), fogmux_bus::TooManySubscriptions> {
+    if !followed.deliver {
+        detach(bus, followed, resource);
+        return Ok(());
+    }
+    let gate: Arc<dyn ReadGate> = Arc::clone(&resource.gate) as _;
+    let max_qos = if resource.acknowledges { Qos::AtLeastOnce } else { Qos::AtMostOnce };
+    let options = SubscribeOptions { tag: followed.tag, max_qos, gate: Some(gate), ..SubscribeOptions::default() };
+    bus.subscribe(&resource.inbox, &followed.subscription, options).map(|_| ())
+}
+
+fn detach(bus: &Bus, followed: &Followed, resource: &Resource) {
+    bus.unsubscribe(&resource.inbox, &followed.subscription, followed.tag);
+}

@@ -1,0 +1,39 @@
+//! How the XMPP door behaves.
+
+use std::time::Duration;
+
+/// How the XMPP door behaves; every field has a default.
+#[derive(Clone, Debug)]
+pub struct XmppConfig {
+    /// The domain clients log in to; topics are nodes of `pubsub.<domain>`.
+    pub domain: String,
+    /// Largest stanza after login, in bytes. A payload that is no text takes a third more than its size.
+    pub stanza_bytes_max: usize,
+    /// From accept to a bound resource.
+    pub login_timeout: Duration,
+    /// How long a client may take nothing of what there is to send.
+    pub write_timeout: Duration,
+    /// Messages that may wait for one connection.
+    pub mailbox_messages_max: usize,
+    /// Their bytes.
+    pub mailbox_bytes_max: usize,
+    /// Nodes with a configuration or affiliations of their own; topics beyond that are nodes with the defaults.
+    pub nodes_max: usize,
+    /// Subscriptions of one account.
+    pub subscriptions_per_account_max: usize,
+}
+
+impl Default for XmppConfig {
+    fn default() -> Self {
+        Self {
+            domain: "localhost".to_owned(),
+            stanza_bytes_max: 2 << 20,
+            login_timeout: Duration::from_secs(15),
+            write_timeout: Duration::from_secs(30),
+            mailbox_messages_max: 10_000,
+            mailbox_bytes_max: 8 << 20,
+            nodes_max: 20_000,
+            subscriptions_per_account_max: 1_000,
+        }
+    }
+}

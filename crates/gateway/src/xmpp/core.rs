@@ -1,0 +1,294 @@
+//! A bound connection without its socket: what it holds, and what each stanza leads to.
+
+use std::{rc::Rc, sync::Arc};
+
+use fogmux_bus::{Completion, Publisher};
+use fogmux_xmpp::{
+    Element, IqHead, IqKind, Jid, Query, ServerEvent, ServerStream, StanzaCondition, StanzaError, Writer,
+    iq::{self, Answer},
+    ns, pubsub,
+};
+
+use super::{
+    XmppDoor,
+    access::Gate,
+    accounts::Inbox,
+    control::Control,
+    fill::Replay,
+    publish::{self, Work},
+};
+use crate::WorkerContext;
+
+/// Stanzas taken in one go; their publications are one batch.
+const STANZAS_PER_BATCH: usize = 64;
+
+/// Who is at the other end.
+#[derive(Debug)]
+pub(super) struct Me {
+    pub(super) jid: Jid,
+    pub(super) gate: Arc<Gate>,
+    pub(super) publisher: Arc<Publisher>,
+    pub(super) inbox: Inbox,
+    pub(super) control: Arc<Control>,
+}
+
+/// A bound connection without its socket.
+pub(super) struct Core {
+    pub(super) ctx: Rc<WorkerContext>,
+    pub(super) machine: ServerStream,
+    pub(super) me: Me,
+    /// What is to be written.
+    pub(super) out: Vec<u8>,
+    /// What is in `out` may not be written before this.
+    pub(super) waiting: Completion,
+    /// What new subscriptions are still owed.
+    pub(super) replays: Vec<Replay>,
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.door().accounts.leave(self.ctx.bus(), &self.me.jid, &self.me.inbox);
+    }
+}
+
+/// Whom a stanza is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    /// The server, or the sender's own account.
+    Server,
+    /// The publish-subscribe service.
+    Service,
+    /// Somebody else.
+    Elsewhere,
+}
+
+impl Core {
+    pub(super) fn door(&self) -> &XmppDoor {
+        &self.ctx.shared.xmpp
+    }
+
+    /// Takes bytes; how many are done with.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
+        let mut used = 0;
+        let mut ended = false;
+        // What the machine itself has to say comes behind the answers to what came before it.
+        let mut tail = Vec::new();
+        while !ended {
+            let mut stanzas = Vec::new();
+            let managed = self.machine.management().is_enabled();
+            while stanzas.len() < STANZAS_PER_BATCH {
+                let (taken, event) = self.machine.handle(bytes.get(used..).unwrap_or_default(), &mut tail);
+                used += taken;
+                match event {
+                    Some(ServerEvent::Stanza(stanza)) => stanzas.push(stanza),
+                    Some(ServerEvent::Failed(error)) => {
+                        tracing::debug!(%error, "stream failed");
+                        self.ctx.shared.metrics.xmpp.misbehaved.increment();
+                        ended = true;
+                        break;
+                    }
+                    // The rest belongs to logging in.
+                    Some(
+                        ServerEvent::Ended
+                        | ServerEvent::StartTls
+                        | ServerEvent::Authenticate { .. }
+                        | ServerEvent::Response(_)
+                        | ServerEvent::Aborted
+                        | ServerEvent::Bind(_),
+                    )
+                    | None => {
+                        ended = true;
+                        break;
+                    }
+                }
+            }
+            self.handle_all(&stanzas);
+            self.out.append(&mut tail);
+            if self.machine.management().is_enabled() && !managed {
+                self.door().accounts.acknowledges(self.ctx.bus(), &self.me.jid);
+            }
+        }
+        used
+    }
+
+    fn handle_all(&mut self, stanzas: &[Element<'_>]) {
+        let mut works = Vec::new();
+        for stanza in stanzas {
+            match stanza.name {
+                "iq" => self.handle_iq(stanza, &mut works),
+                "message" => self.handle_message(stanza),
+                // Presence is not kept: notifications do not depend on it.
+                _ => {}
+            }
+        }
+        self.publish(&mut works);
+    }
+
+    /// Nobody is reachable by messages here; an error is never answered with an error (RFC 6120 §8.3.1).
+    fn handle_message(&mut self, message: &Element<'_>) {
+        let Some(to) = message.attr("to") else { return };
+        if matches!(message.attr("type"), Some("error" | "headline")) {
+            return;
+        }
+        let mut w = Writer::new(&mut self.out);
+        w.start("message").attr("type", "error").attr_opt("id", message.attr("id"));
+        w.attr("from", to).attr("to", self.me.jid.as_str());
+        StanzaError::new(StanzaCondition::ServiceUnavailable).write(&mut w);
+        w.end("message");
+        self.machine.sent(1, &mut self.out);
+    }
+
+    fn target(&self, to: Option<&str>) -> Result<Target, StanzaError> {
+        let Some(to) = to else { return Ok(Target::Server) };
+        // The service first, as it is written by nearly everybody.
+        if to == self.door().service.as_str() {
+            return Ok(Target::Service);
+        }
+        let to = Jid::parse(to).map_err(|_| StanzaError::new(StanzaCondition::JidMalformed))?;
+        let own = to == self.me.jid || to.as_str() == self.me.jid.bare_str();
+        Ok(match () {
+            () if to == self.door().service => Target::Service,
+            () if own || to == self.door().server.domain => Target::Server,
+            () => Target::Elsewhere,
+        })
+    }
+
+    fn handle_iq<'e>(&mut self, iq: &'e Element<'_>, works: &mut Vec<Work<'e>>) {
+        let id = iq.attr("id").unwrap_or_default();
+        let (head, target) = match IqHead::of(iq).and_then(|head| self.target(head.to).map(|target| (head, target))) {
+            Ok((IqHead { kind: IqKind::Result | IqKind::Error, .. }, _)) => return,
+            Ok(found) => found,
+            // What is no request is not answered, whatever is wrong with it.
+            Err(_) if matches!(iq.attr("type"), Some("result" | "error")) => return,
+            Err(error) => return self.refuse(id, iq.attr("to"), works, &error),
+        };
+        let query = match Query::of(iq, head.kind) {
+            Ok(query) => query,
+            Err(error) => return self.refuse(id, head.to, works, &error),
+        };
+        match (target, query) {
+            (Target::Service, Query::Pubsub(pubsub::Request::Publish { node, items, options, headers })) => {
+                let parts = publish::Parts { node, items, options, headers };
+                match self.admit(parts) {
+                    Ok(admitted) => works.push(Work { id: head.id, from: head.to, admitted }),
+                    Err(error) => self.refuse(id, head.to, works, &error),
+                }
+            }
+            (_, query) => {
+                self.publish(works);
+                self.answer(head, target, &query);
+            }
+        }
+    }
+
+    /// Answers with an error, in turn.
+    fn refuse(&mut self, id: &str, from: Option<&str>, works: &mut Vec<Work<'_>>, error: &StanzaError) {
+        self.publish(works);
+        self.send_error(id, from, error);
+    }
+
+    pub(super) fn send_error(&mut self, id: &str, from: Option<&str>, error: &StanzaError) {
+        if error.condition == StanzaCondition::Forbidden {
+            self.ctx.shared.metrics.xmpp.unauthorized.increment();
+        }
+        Answer { id, from, to: self.me.jid.as_str() }.error(&mut self.out, error);
+        self.machine.sent(1, &mut self.out);
+    }
+
+    fn answer(&mut self, head: IqHead<'_>, target: Target, query: &Query<'_>) {
+        let start = self.out.len();
+        let jid = self.me.jid.clone();
+        let answer = Answer { id: head.id, from: head.to, to: jid.as_str() };
+        let done = match target {
+            Target::Service => self.answer_as_service(&answer, query),
+            Target::Server => self.answer_as_server(&answer, query),
+            Target::Elsewhere => Err(StanzaError::new(StanzaCondition::ServiceUnavailable)),
+        };
+        match done {
+            Ok(()) => self.machine.sent(1, &mut self.out),
+            Err(error) => {
+                self.out.truncate(start);
+                self.send_error(head.id, head.to, &error);
+            }
+        }
+        self.send_owed();
+    }
+
+    fn answer_as_server(&mut self, answer: &Answer<'_>, query: &Query<'_>) -> Result<(), StanzaError> {
+        match query {
+            Query::Session | Query::Ping => answer.empty(&mut self.out),
+            Query::Version => self.answer_version(answer),
+            Query::DiscoInfo(request) => self.server_info(answer, request)?,
+            Query::DiscoItems(request) => self.server_items(answer, request),
+            // The roster is empty and stays so (RFC 6121 §2.1.4).
+            Query::RosterGet => answer.result(&mut self.out, |w| {
+                w.start_ns("query", ns::ROSTER).end("query");
+            }),
+            Query::RosterSet => return Err(StanzaError::new(StanzaCondition::NotAllowed)),
+            Query::Pubsub(_) | Query::Unknown => return Err(StanzaError::new(StanzaCondition::ServiceUnavailable)),
+        }
+        Ok(())
+    }
+
+    fn answer_as_service(&mut self, answer: &Answer<'_>, query: &Query<'_>) -> Result<(), StanzaError> {
+        match query {
+            Query::Ping => answer.empty(&mut self.out),
+            Query::Version => self.answer_version(answer),
+            Query::DiscoInfo(request) => self.service_info(answer, request)?,
+            Query::DiscoItems(request) => self.service_items(answer, request)?,
+            Query::Pubsub(request) => self.answer_pubsub(answer, request)?,
+            Query::Session | Query::RosterGet | Query::RosterSet | Query::Unknown => {
+                return Err(StanzaError::new(StanzaCondition::ServiceUnavailable));
+            }
+        }
+        Ok(())
+    }
+
+    fn answer_version(&mut self, answer: &Answer<'_>) {
+        answer.result(&mut self.out, |w| iq::write_version(w, "fogmux", env!("CARGO_PKG_VERSION")));
+    }
+
+    fn answer_pubsub(&mut self, answer: &Answer<'_>, request: &pubsub::Request<'_>) -> Result<(), StanzaError> {
+        use pubsub::Request as R;
+        match request {
+            R::Create { node, config } => self.create(answer, *node, config.as_ref()),
+            R::Publish { .. } => Err(StanzaError::bad_request()),
+            R::Retract { node, ids, notify } => self.retract(answer, node, ids, *notify),
+            R::Purge { node } => self.purge(answer, node),
+            R::Delete { node } => self.delete(answer, node),
+            R::Subscribe { node, jid, options } => self.subscribe(answer, *node, jid, options.as_ref()),
+            R::Unsubscribe { node, jid, .. } => self.unsubscribe(answer, *node, jid),
+            R::GetOptions { node, jid, .. } => self.get_options(answer, *node, jid),
+            R::SetOptions { node, jid, options, .. } => self.set_options(answer, *node, jid, options.as_ref()),
+            R::DefaultOptions { node } => {
+                self.default_options(answer, *node);
+                Ok(())
+            }
+            R::Items { node, max_items, ids, page } => self.items(answer, node, *max_items, ids, page.as_ref()),
+            R::Subscriptions { node } => {
+                self.subscriptions(answer, *node);
+                Ok(())
+            }
+            R::Affiliations { node } => {
+                self.affiliations(answer, *node);
+                Ok(())
+            }
+            R::GetConfig { node } => self.get_config(answer, node),
+            R::SetConfig { node, config } => self.set_config(answer, node, config.as_ref()),
+            R::DefaultConfig => {
+                self.default_config(answer);
+                Ok(())
+            }
+            R::GetSubscriptions { node } => self.get_subscriptions(answer, node),
+            R::SetSubscriptions { node, changes } => self.set_subscriptions(answer, node, changes),
+            R::GetAffiliations { node } => self.get_affiliations(answer, node),
+            R::SetAffiliations { node, changes } => self.set_affiliations(answer, node, changes),
+        }
+    }
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").finish_non_exhaustive()
+    }
+}

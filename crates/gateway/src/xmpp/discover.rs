@@ -1,0 +1,185 @@
+//! Service discovery (XEP-0030) and retrieving items (XEP-0060 §6.5).
+
+use std::sync::Arc;
+
+use fogmux_auth::Action;
+use fogmux_bus::{Filter, ReadGate as _, Topic};
+use fogmux_xmpp::{
+    StanzaCondition, StanzaError,
+    disco::{self, Identity, Item, PUBSUB_FEATURES, SERVER_FEATURES},
+    form::{self, FieldType},
+    iq::Answer,
+    ns,
+    pubsub::{self, Affiliation, ItemOut},
+    rsm::PageRequest,
+};
+
+use super::core::Core;
+
+/// Nodes in one answer.
+const NODES_PER_PAGE: usize = 500;
+
+impl Core {
+    /// The server, and the sender's own account (XEP-0030 §3, RFC 6121 §8.5).
+    pub(super) fn server_info(&mut self, answer: &Answer<'_>, request: &disco::Request<'_>) -> Result<(), StanzaError> {
+        if request.node.is_some() {
+            return Err(StanzaError::new(StanzaCondition::ItemNotFound));
+        }
+        let server = answer.from.is_none_or(|from| !from.contains('@'));
+        let identity = if server {
+            Identity { category: "server", kind: "im", name: Some("fogmux") }
+        } else {
+            Identity { category: "account", kind: "registered", name: None }
+        };
+        answer.result(&mut self.out, |w| disco::write_info(w, None, &[identity], SERVER_FEATURES, |_| {}));
+        Ok(())
+    }
+
+    pub(super) fn server_items(&mut self, answer: &Answer<'_>, request: &disco::Request<'_>) {
+        let service = self.door().service.clone();
+        let item = Item { jid: service.as_str(), node: None, name: Some("Topics") };
+        let server = request.node.is_none() && answer.from.is_none_or(|from| !from.contains('@'));
+        let items: &[Item<'_>] = if server { &[item] } else { &[] };
+        answer.result(&mut self.out, |w| disco::write_items(w, request.node, items, None));
+    }
+
+    /// XEP-0060 §5.1, §5.3 and §5.4
+    pub(super) fn service_info(
+        &mut self,
+        answer: &Answer<'_>,
+        request: &disco::Request<'_>,
+    ) -> Result<(), StanzaError> {
+        let Some(node) = request.node else {
+            let identity = Identity { category: "pubsub", kind: "service", name: Some("fogmux topics") };
+            answer.result(&mut self.out, |w| disco::write_info(w, None, &[identity], PUBSUB_FEATURES, |_| {}));
+            return Ok(());
+        };
+        if !self.exists(node) || !self.me.gate.may_read(node) {
+            return Err(StanzaError::new(StanzaCondition::ItemNotFound));
+        }
+        let config = self.door().nodes.config(node);
+        let identity = Identity { category: "pubsub", kind: "leaf", name: config.title.as_deref() };
+        answer.result(&mut self.out, |w| {
+            disco::write_info(w, Some(node), &[identity], &[ns::PUBSUB], |w| {
+                form::open(w, "result", ns::META_DATA);
+                let mut line = |var: &str, value: &str| {
+                    form::field(w, var, FieldType::TextSingle, None, &[value], &[]);
+                };
+                line("pubsub#title", config.title.as_deref().unwrap_or_default());
+                line("pubsub#description", config.description.as_deref().unwrap_or_default());
+                form::close(w);
+            });
+        });
+        Ok(())
+    }
+
+    /// XEP-0060 §5.2 and §5.5: nodes that were made and topics that have a value, as far as the sender may read them.
+    pub(super) fn service_items(
+        &mut self,
+        answer: &Answer<'_>,
+        request: &disco::Request<'_>,
+    ) -> Result<(), StanzaError> {
+        let service = self.door().service.clone();
+        let jid = service.as_str();
+        if let Some(node) = request.node {
+            let kept = self.may_retrieve(node)?;
+            let items: &[Item<'_>] = if kept { &[Item { jid, node: None, name: Some(pubsub::CURRENT) }] } else { &[] };
+            answer.result(&mut self.out, |w| disco::write_items(w, Some(node), items, None));
+            return Ok(());
+        }
+        let page = request.page.clone().unwrap_or_default();
+        if page.before.is_some() || page.index.is_some() {
+            return Err(StanzaError::new(StanzaCondition::FeatureNotImplemented).because("pages go forward only"));
+        }
+        let size = page.max.map_or(NODES_PER_PAGE, |max| usize::try_from(max).unwrap_or(NODES_PER_PAGE));
+        let size = size.min(NODES_PER_PAGE);
+        let (names, more) = self.readable_nodes(page.after.as_deref(), size);
+        let items: Vec<Item<'_>> = names.iter().map(|node| Item { jid, node: Some(node), name: None }).collect();
+        // The count is of all nodes, an upper bound of those the sender may read (XEP-0059 §2.6 allows that).
+        let count = self.door().nodes.len() + self.ctx.bus().retained_size().0;
+        let bounds = (request.page.is_some() || more).then_some((0, count));
+        answer.result(&mut self.out, |w| disco::write_items(w, None, &items, bounds));
+        Ok(())
+    }
+
+    /// The first `size` nodes behind `after` in order, and whether there may be more.
+    fn readable_nodes(&self, after: Option<&str>, size: usize) -> (Vec<Arc<str>>, bool) {
+        let Ok(all) = Filter::new("#") else { return (Vec::new(), false) };
+        let mut found: Vec<Arc<str>> = Vec::new();
+        let mut after: Option<String> = after.map(str::to_owned);
+        // Each round looks at a page of either kind; those up to the smaller end of the two are complete.
+        for _ in 0..ROUNDS {
+            let made = self.door().nodes.names(after.as_deref(), NODES_PER_PAGE);
+            let topic = after.as_deref().and_then(|a| Topic::new(a).ok());
+            let kept = self.ctx.bus().retained(&all, topic.as_ref(), NODES_PER_PAGE, self.ctx.now());
+            let more = made.len() == NODES_PER_PAGE || kept.next.is_some();
+            let made_end = made.last().filter(|_| made.len() == NODES_PER_PAGE);
+            let kept_end = kept.next.as_ref().map(|topic| Arc::<str>::from(topic.as_str()));
+            let end = made_end.cloned().into_iter().chain(kept_end).min();
+            let topics = kept.messages.iter().map(|message| Arc::<str>::from(message.topic.as_str()));
+            let mut names: Vec<Arc<str>> = made.iter().cloned().chain(topics).collect();
+            names.retain(|name| end.as_ref().is_none_or(|end| name <= end));
+            names.sort_unstable();
+            names.dedup();
+            names.retain(|name| self.me.gate.may_read(name) && fogmux_xmpp::writer::is_representable(name));
+            found.append(&mut names);
+            if found.len() > size || !more {
+                let more = more || found.len() > size;
+                found.truncate(size);
+                return (found, more);
+            }
+            after = end.map(|end| end.to_string());
+        }
+        found.truncate(size);
+        (found, true)
+    }
+
+    /// Whether the node's items may be had, and whether there is one.
+    fn may_retrieve(&self, node: &str) -> Result<bool, StanzaError> {
+        super::publish::topic(node)?;
+        let gate = &self.me.gate;
+        if !gate.access().may_read(node) {
+            return Err(gate.refusal(Action::Read, node));
+        }
+        if !gate.may_read(node) {
+            let whitelisted = self.door().nodes.affiliation(node, gate.affiliate()) == Some(Affiliation::None);
+            let error = StanzaError::new(StanzaCondition::Forbidden);
+            // §6.5.9.6
+            let closed = StanzaError::new(StanzaCondition::NotAllowed).with(fogmux_xmpp::PubsubCondition::ClosedNode);
+            return Err(if whitelisted { closed } else { error });
+        }
+        let kept = self.ctx.bus().latest(node, self.ctx.now()).is_some();
+        if !kept && !self.exists(node) {
+            return Err(StanzaError::new(StanzaCondition::ItemNotFound));
+        }
+        Ok(kept)
+    }
+
+    /// XEP-0060 §6.5
+    pub(super) fn items(
+        &mut self,
+        answer: &Answer<'_>,
+        node: &str,
+        max_items: Option<u32>,
+        ids: &[&str],
+        page: Option<&PageRequest>,
+    ) -> Result<(), StanzaError> {
+        self.may_retrieve(node)?;
+        let message = self.ctx.bus().latest(node, self.ctx.now());
+        let wanted = ids.is_empty() || ids.contains(&pubsub::CURRENT);
+        let message = message.filter(|_| wanted && max_items != Some(0));
+        let all: &[&str] = if message.is_some() { &[pubsub::CURRENT] } else { &[] };
+        let range = page.map_or(Ok(0..all.len()), |page| page.range(all, all.len()))?;
+        let item = message.as_ref().filter(|_| !range.is_empty());
+        let items: Vec<ItemOut<'_>> = item
+            .map(|m| ItemOut { id: pubsub::CURRENT, content_type: m.content_type.as_deref(), bytes: &m.payload })
+            .into_iter()
+            .collect();
+        let bounds = page.map(|_| (range.start, all.len()));
+        answer.result(&mut self.out, |w| pubsub::write_items(w, node, &items, bounds));
+        Ok(())
+    }
+}
+
+/// Pages of nodes looked at for one answer, when most of them may not be read.
+const ROUNDS: usize = 8;

@@ -1,0 +1,181 @@
+//! What is known of a topic as a node: configuration and affiliations. Topics that nobody has created or published to by
+//! XMPP have none of it and behave by the defaults.
+
+use std::{
+    collections::BTreeMap,
+    ops::Bound,
+    sync::{Arc, LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use fogmux_xmpp::pubsub::{AccessModel, Affiliation, NodeConfig};
+
+/// Affiliations of one node.
+const AFFILIATIONS_MAX: usize = 256;
+
+/// One for all nodes that were not configured.
+static DEFAULT: LazyLock<Arc<NodeConfig>> = LazyLock::new(Arc::default);
+
+#[derive(Debug, Clone)]
+struct Node {
+    config: Arc<NodeConfig>,
+    affiliations: Vec<(Arc<str>, Affiliation)>,
+}
+
+impl Node {
+    fn affiliation(&self, who: &str) -> Affiliation {
+        self.affiliations
+            .iter()
+            .find(|(jid, _)| **jid == *who)
+            .map_or(Affiliation::None, |(_, affiliation)| *affiliation)
+    }
+
+    fn whitelisted(&self) -> bool {
+        self.config.access_model == AccessModel::Whitelist
+    }
+}
+
+/// Why a node was not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotMade {
+    /// There is one.
+    Exists,
+    /// As many as there may be.
+    Full,
+}
+
+/// All nodes, bounded.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    nodes: RwLock<BTreeMap<Arc<str>, Node>>,
+    nodes_max: usize,
+}
+
+impl Nodes {
+    pub(super) fn new(nodes_max: usize) -> Self {
+        Self { nodes: RwLock::default(), nodes_max }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Arc<str>, Node>> {
+        self.nodes.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<Arc<str>, Node>> {
+        self.nodes.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a node that belongs to `owner`.
+    pub(super) fn create(&self, node: &str, owner: &Arc<str>, config: Option<NodeConfig>) -> Result<(), NotMade> {
+        let mut nodes = self.write();
+        if nodes.contains_key(node) {
+            return Err(NotMade::Exists);
+        }
+        if nodes.len() >= self.nodes_max {
+            return Err(NotMade::Full);
+        }
+        let config = config.filter(|c| *c != **DEFAULT).map_or_else(|| Arc::clone(&DEFAULT), Arc::new);
+        let affiliations = vec![(Arc::clone(owner), Affiliation::Owner)];
+        nodes.insert(node.into(), Node { config, affiliations });
+        Ok(())
+    }
+
+    pub(super) fn remove(&self, node: &str) -> bool {
+        self.write().remove(node).is_some()
+    }
+
+    /// How `who` stands to the node; none when there is no such node.
+    pub(super) fn affiliation(&self, node: &str, who: &str) -> Option<Affiliation> {
+        self.read().get(node).map(|found| found.affiliation(who))
+    }
+
+    /// The configuration; the default where there is none.
+    pub(super) fn config(&self, node: &str) -> Arc<NodeConfig> {
+        self.read().get(node).map_or_else(|| Arc::clone(&DEFAULT), |found| Arc::clone(&found.config))
+    }
+
+    /// Configuration and affiliation at once.
+    pub(super) fn standing(&self, node: &str, who: &str) -> Option<(Arc<NodeConfig>, Affiliation)> {
+        self.read().get(node).map(|found| (Arc::clone(&found.config), found.affiliation(who)))
+    }
+
+    /// Puts another configuration in place. Says whether what may be read has changed; none when there is no such node.
+    pub(super) fn configure(&self, node: &str, config: NodeConfig) -> Option<bool> {
+        let mut nodes = self.write();
+        let found = nodes.get_mut(node)?;
+        let changed = found.config.access_model != config.access_model;
+        found.config = Arc::new(config);
+        Some(changed)
+    }
+
+    /// Whether owners let `who` read.
+    pub(super) fn may_read(&self, node: &str, who: &str) -> bool {
+        self.read().get(node).is_none_or(|found| found.affiliation(who).may_read(found.whitelisted()))
+    }
+
+    /// All affiliations of a node but `none`.
+    pub(super) fn affiliations(&self, node: &str) -> Vec<(Arc<str>, Affiliation)> {
+        self.read().get(node).map(|found| found.affiliations.clone()).unwrap_or_default()
+    }
+
+    /// The nodes that `who` has an affiliation with.
+    pub(super) fn affiliations_of(&self, who: &str, node: Option<&str>) -> Vec<(Arc<str>, Affiliation)> {
+        let nodes = self.read();
+        let wanted = nodes.iter().filter(|(name, _)| node.is_none_or(|n| n == &***name));
+        let of = wanted.map(|(name, found)| (Arc::clone(name), found.affiliation(who)));
+        of.filter(|(_, affiliation)| *affiliation != Affiliation::None).collect()
+    }
+
+    /// Changes affiliations, all or none; false when the node would have no owner or too many entries.
+    pub(super) fn affiliate(&self, node: &str, changes: &[(Arc<str>, Affiliation)]) -> bool {
+        let mut nodes = self.write();
+        let Some(found) = nodes.get_mut(node) else { return false };
+        let mut affiliations = found.affiliations.clone();
+        for (who, affiliation) in changes {
+            affiliations.retain(|(jid, _)| jid != who);
+            if *affiliation != Affiliation::None {
+                affiliations.push((Arc::clone(who), *affiliation));
+            }
+        }
+        let owned = affiliations.iter().any(|(_, affiliation)| *affiliation == Affiliation::Owner);
+        let accepted = owned && affiliations.len() <= AFFILIATIONS_MAX;
+        if accepted {
+            found.affiliations = affiliations;
+        }
+        accepted
+    }
+
+    /// Names of nodes behind `after`, in order.
+    pub(super) fn names(&self, after: Option<&str>, limit: usize) -> Vec<Arc<str>> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let nodes = self.read();
+        nodes.range::<str, _>((start, Bound::Unbounded)).take(limit).map(|(name, _)| Arc::clone(name)).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.read().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_narrow_and_cannot_vanish() {
+        let nodes = Nodes::new(2);
+        let ada: Arc<str> = "ada@d".into();
+        let bob: Arc<str> = "bob@d".into();
+        assert!(nodes.may_read("n", "bob@d"));
+        assert_eq!(nodes.create("n", &ada, None), Ok(()));
+        assert_eq!(nodes.create("n", &bob, None), Err(NotMade::Exists));
+        assert_eq!(nodes.affiliation("n", "ada@d"), Some(Affiliation::Owner));
+        assert!(nodes.affiliate("n", &[(Arc::clone(&bob), Affiliation::Outcast)]));
+        assert!(!nodes.may_read("n", "bob@d") && nodes.may_read("n", "eve@d"));
+        assert!(!nodes.affiliate("n", &[(Arc::clone(&ada), Affiliation::None)]));
+        let whitelist = NodeConfig { access_model: AccessModel::Whitelist, ..NodeConfig::default() };
+        assert_eq!(nodes.configure("n", whitelist), Some(true));
+        assert!(!nodes.may_read("n", "eve@d") && nodes.may_read("n", "ada@d"));
+        assert_eq!(nodes.create("m", &ada, None), Ok(()));
+        assert_eq!(nodes.create("o", &ada, None), Err(NotMade::Full));
+        assert_eq!(nodes.names(Some("m"), 9), ["n".into()]);
+    }
+}

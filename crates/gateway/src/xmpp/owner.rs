@@ -1,0 +1,216 @@
+//! What owners do: nodes, their configuration, other people's subscriptions and affiliations (XEP-0060 §8).
+
+use std::sync::Arc;
+
+use fogmux_auth::Action;
+use fogmux_bus::Subscription;
+use fogmux_xmpp::{
+    Jid, PubsubCondition, StanzaCondition, StanzaError,
+    form::Form,
+    iq::Answer,
+    pubsub::{
+        self, Affiliation, AffiliationChange, NodeConfig, SubscriptionChange, SubscriptionOut, SubscriptionState,
+    },
+};
+
+use super::{accounts::Follow, core::Core, login::random_name, nodes::NotMade, publish::topic};
+
+/// Instant nodes (§8.1.2) are topics below this level.
+const INSTANT_PREFIX: &str = "instant/";
+
+impl Core {
+    /// Whether the sender may act as the node's owner: it is one, or nobody is and it may write the topic.
+    pub(super) fn owned(&self, node: &str) -> Result<(), StanzaError> {
+        topic(node)?;
+        let forbidden = Err(StanzaError::new(StanzaCondition::Forbidden));
+        match self.door().nodes.affiliation(node, self.me.gate.affiliate()) {
+            Some(Affiliation::Owner) => Ok(()),
+            Some(
+                Affiliation::Publisher
+                | Affiliation::PublishOnly
+                | Affiliation::Member
+                | Affiliation::None
+                | Affiliation::Outcast,
+            ) => forbidden,
+            None if !self.exists(node) => Err(StanzaError::new(StanzaCondition::ItemNotFound)),
+            None if self.me.gate.may_write(node) => Ok(()),
+            None => Err(self.me.gate.refusal(Action::Write, node)),
+        }
+    }
+
+    /// Whether a topic is a node: it was made one, or it has a value.
+    pub(super) fn exists(&self, node: &str) -> bool {
+        let known = self.door().nodes.affiliation(node, self.me.gate.affiliate()).is_some();
+        known || self.ctx.bus().latest(node, self.ctx.now()).is_some()
+    }
+
+    /// §8.1
+    pub(super) fn create(
+        &mut self,
+        answer: &Answer<'_>,
+        node: Option<&str>,
+        form: Option<&Form<'_>>,
+    ) -> Result<(), StanzaError> {
+        let instant = node.is_none();
+        let node = node.map_or_else(|| format!("{INSTANT_PREFIX}{}", random_name()), str::to_owned);
+        topic(&node)?;
+        if !self.me.gate.may_write(&node) {
+            return Err(self.me.gate.refusal(Action::Write, &node));
+        }
+        let mut config = NodeConfig::default();
+        if let Some(form) = form {
+            config.apply(form)?;
+        }
+        let narrows = config.access_model != pubsub::AccessModel::Open;
+        self.door().nodes.create(&node, self.me.gate.affiliate(), Some(config)).map_err(|why| match why {
+            NotMade::Exists => StanzaError::new(StanzaCondition::Conflict),
+            NotMade::Full => {
+                StanzaError::new(StanzaCondition::ResourceConstraint).with(PubsubCondition::MaxNodesExceeded)
+            }
+        })?;
+        if narrows {
+            self.ctx.bus().invalidate();
+        }
+        if instant {
+            answer.result(&mut self.out, |w| pubsub::write_created(w, &node));
+        } else {
+            answer.empty(&mut self.out);
+        }
+        Ok(())
+    }
+
+    /// §8.2
+    pub(super) fn get_config(&mut self, answer: &Answer<'_>, node: &str) -> Result<(), StanzaError> {
+        self.owned(node)?;
+        let config = self.door().nodes.config(node);
+        answer.result(&mut self.out, |w| pubsub::write_node_config(w, Some(node), &config));
+        Ok(())
+    }
+
+    /// §8.3
+    pub(super) fn default_config(&mut self, answer: &Answer<'_>) {
+        answer.result(&mut self.out, |w| pubsub::write_node_config(w, None, &NodeConfig::default()));
+    }
+
+    /// §8.2.5
+    pub(super) fn set_config(
+        &mut self,
+        answer: &Answer<'_>,
+        node: &str,
+        form: Option<&Form<'_>>,
+    ) -> Result<(), StanzaError> {
+        self.owned(node)?;
+        let Some(form) = form else {
+            answer.empty(&mut self.out);
+            return Ok(());
+        };
+        let nodes = &self.door().nodes;
+        let mut config = NodeConfig::clone(&nodes.config(node));
+        config.apply(form)?;
+        self.adopt(node)?;
+        if self.door().nodes.configure(node, config.clone()) == Some(true) {
+            self.ctx.bus().invalidate();
+        }
+        if config.notify_config {
+            let mut event = Vec::new();
+            pubsub::write_configuration(&mut event, node, &config);
+            pubsub::write_event_tail(&mut event, std::iter::empty());
+            for (bare, followed) in self.door().accounts.followers(node) {
+                self.door().accounts.notify(&bare, followed.resource.as_deref(), &event);
+            }
+        }
+        answer.empty(&mut self.out);
+        Ok(())
+    }
+
+    /// A topic that nobody owns becomes a node of the sender's, who may write it.
+    fn adopt(&self, node: &str) -> Result<(), StanzaError> {
+        match self.door().nodes.create(node, self.me.gate.affiliate(), None) {
+            Ok(()) | Err(NotMade::Exists) => Ok(()),
+            Err(NotMade::Full) => Err(StanzaError::new(StanzaCondition::ResourceConstraint)),
+        }
+    }
+
+    /// §8.8.1
+    pub(super) fn get_subscriptions(&mut self, answer: &Answer<'_>, node: &str) -> Result<(), StanzaError> {
+        self.owned(node)?;
+        let followers = self.door().accounts.followers(node);
+        let jids: Vec<String> = followers.iter().map(|(bare, followed)| followed.jid(bare)).collect();
+        let state = SubscriptionState::Subscribed;
+        let out: Vec<SubscriptionOut<'_>> = jids.iter().map(|jid| SubscriptionOut { node, jid, state }).collect();
+        answer.result(&mut self.out, |w| pubsub::write_owner_subscriptions(w, node, &out));
+        Ok(())
+    }
+
+    /// §8.8.2: an owner ends subscriptions, and may renew those of somebody who is connected and may read. The states
+    /// that await something of somebody do not exist here.
+    pub(super) fn set_subscriptions(
+        &mut self,
+        answer: &Answer<'_>,
+        node: &str,
+        changes: &[SubscriptionChange],
+    ) -> Result<(), StanzaError> {
+        self.owned(node)?;
+        let awaits = |change: &SubscriptionChange| {
+            matches!(change.state, SubscriptionState::Pending | SubscriptionState::Unconfigured)
+        };
+        if changes.iter().any(awaits) {
+            return Err(StanzaError::unsupported("manage-subscriptions"));
+        }
+        for change in changes {
+            if change.state == SubscriptionState::Subscribed {
+                self.subscribe_other(node, &change.jid)?;
+            } else {
+                let (bare, resource) = (change.jid.bare_str(), change.jid.resource());
+                self.door().accounts.unfollow(self.ctx.bus(), bare, node, resource);
+            }
+            let mut event = Vec::new();
+            pubsub::write_subscription_notice(&mut event, node, change.jid.as_str(), change.state);
+            pubsub::write_event_tail(&mut event, std::iter::empty());
+            self.door().accounts.notify(change.jid.bare_str(), change.jid.resource(), &event);
+        }
+        answer.empty(&mut self.out);
+        Ok(())
+    }
+
+    fn subscribe_other(&self, node: &str, jid: &Jid) -> Result<(), StanzaError> {
+        let accounts = &self.door().accounts;
+        let absent = || StanzaError::new(StanzaCondition::ItemNotFound).because("not connected");
+        let gate = accounts.gate(jid.bare_str()).ok_or_else(absent)?;
+        if !fogmux_bus::ReadGate::may_read(&*gate, node) {
+            return Err(StanzaError::new(StanzaCondition::Forbidden).because("may not read the node"));
+        }
+        let subscription = Subscription::parse(node).map_err(|_| StanzaError::bad_request())?;
+        let follow = Follow { node, wildcard: false, resource: jid.resource(), deliver: true, subscription };
+        let followed = accounts.follow(self.ctx.bus(), jid.bare_str(), &follow);
+        followed.map_err(|_| StanzaError::new(StanzaCondition::ResourceConstraint))
+    }
+
+    /// §8.9.1
+    pub(super) fn get_affiliations(&mut self, answer: &Answer<'_>, node: &str) -> Result<(), StanzaError> {
+        self.owned(node)?;
+        let affiliations = self.door().nodes.affiliations(node);
+        let affiliations: Vec<(&str, Affiliation)> = affiliations.iter().map(|(jid, a)| (&**jid, *a)).collect();
+        answer.result(&mut self.out, |w| pubsub::write_owner_affiliations(w, node, &affiliations));
+        Ok(())
+    }
+
+    /// §8.9.2; a node keeps an owner (§8.9.2.4).
+    pub(super) fn set_affiliations(
+        &mut self,
+        answer: &Answer<'_>,
+        node: &str,
+        changes: &[AffiliationChange],
+    ) -> Result<(), StanzaError> {
+        self.owned(node)?;
+        self.adopt(node)?;
+        let changes: Vec<(Arc<str>, Affiliation)> =
+            changes.iter().map(|change| (change.jid.bare_str().into(), change.affiliation)).collect();
+        if !self.door().nodes.affiliate(node, &changes) {
+            return Err(StanzaError::new(StanzaCondition::NotAcceptable));
+        }
+        self.ctx.bus().invalidate();
+        answer.empty(&mut self.out);
+        Ok(())
+    }
+}

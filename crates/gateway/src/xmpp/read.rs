@@ -1,0 +1,43 @@
+//! Reading into the worker's buffer: a connection holds only the beginning of a stanza that has not come whole.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::WorkerContext;
+
+/// Reads once and hands the bytes, behind those kept from before, to `take`, which says how many are done with. The rest
+/// is kept. Gives how many were read; 0 is the end.
+pub(super) fn poll_take<S: AsyncRead + Unpin>(
+    ctx: &WorkerContext,
+    stream: &mut S,
+    kept: &mut Vec<u8>,
+    cx: &mut Context<'_>,
+    take: impl FnOnce(&[u8]) -> usize,
+) -> Poll<io::Result<usize>> {
+    let mut buffer = ctx.read_buffer.borrow_mut();
+    let mut buffer = ReadBuf::new(&mut buffer);
+    ready!(Pin::new(stream).poll_read(cx, &mut buffer))?;
+    let read = buffer.filled();
+    if read.is_empty() {
+        return Poll::Ready(Ok(0));
+    }
+    ctx.shared.metrics.xmpp.bytes_in.add(u64::try_from(read.len()).unwrap_or(u64::MAX));
+    if kept.is_empty() {
+        let used = take(read);
+        kept.extend_from_slice(read.get(used..).unwrap_or_default());
+    } else {
+        kept.extend_from_slice(read);
+        let used = take(kept);
+        if used >= kept.len() {
+            *kept = Vec::new();
+        } else {
+            kept.drain(..used);
+        }
+    }
+    Poll::Ready(Ok(read.len()))
+}

@@ -1,0 +1,181 @@
+//! A bound connection: the loop over socket, mailbox and deadlines.
+
+use std::{
+    future::{Future as _, poll_fn},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use fogmux_bus::{Claim, Completion};
+use fogmux_xmpp::{StreamCondition, StreamError};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
+    time::Sleep,
+};
+
+use super::{core::Core, read};
+
+/// Turns after which others of the worker have theirs.
+const TURNS: usize = 8;
+
+/// A bound connection.
+pub(super) struct Session<S> {
+    stream: S,
+    core: Core,
+    claim: Claim,
+    /// The beginning of a stanza.
+    kept: Vec<u8>,
+    /// How much of the output is written.
+    written: usize,
+    /// The stream below may hold bytes back.
+    unflushed: bool,
+    /// Runs while the client takes nothing.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+/// A connection that is over: nothing can be written any more.
+struct Over;
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
+    pub(super) fn new(stream: S, core: Core, claim: Claim, kept: Vec<u8>) -> Self {
+        Self { stream, core, claim, kept, written: 0, unflushed: false, stalled: None }
+    }
+
+    /// Carries the connection until it ends.
+    pub(super) async fn run(mut self) {
+        let ctx = std::rc::Rc::clone(&self.core.ctx);
+        if !self.kept.is_empty() {
+            // What came behind the bind request.
+            let kept = std::mem::take(&mut self.kept);
+            let used = self.core.take(&kept);
+            self.kept = kept.get(used..).unwrap_or_default().to_vec();
+        }
+        {
+            let mut drain = std::pin::pin!(ctx.drain());
+            let drained = poll_fn(|cx| match self.poll(cx) {
+                Poll::Ready(()) => Poll::Ready(false),
+                Poll::Pending => drain.as_mut().poll(cx).map(|()| true),
+            });
+            if drained.await {
+                self.shut_down().await;
+            }
+        }
+        // The peer sees an orderly end even if it is still sending.
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(1), self.stream.shutdown()).await;
+    }
+
+    /// Says goodbye, with a second for it to get through.
+    async fn shut_down(&mut self) {
+        let error = StreamError::new(StreamCondition::SystemShutdown, "");
+        self.core.machine.fail(error, &mut self.core.out);
+        let goodbye = poll_fn(|cx| self.poll_write(cx));
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(1), goodbye).await;
+    }
+
+    /// Turns, until there is nothing to do; ready when the connection is over.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        for _ in 0..TURNS {
+            ready!(self.poll_completion(cx));
+            self.check_control(cx);
+            let Ok(left) = self.core.fill(self.claim, cx) else { return Poll::Ready(()) };
+            match self.poll_write(cx) {
+                Poll::Ready(Err(Over)) => return Poll::Ready(()),
+                Poll::Ready(Ok(())) => self.stalled = None,
+                // The mailbox stays as it is: its flag is not cleared, so deliveries wake nobody.
+                Poll::Pending => return self.poll_stalled(cx),
+            }
+            if self.core.machine.is_closed() {
+                return Poll::Ready(());
+            }
+            match self.poll_read(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(Over)) => return Poll::Ready(()),
+                Poll::Pending if left => {}
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Answers are not written before what they promise is true.
+    fn poll_completion(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.core.waiting.is_ready() {
+            return Poll::Ready(());
+        }
+        let kept = ready!(Pin::new(&mut self.core.waiting).poll(cx));
+        self.core.waiting = Completion::Ready;
+        if kept.is_err() {
+            // The answers say that it is kept, and it is not: they must not go out.
+            self.core.out.truncate(self.written);
+            let error = StreamError::new(StreamCondition::InternalServerError, "the store failed");
+            self.core.machine.fail(error, &mut self.core.out);
+        }
+        Poll::Ready(())
+    }
+
+    fn check_control(&mut self, cx: &Context<'_>) {
+        self.core.me.control.register(cx.waker());
+        if self.core.me.control.is_displaced() {
+            let error = StreamError::new(StreamCondition::Conflict, "another connection took the resource");
+            self.core.machine.fail(error, &mut self.core.out);
+        }
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Over>> {
+        while let Some(rest) = self.core.out.get(self.written..).filter(|rest| !rest.is_empty()) {
+            let Ok(written) = ready!(Pin::new(&mut self.stream).poll_write(cx, rest)) else {
+                return Poll::Ready(Err(Over));
+            };
+            if written == 0 {
+                return Poll::Ready(Err(Over));
+            }
+            self.stalled = None;
+            self.unflushed = true;
+            self.written += written;
+            let bytes = u64::try_from(written).unwrap_or(u64::MAX);
+            self.core.ctx.shared.metrics.xmpp.bytes_out.add(bytes);
+        }
+        if self.core.out.capacity() > 0 {
+            self.core.give_back();
+            self.written = 0;
+        }
+        if self.unflushed {
+            if ready!(Pin::new(&mut self.stream).poll_flush(cx)).is_err() {
+                return Poll::Ready(Err(Over));
+            }
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// A client that takes nothing for too long is cut.
+    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let timeout = self.core.ctx.shared.xmpp.config.write_timeout;
+        let sleep = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        ready!(sleep.as_mut().poll(cx));
+        self.core.ctx.shared.metrics.xmpp.timed_out.increment();
+        Poll::Ready(())
+    }
+
+    /// One read and all that it leads to. Publishers are paused while mailboxes hold too much.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Over>> {
+        let core = &mut self.core;
+        let ctx = std::rc::Rc::clone(&core.ctx);
+        if ctx.bus().memory().pressure() {
+            ready!(Pin::new(&mut ctx.bus().memory().relieved()).poll(cx));
+        }
+        core.reserve();
+        let read = read::poll_take(&ctx, &mut self.stream, &mut self.kept, cx, |bytes| core.take(bytes));
+        match read {
+            Poll::Ready(Ok(1..)) => Poll::Ready(Ok(())),
+            Poll::Ready(Ok(0) | Err(_)) => Poll::Ready(Err(Over)),
+            Poll::Pending => {
+                if self.core.out.is_empty() {
+                    self.core.give_back();
+                }
+                Poll::Pending
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Subscribing (XEP-0060 §6.1 to §6.4) and one's own subscriptions (§5.6).
+
+use fogmux_auth::{Action, Reach};
+use fogmux_bus::{Filter, ReadGate as _, Subscription};
+use fogmux_xmpp::{
+    ErrorKind, Jid, PubsubCondition, StanzaCondition, StanzaError,
+    iq::Answer,
+    pubsub::{self, Affiliation, FilterOption, SendLast, SubscribeOptions, SubscriptionOut, SubscriptionState},
+};
+
+use super::{
+    accounts::{Follow, Followed, NotFollowed},
+    core::Core,
+    fill::Replay,
+    publish::topic,
+};
+
+impl Core {
+    /// §6.1
+    pub(super) fn subscribe(
+        &mut self,
+        answer: &Answer<'_>,
+        node: Option<&str>,
+        jid: &Jid,
+        options: Option<&SubscribeOptions>,
+    ) -> Result<(), StanzaError> {
+        self.own_address(jid)?;
+        let filter = options.and_then(|options| options.filter.as_ref());
+        let node = match (filter, node) {
+            (Some(FilterOption::Text(text)), _) => text,
+            (_, Some(node)) => node,
+            (_, None) => return Err(StanzaError::bad_request().with(PubsubCondition::NodeidRequired)),
+        };
+        let subscription = if filter.is_some() { self.may_follow(node)? } else { self.may_subscribe(node)? };
+        let follow = Follow {
+            node,
+            wildcard: filter.is_some(),
+            resource: jid.resource(),
+            deliver: options.is_none_or(|options| options.deliver),
+            subscription,
+        };
+        let accounts = &self.door().accounts;
+        let known = accounts.find(self.me.jid.bare_str(), node, jid.resource()).is_some();
+        accounts.follow(self.ctx.bus(), self.me.jid.bare_str(), &follow).map_err(not_followed)?;
+        let out = SubscriptionOut { node, jid: jid.as_str(), state: SubscriptionState::Subscribed };
+        answer.result(&mut self.out, |w| pubsub::write_subscribed(w, &out));
+        let wanted = follow.wildcard || self.door().nodes.config(node).send_last != SendLast::Never;
+        if follow.deliver && wanted && !known {
+            self.replays.push(Replay::new(follow.subscription, jid));
+        }
+        Ok(())
+    }
+
+    /// §6.1.3.1: one's own address, bare or of this very resource.
+    fn own_address(&self, jid: &Jid) -> Result<(), StanzaError> {
+        let own = jid.as_str() == self.me.jid.bare_str() || *jid == self.me.jid;
+        if own { Ok(()) } else { Err(StanzaError::bad_request().with(PubsubCondition::InvalidJid)) }
+    }
+
+    /// One node: the gateway's rules, then the owners' (§6.1.3).
+    fn may_subscribe(&self, node: &str) -> Result<Subscription, StanzaError> {
+        topic(node)?;
+        let gate = &self.me.gate;
+        if !gate.access().may_read(node) {
+            return Err(gate.refusal(Action::Read, node));
+        }
+        if let Some((config, affiliation)) = self.door().nodes.standing(node, gate.affiliate()) {
+            if matches!(affiliation, Affiliation::Outcast | Affiliation::PublishOnly) {
+                return Err(StanzaError::new(StanzaCondition::Forbidden));
+            }
+            if !gate.may_read(node) {
+                // §6.1.3.5
+                return Err(StanzaError::new(StanzaCondition::NotAllowed).with(PubsubCondition::ClosedNode));
+            }
+            if !config.subscribe && affiliation != Affiliation::Owner {
+                return Err(StanzaError::unsupported("subscribe"));
+            }
+        }
+        let filter = Filter::new(node).map_err(|_| StanzaError::new(StanzaCondition::NotAcceptable))?;
+        Ok(Subscription::to(filter))
+    }
+
+    /// All topics that match. What may not be read is left out at delivery.
+    fn may_follow(&self, filter: &str) -> Result<Subscription, StanzaError> {
+        let subscription = Subscription::parse(filter).map_err(|error| {
+            StanzaError::bad_request().with(PubsubCondition::InvalidOptions).because(error.to_string())
+        })?;
+        let text = subscription.filter.as_str();
+        match self.me.gate.access().may_subscribe(text) {
+            Reach::Everything | Reach::Some => Ok(subscription),
+            Reach::Nothing(decision) => {
+                Err(StanzaError::new(StanzaCondition::Forbidden).because(decision.to_string()))
+            }
+        }
+    }
+
+    /// §6.2
+    pub(super) fn unsubscribe(
+        &mut self,
+        answer: &Answer<'_>,
+        node: Option<&str>,
+        jid: &Jid,
+    ) -> Result<(), StanzaError> {
+        let node = node.ok_or(StanzaError::bad_request().with(PubsubCondition::NodeidRequired))?;
+        if self.own_address(jid).is_err() {
+            return Err(StanzaError::new(StanzaCondition::Forbidden));
+        }
+        let bare = self.me.jid.bare_str();
+        if !self.door().accounts.unfollow(self.ctx.bus(), bare, node, jid.resource()) {
+            // §6.2.3.2
+            let error = StanzaError::new(StanzaCondition::UnexpectedRequest).of_kind(ErrorKind::Cancel);
+            return Err(error.with(PubsubCondition::NotSubscribed));
+        }
+        answer.empty(&mut self.out);
+        Ok(())
+    }
+
+    fn subscribed(&self, node: Option<&str>, jid: &Jid) -> Result<Followed, StanzaError> {
+        let node = node.ok_or(StanzaError::bad_request().with(PubsubCondition::NodeidRequired))?;
+        if self.own_address(jid).is_err() {
+            return Err(StanzaError::new(StanzaCondition::Forbidden));
+        }
+        let found = self.door().accounts.find(self.me.jid.bare_str(), node, jid.resource());
+        let missing = StanzaError::new(StanzaCondition::UnexpectedRequest).of_kind(ErrorKind::Modify);
+        found.ok_or_else(|| missing.with(PubsubCondition::NotSubscribed))
+    }
+
+    /// §6.3.2
+    pub(super) fn get_options(
+        &mut self,
+        answer: &Answer<'_>,
+        node: Option<&str>,
+        jid: &Jid,
+    ) -> Result<(), StanzaError> {
+        let followed = self.subscribed(node, jid)?;
+        let options = SubscribeOptions { deliver: followed.deliver, filter: None };
+        let filter = followed.wildcard.then_some(&*followed.node);
+        answer.result(&mut self.out, |w| {
+            pubsub::write_subscription_options(w, node, Some(jid.as_str()), &options, filter);
+        });
+        Ok(())
+    }
+
+    /// §6.3.5
+    pub(super) fn set_options(
+        &mut self,
+        answer: &Answer<'_>,
+        node: Option<&str>,
+        jid: &Jid,
+        options: Option<&SubscribeOptions>,
+    ) -> Result<(), StanzaError> {
+        let followed = self.subscribed(node, jid)?;
+        if let Some(options) = options {
+            let subscription = Subscription::parse(&followed.node).map_err(|_| StanzaError::bad_request())?;
+            let follow = Follow {
+                node: &followed.node,
+                wildcard: followed.wildcard,
+                resource: jid.resource(),
+                deliver: options.deliver,
+                subscription,
+            };
+            let bare = self.me.jid.bare_str();
+            self.door().accounts.follow(self.ctx.bus(), bare, &follow).map_err(not_followed)?;
+        }
+        answer.empty(&mut self.out);
+        Ok(())
+    }
+
+    /// §6.4
+    pub(super) fn default_options(&mut self, answer: &Answer<'_>, node: Option<&str>) {
+        answer.result(&mut self.out, |w| {
+            pubsub::write_subscription_options(w, node, None, &SubscribeOptions::default(), None);
+        });
+    }
+
+    /// §5.6
+    pub(super) fn subscriptions(&mut self, answer: &Answer<'_>, node: Option<&str>) {
+        let bare = self.me.jid.bare_str();
+        let mut followed = self.door().accounts.followed(bare);
+        followed.retain(|f| node.is_none_or(|node| node == &*f.node));
+        let jids: Vec<String> = followed.iter().map(|f| f.jid(bare)).collect();
+        let subscriptions: Vec<SubscriptionOut<'_>> = followed
+            .iter()
+            .zip(&jids)
+            .map(|(f, jid)| SubscriptionOut { node: &f.node, jid, state: SubscriptionState::Subscribed })
+            .collect();
+        answer.result(&mut self.out, |w| pubsub::write_subscriptions(w, node, &subscriptions));
+    }
+
+    /// §5.7
+    pub(super) fn affiliations(&mut self, answer: &Answer<'_>, node: Option<&str>) {
+        let affiliations = self.door().nodes.affiliations_of(self.me.gate.affiliate(), node);
+        let affiliations: Vec<(&str, Affiliation)> = affiliations.iter().map(|(node, a)| (&**node, *a)).collect();
+        answer.result(&mut self.out, |w| pubsub::write_affiliations(w, node, &affiliations));
+    }
+}
+
+/// §6.1.3.11
+fn not_followed(why: NotFollowed) -> StanzaError {
+    match why {
+        NotFollowed::Account => {
+            StanzaError::new(StanzaCondition::PolicyViolation).with(PubsubCondition::TooManySubscriptions)
+        }
+        NotFollowed::Bus => StanzaError::new(StanzaCondition::ResourceConstraint),
+    }
+}

@@ -1,0 +1,146 @@
+//! Between XMPP and the bus: what a message is as a notification, and what clearing a topic means.
+//!
+//! A notification is the same for all subscribers but for its head, so a worker writes it once and keeps it for a while.
+
+use std::{cell::RefCell, sync::Arc};
+
+use fogmux_bus::{Door, Message, Publisher};
+use fogmux_xmpp::pubsub;
+
+use super::nodes::Nodes;
+
+/// Notifications kept per worker. A batch of publications goes to all subscribers before the next, so few are enough.
+const KEPT: usize = 128;
+/// Longer ones are written anew for each subscriber.
+const KEPT_BYTES_MAX: usize = 4096;
+
+/// How a topic was cleared by this door. Subscribers of this door are told in the words of XEP-0060; everybody else sees a
+/// topic without a latest value. It travels in the name of the publisher, which no client sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cleared {
+    /// The item was retracted (§7.2).
+    Retracted,
+    /// All items were purged (§8.5).
+    Purged,
+    /// The node was deleted (§8.4).
+    Deleted,
+    /// As one of these, and the node's configuration says that nobody is told.
+    Quietly,
+}
+
+impl Cleared {
+    const ALL: [Self; 4] = [Self::Retracted, Self::Purged, Self::Deleted, Self::Quietly];
+
+    /// No address begins so: a local part has no colon.
+    const fn mark(self) -> &'static str {
+        match self {
+            Self::Retracted => "retract:",
+            Self::Purged => "purge:",
+            Self::Deleted => "delete:",
+            Self::Quietly => "quiet:",
+        }
+    }
+
+    /// The publisher that clears in this way.
+    pub(super) fn publisher(self, publisher: &Publisher) -> Arc<Publisher> {
+        let client = format!("{}{}", self.mark(), publisher.client).into();
+        Arc::new(Publisher { principal: Arc::clone(&publisher.principal), client, ..*publisher })
+    }
+}
+
+/// What a message is to subscribers.
+enum Event {
+    Item,
+    Gone(Cleared),
+}
+
+/// An empty retained message of another door is how that door clears; without a type, for a value that is empty and has
+/// one may be kept.
+fn event(message: &Message) -> Event {
+    let publisher = &message.publisher;
+    if publisher.door == Door::Xmpp {
+        let cleared = Cleared::ALL.into_iter().find(|c| publisher.client.starts_with(c.mark()));
+        return cleared.map_or(Event::Item, Event::Gone);
+    }
+    let clears = message.retain && message.payload.is_empty() && message.content_type.is_none();
+    if clears { Event::Gone(Cleared::Retracted) } else { Event::Item }
+}
+
+/// The id of the item that a message is: kept ones share one, passing ones have their own.
+pub(super) fn item_id(message: &Message) -> String {
+    if message.retain { pubsub::CURRENT.to_owned() } else { format!("{:x}", message.id.0) }
+}
+
+/// Appends a notification, `head` first; false when there is nothing to tell.
+pub(super) fn notify(out: &mut Vec<u8>, head: &[u8], message: &Message, nodes: &Nodes) -> bool {
+    let length = out.len();
+    out.extend_from_slice(head);
+    let told = CACHE.with_borrow_mut(|cache| cache.append(out, message, nodes));
+    if !told {
+        out.truncate(length);
+    }
+    told
+}
+
+thread_local! {
+    static CACHE: RefCell<Cache> = const { RefCell::new(Cache(Vec::new())) };
+}
+
+#[derive(Clone, Default)]
+struct Kept {
+    id: u64,
+    body: Vec<u8>,
+}
+
+struct Cache(Vec<Kept>);
+
+impl Cache {
+    fn append(&mut self, out: &mut Vec<u8>, message: &Message, nodes: &Nodes) -> bool {
+        if message.payload.len() > KEPT_BYTES_MAX {
+            return write(out, message, nodes);
+        }
+        if self.0.is_empty() {
+            self.0.resize(KEPT, Kept::default());
+        }
+        let slot = usize::try_from(message.id.0).unwrap_or(usize::MAX) % KEPT;
+        let Some(kept) = self.0.get_mut(slot) else { return write(out, message, nodes) };
+        // Ids count from 1, so a slot that was never used matches nothing.
+        if kept.id != message.id.0 || message.id.0 == 0 {
+            kept.body.clear();
+            kept.body.shrink_to(KEPT_BYTES_MAX);
+            kept.id = message.id.0;
+            write(&mut kept.body, message, nodes);
+        }
+        out.extend_from_slice(&kept.body);
+        !kept.body.is_empty()
+    }
+}
+
+/// Everything behind the head of the `<message/>`; nothing when nobody is to be told, or the topic cannot be written in
+/// XML (a control character in it).
+fn write(out: &mut Vec<u8>, message: &Message, nodes: &Nodes) -> bool {
+    let topic = message.topic.as_str();
+    let config = nodes.config(topic);
+    let event = event(message);
+    let told = match event {
+        Event::Item => config.deliver_notifications,
+        Event::Gone(Cleared::Retracted | Cleared::Purged) => config.notify_retract,
+        Event::Gone(Cleared::Deleted) => true,
+        Event::Gone(Cleared::Quietly) => false,
+    };
+    if !told || !fogmux_xmpp::writer::is_representable(topic) {
+        return false;
+    }
+    match event {
+        Event::Item => {
+            let content = (message.content_type.as_deref(), &*message.payload);
+            pubsub::write_item(out, topic, &item_id(message), config.deliver_payloads.then_some(content));
+        }
+        Event::Gone(Cleared::Retracted) => pubsub::write_retracted(out, topic, pubsub::CURRENT),
+        Event::Gone(Cleared::Purged) => pubsub::write_purged(out, topic),
+        Event::Gone(Cleared::Deleted | Cleared::Quietly) => pubsub::write_deleted(out, topic),
+    }
+    let user = message.properties.as_deref().map_or(&[][..], |properties| &properties.user);
+    pubsub::write_event_tail(out, user.iter().map(|(name, value)| (&**name, &**value)));
+    true
+}
