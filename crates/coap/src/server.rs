@@ -116,6 +116,12 @@ impl<P: Copy> Ticket<P> {
     pub const fn method(&self) -> Code {
         self.method
     }
+
+    /// Whether the request is Confirmable.
+    #[must_use]
+    pub const fn is_confirmable(&self) -> bool {
+        self.confirmable
+    }
 }
 
 /// What the application has to know although nobody asks it.

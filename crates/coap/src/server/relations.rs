@@ -207,6 +207,12 @@ impl<P: Peer> Server<P> {
         self.remove_relation(relation.0, GoneReason::Ended);
     }
 
+    /// Whether a notification would go out at once, as far as that can be known.
+    #[must_use]
+    pub fn is_ready(&self, now: Timestamp, relation: RelationId) -> bool {
+        self.relations.get(relation.0).is_some_and(|entry| !entry.is_blocked(now) && entry.held.is_empty())
+    }
+
     /// Who observes.
     #[must_use]
     pub fn observer(&self, relation: RelationId) -> Option<P> {

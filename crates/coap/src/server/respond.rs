@@ -55,6 +55,13 @@ impl<P: Peer> Server<P> {
         }
     }
 
+    /// Whether this asks for a later block of an answer that is kept: any 2.05 will then do, its payload is not used.
+    #[must_use]
+    pub fn is_continued(&mut self, now: Timestamp, ticket: &Ticket<P>) -> bool {
+        ticket.block2.is_some_and(|block| block.number > 0)
+            && self.downloads.find(now, (ticket.peer, ticket.cache_key)).is_some()
+    }
+
     /// 4.01 with an Echo to send back (RFC 9175 §2.4).
     pub(crate) fn demand_echo(&mut self, now: Timestamp, ticket: &Ticket<P>, out: &mut Outbox<P>) {
         self.counters.echo_demanded += 1;

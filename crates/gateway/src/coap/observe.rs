@@ -1,0 +1,228 @@
+//! Observers (RFC 7641): each is a subscription of the socket's mailbox, told apart by the number of its relation.
+
+use std::{sync::Arc, time::Duration};
+
+use fogmux_bus::{Filter, Message, Qos, ReadGate, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef, etag};
+use fogmux_coap::{
+    Code, Response, Ticket,
+    server::{Event, Notification, Registered, RelationId},
+};
+
+use super::{
+    door::{Ask, Core, machine_time},
+    identity::Identity,
+    mailbox::Entry,
+    socket::Path,
+    translate,
+};
+
+/// Kept messages pulled at once for a new observer of a filter; fewer than may wait for it.
+const BACKFILL: usize = 16;
+
+/// What observers are told to wait when the gateway goes.
+const RETURN_AFTER: Duration = Duration::from_secs(10);
+
+/// What one observation watches.
+struct Watch {
+    relation: RelationId,
+    subscription: Subscription,
+    max_qos: Qos,
+    /// By a filter: notifications then name their topic.
+    named: bool,
+    gate: Arc<dyn ReadGate>,
+    /// Where the pull of kept messages has come to.
+    after: Option<Topic>,
+}
+
+/// All observations of a socket, in the places that the machine gave them.
+#[derive(Default)]
+pub(super) struct Watches {
+    all: Vec<Option<Watch>>,
+    /// Those that have not had all kept messages yet.
+    behind: Vec<RelationId>,
+}
+
+impl Watches {
+    fn get(&self, relation: RelationId) -> Option<&Watch> {
+        self.all.get(relation.index())?.as_ref().filter(|watch| watch.relation == relation)
+    }
+
+    fn get_mut(&mut self, relation: RelationId) -> Option<&mut Watch> {
+        self.all.get_mut(relation.index())?.as_mut().filter(|watch| watch.relation == relation)
+    }
+
+    fn insert(&mut self, watch: Watch) {
+        let index = watch.relation.index();
+        if self.all.len() <= index {
+            self.all.resize_with(index + 1, || None);
+        }
+        if let Some(place) = self.all.get_mut(index) {
+            *place = Some(watch);
+        }
+    }
+
+    fn remove(&mut self, relation: RelationId) -> Option<Watch> {
+        self.get(relation)?;
+        self.all.get_mut(relation.index())?.take()
+    }
+}
+
+impl Core {
+    /// Follows one topic. Without a value there is nothing to show yet, and the answer is an empty 2.05: an error
+    /// would not let the client follow (RFC 7641 §4.1).
+    pub(super) fn observe_topic(&mut self, ask: &Ask<'_>, mut ticket: Ticket<Path>, topic: TopicRef<'_>) {
+        let Ok(filter) = Filter::new(topic.as_str()) else {
+            self.respond(ask.now, ticket, &Response::diagnostic(Code::BAD_REQUEST, "not a topic"));
+            return;
+        };
+        let registered = self.register(ask, &mut ticket, Subscription::to(filter), false);
+        match self.ctx.bus().latest(topic.as_str(), ask.now) {
+            None if registered.is_some() => self.respond(ask.now, ticket, &Response::new(Code::CONTENT)),
+            Some(_) | None => self.latest(ask, ticket, topic.as_str()),
+        }
+    }
+
+    /// Follows all topics that a filter matches. The answer is empty; kept messages follow as notifications.
+    pub(super) fn observe_filter(&mut self, ask: &Ask<'_>, mut ticket: Ticket<Path>, filter: &str) {
+        let Ok(subscription) = Subscription::parse(filter) else {
+            self.respond(ask.now, ticket, &Response::diagnostic(Code::BAD_REQUEST, "not a filter"));
+            return;
+        };
+        if ask.identity.may_read_nothing(&self.ctx, subscription.filter.as_str()) {
+            self.respond(ask.now, ticket, &Response::new(Code::FORBIDDEN));
+            return;
+        }
+        let alone = subscription.group.is_none();
+        match self.register(ask, &mut ticket, subscription, true) {
+            Some(Registered::New(relation)) if alone => self.watches.behind.push(relation),
+            Some(Registered::New(_) | Registered::Refreshed(_)) => {}
+            None => {
+                // Nothing would ever follow, and a filter has no state of its own.
+                self.respond(ask.now, ticket, &Response::unavailable(RETURN_AFTER));
+                return;
+            }
+        }
+        self.respond(ask.now, ticket, &Response::new(Code::CONTENT));
+    }
+
+    /// Puts the client on the list and subscribes for it.
+    fn register(
+        &mut self,
+        ask: &Ask<'_>,
+        ticket: &mut Ticket<Path>,
+        subscription: Subscription,
+        named: bool,
+    ) -> Option<Registered> {
+        let registered = self.server.observe(machine_time(ask.now), ticket).ok()?;
+        // What this one's token was used for before may just have ended, and its place may be this one's.
+        self.forget_gone();
+        let Registered::New(relation) = registered else { return Some(registered) };
+        let max_qos = ask.parameters.qos.unwrap_or(Qos::AtMostOnce);
+        let gate = gate_of(ask.identity);
+        let options = SubscribeOptions {
+            tag: relation.to_u64(),
+            max_qos,
+            gate: Some(Arc::clone(&gate)),
+            ..SubscribeOptions::default()
+        };
+        if self.ctx.bus().subscribe(&self.slot, &subscription, options).is_err() {
+            self.server.end_observation(relation);
+            return None;
+        }
+        self.watches.insert(Watch { relation, subscription, max_qos, named, gate, after: None });
+        Some(registered)
+    }
+
+    /// One message to one observer.
+    pub(super) fn tell(&mut self, now: Timestamp, entry: &Entry) {
+        let relation = RelationId::from_u64(entry.tag);
+        let Some(watch) = self.watches.get(relation) else { return };
+        if entry.message.is_expired(now) {
+            return;
+        }
+        let named = watch.named;
+        self.send(now, relation, &entry.message, named, entry.assured, entry.cleared);
+    }
+
+    fn send(
+        &mut self,
+        now: Timestamp,
+        relation: RelationId,
+        message: &Arc<Message>,
+        named: bool,
+        confirmable: bool,
+        cleared: bool,
+    ) {
+        let (response, subject) = match (named, cleared) {
+            (false, true) => (Response::new(Code::NOT_FOUND), 0),
+            (false, false) => (translate::representation(message, now), 0),
+            (true, _) => {
+                let location = translate::location(&message.topic);
+                if location.is_none() {
+                    // It could not say what it is about.
+                    return;
+                }
+                let response = Response { location, ..translate::representation(message, now) };
+                (response, etag(message.topic.as_bytes(), None))
+            }
+        };
+        let notification = Notification { response, confirmable, subject };
+        self.server.notify(machine_time(now), relation, &notification, &mut self.out);
+    }
+
+    /// Pulls kept messages for observers of filters, as fast as each takes them.
+    pub(super) fn backfill(&mut self) -> bool {
+        if self.watches.behind.is_empty() {
+            return false;
+        }
+        let (now, mut any) = (self.ctx.now(), false);
+        let mut behind = std::mem::take(&mut self.watches.behind);
+        behind.retain(|relation| {
+            let Some(watch) = self.watches.get(*relation) else { return false };
+            if !self.server.is_ready(machine_time(now), *relation) {
+                return true;
+            }
+            any = true;
+            let chunk = self.ctx.bus().retained(&watch.subscription.filter, watch.after.as_ref(), BACKFILL, now);
+            let (gate, max_qos) = (Arc::clone(&watch.gate), watch.max_qos);
+            for message in chunk.messages.iter().filter(|message| gate.may_read(&message.topic)) {
+                let assured = message.qos.min(max_qos) > Qos::AtMostOnce;
+                self.send(now, *relation, message, true, assured, false);
+            }
+            let more = chunk.next.is_some();
+            if let Some(watch) = self.watches.get_mut(*relation) {
+                watch.after = chunk.next;
+            }
+            more
+        });
+        behind.append(&mut self.watches.behind);
+        self.watches.behind = behind;
+        any
+    }
+
+    /// Unsubscribes those whose observation has ended.
+    pub(super) fn forget_gone(&mut self) {
+        while let Some(Event::ObserverGone { relation, .. }) = self.server.poll_event() {
+            if let Some(watch) = self.watches.remove(relation) {
+                self.ctx.bus().unsubscribe(&self.slot, &watch.subscription, relation.to_u64());
+            }
+        }
+    }
+
+    /// 5.03 to every observer: the gateway goes.
+    pub(super) fn say_goodbye(&mut self) {
+        let now = self.machine_now();
+        let relations: Vec<RelationId> = self.watches.all.iter().flatten().map(|watch| watch.relation).collect();
+        let response = Response::unavailable(RETURN_AFTER);
+        for relation in relations {
+            let notification = Notification { response, confirmable: false, subject: 0 };
+            self.server.notify(now, relation, &notification, &mut self.out);
+        }
+        self.forget_gone();
+    }
+}
+
+fn gate_of(identity: &Identity) -> Arc<dyn ReadGate> {
+    let gate: Arc<dyn ReadGate> = Arc::<super::identity::Gate>::clone(&identity.gate);
+    gate
+}

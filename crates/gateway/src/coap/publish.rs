@@ -1,0 +1,257 @@
+//! PUT, POST and DELETE: a turn's publications go to the bus in one batch; answers go out when it is true.
+
+use std::{
+    ops::Range,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use fogmux_auth::Action;
+use fogmux_bus::{
+    Completion, Message, Outcome, Payload, Publication, Publisher, Qos, StoreFailed, Timestamp, TopicRef,
+};
+use fogmux_coap::{Body, Code, ETag, Request, Response, Ticket};
+use smallvec::SmallVec;
+
+use super::{
+    door::{Ask, Core, machine_time},
+    socket::Path,
+    translate,
+};
+
+/// When a publication is refused for lack of room: worth trying again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// When the store has failed: until somebody has looked.
+const RETRY_AFTER_FAILURE: Duration = Duration::from_secs(60);
+
+/// A publication that waits for the end of the turn.
+struct Put<'a> {
+    ticket: Ticket<Path>,
+    topic: Range<usize>,
+    body: Body<'a>,
+    content_type: Option<&'static str>,
+    qos: Qos,
+    kind: Kind,
+    expires_at: Option<Timestamp>,
+    publisher: Arc<Publisher>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Keep,
+    Transient,
+    Clear,
+}
+
+impl Kind {
+    const fn done(self, outcome: Outcome) -> Code {
+        match self {
+            Self::Keep if !outcome.replaced => Code::CREATED,
+            Self::Keep | Self::Transient => Code::CHANGED,
+            Self::Clear => Code::DELETED,
+        }
+    }
+}
+
+/// The publications of a turn.
+pub(super) struct Batch<'a> {
+    /// Their topics, one behind the other.
+    pub(super) topics: String,
+    puts: Vec<Put<'a>>,
+}
+
+impl Batch<'_> {
+    pub(super) const fn new(topics: String) -> Self {
+        Self { topics, puts: Vec::new() }
+    }
+
+    /// The room, to be used again.
+    pub(super) fn into_topics(mut self) -> String {
+        self.topics.clear();
+        self.topics
+    }
+}
+
+/// Answers that wait for the store.
+pub(super) struct Deferred {
+    completion: Completion,
+    answers: Vec<(Ticket<Path>, Code)>,
+}
+
+impl Core {
+    /// Checks a publication and puts it into the batch.
+    pub(super) fn write<'a>(
+        &mut self,
+        ask: &Ask<'_>,
+        request: Request<'a>,
+        ticket: Ticket<Path>,
+        start: usize,
+        batch: &mut Batch<'a>,
+    ) {
+        let put = match self.check(ask, &request, batch.topics.get(start..).unwrap_or_default()) {
+            Ok((kind, content_type)) => Put {
+                topic: start..batch.topics.len(),
+                content_type,
+                qos: ask.parameters.qos.unwrap_or(default_qos(&ticket)),
+                kind,
+                expires_at: ask.parameters.expiry.map(|expiry| ask.now + expiry),
+                publisher: Arc::clone(&ask.identity.publisher),
+                body: request.body.clone(),
+                ticket,
+            },
+            Err(refusal) => {
+                batch.topics.truncate(start);
+                self.respond(ask.now, ticket, &refusal);
+                return;
+            }
+        };
+        if request.is_conditional() {
+            self.publish(ask.now, batch);
+            // The topics are still there; `publish` empties only the list.
+            self.publish_if(ask.now, &request, put, &batch.topics);
+            return;
+        }
+        batch.puts.push(put);
+    }
+
+    fn check(
+        &self,
+        ask: &Ask<'_>,
+        request: &Request<'_>,
+        topic: &str,
+    ) -> Result<(Kind, Option<&'static str>), Response<'static>> {
+        let topic = TopicRef::new(topic).map_err(|_| Response::diagnostic(Code::BAD_REQUEST, "not a topic"))?;
+        if let Some(code) = ask.identity.refusal(&self.ctx, Action::Write, topic.as_str()) {
+            return Err(Response::new(code));
+        }
+        let kind = match (request.method, ask.parameters.retain) {
+            (Code::DELETE, _) => Kind::Clear,
+            (Code::PUT, Some(false)) => {
+                return Err(Response::diagnostic(Code::BAD_REQUEST, "PUT keeps; POST is for retain=false"));
+            }
+            (Code::PUT, _) | (_, Some(true)) => Kind::Keep,
+            (_, Some(false) | None) => Kind::Transient,
+        };
+        if self.deferred.iter().map(|deferred| deferred.answers.len()).sum::<usize>()
+            >= self.ctx.shared.coap.config.pending_max
+            || self.ctx.bus().memory().pressure()
+        {
+            return Err(Response::too_many_requests(RETRY_AFTER));
+        }
+        if kind == Kind::Clear {
+            return Ok((kind, None));
+        }
+        translate::content_type(request).map(|content_type| (kind, content_type)).map_err(Response::new)
+    }
+
+    /// Publishes the batch and answers, or lets the answers wait for the store.
+    pub(super) fn publish(&mut self, now: Timestamp, batch: &mut Batch<'_>) {
+        if batch.puts.is_empty() {
+            return;
+        }
+        let unix_ms = self.ctx.unix_ms(now);
+        let mut puts = std::mem::take(&mut batch.puts);
+        // A topic that was checked is one.
+        puts.retain(|put| topic_of(put, &batch.topics).is_some());
+        let topics = &batch.topics;
+        let mut publications: SmallVec<[Publication<'_>; 4]> =
+            puts.iter().filter_map(|put| Some(publication(put, topic_of(put, topics)?, now, unix_ms))).collect();
+        let published = self.ctx.worker.borrow_mut().publish(&mut publications);
+        let outcomes: SmallVec<[Outcome; 32]> = publications.iter().map(Publication::outcome).collect();
+        drop(publications);
+        let answers = puts.into_iter().zip(outcomes).map(|(put, outcome)| (put.ticket, put.kind, outcome));
+        self.answer(now, published.completion, answers);
+    }
+
+    /// If-Match and If-None-Match (RFC 7252 §5.10.8), decided under the lock that orders what is kept.
+    fn publish_if(&mut self, now: Timestamp, request: &Request<'_>, put: Put<'_>, topics: &str) {
+        let holds = |current: Option<&Arc<Message>>| {
+            request.precondition_holds(current.map(|message| ETag::from_u64(message.etag)).as_ref())
+        };
+        let Some(topic) = topic_of(&put, topics) else { return };
+        let mut batch = [publication(&put, topic, now, self.ctx.unix_ms(now))];
+        let [publication] = &mut batch;
+        if put.kind != Kind::Transient {
+            publication.precondition = Some(&holds);
+        } else if !holds(self.ctx.bus().latest(topic.as_str(), now).as_ref()) {
+            self.respond(now, put.ticket, &Response::new(Code::PRECONDITION_FAILED));
+            return;
+        }
+        let published = self.ctx.worker.borrow_mut().publish(&mut batch);
+        let [publication] = batch;
+        let outcome = publication.outcome();
+        drop(publication);
+        self.answer(now, published.completion, std::iter::once((put.ticket, put.kind, outcome)));
+    }
+
+    fn answer(
+        &mut self,
+        now: Timestamp,
+        completion: Completion,
+        answers: impl Iterator<Item = (Ticket<Path>, Kind, Outcome)>,
+    ) {
+        let mut waiting = Vec::new();
+        for (ticket, kind, outcome) in answers {
+            if outcome.precondition_failed {
+                self.respond(now, ticket, &Response::new(Code::PRECONDITION_FAILED));
+            } else if outcome.refused {
+                self.respond(now, ticket, &Response::unavailable(RETRY_AFTER));
+            } else if kind == Kind::Transient || completion.is_ready() {
+                self.respond(now, ticket, &Response::new(kind.done(outcome)));
+            } else {
+                self.server.defer(machine_time(now), &ticket);
+                waiting.push((ticket, kind.done(outcome)));
+            }
+        }
+        if !waiting.is_empty() {
+            self.deferred.push_back(Deferred { completion, answers: waiting });
+        }
+    }
+
+    /// Answers what the store has done. Completions come in the order of writes, so the first stands for all.
+    pub(super) fn complete(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while let Some(first) = self.deferred.front_mut() {
+            let Poll::Ready(result) = Pin::new(&mut first.completion).poll(cx) else { break };
+            let answers = std::mem::take(&mut first.answers);
+            self.deferred.pop_front();
+            let now = self.ctx.now();
+            for (ticket, code) in answers {
+                let response = match result {
+                    Ok(()) => Response::new(code),
+                    Err(StoreFailed) => Response::unavailable(RETRY_AFTER_FAILURE),
+                };
+                self.respond(now, ticket, &response);
+            }
+            any = true;
+        }
+        any
+    }
+}
+
+/// Without `?qos=`: a Confirmable wants to arrive.
+const fn default_qos(ticket: &Ticket<Path>) -> Qos {
+    if ticket.is_confirmable() { Qos::AtLeastOnce } else { Qos::AtMostOnce }
+}
+
+fn topic_of<'t>(put: &Put<'_>, topics: &'t str) -> Option<TopicRef<'t>> {
+    TopicRef::new(topics.get(put.topic.clone())?).ok()
+}
+
+fn publication<'p>(put: &'p Put<'_>, topic: TopicRef<'p>, now: Timestamp, unix_ms: u64) -> Publication<'p> {
+    let payload = match &put.body {
+        _ if put.kind == Kind::Clear => Payload::Slice(&[]),
+        Body::Slice(bytes) => Payload::Slice(bytes),
+        Body::Whole(bytes) => Payload::Shared(bytes),
+    };
+    let mut publication = Publication::new(topic, payload, &put.publisher, now, unix_ms);
+    publication.qos = put.qos;
+    publication.retain = put.kind != Kind::Transient;
+    publication.keep_empty = put.kind == Kind::Keep;
+    publication.content_type = put.content_type;
+    publication.expires_at = put.expires_at;
+    publication
+}

@@ -1,0 +1,38 @@
+//! GET and FETCH without Observe: the latest message of a topic, and which topics there are.
+
+use fogmux_bus::Filter;
+use fogmux_coap::{Code, Response, Ticket};
+
+use super::{
+    door::{Ask, Core, machine_time},
+    socket::Path,
+    translate,
+};
+
+impl Core {
+    /// The latest message, or 4.04.
+    pub(super) fn latest(&mut self, ask: &Ask<'_>, ticket: Ticket<Path>, topic: &str) {
+        let now = machine_time(ask.now);
+        match self.ctx.bus().latest(topic, ask.now) {
+            Some(message) => {
+                self.server.respond(now, ticket, &translate::representation(&message, ask.now), &mut self.out);
+            }
+            None => self.server.respond(now, ticket, &Response::new(Code::NOT_FOUND), &mut self.out),
+        }
+    }
+
+    /// `/ps` with or without a filter: one topic's message when the filter names one, links otherwise.
+    pub(super) fn list(&mut self, ask: &Ask<'_>, ticket: Ticket<Path>, filter: &str) {
+        let Ok(filter) = Filter::new(filter) else {
+            self.respond(ask.now, ticket, &Response::diagnostic(Code::BAD_REQUEST, "not a filter"));
+            return;
+        };
+        if ask.identity.may_read_nothing(&self.ctx, filter.as_str()) {
+            self.respond(ask.now, ticket, &Response::new(Code::FORBIDDEN));
+        } else if filter.is_exact() {
+            self.latest(ask, ticket, filter.as_str());
+        } else {
+            self.links(ask, ticket, &filter, &[]);
+        }
+    }
+}
