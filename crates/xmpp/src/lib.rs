@@ -6,8 +6,6 @@
 //! Nothing here opens a socket, reads a clock or draws a random number, and nothing a peer sends can make it panic or
 //! hold more than `Limits` says. Nodes, items and access rules live elsewhere: this crate only reads and writes them.
 
-#![cfg_attr(test, allow(clippy::too_many_lines, reason = "tables of cases are long"))]
-
 mod chars;
 pub mod disco;
 pub mod element;

@@ -1,5 +1,7 @@
 //! What the framer and the parser take, and which stream error everything else earns (RFC 6120 §4.9, §11).
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use fogmux_xmpp::parse::{self, Scope};
 use fogmux_xmpp::{Element, Frame, Framer, Limits, Node, Payload, StreamCondition, StreamError};
 

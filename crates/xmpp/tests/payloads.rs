@@ -1,5 +1,7 @@
 //! Payload forms: every byte string and content type comes out of an item as it went in.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use fogmux_xmpp::parse::{self, Scope};
 use fogmux_xmpp::{Limits, Payload, payload};
 use proptest::prelude::*;

@@ -1,5 +1,7 @@
 //! Requests of XEP-0060 as clients send them, by clause.
 
+#![expect(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
+
 use fogmux_xmpp::parse::{self, Scope};
 use fogmux_xmpp::pubsub::{AccessModel, Affiliation, FilterOption, Request, SubscriptionState};
 use fogmux_xmpp::{IqHead, Limits, Query, StanzaError};

@@ -1,5 +1,7 @@
 //! Streams: a client and the server talk until a resource is bound, and everything else that RFC 6120 §4–7 names.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
+
 use fogmux_xmpp::stream::{ClientConfig, Offer, SaslCondition, StartTls, TlsWish};
 use fogmux_xmpp::{ClientEvent, ClientStream, Jid, Limits, ServerConfig, ServerEvent, ServerStream};
 use std::sync::Arc;
