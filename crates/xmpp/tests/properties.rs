@@ -221,7 +221,9 @@ proptest! {
             collect(element, &mut found);
             prop_assert_eq!(found, names);
         } else {
-            prop_assert!(verdict.is_err(), "{}: {:?}", text, ours);
+            // `rxml` takes a declaration given twice, which XML forbids like any attribute given twice (§3.1).
+            let twice = ours.is_err_and(|error| error.detail == "bad namespace declaration");
+            prop_assert!(verdict.is_err() || twice, "{}", text);
         }
     }
 }
