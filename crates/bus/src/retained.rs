@@ -203,7 +203,8 @@ impl Retained {
         });
     }
 
-    /// Keeps a publication as its topic's latest, or clears it when it is empty (MQTT 5.0 §3.3.1.3).
+    /// Checks a publication's precondition; then, if it is retained, keeps it as its topic's latest, or clears that
+    /// when it is empty (MQTT 5.0 §3.3.1.3).
     pub(crate) fn keep(&self, publication: &Publication<'_>) -> Result<Kept, RetainedError> {
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         let current = map.messages.get(publication.topic.as_str()).filter(|m| !m.is_expired(publication.ingest));
@@ -211,6 +212,9 @@ impl Retained {
             return Err(RetainedError::Precondition);
         }
         let replaced = current.is_some();
+        if !publication.retain {
+            return Ok(Kept { replaced, completion: Completion::Ready });
+        }
         if publication.payload.as_slice().is_empty() && !publication.keep_empty {
             let removed = map.messages.remove(publication.topic.as_str());
             let completion = removed.as_ref().map_or(Completion::Ready, |m| self.store.remove(&m.topic));

@@ -259,6 +259,11 @@ fn expiry_and_preconditions_of_retained_messages() {
     assert_eq!(bus.sweep(None, 10, Timestamp::from_millis(2000)).as_deref(), Some("t"));
     assert_eq!(bus.retained_size(), (0, 0));
 
+    let mut batch = [publication("t", b"transient", &me)];
+    batch[0].precondition = Some(&|current| current.is_none());
+    let _ = worker.publish(&mut batch);
+    assert_eq!(bus.retained_size(), (0, 0), "a condition does not keep what is not retained");
+
     let slot = subscriber(&bus, &["t"]);
     let absent = |current: Option<&Arc<fogmux_bus::Message>>| current.is_none();
     for expected in [false, true] {
