@@ -1,11 +1,19 @@
 //! The body of a request, read whole within bounds of size, time and memory.
 
-use std::{rc::Rc, time::Duration};
+use std::{
+    pin::{Pin, pin},
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
 use fogmux_http::{Kind, Problem};
-use http::{HeaderMap, header::CONTENT_LENGTH};
-use http_body::Body;
+use http::{
+    HeaderMap,
+    header::{CONTENT_LENGTH, EXPECT},
+};
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 
 use crate::WorkerContext;
@@ -132,4 +140,64 @@ impl Drop for Held {
     fn drop(&mut self) {
         self.set(0);
     }
+}
+
+/// Bytes of an unwanted body that are still read and thrown away, and for how long.
+pub(super) const UNWANTED_BYTES_MAX: usize = 2 << 20;
+pub(super) const UNWANTED_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// A body that, dropped unread, is read and thrown away for a while: a client that is cut off in the middle of its
+/// upload does not read the answer that says why.
+pub(super) struct Polite<B: Body<Data = Bytes> + Unpin + 'static> {
+    inner: Option<B>,
+}
+
+impl<B: Body<Data = Bytes> + Unpin + 'static> Polite<B> {
+    pub(super) fn new(headers: &HeaderMap, body: B) -> Result<Self, B> {
+        // Who waits for 100 has sent nothing, and a look at the body would ask for it.
+        if headers.contains_key(EXPECT) || body.is_end_stream() { Err(body) } else { Ok(Self { inner: Some(body) }) }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin + 'static> Body for Polite<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let Some(inner) = &mut self.inner else { return Poll::Ready(None) };
+        let polled = Pin::new(inner).poll_frame(cx);
+        if let Poll::Ready(None | Some(Err(_))) = polled {
+            self.inner = None;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.as_ref().is_none_or(B::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.as_ref().map(B::size_hint).unwrap_or_default()
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin + 'static> Drop for Polite<B> {
+    fn drop(&mut self) {
+        if let Some(body) = self.inner.take().filter(|body| !body.is_end_stream()) {
+            tokio::task::spawn_local(throw_away(body));
+        }
+    }
+}
+
+async fn throw_away<B: Body<Data = Bytes> + Unpin>(mut body: B) {
+    let all = async {
+        let mut left = UNWANTED_BYTES_MAX;
+        while let Some(Ok(frame)) = body.frame().await {
+            match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+                Some(rest) => left = rest,
+                None => return,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(UNWANTED_TIME_MAX, pin!(all)).await;
 }

@@ -8,10 +8,17 @@ use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
 
-use super::{HttpConfig, exec::LocalExec, io::Io, service::Conn, websocket};
+use super::{
+    HttpConfig,
+    body::{UNWANTED_BYTES_MAX, UNWANTED_TIME_MAX},
+    exec::LocalExec,
+    io::Io,
+    service::Conn,
+    websocket,
+};
 use crate::{Peer, WorkerContext};
 
 /// RFC 9113 §3.4.
@@ -41,7 +48,7 @@ where
             let limit = ctx.shared.http.config.header_timeout;
             // Until the first byte a connection is this small future and no more.
             let sniffed = tokio::select! {
-                sniffed = tokio::time::timeout(limit, sniff(&mut stream)) => sniffed,
+                sniffed = timeout(limit, sniff(&mut stream)) => sniffed,
                 () = ctx.drain() => return,
             };
             match sniffed {
@@ -123,7 +130,7 @@ where
             stream.put_back(io.read_buf);
             websocket::run(conn, stream, upgrade).await;
         }
-        (Some(Ok(())), None) => drop(io.io.inner_mut().shutdown().await),
+        (Some(Ok(())), None) => linger(io.io.inner_mut()).await,
         (Some(Err(error)), _) => note(conn, &error),
         (None, _) => cut(conn, io.io.inner_mut()).await,
     }
@@ -232,6 +239,15 @@ async fn cut<S: AsyncRead + AsyncWrite + Unpin>(conn: &Conn, io: &mut Io<S>) {
         let _ = io.write_all(&head).await;
     }
     let _ = io.shutdown().await;
+}
+
+/// Closes our half, then reads what is still on its way (RFC 9112 §9.6): a reset would take the last answer back.
+async fn linger<S: AsyncRead + AsyncWrite + Unpin>(io: &mut Io<S>) {
+    if io.shutdown().await.is_err() {
+        return;
+    }
+    let mut rest = io.take(UNWANTED_BYTES_MAX as u64);
+    let _ = timeout(UNWANTED_TIME_MAX, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await;
 }
 
 /// A peer that broke the protocol is counted; one that went away is not worth a word.

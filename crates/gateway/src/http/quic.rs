@@ -17,11 +17,7 @@ use http::{
 };
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
-use tokio::{
-    sync::Notify,
-    task::spawn_local,
-    time::{sleep, timeout},
-};
+use tokio::{sync::Notify, task::spawn_local, time::timeout};
 
 use self::body::RequestBody;
 use super::{payload::Payload, service::Conn};
@@ -192,24 +188,4 @@ async fn respond(conn: &Conn, send: &mut SendHalf, response: Response<Payload>) 
 async fn next(_: &Conn, payload: &mut Payload) -> Option<Bytes> {
     let frame = Pin::new(payload).frame().await?;
     frame.unwrap_or_else(|never| match never {}).into_data().ok()
-}
-
-/// Keeps reading what nobody wants for a while: a client whose upload is stopped short takes the answer for an error.
-async fn drain(mut recv: body::ReceiveHalf, mut bytes_left: usize) {
-    let deadline = sleep(LINGER);
-    let mut deadline = pin!(deadline);
-    loop {
-        tokio::select! {
-            () = &mut deadline => return,
-            data = body::next_data(&mut recv) => match data {
-                Ok(Some(data)) if data.len() <= bytes_left => bytes_left -= data.len(),
-                Ok(Some(_)) => {
-                    // No read is pending here; h3-quinn would panic if one were.
-                    recv.stop_sending(h3::error::Code::H3_NO_ERROR);
-                    return;
-                }
-                Ok(None) | Err(_) => return,
-            },
-        }
-    }
 }

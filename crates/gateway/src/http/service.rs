@@ -20,7 +20,9 @@ use http::{
 use http_body::Body;
 
 use super::{
-    batch, follow,
+    batch,
+    body::Polite,
+    follow,
     identity::{Identified, Identities, Identity},
     io::Progress,
     longpoll, metrics,
@@ -61,7 +63,11 @@ impl Conn {
         self.progress.active.set(now);
         let (parts, body) = request.into_parts();
         let head = parts.method == Method::HEAD;
-        let answer = self.answer(parts, body, now).unwrap_or_else(|problem| Answer::now(respond::problem(&problem)));
+        let answer = match Polite::new(&parts.headers, body) {
+            Ok(body) => self.answer(parts, body, now),
+            Err(body) => self.answer(parts, body, now),
+        };
+        let answer = answer.unwrap_or_else(|problem| Answer::now(respond::problem(&problem)));
         let alt_svc = self.ctx.shared.http.alt_svc.as_ref().filter(|_| self.peer.secure).cloned();
         answer.finish(Finish { head, alt_svc, open: Some(open) })
     }

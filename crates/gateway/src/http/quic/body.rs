@@ -3,19 +3,21 @@
 use std::{
     future::poll_fn,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
 };
 
 use bytes::{Buf as _, Bytes};
-use h3::{error::StreamError, server::RequestStream};
+use h3::{
+    error::{Code, StreamError},
+    server::RequestStream,
+};
 use http_body::{Body, Frame};
 
-pub(super) type ReceiveHalf = RequestStream<h3_quinn::RecvStream, Bytes>;
+use crate::http::body::UNWANTED_TIME_MAX;
 
-/// Bytes of an unwanted body that are still read and thrown away.
-const DRAIN_BYTES_MAX: usize = 2 << 20;
+type ReceiveHalf = RequestStream<h3_quinn::RecvStream, Bytes>;
 
-/// Reads the stream until its end. Dropped before, it has the rest read elsewhere, within bounds.
+/// Reads the stream until its end. Dropped before, it stops the sender without an error.
 pub(super) struct RequestBody {
     recv: Option<ReceiveHalf>,
 }
@@ -49,16 +51,26 @@ impl Body for RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        if let Some(recv) = self.recv.take() {
-            tokio::task::spawn_local(super::drain(recv, DRAIN_BYTES_MAX));
+        let Some(mut recv) = self.recv.take() else { return };
+        // Dropped before its end is read, the stream would be stopped with the code 0, which clients take for an error.
+        // Most often the end is there and waits to be read.
+        match poll_data(&mut recv, &mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(None) | Err(_)) => {}
+            // No read is pending; h3-quinn would panic if one were.
+            Poll::Ready(Ok(Some(_))) => recv.stop_sending(Code::H3_NO_ERROR),
+            Poll::Pending => drop(tokio::task::spawn_local(await_end(recv))),
         }
+    }
+}
+
+/// Waits a little for the end of a body that nobody wants.
+async fn await_end(mut recv: ReceiveHalf) {
+    let data = tokio::time::timeout(UNWANTED_TIME_MAX, poll_fn(|cx| poll_data(&mut recv, cx))).await;
+    if let Ok(Ok(Some(_))) = data {
+        recv.stop_sending(Code::H3_NO_ERROR);
     }
 }
 
 fn poll_data(recv: &mut ReceiveHalf, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, StreamError>> {
     recv.poll_recv_data(cx).map(|data| data.map(|data| data.map(|mut data| data.copy_to_bytes(data.remaining()))))
-}
-
-pub(super) async fn next_data(recv: &mut ReceiveHalf) -> Result<Option<Bytes>, StreamError> {
-    poll_fn(|cx| poll_data(recv, cx)).await
 }
