@@ -226,7 +226,8 @@ impl MqttMailbox {
         self.hand_over(into);
         self.unwritten = into.len() + drained.tail.as_ref().map_or(0, Bytes::len);
         drained.queue_empty = self.queue.is_empty();
-        drained.more = self.queue.front().is_some_and(|kept| kept.qos == Qos::AtMostOnce || self.window_open());
+        drained.more = !self.outbound.is_resending()
+            && self.queue.front().is_some_and(|kept| kept.qos == Qos::AtMostOnce || self.window_open());
         drained.awaiting = self.outbound.in_flight() > 0;
         drained
     }
