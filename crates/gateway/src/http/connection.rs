@@ -131,7 +131,10 @@ where
             websocket::run(conn, stream, upgrade).await;
         }
         (Some(Ok(())), None) => linger(io.io.inner_mut()).await,
-        (Some(Err(error)), _) => note(conn, &error),
+        (Some(Err(error)), _) => {
+            note(conn, &error);
+            linger(io.io.inner_mut()).await;
+        }
         (None, _) => cut(conn, io.io.inner_mut()).await,
     }
 }
