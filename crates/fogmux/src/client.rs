@@ -1,5 +1,6 @@
 //! `pub`, `sub` and `get`: one client for every door, with the same flags everywhere.
 
+mod coap;
 mod error;
 mod http;
 mod http3;
@@ -9,6 +10,7 @@ mod stream;
 mod tls;
 mod url;
 mod websocket;
+mod xmpp;
 
 use std::io::Read as _;
 use std::path::Path;
@@ -44,8 +46,8 @@ pub(crate) async fn publish(url: &Url, options: &Options, message: &Outgoing) ->
     match url.scheme {
         Scheme::Http => http::publish(url, options, message).await,
         Scheme::Mqtt | Scheme::WebSocket => mqtt::publish(url, options, message).await,
-        Scheme::Coap => todo!(),
-        Scheme::Xmpp => todo!(),
+        Scheme::Coap => coap::publish(url, options, message).await,
+        Scheme::Xmpp => xmpp::publish(url, options, message).await,
     }
 }
 
@@ -54,8 +56,8 @@ pub(crate) async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>,
     match url.scheme {
         Scheme::Http => http::get(url, options).await,
         Scheme::Mqtt | Scheme::WebSocket => mqtt::get(url, options).await,
-        Scheme::Coap => todo!(),
-        Scheme::Xmpp => todo!(),
+        Scheme::Coap => coap::get(url, options).await,
+        Scheme::Xmpp => xmpp::get(url, options).await,
     }
 }
 
@@ -64,8 +66,8 @@ pub(crate) async fn subscribe(url: &Url, options: &Options) -> Result<Subscripti
     Ok(match url.scheme {
         Scheme::Http => Subscription::Http(Box::new(http::subscribe(url, options).await?)),
         Scheme::Mqtt | Scheme::WebSocket => Subscription::Mqtt(Box::new(mqtt::subscribe(url, options).await?)),
-        Scheme::Coap => todo!(),
-        Scheme::Xmpp => todo!(),
+        Scheme::Coap => Subscription::Coap(Box::new(coap::subscribe(url, options).await?)),
+        Scheme::Xmpp => Subscription::Xmpp(Box::new(xmpp::subscribe(url, options).await?)),
     })
 }
 
@@ -73,6 +75,8 @@ pub(crate) async fn subscribe(url: &Url, options: &Options) -> Result<Subscripti
 pub(crate) enum Subscription {
     Http(Box<http::Subscription>),
     Mqtt(Box<mqtt::Subscription>),
+    Coap(Box<coap::Subscription>),
+    Xmpp(Box<xmpp::Subscription>),
 }
 
 impl Subscription {
@@ -81,6 +85,8 @@ impl Subscription {
         match self {
             Self::Http(subscription) => subscription.next().await,
             Self::Mqtt(subscription) => subscription.next().await,
+            Self::Coap(subscription) => subscription.next().await,
+            Self::Xmpp(subscription) => subscription.next().await,
         }
     }
 }

@@ -50,7 +50,7 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
         mqtt: config.mqtt.clone(),
         coap: config.coap.clone(),
         http: config.http.door.clone(),
-        xmpp: config.xmpp.door.clone(),
+        xmpp: config.xmpp.clone(),
     };
     let gateway = Gateway::start(gateway, Arc::clone(&authority), Box::new(store.clone())).map_err(|error| {
         store.close();

@@ -7,6 +7,7 @@ mod client;
 mod compose;
 mod config;
 mod data;
+mod demo;
 mod exit;
 mod home;
 mod passwd;
@@ -50,6 +51,6 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Passwd(arguments) => passwd::run(&arguments),
         Command::Acl(command) => acl::run(&command),
         Command::Serve(arguments) => serve::run(&arguments),
-        Command::Demo(_) => Ok(()),
+        Command::Demo(arguments) => demo::run(&arguments),
     }
 }

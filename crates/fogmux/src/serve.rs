@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
-use self::logging::Log;
+pub(crate) use self::logging::Log;
 use self::notify::ServiceManager;
 use self::reload::Reloader;
 use crate::check::read;

@@ -139,7 +139,7 @@ enum Connection {
 /// A response body of any HTTP version.
 pub(crate) enum Body {
     Hyper(Incoming),
-    Three(Http3Body),
+    Three(Box<Http3Body>),
 }
 
 impl Connection {
@@ -196,7 +196,7 @@ impl Connection {
                 let (parts, body) = request.into_parts();
                 let body =
                     body.collect().await.map(|body| body.to_bytes()).unwrap_or_else(|never: Infallible| match never {});
-                sender.send(Request::from_parts(parts, ()), body).await?.map(Body::Three)
+                sender.send(Request::from_parts(parts, ()), body).await?.map(|body| Body::Three(Box::new(body)))
             }
         };
         Ok(response)

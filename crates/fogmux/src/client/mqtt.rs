@@ -1,5 +1,7 @@
 //! The MQTT door from outside: TCP, TLS and WebSocket, versions 3.1.1 and 5, on the client role of `fogmux_mqtt`.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "who waits for one event lets all others pass")]
+
 use std::time::Duration;
 
 use bytes::{Buf as _, BytesMut};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fogmux_coap::server::Amplification;
 use fogmux_gateway::{coap::CoapConfig, http::HttpConfig, mqtt::MqttConfig, xmpp::XmppConfig};
 use fogmux_net::quic::QuicLimits;
 
@@ -9,6 +10,7 @@ use super::reader::{Reader, Section};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
 /// No protocol carries more in one message than MQTT, 256 MiB.
 const MESSAGE_BYTES: u64 = 256 << 20;
 
@@ -69,30 +71,71 @@ impl Section for QuicLimits {
 }
 
 impl Section for MqttConfig {
-    fn read(&mut self, _reader: &mut Reader<'_>) {}
-}
-
-impl Section for CoapConfig {
-    fn read(&mut self, _reader: &mut Reader<'_>) {}
-}
-
-/// The XMPP door.
-#[derive(Clone, Debug)]
-pub(crate) struct Xmpp {
-    /// The domain clients log in to; topics are nodes of `pubsub.<domain>`.
-    pub(crate) domain: String,
-    pub(crate) door: XmppConfig,
-}
-
-impl Default for Xmpp {
-    fn default() -> Self {
-        Self { domain: "localhost".to_owned(), door: XmppConfig::default() }
+    fn read(&mut self, reader: &mut Reader<'_>) {
+        reader.duration("login_deadline", &mut self.login_deadline, SECOND..=HOUR);
+        reader.size("connect_bytes_max", &mut self.connect_bytes_max, 64..=MESSAGE_BYTES);
+        // [MQTT-3.1.3-5]: 23 bytes have to be accepted.
+        reader.count("client_id_bytes_max", &mut self.client_id_bytes_max, 23..=65_535);
+        reader.flag("allow_password_without_tls", &mut self.password_without_tls);
+        reader.size("packet_bytes_max", &mut self.packet_bytes_max, 64..=MESSAGE_BYTES);
+        reader.count("receive_maximum", &mut self.receive_maximum, 1..=65_535);
+        reader.count("topic_alias_maximum", &mut self.topic_alias_maximum, 0..=65_535);
+        reader.size("alias_bytes_max", &mut self.alias_bytes_max, 0..=1 << 30);
+        reader.seconds("keep_alive_max", &mut self.keep_alive_max, 0..=65_535);
+        reader.count("max_inflight", &mut self.max_inflight, 1..=65_535);
+        reader.size("inflight_bytes_max", &mut self.inflight_bytes_max, 1 << 10..=4 << 30);
+        reader.count("outgoing_alias_maximum", &mut self.outgoing_alias_maximum, 0..=65_535);
+        reader.size("out_bytes_max", &mut self.out_bytes_max, 1 << 10..=1 << 30);
+        reader.count("queue_messages_max", &mut self.queue_messages_max, 1..=100_000_000);
+        reader.size("queue_bytes_max", &mut self.queue_bytes_max, 1 << 10..=4 << 30);
+        reader.size("tight_bytes", &mut self.tight_bytes, 0..=64 << 30);
+        reader.seconds("session_expiry_max", &mut self.session_expiry_max, 0..=u64::from(u32::MAX));
+        reader.count("sessions_max", &mut self.sessions_max, 1..=10_000_000);
+        reader.count("subscriptions_max", &mut self.subscriptions_max, 1..=10_000_000);
+        reader.duration("stall_max", &mut self.stall_max, SECOND..=HOUR);
     }
 }
 
-impl Section for Xmpp {
+impl Section for CoapConfig {
+    fn read(&mut self, reader: &mut Reader<'_>) {
+        reader.size("payload_bytes_max", &mut self.payload_bytes_max, 64..=MESSAGE_BYTES);
+        // RFC 7959 §2.2: SZX 0 to 6.
+        let sizes = [16, 32, 64, 128, 256, 512, 1024];
+        reader.size_of("block_bytes_max", &mut self.block_bytes_max, &sizes);
+        reader.duration("ack_timeout", &mut self.ack_timeout, Duration::from_millis(100)..=HOUR);
+        reader.count("max_retransmit", &mut self.max_retransmit, 0..=20);
+        reader.count("peers_max", &mut self.peers_max, 1..=10_000_000);
+        reader.count("exchanges_per_peer_max", &mut self.exchanges_per_peer_max, 1..=65_536);
+        reader.size("exchange_bytes_max", &mut self.exchange_bytes_max, 64 << 10..=4 << 30);
+        reader.size("upload_bytes_max", &mut self.upload_bytes_max, 1 << 10..=4 << 30);
+        reader.duration("upload_timeout", &mut self.upload_timeout, SECOND..=HOUR);
+        reader.size("download_bytes_max", &mut self.download_bytes_max, 1 << 10..=4 << 30);
+        reader.count("observers_max", &mut self.observers_max, 0..=10_000_000);
+        reader.count("observers_per_address_max", &mut self.observers_per_address_max, 0..=10_000_000);
+        reader.count("observer_queue_max", &mut self.observer_queue_max, 1..=100_000);
+        reader.size("notification_bytes_max", &mut self.notification_bytes_max, 64 << 10..=4 << 30);
+        reader.count("confirm_every", &mut self.confirm_every, 1..=65_535);
+        // RFC 7641 §4.5: at least once in 24 hours.
+        reader.duration("confirm_interval", &mut self.confirm_interval, SECOND..=DAY);
+        reader.count("pending_max", &mut self.pending_max, 1..=1_000_000);
+        reader.count("links_max", &mut self.links_max, 0..=1_000_000);
+        let whom =
+            [("unverified", Amplification::Unverified), ("all", Amplification::All), ("nobody", Amplification::Off)];
+        reader.choice("prove_address", &mut self.amplification, &whom);
+    }
+}
+
+impl Section for XmppConfig {
     fn read(&mut self, reader: &mut Reader<'_>) {
         reader.text("domain", &mut self.domain, is_domain, "a domain name such as \"fog.example\"");
+        // RFC 6120 §13.12: 10 000 bytes have to be accepted.
+        reader.size("stanza_bytes_max", &mut self.stanza_bytes_max, 10_000..=MESSAGE_BYTES);
+        reader.duration("login_timeout", &mut self.login_timeout, SECOND..=HOUR);
+        reader.duration("write_timeout", &mut self.write_timeout, SECOND..=HOUR);
+        reader.count("mailbox_messages_max", &mut self.mailbox_messages_max, 1..=100_000_000);
+        reader.size("mailbox_bytes_max", &mut self.mailbox_bytes_max, 1 << 10..=4 << 30);
+        reader.count("nodes_max", &mut self.nodes_max, 0..=10_000_000);
+        reader.count("subscriptions_per_account_max", &mut self.subscriptions_per_account_max, 1..=10_000_000);
     }
 }
 

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fogmux_bus::BusConfig;
-use fogmux_gateway::{coap::CoapConfig, mqtt::MqttConfig};
+use fogmux_gateway::{coap::CoapConfig, mqtt::MqttConfig, xmpp::XmppConfig};
 use fogmux_net::AdmissionLimits;
 use fogmux_store::{Durability, StoreConfig};
 
-use super::doors::{Http, Xmpp};
+use super::doors::Http;
 use super::listeners::Listeners;
 use super::reader::{Reader, Section};
 
@@ -24,7 +24,7 @@ pub(crate) struct Config {
     pub(crate) mqtt: MqttConfig,
     pub(crate) coap: CoapConfig,
     pub(crate) http: Http,
-    pub(crate) xmpp: Xmpp,
+    pub(crate) xmpp: XmppConfig,
     pub(crate) store: Store,
     pub(crate) auth: Auth,
     pub(crate) tls: Tls,

@@ -122,6 +122,30 @@ impl Reader<'_> {
         self.value(key, target, read, accepted);
     }
 
+    /// A length of time in whole seconds, with its unit.
+    pub(crate) fn seconds<T: TryFrom<u64>>(&mut self, key: &'static str, target: &mut T, range: RangeInclusive<u64>) {
+        let read = |value: &DeValue<'_>| {
+            let found = value.as_str().and_then(parse_duration).filter(|found| found.subsec_millis() == 0)?.as_secs();
+            range.contains(&found).then(|| T::try_from(found).ok()).flatten()
+        };
+        let shown = |seconds: u64| show_duration(Duration::from_secs(seconds));
+        let (least, most) = (shown(*range.start()), shown(*range.end()));
+        self.value(key, target, read, || format!("a duration of whole seconds from {least:?} to {most:?}"));
+    }
+
+    /// One of a few sizes.
+    pub(crate) fn size_of(&mut self, key: &'static str, target: &mut usize, sizes: &[usize]) {
+        let read = |value: &DeValue<'_>| {
+            let bytes = value.as_str().and_then(parse_size)?;
+            sizes.iter().copied().find(|size| u64::try_from(*size).is_ok_and(|size| size == bytes))
+        };
+        let accepted = || {
+            let names: Vec<_> = sizes.iter().map(|size| format!("\"{size}B\"")).collect();
+            format!("one of {}", names.join(", "))
+        };
+        self.value(key, target, read, accepted);
+    }
+
     /// Text that `valid` accepts.
     pub(crate) fn text(
         &mut self,

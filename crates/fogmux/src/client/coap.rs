@@ -1,0 +1,208 @@
+//! The CoAP door from outside: UDP around the client role of `fogmux_coap`, which keeps time, blocks and observations.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use fogmux_coap::client::Answer;
+use fogmux_coap::{Call, Client, ClientConfig, ClientEvent, Code, Outbox, Timestamp, content_format};
+use tokio::net::UdpSocket;
+use tokio::time::{Duration, Instant, sleep_until};
+
+use super::Options;
+use super::error::ClientError;
+use super::message::{Arrived, Outgoing};
+use super::url::Url;
+
+/// Where topics live.
+const ROOT: &str = "ps";
+/// RFC 7252 §5.10: what a Uri-Path option holds at most.
+const LEVEL_BYTES_MAX: usize = 255;
+
+/// PUT keeps, POST does not; QoS 0 goes Non-confirmable. Returns on 2.xx.
+pub(crate) async fn publish(url: &Url, options: &Options, message: &Outgoing) -> Result<(), ClientError> {
+    let format = message.content_type.as_deref().map(|name| (name, content_format::from_mime_type(name)));
+    if let Some((name, None)) = format {
+        eprintln!("fogmux: {name:?} has no CoAP Content-Format; it is left out");
+    }
+    let mut call = call(if message.retain { Code::PUT } else { Code::POST }, &url.topic)?;
+    call.confirmable = message.qos > 0;
+    call.content_format = format.and_then(|(_, format)| format);
+    call.payload = message.payload.clone();
+    let mut exchange = Exchange::open(url, options).await?;
+    exchange.ask(call).await?;
+    accepted(&exchange.answer().await?.1)
+}
+
+/// The latest message; nothing on 4.04.
+pub(crate) async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, ClientError> {
+    let mut exchange = Exchange::open(url, options).await?;
+    exchange.ask(call(Code::GET, &url.topic)?).await?;
+    let (_, answer) = exchange.answer().await?;
+    if answer.code == Code::NOT_FOUND {
+        return Ok(None);
+    }
+    accepted(&answer)?;
+    Ok(Some(arrived(&answer, &url.topic)))
+}
+
+/// Follows a filter by FETCH with Observe: unlike GET it needs no message to be there yet.
+pub(crate) async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, ClientError> {
+    let mut call = Call::new(Code::FETCH, ROOT);
+    call.queries.push(format!("filter={}", url.topic));
+    call.observe = true;
+    let mut exchange = Exchange::open(url, options).await?;
+    exchange.ask(call).await?;
+    let (observed, answer) = exchange.answer().await?;
+    accepted(&answer)?;
+    if !observed {
+        return Err(ClientError::protocol("the gateway answered but does not observe"));
+    }
+    let first = Some(answer).filter(|answer| !answer.location.is_empty());
+    Ok(Subscription { exchange, topic: url.topic.clone(), first })
+}
+
+/// An observation.
+pub(crate) struct Subscription {
+    exchange: Exchange,
+    topic: String,
+    first: Option<Answer>,
+}
+
+impl Subscription {
+    /// The next state of a topic that the filter matches.
+    pub(crate) async fn next(&mut self) -> Result<Arrived, ClientError> {
+        loop {
+            let answer = match self.first.take() {
+                Some(answer) => answer,
+                None => self.exchange.answer().await?.1,
+            };
+            // A topic that was cleared is no message, and neither is the sign of life of an observation.
+            if answer.code == Code::NOT_FOUND || answer.location.is_empty() {
+                continue;
+            }
+            accepted(&answer)?;
+            return Ok(arrived(&answer, &self.topic));
+        }
+    }
+}
+
+fn call(method: Code, topic: &str) -> Result<Call, ClientError> {
+    if topic.split('/').any(|level| level.len() > LEVEL_BYTES_MAX) {
+        return Err(ClientError::Usage(format!("CoAP carries at most {LEVEL_BYTES_MAX} bytes in a level of a topic")));
+    }
+    Ok(Call::new(method, &format!("{ROOT}/{topic}")))
+}
+
+fn arrived(answer: &Answer, asked: &str) -> Arrived {
+    let topic = match answer.location.split_first() {
+        Some((root, levels)) if root == ROOT => levels.join("/"),
+        Some(_) | None => asked.to_owned(),
+    };
+    Arrived {
+        topic,
+        payload: answer.payload.clone(),
+        content_type: answer.content_format.and_then(content_format::mime_type).map(str::to_owned),
+        ..Arrived::default()
+    }
+}
+
+/// An answer as an error of the command; RFC 7252 §5.5.2: the payload of an error is for people.
+fn accepted(answer: &Answer) -> Result<(), ClientError> {
+    if answer.code.is_success() {
+        return Ok(());
+    }
+    let number = format!("{}.{:02}", answer.code.as_byte() >> 5, answer.code.as_byte() & 0x1f);
+    let name = answer.code.name().unwrap_or("unknown code");
+    let said = match std::str::from_utf8(&answer.payload) {
+        Ok(text) if !text.is_empty() => format!("{number} {name}: {text}"),
+        Ok(_) | Err(_) => format!("{number} {name}"),
+    };
+    Err(match answer.code {
+        Code::UNAUTHORIZED | Code::FORBIDDEN => ClientError::Refused(said),
+        Code::TOO_MANY_REQUESTS => ClientError::Unavailable(said),
+        code if code.as_byte() >> 5 == 4 => ClientError::NotAccepted(said),
+        _ => ClientError::Unavailable(said),
+    })
+}
+
+/// A socket, a machine and the time.
+struct Exchange {
+    socket: UdpSocket,
+    client: Client,
+    out: Outbox<()>,
+    started: Instant,
+    buffer: Vec<u8>,
+}
+
+impl Exchange {
+    async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
+        if options.credentials.is_some() {
+            return Err(ClientError::Usage("coap:// has no way to carry a user and password".to_owned()));
+        }
+        let mut found =
+            tokio::net::lookup_host((url.host.as_str(), url.port)).await.map_err(ClientError::unavailable)?;
+        let remote = found.next().ok_or_else(|| ClientError::unavailable("the host has no address"))?;
+        let local: SocketAddr =
+            if remote.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
+        let socket = UdpSocket::bind(local).await.map_err(ClientError::unavailable)?;
+        socket.connect(remote).await.map_err(ClientError::unavailable)?;
+        let secret = getrandom::u64().map_err(|error| ClientError::Io(format!("no random numbers: {error}")))?;
+        Ok(Self {
+            socket,
+            client: Client::new(ClientConfig::default(), secret),
+            out: Outbox::default(),
+            started: Instant::now(),
+            buffer: vec![0; 1 << 16],
+        })
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    async fn ask(&mut self, call: Call) -> Result<(), ClientError> {
+        let now = self.now();
+        if self.client.request(now, call, &mut self.out).is_none() {
+            return Err(ClientError::Usage("too many requests at once".to_owned()));
+        }
+        self.flush().await
+    }
+
+    /// The next answer or notification, and whether more will follow.
+    async fn answer(&mut self) -> Result<(bool, Answer), ClientError> {
+        loop {
+            match self.client.poll_event() {
+                Some(ClientEvent::Answered { answer, observed, .. }) => return Ok((observed, answer)),
+                Some(ClientEvent::Notified { answer, .. }) => return Ok((true, answer)),
+                Some(ClientEvent::Failed { reason, .. }) => return Err(ClientError::unavailable(reason)),
+                None => self.turn().await?,
+            }
+        }
+    }
+
+    async fn turn(&mut self) -> Result<(), ClientError> {
+        let due = self.client.next_timeout().map(|due| self.started + Duration::from_millis(due.as_millis()));
+        let never = Instant::now() + Duration::from_secs(3600);
+        tokio::select! {
+            received = self.socket.recv(&mut self.buffer) => {
+                let bytes = received.map_err(ClientError::unavailable)?;
+                let now = self.now();
+                if let Some(datagram) = self.buffer.get(..bytes) {
+                    self.client.handle(now, datagram, &mut self.out);
+                }
+            }
+            () = sleep_until(due.unwrap_or(never)) => {
+                let now = self.now();
+                self.client.handle_timeout(now, &mut self.out);
+            }
+        }
+        self.flush().await
+    }
+
+    async fn flush(&mut self) -> Result<(), ClientError> {
+        for ((), datagram) in self.out.iter() {
+            self.socket.send(datagram).await.map_err(ClientError::unavailable)?;
+        }
+        self.out.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,363 @@
+//! The XMPP door from outside: STARTTLS or direct TLS, SASL, and publish-subscribe (XEP-0060) at `pubsub.<domain>`, on
+//! the client role of `fogmux_xmpp`.
+
+use bytes::{Buf as _, BytesMut};
+use fogmux_auth::sasl::Plain;
+use fogmux_auth::scram::{ScramClient, ScramHash};
+use fogmux_xmpp::form::{self, FieldType};
+use fogmux_xmpp::iq::{self, IqKind};
+use fogmux_xmpp::pubsub::FILTER_OPTION;
+use fogmux_xmpp::stream::{ClientConfig, TlsWish};
+use fogmux_xmpp::{ClientEvent, ClientStream, Element, Limits, Payload, Writer, ns, payload};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::Options;
+use super::error::ClientError;
+use super::message::{Arrived, Outgoing};
+use super::stream::{Stream, tcp};
+use super::tls;
+use super::url::Url;
+
+/// A message of 16 MiB in base64 and what stands around it.
+const STANZA_BYTES_MAX: usize = 24 << 20;
+
+/// Publishes an item; returns on the result.
+pub(crate) async fn publish(url: &Url, options: &Options, message: &Outgoing) -> Result<(), ClientError> {
+    let mut session = Session::open(url, options).await?;
+    let service = session.service.clone();
+    iq::request(&mut session.output, IqKind::Set, "publish", Some(&service), |w| write_publish(w, message));
+    session.until(|event| answered(event, "publish", |_| Some(()))).await??;
+    session.close().await;
+    Ok(())
+}
+
+/// The kept item; nothing on `<item-not-found/>` or an empty list.
+pub(crate) async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, ClientError> {
+    let mut session = Session::open(url, options).await?;
+    let service = session.service.clone();
+    iq::request(&mut session.output, IqKind::Get, "items", Some(&service), |w| {
+        w.start_ns("pubsub", ns::PUBSUB);
+        w.start("items").attr("node", &url.topic).attr("max_items", "1").end("items");
+        w.end("pubsub");
+    });
+    let found = session.until(|event| answered(event, "items", |iq| Some(kept(iq)))).await?;
+    session.close().await;
+    match found {
+        Ok(kept) => kept,
+        Err(Refusal::NotFound) => Ok(None),
+        Err(Refusal::Error(error)) => Err(error),
+    }
+}
+
+/// Follows a filter; returns on the result.
+pub(crate) async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, ClientError> {
+    let mut session = Session::open(url, options).await?;
+    let service = session.service.clone();
+    let jid = session.jid.clone();
+    let is_filter = url.topic.split('/').any(|level| level == "+" || level == "#");
+    iq::request(&mut session.output, IqKind::Set, "subscribe", Some(&service), |w| {
+        w.start_ns("pubsub", ns::PUBSUB);
+        w.start("subscribe").attr("node", &url.topic).attr("jid", &jid).end("subscribe");
+        if is_filter {
+            w.start("options");
+            form::open(w, "submit", ns::SUBSCRIBE_OPTIONS);
+            form::field(w, FILTER_OPTION, FieldType::TextSingle, None, &["true"], &[]);
+            form::close(w);
+            w.end("options");
+        }
+        w.end("pubsub");
+    });
+    // Notifications may overtake the result.
+    let mut early = Vec::new();
+    session
+        .until(|event| {
+            if let ClientEvent::Stanza(stanza) = &event {
+                early.extend(items(stanza).into_iter().flatten());
+            }
+            answered(event, "subscribe", |_| Some(()))
+        })
+        .await??;
+    early.reverse();
+    Ok(Subscription { session, early })
+}
+
+/// A subscription.
+pub(crate) struct Subscription {
+    session: Session,
+    /// What has arrived and was not asked for yet, the newest first.
+    early: Vec<Arrived>,
+}
+
+impl Subscription {
+    /// The next item.
+    pub(crate) async fn next(&mut self) -> Result<Arrived, ClientError> {
+        loop {
+            if let Some(message) = self.early.pop() {
+                return Ok(message);
+            }
+            let arrived = |event: ClientEvent<'_>| {
+                if let ClientEvent::Stanza(stanza) = event { items(&stanza) } else { None }
+            };
+            self.early = self.session.until(arrived).await?;
+            self.early.reverse();
+        }
+    }
+}
+
+fn write_publish(w: &mut Writer<'_>, message: &Outgoing) {
+    w.start_ns("pubsub", ns::PUBSUB);
+    w.start("publish").attr("node", &message.topic).start("item");
+    w.raw_with(|out| payload::write(out, message.content_type.as_deref(), &message.payload));
+    w.end("item").end("publish");
+    if !message.retain {
+        w.start("publish-options");
+        form::open(w, "submit", ns::PUBLISH_OPTIONS);
+        form::field(w, "pubsub#persist_items", FieldType::Boolean, None, &["0"], &[]);
+        form::close(w);
+        w.end("publish-options");
+    }
+    w.end("pubsub");
+}
+
+/// The items of an event; nothing when it is none.
+fn items(stanza: &Element<'_>) -> Option<Vec<Arrived>> {
+    let items = stanza.child(ns::PUBSUB_EVENT, "event")?.child(ns::PUBSUB_EVENT, "items")?;
+    Some(of_items(items, ns::PUBSUB_EVENT))
+}
+
+/// The first item of a result.
+fn kept(iq: &Element<'_>) -> Result<Option<Arrived>, ClientError> {
+    let items = iq.child(ns::PUBSUB, "pubsub").and_then(|pubsub| pubsub.child(ns::PUBSUB, "items"));
+    let items = items.ok_or_else(|| ClientError::protocol("a result without items"))?;
+    Ok(of_items(items, ns::PUBSUB).into_iter().next())
+}
+
+fn of_items(items: &Element<'_>, namespace: &str) -> Vec<Arrived> {
+    let node = items.attr("node").unwrap_or_default();
+    let arrived = |item: &Element<'_>| {
+        let payload = Payload::of_item(item).ok()??;
+        Some(Arrived {
+            topic: node.to_owned(),
+            payload: payload.bytes.into_owned().into(),
+            content_type: payload.content_type.map(str::to_owned),
+            ..Arrived::default()
+        })
+    };
+    items.children_named(namespace, "item").filter_map(arrived).collect()
+}
+
+/// Why a request was answered with an error.
+enum Refusal {
+    NotFound,
+    Error(ClientError),
+}
+
+impl From<Refusal> for ClientError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotFound => Self::NotAccepted("item-not-found".to_owned()),
+            Refusal::Error(error) => error,
+        }
+    }
+}
+
+/// The answer to the request `id`.
+fn answered<T>(
+    event: ClientEvent<'_>,
+    id: &str,
+    read: impl FnOnce(&Element<'_>) -> Option<T>,
+) -> Option<Result<T, Refusal>> {
+    let ClientEvent::Stanza(stanza) = event else { return None };
+    if stanza.name != "iq" || stanza.attr("id") != Some(id) {
+        return None;
+    }
+    match stanza.attr("type") {
+        Some("result") => read(&stanza).map(Ok),
+        Some("error") => Some(Err(refusal(&stanza))),
+        Some(_) | None => None,
+    }
+}
+
+/// RFC 6120 §8.3: the condition, and a text for people.
+fn refusal(stanza: &Element<'_>) -> Refusal {
+    let error = stanza.elements().find(|child| child.name == "error");
+    let conditions = error.into_iter().flat_map(Element::elements);
+    let (mut condition, mut text) = ("undefined-condition", None);
+    for child in conditions.filter(|child| child.namespace == ns::STANZA_ERRORS) {
+        if child.name == "text" { text = Some(child.text()) } else { condition = child.name }
+    }
+    let said = match text {
+        Some(text) => format!("{condition}: {text}"),
+        None => condition.to_owned(),
+    };
+    match condition {
+        "item-not-found" => Refusal::NotFound,
+        "forbidden" | "not-authorized" | "not-allowed" => Refusal::Error(ClientError::Refused(said)),
+        "resource-constraint" | "service-unavailable" | "internal-server-error" | "remote-server-timeout" => {
+            Refusal::Error(ClientError::Unavailable(said))
+        }
+        _ => Refusal::Error(ClientError::NotAccepted(said)),
+    }
+}
+
+/// A logged-in stream.
+struct Session {
+    transport: Stream,
+    stream: ClientStream,
+    input: BytesMut,
+    output: Vec<u8>,
+    service: String,
+    jid: String,
+}
+
+impl Session {
+    /// Connects, secures, logs in and binds a resource.
+    async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
+        let domain = options.domain.clone().unwrap_or_else(|| default_domain(&url.host));
+        let transport = tcp(url).await?;
+        let transport = if url.secure {
+            // XEP-0368 §3: the protocol name of direct TLS.
+            Stream::Tls(Box::new(tls::connect(transport, &domain, &options.trust, &[b"xmpp-client"]).await?))
+        } else {
+            Stream::Plain(transport)
+        };
+        let config = ClientConfig {
+            domain: domain.clone(),
+            resource: None,
+            tls: if url.secure { TlsWish::No } else { TlsWish::StartTls },
+            limits: Limits { stanza_bytes_max: STANZA_BYTES_MAX, ..Limits::default() },
+        };
+        let mut output = Vec::new();
+        let stream = ClientStream::new(config, &mut output);
+        let service = format!("pubsub.{domain}");
+        let mut this = Self { transport, stream, input: BytesMut::new(), output, service, jid: String::new() };
+        if !url.secure {
+            this.until(|event| matches!(event, ClientEvent::StartTls).then_some(())).await?;
+            this = this.secure(&domain, options).await?;
+        }
+        this.log_in(options).await?;
+        let bound = |event: ClientEvent<'_>| {
+            if let ClientEvent::Bound(jid) = event { Some(jid.to_string()) } else { None }
+        };
+        this.jid = this.until(bound).await?;
+        Ok(this)
+    }
+
+    /// RFC 6120 §5.4.3.3: what came before TLS does not count.
+    async fn secure(mut self, domain: &str, options: &Options) -> Result<Self, ClientError> {
+        let Stream::Plain(plain) = self.transport else { return Ok(self) };
+        let secured = tls::connect(plain, domain, &options.trust, &[]).await?;
+        self.transport = Stream::Tls(Box::new(secured));
+        self.input.clear();
+        self.stream.tls_established(&mut self.output);
+        Ok(self)
+    }
+
+    async fn log_in(&mut self, options: &Options) -> Result<(), ClientError> {
+        let mechanisms = |event: ClientEvent<'_>| {
+            if let ClientEvent::Mechanisms(names) = event { Some(names) } else { None }
+        };
+        let offered = self.until(mechanisms).await?;
+        let offers = |name: &str| offered.iter().any(|offer| offer == name);
+        match &options.credentials {
+            None if offers("ANONYMOUS") => self.stream.authenticate("ANONYMOUS", None, &mut self.output),
+            None => return Err(ClientError::Refused("the gateway wants a user and password".to_owned())),
+            Some((user, password)) if offers("SCRAM-SHA-256") => {
+                return self.scram("SCRAM-SHA-256", ScramHash::Sha256, user, password).await;
+            }
+            Some((user, password)) if offers("SCRAM-SHA-1") => {
+                return self.scram("SCRAM-SHA-1", ScramHash::Sha1, user, password).await;
+            }
+            Some((user, password)) if offers("PLAIN") => {
+                self.stream.authenticate("PLAIN", Some(&Plain::encode(user, password)), &mut self.output);
+            }
+            Some(_) => return Err(ClientError::protocol(format!("no mechanism in common: {}", offered.join(" ")))),
+        }
+        self.until(succeeded).await?;
+        self.stream.accept(&mut self.output);
+        Ok(())
+    }
+
+    async fn scram(&mut self, name: &str, hash: ScramHash, user: &str, password: &str) -> Result<(), ClientError> {
+        let nonce = getrandom::u64().and_then(|high| Ok((high, getrandom::u64()?)));
+        let (high, low) = nonce.map_err(|error| ClientError::Io(format!("no random numbers: {error}")))?;
+        let nonce = format!("{high:016x}{low:016x}");
+        let refused = |error: fogmux_auth::scram::ScramClientError| ClientError::Refused(error.to_string());
+        let mut client = ScramClient::new(hash, user, password, &nonce).map_err(refused)?;
+        self.stream.authenticate(name, Some(&client.first()), &mut self.output);
+        let challenge =
+            |event: ClientEvent<'_>| if let ClientEvent::Challenge(data) = event { Some(data) } else { None };
+        let server_first = self.until(challenge).await?;
+        let answer = client.respond(&server_first).map_err(refused)?;
+        self.stream.respond(&answer, &mut self.output);
+        let proof = self.until(succeeded).await?.unwrap_or_default();
+        client.verify(&proof).map_err(refused)?;
+        self.stream.accept(&mut self.output);
+        Ok(())
+    }
+
+    /// Sends what is to be sent and takes what comes until `wanted` says what it was waiting for.
+    async fn until<T>(&mut self, mut wanted: impl FnMut(ClientEvent<'_>) -> Option<T>) -> Result<T, ClientError> {
+        loop {
+            loop {
+                let (used, event) = self.stream.handle(&self.input, &mut self.output);
+                let Some(event) = event else {
+                    self.input.advance(used);
+                    break;
+                };
+                let found = match event {
+                    ClientEvent::Refused(condition) => return Err(ClientError::Refused(condition)),
+                    ClientEvent::Ended(condition) => return Err(ended(condition)),
+                    ClientEvent::Failed(error) => return Err(ClientError::protocol(error)),
+                    event @ (ClientEvent::StartTls
+                    | ClientEvent::Mechanisms(_)
+                    | ClientEvent::Challenge(_)
+                    | ClientEvent::Success(_)
+                    | ClientEvent::Bound(_)
+                    | ClientEvent::Stanza(_)) => wanted(event),
+                };
+                self.input.advance(used);
+                if let Some(found) = found {
+                    return Ok(found);
+                }
+            }
+            self.flush().await?;
+            if self.transport.read_buf(&mut self.input).await.map_err(ClientError::unavailable)? == 0 {
+                return Err(ClientError::unavailable("the gateway closed the connection"));
+            }
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), ClientError> {
+        self.transport.write_all(&self.output).await.map_err(ClientError::unavailable)?;
+        self.transport.flush().await.map_err(ClientError::unavailable)?;
+        self.output.clear();
+        Ok(())
+    }
+
+    /// What was asked is done: the other side may be gone already.
+    async fn close(&mut self) {
+        self.stream.close(&mut self.output);
+        let _ = self.flush().await;
+        let _ = self.transport.shutdown().await;
+    }
+}
+
+fn succeeded(event: ClientEvent<'_>) -> Option<Option<Vec<u8>>> {
+    if let ClientEvent::Success(data) = event { Some(data) } else { None }
+}
+
+fn ended(condition: Option<fogmux_xmpp::StreamCondition>) -> ClientError {
+    match condition {
+        Some(condition) => ClientError::Unavailable(format!("the gateway ended the stream: {}", condition.as_str())),
+        None => ClientError::unavailable("the gateway ended the stream"),
+    }
+}
+
+/// The gateway's domain is `localhost` until it is configured, however it is reached on this machine.
+fn default_domain(host: &str) -> String {
+    match host.parse::<std::net::IpAddr>() {
+        Ok(ip) if ip.is_loopback() => "localhost".to_owned(),
+        Ok(_) | Err(_) => host.to_owned(),
+    }
+}

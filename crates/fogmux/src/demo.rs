@@ -1,0 +1,121 @@
+//! `fogmux demo`: a gateway on free ports, one message in at every door, and the proof that it comes out of every other
+//! with the same bytes and the same content type.
+
+mod doors;
+mod table;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::{Instant, timeout_at};
+
+use self::doors::DemoDoor;
+use self::table::Table;
+use crate::cli::Demo;
+use crate::client::{self, Arrived, ClientError, Outgoing, Subscription, block_on};
+use crate::compose;
+use crate::config::Config;
+use crate::exit::{Failure, Status};
+use crate::home;
+use crate::serve::Log;
+
+/// Everything happens below it.
+const ROOT: &str = "demo";
+
+/// Shows all doors at work.
+pub(crate) fn run(arguments: &Demo) -> Result<(), Failure> {
+    let _log = Log::start("warn")?;
+    let patience = Duration::try_from_secs_f64(arguments.timeout)
+        .map_err(|_| Failure::new(Status::Usage, format!("{} is no number of seconds", arguments.timeout)))?;
+    let directory = tempfile::tempdir().map_err(|error| Failure::io("a directory for the data", &error))?;
+    let mut config = Config::default();
+    config.listeners.free_ports();
+    let home = home::prepare(&config, directory.path())?;
+    let running = compose::start(&config, &home)?;
+    let doors = DemoDoor::all(&running.gateway.addresses, &home);
+    let table = block_on(async {
+        let table = LocalSet::new().run_until(show(&doors, patience)).await;
+        running.stop(Duration::from_secs(5)).await;
+        table
+    })??;
+    if arguments.json {
+        println!("{}", table.to_json());
+    } else {
+        print!("{table}");
+    }
+    match table.problems() {
+        0 => Ok(()),
+        count => Err(Failure::new(Status::Unavailable, format!("{count} messages did not arrive as they were sent"))),
+    }
+}
+
+/// What each door publishes: text with a type, and bytes that only survive where nobody looks at them.
+fn samples() -> [(&'static str, Bytes, &'static str); 2] {
+    [
+        ("json", Bytes::from_static("{\"temperature\":21.5,\"unit\":\"°C\"}".as_bytes()), "application/json"),
+        ("bytes", Bytes::from_static(b"\x00\x01\xfe\xff\r\n<&'\"]]>"), "application/octet-stream"),
+    ]
+}
+
+/// Subscribes everywhere, publishes everywhere, and waits for everything.
+async fn show(doors: &[DemoDoor], patience: Duration) -> Result<Table, Failure> {
+    let table = Rc::new(RefCell::new(Table::new(doors)));
+    let mut readers = JoinSet::new();
+    let mut subscribed = Vec::new();
+    for (index, door) in doors.iter().enumerate() {
+        let url = door.url(&format!("{ROOT}/#"));
+        let subscribing = timeout_at(Instant::now() + patience, client::subscribe(&url, &door.options)).await;
+        let subscription = subscribing.unwrap_or(Err(ClientError::Timeout(patience.as_secs_f64())));
+        subscribed.push((index, subscription.map_err(|error| named(door, "subscribe", error))?));
+    }
+    let expected = doors.len() * samples().len();
+    for (index, subscription) in subscribed {
+        readers.spawn_local(read(subscription, index, expected, Rc::clone(&table)));
+    }
+    for (index, door) in doors.iter().enumerate() {
+        publish(door, index, patience, &table).await?;
+    }
+    let deadline = Instant::now() + patience;
+    while let Ok(Some(ended)) = timeout_at(deadline, readers.join_next()).await {
+        if let Ok(Err((index, error))) = ended {
+            table.borrow_mut().reader_failed(index, &error);
+        }
+    }
+    readers.abort_all();
+    Ok(table.replace(Table::default()))
+}
+
+async fn publish(door: &DemoDoor, index: usize, patience: Duration, table: &RefCell<Table>) -> Result<(), Failure> {
+    for (sample, payload, content_type) in samples() {
+        let topic = format!("{ROOT}/{index}/{sample}");
+        let url = door.url(&topic);
+        let content_type = door.carries_type.then(|| content_type.to_owned());
+        let message = Outgoing { topic: topic.clone(), payload, content_type, qos: 1, retain: false };
+        table.borrow_mut().sent(&topic, index, message.clone(), std::time::Instant::now());
+        let publishing = timeout_at(Instant::now() + patience, client::publish(&url, &door.options, &message)).await;
+        let published = publishing.unwrap_or(Err(ClientError::Timeout(patience.as_secs_f64())));
+        published.map_err(|error| named(door, "publish", error))?;
+    }
+    Ok(())
+}
+
+async fn read(
+    mut subscription: Subscription,
+    reader: usize,
+    expected: usize,
+    table: Rc<RefCell<Table>>,
+) -> Result<(), (usize, ClientError)> {
+    for _ in 0..expected {
+        let message: Arrived = subscription.next().await.map_err(|error| (reader, error))?;
+        table.borrow_mut().arrived(reader, &message, std::time::Instant::now());
+    }
+    Ok(())
+}
+
+fn named(door: &DemoDoor, doing: &str, error: ClientError) -> Failure {
+    let failure = Failure::from(error);
+    Failure { status: failure.status, error: failure.error.context(format!("{}: {doing}", door.name)) }
+}

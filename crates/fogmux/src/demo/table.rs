@@ -1,0 +1,143 @@
+//! Who got what from whom, and when.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::doors::DemoDoor;
+use crate::client::{Arrived, ClientError, Outgoing};
+
+/// A row for each publishing door, a column for each reading one.
+#[derive(Default)]
+pub(crate) struct Table {
+    names: Vec<&'static str>,
+    /// Whether the column's door says content types at all.
+    says_type: Vec<bool>,
+    sent: HashMap<String, Sent>,
+    /// By row, then column.
+    cells: Vec<Vec<Cell>>,
+}
+
+struct Sent {
+    row: usize,
+    message: Outgoing,
+    at: Instant,
+}
+
+/// What became of one door's messages at another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cell {
+    arrived: usize,
+    expected: usize,
+    /// Of the slowest.
+    took: Duration,
+    problem: Option<String>,
+}
+
+impl Cell {
+    fn problem(&self) -> Option<String> {
+        match &self.problem {
+            Some(problem) => Some(problem.clone()),
+            None if self.arrived < self.expected => Some("lost".to_owned()),
+            None if self.arrived > self.expected => Some("twice".to_owned()),
+            None => None,
+        }
+    }
+}
+
+impl Table {
+    /// A table in which nothing has happened.
+    pub(crate) fn new(doors: &[DemoDoor]) -> Self {
+        Self {
+            names: doors.iter().map(|door| door.name).collect(),
+            says_type: doors.iter().map(|door| door.carries_type).collect(),
+            sent: HashMap::new(),
+            cells: vec![vec![Cell::default(); doors.len()]; doors.len()],
+        }
+    }
+
+    /// A message is about to be published.
+    pub(crate) fn sent(&mut self, topic: &str, row: usize, message: Outgoing, at: Instant) {
+        self.sent.insert(topic.to_owned(), Sent { row, message, at });
+        for cell in self.cells.get_mut(row).into_iter().flatten() {
+            cell.expected += 1;
+        }
+    }
+
+    /// A message came out.
+    pub(crate) fn arrived(&mut self, column: usize, message: &Arrived, now: Instant) {
+        let Some(sent) = self.sent.get(&message.topic) else { return };
+        let says_type = self.says_type.get(column).copied().unwrap_or_default();
+        let Some(cell) = self.cells.get_mut(sent.row).and_then(|row| row.get_mut(column)) else { return };
+        cell.arrived += 1;
+        cell.took = cell.took.max(now.saturating_duration_since(sent.at));
+        if message.payload != sent.message.payload {
+            cell.problem = Some("bytes differ".to_owned());
+        } else if says_type && message.content_type != sent.message.content_type {
+            let shown = message.content_type.as_deref().unwrap_or("no type");
+            cell.problem = Some(format!("type is {shown}"));
+        }
+    }
+
+    /// A reader cannot go on.
+    pub(crate) fn reader_failed(&mut self, column: usize, error: &ClientError) {
+        for cell in self.cells.iter_mut().filter_map(|row| row.get_mut(column)) {
+            cell.problem.get_or_insert_with(|| error.to_string());
+        }
+    }
+
+    /// How many cells are not as they should be.
+    pub(crate) fn problems(&self) -> usize {
+        self.cells.iter().flatten().filter(|cell| cell.problem().is_some()).count()
+    }
+
+    /// For programs.
+    pub(crate) fn to_json(&self) -> Value {
+        let shown = |(from, to, cell): (&str, &str, &Cell)| json!({"from": from, "to": to, "ms": cell.took.as_secs_f64() * 1e3, "problem": cell.problem()});
+        json!({"ok": self.problems() == 0, "cells": self.pairs().map(shown).collect::<Vec<_>>()})
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (&'static str, &'static str, &Cell)> {
+        self.names
+            .iter()
+            .zip(&self.cells)
+            .flat_map(|(from, row)| self.names.iter().zip(row).map(|(to, cell)| (*from, *to, cell)))
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "From the door on the left to the door above, in milliseconds; each way a JSON text and bytes with"
+        )?;
+        writeln!(f, "NUL and 0xFF, the slower of the two, connection set-up included.\n")?;
+        write!(f, "{:<11}", "")?;
+        for name in &self.names {
+            write!(f, "{name:>11}")?;
+        }
+        writeln!(f)?;
+        for (name, row) in self.names.iter().zip(&self.cells) {
+            write!(f, "{name:<11}")?;
+            for cell in row {
+                match cell.problem() {
+                    None => write!(f, "{:>11.1}", cell.took.as_secs_f64() * 1e3)?,
+                    Some(_) => write!(f, "{:>11}", "FAILED")?,
+                }
+            }
+            writeln!(f)?;
+        }
+        writeln!(f)?;
+        for (from, to, cell) in self.pairs() {
+            if let Some(problem) = cell.problem() {
+                writeln!(f, "{from} -> {to}: {problem}")?;
+            }
+        }
+        match self.problems() {
+            0 => writeln!(f, "Every message arrived everywhere with its bytes and its content type."),
+            count => writeln!(f, "{count} of {} ways failed.", self.names.len() * self.names.len()),
+        }
+    }
+}
