@@ -12,7 +12,8 @@ use std::{
 
 use fogmux_bus::{Claim, Publisher, SessionKey, Slot, Timestamp};
 use fogmux_mqtt::{
-    Disconnect, Inbound, InboundConfig, Limits, Negotiation, Packet, ReasonCode, Role, SESSION_NEVER_EXPIRES, Version,
+    Disconnect, Inbound, InboundConfig, Limits, Negotiation, Packet, Properties, Property, PropertyBuffer, ReasonCode,
+    Role, SESSION_NEVER_EXPIRES, Version,
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -35,6 +36,8 @@ use crate::WorkerContext;
 const TURNS: usize = 4;
 /// Unwritten bytes above which nothing more is drained or read: the peer is not reading.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
+/// More than a packet with a Reason String has beside the string: an acknowledgement without codes, or one code.
+const PACKET_BYTES: usize = 64;
 /// How long a goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 /// What is read and thrown away after a goodbye, so that the peer gets to read it (RFC 1122 §4.2.2.13: closing with
@@ -93,6 +96,12 @@ pub(super) struct Connection<S> {
     pub(super) will: Option<Box<Will>>,
     pub(super) session_expiry: u32,
     pub(super) version: Version,
+    /// Reason strings may be sent in every packet ([MQTT-3.1.2-29]).
+    problem_information: bool,
+    /// The client's Maximum Packet Size.
+    packet_bytes_max: u32,
+    /// What to say beside the reason of the end.
+    why: Option<Box<str>>,
     /// The last turn had a PUBLISH in it.
     pub(super) publishes: bool,
     /// The client owes acknowledgements: it must be read whatever the memory says.
@@ -136,6 +145,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             will: granted.will.map(Box::new),
             session_expiry: negotiation.session_expiry,
             version: negotiation.version,
+            problem_information: negotiation.problem_information,
+            packet_bytes_max: negotiation.packet_bytes_max,
+            why: None,
             publishes: false,
             awaiting: false,
             now,
@@ -335,9 +347,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return;
         }
         if let Some(reason) = self.goodbye(end) {
-            let packet = Packet::Disconnect(Disconnect::with_reason(reason));
+            let mut list = PropertyBuffer::new();
+            let properties = self.reason_string(self.why.as_deref(), &mut list);
+            let packet = Packet::Disconnect(Disconnect { reason, properties });
             let buffer = self.output.buffer(&self.ctx);
-            // Without properties it always fits.
+            // What the list took fits.
             let _ = packet.encode(self.version, buffer);
         }
         let Self { ctx, stream, output, .. } = &mut *self;
@@ -369,13 +383,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
+    /// A Reason String, unless the client takes no packet that large ([MQTT-3.14.2-3] and its like).
+    fn reason_string<'l>(&self, text: Option<&str>, list: &'l mut PropertyBuffer) -> Properties<'l> {
+        if let Some(text) = text {
+            let fits = usize::try_from(self.packet_bytes_max).is_ok_and(|max| text.len() + PACKET_BYTES <= max);
+            if self.version.is_v5() && fits {
+                // Our texts are short.
+                let _ = list.push(Property::ReasonString(text));
+            }
+        }
+        list.properties()
+    }
+
+    /// A Reason String for an acknowledgement, which the client may have asked not to be sent ([MQTT-3.1.2-29]).
+    pub(super) fn explanation<'l>(&self, text: Option<&str>, list: &'l mut PropertyBuffer) -> Properties<'l> {
+        self.reason_string(text.filter(|_| self.problem_information), list)
+    }
+
+    /// The client broke the protocol: how, and what it is told.
+    pub(super) fn misbehaved(&mut self, how: &dyn std::fmt::Display, reason: ReasonCode) -> End {
+        let how = how.to_string();
+        tracing::debug!(%reason, %how, "client misbehaved");
+        self.why = Some(how.into());
+        End::Misbehaved(reason)
+    }
+
     fn count(&self, end: End) {
         let metrics = &self.ctx.shared.metrics.mqtt;
         match end {
-            End::Misbehaved(reason) => {
-                metrics.misbehaved.increment();
-                tracing::debug!(%reason, "client misbehaved");
-            }
+            End::Misbehaved(_) => metrics.misbehaved.increment(),
             End::TimedOut(reason) => {
                 metrics.timed_out.increment();
                 tracing::debug!(%reason, "client timed out");

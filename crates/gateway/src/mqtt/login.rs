@@ -28,9 +28,12 @@ enum Failed {
     Silently,
     /// What was sent is no CONNECT.
     Unreadable(DecodeError),
-    /// The answer in the form of the version.
-    Refused(Version, ReasonCode),
+    /// The answer in the form of the version, and why.
+    Refused(Version, Refusal),
 }
+
+/// A refused CONNECT: the code, and what to say beside it.
+type Refusal = (ReasonCode, &'static str);
 
 /// Logs a client in, or tells it why not.
 pub(super) async fn login<S>(ctx: Rc<WorkerContext>, mut stream: S, peer: Peer) -> Option<Box<Connection<S>>>
@@ -123,12 +126,13 @@ async fn grant(ctx: &Rc<WorkerContext>, peer: Peer, bytes: &[u8]) -> Result<Gran
         Ok(Some((Packet::Connect(connect), _))) => connect,
         _ => return Err(Failed::Silently),
     };
-    let refused = |reason| Failed::Refused(connect.version, reason);
+    let refused = |refusal| Failed::Refused(connect.version, refusal);
     let config = &ctx.shared.mqtt.config;
     if connect.client_id.len() > config.client_id_bytes_max {
-        return Err(refused(ReasonCode::CLIENT_IDENTIFIER_NOT_VALID));
+        return Err(refused((ReasonCode::CLIENT_IDENTIFIER_NOT_VALID, "the client identifier is too long")));
     }
-    let negotiation = Negotiation::of(&connect, &server_limits(config)).map_err(refused)?;
+    let negotiation = Negotiation::of(&connect, &server_limits(config));
+    let negotiation = negotiation.map_err(|reason| refused((reason, "what is asked is not offered")))?;
     let principal = authenticate(ctx, peer, &connect).await.map_err(refused)?;
     attach(ctx, &connect, &negotiation, &principal).map_err(refused)
 }
@@ -146,20 +150,21 @@ const fn server_limits(config: &MqttConfig) -> ServerLimits {
 }
 
 /// Who it is.
-async fn authenticate(ctx: &WorkerContext, peer: Peer, connect: &Connect<'_>) -> Result<Principal, ReasonCode> {
+async fn authenticate(ctx: &WorkerContext, peer: Peer, connect: &Connect<'_>) -> Result<Principal, Refusal> {
     let door = &ctx.shared.mqtt;
     let (Some(user), Some(password)) = (connect.user, connect.password) else {
         if connect.user.is_some() || connect.password.is_some() {
-            return Err(ReasonCode::BAD_USER_NAME_OR_PASSWORD);
+            return Err((ReasonCode::BAD_USER_NAME_OR_PASSWORD, "a user name goes with a password"));
         }
-        return ctx.authority().anonymous(peer.anonymous).ok_or(ReasonCode::NOT_AUTHORIZED);
+        let anonymous = ctx.authority().anonymous(peer.anonymous);
+        return anonymous.ok_or((ReasonCode::NOT_AUTHORIZED, "credentials are required here"));
     };
     if !peer.secure && !peer.is_loopback() && !door.config.password_without_tls {
-        return Err(ReasonCode::NOT_AUTHORIZED);
+        return Err((ReasonCode::NOT_AUTHORIZED, "passwords are taken over TLS only"));
     }
     let address = peer.address.ip();
     if door.backoff(ctx.now(), address, user).is_some() {
-        return Err(ReasonCode::CONNECTION_RATE_EXCEEDED);
+        return Err((ReasonCode::CONNECTION_RATE_EXCEEDED, "too many failed attempts, try later"));
     }
     if let Some(principal) = ctx.authority().recall(user, password) {
         return Ok(principal);
@@ -171,7 +176,7 @@ async fn authenticate(ctx: &WorkerContext, peer: Peer, connect: &Connect<'_>) ->
             door.login_was(true, ctx.now(), address, user);
             Ok(principal)
         }
-        Ok(Err(Refused::Busy)) | Err(_) => Err(ReasonCode::SERVER_BUSY),
+        Ok(Err(Refused::Busy)) | Err(_) => Err((ReasonCode::SERVER_BUSY, "too many logins at once")),
         Ok(Err(
             Refused::Credentials
             | Refused::Mechanism
@@ -180,7 +185,7 @@ async fn authenticate(ctx: &WorkerContext, peer: Peer, connect: &Connect<'_>) ->
             | Refused::ChannelBinding,
         )) => {
             door.login_was(false, ctx.now(), address, user);
-            Err(ReasonCode::BAD_USER_NAME_OR_PASSWORD)
+            Err((ReasonCode::BAD_USER_NAME_OR_PASSWORD, "not authorised"))
         }
     }
 }
@@ -191,7 +196,7 @@ fn attach(
     connect: &Connect<'_>,
     negotiation: &Negotiation,
     principal: &Principal,
-) -> Result<Granted, ReasonCode> {
+) -> Result<Granted, Refusal> {
     let door = &ctx.shared.mqtt;
     let assigned = if negotiation.assign_client_id { Some(make_client_id()?) } else { None };
     let client: Arc<str> = Arc::from(assigned.as_deref().unwrap_or(connect.client_id));
@@ -208,12 +213,13 @@ fn attach(
         Arc::new(Publisher { principal, client: Arc::clone(&client), door: Door::Mqtt, slot })
     };
     // Looked at before anything changes: a will that is refused must not cost the client its session.
-    let will = connect.will.as_ref().map(|will| Will::new(will, &gate, &publisher(None))).transpose()?;
+    let will = connect.will.as_ref().map(|will| Will::new(will, &gate, &publisher(None))).transpose();
+    let will = will.map_err(|reason| (reason, "the will is refused"))?;
     let make = || ctx.bus().slot(MqttMailbox::new(config, Arc::clone(&gate), door.bounds(ctx)), ctx.id);
     let attached = door.sessions.attach(&key, &principal.name, negotiation.clean_start, ctx.id, make);
     let Attached { slot, claim, present, ended } = attached.map_err(|error| match error {
-        AttachError::NotYours => ReasonCode::NOT_AUTHORIZED,
-        AttachError::Full => ReasonCode::QUOTA_EXCEEDED,
+        AttachError::NotYours => (ReasonCode::NOT_AUTHORIZED, "the session belongs to someone else"),
+        AttachError::Full => (ReasonCode::QUOTA_EXCEEDED, "too many sessions"),
     })?;
     match ended {
         Some(ended) => {
@@ -234,15 +240,15 @@ fn attach(
     };
     let mut greeting = Vec::new();
     let accepted = negotiation.accept(present, assigned.as_deref(), &mut PropertyBuffer::new(), &mut greeting);
-    accepted.map_err(|_| ReasonCode::UNSPECIFIED_ERROR)?;
+    accepted.map_err(|_| (ReasonCode::UNSPECIFIED_ERROR, "no CONNACK"))?;
     let publisher = publisher(Some(slot.id()));
     Ok(Granted { negotiation: *negotiation, slot, claim, gate, publisher, will, greeting })
 }
 
 /// An identifier nobody else has ([MQTT-3.1.3-6]).
-fn make_client_id() -> Result<String, ReasonCode> {
+fn make_client_id() -> Result<String, Refusal> {
     let mut random = [0; 12];
-    getrandom::fill(&mut random).map_err(|_| ReasonCode::SERVER_UNAVAILABLE)?;
+    getrandom::fill(&mut random).map_err(|_| (ReasonCode::SERVER_UNAVAILABLE, "no random numbers"))?;
     let mut id = String::from("fogmux-");
     for byte in random {
         id.extend([byte >> 4, byte & 15].map(|digit| char::from_digit(u32::from(digit), 16).unwrap_or('0')));
@@ -263,12 +269,12 @@ where
             tracing::debug!(%error, "no CONNECT");
             refuse_unreadable(bytes, error, &mut answer);
         }
-        Failed::Refused(version, reason) => {
+        Failed::Refused(version, (reason, text)) => {
             if matches!(*reason, ReasonCode::BAD_USER_NAME_OR_PASSWORD | ReasonCode::NOT_AUTHORIZED) {
                 metrics.unauthenticated.increment();
             }
             tracing::debug!(%reason, "CONNECT refused");
-            refuse(*version, *reason, None, &mut answer);
+            refuse(*version, *reason, Some(text), &mut answer);
         }
     }
     if !answer.is_empty() && stream.write_all(&answer).await.is_err() {

@@ -81,7 +81,10 @@ pub(super) struct MqttMailbox {
     overflowed: bool,
     connected: bool,
     pub(super) received: ReceivedIds,
-    #[expect(clippy::box_collection, reason = "many clients only publish, and each byte here is paid ten thousand times")]
+    #[expect(
+        clippy::box_collection,
+        reason = "many clients only publish, and each byte here is paid ten thousand times"
+    )]
     pub(super) subscriptions: Option<Box<HashSet<Subscription>>>,
     pub(super) gate: Arc<Gate>,
     bounds: Arc<Bounds>,

@@ -1,13 +1,16 @@
 //! Publishing a batch, and the acknowledgements that follow from what became of it.
 
 use std::{
+    fmt::Display,
     pin::Pin,
     task::{Context, Poll},
 };
 
+use fogmux_auth::Action;
 use fogmux_bus::{Completion, Publication, TopicRef};
-use fogmux_mqtt::{Ack, PacketId, PacketType, Qos, ReasonCode};
+use fogmux_mqtt::{Ack, PacketId, PacketType, PropertyBuffer, Qos, ReasonCode};
 use smallvec::SmallVec;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
     connection::{Connection, End},
@@ -16,11 +19,12 @@ use super::{
 };
 
 /// An acknowledgement to be sent.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Owed {
     id: PacketId,
     qos: Qos,
     reason: ReasonCode,
+    text: Option<Box<str>>,
 }
 
 type Owing = SmallVec<[Owed; 8]>;
@@ -37,10 +41,22 @@ enum Verdict {
     /// What became of the publication with this index.
     Published(usize),
     /// Known already.
-    Reason(ReasonCode),
+    Refused(Refusal),
 }
 
-impl<S> Connection<S> {
+/// Why a message is not published, or need not be.
+struct Refusal {
+    reason: ReasonCode,
+    text: Option<Box<str>>,
+}
+
+impl Refusal {
+    const fn of(reason: ReasonCode) -> Self {
+        Self { reason, text: None }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Publishes a batch. Acknowledgements go out when it is complete, in the order of the messages ([MQTT-4.6.0-2]).
     pub(super) fn publish(&mut self, items: &[Item<'_>]) -> Result<(), End> {
         let (now, generation) = (self.now, self.ctx.authority().generation());
@@ -55,7 +71,7 @@ impl<S> Connection<S> {
                     batch.push(translate::publication(&item.incoming, topic, payload, &publisher, now, now_unix_ms));
                     Verdict::Published(batch.len() - 1)
                 }
-                Err(reason) => Verdict::Reason(reason),
+                Err(refusal) => Verdict::Refused(refusal),
             };
             if let Some(id) = item.incoming.packet_id {
                 verdicts.push((id, item.incoming.qos, verdict));
@@ -67,11 +83,11 @@ impl<S> Connection<S> {
         }
         let mut owing = Owing::with_capacity(verdicts.len());
         for (id, qos, verdict) in verdicts {
-            let reason = match verdict {
-                Verdict::Reason(reason) => reason,
-                Verdict::Published(index) => self.reason_of(batch.get(index))?,
+            let Refusal { reason, text } = match verdict {
+                Verdict::Refused(refusal) => refusal,
+                Verdict::Published(index) => Refusal::of(self.reason_of(batch.get(index))?),
             };
-            owing.push(Owed { id, qos, reason });
+            owing.push(Owed { id, qos, reason, text });
         }
         if published.completion.is_ready() && self.pending.is_empty() {
             self.acknowledge(&owing);
@@ -84,24 +100,40 @@ impl<S> Connection<S> {
     /// Whether an item may be published: its topic, or the reason to acknowledge it with. A client that cannot be told
     /// is disconnected, but for a refusal by the rules, which 3.1.1 lets a server acknowledge ([MQTT-3.3.5-2]).
     #[inline]
-    fn admit<'i>(&mut self, item: &'i Item<'_>, generation: u64) -> Result<Result<TopicRef<'i>, ReasonCode>, End> {
+    fn admit<'i>(&mut self, item: &'i Item<'_>, generation: u64) -> Result<Result<TopicRef<'i>, Refusal>, End> {
         if item.duplicate {
-            return Ok(Err(ReasonCode::SUCCESS));
+            return Ok(Err(Refusal::of(ReasonCode::SUCCESS)));
         }
-        let can_be_told = self.version.is_v5() && item.incoming.qos != Qos::AtMostOnce;
-        let refuse = |reason| if can_be_told { Ok(Err(reason)) } else { Err(End::Misbehaved(reason)) };
-        let Ok(topic) = TopicRef::new(item.incoming.topic.as_str()) else {
-            return refuse(ReasonCode::TOPIC_NAME_INVALID);
+        let topic = match TopicRef::new(item.incoming.topic.as_str()) {
+            Ok(topic) => topic,
+            Err(error) => return self.refuse(item, &error, ReasonCode::TOPIC_NAME_INVALID),
         };
         if !item.incoming.is_payload_valid() {
-            return refuse(ReasonCode::PAYLOAD_FORMAT_INVALID);
+            return self.refuse(item, &"the payload is not UTF-8", ReasonCode::PAYLOAD_FORMAT_INVALID);
         }
         if !self.writable.may_write(&self.gate, generation, topic.as_str()) {
-            self.ctx.shared.metrics.mqtt.unauthorized.increment();
-            let told = if self.version.is_v5() { ReasonCode::NOT_AUTHORIZED } else { ReasonCode::SUCCESS };
-            return Ok(Err(told));
+            return Ok(Err(self.forbid(&topic)));
         }
         Ok(Ok(topic))
+    }
+
+    #[cold]
+    fn refuse<T>(&mut self, item: &Item<'_>, why: &dyn Display, reason: ReasonCode) -> Result<Result<T, Refusal>, End> {
+        if self.version.is_v5() && item.incoming.qos != Qos::AtMostOnce {
+            Ok(Err(Refusal { reason, text: Some(why.to_string().into()) }))
+        } else {
+            Err(self.misbehaved(why, reason))
+        }
+    }
+
+    #[cold]
+    fn forbid(&self, topic: &str) -> Refusal {
+        self.ctx.shared.metrics.mqtt.unauthorized.increment();
+        if !self.version.is_v5() {
+            return Refusal::of(ReasonCode::SUCCESS);
+        }
+        let decision = self.gate.0.decide(Action::Write, topic);
+        Refusal { reason: ReasonCode::NOT_AUTHORIZED, text: Some(decision.to_string().into()) }
     }
 
     /// What a publisher is told of what became of its message.
@@ -116,12 +148,14 @@ impl<S> Connection<S> {
     }
 
     fn acknowledge(&mut self, owing: &[Owed]) {
-        let out = self.output.buffer(&self.ctx);
         let mut forgotten: SmallVec<[PacketId; 8]> = SmallVec::new();
-        for Owed { id, qos, reason } in owing {
+        for Owed { id, qos, reason, text } in owing {
             let kind = if *qos == Qos::ExactlyOnce { PacketType::Pubrec } else { PacketType::Puback };
-            // Without properties it always fits.
-            let _ = Ack::with_reason(*id, *reason).encode(kind, self.version, out);
+            let mut list = PropertyBuffer::new();
+            let properties = self.explanation(text.as_deref(), &mut list);
+            let ack = Ack { packet_id: *id, reason: *reason, properties };
+            // What the list took fits.
+            let _ = ack.encode(kind, self.version, self.output.buffer(&self.ctx));
             if *qos == Qos::AtLeastOnce || reason.is_error() {
                 self.inbound.release();
             }

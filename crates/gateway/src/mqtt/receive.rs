@@ -9,7 +9,8 @@ use std::{
 use bytes::{BufMut, BytesMut};
 use fogmux_bus::Payload;
 use fogmux_mqtt::{
-    Ack, Disconnect, Frame, Incoming, Packet, PacketId, PacketType, Property, Qos, ReasonCode, Received, decode,
+    Ack, Disconnect, Frame, Incoming, Packet, PacketId, PacketType, Property, ProtocolError, Qos, ReasonCode, Received,
+    decode,
 };
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
@@ -126,7 +127,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let total = match Frame::read(rest, self.version, &self.limits()) {
             Ok(frame) => frame.map_or(0, |frame| frame.total_len()),
-            Err(error) => return Err(End::Misbehaved(error.reason())),
+            Err(error) => return Err(self.misbehaved(&error, error.reason())),
         };
         self.keep(&[], rest);
         // The whole of it has to fit beside nothing else, or it could never be finished.
@@ -177,11 +178,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn handle_large(&mut self, bytes: &bytes::Bytes) -> Result<(), End> {
         let decoded = decode(bytes, self.version, &self.limits());
-        let (packet, _) = decoded.map_err(|error| End::Misbehaved(error.reason()))?.ok_or(End::Closed)?;
+        let (packet, _) = decoded.map_err(|error| self.misbehaved(&error, error.reason()))?.ok_or(End::Closed)?;
         let Packet::Publish(publish) = packet else {
             return self.handle_all(bytes).map(|_| ());
         };
-        let incoming = self.inbound.handle_publish(&publish).map_err(|error| End::Misbehaved(error.reason()))?;
+        let incoming = self.inbound.handle_publish(&publish);
+        let incoming = incoming.map_err(|error| self.misbehaved(&error, error.reason()))?;
         self.last_read = self.now;
         self.publishes = true;
         let shared = bytes.slice_ref(publish.payload);
@@ -206,10 +208,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                 }
                 Ok(None) => break None,
-                Err(error) => {
-                    tracing::debug!(%error, "no packet");
-                    break Some(End::Misbehaved(error.reason()));
-                }
+                Err(error) => break Some(self.misbehaved(&error, error.reason())),
             }
         };
         if used > 0 {
@@ -223,8 +222,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn handle<'a>(&mut self, packet: Packet<'a>, batch: &mut Batch<'a>) -> Result<(), End> {
         match packet {
             Packet::Publish(publish) => {
-                let incoming =
-                    self.inbound.handle_publish(&publish).map_err(|error| End::Misbehaved(error.reason()))?;
+                let incoming = self.inbound.handle_publish(&publish);
+                let incoming = incoming.map_err(|error| self.misbehaved(&error, error.reason()))?;
                 self.publishes = true;
                 batch.push(Item { incoming, payload: Payload::Slice(publish.payload), duplicate: false });
                 if batch.items.len() >= BATCH_MAX { self.flush(batch) } else { Ok(()) }
@@ -250,12 +249,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Err(self.disconnected(&disconnect))
             }
             // A second CONNECT ([MQTT-3.1.0-2]), what only servers send, and AUTH, which nobody agreed on (§4.12).
-            Packet::Connect(_)
+            other @ (Packet::Connect(_)
             | Packet::Connack(_)
             | Packet::Suback(_)
             | Packet::Unsuback(_)
             | Packet::Pingresp
-            | Packet::Auth(_) => Err(End::Misbehaved(ReasonCode::PROTOCOL_ERROR)),
+            | Packet::Auth(_)) => {
+                let error = ProtocolError::Unexpected(other.kind());
+                Err(self.misbehaved(&error, error.reason()))
+            }
         }
     }
 
@@ -265,7 +267,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         for property in &disconnect.properties {
             if let Property::SessionExpiryInterval(seconds) = property {
                 if self.session_expiry == 0 && seconds != 0 {
-                    return End::Misbehaved(ReasonCode::PROTOCOL_ERROR);
+                    let how = &"a session that was to end with its connection (§3.14.2.2.2)";
+                    return self.misbehaved(how, ReasonCode::PROTOCOL_ERROR);
                 }
                 self.session_expiry = seconds.min(self.ctx.shared.mqtt.config.session_expiry_max);
             }
@@ -286,16 +289,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn apply(&mut self, batch: &mut Batch<'_>) -> Result<(), End> {
-        let received_max = 2 * usize::from(self.ctx.shared.mqtt.config.receive_maximum);
+        let received_max = self.ctx.shared.mqtt.config.receive_maximum;
         let (version, inbound, items) = (self.version, &mut self.inbound, &mut batch.items);
         let out = self.output.buffer(&self.ctx);
         let steps = batch.steps.drain(..);
         let applied = self.slot.with_claim(self.claim, |mailbox| {
             for step in steps {
                 match step {
-                    Step::Puback(id) => mailbox.handle_puback(id),
-                    Step::Pubrec(id, reason) => mailbox.handle_pubrec(id, reason, out),
-                    Step::Pubcomp(id) => mailbox.handle_pubcomp(id),
+                    Step::Puback(id) => mailbox.handle_puback(id)?,
+                    Step::Pubrec(id, reason) => mailbox.handle_pubrec(id, reason, out)?,
+                    Step::Pubcomp(id) => mailbox.handle_pubcomp(id)?,
                     Step::Pubrel(id) => {
                         let reason = if mailbox.received.remove(id) {
                             inbound.release();
@@ -305,25 +308,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         };
                         // Without properties it always fits.
                         let _ = Ack::with_reason(id, reason).encode(PacketType::Pubcomp, version, out);
-                        Ok(())
                     }
-                    Step::Taken(index, id) => match mailbox.received.insert(id, received_max) {
-                        Received::Fresh => Ok(()),
+                    Step::Taken(index, id) => match mailbox.received.insert(id, usize::from(received_max) * 2) {
+                        Received::Fresh => {}
                         Received::Duplicate => {
                             inbound.release();
                             if let Some(item) = items.get_mut(index) {
                                 item.duplicate = true;
                             }
-                            Ok(())
                         }
-                        Received::Full => return Err(End::Misbehaved(ReasonCode::RECEIVE_MAXIMUM_EXCEEDED)),
+                        Received::Full => return Err(ProtocolError::ReceiveMaximum { max: received_max }),
                     },
                 }
-                .map_err(|error| End::Misbehaved(error.reason()))?;
             }
             Ok(())
         });
-        applied.map_err(|_| End::Displaced)?
+        let applied = applied.map_err(|_| End::Displaced)?;
+        applied.map_err(|error| self.misbehaved(&error, error.reason()))
     }
 }
 

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use fogmux_auth::Reach;
 use fogmux_bus::{ReadGate, SubscribeOptions, Subscription};
 use fogmux_mqtt::{
-    Packet, Properties, ReasonCode, ReasonCodes, RetainHandling, Suback, Subscribe, SubscriptionOptions, Unsuback,
-    Unsubscribe,
+    Packet, Properties, PropertyBuffer, ReasonCode, ReasonCodes, RetainHandling, Suback, Subscribe,
+    SubscriptionOptions, Unsuback, Unsubscribe,
 };
+
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
     connection::{Connection, End},
@@ -16,40 +18,56 @@ use super::{
     translate,
 };
 
-impl<S> Connection<S> {
-    /// Answers each filter with a code, in order ([MQTT-3.8.4-6]).
+/// A SUBACK above this is not explained: it might become larger than the client takes.
+const EXPLAINED_BYTES_MAX: usize = 256;
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Answers each filter with a code, in order ([MQTT-3.8.4-6]), and says why the first was refused.
     pub(super) fn subscribe(&mut self, subscribe: &Subscribe<'_>) -> Result<(), End> {
         let id = subscribe.properties.subscription_ids().next();
         let mut codes = Vec::new();
+        let mut why = None;
         for (filter, options) in subscribe.entries.iter() {
             let code = match self.subscribe_to(filter, options, id) {
                 Ok(()) => options.qos.bits(),
-                Err(reason) => reason.0,
+                Err((reason, text)) => {
+                    why.get_or_insert(text);
+                    reason.0
+                }
             };
             codes.push(code);
         }
-        let codes = ReasonCodes::new(&codes);
-        let suback = Suback { packet_id: subscribe.packet_id, properties: Properties::NONE, codes };
+        let mut list = PropertyBuffer::new();
+        let text = why.filter(|text| text.len() + codes.len() < EXPLAINED_BYTES_MAX);
+        let properties = self.explanation(text.as_deref(), &mut list);
+        let suback = Suback { packet_id: subscribe.packet_id, properties, codes: ReasonCodes::new(&codes) };
         let buffer = self.output.buffer(&self.ctx);
         Packet::Suback(suback).encode(self.version, buffer).map_err(|_| End::Closed)
     }
 
-    fn subscribe_to(&mut self, filter: &str, options: SubscriptionOptions, id: Option<u32>) -> Result<(), ReasonCode> {
-        let subscription = Subscription::parse(filter).map_err(|_| ReasonCode::TOPIC_FILTER_INVALID)?;
-        if matches!(self.gate.0.may_subscribe(&subscription.filter), Reach::Nothing(_)) {
+    fn subscribe_to(
+        &mut self,
+        filter: &str,
+        options: SubscriptionOptions,
+        id: Option<u32>,
+    ) -> Result<(), (ReasonCode, String)> {
+        let subscription =
+            Subscription::parse(filter).map_err(|error| (ReasonCode::TOPIC_FILTER_INVALID, error.to_string()))?;
+        if let Reach::Nothing(decision) = self.gate.0.may_subscribe(&subscription.filter) {
             self.ctx.shared.metrics.mqtt.unauthorized.increment();
-            return Err(ReasonCode::NOT_AUTHORIZED);
+            return Err((ReasonCode::NOT_AUTHORIZED, decision.to_string()));
         }
+        let too_many = || (ReasonCode::QUOTA_EXCEEDED, String::from("too many subscriptions"));
         let limit = self.ctx.shared.mqtt.config.subscriptions_max;
         if self.pulls.len() >= limit {
-            return Err(ReasonCode::QUOTA_EXCEEDED);
+            return Err(too_many());
         }
         let admitted = self.slot.with_claim(self.claim, |mailbox| {
             let set = mailbox.subscriptions.get_or_insert_default();
             set.contains(&subscription) || (set.len() < limit && set.insert(subscription.clone()))
         });
         if admitted != Ok(true) {
-            return Err(ReasonCode::QUOTA_EXCEEDED);
+            return Err(too_many());
         }
         let gate: Arc<dyn ReadGate> = Arc::<super::access::Gate>::clone(&self.gate);
         let bus_options = SubscribeOptions {
@@ -62,7 +80,7 @@ impl<S> Connection<S> {
         };
         let Ok(existed) = self.ctx.bus().subscribe(&self.slot, &subscription, bus_options) else {
             self.forget(&subscription);
-            return Err(ReasonCode::QUOTA_EXCEEDED);
+            return Err(too_many());
         };
         let wanted = match options.retain_handling {
             RetainHandling::Always => true,
