@@ -101,7 +101,7 @@ where
         .header_read_timeout(None)
         .max_header_size(config.header_bytes_max)
         .max_buf_size(config.header_bytes_max.max(SEND_BUFFER_BYTES))
-        .pipeline_flush(true)
+        // No `pipeline_flush`: it would hold an answer back while half of the next request is in the buffer.
         .serve_connection(TokioIo::new(io), service);
     let mut drain = pin!(conn.ctx.drain());
     let mut deadline = pin!(sleep_until(next_look(conn)));
