@@ -260,7 +260,8 @@ impl Session {
         let offered = self.until(mechanisms).await?;
         let offers = |name: &str| offered.iter().any(|offer| offer == name);
         match &options.credentials {
-            None if offers("ANONYMOUS") => self.stream.authenticate("ANONYMOUS", None, &mut self.output),
+            // RFC 4505 §2: the trace may be empty; sent at once it spares a challenge.
+            None if offers("ANONYMOUS") => self.stream.authenticate("ANONYMOUS", Some(b""), &mut self.output),
             None => return Err(ClientError::Refused("the gateway wants a user and password".to_owned())),
             Some((user, password)) if offers("SCRAM-SHA-256") => {
                 return self.scram("SCRAM-SHA-256", ScramHash::Sha256, user, password).await;
@@ -303,6 +304,9 @@ impl Session {
                 let (used, event) = self.stream.handle(&self.input, &mut self.output);
                 let Some(event) = event else {
                     self.input.advance(used);
+                    if used > 0 {
+                        continue;
+                    }
                     break;
                 };
                 let found = match event {

@@ -1,0 +1,174 @@
+//! The command line as scripts see it: exit codes, what stands on which stream, and a gateway on free ports.
+
+mod support;
+
+use support::{Gateway, fogmux, run};
+
+#[test]
+fn no_such_command_and_no_such_flag_are_usage_errors() {
+    for arguments in [
+        &["frobnicate"][..],
+        &["pub"],
+        &["serve", "--no-such-flag"],
+        &["pub", "mqtt://h", "x"],
+        &["get", "gopher://h/t"],
+    ] {
+        assert_eq!(run(arguments).code, 64, "{arguments:?}");
+    }
+    assert_eq!(run(&["--help"]).code, 0);
+    assert_eq!(run(&["--version"]).code, 0);
+}
+
+#[test]
+fn check_reports_every_problem_with_its_line_and_ends_with_78() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("fogmux.toml");
+    std::fs::write(&file, "[workers]\ncount = \"many\"\n[listeners.mqtt]\naddress = \"0.0.0.0:1883\"\nprot = 1\n")
+        .unwrap();
+    let done = run(&["check", file.to_str().unwrap()]);
+    assert_eq!(done.code, 78);
+    let lines: Vec<_> = done.stdout.lines().collect();
+    let name = file.display();
+    assert!(lines[0].starts_with(&format!("{name}:2: workers.count:")), "{lines:#?}");
+    assert!(lines[1].starts_with(&format!("{name}:4: listeners.mqtt.address:")), "{lines:#?}");
+    assert!(lines[2].starts_with(&format!("{name}:5: listeners.mqtt.prot:")), "{lines:#?}");
+    assert_eq!(lines.len(), 3);
+
+    let json = run(&["check", "--json", file.to_str().unwrap()]);
+    let problems: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!((json.code, problems["problems"].as_array().unwrap().len()), (78, 3));
+    assert_eq!(problems["problems"][1]["line"], 4);
+}
+
+#[test]
+fn check_accepts_what_it_prints_as_defaults() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("fogmux.toml");
+    let defaults = run(&["check", "--defaults"]);
+    assert_eq!(defaults.code, 0);
+    std::fs::write(&file, defaults.stdout).unwrap();
+    assert_eq!(run(&["check", file.to_str().unwrap()]).code, 0);
+    assert_eq!(run(&["check", "/nowhere/fogmux.toml"]).code, 78);
+}
+
+#[test]
+fn serve_does_not_start_with_an_invalid_configuration() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let done = run(&["serve", "--set", "listeners.mqtt.address=0.0.0.0:0", "--data", data.to_str().unwrap()]);
+    assert_eq!(done.code, 78);
+    assert!(done.stderr.contains("listeners.mqtt.address"), "{}", done.stderr);
+    assert!(!data.exists(), "nothing was made for a gateway that does not start");
+}
+
+#[test]
+fn passwd_takes_the_password_from_standard_input_and_acl_test_knows_the_user_then() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().to_str().unwrap();
+    std::fs::write(
+        directory.path().join("acl.toml"),
+        "[[allow]]\nuser = \"alice\"\nread = [\"sensors/#\"]\nwrite = [\"commands/%u\"]\n",
+    )
+    .unwrap();
+    assert_eq!(run(&["acl", "test", "--data", data, "alice", "read", "sensors/a"]).code, 65, "nobody of that name yet");
+    assert_eq!(support::run_with(&["passwd", "--data", data, "alice"], "correct horse\n").code, 0);
+    let users = std::fs::read_to_string(directory.path().join("users.toml")).unwrap();
+    assert!(users.contains("alice") && !users.contains("correct horse"));
+
+    let allowed = run(&["acl", "test", "--data", data, "alice", "read", "sensors/a"]);
+    assert_eq!(allowed.code, 0);
+    assert!(allowed.stdout.contains("acl.toml:3"), "{}", allowed.stdout);
+    assert_eq!(run(&["acl", "test", "--data", data, "alice", "write", "commands/alice"]).code, 0);
+    assert_eq!(run(&["acl", "test", "--data", data, "alice", "write", "commands/bob"]).code, 77);
+    assert_eq!(run(&["acl", "test", "--data", data, "alice", "read", "#"]).code, 0, "in part");
+    assert_eq!(run(&["acl", "test", "--data", data, "alice", "read", "commands/#"]).code, 77);
+
+    assert_eq!(run(&["passwd", "--data", data, "--delete", "alice"]).code, 0);
+    assert_eq!(run(&["passwd", "--data", data, "--delete", "alice"]).code, 65);
+    assert_eq!(support::run_with(&["passwd", "--data", data, "alice"], "\n").code, 65, "an empty password");
+}
+
+#[test]
+fn nobody_there_is_unavailable() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for scheme in ["mqtt", "mqtts", "ws", "http", "https", "xmpp", "xmpps"] {
+        let done = run(&["get", "--timeout", "5", &format!("{scheme}://{closed}/t")]);
+        assert_eq!(done.code, 69, "{scheme}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn the_first_start_makes_an_authority_and_an_administrator_and_the_second_keeps_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Gateway::start(directory.path(), &[]);
+    let password_file = first.banner["admin"]["password_file"].as_str().unwrap().to_owned();
+    let password = std::fs::read_to_string(&password_file).unwrap();
+    assert!(password.trim().len() >= 20);
+    let url = first.url("http", "a/b");
+    let admin = ["-u", "admin", "--password-file", &password_file];
+    assert_eq!(run(&[&["pub", "-r", &url, "x"], &admin[..]].concat()).code, 0);
+    assert_eq!(run(&["get", "-u", "admin", "-P", "wrong", &url]).code, 77);
+    assert_eq!(first.stop(), 0);
+
+    let second = Gateway::start(directory.path(), &[]);
+    assert!(second.banner["admin"].is_null());
+    let got = run(&["get", &second.url("http", "a/b")]);
+    assert_eq!((got.code, got.stdout.as_str()), (0, "x"), "kept over the restart");
+    assert_eq!(second.stop(), 0);
+}
+
+#[test]
+fn a_second_gateway_on_the_same_data_or_port_is_unavailable() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Gateway::start(directory.path(), &[]);
+    let data = directory.path().to_str().unwrap();
+    assert_eq!(run(&["serve", "--free-ports", "--data", data]).code, 69);
+    let other = tempfile::tempdir().unwrap();
+    let taken = format!("listeners.mqtt.address={}", first.address("mqtt"));
+    let done = run(&["serve", "--data", other.path().to_str().unwrap(), "--set", &taken]);
+    assert_eq!(done.code, 69, "{}", done.stderr);
+    assert_eq!(first.stop(), 0);
+}
+
+#[test]
+fn a_reload_is_all_or_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("fogmux.toml");
+    std::fs::write(&file, "").unwrap();
+    let gateway = Gateway::start(&directory.path().join("data"), &["-c", file.to_str().unwrap()]);
+    let acl = directory.path().join("data/acl.toml");
+
+    std::fs::write(&acl, "[[allow]]\nanonymous = true\nread = [\"open/#\"]\n").unwrap();
+    std::fs::write(&file, "[workers]\ndrain = 3\n").unwrap();
+    gateway.hang_up();
+    gateway.wait_for_log("nothing was reloaded");
+    assert!(gateway.log().contains("fogmux.toml:2: workers.drain"), "{}", gateway.log());
+    assert_eq!(run(&["pub", &gateway.url("http", "closed"), "x"]).code, 0, "the old rules stay");
+
+    std::fs::write(&file, "[workers]\ndrain = \"3s\"\n").unwrap();
+    gateway.hang_up();
+    gateway.wait_for_log("are read again");
+    assert_eq!(run(&["pub", &gateway.url("http", "closed"), "x"]).code, 77, "the new rules hold");
+    assert_eq!(gateway.stop(), 0);
+}
+
+#[test]
+fn systemd_is_told_when_everything_listens_and_when_it_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let mut command = fogmux(&["serve", "--free-ports", "--json", "--data", directory.path().to_str().unwrap()]);
+    let mut child = command.env("NOTIFY_SOCKET", &path).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut said = || {
+        let mut buffer = [0; 256];
+        let bytes = socket.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..bytes]).into_owned()
+    };
+    assert_eq!(said(), "READY=1");
+    support::signal(child.id(), "HUP");
+    assert_eq!((said(), said()), ("RELOADING=1".to_owned(), "READY=1".to_owned()));
+    support::signal(child.id(), "TERM");
+    assert_eq!(said(), "STOPPING=1");
+    assert!(child.wait().unwrap().success());
+}
