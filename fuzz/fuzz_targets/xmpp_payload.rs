@@ -27,7 +27,11 @@ fuzz_target!(|data: &[u8]| {
     let item =
         message.elements().next().and_then(|event| event.elements().next()).and_then(|items| items.elements().next());
     let read = Payload::of_item(item.expect("there is an item")).expect("and a payload").expect("one");
-    assert_eq!(read.bytes.as_ref(), bytes);
+    // XML without a namespace has to say so where it stands inside others.
+    let undeclared = b" xmlns=''";
+    let said = read.bytes.windows(undeclared.len()).position(|window| window == undeclared);
+    let without = said.map(|at| [&read.bytes[..at], &read.bytes[at + undeclared.len()..]].concat());
+    assert!(*read.bytes == *bytes || (first % 4 == 2 && without.as_deref() == Some(bytes)), "{read:?}");
     // A type that XML cannot say is left out.
     let sayable = content_type.filter(|kind| kind.chars().all(|c| c >= ' ' && c != '\u{fffe}' && c != '\u{ffff}'));
     if sayable == content_type {
