@@ -19,6 +19,8 @@ mod publish;
 mod read;
 mod session;
 mod subscribe;
+#[cfg(test)]
+mod tests;
 mod translate;
 
 use std::{

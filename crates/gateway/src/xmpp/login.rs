@@ -197,6 +197,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
             Some(ServerEvent::StartTls) => Some(Want::StartTls),
             Some(ServerEvent::Authenticate { mechanism, initial }) => {
                 let authority = self.ctx.authority();
+                // XEP-0175 §3 shows no initial response where there is nothing to say.
+                let initial = initial.or_else(|| (mechanism == sasl::Mechanism::Anonymous.name()).then(Vec::new));
                 let (exchange, step) = Exchange::start(authority, self.context.clone(), mechanism, initial.as_deref());
                 self.exchange = Some(exchange);
                 Some(Want::Step(step))

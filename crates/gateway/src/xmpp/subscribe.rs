@@ -88,9 +88,7 @@ impl Core {
         let text = subscription.filter.as_str();
         match self.me.gate.access().may_subscribe(text) {
             Reach::Everything | Reach::Some => Ok(subscription),
-            Reach::Nothing(decision) => {
-                Err(StanzaError::new(StanzaCondition::Forbidden).because(decision.to_string()))
-            }
+            Reach::Nothing(decision) => Err(StanzaError::new(StanzaCondition::Forbidden).because(decision.to_string())),
         }
     }
 

@@ -1,0 +1,332 @@
+//! The door over real sockets, by clause of XEP-0060 and RFC 6120.
+
+use std::{sync::Arc, time::Duration};
+
+use fogmux_auth::{AnonymousPolicy, Authority, Rules, Users};
+use fogmux_bus::{BusConfig, Forgetful};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+use crate::{Gateway, GatewayConfig, Listener, RunningGateway, runtime::Listen, xmpp::XmppConfig};
+
+const OPEN: &str = "<?xml version='1.0'?><stream:stream to='localhost' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>";
+const SERVICE: &str = "pubsub.localhost";
+
+fn gateway() -> RunningGateway {
+    let config = GatewayConfig {
+        workers: 2,
+        bus: BusConfig::default(),
+        listen: vec![Listen { listener: Listener::Xmpp, address: ([127, 0, 0, 1], 0).into(), anonymous: true }],
+        tls: None,
+        quic: Default::default(),
+        accept: Default::default(),
+        mqtt: Default::default(),
+        coap: Default::default(),
+        http: Default::default(),
+        xmpp: XmppConfig { login_timeout: Duration::from_secs(5), ..XmppConfig::default() },
+    };
+    let rules = Rules::new(Users::default(), None, AnonymousPolicy::Loopback);
+    Gateway::start(config, Arc::new(Authority::new(rules)), Box::new(Forgetful)).expect("a gateway")
+}
+
+/// A client that knows nothing of XML: it looks for text.
+struct Client {
+    stream: TcpStream,
+    seen: String,
+    jid: String,
+    next_id: u32,
+}
+
+impl Client {
+    async fn connect(gateway: &RunningGateway) -> Self {
+        let address = gateway.address(Listener::Xmpp).expect("it listens");
+        let stream = TcpStream::connect(address).await.expect("a connection");
+        Self { stream, seen: String::new(), jid: String::new(), next_id: 0 }
+    }
+
+    async fn login(gateway: &RunningGateway) -> Self {
+        let mut client = Self::connect(gateway).await;
+        client.send(OPEN).await;
+        client.until("</stream:features>").await;
+        client.send("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='ANONYMOUS'/>").await;
+        client.until("<success").await;
+        client.send(OPEN).await;
+        client.until("</stream:features>").await;
+        client.send("<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><resource>r</resource></bind></iq>").await;
+        let bound = client.until("</iq>").await;
+        let jid = bound.split_once("<jid>").and_then(|(_, rest)| rest.split_once("</jid>")).expect("an address");
+        client.jid = jid.0.to_owned();
+        client
+    }
+
+    fn bare(&self) -> String {
+        self.jid.split('/').next().unwrap_or_default().to_owned()
+    }
+
+    async fn send(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).await.expect("written");
+    }
+
+    /// What comes, up to and with `needle`.
+    async fn until(&mut self, needle: &str) -> String {
+        loop {
+            if let Some(at) = self.seen.find(needle) {
+                let rest = self.seen.split_off(at + needle.len());
+                return std::mem::replace(&mut self.seen, rest);
+            }
+            let mut buffer = [0; 4096];
+            let read = tokio::time::timeout(Duration::from_secs(5), self.stream.read(&mut buffer)).await;
+            match read {
+                Ok(Ok(count @ 1..)) => self.seen.push_str(&String::from_utf8_lossy(&buffer[..count])),
+                other => panic!("no {needle:?} but {:?} and then {other:?}", self.seen),
+            }
+        }
+    }
+
+    /// Sends an IQ to the service; its answer.
+    async fn ask(&mut self, kind: &str, body: &str) -> String {
+        self.next_id += 1;
+        let id = self.next_id;
+        self.send(&format!("<iq type='{kind}' id='q{id}' to='{SERVICE}'>{body}</iq>")).await;
+        self.until(&format!("id='q{id}'")).await;
+        // An answer is either empty or has an end tag of its own.
+        let head = self.until(">").await;
+        if head.ends_with("/>") { head } else { head + &self.until("</iq>").await }
+    }
+
+    async fn entity(&mut self, kind: &str, action: &str) -> String {
+        self.ask(kind, &format!("<pubsub xmlns='http://jabber.org/protocol/pubsub'>{action}</pubsub>")).await
+    }
+
+    async fn owner(&mut self, kind: &str, action: &str) -> String {
+        self.ask(kind, &format!("<pubsub xmlns='http://jabber.org/protocol/pubsub#owner'>{action}</pubsub>")).await
+    }
+
+    async fn publish(&mut self, node: &str, text: &str) -> String {
+        let item = format!("<item><data xmlns='urn:fogmux:0' content-type='text/plain'>{text}</data></item>");
+        self.entity("set", &format!("<publish node='{node}'>{item}</publish>")).await
+    }
+
+    async fn subscribe(&mut self, node: &str, options: &str) -> String {
+        let jid = self.bare();
+        self.entity("set", &format!("<subscribe node='{node}' jid='{jid}'/>{options}")).await
+    }
+}
+
+fn form(kind: &str, fields: &[(&str, &str)]) -> String {
+    let fields: String = fields.iter().map(|(k, v)| format!("<field var='{k}'><value>{v}</value></field>")).collect();
+    format!(
+        "<x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'><value>http://jabber.org/protocol/pubsub#{kind}</value></field>{fields}</x>"
+    )
+}
+
+#[track_caller]
+fn has(answer: &str, fragment: &str) {
+    assert!(answer.contains(fragment), "no {fragment:?} in {answer:?}");
+}
+
+#[tokio::test]
+async fn publish_keep_notify_and_clear() {
+    let gateway = gateway();
+    let (mut ada, mut bob) = (Client::login(&gateway).await, Client::login(&gateway).await);
+    has(&ada.publish("a/b", "1").await, "<item id='current'/>");
+    has(&bob.subscribe("a/b", "").await, "subscription='subscribed'");
+    // s6.1.7: the last item comes with the subscription.
+    let event = bob.until("</message>").await;
+    has(
+        &event,
+        "<items node='a/b'><item id='current'><data xmlns='urn:fogmux:0' content-type='text/plain' encoding='utf8'>1</data>",
+    );
+    has(&event, &format!("to='{}'", bob.bare()));
+    has(&ada.publish("a/b", "2").await, "<publish node='a/b'>");
+    has(&bob.until("</message>").await, ">2</data>");
+    has(&bob.entity("get", "<items node='a/b' max_items='1'/>").await, ">2</data>");
+    let options =
+        format!("<publish-options>{}</publish-options>", form("publish-options", &[("pubsub#persist_items", "0")]));
+    let passing = format!("<publish node='a/b'><item id='x'><e xmlns='u'/></item></publish>{options}");
+    ada.entity("set", &passing).await;
+    has(&bob.until("</message>").await, "<e xmlns='u'/>");
+    has(&bob.entity("get", "<items node='a/b'/>").await, ">2</data>");
+    ada.entity("set", "<retract node='a/b'><item id='current'/></retract>").await;
+    has(&bob.until("</message>").await, "<items node='a/b'><retract id='current'/></items>");
+    has(&ada.entity("set", "<retract node='a/b'><item id='current'/></retract>").await, "<item-not-found");
+    has(&bob.entity("get", "<items node='a/b'/>").await, "<items node='a/b'/>");
+    ada.owner("set", "<purge node='a/b'/>").await;
+    has(&bob.until("</message>").await, "<purge node='a/b'/>");
+    ada.owner("set", "<delete node='a/b'/>").await;
+    has(&bob.until("</message>").await, "<delete node='a/b'/>");
+    has(&bob.entity("get", "<subscriptions/>").await, "<subscriptions/>");
+    has(&bob.entity("get", "<items node='a/b'/>").await, "<item-not-found");
+}
+
+#[tokio::test]
+async fn wildcards_follow_the_option() {
+    let gateway = gateway();
+    let (mut ada, mut bob) = (Client::login(&gateway).await, Client::login(&gateway).await);
+    for n in 0..100 {
+        ada.publish(&format!("w/{n:03}/t"), "old").await;
+    }
+    has(&bob.subscribe("w/#", "").await, "<not-acceptable");
+    let option = |v: &str| format!("<options>{}</options>", form("subscribe_options", &[("{urn:fogmux:0}filter", v)]));
+    has(&bob.subscribe("w/#/x", &option("true")).await, "<invalid-options");
+    has(&bob.subscribe("w/+/t", &option("true")).await, "<subscription node='w/+/t'");
+    for n in 0..100 {
+        has(&bob.until("</message>").await, &format!("<items node='w/{n:03}/t'>"));
+    }
+    ada.publish("w/new/t", "new").await;
+    has(&bob.until("</message>").await, "<items node='w/new/t'>");
+    has(&bob.entity("get", "<subscriptions/>").await, "node='w/+/t'");
+    let jid = bob.bare();
+    bob.entity("set", &format!("<unsubscribe node='w/+/t' jid='{jid}'/>")).await;
+    let again = bob.entity("set", &format!("<unsubscribe node='w/+/t' jid='{jid}'/>")).await;
+    has(&again, "<not-subscribed");
+}
+
+#[tokio::test]
+async fn owners_configure_and_narrow() {
+    let gateway = gateway();
+    let mut ada = Client::login(&gateway).await;
+    let create = ada.entity("set", "<create/>").await;
+    has(&create, "<create node='instant/");
+    let config =
+        form("node_config", &[("pubsub#persist_items", "0"), ("pubsub#title", "T"), ("pubsub#max_payload_size", "4")]);
+    ada.entity("set", &format!("<create node='c'/><configure>{config}</configure>")).await;
+    has(&ada.entity("set", "<create node='c'/>").await, "<conflict");
+    let shown = ada.owner("get", "<configure node='c'/>").await;
+    has(&shown, "<field var='pubsub#title' type='text-single' label='A friendly name for the node'><value>T</value>");
+    has(&shown, "<field var='pubsub#persist_items' type='boolean' label='Keep the last item'><value>0</value>");
+    has(&ada.publish("c", "12345").await, "<payload-too-big");
+    ada.publish("c", "1").await;
+    has(&ada.entity("get", "<items node='c'/>").await, "<items node='c'/>");
+    let wrong = form("node_config", &[("pubsub#access_model", "roster")]);
+    has(&ada.owner("set", &format!("<configure node='c'>{wrong}</configure>")).await, "<not-acceptable");
+    has(&ada.owner("get", "<default/>").await, "<default>");
+    has(&ada.entity("get", "<affiliations/>").await, "<affiliation node='c' affiliation='owner'/>");
+    let none = "<affiliations node='c'><affiliation jid='anonymous@localhost' affiliation='none'/></affiliations>";
+    has(&ada.owner("set", none).await, "<not-acceptable");
+    let give = "<affiliations node='c'><affiliation jid='x@localhost' affiliation='owner'/><affiliation jid='anonymous@localhost' affiliation='outcast'/></affiliations>";
+    has(&ada.owner("set", give).await, "/>");
+    for refused in
+        [ada.publish("c", "1").await, ada.subscribe("c", "").await, ada.entity("get", "<items node='c'/>").await]
+    {
+        has(&refused, "<forbidden");
+    }
+    for action in ["<configure node='c'/>", "<affiliations node='c'/>", "<subscriptions node='c'/>"] {
+        has(&ada.owner("get", action).await, "<forbidden");
+    }
+    for action in ["<purge node='c'/>", "<delete node='c'/>"] {
+        has(&ada.owner("set", action).await, "<forbidden");
+    }
+    has(&ada.owner("set", "<delete node='nothing'/>").await, "<item-not-found");
+}
+
+#[tokio::test]
+async fn subscriptions_and_options() {
+    let gateway = gateway();
+    let (mut ada, mut bob) = (Client::login(&gateway).await, Client::login(&gateway).await);
+    bob.subscribe("s", "").await;
+    let (bare, full) = (bob.bare(), bob.jid.clone());
+    has(&bob.entity("set", &format!("<subscribe node='s' jid='{full}'/>")).await, &format!("jid='{full}'"));
+    ada.publish("s", "1").await;
+    let events = bob.until("</message>").await + &bob.until("</message>").await;
+    has(&events, &format!("to='{bare}'"));
+    has(&events, &format!("to='{full}'"));
+    let off = form("subscribe_options", &[("pubsub#deliver", "0")]);
+    bob.entity("set", &format!("<options node='s' jid='{bare}'>{off}</options>")).await;
+    has(&bob.entity("get", &format!("<options node='s' jid='{bare}'/>")).await, "<value>0</value>");
+    ada.publish("s", "2").await;
+    has(&bob.until("</message>").await, &format!("to='{full}'"));
+    has(&bob.entity("set", "<subscribe node='s' jid='somebody@localhost'/>").await, "<invalid-jid");
+    has(&ada.owner("get", "<subscriptions node='s'/>").await, &format!("jid='{bare}'"));
+    let end = format!("<subscriptions node='s'><subscription jid='{full}' subscription='none'/></subscriptions>");
+    ada.owner("set", &end).await;
+    has(&bob.until("</message>").await, "subscription='none'");
+    has(&bob.entity("get", "<default/>").await, "pubsub#deliver");
+    let pages = "<items node='s'/><set xmlns='http://jabber.org/protocol/rsm'><max>5</max></set>";
+    has(&bob.entity("get", pages).await, "<first index='0'>current</first><last>current</last><count>1</count>");
+}
+
+#[tokio::test]
+async fn discovery_and_the_rest() {
+    let gateway = gateway();
+    let mut ada = Client::login(&gateway).await;
+    ada.publish("d/1", "x").await;
+    ada.entity("set", "<create node='d/0'/>").await;
+    let items = ada.ask("get", "<query xmlns='http://jabber.org/protocol/disco#items'/>").await;
+    has(&items, "<item jid='pubsub.localhost' node='d/0'/><item jid='pubsub.localhost' node='d/1'/>");
+    let page = "<query xmlns='http://jabber.org/protocol/disco#items'><set xmlns='http://jabber.org/protocol/rsm'><max>1</max><after>d/0</after></set></query>";
+    has(&ada.ask("get", page).await, "<last>d/1</last>");
+    has(&ada.ask("get", "<query xmlns='http://jabber.org/protocol/disco#items' node='d/1'/>").await, "name='current'");
+    has(&ada.ask("get", "<query xmlns='http://jabber.org/protocol/disco#info' node='d/1'/>").await, "type='leaf'");
+    has(&ada.ask("get", "<query xmlns='http://jabber.org/protocol/disco#info' node='e'/>").await, "<item-not-found");
+    has(&ada.ask("get", "<vCard xmlns='vcard-temp'/>").await, "<service-unavailable");
+    has(&ada.ask("get", "<query xmlns='jabber:iq:version'/>").await, "<name>fogmux</name>");
+    has(&ada.entity("set", "<publish node='d'/>").await, "<item-required");
+    has(&ada.entity("set", "<publish node='d'><item/></publish>").await, "<payload-required");
+    has(&ada.entity("set", "<publish node='$SYS/x'><item><e xmlns='u'/></item></publish>").await, "<forbidden");
+    ada.send("<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq><message to='x@localhost' id='m'/>").await;
+    has(&ada.until("</iq>").await, "<query xmlns='jabber:iq:roster'/>");
+    has(&ada.until("</message>").await, "<service-unavailable");
+    ada.send("<iq type='get' id='p' to='elsewhere.example'><ping xmlns='urn:xmpp:ping'/></iq>").await;
+    has(&ada.until("</iq>").await, "<service-unavailable");
+}
+
+#[tokio::test]
+async fn answers_keep_their_order() {
+    let gateway = gateway();
+    let mut ada = Client::login(&gateway).await;
+    let publish = |n: u32| {
+        format!(
+            "<iq type='set' id='o{n}' to='{SERVICE}'><pubsub xmlns='http://jabber.org/protocol/pubsub'><publish node='o'><item><e xmlns='u'/></item></publish></pubsub></iq>"
+        )
+    };
+    let mut text: String = (0..150).map(publish).collect();
+    text.push_str("<iq type='get' id='o150'><ping xmlns='urn:xmpp:ping'/></iq></stream:stream>");
+    ada.send(&text).await;
+    for n in 0..=150 {
+        has(&ada.until(&format!("id='o{n}'")).await, &format!("id='o{n}'"));
+    }
+    ada.until("</stream:stream>").await;
+}
+
+#[tokio::test]
+async fn acknowledgements_are_counted() {
+    let gateway = gateway();
+    let mut ada = Client::login(&gateway).await;
+    ada.subscribe("k", "").await;
+    ada.send("<enable xmlns='urn:xmpp:sm:3'/>").await;
+    ada.until("<enabled xmlns='urn:xmpp:sm:3'/>").await;
+    let publish = "<iq type='set' id='k' to='pubsub.localhost'><pubsub xmlns='http://jabber.org/protocol/pubsub'><publish node='k'><item><e xmlns='u'/></item></publish></pubsub></iq>";
+    ada.send(&publish.repeat(40)).await;
+    // 40 answers and 40 notifications: the gateway asks after 64.
+    ada.until("<r xmlns='urn:xmpp:sm:3'/>").await;
+    ada.send("<r xmlns='urn:xmpp:sm:3'/>").await;
+    ada.until("<a xmlns='urn:xmpp:sm:3' h='40'/>").await;
+    ada.send("<a xmlns='urn:xmpp:sm:3' h='4000'/>").await;
+    has(&ada.until("</stream:stream>").await, "handled-count-too-high");
+}
+
+#[tokio::test]
+async fn streams_end_with_reasons() {
+    let gateway = gateway();
+    let mut ada = Client::login(&gateway).await;
+    ada.send("<message from='somebody@localhost'/>").await;
+    has(&ada.until("</stream:stream>").await, "<invalid-from");
+    let mut silent = Client::connect(&gateway).await;
+    silent.send(OPEN).await;
+    silent.until("</stream:features>").await;
+    silent.send(&"<a>".repeat(100)).await;
+    has(&silent.until("</stream:stream>").await, "<policy-violation");
+    let mut big = Client::connect(&gateway).await;
+    big.send(&format!("{OPEN}<auth>{}", "x".repeat(9_000))).await;
+    has(&big.until("</stream:stream>").await, "<policy-violation");
+    let mut slow = Client::connect(&gateway).await;
+    slow.send(OPEN).await;
+    let mut last = Client::login(&gateway).await;
+    let drained = tokio::spawn(gateway.drain(Duration::from_secs(5)));
+    has(&last.until("</stream:stream>").await, "<system-shutdown");
+    has(&slow.until("</stream:stream>").await, "<system-shutdown");
+    assert!(drained.await.expect("no panic"));
+}
