@@ -142,6 +142,9 @@ impl Exchange {
         let mut exchange = Self { authority: Arc::clone(authority), context, state: State::Ended };
         let step = match (chosen, initial) {
             (None, _) => Step::Refused(Refused::Mechanism),
+            // The trace information is optional, and clients that have none rarely say so with an empty message (`=`):
+            // ejabberd and Prosody let them in without a challenge as well.
+            (Some(Mechanism::Anonymous), None) => anonymous(&[]),
             (Some(chosen), None) => {
                 exchange.state = State::AwaitingInitial(chosen);
                 Step::Challenge(Vec::new())
