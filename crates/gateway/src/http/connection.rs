@@ -255,7 +255,11 @@ async fn linger<S: AsyncRead + AsyncWrite + Unpin>(io: &mut Io<S>) {
 
 /// A peer that broke the protocol is counted; one that went away is not worth a word.
 fn note(conn: &Conn, error: &hyper::Error) {
-    if error.is_parse() {
+    let went_away = error.is_incomplete_message()
+        || error.is_canceled()
+        || error.is_closed()
+        || std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>());
+    if !went_away {
         conn.ctx.shared.metrics.http.misbehaved.increment();
         tracing::debug!(%error, "an HTTP peer broke the protocol");
     }

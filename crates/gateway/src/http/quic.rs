@@ -17,7 +17,11 @@ use http::{
 };
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
-use tokio::{sync::Notify, task::spawn_local, time::timeout};
+use tokio::{
+    sync::Notify,
+    task::spawn_local,
+    time::{sleep, timeout},
+};
 
 use self::body::RequestBody;
 use super::{payload::Payload, service::Conn};
@@ -27,6 +31,8 @@ use crate::{Peer, WorkerContext};
 const H3_NO_ERROR: quinn::VarInt = quinn::VarInt::from_u32(0x100);
 /// How long a client may take to fetch the last bytes of a connection that ends.
 const LINGER: Duration = Duration::from_secs(1);
+/// How often a connection that is to end looks whether its last answers are out.
+const LOOK: Duration = Duration::from_millis(50);
 /// How long connections may take altogether to end.
 const FAREWELL: Duration = Duration::from_secs(8);
 /// Bytes that are given to a stream at a time; the write deadline is for each.
@@ -112,6 +118,12 @@ async fn serve_connection(ctx: &Rc<WorkerContext>, incoming: quinn::Incoming, an
                 leaving = true;
                 // GOAWAY (RFC 9114 §5.2); then what is under way is finished.
                 if h3.shutdown(0).await.is_err() {
+                    break;
+                }
+            }
+            // h3 waits for the client's own GOAWAY, which few send.
+            () = sleep(LOOK), if leaving => {
+                if conn.progress.open.get() == 0 {
                     break;
                 }
             }
