@@ -21,9 +21,16 @@ mod tests;
 mod translate;
 mod will;
 
-use std::{rc::Rc, time::Duration};
+use std::{
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
 pub use config::MqttConfig;
+use connection::Connection;
+use fogmux_bus::Timestamp;
 pub use session::MqttDoor;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -33,14 +40,55 @@ use crate::{Peer, WorkerContext};
 const TICK: Duration = Duration::from_secs(1);
 
 /// Serves one connection until it ends.
-pub async fn serve<S>(ctx: Rc<WorkerContext>, stream: S, peer: Peer)
+pub fn serve<'s, S>(ctx: Rc<WorkerContext>, stream: S, peer: Peer) -> Serve<'s, S>
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Unpin + 's,
 {
-    // Boxed: what is only needed to log in, or to say goodbye, is no part of an idle connection.
-    let Some(mut connection) = Box::pin(login::login(ctx, stream, peer)).await else { return };
-    let end = std::future::poll_fn(|cx| connection.poll(cx)).await;
-    Box::pin(connection.close(end)).await;
+    Serve(Stage::Login(Box::pin(login::login(ctx, stream, peer))))
+}
+
+/// A connection's whole life. By hand and in boxes: what is only needed to log in, or to say goodbye, is no part of an
+/// idle connection.
+pub struct Serve<'s, S>(Stage<'s, S>);
+
+type Work<'s, T> = Pin<Box<dyn Future<Output = T> + 's>>;
+
+enum Stage<'s, S> {
+    Login(Work<'s, Option<Box<Connection<S>>>>),
+    Open(Box<Connection<S>>),
+    Closing(Work<'s, ()>),
+    Over,
+}
+
+impl<'s, S: AsyncRead + AsyncWrite + Unpin + 's> Future for Serve<'s, S> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            self.0 = match &mut self.0 {
+                Stage::Login(login) => match ready!(login.as_mut().poll(cx)) {
+                    Some(connection) => Stage::Open(connection),
+                    None => Stage::Over,
+                },
+                Stage::Open(connection) => {
+                    let end = ready!(connection.poll(cx));
+                    let Stage::Open(connection) = std::mem::replace(&mut self.0, Stage::Over) else { continue };
+                    Stage::Closing(Box::pin(connection.close(end)))
+                }
+                Stage::Closing(closing) => {
+                    ready!(closing.as_mut().poll(cx));
+                    Stage::Over
+                }
+                Stage::Over => return Poll::Ready(()),
+            };
+        }
+    }
+}
+
+impl<S> std::fmt::Debug for Serve<'_, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Serve").finish_non_exhaustive()
+    }
 }
 
 /// Ends sessions that have expired and publishes wills whose delay is over; one worker runs it. When the gateway
@@ -60,9 +108,13 @@ pub async fn housekeeping(ctx: Rc<WorkerContext>) {
                     door.publish_will_of(&ctx, &key);
                 }
                 door.publish_due_wills(&ctx, now);
+                door.ring(now);
             }
         }
     }
-    door.publish_due_wills(&ctx, fogmux_bus::Timestamp::NEVER);
-    door.wake_all();
+    door.publish_due_wills(&ctx, Timestamp::NEVER);
+    // Once for their wills, once for their goodbyes.
+    door.ring(Timestamp::NEVER);
+    tokio::time::sleep(connection::DRAIN_GRACE).await;
+    door.ring(Timestamp::NEVER);
 }

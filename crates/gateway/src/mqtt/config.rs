@@ -36,7 +36,8 @@ pub struct MqttConfig {
     /// Bytes of messages queued for a client.
     pub queue_bytes_max: usize,
     /// Bytes that all mailboxes of the gateway hold together, above which a client gets a sixteenth of
-    /// `out_bytes_max` and `queue_bytes_max`.
+    /// `out_bytes_max` and `queue_bytes_max`, and above half as much again hardly anything. To be set below the bus's own
+    /// mark, above which publishers are paused.
     pub tight_bytes: usize,
     /// Longest time a session outlives its connection, in seconds; `u32::MAX` for ever.
     pub session_expiry_max: u32,

@@ -15,10 +15,7 @@ use fogmux_mqtt::{
     Disconnect, Inbound, InboundConfig, Limits, Negotiation, Packet, Properties, Property, PropertyBuffer, ReasonCode,
     Role, SESSION_NEVER_EXPIRES, Version,
 };
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    time::Sleep,
-};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::{
     access::{Gate, WriteCache},
@@ -44,7 +41,7 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// unread bytes resets the connection).
 const LINGER_BYTES: usize = 8 << 20;
 /// Between the wills and the goodbye of a drain: time for the wills to arrive.
-const DRAIN_GRACE: Duration = Duration::from_millis(100);
+pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(100);
 
 /// What a login gave.
 pub(super) struct Granted {
@@ -90,9 +87,8 @@ pub(super) struct Connection<S> {
     pub(super) inbound: Inbound,
     pub(super) input: Input,
     pub(super) output: Output,
-    pub(super) pending: VecDeque<Pending>,
-    pub(super) pulls: VecDeque<Pull>,
-    pub(super) writable: WriteCache,
+    rare: Option<Box<Rare>>,
+    pub(super) writable: Option<Box<WriteCache>>,
     pub(super) will: Option<Box<Will>>,
     pub(super) session_expiry: u32,
     pub(super) version: Version,
@@ -100,8 +96,6 @@ pub(super) struct Connection<S> {
     problem_information: bool,
     /// The client's Maximum Packet Size.
     packet_bytes_max: u32,
-    /// What to say beside the reason of the end.
-    why: Option<Box<str>>,
     /// The last turn had a PUBLISH in it.
     pub(super) publishes: bool,
     /// The client owes acknowledgements: it must be read whatever the memory says.
@@ -113,8 +107,19 @@ pub(super) struct Connection<S> {
     stalled_since: Option<Timestamp>,
     overflowed: bool,
     draining_since: Option<Timestamp>,
-    timer: Option<Pin<Box<Sleep>>>,
-    armed: Timestamp,
+    /// When the door wakes us at the latest.
+    alarm: Timestamp,
+}
+
+/// What most connections have nothing of most of the time.
+#[derive(Default)]
+pub(super) struct Rare {
+    /// Acknowledgements that wait for the store.
+    pub(super) pending: VecDeque<Pending>,
+    /// Subscriptions whose retained messages have not all been sent.
+    pub(super) pulls: VecDeque<Pull>,
+    /// What to say beside the reason of the end.
+    why: Option<Box<str>>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -139,15 +144,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             inbound: Inbound::new(negotiation.version, inbound),
             input: Input::new(rest),
             output,
-            pending: VecDeque::new(),
-            pulls: VecDeque::new(),
-            writable: WriteCache::default(),
+            rare: None,
+            writable: None,
             will: granted.will.map(Box::new),
             session_expiry: negotiation.session_expiry,
             version: negotiation.version,
             problem_information: negotiation.problem_information,
             packet_bytes_max: negotiation.packet_bytes_max,
-            why: None,
             publishes: false,
             awaiting: false,
             now,
@@ -157,8 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             stalled_since: None,
             overflowed: false,
             draining_since: None,
-            timer: None,
-            armed: Timestamp::NEVER,
+            alarm: Timestamp::NEVER,
             ctx,
         }
     }
@@ -166,6 +168,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn limits(&self) -> Limits {
         let max = self.ctx.shared.mqtt.config.packet_bytes_max;
         Limits { packet_bytes_max: usize::try_from(max).unwrap_or(usize::MAX) }
+    }
+
+    /// What few connections have, made if it is not there.
+    pub(super) fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// Acknowledgements that wait for the store.
+    pub(super) fn pending(&self) -> usize {
+        self.rare.as_ref().map_or(0, |rare| rare.pending.len())
+    }
+
+    /// Subscriptions whose retained messages have not all been sent.
+    pub(super) fn pulls(&self) -> usize {
+        self.rare.as_ref().map_or(0, |rare| rare.pulls.len())
     }
 
     /// The session's name.
@@ -184,7 +201,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
-            Ok(false) => self.poll_deadline(cx),
+            Ok(false) => self.poll_deadline(),
             Err(end) => Poll::Ready(end),
         }
     }
@@ -196,7 +213,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         for turn in 0..TURNS {
             let mut progress = self.may_read(cx) && self.poll_receive(cx)?.is_ready();
-            if !self.pending.is_empty() {
+            if self.pending() > 0 {
                 progress |= self.poll_pending(cx)?;
             }
             if progress || turn == 0 {
@@ -212,7 +229,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Publishers are not read while memory is tight, those who wait for completions not beyond what they may have,
     /// and nobody who does not read.
     fn may_read(&self, cx: &mut Context<'_>) -> bool {
-        if self.output.len() > OUTPUT_BYTES_MAX || self.pending.len() > 64 {
+        if self.output.len() > OUTPUT_BYTES_MAX || self.pending() > 64 {
             return false;
         }
         let memory = self.ctx.bus().memory();
@@ -267,7 +284,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.awaiting = drained.awaiting;
         // Until a drain finds that nothing was refused since the last one, the client counts as too slow.
         self.overflowed = drained.overflowed || (self.overflowed && !drained.queue_empty);
-        let pulled = drained.queue_empty && !self.pulls.is_empty() && self.pull()?;
+        let pulled = drained.queue_empty && self.pulls() > 0 && self.pull()?;
         Ok(pulled || drained.more)
     }
 
@@ -287,38 +304,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.draining_since.map_or(Timestamp::NEVER, |since| since + DRAIN_GRACE)
     }
 
-    /// Looks whether a deadline is over, otherwise sleeps until the next. The timer is set again only when it has
-    /// gone off or a deadline comes before it: a client that speaks costs no timer operation.
-    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        loop {
-            if self.drain_deadline() <= self.now {
-                return Poll::Ready(End::Draining);
-            }
-            if self.keep_alive_deadline() <= self.now {
-                return Poll::Ready(End::TimedOut(ReasonCode::KEEP_ALIVE_TIMEOUT));
-            }
-            if self.stall_deadline() <= self.now {
-                if self.is_overflowing() {
-                    return Poll::Ready(End::TimedOut(ReasonCode::QUOTA_EXCEEDED));
-                }
-                self.stalled_since = Some(self.now);
-            }
-            let next = self.keep_alive_deadline().min(self.stall_deadline()).min(self.drain_deadline());
-            if self.armed > self.now && self.armed <= next {
-                return Poll::Pending;
-            }
-            if next == Timestamp::NEVER {
-                return Poll::Pending;
-            }
-            self.armed = next;
-            let at = self.ctx.shared.clock.instant(next);
-            let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
-            timer.as_mut().reset(at);
-            if timer.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            self.now = self.ctx.now().max(next);
+    /// Looks whether a deadline is over, otherwise sets the alarm for the next. It is set again only when it has rung or
+    /// a deadline comes before it: a client that speaks costs no timer operation.
+    fn poll_deadline(&mut self) -> Poll<End> {
+        if self.drain_deadline() <= self.now {
+            return Poll::Ready(End::Draining);
         }
+        if self.keep_alive_deadline() <= self.now {
+            return Poll::Ready(End::TimedOut(ReasonCode::KEEP_ALIVE_TIMEOUT));
+        }
+        if self.stall_deadline() <= self.now {
+            if self.is_overflowing() {
+                return Poll::Ready(End::TimedOut(ReasonCode::QUOTA_EXCEEDED));
+            }
+            self.stalled_since = Some(self.now);
+        }
+        let next = self.keep_alive_deadline().min(self.stall_deadline()).min(self.drain_deadline());
+        if next < self.alarm || self.alarm <= self.now {
+            self.alarm = next;
+            if let Some(id) = self.id {
+                self.ctx.shared.mqtt.set_alarm(id, next);
+            }
+        }
+        Poll::Pending
     }
 
     fn is_overflowing(&self) -> bool {
@@ -348,7 +356,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         if let Some(reason) = self.goodbye(end) {
             let mut list = PropertyBuffer::new();
-            let properties = self.reason_string(self.why.as_deref(), &mut list);
+            let properties = self.reason_string(self.rare.as_ref().and_then(|rare| rare.why.as_deref()), &mut list);
             let packet = Packet::Disconnect(Disconnect { reason, properties });
             let buffer = self.output.buffer(&self.ctx);
             // What the list took fits.
@@ -404,7 +412,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn misbehaved(&mut self, how: &dyn std::fmt::Display, reason: ReasonCode) -> End {
         let how = how.to_string();
         tracing::debug!(%reason, %how, "client misbehaved");
-        self.why = Some(how.into());
+        self.rare().why = Some(how.into());
         End::Misbehaved(reason)
     }
 

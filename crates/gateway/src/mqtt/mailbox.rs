@@ -23,6 +23,8 @@ pub(super) const LARGE_BYTES: usize = 16 << 10;
 const OUT_BYTES_MIN: usize = 512;
 /// The part of its bounds that a client gets when memory is tight.
 const TIGHT: usize = 16;
+/// The part of its bounds that a client gets when memory is nearly gone.
+const VERY_TIGHT: usize = 1024;
 
 /// What bounds a mailbox; one for all.
 #[derive(Debug)]
@@ -48,7 +50,14 @@ impl Bounds {
     }
 
     fn scale(&self, bytes: usize) -> usize {
-        if self.memory.used() > self.tight_bytes { bytes / TIGHT } else { bytes }
+        let used = self.memory.used();
+        if used <= self.tight_bytes {
+            bytes
+        } else if used <= self.tight_bytes + self.tight_bytes / 2 {
+            bytes / TIGHT
+        } else {
+            bytes / VERY_TIGHT
+        }
     }
 }
 

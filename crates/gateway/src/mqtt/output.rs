@@ -19,16 +19,22 @@ const SPARE_BYTES_MAX: usize = 1 << 20;
 pub(super) struct Output {
     bytes: Vec<u8>,
     written: usize,
-    tail: Option<Bytes>,
-    /// Comes after the tail.
+    tail: Option<Box<Tail>>,
+}
+
+/// A large payload on its way.
+#[derive(Debug)]
+struct Tail {
+    payload: Bytes,
+    /// Comes after the payload.
     after: Vec<u8>,
 }
 
 impl Output {
     /// Where to append.
     pub(super) fn buffer(&mut self, ctx: &WorkerContext) -> &mut Vec<u8> {
-        if self.tail.is_some() {
-            return &mut self.after;
+        if let Some(tail) = &mut self.tail {
+            return &mut tail.after;
         }
         if self.bytes.capacity() == 0 {
             self.bytes = std::mem::take(&mut *ctx.spare.borrow_mut());
@@ -37,8 +43,8 @@ impl Output {
     }
 
     /// A payload to write behind the bytes.
-    pub(super) fn set_tail(&mut self, tail: Bytes) {
-        self.tail = Some(tail);
+    pub(super) fn set_tail(&mut self, payload: Bytes) {
+        self.tail = Some(Box::new(Tail { payload, after: Vec::new() }));
     }
 
     /// Whether a payload is under way, behind which nothing should be put.
@@ -48,7 +54,7 @@ impl Output {
 
     /// Bytes not written yet.
     pub(super) fn len(&self) -> usize {
-        self.bytes.len() - self.written + self.tail.as_ref().map_or(0, Bytes::len) + self.after.len()
+        self.bytes.len() - self.written + self.tail.as_ref().map_or(0, |tail| tail.payload.len() + tail.after.len())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -75,9 +81,9 @@ impl Output {
         }
         let head = self.bytes.get(self.written..).unwrap_or_default();
         let written = match &self.tail {
-            Some(tail) if head.is_empty() => ready!(Pin::new(stream).poll_write(cx, tail))?,
+            Some(tail) if head.is_empty() => ready!(Pin::new(stream).poll_write(cx, &tail.payload))?,
             Some(tail) => {
-                let slices = [IoSlice::new(head), IoSlice::new(tail)];
+                let slices = [IoSlice::new(head), IoSlice::new(&tail.payload)];
                 ready!(Pin::new(stream).poll_write_vectored(cx, &slices))?
             }
             None => ready!(Pin::new(stream).poll_write(cx, head))?,
@@ -98,11 +104,10 @@ impl Output {
         self.bytes.clear();
         self.written = 0;
         let Some(tail) = &mut self.tail else { return };
-        tail.advance((written - of_head).min(tail.len()));
-        if tail.is_empty() {
+        tail.payload.advance((written - of_head).min(tail.payload.len()));
+        if tail.payload.is_empty() {
+            self.bytes = std::mem::take(&mut tail.after);
             self.tail = None;
-            std::mem::swap(&mut self.bytes, &mut self.after);
-            self.after = Vec::new();
         }
     }
 }
@@ -115,11 +120,11 @@ mod tests {
     fn what_is_appended_behind_a_payload_comes_after_it() {
         let mut output = Output { bytes: b"head".to_vec(), ..Output::default() };
         output.set_tail(Bytes::from_static(b"payload"));
-        output.after.extend_from_slice(b"ack");
+        output.tail.as_mut().unwrap().after.extend_from_slice(b"ack");
         let mut all = Vec::new();
         while !output.is_empty() {
             let head = output.bytes[output.written..].to_vec();
-            let first = if head.is_empty() { output.tail.clone().unwrap().to_vec() } else { head };
+            let first = if head.is_empty() { output.tail.as_ref().unwrap().payload.to_vec() } else { head };
             all.push(first[0]);
             output.advance(1);
         }

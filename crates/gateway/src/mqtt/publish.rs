@@ -89,10 +89,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             };
             owing.push(Owed { id, qos, reason, text });
         }
-        if published.completion.is_ready() && self.pending.is_empty() {
+        if published.completion.is_ready() && self.pending() == 0 {
             self.acknowledge(&owing);
         } else {
-            self.pending.push_back(Pending { completion: published.completion, owing });
+            self.rare().pending.push_back(Pending { completion: published.completion, owing });
         }
         Ok(())
     }
@@ -111,7 +111,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !item.incoming.is_payload_valid() {
             return self.refuse(item, &"the payload is not UTF-8", ReasonCode::PAYLOAD_FORMAT_INVALID);
         }
-        if !self.writable.may_write(&self.gate, generation, topic.as_str()) {
+        let writable = self.writable.get_or_insert_default();
+        if !writable.may_write(&self.gate, generation, topic.as_str()) {
             return Ok(Err(self.forbid(&topic)));
         }
         Ok(Ok(topic))
@@ -176,12 +177,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Sends the acknowledgements whose time has come; says whether there were any.
     pub(super) fn poll_pending(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         let mut progress = false;
-        while let Some(first) = self.pending.front_mut() {
+        while let Some(first) = self.rare().pending.front_mut() {
             let kept = match Pin::new(&mut first.completion).poll(cx) {
                 Poll::Pending => break,
                 Poll::Ready(kept) => kept,
             };
-            let Some(mut first) = self.pending.pop_front() else { break };
+            let Some(mut first) = self.rare().pending.pop_front() else { break };
             if kept.is_err() {
                 if !self.version.is_v5() {
                     return Err(End::Refused);

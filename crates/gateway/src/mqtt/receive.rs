@@ -30,7 +30,14 @@ pub(super) enum Input {
     /// Bytes that came with CONNECT, not looked at yet.
     Unread(Vec<u8>),
     /// A packet larger than the worker's buffer, in one of its own: its payload is never copied again.
-    Large { bytes: BytesMut, total: usize },
+    Large(Box<Large>),
+}
+
+/// See [`Input::Large`].
+#[derive(Debug)]
+pub(super) struct Large {
+    bytes: BytesMut,
+    total: usize,
 }
 
 impl Input {
@@ -43,7 +50,7 @@ impl Input {
         match self {
             Self::Partial(bytes) => bytes.len(),
             Self::Unread(_) => 0,
-            Self::Large { bytes, .. } => bytes.len(),
+            Self::Large(large) => large.bytes.len(),
         }
     }
 }
@@ -81,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.take(&bytes)?;
                 Ok(Poll::Ready(()))
             }
-            Input::Large { bytes, total } => self.poll_large(cx, bytes, total),
+            Input::Large(large) => self.poll_large(cx, large),
             Input::Partial(bytes) => self.poll_small(cx, bytes),
         }
     }
@@ -132,7 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.keep(&[], rest);
         // The whole of it has to fit beside nothing else, or it could never be finished.
         self.input = if total >= crate::context::READ_BUFFER_BYTES {
-            Input::Large { bytes: BytesMut::from(rest), total }
+            Input::Large(Box::new(Large { bytes: BytesMut::from(rest), total }))
         } else {
             Input::Partial(rest.to_vec())
         };
@@ -140,21 +147,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Reads on at a large packet; its buffer grows with what has come, not with what was announced.
-    fn poll_large(&mut self, cx: &mut Context<'_>, mut bytes: BytesMut, total: usize) -> Result<Poll<()>, End> {
+    fn poll_large(&mut self, cx: &mut Context<'_>, mut large: Box<Large>) -> Result<Poll<()>, End> {
+        let Large { bytes, total } = &mut *large;
         let before = bytes.len();
-        let missing = total - before;
+        let missing = *total - before;
         if bytes.capacity() == before {
             bytes.reserve(missing.min(before.max(LARGE_STEP_BYTES)));
         }
         let room = missing.min(bytes.capacity() - before);
         let poll = {
-            let mut limited = (&mut bytes).limit(room);
+            let mut limited = bytes.limit(room);
             let read = self.stream.read_buf(&mut limited);
             std::pin::pin!(read).poll(cx)
         };
         let count = match poll {
             Poll::Pending => {
-                self.input = Input::Large { bytes, total };
+                self.input = Input::Large(large);
                 return Ok(Poll::Pending);
             }
             Poll::Ready(Err(_) | Ok(0)) => {
@@ -166,13 +174,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.ctx.shared.metrics.mqtt.bytes_in.add(u64::try_from(count).unwrap_or_default());
         // A slow but steady sender is no silent one.
         self.last_read = self.now;
-        if bytes.len() < total {
+        if bytes.len() < *total {
             self.ctx.bus().memory().change(before, bytes.len());
-            self.input = Input::Large { bytes, total };
+            self.input = Input::Large(large);
             return Ok(Poll::Ready(()));
         }
         self.ctx.bus().memory().change(before, 0);
-        self.handle_large(&bytes.freeze())?;
+        self.handle_large(&large.bytes.freeze())?;
         Ok(Poll::Ready(()))
     }
 

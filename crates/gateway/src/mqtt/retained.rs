@@ -3,6 +3,7 @@
 
 use fogmux_bus::{Filter, Qos, ReadGate, Topic};
 use smallvec::SmallVec;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
     connection::{Connection, End},
@@ -31,10 +32,10 @@ impl Pull {
     }
 }
 
-impl<S> Connection<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Queues the next chunk; says whether there was one.
     pub(super) fn pull(&mut self) -> Result<bool, End> {
-        let Some(mut pull) = self.pulls.pop_front() else { return Ok(false) };
+        let Some(mut pull) = self.rare().pulls.pop_front() else { return Ok(false) };
         let chunk = self.ctx.bus().retained(&pull.filter, pull.after.as_ref(), CHUNK, self.now);
         let gate = &self.gate;
         let readable = chunk.messages.into_iter().filter(|message| gate.may_read(&message.topic));
@@ -53,7 +54,7 @@ impl<S> Connection<S> {
         self.slot.with_claim(self.claim, queue).map_err(|_| End::Displaced)?;
         if chunk.next.is_some() {
             pull.after = chunk.next;
-            self.pulls.push_front(pull);
+            self.rare().pulls.push_front(pull);
         }
         Ok(true)
     }

@@ -59,7 +59,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let too_many = || (ReasonCode::QUOTA_EXCEEDED, String::from("too many subscriptions"));
         let limit = self.ctx.shared.mqtt.config.subscriptions_max;
-        if self.pulls.len() >= limit {
+        if self.pulls() >= limit {
             return Err(too_many());
         }
         let admitted = self.slot.with_claim(self.claim, |mailbox| {
@@ -89,7 +89,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         // §4.8.2: a shared subscription is sent no retained messages.
         if wanted && subscription.group.is_none() {
-            self.pulls.push_back(Pull::new(subscription.filter, translate::to_bus(options.qos), id));
+            self.rare().pulls.push_back(Pull::new(subscription.filter, translate::to_bus(options.qos), id));
         }
         Ok(())
     }
@@ -115,7 +115,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn unsubscribe_from(&mut self, filter: &str) -> ReasonCode {
         let Ok(subscription) = Subscription::parse(filter) else { return ReasonCode::TOPIC_FILTER_INVALID };
-        self.pulls.retain(|pull| !pull.is_for(&subscription.filter));
+        if self.pulls() > 0 {
+            self.rare().pulls.retain(|pull| !pull.is_for(&subscription.filter));
+        }
         if self.forget(&subscription) && self.ctx.bus().unsubscribe(&self.slot, &subscription, TAG) {
             ReasonCode::SUCCESS
         } else {

@@ -625,5 +625,5 @@ fn s3_1_3_1_assigned_identifiers_and_versions() {
 fn an_idle_connection_is_small() {
     let connection = size_of::<super::connection::Connection<tokio::net::TcpStream>>();
     let mailbox = size_of::<super::mailbox::MqttMailbox>();
-    assert!(connection + mailbox < 1024, "{connection} + {mailbox}");
+    assert!(connection + mailbox < 640, "{connection} + {mailbox}");
 }
