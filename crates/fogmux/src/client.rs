@@ -41,13 +41,43 @@ pub(crate) struct Options {
     pub(crate) qos: u8,
 }
 
-/// Publishes one message; returns when the door has acknowledged it.
-pub(crate) async fn publish(url: &Url, options: &Options, message: &Outgoing) -> Result<(), ClientError> {
-    match url.scheme {
-        Scheme::Http => http::publish(url, options, message).await,
-        Scheme::Mqtt | Scheme::WebSocket => mqtt::publish(url, options, message).await,
-        Scheme::Coap => coap::publish(url, options, message).await,
-        Scheme::Xmpp => xmpp::publish(url, options, message).await,
+/// A connection to any door, to publish by.
+pub(crate) enum Publisher {
+    Http(Box<http::Publisher>),
+    Mqtt(Box<mqtt::Publisher>),
+    Coap(Box<coap::Publisher>),
+    Xmpp(Box<xmpp::Publisher>),
+}
+
+impl Publisher {
+    /// Connects and logs in.
+    pub(crate) async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
+        Ok(match url.scheme {
+            Scheme::Http => Self::Http(Box::new(http::Publisher::open(url, options).await?)),
+            Scheme::Mqtt | Scheme::WebSocket => Self::Mqtt(Box::new(mqtt::Publisher::open(url, options).await?)),
+            Scheme::Coap => Self::Coap(Box::new(coap::Publisher::open(url, options).await?)),
+            Scheme::Xmpp => Self::Xmpp(Box::new(xmpp::Publisher::open(url, options).await?)),
+        })
+    }
+
+    /// Publishes one message; returns when the door has acknowledged it.
+    pub(crate) async fn publish(&mut self, message: &Outgoing) -> Result<(), ClientError> {
+        match self {
+            Self::Http(publisher) => publisher.publish(message).await,
+            Self::Mqtt(publisher) => publisher.publish(message).await,
+            Self::Coap(publisher) => publisher.publish(message).await,
+            Self::Xmpp(publisher) => publisher.publish(message).await,
+        }
+    }
+
+    /// Says goodbye where the protocol has a word for it.
+    pub(crate) async fn close(mut self) -> Result<(), ClientError> {
+        match &mut self {
+            Self::Mqtt(publisher) => publisher.close().await?,
+            Self::Xmpp(publisher) => publisher.close().await,
+            Self::Http(_) | Self::Coap(_) => {}
+        }
+        Ok(())
     }
 }
 
@@ -109,7 +139,12 @@ pub(crate) fn run_publish(arguments: &Publish) -> Result<(), Failure> {
         retain: arguments.retain,
     };
     let patience = arguments.access.timeout.unwrap_or(PATIENCE_SECONDS);
-    block_on(within(patience, publish(&url, &options, &message)))??;
+    let publish = async {
+        let mut publisher = Publisher::open(&url, &options).await?;
+        publisher.publish(&message).await?;
+        publisher.close().await
+    };
+    block_on(within(patience, publish))??;
     if arguments.access.json {
         println!("{}", serde_json::json!({"topic": url.topic, "bytes": message.payload.len()}));
     }

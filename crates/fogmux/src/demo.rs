@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::task::{JoinSet, LocalSet};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use self::doors::DemoDoor;
 use self::table::Table;
 use crate::cli::Demo;
-use crate::client::{self, Arrived, ClientError, Outgoing, Subscription, block_on};
+use crate::client::{self, Arrived, ClientError, Outgoing, Publisher, Subscription, block_on};
 use crate::compose;
 use crate::config::Config;
 use crate::exit::{Failure, Status};
@@ -64,19 +64,18 @@ fn samples() -> [(&'static str, Bytes, &'static str); 2] {
 async fn show(doors: &[DemoDoor], patience: Duration) -> Result<Table, Failure> {
     let table = Rc::new(RefCell::new(Table::new(doors)));
     let mut readers = JoinSet::new();
-    let mut subscribed = Vec::new();
+    let mut publishers = Vec::new();
+    let expected = doors.len() * samples().len();
     for (index, door) in doors.iter().enumerate() {
         let url = door.url(&format!("{ROOT}/#"));
-        let subscribing = timeout_at(Instant::now() + patience, client::subscribe(&url, &door.options)).await;
-        let subscription = subscribing.unwrap_or(Err(ClientError::Timeout(patience.as_secs_f64())));
-        subscribed.push((index, subscription.map_err(|error| named(door, "subscribe", error))?));
-    }
-    let expected = doors.len() * samples().len();
-    for (index, subscription) in subscribed {
+        let subscription = within(patience, client::subscribe(&url, &door.options)).await;
+        let subscription = subscription.map_err(|error| named(door, "subscribe", error))?;
         readers.spawn_local(read(subscription, index, expected, Rc::clone(&table)));
+        let publisher = within(patience, Publisher::open(&url, &door.options)).await;
+        publishers.push(publisher.map_err(|error| named(door, "connect", error))?);
     }
-    for (index, door) in doors.iter().enumerate() {
-        publish(door, index, patience, &table).await?;
+    for (index, (door, publisher)) in doors.iter().zip(&mut publishers).enumerate() {
+        publish(door, publisher, index, patience, &table).await?;
     }
     let deadline = Instant::now() + patience;
     while let Ok(Some(ended)) = timeout_at(deadline, readers.join_next()).await {
@@ -88,18 +87,26 @@ async fn show(doors: &[DemoDoor], patience: Duration) -> Result<Table, Failure> 
     Ok(table.replace(Table::default()))
 }
 
-async fn publish(door: &DemoDoor, index: usize, patience: Duration, table: &RefCell<Table>) -> Result<(), Failure> {
+async fn publish(
+    door: &DemoDoor,
+    publisher: &mut Publisher,
+    index: usize,
+    patience: Duration,
+    table: &RefCell<Table>,
+) -> Result<(), Failure> {
     for (sample, payload, content_type) in samples() {
         let topic = format!("{ROOT}/{index}/{sample}");
-        let url = door.url(&topic);
         let content_type = door.carries_type.then(|| content_type.to_owned());
         let message = Outgoing { topic: topic.clone(), payload, content_type, qos: 1, retain: false };
         table.borrow_mut().sent(&topic, index, message.clone(), std::time::Instant::now());
-        let publishing = timeout_at(Instant::now() + patience, client::publish(&url, &door.options, &message)).await;
-        let published = publishing.unwrap_or(Err(ClientError::Timeout(patience.as_secs_f64())));
+        let published = within(patience, publisher.publish(&message)).await;
         published.map_err(|error| named(door, "publish", error))?;
     }
     Ok(())
+}
+
+async fn within<T>(patience: Duration, work: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
+    timeout(patience, work).await.unwrap_or(Err(ClientError::Timeout(patience.as_secs_f64())))
 }
 
 async fn read(

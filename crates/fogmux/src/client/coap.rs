@@ -17,19 +17,28 @@ const ROOT: &str = "ps";
 /// RFC 7252 §5.10: what a Uri-Path option holds at most.
 const LEVEL_BYTES_MAX: usize = 255;
 
-/// PUT keeps, POST does not; QoS 0 goes Non-confirmable. Returns on 2.xx.
-pub(crate) async fn publish(url: &Url, options: &Options, message: &Outgoing) -> Result<(), ClientError> {
-    let format = message.content_type.as_deref().map(|name| (name, content_format::from_mime_type(name)));
-    if let Some((name, None)) = format {
-        eprintln!("fogmux: {name:?} has no CoAP Content-Format; it is left out");
+/// A socket to publish by.
+pub(crate) struct Publisher(Exchange);
+
+impl Publisher {
+    /// Opens a socket; nothing is sent yet.
+    pub(crate) async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
+        Exchange::open(url, options).await.map(Self)
     }
-    let mut call = call(if message.retain { Code::PUT } else { Code::POST }, &url.topic)?;
-    call.confirmable = message.qos > 0;
-    call.content_format = format.and_then(|(_, format)| format);
-    call.payload = message.payload.clone();
-    let mut exchange = Exchange::open(url, options).await?;
-    exchange.ask(call).await?;
-    accepted(&exchange.answer().await?.1)
+
+    /// PUT keeps, POST does not; QoS 0 goes Non-confirmable. Returns on 2.xx.
+    pub(crate) async fn publish(&mut self, message: &Outgoing) -> Result<(), ClientError> {
+        let format = message.content_type.as_deref().map(|name| (name, content_format::from_mime_type(name)));
+        if let Some((name, None)) = format {
+            eprintln!("fogmux: {name:?} has no CoAP Content-Format; it is left out");
+        }
+        let mut call = call(if message.retain { Code::PUT } else { Code::POST }, &message.topic)?;
+        call.confirmable = message.qos > 0;
+        call.content_format = format.and_then(|(_, format)| format);
+        call.payload = message.payload.clone();
+        self.0.ask(call).await?;
+        accepted(&self.0.answer().await?.1)
+    }
 }
 
 /// The latest message; nothing on 4.04.

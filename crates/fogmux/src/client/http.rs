@@ -22,17 +22,32 @@ use crate::cli::HttpVersion;
 /// Longest line of an event stream: a message of 16 MiB in base64 and what stands around it.
 const LINE_BYTES_MAX: usize = 24 << 20;
 
-/// Publishes, and waits for 201, 202 or 204.
-pub(crate) async fn publish(url: &Url, options: &Options, message: &Outgoing) -> Result<(), ClientError> {
-    let flags = Flags {
-        retain: message.retain,
-        qos: Some(message.qos),
-        content_type: message.content_type.clone(),
-        ..flags(options)
-    };
-    let mut connection = Connection::open(url, options).await?;
-    let response = connection.send(url, surface::publish(&url.topic, &flags), message.payload.clone()).await?;
-    accepted(response).await.map(drop)
+/// A connection to publish by.
+pub(crate) struct Publisher {
+    connection: Connection,
+    url: Url,
+    flags: Flags,
+}
+
+impl Publisher {
+    /// Connects.
+    pub(crate) async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
+        let connection = Connection::open(url, options).await?;
+        Ok(Self { connection, url: url.clone(), flags: flags(options) })
+    }
+
+    /// Publishes, and waits for 201, 202 or 204.
+    pub(crate) async fn publish(&mut self, message: &Outgoing) -> Result<(), ClientError> {
+        let flags = Flags {
+            retain: message.retain,
+            qos: Some(message.qos),
+            content_type: message.content_type.clone(),
+            ..self.flags.clone()
+        };
+        let request = surface::publish(&message.topic, &flags);
+        let response = self.connection.send(&self.url, request, message.payload.clone()).await?;
+        accepted(response).await?.into_body().collect().await.map(drop)
+    }
 }
 
 /// The latest message; nothing on 404.
@@ -190,8 +205,14 @@ impl Connection {
         }
         let request = built.body(Full::new(payload)).map_err(|error| ClientError::Usage(error.to_string()))?;
         let response = match self {
-            Self::One(sender) => sender.send_request(request).await.map_err(ClientError::unavailable)?.map(Body::Hyper),
-            Self::Two(sender) => sender.send_request(request).await.map_err(ClientError::unavailable)?.map(Body::Hyper),
+            Self::One(sender) => {
+                sender.ready().await.map_err(ClientError::unavailable)?;
+                sender.send_request(request).await.map_err(ClientError::unavailable)?.map(Body::Hyper)
+            }
+            Self::Two(sender) => {
+                sender.ready().await.map_err(ClientError::unavailable)?;
+                sender.send_request(request).await.map_err(ClientError::unavailable)?.map(Body::Hyper)
+            }
             Self::Three(sender) => {
                 let (parts, body) = request.into_parts();
                 let body =

@@ -25,32 +25,46 @@ const KEEP_ALIVE: u16 = 60;
 /// MQTT does not say that there is no kept message: how long after everything else was answered one may still come.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Publishes; returns on PUBACK, PUBCOMP, or for QoS 0 on the answer to a ping behind it.
-pub(crate) async fn publish(url: &Url, options: &Options, message: &Outgoing) -> Result<(), ClientError> {
-    if message.content_type.is_some() && options.mqtt == MqttVersion::V311 {
-        return Err(ClientError::Usage("MQTT 3.1.1 has no content type; leave it out or use --mqtt 5".to_owned()));
+/// A connection to publish by.
+pub(crate) struct Publisher(Conversation);
+
+impl Publisher {
+    /// Connects; returns on CONNACK.
+    pub(crate) async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
+        Conversation::open(url, options).await.map(Self)
     }
-    let mut conversation = Conversation::open(url, options).await?;
-    let packet = Packet {
-        topic: &message.topic,
-        qos: qos(message.qos),
-        retain: message.retain,
-        content_type: message.content_type.as_deref(),
-        payload: &message.payload,
-        ..Packet::default()
-    };
-    let sent = conversation.client.publish(&packet, &mut conversation.output);
-    let sent = sent.map_err(|error| ClientError::NotAccepted(error.to_string()))?;
-    if sent.is_none() {
-        conversation.client.ping(&mut conversation.output);
+
+    /// Publishes; returns on PUBACK, PUBCOMP, or for QoS 0 on the answer to a ping behind it.
+    pub(crate) async fn publish(&mut self, message: &Outgoing) -> Result<(), ClientError> {
+        let conversation = &mut self.0;
+        if message.content_type.is_some() && conversation.version == MqttVersion::V311 {
+            return Err(ClientError::Usage("MQTT 3.1.1 has no content type; leave it out or use --mqtt 5".to_owned()));
+        }
+        let packet = Packet {
+            topic: &message.topic,
+            qos: qos(message.qos),
+            retain: message.retain,
+            content_type: message.content_type.as_deref(),
+            payload: &message.payload,
+            ..Packet::default()
+        };
+        let sent = conversation.client.publish(&packet, &mut conversation.output);
+        let sent = sent.map_err(|error| ClientError::NotAccepted(error.to_string()))?;
+        if sent.is_none() {
+            conversation.client.ping(&mut conversation.output);
+        }
+        let done = |event: Event<'_>| match event {
+            Event::Published { packet_id, reason } if Some(packet_id) == sent => Some(succeeded(reason, None)),
+            Event::Pong if sent.is_none() => Some(Ok(())),
+            _ => None,
+        };
+        conversation.until(done).await?
     }
-    let done = |event: Event<'_>| match event {
-        Event::Published { packet_id, reason } if Some(packet_id) == sent => Some(succeeded(reason, None)),
-        Event::Pong if sent.is_none() => Some(Ok(())),
-        _ => None,
-    };
-    conversation.until(done).await??;
-    conversation.close().await
+
+    /// Says goodbye.
+    pub(crate) async fn close(&mut self) -> Result<(), ClientError> {
+        self.0.close().await
+    }
 }
 
 /// The message that arrives as kept after subscribing.
@@ -137,6 +151,7 @@ fn arrived(incoming: &Incoming<'_>) -> Arrived {
 struct Conversation {
     transport: Transport,
     client: Client,
+    version: MqttVersion,
     input: BytesMut,
     output: Vec<u8>,
     early: Vec<Arrived>,
@@ -169,7 +184,8 @@ impl Conversation {
         let client = Client::connect(&connect, ClientLimits::default(), &mut output)
             .map_err(|error| ClientError::Usage(error.to_string()))?;
         let next_ping = Instant::now() + Duration::from_secs(u64::from(KEEP_ALIVE));
-        let mut this = Self { transport, client, input: BytesMut::new(), output, early: Vec::new(), next_ping };
+        let (input, early) = (BytesMut::new(), Vec::new());
+        let mut this = Self { transport, client, version: options.mqtt, input, output, early, next_ping };
         let connected = |event: Event<'_>| match event {
             Event::Connected { .. } => Some(Ok(())),
             Event::Refused { reason, text } => Some(succeeded(reason, text)),

@@ -21,14 +21,27 @@ use super::url::Url;
 /// A message of 16 MiB in base64 and what stands around it.
 const STANZA_BYTES_MAX: usize = 24 << 20;
 
-/// Publishes an item; returns on the result.
-pub(crate) async fn publish(url: &Url, options: &Options, message: &Outgoing) -> Result<(), ClientError> {
-    let mut session = Session::open(url, options).await?;
-    let service = session.service.clone();
-    iq::request(&mut session.output, IqKind::Set, "publish", Some(&service), |w| write_publish(w, message));
-    session.until(|event| answered(event, "publish", |_| Some(()))).await??;
-    session.close().await;
-    Ok(())
+/// A session to publish by.
+pub(crate) struct Publisher(Session);
+
+impl Publisher {
+    /// Logs in.
+    pub(crate) async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
+        Session::open(url, options).await.map(Self)
+    }
+
+    /// Publishes an item; returns on the result.
+    pub(crate) async fn publish(&mut self, message: &Outgoing) -> Result<(), ClientError> {
+        let session = &mut self.0;
+        let service = session.service.clone();
+        iq::request(&mut session.output, IqKind::Set, "publish", Some(&service), |w| write_publish(w, message));
+        session.until(|event| answered(event, "publish", |_| Some(()))).await?.map_err(ClientError::from)
+    }
+
+    /// Says goodbye.
+    pub(crate) async fn close(&mut self) {
+        self.0.close().await;
+    }
 }
 
 /// The kept item; nothing on `<item-not-found/>` or an empty list.

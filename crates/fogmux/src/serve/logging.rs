@@ -12,8 +12,11 @@ use crate::exit::{Failure, Status};
 /// The environment variable that wins over `log.filter`.
 const VARIABLE: &str = "FOGMUX_LOG";
 
+/// What the subscriber is made of.
+type Lines = Formatter<DefaultFields, Format, fn() -> std::io::Stderr>;
+
 /// The log of the process, whose filter can be replaced.
-pub(crate) struct Log(Handle<EnvFilter, Formatter<DefaultFields, Format, fn() -> std::io::Stderr>>);
+pub(crate) struct Log(Handle<EnvFilter, Lines>);
 
 impl Log {
     /// Starts logging.

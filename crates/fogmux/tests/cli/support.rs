@@ -1,7 +1,5 @@
 //! Runs the built binary, and gateways on free ports that end with the test.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -11,14 +9,14 @@ use std::time::{Duration, Instant};
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub struct Done {
-    pub code: i32,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Done {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 /// The binary with arguments, in an environment of its own.
-pub fn fogmux(arguments: &[&str]) -> Command {
+pub(crate) fn fogmux(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fogmux"));
     command.args(arguments);
     for variable in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "STATE_DIRECTORY", "FOGMUX_LOG"] {
@@ -28,11 +26,11 @@ pub fn fogmux(arguments: &[&str]) -> Command {
     command
 }
 
-pub fn run(arguments: &[&str]) -> Done {
+pub(crate) fn run(arguments: &[&str]) -> Done {
     run_with(arguments, "")
 }
 
-pub fn run_with(arguments: &[&str], input: &str) -> Done {
+pub(crate) fn run_with(arguments: &[&str], input: &str) -> Done {
     let mut child = fogmux(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -49,20 +47,20 @@ pub fn run_with(arguments: &[&str], input: &str) -> Done {
     }
 }
 
-pub fn signal(pid: u32, name: &str) {
+pub(crate) fn signal(pid: u32, name: &str) {
     let sent = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status().expect("kill is there");
     assert!(sent.success());
 }
 
 /// A running gateway.
-pub struct Gateway {
+pub(crate) struct Gateway {
     child: Child,
-    pub banner: serde_json::Value,
+    pub(crate) banner: serde_json::Value,
     log: PathBuf,
 }
 
 impl Gateway {
-    pub fn start(data: &Path, arguments: &[&str]) -> Self {
+    pub(crate) fn start(data: &Path, arguments: &[&str]) -> Self {
         std::fs::create_dir_all(data).expect("a directory");
         let log = data.join("test.log");
         let mut child = fogmux(&["serve", "--json", "--free-ports", "--data", data.to_str().expect("a plain path")])
@@ -78,11 +76,14 @@ impl Gateway {
         Self { child, banner, log }
     }
 
-    pub fn address(&self, listener: &str) -> &str {
-        self.banner["listeners"][listener].as_str().unwrap_or_else(|| panic!("no listener {listener}"))
+    pub(crate) fn address(&self, listener: &str) -> &str {
+        self.banner
+            .pointer(&format!("/listeners/{listener}"))
+            .and_then(|at| at.as_str())
+            .unwrap_or_else(|| panic!("no listener {listener}"))
     }
 
-    pub fn url(&self, scheme: &str, topic: &str) -> String {
+    pub(crate) fn url(&self, scheme: &str, topic: &str) -> String {
         let listener = match scheme {
             "ws" => "http",
             "wss" => "https",
@@ -91,20 +92,20 @@ impl Gateway {
         format!("{scheme}://{}/{topic}", self.address(listener))
     }
 
-    pub fn ca(&self) -> &str {
-        self.banner["ca"].as_str().expect("an authority")
+    pub(crate) fn ca(&self) -> &str {
+        self.banner.get("ca").and_then(|file| file.as_str()).expect("an authority")
     }
 
-    pub fn hang_up(&self) {
+    pub(crate) fn hang_up(&self) {
         signal(self.child.id(), "HUP");
     }
 
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// Waits until the log says `text`.
-    pub fn wait_for_log(&self, text: &str) {
+    pub(crate) fn wait_for_log(&self, text: &str) {
         let begun = Instant::now();
         while !self.log().contains(text) {
             assert!(begun.elapsed() < PATIENCE, "{text:?} is not in the log:\n{}", self.log());
@@ -113,7 +114,7 @@ impl Gateway {
     }
 
     /// SIGTERM; the exit code.
-    pub fn stop(mut self) -> i32 {
+    pub(crate) fn stop(mut self) -> i32 {
         signal(self.child.id(), "TERM");
         self.child.wait().expect("it ends").code().unwrap_or(-1)
     }

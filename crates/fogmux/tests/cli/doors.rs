@@ -1,8 +1,6 @@
 //! The client commands against a running gateway: every door in, every door out, with the same flags.
 
-mod support;
-
-use support::{Gateway, fogmux, run};
+use crate::support::{Gateway, fogmux, run, run_with};
 
 const SCHEMES: [(&str, &[&str]); 11] = [
     ("mqtt", &["--mqtt", "3.1.1"]),
@@ -76,7 +74,7 @@ fn every_door_follows_a_filter_and_ends_after_the_count() {
 fn a_wrong_password_is_no_permission_at_every_door_that_takes_one() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().to_str().unwrap();
-    assert_eq!(support::run_with(&["passwd", "--data", data, "alice"], "right\n").code, 0);
+    assert_eq!(run_with(&["passwd", "--data", data, "alice"], "right\n").code, 0);
     let gateway = Gateway::start(directory.path(), &[]);
     for (scheme, flags) in SCHEMES.iter().filter(|(scheme, _)| *scheme != "coap") {
         let url = gateway.url(scheme, "t");

@@ -1,8 +1,6 @@
 //! The command line as scripts see it: exit codes, what stands on which stream, and a gateway on free ports.
 
-mod support;
-
-use support::{Gateway, fogmux, run};
+use crate::support::{Gateway, fogmux, run, run_with, signal};
 
 #[test]
 fn no_such_command_and_no_such_flag_are_usage_errors() {
@@ -71,7 +69,7 @@ fn passwd_takes_the_password_from_standard_input_and_acl_test_knows_the_user_the
     )
     .unwrap();
     assert_eq!(run(&["acl", "test", "--data", data, "alice", "read", "sensors/a"]).code, 65, "nobody of that name yet");
-    assert_eq!(support::run_with(&["passwd", "--data", data, "alice"], "correct horse\n").code, 0);
+    assert_eq!(run_with(&["passwd", "--data", data, "alice"], "correct horse\n").code, 0);
     let users = std::fs::read_to_string(directory.path().join("users.toml")).unwrap();
     assert!(users.contains("alice") && !users.contains("correct horse"));
 
@@ -85,7 +83,7 @@ fn passwd_takes_the_password_from_standard_input_and_acl_test_knows_the_user_the
 
     assert_eq!(run(&["passwd", "--data", data, "--delete", "alice"]).code, 0);
     assert_eq!(run(&["passwd", "--data", data, "--delete", "alice"]).code, 65);
-    assert_eq!(support::run_with(&["passwd", "--data", data, "alice"], "\n").code, 65, "an empty password");
+    assert_eq!(run_with(&["passwd", "--data", data, "alice"], "\n").code, 65, "an empty password");
 }
 
 #[test]
@@ -158,17 +156,25 @@ fn systemd_is_told_when_everything_listens_and_when_it_ends() {
     let path = directory.path().join("notify");
     let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
-    let mut command = fogmux(&["serve", "--free-ports", "--json", "--data", directory.path().to_str().unwrap()]);
+    let mut command = fogmux(&[
+        "serve",
+        "--set",
+        "log.filter=error",
+        "--free-ports",
+        "--json",
+        "--data",
+        directory.path().to_str().unwrap(),
+    ]);
     let mut child = command.env("NOTIFY_SOCKET", &path).stdout(std::process::Stdio::null()).spawn().unwrap();
-    let mut said = || {
+    let said = || {
         let mut buffer = [0; 256];
         let bytes = socket.recv(&mut buffer).unwrap();
         String::from_utf8_lossy(&buffer[..bytes]).into_owned()
     };
     assert_eq!(said(), "READY=1");
-    support::signal(child.id(), "HUP");
+    signal(child.id(), "HUP");
     assert_eq!((said(), said()), ("RELOADING=1".to_owned(), "READY=1".to_owned()));
-    support::signal(child.id(), "TERM");
+    signal(child.id(), "TERM");
     assert_eq!(said(), "STOPPING=1");
     assert!(child.wait().unwrap().success());
 }

@@ -1,0 +1,5 @@
+//! The built binary from outside: what scripts, service managers and people at a shell rely on.
+
+mod command_line;
+mod doors;
+mod support;
