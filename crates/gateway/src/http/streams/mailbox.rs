@@ -229,3 +229,119 @@ impl Drop for StreamMailbox {
         self.all.fetch_sub(self.accounted, Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fogmux_bus::{Payload, Publisher, Timestamp, TopicRef};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LIMITS: Limits = Limits { messages: 8, bytes: 4096, all_bytes: 1 << 20 };
+    const DELIVERY: Delivery<'_> =
+        Delivery { tag: 0, max_qos: Qos::ExactlyOnce, retain_as_published: true, ids: &[], shared: false };
+
+    fn mailbox() -> StreamMailbox {
+        StreamMailbox::new(LIMITS, Arc::default(), None)
+    }
+
+    fn deliver(mailbox: &mut StreamMailbox, payload: &[u8]) -> Delivered {
+        let publisher = Publisher::internal();
+        let topic = TopicRef::new("a").unwrap();
+        let publication = Publication::new(topic, Payload::Slice(payload), &publisher, Timestamp::ZERO, 0);
+        mailbox.deliver(&publication, &DELIVERY)
+    }
+
+    fn take(mailbox: &mut StreamMailbox) -> Option<(u64, u8)> {
+        mailbox.take().map(|taken| (taken.sequence, taken.message.payload[0]))
+    }
+
+    #[test]
+    fn a_reader_that_comes_back_gets_what_it_has_not_seen() {
+        let mut mailbox = mailbox();
+        for n in 1..=3 {
+            deliver(&mut mailbox, &[n]);
+        }
+        assert_eq!(take(&mut mailbox), Some((1, 1)));
+        assert_eq!(take(&mut mailbox), Some((2, 2)));
+        assert!(mailbox.rewind(1));
+        deliver(&mut mailbox, &[4]);
+        let rest: Vec<_> = std::iter::from_fn(|| take(&mut mailbox)).collect();
+        assert_eq!(rest, [(2, 2), (3, 3), (4, 4)]);
+        assert_eq!(mailbox.take_lost(), 0);
+        assert!(!mailbox.rewind(5), "the fifth was never sent");
+        assert!(mailbox.rewind(4));
+    }
+
+    #[test]
+    fn a_slow_reader_loses_the_oldest_and_learns_how_many() {
+        let mut mailbox = mailbox();
+        for n in 1..=12 {
+            deliver(&mut mailbox, &[n]);
+        }
+        assert_eq!(mailbox.take_lost(), 4);
+        assert_eq!(take(&mut mailbox), Some((1, 5)));
+    }
+
+    #[test]
+    fn what_was_sent_makes_room_first() {
+        let mut mailbox = mailbox();
+        for n in 1..=8 {
+            deliver(&mut mailbox, &[n]);
+        }
+        while take(&mut mailbox).is_some() {}
+        for n in 9..=16 {
+            deliver(&mut mailbox, &[n]);
+        }
+        assert_eq!(mailbox.take_lost(), 0);
+        assert!(mailbox.rewind(2));
+        assert_eq!(mailbox.take_lost(), 6, "the third to the eighth are gone");
+        assert_eq!(take(&mut mailbox), Some((9, 9)));
+    }
+
+    #[test]
+    fn a_message_above_the_limit_still_arrives() {
+        let mut mailbox = mailbox();
+        deliver(&mut mailbox, &[1]);
+        deliver(&mut mailbox, &[2; 10_000]);
+        assert_eq!(mailbox.take_lost(), 1);
+        assert_eq!(take(&mut mailbox), Some((1, 2)));
+    }
+
+    proptest! {
+        #[test]
+        fn the_bounds_hold_and_nothing_is_lost_quietly(
+            steps in prop::collection::vec((0_u8..4, 0_usize..1500, 0_u64..20), 0..200),
+        ) {
+            let mut mailbox = mailbox();
+            let (mut delivered, mut seen, mut lost) = (0_u64, 0_u64, 0_u64);
+            for (what, size, back) in steps {
+                match what {
+                    0 | 1 => {
+                        deliver(&mut mailbox, &vec![7; size + 1]);
+                        delivered += 1;
+                    }
+                    2 => {
+                        lost += mailbox.take_lost();
+                        if mailbox.take().is_some() { seen += 1; }
+                    }
+                    _ => {
+                        let to = (mailbox.cursor - 1).saturating_sub(back).max(mailbox.first - 1);
+                        let before = mailbox.cursor;
+                        prop_assert!(mailbox.rewind(to));
+                        // What is sent again is seen again.
+                        seen -= before - (to + 1);
+                    }
+                }
+                prop_assert!(mailbox.sent.len() + mailbox.waiting.len() <= LIMITS.messages);
+                prop_assert!(mailbox.bytes <= LIMITS.bytes || mailbox.sent.len() + mailbox.waiting.len() == 1);
+                let items = mailbox.sent.iter().chain(&mailbox.waiting).map(Item::bytes).sum::<usize>();
+                prop_assert_eq!(mailbox.bytes, items);
+                prop_assert_eq!(mailbox.all.load(Relaxed), mailbox.bytes);
+            }
+            lost += mailbox.take_lost();
+            while mailbox.take().is_some() { seen += 1; }
+            prop_assert_eq!(delivered, seen + lost);
+        }
+    }
+}

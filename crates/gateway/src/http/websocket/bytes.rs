@@ -197,3 +197,107 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ByteStream<T> {
         Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    const MASK: Option<[u8; 4]> = Some([9, 8, 7, 6]);
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn mqtt_6_0_0_1_text_ends_the_connection() {
+        block_on(async {
+            let (mut client, server) = duplex(1024);
+            let mut stream = ByteStream::new(server);
+            let mut frame = Vec::new();
+            push_frame(Opcode::Text, b"x", MASK, &mut frame);
+            client.write_all(&frame).await.unwrap();
+            assert_eq!(stream.read(&mut [0; 10]).await.unwrap(), 0);
+            let mut answer = [0; 4];
+            client.read_exact(&mut answer).await.unwrap();
+            assert_eq!(answer, [0x88, 2, 0x03, 0xeb]);
+        });
+    }
+
+    #[test]
+    fn a_ping_is_answered_while_reading() {
+        block_on(async {
+            let (mut client, server) = duplex(1024);
+            let mut stream = ByteStream::new(server);
+            let mut frames = Vec::new();
+            push_frame(Opcode::Ping, b"?", MASK, &mut frames);
+            push_frame(Opcode::Binary, b"ab", MASK, &mut frames);
+            client.write_all(&frames).await.unwrap();
+            let mut data = [0; 2];
+            stream.read_exact(&mut data).await.unwrap();
+            assert_eq!(&data, b"ab");
+            stream.flush().await.unwrap();
+            let mut answer = [0; 3];
+            client.read_exact(&mut answer).await.unwrap();
+            assert_eq!(answer, [0x8a, 1, b'?']);
+        });
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_arrive_as_they_were_sent_whatever_the_frames(
+            parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..20),
+            pipe in 1_usize..64,
+        ) {
+            let sent = parts.concat();
+            let got = block_on(async {
+                let (mut client, server) = duplex(pipe);
+                let feed = async {
+                    for part in &parts {
+                        let mut frame = Vec::new();
+                        push_frame(Opcode::Binary, part, MASK, &mut frame);
+                        client.write_all(&frame).await.unwrap();
+                    }
+                    client.shutdown().await.unwrap();
+                    // Keeps the other half open.
+                    client
+                };
+                let mut stream = ByteStream::new(server);
+                let mut got = Vec::new();
+                let (_client, read) = tokio::join!(feed, stream.read_to_end(&mut got));
+                read.unwrap();
+                got
+            });
+            prop_assert_eq!(got, sent);
+        }
+
+        #[test]
+        fn what_is_written_is_one_binary_frame_a_write(
+            parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..300), 0..20),
+            pipe in 1_usize..64,
+        ) {
+            let got = block_on(async {
+                let (mut client, server) = duplex(pipe);
+                let mut stream = ByteStream::new(server);
+                let send = async {
+                    for part in &parts {
+                        stream.write_all(part).await.unwrap();
+                    }
+                    stream.shutdown().await.unwrap();
+                };
+                let mut got = Vec::new();
+                let (_sent, read) = tokio::join!(send, client.read_to_end(&mut got));
+                read.unwrap();
+                got
+            });
+            let mut expected = Vec::new();
+            for part in &parts {
+                push_frame(Opcode::Binary, part, None, &mut expected);
+            }
+            push_close(CloseCode::Normal, "", None, &mut expected);
+            prop_assert_eq!(got, expected);
+        }
+    }
+}
