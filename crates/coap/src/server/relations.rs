@@ -27,6 +27,9 @@ const SEQUENCE_MASK: u32 = 0x00ff_ffff;
 /// Without an estimate of the round trip, no more than one Non-confirmable in this time (RFC 7641 §4.5.1).
 const UNKNOWN_ROUND_TRIP: Duration = Duration::from_secs(3);
 
+/// A shorter round trip is one of a local network, and more scheduling than transmission: it sets no pace.
+const PACED_ROUND_TRIP_MIN: Duration = Duration::from_millis(10);
+
 /// How many Non-confirmable notifications a Reset may come too late by.
 const RECENT: usize = 4;
 
@@ -419,7 +422,8 @@ impl<P: Peer> Server<P> {
                 *newest = message_id;
             }
             // RFC 7641 §4.5.1: no more than one in a round trip.
-            relation.not_before = now + peer.round_trip.unwrap_or_default();
+            relation.not_before =
+                now + peer.round_trip.filter(|trip| *trip >= PACED_ROUND_TRIP_MIN).unwrap_or_default();
         }
         let (peer, cache_key) = (relation.peer, relation.cache_key);
         if extra.block2.is_some() {
