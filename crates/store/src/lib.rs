@@ -2,7 +2,7 @@
 //!
 //! The bus knows a trait, [`fogmux_bus::RetainedStore`]; its own [`fogmux_bus::Forgetful`] keeps nothing beyond the
 //! process and completes at once, [`FjallStore`] writes. A publisher's call puts the newest value of a topic into a
-//! coalescing [`queue`]; one [`committer`] thread takes the queue, writes it, synchronises once for all who wait, and
+//! coalescing `queue`; one thread, the `committer`, takes the queue, writes it, synchronises once for all who wait, and
 //! resolves their completions (ADR 0005).
 //!
 //! What it promises: a completion that resolves with success means that the value is on disk as [`Durability`] says;
