@@ -36,7 +36,11 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use self::{accounts::Accounts, login::Login, nodes::Nodes};
+use self::{
+    accounts::Accounts,
+    login::{Halted, Login},
+    nodes::Nodes,
+};
 use crate::{Peer, WorkerContext};
 
 pub use self::config::XmppConfig;
@@ -86,21 +90,25 @@ pub async fn serve_plain(ctx: Rc<WorkerContext>, stream: TcpStream, peer: Peer, 
     // A write is a whole turn: waiting to fill a segment gains nothing.
     let _ = stream.set_nodelay(true);
     match Box::pin(login::first(&ctx, stream, peer, tls.is_some())).await {
-        Login::StartTls(login) => {
-            let Some(tls) = tls else { return };
-            let (stream, login) = login.split();
-            let Ok(Ok(stream)) = tokio::time::timeout_at(login.deadline, tls.accept(stream)).await else {
-                ctx.shared.metrics.xmpp.misbehaved.increment();
-                return;
-            };
-            if let Login::Bound(session) = Box::pin(login::secured(&ctx, stream, peer, login)).await {
-                session.run().await;
-            }
-        }
+        // Boxed, for a task is as large as its largest state, and this one is rare.
+        Login::StartTls(halted) => Box::pin(serve_started(&ctx, *halted, peer, tls)).await,
         Login::Bound(session) => session.run().await,
         Login::Gone => {}
     }
     drop(counted);
+}
+
+/// Goes on where a client has asked for STARTTLS.
+async fn serve_started(ctx: &Rc<WorkerContext>, halted: Halted<TcpStream>, peer: Peer, tls: Option<TlsAcceptor>) {
+    let Some(tls) = tls else { return };
+    let (stream, login) = halted.split();
+    let Ok(Ok(stream)) = tokio::time::timeout_at(login.deadline, tls.accept(stream)).await else {
+        ctx.shared.metrics.xmpp.misbehaved.increment();
+        return;
+    };
+    if let Login::Bound(session) = Box::pin(login::secured(ctx, stream, peer, login)).await {
+        session.run().await;
+    }
 }
 
 /// Serves one connection over direct TLS until it ends.

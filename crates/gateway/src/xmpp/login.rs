@@ -29,9 +29,9 @@ use crate::{Peer, WorkerContext};
 /// What a login came to.
 pub(super) enum Login<S> {
     /// The client waits for a TLS handshake.
-    StartTls(Halted<S>),
+    StartTls(Box<Halted<S>>),
     /// Logged in.
-    Bound(Session<S>),
+    Bound(Box<Session<S>>),
     /// The connection is over.
     Gone,
 }
@@ -122,7 +122,8 @@ where
     };
     match ended {
         Ok(Ended::StartTls) => {
-            Login::StartTls(Halted { stream: attempt.stream, rest: Rest { machine: attempt.machine, deadline } })
+            let rest = Rest { machine: attempt.machine, deadline };
+            Login::StartTls(Box::new(Halted { stream: attempt.stream, rest }))
         }
         Ok(Ended::Bound(request)) => attempt.bind(&request).await,
         Ok(Ended::Gone) => Login::Gone,
@@ -328,7 +329,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         let me = Me { jid, gate, publisher, inbox, control };
         let core =
             Core { ctx, machine: self.machine, me, out: self.out, waiting: Completion::Ready, replays: Vec::new() };
-        Login::Bound(Session::new(self.stream, core, claim, self.input))
+        Login::Bound(Box::new(Session::new(self.stream, core, claim, self.input)))
     }
 
     async fn read(&mut self) -> io::Result<usize> {

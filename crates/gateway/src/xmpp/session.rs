@@ -42,7 +42,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     }
 
     /// Carries the connection until it ends.
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(mut self: Box<Self>) {
         let ctx = std::rc::Rc::clone(&self.core.ctx);
         if !self.kept.is_empty() {
             // What came behind the bind request.

@@ -1,6 +1,6 @@
 //! The door over real sockets, by clause of XEP-0060 and RFC 6120.
 
-use std::{sync::Arc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_auth::{AnonymousPolicy, Authority, Rules, Users};
 use fogmux_bus::{BusConfig, Forgetful};
@@ -8,6 +8,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
+use tokio_rustls::TlsAcceptor;
 
 use crate::{Gateway, GatewayConfig, Listener, RunningGateway, runtime::Listen, xmpp::XmppConfig};
 
@@ -329,4 +330,14 @@ async fn streams_end_with_reasons() {
     has(&last.until("</stream:stream>").await, "<system-shutdown");
     has(&slow.until("</stream:stream>").await, "<system-shutdown");
     assert!(drained.await.expect("no panic"));
+}
+
+/// What an idle connection holds besides its mailbox and its entries in the registries.
+#[test]
+fn an_idle_connection_is_small() {
+    fn of<F: Future>(_: impl FnOnce(Rc<WorkerContext>, TcpStream, Peer, Option<TlsAcceptor>) -> F) -> usize {
+        size_of::<F>()
+    }
+    assert!(of(super::serve_plain) <= 1024);
+    assert!(size_of::<super::session::Session<TcpStream>>() <= 512);
 }
