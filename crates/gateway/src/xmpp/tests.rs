@@ -10,7 +10,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::{Gateway, GatewayConfig, Listener, RunningGateway, runtime::Listen, xmpp::XmppConfig};
+use crate::{Gateway, GatewayConfig, Listener, Peer, RunningGateway, WorkerContext, runtime::Listen, xmpp::XmppConfig};
 
 const OPEN: &str = "<?xml version='1.0'?><stream:stream to='localhost' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>";
 const SERVICE: &str = "pubsub.localhost";
