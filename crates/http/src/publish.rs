@@ -8,12 +8,17 @@ pub const NDJSON: &str = "application/x-ndjson";
 /// Other names that clients give to the same thing.
 const ALIASES: [&str; 4] = [NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"];
 
+/// What curl says of every `--data` unless told otherwise; nobody means a form by it here.
+const CURL: &str = "application/x-www-form-urlencoded";
+
 /// Whether a body of this type is a batch. One JSON object is a batch of one line.
 #[must_use]
 pub fn is_batch(content_type: Option<&str>) -> bool {
     let Some(content_type) = content_type else { return true };
     let name = crate::accept::essence(content_type);
-    ALIASES.iter().any(|alias| name.eq_ignore_ascii_case(alias)) || name.eq_ignore_ascii_case("application/json")
+    ALIASES.iter().any(|alias| name.eq_ignore_ascii_case(alias))
+        || name.eq_ignore_ascii_case("application/json")
+        || name.eq_ignore_ascii_case(CURL)
 }
 
 /// The lines of a body with their numbers, from 1; blank lines are counted but not given.
