@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use fogmux_auth::{Acl, Users};
+use fogmux_net::TlsConfig;
+
 use crate::cli::Check;
-use crate::config::{Config, Problems, REFERENCE, load, sources};
+use crate::config::{Config, Location, Problem, Problems, REFERENCE, load, sources};
 use crate::exit::{Failure, Status};
 
 /// Validates a file, or prints the reference.
@@ -12,9 +15,13 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
         print!("{REFERENCE}");
         return Ok(());
     };
-    match read(Some(file), &[]) {
-        Ok(_) if arguments.json => println!("{}", serde_json::json!({"valid": true, "problems": []})),
-        Ok(_) => println!("{}: valid", file.display()),
+    let checked = read(Some(file), &[]).and_then(|config| match problems_of_files(&config) {
+        problems if problems.0.is_empty() => Ok(()),
+        problems => Err(ReadError::Problems(problems)),
+    });
+    match checked {
+        Ok(()) if arguments.json => println!("{}", serde_json::json!({"valid": true, "problems": []})),
+        Ok(()) => println!("{}: valid", file.display()),
         Err(ReadError::Problems(problems)) if arguments.json => {
             let list: Vec<_> = problems.0.iter().map(|problem| problem.to_json()).collect();
             println!("{}", serde_json::json!({"valid": false, "problems": list}));
@@ -27,6 +34,31 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
         Err(ReadError::Unreadable(failure)) => return Err(failure),
     }
     Ok(())
+}
+
+/// What is wrong inside of the files that a configuration names.
+fn problems_of_files(config: &Config) -> Problems {
+    let mut problems = Vec::new();
+    let mut note = |key: &str, found: fogmux_auth::Problems| {
+        problems.extend(found.0.into_iter().map(|problem| Problem {
+            location: Some(Location { file: problem.file, line: problem.line }),
+            key: key.to_owned(),
+            found: problem.message,
+            accepted: String::new(),
+        }));
+    };
+    if let Some(Err(found)) = config.auth.acl_file.as_deref().map(Acl::load) {
+        note("auth.acl_file", found);
+    }
+    if let Some(Err(found)) = config.auth.users_file.as_deref().map(Users::load) {
+        note("auth.users_file", found);
+    }
+    if let (Some(certificate), Some(key)) = (&config.tls.certificate_file, &config.tls.key_file)
+        && let Err(error) = TlsConfig::load(certificate, key)
+    {
+        note("tls.certificate_file", fogmux_auth::Problems::of_file(certificate, error.to_string()));
+    }
+    Problems(problems)
 }
 
 /// Why there is no configuration.

@@ -8,11 +8,13 @@ use std::time::Duration;
 use fogmux_auth::Authority;
 use fogmux_gateway::runtime::Listen;
 use fogmux_gateway::{Gateway, GatewayConfig, Listener, RunningGateway, StartError};
+use fogmux_net::AdmissionLimits;
 use fogmux_store::{FjallStore, OpenError, StoreConfig};
 
 use crate::config::Config;
 use crate::exit::{Failure, Status};
 use crate::home::{self, Home};
+use crate::open_files;
 
 /// A gateway at work, and what is to be closed after it.
 pub(crate) struct Running {
@@ -45,7 +47,7 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
         bus: config.bus,
         listen: listen(config),
         tls: Some(home.tls.clone()),
-        accept: config.limits,
+        accept: limits(config),
         quic: config.http.quic,
         mqtt: config.mqtt.clone(),
         coap: config.coap.clone(),
@@ -64,6 +66,15 @@ fn workers(config: &Config) -> usize {
         0 => available_parallelism().map_or(1, std::num::NonZero::get),
         count => count,
     }
+}
+
+/// The configured limits, as far as the system has files for them.
+fn limits(config: &Config) -> AdmissionLimits {
+    let room = open_files::room_for_connections();
+    if room < config.limits.connections_max {
+        tracing::info!(room, "the system's limit of open files leaves room for fewer connections than configured");
+    }
+    AdmissionLimits { connections_max: config.limits.connections_max.min(room), ..config.limits }
 }
 
 fn open_store(config: &Config, directory: &Path) -> Result<FjallStore, Failure> {

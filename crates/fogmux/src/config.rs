@@ -18,9 +18,9 @@ mod tests;
 
 pub(crate) use load::{load, sources};
 pub(crate) use model::Config;
-pub(crate) use problem::Problems;
 #[cfg(test)]
 pub(crate) use problem::Source;
+pub(crate) use problem::{Location, Problem, Problems};
 
 /// The reference: every key with its default and unit.
 pub(crate) const REFERENCE: &str = include_str!("../../../config/fogmux.toml");

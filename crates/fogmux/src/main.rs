@@ -10,6 +10,7 @@ mod data;
 mod demo;
 mod exit;
 mod home;
+mod open_files;
 mod passwd;
 mod serve;
 mod terminal;

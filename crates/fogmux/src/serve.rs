@@ -6,7 +6,6 @@
 mod banner;
 mod logging;
 mod notify;
-mod open_files;
 mod reload;
 
 use std::path::Path;
@@ -30,7 +29,6 @@ use crate::{data, home};
 pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
     let config = configuration(arguments)?;
     let log = Log::start(&config.log.filter)?;
-    open_files::raise(config.limits.connections_max);
     let directory = data::directory(arguments.data.directory.as_deref())?;
     let home = home::prepare(&config, &directory)?;
     let running = compose::start(&config, &home)?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Location {
     /// The file as the operator named it.
     pub(crate) file: PathBuf,
-    /// Counted from one.
+    /// Counted from one; zero for the file as a whole.
     pub(crate) line: usize,
 }
 
@@ -29,6 +29,7 @@ pub(crate) struct Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.location {
+            Some(at) if at.line == 0 => write!(f, "{}: ", at.file.display())?,
             Some(at) => write!(f, "{}:{}: ", at.file.display(), at.line)?,
             None => write!(f, "built-in default: ")?,
         }

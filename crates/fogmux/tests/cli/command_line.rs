@@ -39,6 +39,23 @@ fn check_reports_every_problem_with_its_line_and_ends_with_78() {
 }
 
 #[test]
+fn check_looks_into_the_files_that_the_configuration_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("fogmux.toml");
+    std::fs::write(
+        &file,
+        "[auth]\nacl_file = \"rules.toml\"\n[tls]\ncertificate_file = \"c.pem\"\nkey_file = \"c.pem\"\n",
+    )
+    .unwrap();
+    std::fs::write(directory.path().join("rules.toml"), "[[allow]]\nuser = \"alice\"\nraed = [\"#\"]\n").unwrap();
+    std::fs::write(directory.path().join("c.pem"), "nothing").unwrap();
+    let done = run(&["check", file.to_str().unwrap()]);
+    assert_eq!(done.code, 78);
+    assert!(done.stdout.contains("rules.toml:3: "), "{}", done.stdout);
+    assert!(done.stdout.contains("c.pem: "), "{}", done.stdout);
+}
+
+#[test]
 fn check_accepts_what_it_prints_as_defaults() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("fogmux.toml");

@@ -4,9 +4,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// More is never needed, and some systems have no hard limit at all.
 const ENOUGH: u64 = 1 << 20;
+/// For what is no connection: listeners, the store, the log.
+const RESERVE: u64 = 256;
 
-/// Raises the soft limit as far as the hard one allows; says so when that is less than `wanted`.
-pub(crate) fn raise(wanted: usize) {
+/// Raises the soft limit as far as the hard one allows; gives how many connections that leaves room for.
+///
+/// Without that bound `accept` would fail with EMFILE, and so would the store.
+pub(crate) fn room_for_connections() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(ENOUGH).min(ENOUGH);
     if limit.current.is_some_and(|soft| soft < hard)
@@ -14,12 +18,6 @@ pub(crate) fn raise(wanted: usize) {
     {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
-    let now = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    if u64::try_from(wanted).is_ok_and(|wanted| now < wanted) {
-        tracing::warn!(
-            open_files = now,
-            connections_max = wanted,
-            "the limit of open files comes before that of connections"
-        );
-    }
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(ENOUGH);
+    usize::try_from(files.saturating_sub(RESERVE).max(1)).unwrap_or(usize::MAX)
 }
