@@ -108,3 +108,36 @@ fn the_demonstration_succeeds() {
     let table: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
     assert_eq!((table["ok"].as_bool(), table["cells"].as_array().unwrap().len()), (Some(true), 81));
 }
+
+#[test]
+fn who_follows_is_told_when_the_gateway_stops() {
+    let directory = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(directory.path(), &[]);
+    assert_eq!(run(&["pub", "-r", &gateway.url("http", "here"), "x"]).code, 0);
+    // CoAP has no word for it.
+    let doors = SCHEMES.iter().filter(|(scheme, _)| *scheme != "coap");
+    let followers: Vec<_> = doors
+        .map(|(scheme, flags)| {
+            let url = gateway.url(scheme, "#");
+            let arguments = [&["sub", "--ca", gateway.ca(), &url], *flags].concat();
+            let mut child = fogmux(&arguments)
+                .stdout(std::process::Stdio::piped())
+                .stderr(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut line = String::new();
+            let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+            std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+            assert_eq!(line, "here x\n", "{scheme} {flags:?}");
+            (scheme, flags, child, out)
+        })
+        .collect();
+    assert_eq!(gateway.stop(), 0);
+    for (scheme, flags, child, _out) in followers {
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(69), "{scheme} {flags:?}: {said}");
+        let farewell = ["hutting down", "ended the stream", "closed the connection"];
+        assert!(farewell.iter().any(|word| said.contains(word)), "{scheme} {flags:?}: {said}");
+    }
+}
