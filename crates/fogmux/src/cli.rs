@@ -161,10 +161,10 @@ pub(crate) struct Access {
     #[arg(short, long)]
     pub(crate) user: Option<String>,
     /// Password; everybody on this machine can see it, prefer --password-file
-    #[arg(short = 'P', long, requires = "user", conflicts_with = "password_file")]
+    #[arg(short = 'P', long, conflicts_with = "password_file")]
     pub(crate) password: Option<String>,
     /// File whose first line is the password; - for standard input
-    #[arg(long, value_name = "FILE", requires = "user")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
     /// PEM file of the authorities to trust, instead of the system's
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
@@ -190,7 +190,7 @@ pub(crate) struct Access {
     /// How long to wait for an answer; sub: for a message
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<f64>,
-    /// Print results and errors as JSON
+    /// Print results as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -204,6 +204,9 @@ fn prepare(address: &str, access: &Access) -> Result<(Url, Options), Failure> {
         Some(file) => Some(password_from(file)?),
         None => access.password.clone().or_else(|| url.password.clone()),
     };
+    if user.is_none() && password.is_some() {
+        return Err(Failure::new(Status::Usage, "a password needs a user: --user NAME, or NAME@ in the address"));
+    }
     let options = Options {
         credentials: user.map(|user| (user, password.unwrap_or_default())),
         trust: match (&access.ca, access.insecure) {

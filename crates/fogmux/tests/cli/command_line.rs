@@ -10,6 +10,7 @@ fn no_such_command_and_no_such_flag_are_usage_errors() {
         &["serve", "--no-such-flag"],
         &["pub", "mqtt://h", "x"],
         &["get", "gopher://h/t"],
+        &["get", "mqtt://h/t", "-P", "secret"],
     ] {
         assert_eq!(run(arguments).code, 64, "{arguments:?}");
     }
