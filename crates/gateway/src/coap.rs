@@ -12,6 +12,8 @@ mod observe;
 mod publish;
 mod read;
 mod socket;
+#[cfg(test)]
+mod tests;
 mod translate;
 mod well_known;
 

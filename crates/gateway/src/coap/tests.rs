@@ -1,0 +1,306 @@
+//! The door over a loopback socket, with the client role of `fogmux-coap` on the other end.
+
+#![allow(clippy::indexing_slicing, reason = "a test that meets the unexpected panics")]
+
+use std::{rc::Rc, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use fogmux_auth::{Authority, Rules};
+use fogmux_bus::{Bus, BusConfig, Forgetful, Payload, Publication, Publisher, TopicRef, WorkerId};
+use fogmux_coap::{
+    Call, Client, ClientConfig, ClientEvent, Code, Outbox,
+    client::{Answer, CallId},
+};
+use fogmux_net::{Admission, AdmissionLimits};
+use tokio::{net::UdpSocket, sync::watch, task::LocalSet};
+
+use super::{Amplification, CoapConfig, CoapDoor, serve};
+use crate::{
+    Clock, Shared, WorkerContext,
+    http::{HttpConfig, HttpDoor},
+    metrics::Metrics,
+    mqtt::{MqttConfig, MqttDoor},
+    xmpp::{XmppConfig, XmppDoor},
+};
+
+/// A worker with its door.
+struct House {
+    ctx: Rc<WorkerContext>,
+    drain: watch::Sender<bool>,
+    address: std::net::SocketAddr,
+}
+
+async fn house(config: CoapConfig, anonymous: bool) -> House {
+    let clock = Clock::start();
+    let now = clock.now();
+    let bus = Bus::new(&BusConfig::default(), Box::new(Forgetful), now, clock.unix_ms(now));
+    let (drain, draining) = watch::channel(false);
+    let shared = Shared {
+        bus,
+        authority: Arc::new(Authority::new(Rules::default())),
+        clock,
+        metrics: Metrics::default(),
+        admission: Admission::new(AdmissionLimits::default()),
+        mqtt: MqttDoor::new(MqttConfig::default()),
+        coap: CoapDoor::new(config),
+        http: HttpDoor::new(HttpConfig::default()),
+        xmpp: XmppDoor::new(XmppConfig::default()),
+        draining,
+    };
+    let ctx = WorkerContext::new(Arc::new(shared), WorkerId(0));
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    tokio::task::spawn_local(serve(Rc::clone(&ctx), socket, anonymous));
+    House { ctx, drain, address }
+}
+
+fn run(config: CoapConfig, anonymous: bool, test: impl AsyncFnOnce(House)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let all = async { test(house(config, anonymous).await).await };
+        tokio::time::timeout(Duration::from_secs(20), all).await.expect("the test hangs");
+    });
+}
+
+/// A client's end.
+struct Device {
+    ctx: Rc<WorkerContext>,
+    socket: UdpSocket,
+    client: Client,
+    out: Outbox<()>,
+}
+
+impl House {
+    async fn device(&self) -> Device {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        socket.connect(self.address).await.unwrap();
+        let client = Client::new(ClientConfig::default(), 99);
+        Device { ctx: Rc::clone(&self.ctx), socket, client, out: Outbox::default() }
+    }
+
+    /// From another door.
+    fn publish(&self, topic: &str, payload: &[u8], content_type: Option<&str>) {
+        let (publisher, now) = (Publisher::internal(), self.ctx.now());
+        let mut publication = Publication::new(
+            TopicRef::new(topic).unwrap(),
+            Payload::Slice(payload),
+            &publisher,
+            now,
+            self.ctx.unix_ms(now),
+        );
+        publication.content_type = content_type;
+        let _ = self.ctx.worker.borrow_mut().publish(&mut [publication]);
+    }
+}
+
+impl Device {
+    async fn flush(&mut self) {
+        for (_, datagram) in self.out.iter() {
+            self.socket.send(datagram).await.unwrap();
+        }
+        self.out.clear();
+    }
+
+    fn now(&self) -> fogmux_coap::Timestamp {
+        super::door::machine_time(self.ctx.now())
+    }
+
+    async fn start(&mut self, call: Call) -> CallId {
+        let now = self.now();
+        let id = self.client.request(now, call, &mut self.out).unwrap();
+        self.flush().await;
+        id
+    }
+
+    async fn event(&mut self) -> ClientEvent {
+        let mut buffer = vec![0; 65_536];
+        loop {
+            if let Some(event) = self.client.poll_event() {
+                return event;
+            }
+            let length = self.socket.recv(&mut buffer).await.unwrap();
+            let now = self.now();
+            self.client.handle(now, &buffer[..length], &mut self.out);
+            self.flush().await;
+        }
+    }
+
+    async fn ask(&mut self, call: Call) -> Answer {
+        self.start(call).await;
+        match self.event().await {
+            ClientEvent::Answered { answer, .. } => answer,
+            other @ (ClientEvent::Notified { .. } | ClientEvent::Failed { .. }) => panic!("{other:?}"),
+        }
+    }
+
+    async fn notification(&mut self) -> Answer {
+        match self.event().await {
+            ClientEvent::Notified { answer, .. } => answer,
+            other @ (ClientEvent::Answered { .. } | ClientEvent::Failed { .. }) => panic!("{other:?}"),
+        }
+    }
+}
+
+fn put(path: &str, payload: &[u8]) -> Call {
+    Call { payload: Bytes::copy_from_slice(payload), ..Call::new(Code::PUT, path) }
+}
+
+fn get(path: &str) -> Call {
+    Call::new(Code::GET, path)
+}
+
+fn query(text: &str) -> Vec<String> {
+    vec![text.to_owned()]
+}
+
+#[test]
+fn put_get_delete() {
+    run(CoapConfig::default(), true, async |house| {
+        let mut device = house.device().await;
+        assert_eq!(device.ask(get("/ps/a/b")).await.code, Code::NOT_FOUND);
+        let first = Call { content_format: Some(50), ..put("/ps/a/b", b"{}") };
+        assert_eq!(device.ask(first.clone()).await.code, Code::CREATED);
+        assert_eq!(device.ask(first).await.code, Code::CHANGED);
+        let kept = house.ctx.bus().latest("a/b", house.ctx.now()).unwrap();
+        assert_eq!((&kept.payload[..], kept.content_type.as_deref()), (&b"{}"[..], Some("application/json")));
+        let answer = device.ask(get("/ps/a/b")).await;
+        assert_eq!((answer.code, &answer.payload[..], answer.content_format), (Code::CONTENT, &b"{}"[..], Some(50)));
+        let unchanged = Call { etags: answer.etag.into_iter().collect(), ..get("/ps/a/b") };
+        assert_eq!(device.ask(unchanged).await.code, Code::VALID);
+        assert_eq!(device.ask(Call::new(Code::DELETE, "/ps/a/b")).await.code, Code::DELETED);
+        assert_eq!(device.ask(get("/ps/a/b")).await.code, Code::NOT_FOUND);
+    });
+}
+
+#[test]
+fn post_keeps_only_when_told_and_everything_else_is_refused_by_name() {
+    run(CoapConfig { payload_bytes_max: 2000, ..CoapConfig::default() }, true, async |house| {
+        let mut device = house.device().await;
+        let post = Call { payload: Bytes::from_static(b"x"), ..Call::new(Code::POST, "/ps/a") };
+        assert_eq!(device.ask(post.clone()).await.code, Code::CHANGED);
+        assert_eq!(device.ask(get("/ps/a")).await.code, Code::NOT_FOUND);
+        assert_eq!(device.ask(Call { queries: query("retain=true"), ..post.clone() }).await.code, Code::CREATED);
+        for (call, code) in [
+            (Call { queries: query("retain=false"), ..put("/ps/a", b"x") }, Code::BAD_REQUEST),
+            (Call { queries: query("qos=3"), ..put("/ps/a", b"x") }, Code::BAD_REQUEST),
+            (put("/ps/a/+", b"x"), Code::BAD_REQUEST),
+            (put("/ps/$SYS/a", b"x"), Code::FORBIDDEN),
+            (put("/ps", b"x"), Code::METHOD_NOT_ALLOWED),
+            (put("/other", b"x"), Code::NOT_FOUND),
+            (Call { content_format: Some(65_001), ..put("/ps/a", b"x") }, Code::UNSUPPORTED_CONTENT_FORMAT),
+            (Call { if_none_match: true, ..put("/ps/a", b"x") }, Code::PRECONDITION_FAILED),
+            (Call { if_none_match: true, ..post }, Code::PRECONDITION_FAILED),
+            (put("/ps/a", &[0; 2001]), Code::REQUEST_ENTITY_TOO_LARGE),
+            (Call::new(Code::PATCH, "/ps/a"), Code::METHOD_NOT_ALLOWED),
+        ] {
+            let what = format!("{call:?}");
+            assert_eq!(device.ask(call).await.code, code, "{what}");
+        }
+    });
+}
+
+#[test]
+fn large_bodies_go_both_ways_in_blocks() {
+    run(CoapConfig::default(), true, async |house| {
+        let mut device = house.device().await;
+        let body: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+        assert_eq!(device.ask(put("/ps/large", &body)).await.code, Code::CREATED);
+        assert_eq!(device.ask(get("/ps/large")).await.payload, body);
+    });
+}
+
+#[test]
+fn an_observer_sees_what_other_doors_publish_and_a_last_4_04() {
+    run(CoapConfig::default(), true, async |house| {
+        let mut device = house.device().await;
+        device.start(Call { observe: true, ..get("/ps/a") }).await;
+        match device.event().await {
+            ClientEvent::Answered { answer, observed: true, .. } => assert!(answer.payload.is_empty()),
+            other => panic!("{other:?}"),
+        }
+        for value in [b"1", b"2", b"3"] {
+            house.publish("a", value, Some("text/plain; charset=utf-8"));
+            let notification = device.notification().await;
+            assert_eq!((&notification.payload[..], notification.content_format), (&value[..], Some(0)));
+        }
+        let mut other = house.device().await;
+        other.ask(put("/ps/a", b"kept")).await;
+        assert_eq!(&device.notification().await.payload[..], b"kept");
+        other.ask(Call::new(Code::DELETE, "/ps/a")).await;
+        assert_eq!(device.notification().await.code, Code::NOT_FOUND);
+        house.publish("a", b"4", None);
+        assert_eq!(house.ctx.bus().subscriptions(), 0);
+    });
+}
+
+#[test]
+fn an_observer_of_a_filter_gets_kept_values_and_each_names_its_topic() {
+    run(CoapConfig::default(), true, async |house| {
+        let mut device = house.device().await;
+        for topic in ["f/1", "f/2", "g/1"] {
+            device.ask(put(&format!("/ps/{topic}"), topic.as_bytes())).await;
+        }
+        let call = Call { observe: true, queries: query("filter=f/+"), ..Call::new(Code::FETCH, "/ps") };
+        let id = device.start(call).await;
+        assert!(matches!(device.event().await, ClientEvent::Answered { observed: true, .. }));
+        for topic in ["f/1", "f/2"] {
+            let notification = device.notification().await;
+            assert_eq!(notification.location.join("/"), format!("ps/{topic}"));
+            assert_eq!(&notification.payload[..], topic.as_bytes());
+        }
+        house.publish("f/3", b"new", None);
+        assert_eq!(device.notification().await.location, ["ps", "f", "3"]);
+        let now = device.now();
+        device.client.cancel(now, id, &mut device.out);
+        device.flush().await;
+        while house.ctx.bus().subscriptions() > 0 {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn links_are_filtered() {
+    run(CoapConfig::default(), true, async |house| {
+        let mut device = house.device().await;
+        for number in 0..60 {
+            device.ask(put(&format!("/ps/l/{number}"), b"x")).await;
+        }
+        let all = device.ask(get("/.well-known/core")).await;
+        assert_eq!((all.code, all.content_format), (Code::CONTENT, Some(40)));
+        assert_eq!(all.payload.iter().filter(|byte| **byte == b'<').count(), 61);
+        let one = device.ask(Call { queries: query("href=/ps/l/7"), ..get("/.well-known/core") }).await;
+        assert_eq!(&one.payload[..], br#"</ps/l/7>;rt="fogmux.topic";if="fogmux.ps";sz=1;obs"#);
+    });
+}
+
+#[test]
+fn without_anonymous_everybody_is_refused() {
+    run(CoapConfig::default(), false, async |house| {
+        let mut device = house.device().await;
+        assert_eq!(device.ask(get("/ps/a")).await.code, Code::UNAUTHORIZED);
+        assert_eq!(device.ask(put("/ps/a", b"x")).await.code, Code::UNAUTHORIZED);
+    });
+}
+
+#[test]
+fn an_echo_is_sent_back_where_addresses_must_be_proven() {
+    let config = CoapConfig { amplification: Amplification::All, ..CoapConfig::default() };
+    run(config, true, async |house| {
+        let mut device = house.device().await;
+        device.ask(put("/ps/a", &[7; 900])).await;
+        assert_eq!(device.ask(get("/ps/a")).await.payload.len(), 900);
+    });
+}
+
+#[test]
+fn observers_hear_when_the_gateway_goes() {
+    run(CoapConfig::default(), true, async |house| {
+        let mut device = house.device().await;
+        device.start(Call { observe: true, ..get("/ps/a") }).await;
+        device.event().await;
+        house.drain.send_replace(true);
+        let last = device.notification().await;
+        assert_eq!((last.code, last.max_age), (Code::SERVICE_UNAVAILABLE, Some(10)));
+    });
+}
