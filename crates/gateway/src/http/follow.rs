@@ -65,7 +65,7 @@ pub(super) fn subscribe(
         accept::choose(&lines, &[sse::CONTENT_TYPE, publish::NDJSON]).ok_or(Problem::new(Kind::NotAcceptable))?;
     let format = if content_type == sse::CONTENT_TYPE { Format::Sse } else { Format::Ndjson };
     let payload = match parts.method {
-        Method::HEAD => Payload::empty(),
+        Method::HEAD => Payload::unsized_empty(),
         _ => Payload::events(Follow::open(conn, identity, parts, format)?),
     };
     let mut response = Response::new(payload);
@@ -331,7 +331,8 @@ fn push_gap(format: Format, reason: GapReason, missed: Option<u64>, out: &mut Ve
 fn keep_alive(format: Format) -> Bytes {
     match format {
         Format::Sse => Bytes::from_static(sse::KEEP_ALIVE),
-        Format::Ndjson => Bytes::from_static(b"\n"),
+        // Space before a line's object is nothing to a JSON parser; a blank line would be an error to many.
+        Format::Ndjson => Bytes::from_static(b" "),
         Format::WebSocket => {
             let mut out = Vec::new();
             push_frame(Opcode::Ping, b"", None, &mut out);

@@ -21,6 +21,8 @@ pub(super) struct Payload {
 
 enum Kind {
     Empty,
+    /// What stands for a stream in the answer to HEAD.
+    Unsized,
     Full(Option<Bytes>),
     Events(Box<Follow>),
 }
@@ -28,6 +30,11 @@ enum Kind {
 impl Payload {
     pub(super) fn empty() -> Self {
         Self { kind: Kind::Empty, _open: None }
+    }
+
+    /// No bytes, and no claim that there are none.
+    pub(super) fn unsized_empty() -> Self {
+        Self { kind: Kind::Unsized, _open: None }
     }
 
     pub(super) fn full(bytes: Bytes) -> Self {
@@ -49,7 +56,7 @@ impl Payload {
         match &self.kind {
             Kind::Empty => Some(Bytes::new()),
             Kind::Full(bytes) => bytes.clone(),
-            Kind::Events(_) => None,
+            Kind::Unsized | Kind::Events(_) => None,
         }
     }
 }
@@ -60,7 +67,7 @@ impl Body for Payload {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.kind {
-            Kind::Empty => Poll::Ready(None),
+            Kind::Empty | Kind::Unsized => Poll::Ready(None),
             Kind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Kind::Events(follow) => follow.poll_chunk(cx).map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes)))),
         }
@@ -68,7 +75,7 @@ impl Body for Payload {
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Empty => true,
+            Kind::Empty | Kind::Unsized => true,
             Kind::Full(bytes) => bytes.is_none(),
             Kind::Events(_) => false,
         }
@@ -78,7 +85,7 @@ impl Body for Payload {
         match &self.kind {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Kind::Events(_) => SizeHint::default(),
+            Kind::Unsized | Kind::Events(_) => SizeHint::default(),
         }
     }
 }

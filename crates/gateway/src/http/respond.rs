@@ -148,7 +148,9 @@ fn content_type(message: &Message) -> HeaderValue {
 /// The answer to HEAD: the headers of the answer to GET, with the length of the body that is not sent.
 pub(super) fn without_body(response: Response<Payload>) -> Response<Payload> {
     let (mut parts, payload) = response.into_parts();
-    if let Some(bytes) = payload.known() {
+    let Some(bytes) = payload.known() else { return Response::from_parts(parts, Payload::unsized_empty()) };
+    // 204 and 304 have no length (RFC 9110 §8.6).
+    if !matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
         parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
     }
     Response::from_parts(parts, Payload::empty())

@@ -11,7 +11,7 @@ use fogmux_http::{
 };
 use http::{
     HeaderMap, Method, Response, StatusCode,
-    header::{ACCEPT, CONTENT_TYPE, ETAG},
+    header::{ACCEPT, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG},
     request::Parts,
 };
 use http_body::Body;
@@ -91,6 +91,7 @@ where
     if parts.method == Method::DELETE {
         return clear(conn, identity, topic, parts).await;
     }
+    check_body_headers(&parts.headers)?;
     let content_type = content_type(&parts.headers)?;
     let properties = translate::query_properties(&query);
     translate::check(content_type, properties.as_deref())?;
@@ -229,6 +230,19 @@ async fn publish(conn: &Rc<Conn>, publication: Publication<'_>) -> Result<bool, 
 /// A subscriber who may lose nothing has no room, or there is none to keep the message.
 pub(super) fn refused() -> Problem<'static> {
     Problem::new(Kind::Unavailable).detail("there is no room for the message now").retry_after(1)
+}
+
+/// A coding or a range says that the body is not the message. No other door could say it again.
+fn check_body_headers(headers: &HeaderMap) -> Result<(), Problem<'static>> {
+    // RFC 9110 §14.5.
+    if headers.contains_key(CONTENT_RANGE) {
+        return Err(Problem::new(Kind::BadRequest).detail("a message is published whole, without Content-Range"));
+    }
+    // RFC 9110 §15.5.16.
+    if headers.get_all(CONTENT_ENCODING).iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Err(Problem::new(Kind::UnsupportedMediaType).detail("the body must not have a Content-Encoding"));
+    }
+    Ok(())
 }
 
 /// `Content-Type` byte for byte; one that is not UTF-8 has no place on the other doors.

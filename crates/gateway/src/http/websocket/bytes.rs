@@ -126,7 +126,11 @@ impl<T: AsyncWrite + Unpin> ByteStream<T> {
         self.output.extend_from_slice(header.get(count..).unwrap_or_default());
         let from = count.saturating_sub(header.len());
         self.output.extend_from_slice(payload.get(from..).unwrap_or_default());
-        Ok(payload.len())
+        // Not every stream below writes both slices at once; whoever wrote may not come back to flush.
+        match self.poll_output(cx) {
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(payload.len()),
+        }
     }
 }
 
