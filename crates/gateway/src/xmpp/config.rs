@@ -11,6 +11,8 @@ pub struct XmppConfig {
     pub stanza_bytes_max: usize,
     /// From accept to a bound resource.
     pub login_timeout: Duration,
+    /// From the first byte of a stanza to its last.
+    pub stanza_timeout: Duration,
     /// How long a client may take nothing of what there is to send.
     pub write_timeout: Duration,
     /// Messages that may wait for one connection.
@@ -29,6 +31,7 @@ impl Default for XmppConfig {
             domain: "localhost".to_owned(),
             stanza_bytes_max: 2 << 20,
             login_timeout: Duration::from_secs(15),
+            stanza_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
             mailbox_messages_max: 10_000,
             mailbox_bytes_max: 8 << 20,

@@ -31,6 +31,16 @@ pub(super) struct Session<S> {
     unflushed: bool,
     /// Runs while the client takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
+    /// Runs while a stanza has begun and not ended.
+    open: Option<Pin<Box<Sleep>>>,
+    /// Bytes of `kept` that the bus counts among its memory.
+    accounted: usize,
+}
+
+impl<S> Drop for Session<S> {
+    fn drop(&mut self) {
+        self.core.ctx.bus().memory().change(self.accounted, 0);
+    }
 }
 
 /// A connection that is over: nothing can be written any more.
@@ -38,7 +48,7 @@ struct Over;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     pub(super) fn new(stream: S, core: Core, claim: Claim, kept: Vec<u8>) -> Self {
-        Self { stream, core, claim, kept, written: 0, unflushed: false, stalled: None }
+        Self { stream, core, claim, kept, written: 0, unflushed: false, stalled: None, open: None, accounted: 0 }
     }
 
     /// Carries the connection until it ends.
@@ -90,6 +100,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             match self.poll_read(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(Over)) => return Poll::Ready(()),
+                Poll::Pending if self.is_overdue(cx) => {
+                    let error = StreamError::new(StreamCondition::PolicyViolation, "a stanza took too long");
+                    self.core.machine.fail(error, &mut self.core.out);
+                }
                 Poll::Pending if left => {}
                 Poll::Pending => return Poll::Pending,
             }
@@ -158,6 +172,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Poll::Ready(())
     }
 
+    /// Whether a stanza has been open for too long: what is kept of it counts against everybody's memory.
+    fn is_overdue(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.kept.is_empty() {
+            self.open = None;
+            return false;
+        }
+        let timeout = self.core.ctx.shared.xmpp.config.stanza_timeout;
+        let overdue = self.open.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        let overdue = overdue.as_mut().poll(cx).is_ready() && !self.core.machine.is_closed();
+        if overdue {
+            self.open = None;
+            self.core.ctx.shared.metrics.xmpp.timed_out.increment();
+        }
+        overdue
+    }
+
     /// One read and all that it leads to. Publishers are paused while mailboxes hold too much.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Over>> {
         let core = &mut self.core;
@@ -166,9 +196,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             ready!(Pin::new(&mut ctx.bus().memory().relieved()).poll(cx));
         }
         core.reserve();
-        let read = read::poll_take(&ctx, &mut self.stream, &mut self.kept, cx, |bytes| core.take(bytes));
+        let mut used = 0;
+        let read = read::poll_take(&ctx, &mut self.stream, &mut self.kept, cx, |bytes| {
+            used = core.take(bytes);
+            used
+        });
         match read {
-            Poll::Ready(Ok(1..)) => Poll::Ready(Ok(())),
+            Poll::Ready(Ok(1..)) => {
+                if used > 0 {
+                    self.open = None;
+                }
+                ctx.bus().memory().change(self.accounted, self.kept.capacity());
+                self.accounted = self.kept.capacity();
+                Poll::Ready(Ok(()))
+            }
             Poll::Ready(Ok(0) | Err(_)) => Poll::Ready(Err(Over)),
             Poll::Pending => {
                 if self.core.out.is_empty() {

@@ -16,6 +16,10 @@ const OPEN: &str = "<?xml version='1.0'?><stream:stream to='localhost' xmlns='ja
 const SERVICE: &str = "pubsub.localhost";
 
 fn gateway() -> RunningGateway {
+    gateway_with(XmppConfig { login_timeout: Duration::from_secs(5), ..XmppConfig::default() })
+}
+
+fn gateway_with(xmpp: XmppConfig) -> RunningGateway {
     let config = GatewayConfig {
         workers: 2,
         bus: BusConfig::default(),
@@ -26,7 +30,7 @@ fn gateway() -> RunningGateway {
         mqtt: Default::default(),
         coap: Default::default(),
         http: Default::default(),
-        xmpp: XmppConfig { login_timeout: Duration::from_secs(5), ..XmppConfig::default() },
+        xmpp,
     };
     let rules = Rules::new(Users::default(), None, AnonymousPolicy::Loopback);
     Gateway::start(config, Arc::new(Authority::new(rules)), Box::new(Forgetful)).expect("a gateway")
@@ -330,6 +334,34 @@ async fn streams_end_with_reasons() {
     has(&last.until("</stream:stream>").await, "<system-shutdown");
     has(&slow.until("</stream:stream>").await, "<system-shutdown");
     assert!(drained.await.expect("no panic"));
+}
+
+#[tokio::test]
+async fn what_takes_too_long_is_cut() {
+    let short = Duration::from_millis(50);
+    let gateway =
+        gateway_with(XmppConfig { stanza_timeout: short, login_timeout: short * 20, ..XmppConfig::default() });
+    let mut ada = Client::login(&gateway).await;
+    ada.send("<message><body>").await;
+    has(&ada.until("</stream:stream>").await, "<policy-violation");
+    let mut silent = Client::connect(&gateway).await;
+    has(&silent.until("</stream:stream>").await, "<connection-timeout");
+}
+
+#[tokio::test]
+async fn deaf_readers_are_cut_and_slow_nobody() {
+    let write_timeout = Duration::from_millis(200);
+    let gateway = gateway_with(XmppConfig { write_timeout, mailbox_messages_max: 50, ..XmppConfig::default() });
+    let (mut ada, mut deaf) = (Client::login(&gateway).await, Client::login(&gateway).await);
+    deaf.subscribe("loud", "").await;
+    let text = "x".repeat(100_000);
+    let cut = || gateway.shared.metrics.xmpp.timed_out.get() > 0;
+    let mut published = 0;
+    while !cut() && published < 10_000 {
+        has(&ada.publish("loud", &text).await, "<publish node='loud'>");
+        published += 1;
+    }
+    assert!(cut());
 }
 
 /// What an idle connection holds besides its mailbox and its entries in the registries.
