@@ -43,6 +43,15 @@ pub(super) enum NotMade {
     Full,
 }
 
+/// Why a node is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Made {
+    /// Somebody asked for it.
+    Asked,
+    /// Somebody published to it. Only half of the room is for those, so that a flood of topics leaves some.
+    Implied,
+}
+
 /// All nodes, bounded.
 #[derive(Debug)]
 pub(super) struct Nodes {
@@ -64,12 +73,22 @@ impl Nodes {
     }
 
     /// Makes a node that belongs to `owner`.
-    pub(super) fn create(&self, node: &str, owner: &Arc<str>, config: Option<NodeConfig>) -> Result<(), NotMade> {
+    pub(super) fn create(
+        &self,
+        node: &str,
+        owner: &Arc<str>,
+        config: Option<NodeConfig>,
+        made: Made,
+    ) -> Result<(), NotMade> {
+        let room = match made {
+            Made::Asked => self.nodes_max,
+            Made::Implied => self.nodes_max / 2,
+        };
         let mut nodes = self.write();
         if nodes.contains_key(node) {
             return Err(NotMade::Exists);
         }
-        if nodes.len() >= self.nodes_max {
+        if nodes.len() >= room {
             return Err(NotMade::Full);
         }
         let config = config.filter(|c| *c != **DEFAULT).map_or_else(|| Arc::clone(&DEFAULT), Arc::new);
@@ -165,8 +184,8 @@ mod tests {
         let ada: Arc<str> = "ada@d".into();
         let bob: Arc<str> = "bob@d".into();
         assert!(nodes.may_read("n", "bob@d"));
-        assert_eq!(nodes.create("n", &ada, None), Ok(()));
-        assert_eq!(nodes.create("n", &bob, None), Err(NotMade::Exists));
+        assert_eq!(nodes.create("n", &ada, None, Made::Asked), Ok(()));
+        assert_eq!(nodes.create("n", &bob, None, Made::Asked), Err(NotMade::Exists));
         assert_eq!(nodes.affiliation("n", "ada@d"), Some(Affiliation::Owner));
         assert!(nodes.affiliate("n", &[(Arc::clone(&bob), Affiliation::Outcast)]));
         assert!(!nodes.may_read("n", "bob@d") && nodes.may_read("n", "eve@d"));
@@ -174,8 +193,9 @@ mod tests {
         let whitelist = NodeConfig { access_model: AccessModel::Whitelist, ..NodeConfig::default() };
         assert_eq!(nodes.configure("n", whitelist), Some(true));
         assert!(!nodes.may_read("n", "eve@d") && nodes.may_read("n", "ada@d"));
-        assert_eq!(nodes.create("m", &ada, None), Ok(()));
-        assert_eq!(nodes.create("o", &ada, None), Err(NotMade::Full));
+        assert_eq!(nodes.create("m", &ada, None, Made::Implied), Err(NotMade::Full));
+        assert_eq!(nodes.create("m", &ada, None, Made::Asked), Ok(()));
+        assert_eq!(nodes.create("o", &ada, None, Made::Asked), Err(NotMade::Full));
         assert_eq!(nodes.names(Some("m"), 9), ["n".into()]);
     }
 }

@@ -13,7 +13,13 @@ use fogmux_xmpp::{
     },
 };
 
-use super::{accounts::Follow, core::Core, login::random_name, nodes::NotMade, publish::topic};
+use super::{
+    accounts::Follow,
+    core::Core,
+    login::random_name,
+    nodes::{Made, NotMade},
+    publish::topic,
+};
 
 /// Instant nodes (§8.1.2) are topics below this level.
 const INSTANT_PREFIX: &str = "instant/";
@@ -62,12 +68,14 @@ impl Core {
             config.apply(form)?;
         }
         let narrows = config.access_model != pubsub::AccessModel::Open;
-        self.door().nodes.create(&node, self.me.gate.affiliate(), Some(config)).map_err(|why| match why {
-            NotMade::Exists => StanzaError::new(StanzaCondition::Conflict),
-            NotMade::Full => {
-                StanzaError::new(StanzaCondition::ResourceConstraint).with(PubsubCondition::MaxNodesExceeded)
-            }
-        })?;
+        self.door().nodes.create(&node, self.me.gate.affiliate(), Some(config), Made::Asked).map_err(
+            |why| match why {
+                NotMade::Exists => StanzaError::new(StanzaCondition::Conflict),
+                NotMade::Full => {
+                    StanzaError::new(StanzaCondition::ResourceConstraint).with(PubsubCondition::MaxNodesExceeded)
+                }
+            },
+        )?;
         if narrows {
             self.ctx.bus().invalidate();
         }
@@ -125,7 +133,7 @@ impl Core {
 
     /// A topic that nobody owns becomes a node of the sender's, who may write it.
     fn adopt(&self, node: &str) -> Result<(), StanzaError> {
-        match self.door().nodes.create(node, self.me.gate.affiliate(), None) {
+        match self.door().nodes.create(node, self.me.gate.affiliate(), None, Made::Asked) {
             Ok(()) | Err(NotMade::Exists) => Ok(()),
             Err(NotMade::Full) => Err(StanzaError::new(StanzaCondition::ResourceConstraint)),
         }

@@ -11,7 +11,11 @@ use fogmux_xmpp::{
     pubsub::{self, AccessModel, Affiliation, NodeConfig, PublishModel, PublishOptions, PublishedItem},
 };
 
-use super::{core::Core, nodes::NotMade, translate::Cleared};
+use super::{
+    core::Core,
+    nodes::{Made, NotMade},
+    translate::Cleared,
+};
 
 /// A publish request, taken apart.
 pub(super) struct Parts<'e> {
@@ -87,7 +91,7 @@ impl Core {
                 ..NodeConfig::default()
             };
             // Without room, or made by somebody else just now: the topic is published to all the same.
-            let _: Result<(), NotMade> = nodes.create(node, affiliate, Some(config));
+            let _: Result<(), NotMade> = nodes.create(node, affiliate, Some(config), Made::Implied);
             return Ok(nodes.config(node));
         };
         options.met_by(&config)?;
