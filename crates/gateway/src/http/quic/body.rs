@@ -13,8 +13,6 @@ use h3::{
 };
 use http_body::{Body, Frame};
 
-use crate::http::body::UNWANTED_TIME_MAX;
-
 type ReceiveHalf = RequestStream<h3_quinn::RecvStream, Bytes>;
 
 /// Reads the stream until its end. Dropped before, it stops the sender without an error.
@@ -63,10 +61,10 @@ impl Drop for RequestBody {
     }
 }
 
-/// Waits a little for the end of a body that nobody wants.
+/// Waits for what comes next of a body that nobody wants: its end, or something to answer with a stop. Nothing may
+/// come for long; then the stream stays counted against the client's own limit, and ends with the connection.
 async fn await_end(mut recv: ReceiveHalf) {
-    let data = tokio::time::timeout(UNWANTED_TIME_MAX, poll_fn(|cx| poll_data(&mut recv, cx))).await;
-    if let Ok(Ok(Some(_))) = data {
+    if let Ok(Some(_)) = poll_fn(|cx| poll_data(&mut recv, cx)).await {
         recv.stop_sending(Code::H3_NO_ERROR);
     }
 }
