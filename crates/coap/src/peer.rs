@@ -14,6 +14,9 @@ pub trait Peer: Copy + Eq + Hash {
     /// Whether it is certain that this source address is not forged: a handshake came before, or the address cannot be
     /// reached from outside.
     fn is_verified(&self) -> bool;
+
+    /// Whether there is no network in between that notifications could congest.
+    fn is_local(&self) -> bool;
 }
 
 impl Peer for SocketAddr {
@@ -33,6 +36,10 @@ impl Peer for SocketAddr {
     }
 
     fn is_verified(&self) -> bool {
+        self.is_local()
+    }
+
+    fn is_local(&self) -> bool {
         self.ip().to_canonical().is_loopback()
     }
 }

@@ -392,7 +392,8 @@ impl<P: Peer> Server<P> {
         let Some(relation) = self.relations.get_mut(key) else { return true };
         let Some(peer) = self.peers.get_mut(relation.peer) else { return true };
         let last = !notification.response.code.is_success();
-        let paced = relation.sent_at.is_none_or(|sent| now.since(sent) >= UNKNOWN_ROUND_TRIP);
+        let local = peer.address.is_local();
+        let paced = local || relation.sent_at.is_none_or(|sent| now.since(sent) >= UNKNOWN_ROUND_TRIP);
         let confirmable = notification.confirmable
             || last
             || backoff.is_some()
@@ -423,7 +424,7 @@ impl<P: Peer> Server<P> {
             }
             // RFC 7641 §4.5.1: no more than one in a round trip.
             relation.not_before =
-                now + peer.round_trip.filter(|trip| *trip >= PACED_ROUND_TRIP_MIN).unwrap_or_default();
+                now + peer.round_trip.filter(|trip| !local && *trip >= PACED_ROUND_TRIP_MIN).unwrap_or_default();
         }
         let (peer, cache_key) = (relation.peer, relation.cache_key);
         if extra.block2.is_some() {

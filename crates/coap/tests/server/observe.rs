@@ -1,11 +1,13 @@
 //! RFC 7641.
 
-use fogmux_coap::server::GoneReason;
+use fogmux_coap::server::{Amplification, GoneReason};
 
 use super::*;
 
 fn observing() -> Bench {
-    let mut bench = Bench::new(ServerConfig::default());
+    // From behind a network, where pace matters.
+    let mut bench = Bench::new(ServerConfig { amplification: Amplification::Off, ..ServerConfig::default() });
+    bench.peer = address(false);
     let answer = bench.ask(Code::GET, &[REGISTER, PATH], &[]);
     assert!(answer.uint(OptionNumber::OBSERVE).is_some());
     bench
@@ -127,6 +129,14 @@ fn s4_5_1_without_a_round_trip_non_confirmables_are_three_seconds_apart() {
     bench.wait(Duration::from_secs(3));
     assert_eq!(bench.notify(b"2", false).1[0].kind(), Type::NonConfirmable);
     assert_eq!(bench.notify(b"3", false).1[0].kind(), Type::Confirmable);
+}
+
+#[test]
+fn s4_5_1_where_there_is_no_network_there_is_no_pace() {
+    let mut bench = Bench::new(ServerConfig::default());
+    bench.ask(Code::GET, &[REGISTER, PATH], &[]);
+    assert!((0..100).all(|_| bench.notify(b"x", false).1[0].kind() == Type::NonConfirmable));
+    assert_eq!(bench.notify(b"x", false).1[0].kind(), Type::Confirmable);
 }
 
 #[test]

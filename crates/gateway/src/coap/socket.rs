@@ -33,6 +33,10 @@ impl Peer for Path {
     fn is_verified(&self) -> bool {
         self.remote.is_verified()
     }
+
+    fn is_local(&self) -> bool {
+        self.remote.is_local()
+    }
 }
 
 /// The socket and its buffers.
