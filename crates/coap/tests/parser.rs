@@ -1,5 +1,7 @@
 //! The properties that every parser here has, and a second opinion by `coap-lite`.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use fogmux_coap::{
     Code, Encoder, Message, OptionNumber, Outbox, Request, Server, ServerConfig, Timestamp, Token, Type,
 };

@@ -114,6 +114,9 @@ impl<P: Peer> Server<P> {
         confirmable.backoff.sent = now;
         let (backoff, due) = (confirmable.backoff, now + confirmable.backoff.timeout);
         self.counters.retransmitted += 1;
+        if let Some(relation) = relation.and_then(|key| self.relations.get_mut(key)) {
+            relation.stalled = true;
+        }
         if let Some(relation) = relation
             && self.has_held(relation)
         {

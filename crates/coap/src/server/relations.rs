@@ -67,6 +67,8 @@ pub(crate) struct Relation {
     sequence: u32,
     /// The Confirmable that is not acknowledged yet; at most one (RFC 7641 §4.5.1).
     pub(crate) in_flight: Option<Key>,
+    /// That Confirmable had to be sent again: nothing else goes out until it is acknowledged.
+    pub(crate) stalled: bool,
     /// Waiting for NSTART at its peer.
     pub(crate) queued: bool,
     held: Held,
@@ -85,7 +87,7 @@ impl Relation {
     }
 
     fn is_blocked(&self, now: Timestamp) -> bool {
-        self.in_flight.is_some() || self.queued || now < self.not_before
+        self.stalled || self.queued || now < self.not_before
     }
 }
 
@@ -244,6 +246,7 @@ impl<P: Peer> Server<P> {
             block_size: ticket.block_size(self.config.block_size),
             sequence: 1,
             in_flight: None,
+            stalled: false,
             queued: false,
             held: Held::default(),
             recent: [0; RECENT],
@@ -254,6 +257,11 @@ impl<P: Peer> Server<P> {
             timer_set: false,
         };
         let key = self.relations.insert(relation).ok_or(ObserveRefused::Limit(all))?;
+        if let Some(relation) = self.relations.get_mut(key) {
+            // So that the observers of one thing are not all asked to acknowledge the same notification.
+            let spread = key.index() % usize::from(self.config.confirm_every.max(1));
+            relation.unconfirmed = u16::try_from(spread).unwrap_or(0);
+        }
         peer.relations.push(key);
         *of_host += 1;
         Ok(key)
@@ -300,7 +308,7 @@ impl<P: Peer> Server<P> {
     pub(crate) fn relation_confirmed(&mut self, now: Timestamp, key: Key, out: &mut Outbox<P>) {
         if let Some(relation) = self.relations.get_mut(key) {
             relation.confirmed_at = now;
-            relation.unconfirmed = 0;
+            relation.stalled = false;
         }
         self.pump(now, key, out);
     }
@@ -401,6 +409,10 @@ impl<P: Peer> Server<P> {
             || now.since(relation.confirmed_at) >= self.config.confirm_interval
             // RFC 7641 §4.5.1: who does not know the round trip must not send fast; an acknowledgement tells it.
             || (peer.round_trip.is_none() && !paced);
+        if confirmable && relation.in_flight.is_some() {
+            // RFC 7641 §4.5.1: one at a time; the acknowledgement lets this one go on.
+            return false;
+        }
         if confirmable && peer.in_flight.len() >= self.config.transmission.nstart {
             relation.queued = true;
             peer.waiting.push_back(Waiting::Relation(key));
@@ -416,7 +428,9 @@ impl<P: Peer> Server<P> {
         });
         self.counters.notified += 1;
         relation.sent_at = Some(now);
-        if !confirmable {
+        if confirmable {
+            relation.unconfirmed = 0;
+        } else {
             relation.unconfirmed += 1;
             relation.recent.rotate_right(1);
             if let Some(newest) = relation.recent.first_mut() {

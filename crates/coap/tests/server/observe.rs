@@ -123,6 +123,21 @@ fn s4_5_1_while_one_is_not_acknowledged_only_the_newest_waits() {
 }
 
 #[test]
+fn s4_5_1_non_confirmables_go_on_until_a_confirmable_has_to_be_repeated() {
+    let mut bench = settled();
+    let (_, probe) = bench.notify(b"1", true);
+    assert_eq!(bench.notify(b"2", false).0, Notified::Sent);
+    assert_eq!(bench.notify(b"3", true).0, Notified::Held);
+    let newest = bench.wait(Duration::from_secs(3));
+    assert_eq!((newest[0].kind(), newest[0].message().payload()), (Type::Confirmable, &b"3"[..]));
+    assert_eq!(bench.notify(b"4", false).0, Notified::Held);
+    bench.empty(Type::Acknowledgement, probe[0].message().message_id);
+    assert_eq!(bench.notify(b"5", false).0, Notified::Held);
+    let next = bench.empty(Type::Acknowledgement, newest[0].message().message_id);
+    assert_eq!((next[0].kind(), next[0].message().payload()), (Type::NonConfirmable, &b"5"[..]));
+}
+
+#[test]
 fn s4_5_1_without_a_round_trip_non_confirmables_are_three_seconds_apart() {
     let mut bench = observing();
     assert_eq!(bench.notify(b"1", false).1[0].kind(), Type::NonConfirmable);
@@ -170,6 +185,7 @@ fn different_subjects_wait_together_and_are_bounded() {
     let mut bench = Bench::new(ServerConfig { held_per_observer_max: 3, ..ServerConfig::default() });
     bench.ask(Code::GET, &[REGISTER, PATH], &[]);
     let (_, first) = bench.notify(b"0", true);
+    bench.wait(Duration::from_secs(3));
     for subject in 1..=5_u8 {
         let payload = [subject];
         let response = Response { payload: Payload::Slice(&payload), ..Response::new(Code::CONTENT) };

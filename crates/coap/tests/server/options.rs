@@ -61,7 +61,8 @@ fn s5_10_8_preconditions() {
     let tag = etag(b"state");
     let other = etag(b"other");
     let none: (OptionNumber, &[u8]) = (OptionNumber::IF_NONE_MATCH, &[]);
-    let cases: &[(&[(OptionNumber, &[u8])], bool, bool)] = &[
+    type Case<'a> = (&'a [(OptionNumber, &'a [u8])], bool, bool);
+    let cases: &[Case<'_>] = &[
         (&[], true, true),
         (&[none], false, true),
         (&[(OptionNumber::IF_MATCH, &[])], true, false),
