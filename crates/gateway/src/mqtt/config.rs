@@ -15,6 +15,9 @@ pub struct MqttConfig {
     pub password_without_tls: bool,
     /// Largest packet a client may send, in bytes.
     pub packet_bytes_max: u32,
+    /// Bytes of unfinished packets of all clients together; above it packets larger than the read buffer wait, and clients
+    /// that have been at theirs for some seconds are cut.
+    pub unfinished_bytes_max: usize,
     /// Unacknowledged QoS 1 and 2 messages a client may have (Receive Maximum).
     pub receive_maximum: u16,
     /// Highest topic alias a client may use.
@@ -58,6 +61,7 @@ impl Default for MqttConfig {
             password_without_tls: false,
             // A payload of 1 MiB with the longest topic and as many properties.
             packet_bytes_max: (1 << 20) + (128 << 10),
+            unfinished_bytes_max: 32 << 20,
             receive_maximum: 1024,
             topic_alias_maximum: 16,
             alias_bytes_max: 8 << 10,

@@ -31,6 +31,8 @@ use crate::WorkerContext;
 
 /// Turns a connection takes before others get theirs.
 const TURNS: usize = 4;
+/// Bytes a connection reads before others get their turn.
+const TURN_BYTES: usize = 32 << 10;
 /// Unwritten bytes above which nothing more is drained or read: the peer is not reading.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// More than a packet with a Reason String has beside the string: an acknowledgement without codes, or one code.
@@ -40,6 +42,8 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// What is read and thrown away after a goodbye, so that the peer gets to read it (RFC 1122 §4.2.2.13: closing with
 /// unread bytes resets the connection).
 const LINGER_BYTES: usize = 8 << 20;
+/// How long a client may be at one packet once unfinished packets take too much memory.
+const UNFINISHED_PATIENCE: Duration = Duration::from_secs(2);
 /// Between the wills and the goodbye of a drain: time for the wills to arrive.
 pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(100);
 
@@ -102,6 +106,10 @@ pub(super) struct Connection<S> {
     pub(super) awaiting: bool,
     pub(super) now: Timestamp,
     pub(super) last_read: Timestamp,
+    /// Bytes read since the task was woken.
+    pub(super) read_bytes: usize,
+    /// Since when the packet at the front of the input is not whole.
+    pub(super) unfinished_since: Timestamp,
     id: Option<ConnectionId>,
     keep_alive: u16,
     stalled_since: Option<Timestamp>,
@@ -155,6 +163,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             awaiting: false,
             now,
             last_read: now,
+            read_bytes: 0,
+            unfinished_since: Timestamp::NEVER,
             id: None,
             keep_alive: negotiation.keep_alive,
             stalled_since: None,
@@ -193,6 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Does what can be done now; ready when the connection is over.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         self.now = self.ctx.now();
+        self.read_bytes = 0;
         if self.id.is_none() {
             self.id = Some(self.ctx.shared.mqtt.register(cx.waker()));
         }
@@ -222,13 +233,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if !progress {
                 return Ok(false);
             }
+            if self.read_bytes >= TURN_BYTES {
+                break;
+            }
         }
         Ok(true)
     }
 
     /// Publishers are not read while memory is tight, those who wait for completions not beyond what they may have,
-    /// and nobody who does not read.
+    /// nobody who does not read, and no large packet while there are too many.
     fn may_read(&self, cx: &mut Context<'_>) -> bool {
+        if self.input.is_large() && self.ctx.shared.mqtt.unfinished_share() > 0 {
+            return false;
+        }
         if self.output.len() > OUTPUT_BYTES_MAX || self.pending() > 64 {
             return false;
         }
@@ -300,6 +317,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.stalled_since.map_or(Timestamp::NEVER, |since| since + self.ctx.shared.mqtt.config.stall_max)
     }
 
+    /// When to look whether there is too much unfinished.
+    fn unfinished_deadline(&self) -> Timestamp {
+        if self.unfinished_since == Timestamp::NEVER {
+            return Timestamp::NEVER;
+        }
+        self.unfinished_since + UNFINISHED_PATIENCE
+    }
+
     fn drain_deadline(&self) -> Timestamp {
         self.draining_since.map_or(Timestamp::NEVER, |since| since + DRAIN_GRACE)
     }
@@ -319,7 +344,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             self.stalled_since = Some(self.now);
         }
-        let next = self.keep_alive_deadline().min(self.stall_deadline()).min(self.drain_deadline());
+        let mut next = self.keep_alive_deadline().min(self.stall_deadline()).min(self.drain_deadline());
+        if self.unfinished_deadline() <= self.now {
+            if self.ctx.shared.mqtt.unfinished_share() > 0 {
+                return Poll::Ready(self.too_much_unfinished());
+            }
+            next = next.min(self.now + UNFINISHED_PATIENCE);
+        } else {
+            next = next.min(self.unfinished_deadline());
+        }
         if next < self.alarm || self.alarm <= self.now {
             self.alarm = next;
             if let Some(id) = self.id {

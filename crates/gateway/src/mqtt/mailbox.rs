@@ -23,6 +23,8 @@ pub(super) const LARGE_BYTES: usize = 16 << 10;
 const OUT_BYTES_MIN: usize = 512;
 /// The part of its bounds that a client gets when memory is tight.
 const TIGHT: usize = 16;
+/// Messages that make room for one, unless it needs more.
+const DISPLACED_MAX: u32 = 4;
 /// The part of its bounds that a client gets when memory is nearly gone.
 const VERY_TIGHT: usize = 1024;
 
@@ -187,9 +189,13 @@ impl MqttMailbox {
 
     /// Queues a message, making room where that is allowed.
     pub(super) fn enqueue(&mut self, kept: Kept) -> Delivered {
-        let (cost, qos) = (kept.cost(), kept.qos);
+        let (cost, qos, before) = (kept.cost(), kept.qos, self.queue_bytes);
         let mut displaced = 0;
         while !self.fits(cost) {
+            if displaced >= DISPLACED_MAX && self.queue_bytes + cost <= before {
+                // The bounds have shrunk: the queue follows step by step, or one publication would pay for all.
+                break;
+            }
             let expendable = self.queue.front().is_some_and(|oldest| oldest.qos == Qos::AtMostOnce || !self.connected);
             if !expendable {
                 self.overflowed = true;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::{BufMut, BytesMut};
-use fogmux_bus::Payload;
+use fogmux_bus::{Payload, Timestamp};
 use fogmux_mqtt::{
     Ack, Disconnect, Frame, Incoming, Packet, PacketId, PacketType, Property, ProtocolError, Qos, ReasonCode, Received,
     decode,
@@ -45,13 +45,18 @@ impl Input {
         if rest.is_empty() { Self::Partial(rest) } else { Self::Unread(rest) }
     }
 
-    /// What is counted among the memory of the bus: bytes that came with CONNECT are looked at in the same poll.
+    /// What is counted as unfinished: bytes that came with CONNECT are looked at in the same poll.
     fn counted(&self) -> usize {
         match self {
             Self::Partial(bytes) => bytes.len(),
             Self::Unread(_) => 0,
-            Self::Large(large) => large.bytes.len(),
+            Self::Large(large) => large.bytes.capacity(),
         }
+    }
+
+    /// Whether a packet larger than the read buffer is under way.
+    pub(super) const fn is_large(&self) -> bool {
+        matches!(self, Self::Large(_))
     }
 }
 
@@ -110,19 +115,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         let count = read.filled().len();
-        self.ctx.shared.metrics.mqtt.bytes_in.add(u64::try_from(count).unwrap_or_default());
+        self.count_read(count);
         let length = partial.len() + count;
-        if partial.capacity() > 0 {
+        if !partial.is_empty() {
             front.copy_from_slice(&partial);
-            self.keep(&partial, &[]);
+            self.ctx.shared.mqtt.change_unfinished(partial.len(), 0);
         }
         self.take(buffer.get(..length).unwrap_or_default())?;
         Ok(Poll::Ready(()))
     }
 
-    /// Counts a change of what is kept of unfinished packets.
-    fn keep(&self, before: &[u8], after: &[u8]) {
-        self.ctx.bus().memory().change(before.len(), after.len());
+    fn count_read(&mut self, bytes: usize) {
+        self.read_bytes += bytes;
+        self.ctx.shared.metrics.mqtt.bytes_in.add(u64::try_from(bytes).unwrap_or_default());
     }
 
     /// Handles every whole packet in `bytes` and keeps the rest.
@@ -130,58 +135,65 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let used = self.handle_all(bytes)?;
         let rest = bytes.get(used..).unwrap_or_default();
         if rest.is_empty() {
+            self.unfinished_since = Timestamp::NEVER;
             return Ok(());
         }
         let total = match Frame::read(rest, self.version, &self.limits()) {
             Ok(frame) => frame.map_or(0, |frame| frame.total_len()),
             Err(error) => return Err(self.misbehaved(&error, error.reason())),
         };
-        self.keep(&[], rest);
+        if used > 0 || self.unfinished_since == Timestamp::NEVER {
+            self.unfinished_since = self.now;
+        }
         // The whole of it has to fit beside nothing else, or it could never be finished.
         self.input = if total >= crate::context::READ_BUFFER_BYTES {
             Input::Large(Box::new(Large { bytes: BytesMut::from(rest), total }))
         } else {
             Input::Partial(rest.to_vec())
         };
-        Ok(())
+        self.ctx.shared.mqtt.change_unfinished(0, self.input.counted());
+        if self.ctx.shared.mqtt.unfinished_share() > 1 { Err(self.too_much_unfinished()) } else { Ok(()) }
+    }
+
+    /// All clients together keep too much unfinished.
+    pub(super) fn too_much_unfinished(&mut self) -> End {
+        self.misbehaved(&"unfinished packets take too much memory", ReasonCode::QUOTA_EXCEEDED)
     }
 
     /// Reads on at a large packet; its buffer grows with what has come, not with what was announced.
     fn poll_large(&mut self, cx: &mut Context<'_>, mut large: Box<Large>) -> Result<Poll<()>, End> {
         let Large { bytes, total } = &mut *large;
-        let before = bytes.len();
-        let missing = *total - before;
-        if bytes.capacity() == before {
-            bytes.reserve(missing.min(before.max(LARGE_STEP_BYTES)));
+        let (before, length) = (bytes.capacity(), bytes.len());
+        let missing = *total - length;
+        if before == length {
+            bytes.reserve(missing.min(length.max(LARGE_STEP_BYTES)));
         }
-        let room = missing.min(bytes.capacity() - before);
+        let room = missing.min(bytes.capacity() - length);
         let poll = {
             let mut limited = bytes.limit(room);
             let read = self.stream.read_buf(&mut limited);
             std::pin::pin!(read).poll(cx)
         };
-        let count = match poll {
-            Poll::Pending => {
-                self.input = Input::Large(large);
-                return Ok(Poll::Pending);
+        self.ctx.shared.mqtt.change_unfinished(before, bytes.capacity());
+        let finished = bytes.len() >= *total;
+        let poll = match poll {
+            Poll::Pending => Ok(Poll::Pending),
+            Poll::Ready(Err(_) | Ok(0)) => Err(End::Closed),
+            Poll::Ready(Ok(count)) => {
+                self.count_read(count);
+                // A slow but steady sender is no silent one.
+                self.last_read = self.now;
+                Ok(Poll::Ready(()))
             }
-            Poll::Ready(Err(_) | Ok(0)) => {
-                self.ctx.bus().memory().change(before, 0);
-                return Err(End::Closed);
-            }
-            Poll::Ready(Ok(count)) => count,
         };
-        self.ctx.shared.metrics.mqtt.bytes_in.add(u64::try_from(count).unwrap_or_default());
-        // A slow but steady sender is no silent one.
-        self.last_read = self.now;
-        if bytes.len() < *total {
-            self.ctx.bus().memory().change(before, bytes.len());
+        if !finished {
             self.input = Input::Large(large);
-            return Ok(Poll::Ready(()));
+            return poll;
         }
-        self.ctx.bus().memory().change(before, 0);
+        self.ctx.shared.mqtt.change_unfinished(bytes.capacity(), 0);
+        self.unfinished_since = Timestamp::NEVER;
         self.handle_large(&large.bytes.freeze())?;
-        Ok(Poll::Ready(()))
+        poll
     }
 
     fn handle_large(&mut self, bytes: &bytes::Bytes) -> Result<(), End> {
@@ -338,7 +350,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
-        self.ctx.bus().memory().change(self.input.counted(), 0);
+        self.ctx.shared.mqtt.change_unfinished(self.input.counted(), 0);
     }
 }
 

@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     task::Waker,
     time::Duration,
 };
@@ -49,6 +52,7 @@ pub struct MqttDoor {
     wills: Mutex<HashMap<SessionKey, WaitingWill>>,
     backoff: Mutex<Backoff>,
     alarms: Mutex<Alarms>,
+    unfinished: AtomicUsize,
     bounds: OnceLock<Arc<Bounds>>,
 }
 
@@ -67,6 +71,7 @@ impl MqttDoor {
             wills: Mutex::default(),
             backoff: Mutex::new(Backoff::new(BackoffConfig::default())),
             alarms: Mutex::default(),
+            unfinished: AtomicUsize::new(0),
             bounds: OnceLock::new(),
         }
     }
@@ -79,6 +84,20 @@ impl MqttDoor {
 
     pub(super) fn bounds(&self, ctx: &WorkerContext) -> Arc<Bounds> {
         Arc::clone(self.bounds.get_or_init(|| Arc::new(Bounds::new(&self.config, ctx.bus().memory()))))
+    }
+
+    /// Counts bytes of unfinished packets.
+    pub(super) fn change_unfinished(&self, before: usize, after: usize) {
+        if after > before {
+            self.unfinished.fetch_add(after - before, Relaxed);
+        } else if after < before {
+            self.unfinished.fetch_sub(before - after, Relaxed);
+        }
+    }
+
+    /// How full the room for unfinished packets is: below 1 there is some.
+    pub(super) fn unfinished_share(&self) -> usize {
+        self.unfinished.load(Relaxed) / self.config.unfinished_bytes_max.max(1)
     }
 
     /// A session is over: nothing is delivered to it any more.

@@ -18,11 +18,8 @@ use super::{
     translate,
 };
 
-/// A SUBACK above this is not explained: it might become larger than the client takes.
-const EXPLAINED_BYTES_MAX: usize = 256;
-
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Answers each filter with a code, in order ([MQTT-3.8.4-6]), and says why the first was refused.
+    /// Answers each filter with a code, in order ([MQTT-3.8.4-6]), and says why when there was only one to refuse.
     pub(super) fn subscribe(&mut self, subscribe: &Subscribe<'_>) -> Result<(), End> {
         let id = subscribe.properties.subscription_ids().next();
         let mut codes = Vec::new();
@@ -38,7 +35,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             codes.push(code);
         }
         let mut list = PropertyBuffer::new();
-        let text = why.filter(|text| text.len() + codes.len() < EXPLAINED_BYTES_MAX);
+        let text = why.filter(|_| codes.len() == 1);
         let properties = self.explanation(text.as_deref(), &mut list);
         let suback = Suback { packet_id: subscribe.packet_id, properties, codes: ReasonCodes::new(&codes) };
         let buffer = self.output.buffer(&self.ctx);
