@@ -20,6 +20,8 @@ mod quic;
 mod respond;
 mod service;
 mod streams;
+#[cfg(test)]
+mod tests;
 mod topics;
 mod translate;
 mod websocket;

@@ -86,11 +86,17 @@ fn welcome(ctx: &Rc<WorkerContext>, guests: &Rc<Guests>, incoming: quinn::Incomi
         let _ = incoming.retry();
         return;
     }
+    let Some(admitted) = ctx.shared.admission.admit(incoming.remote_address().ip()) else {
+        metrics.rejected.increment();
+        incoming.refuse();
+        return;
+    };
     metrics.accepted.increment();
     metrics.connections.change(1);
     guests.count.set(count + 1);
     let (ctx, guests) = (Rc::clone(ctx), Rc::clone(guests));
     spawn_local(async move {
+        let _admitted = admitted;
         serve_connection(&ctx, incoming, anonymous).await;
         ctx.shared.metrics.http.connections.change(-1);
         guests.count.set(guests.count.get().saturating_sub(1));
