@@ -122,7 +122,7 @@ fn rows() -> Vec<Request> {
         request("§5.10.8.1 If-Match of another", CON, PUT, "kept", &[(IF_MATCH, b"\x01\x02")], &["4.12"]),
         request("§5.10.8.2 If-None-Match on something", CON, PUT, "kept", &[(IF_NONE_MATCH, b"")], &["4.12"]),
         request("RFC 7959 §2.2 SZX 7", CON, PUT, "kept", &[(BLOCK1, &[0x07])], &["4.00"]),
-        request("RFC 7959 §2.9.2 begins in the middle", CON, PUT, "kept", &[(BLOCK1, &[0x5e])], &["4.08"]),
+        request("RFC 7959 §2.9.2 begins in the middle", CON, PUT, "kept", &[(BLOCK1, &[0x56])], &["4.08"]),
         request("RFC 7967 No-Response to all, NON", NON, PUT, "quiet", &[(NO_RESPONSE, &[26])], &[""]),
         request("RFC 8768 §3 Hop-Limit 0", CON, GET, "kept", &[(HOP_LIMIT, &[0])], &["4.00"]),
         request("MQTT §4.7 wildcard in a topic", CON, PUT, "a/+/b", &[], &["4.00"]),

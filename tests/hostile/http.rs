@@ -122,7 +122,7 @@ fn large_bodies(gateway: &Gateway) -> Result<String> {
     let mut stream = tcp::connect(gateway.address("http")?)?;
     tcp::pour(
         &mut stream,
-        b"PUT /topics/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nx",
+        b"PUT /topics/x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nx",
     )?;
     let end = tcp::read_end(&mut stream, SOON)?;
     let line = String::from_utf8_lossy(end.bytes()).lines().next().unwrap_or_default().to_owned();
@@ -133,7 +133,7 @@ fn large_bodies(gateway: &Gateway) -> Result<String> {
 fn unread(gateway: &Gateway) -> Result<String> {
     let mut stream = tcp::connect(gateway.address("http")?)?;
     let body = vec![b'k'; 100_000];
-    let head = format!("PUT /topics/kept HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+    let head = format!("PUT /topics/kept HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
     stream.write_all(head.as_bytes())?;
     stream.write_all(&body)?;
     let mut first = [0; 12];
@@ -143,7 +143,7 @@ fn unread(gateway: &Gateway) -> Result<String> {
     for _ in 0..20 {
         let mut stream = tcp::connect(gateway.address("http")?)?;
         stream.set_write_timeout(Some(Duration::from_millis(200)))?;
-        let batch = "GET /topics/kept HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1000);
+        let batch = "GET /topics/kept HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
         for _ in 0..10 {
             if !tcp::pour(&mut stream, batch.as_bytes())? {
                 break;
@@ -159,7 +159,7 @@ fn half_bodies(gateway: &Gateway) -> Result<String> {
     for number in 0..600 {
         let mut stream = tcp::connect(gateway.address("http")?)?;
         stream.set_write_timeout(Some(Duration::from_millis(200)))?;
-        let head = format!("PUT /topics/half/{number} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n");
+        let head = format!("PUT /topics/half/{number} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n");
         if tcp::pour(&mut stream, head.as_bytes())? {
             tcp::pour(&mut stream, &vec![b'h'; 500_000])?;
         }

@@ -25,14 +25,15 @@ def all_clients(gateway, wanted):
 
 
 async def open_all(clients, report):
-    opened = []
-    for client in clients:
+    """All at once; those that got in."""
+    async def attempt(client):
         try:
             await asyncio.wait_for(client.open(), 60)
-            opened.append(client)
         except Exception as error:
             report.check(f"{client.name} connects", f"{type(error).__name__}: {error}")
-    return opened
+            return None
+        return client
+    return [client for client in await asyncio.gather(*map(attempt, clients)) if client]
 
 
 async def run_matrix(arguments, report):

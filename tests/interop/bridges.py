@@ -10,13 +10,17 @@ from pathlib import Path
 from client import PATIENCE, Follower, Missing, Publisher, Received, Refused
 
 
+CLIENTS = Path(os.environ.get("FOGMUX_CLIENTS", Path(__file__).parents[2] / "target" / "clients"))
+"""Where `cargo xtask test` put the npm and Maven clients."""
+
+
 class Bridge(Publisher, Follower):
     def command(self) -> list[str]:
         raise NotImplementedError
 
     async def open(self):
         self.numbers, self.pending = itertools.count(), {}
-        environment = {**os.environ, "NODE_EXTRA_CA_CERTS": self.gateway.ca}
+        environment = {**os.environ, "FOGMUX_CLIENTS": str(CLIENTS), "NODE_EXTRA_CA_CERTS": self.gateway.ca}
         self.process = await asyncio.create_subprocess_exec(
             *self.command(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 26, env=environment)
         self.ready = asyncio.get_running_loop().create_future()
@@ -114,7 +118,7 @@ class Java(Bridge):
         raise NotImplementedError
 
     def command(self):
-        place = Path(os.environ["FOGMUX_CLIENTS"], "java")
+        place = CLIENTS / "java"
         host, port = self.address()
         return ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{place}/classes:{place}/dependency/*", "Bridge",
                 self.kind, host, str(port), self.gateway.ca]

@@ -144,17 +144,21 @@ class Httpx(Requests, Follower):
     accept = "text/event-stream"
 
     async def open(self):
-        self.client = httpx.AsyncClient(
+        self.client, self.streams, self.tasks = self._client(), [], []
+
+    def _client(self):
+        return httpx.AsyncClient(
             base_url=base_url(self.gateway, self.version), http1=self.version in (H1, H1S),
             http2=self.version in (H2, H2C), verify=ssl.create_default_context(cafile=self.gateway.ca),
             timeout=httpx.Timeout(60.0), limits=httpx.Limits(max_connections=None, max_keepalive_connections=None))
-        self.tasks = []
 
     async def close(self):
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         await self.client.aclose()
+        for streams in self.streams:
+            await streams.aclose()
 
     async def request(self, method, path, headers=(), body=None):
         answer = await self.client.request(method, path, headers=list(headers), content=body)
@@ -169,8 +173,12 @@ class Httpx(Requests, Follower):
         await asyncio.wait_for(opened, PATIENCE)
 
     async def _stream(self, query, on_item, on_event, headers, opened):
+        # Each stream has a connection of its own: among several on one, httpcore lets a waiting stream hold the lock
+        # that another needs to see what has come for it. (Sharing a connection is a scenario.)
+        client = self._client()
+        self.streams.append(client)
         try:
-            async with self.client.stream("GET", "/subscribe", params=query, headers={
+            async with client.stream("GET", "/subscribe", params=query, headers={
                     "accept": self.accept, **dict(headers)}, timeout=None) as answer:
                 if answer.status_code != 200 or self.accept not in answer.headers.get("content-type", ""):
                     opened.set_exception(Refused(f"{answer.status_code} {answer.headers.get('content-type')}"))

@@ -76,6 +76,7 @@ class Slixmpp(Publisher, Follower, Getter):
 
         self.client.add_event_handler("session_start", lambda event: settle(started, None))
         self.client.add_event_handler("failed_auth", lambda event: settle(failed, event))
+        self.client.add_event_handler("failed_all_auth", lambda event: settle(failed, "no mechanism left"))
         self.client.add_event_handler("connection_failed", lambda event: settle(failed, event))
         self.client.add_event_handler("disconnected", lambda event: settle(self.ended, event))
         self.client.add_event_handler("stream_error", lambda event: settle(failed, event["condition"]))

@@ -13,7 +13,13 @@ SEED = Payload("seed", b"seed", "text/plain;charset=utf-8")
 LATE = 3.0
 """Seconds to wait for the message that was meant after another one came instead."""
 
-# The largest payload that each door's own limit lets in, and what its standard answers beyond.
+WHOLE = 60.0
+"""Seconds for a mebibyte in blocks of a kilobyte each way, on a machine that does much else."""
+
+PROMPT = 10.0
+"""Seconds within which all but the largest payload has to be there: later means that somebody forgot to wake somebody."""
+
+# What each door's standard answers to a payload beyond the door's own limit.
 REFUSALS = {
     "coap": {"4.13"},
     "http": {"413"},
@@ -125,8 +131,12 @@ class Matrix:
 
     async def _arrival(self, publisher, topic, payload, previous, label, reader, following):
         what = f"{publisher.name} -> {label}: {payload.name}"
+        began = time.monotonic()
         try:
             problem = await self._compare(publisher, topic, payload, previous, reader, following)
+            took = time.monotonic() - began
+            if problem is None and took > PROMPT and len(payload.data) < 1 << 20:
+                problem = f"came after {took:.0f} s"
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
         self.report.check(what, problem, (publisher.name, label))
@@ -135,10 +145,10 @@ class Matrix:
         if not following:
             received = await reader.get(topic)
             return "no value" if received is None else compare(received, payload, publisher, reader, following)
-        received = await reader.next(topic)
+        received = await reader.next(topic, WHOLE)
         if reader.door == "coap" and previous and received.payload == previous.data:
             # RFC 7641 §3.5: a notification may repeat the state that the client already has.
-            received = await reader.next(topic)
+            received = await reader.next(topic, WHOLE)
         problem = compare(received, payload, publisher, reader, following)
         while problem and received.payload != payload.data:
             try:
