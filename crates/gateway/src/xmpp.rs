@@ -14,6 +14,7 @@ mod discover;
 mod fill;
 mod login;
 mod nodes;
+mod open;
 mod owner;
 mod publish;
 mod read;
@@ -40,6 +41,7 @@ use self::{
     accounts::Accounts,
     login::{Halted, Login},
     nodes::Nodes,
+    open::OpenStanzas,
 };
 use crate::{Peer, WorkerContext};
 
@@ -57,6 +59,7 @@ pub struct XmppDoor {
     nodes: Arc<Nodes>,
     accounts: Accounts,
     backoff: Mutex<Backoff>,
+    open: OpenStanzas,
 }
 
 impl XmppDoor {
@@ -74,6 +77,7 @@ impl XmppDoor {
             nodes: Arc::new(Nodes::new(config.nodes_max)),
             accounts: Accounts::new(config.subscriptions_per_account_max),
             backoff: Mutex::new(Backoff::new(BackoffConfig::default())),
+            open: OpenStanzas::new(config.open_stanzas_bytes_max),
             config,
         }
     }

@@ -9,6 +9,8 @@ pub struct XmppConfig {
     pub domain: String,
     /// Largest stanza after login, in bytes. A payload that is no text takes a third more than its size.
     pub stanza_bytes_max: usize,
+    /// Bytes that all connections together keep of stanzas that have not ended; beyond it large ones are refused.
+    pub open_stanzas_bytes_max: usize,
     /// From accept to a bound resource.
     pub login_timeout: Duration,
     /// From the first byte of a stanza to its last.
@@ -30,11 +32,12 @@ impl Default for XmppConfig {
         Self {
             domain: "localhost".to_owned(),
             stanza_bytes_max: 2 << 20,
+            open_stanzas_bytes_max: 32 << 20,
             login_timeout: Duration::from_secs(15),
             stanza_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
             mailbox_messages_max: 10_000,
-            mailbox_bytes_max: 8 << 20,
+            mailbox_bytes_max: 4 << 20,
             nodes_max: 20_000,
             subscriptions_per_account_max: 1_000,
         }

@@ -10,6 +10,9 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::WorkerContext;
 
+/// Capacity beyond which unused room is given back.
+const SPARE_BYTES: usize = 16 << 10;
+
 /// Reads once and hands the bytes, behind those kept from before, to `take`, which says how many are done with. The rest
 /// is kept. Gives how many were read; 0 is the end.
 pub(super) fn poll_take<S: AsyncRead + Unpin>(
@@ -37,6 +40,10 @@ pub(super) fn poll_take<S: AsyncRead + Unpin>(
             *kept = Vec::new();
         } else {
             kept.drain(..used);
+            // What one large stanza took is not kept for the small beginning of the next.
+            if kept.capacity() > SPARE_BYTES && kept.len() < kept.capacity() / 4 {
+                kept.shrink_to_fit();
+            }
         }
     }
     Poll::Ready(Ok(read.len()))

@@ -4,16 +4,20 @@ use std::{
     future::{Future as _, poll_fn},
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use fogmux_bus::{Claim, Completion};
 use fogmux_xmpp::{StreamCondition, StreamError};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
-    time::Sleep,
+    time::{Instant, Sleep},
 };
 
 use super::{core::Core, read};
+
+/// How often a client that takes nothing is looked at.
+const TICK: Duration = Duration::from_secs(2);
 
 /// Turns after which others of the worker have theirs.
 const TURNS: usize = 8;
@@ -30,16 +34,22 @@ pub(super) struct Session<S> {
     /// The stream below may hold bytes back.
     unflushed: bool,
     /// Runs while the client takes nothing.
-    stalled: Option<Pin<Box<Sleep>>>,
+    stalled: Option<Stalled>,
     /// Runs while a stanza has begun and not ended.
     open: Option<Pin<Box<Sleep>>>,
-    /// Bytes of `kept` that the bus counts among its memory.
+    /// Bytes of `kept` that the door counts.
     accounted: usize,
+}
+
+/// A client that takes nothing.
+struct Stalled {
+    since: Instant,
+    tick: Pin<Box<Sleep>>,
 }
 
 impl<S> Drop for Session<S> {
     fn drop(&mut self) {
-        self.core.ctx.bus().memory().change(self.accounted, 0);
+        self.core.ctx.shared.xmpp.open.change(self.accounted, 0);
     }
 }
 
@@ -71,7 +81,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             }
         }
         // The peer sees an orderly end even if it is still sending.
-        let _ = tokio::time::timeout(std::time::Duration::from_secs(1), self.stream.shutdown()).await;
+        let _ = tokio::time::timeout(Duration::from_secs(1), self.stream.shutdown()).await;
     }
 
     /// Says goodbye, with a second for it to get through.
@@ -79,7 +89,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let error = StreamError::new(StreamCondition::SystemShutdown, "");
         self.core.machine.fail(error, &mut self.core.out);
         let goodbye = poll_fn(|cx| self.poll_write(cx));
-        let _ = tokio::time::timeout(std::time::Duration::from_secs(1), goodbye).await;
+        let _ = tokio::time::timeout(Duration::from_secs(1), goodbye).await;
     }
 
     /// Turns, until there is nothing to do; ready when the connection is over.
@@ -163,16 +173,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// A client that takes nothing for too long is cut.
+    /// A client that takes nothing for too long is cut; at the next tick where its mailbox is what publishers wait for.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let timeout = self.core.ctx.shared.xmpp.config.write_timeout;
-        let sleep = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
-        ready!(sleep.as_mut().poll(cx));
-        self.core.ctx.shared.metrics.xmpp.timed_out.increment();
-        Poll::Ready(())
+        let ctx = &self.core.ctx;
+        let timeout = ctx.shared.xmpp.config.write_timeout;
+        let tick = timeout.min(TICK);
+        let fresh = || Stalled { since: Instant::now(), tick: Box::pin(tokio::time::sleep(tick)) };
+        let stalled = self.stalled.get_or_insert_with(fresh);
+        loop {
+            ready!(stalled.tick.as_mut().poll(cx));
+            if stalled.since.elapsed() >= timeout || ctx.bus().memory().pressure() {
+                ctx.shared.metrics.xmpp.timed_out.increment();
+                return Poll::Ready(());
+            }
+            stalled.tick.as_mut().reset(Instant::now() + tick);
+        }
     }
 
-    /// Whether a stanza has been open for too long: what is kept of it counts against everybody's memory.
+    /// Whether a stanza has been open for too long.
     fn is_overdue(&mut self, cx: &mut Context<'_>) -> bool {
         if self.kept.is_empty() {
             self.open = None;
@@ -206,8 +224,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 if used > 0 {
                     self.open = None;
                 }
-                ctx.bus().memory().change(self.accounted, self.kept.capacity());
-                self.accounted = self.kept.capacity();
+                let before = std::mem::replace(&mut self.accounted, self.kept.capacity());
+                if !ctx.shared.xmpp.open.change(before, self.accounted) {
+                    let error = StreamError::new(StreamCondition::ResourceConstraint, "too many large stanzas at once");
+                    core.machine.fail(error, &mut core.out);
+                }
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Ok(0) | Err(_)) => Poll::Ready(Err(Over)),
