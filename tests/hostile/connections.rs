@@ -1,6 +1,6 @@
 //! Connections for their own sake: thousands that say nothing, and some that never finish a word.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -37,15 +37,18 @@ fn silent(gateway: &Gateway) -> Result<String> {
     Ok(format!("{} connected, {kept} kept", held.len()))
 }
 
-/// Whether the peer still holds the connection, without waiting for it.
-fn is_open(stream: &TcpStream) -> bool {
-    let mut byte = [0];
+/// Whether the peer still holds the connection, without waiting for it; what it said is read away.
+fn is_open(mut stream: &TcpStream) -> bool {
+    let mut buffer = [0; 4096];
     if stream.set_nonblocking(true).is_err() {
         return false;
     }
-    match stream.peek(&mut byte) {
-        Ok(count) => count > 0,
-        Err(error) => tcp::is_timeout(error.kind()),
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) => return tcp::is_timeout(error.kind()),
+        }
     }
 }
 
