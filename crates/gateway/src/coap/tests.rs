@@ -214,10 +214,9 @@ fn an_observer_sees_what_other_doors_publish_and_a_last_4_04() {
     run(CoapConfig::default(), true, async |house| {
         let mut device = house.device().await;
         device.start(Call { observe: true, ..get("/ps/a") }).await;
-        match device.event().await {
-            ClientEvent::Answered { answer, observed: true, .. } => assert!(answer.payload.is_empty()),
-            other => panic!("{other:?}"),
-        }
+        let event = device.event().await;
+        let ClientEvent::Answered { answer, observed: true, .. } = event else { panic!("{event:?}") };
+        assert!(answer.payload.is_empty());
         for value in [b"1", b"2", b"3"] {
             house.publish("a", value, Some("text/plain; charset=utf-8"));
             let notification = device.notification().await;
