@@ -27,7 +27,7 @@ mod translate;
 mod websocket;
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, PoisonError, atomic::AtomicUsize},
     time::Duration,
 };
 
@@ -120,6 +120,8 @@ pub struct HttpDoor {
     /// How it behaves.
     pub config: HttpConfig,
     streams: streams::Registry,
+    /// Bytes of unfinished uploads.
+    uploads: AtomicUsize,
     idempotency: Mutex<idempotency::Store<idempotent::Kept>>,
     backoff: Mutex<Backoff>,
     alt_svc: Option<HeaderValue>,
@@ -133,6 +135,7 @@ impl HttpDoor {
         let alt_svc = config.http3_port.and_then(|port| HeaderValue::from_str(&fogmux_http::alt_svc::http3(port)).ok());
         Self {
             streams: streams::Registry::new(&config),
+            uploads: AtomicUsize::new(0),
             idempotency: Mutex::new(idempotency::Store::new(idempotency::Limits::default())),
             backoff: Mutex::default(),
             alt_svc,

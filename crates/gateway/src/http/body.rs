@@ -3,6 +3,7 @@
 use std::{
     pin::{Pin, pin},
     rc::Rc,
+    sync::atomic::Ordering::Relaxed,
     task::{Context, Poll},
     time::Duration,
 };
@@ -20,6 +21,10 @@ use crate::WorkerContext;
 
 /// What to set aside at most before a byte has come.
 const RESERVE_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of all unfinished uploads together, beyond what is still in read buffers: a thirty-second upload that never ends
+/// must not add up with its like. At least eight batches of the largest kind fit.
+const UPLOADS_BYTES_MAX: usize = 32 << 20;
 
 /// A body that has arrived.
 pub(super) enum Collected {
@@ -114,7 +119,9 @@ where
             first = Bytes::new();
         }
         whole.extend_from_slice(&data);
-        held.set(whole.capacity());
+        if !held.set(whole.capacity()) {
+            return Err(Problem::new(Kind::Unavailable).detail("too many uploads at once").retry_after(5));
+        }
     }
     Ok(if whole.is_empty() { Collected::Borrowed(first) } else { Collected::Owned(whole.freeze()) })
 }
@@ -123,16 +130,25 @@ fn too_large(limit: usize) -> Problem<'static> {
     Problem::new(Kind::ContentTooLarge).detail(format!("at most {limit} bytes"))
 }
 
-/// Memory of an unfinished upload, counted against the global watermark.
+/// Memory of an unfinished upload, counted against the bound of all and the global watermark.
 struct Held {
     ctx: Rc<WorkerContext>,
     bytes: usize,
 }
 
 impl Held {
-    fn set(&mut self, bytes: usize) {
+    /// False when all uploads together hold too much.
+    fn set(&mut self, bytes: usize) -> bool {
+        let door = &self.ctx.shared.http;
         self.ctx.bus().memory().change(self.bytes, bytes);
+        // Wraps on the way down, as two's complement does.
+        let all = door
+            .uploads
+            .fetch_add(bytes.wrapping_sub(self.bytes), Relaxed)
+            .wrapping_add(bytes)
+            .wrapping_sub(self.bytes);
         self.bytes = bytes;
+        all <= UPLOADS_BYTES_MAX.max(door.config.batch_bytes_max.saturating_mul(8))
     }
 }
 

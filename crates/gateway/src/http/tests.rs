@@ -352,6 +352,30 @@ fn who_is_slow_is_cut_and_told() {
 }
 
 #[test]
+fn unfinished_uploads_have_a_bound_together() {
+    let config = HttpConfig { batch_bytes_max: 1 << 10, ..HttpConfig::default() };
+    run(config, async |house| {
+        let mut uploads = Vec::new();
+        let body = vec![0; 1_000_000];
+        for _ in 0..40 {
+            let mut client = house.connect(true);
+            client
+                .stream
+                .write_all(b"PUT /topics/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000001\r\n\r\n")
+                .await
+                .unwrap();
+            client.stream.write_all(&body).await.unwrap();
+            uploads.push(client);
+        }
+        assert_eq!(uploads.last_mut().unwrap().receive(false).await.status(), 503);
+        uploads.first_mut().unwrap().stream.write_all(b"x").await.unwrap();
+        assert_eq!(uploads.first_mut().unwrap().receive(false).await.status(), 201);
+        drop(uploads);
+        assert_eq!(house.ask("PUT /topics/a||x").await.status(), 204);
+    });
+}
+
+#[test]
 fn how_the_bytes_of_a_request_are_cut_changes_nothing() {
     run(HttpConfig::default(), async |house| {
         let wire = b"PUT /topics/cut HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
