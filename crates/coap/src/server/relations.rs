@@ -402,14 +402,17 @@ impl<P: Peer> Server<P> {
         let last = !notification.response.code.is_success();
         let local = peer.address.is_local();
         let paced = local || relation.sent_at.is_none_or(|sent| now.since(sent) >= UNKNOWN_ROUND_TRIP);
+        // A Confirmable that is under way is proof enough to wait for.
+        let proof_due = relation.in_flight.is_none()
+            && (relation.unconfirmed >= self.config.confirm_every
+                || now.since(relation.confirmed_at) >= self.config.confirm_interval);
         let confirmable = notification.confirmable
             || last
             || backoff.is_some()
-            || relation.unconfirmed >= self.config.confirm_every
-            || now.since(relation.confirmed_at) >= self.config.confirm_interval
+            || proof_due
             // RFC 7641 §4.5.1: who does not know the round trip must not send fast; an acknowledgement tells it.
             || (peer.round_trip.is_none() && !paced);
-        if confirmable && relation.in_flight.is_some() {
+        if confirmable && relation.in_flight.is_some() && !last {
             // RFC 7641 §4.5.1: one at a time; the acknowledgement lets this one go on.
             return false;
         }
