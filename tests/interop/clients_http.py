@@ -315,7 +315,8 @@ class CurlCffi(Requests, Follower):
     version = H3
 
     async def open(self):
-        self.session = AsyncSession(http_version=CurlHttpVersion.V3ONLY, verify=self.gateway.ca, timeout=60)
+        # By default it does ten things at once, and every followed topic is one.
+        self.session = AsyncSession(max_clients=200, http_version=CurlHttpVersion.V3ONLY, verify=self.gateway.ca, timeout=60)
         self.base = self.gateway.http3_base()
         self.tasks = []
 

@@ -98,7 +98,7 @@ class Matrix:
     async def _publish(self, publisher, topic, payload) -> bool:
         what = f"{publisher.name} publishes {payload.name}"
         try:
-            await publisher.publish(topic, payload.data, typed_by(publisher, payload))
+            await asyncio.wait_for(publisher.publish(topic, payload.data, typed_by(publisher, payload)), WHOLE)
         except Refused as refused:
             allowed = payload.name == "1MiB" and refused.code in REFUSALS[publisher.door]
             self.report.check(what, None if allowed else f"refused with {refused.code}", (publisher.name, "itself"))
@@ -123,7 +123,7 @@ class Matrix:
         cell = (publisher.name, label)
         try:
             if following:
-                await reader.follow(topic)
+                await asyncio.wait_for(reader.follow(topic), WHOLE)
             return self.report.check(
                 what, await self._compare(publisher, topic, SEED, None, reader, following), cell) or following
         except Exception as error:
@@ -143,7 +143,7 @@ class Matrix:
 
     async def _compare(self, publisher, topic, payload, previous, reader, following) -> str | None:
         if not following:
-            received = await reader.get(topic)
+            received = await asyncio.wait_for(reader.get(topic), WHOLE)
             return "no value" if received is None else compare(received, payload, publisher, reader, following)
         received = await reader.next(topic, WHOLE)
         if reader.door == "coap" and previous and received.payload == previous.data:
