@@ -15,7 +15,10 @@ use fogmux_mqtt::{
     Disconnect, Inbound, InboundConfig, Limits, Negotiation, Packet, Properties, Property, PropertyBuffer, ReasonCode,
     Role, SESSION_NEVER_EXPIRES, Version,
 };
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    time::Sleep,
+};
 
 use super::{
     access::{Gate, WriteCache},
@@ -44,6 +47,9 @@ const GOODBYE: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 8 << 20;
 /// How long a client may be at one packet once unfinished packets take too much memory.
 const UNFINISHED_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a publisher waits for those who read slower than it writes. A turn is 64 KiB at most, so this still leaves
+/// it some ten megabytes a second; short of that its messages would be refused.
+const BREATH: Duration = Duration::from_millis(4);
 /// Between the wills and the goodbye of a drain: time for the wills to arrive.
 pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(100);
 
@@ -128,6 +134,8 @@ pub(super) struct Rare {
     pub(super) pulls: VecDeque<Pull>,
     /// What to say beside the reason of the end.
     why: Option<Box<str>>,
+    /// A breath that this publisher takes, so that somebody can catch up.
+    breath: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -240,9 +248,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(true)
     }
 
+    /// Lets somebody catch up who reads slower than we publish to them.
+    pub(super) fn breathe(&mut self) {
+        self.rare().breath = Some(Box::pin(tokio::time::sleep(BREATH)));
+    }
+
+    fn is_breathing(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(rare) = &mut self.rare else { return false };
+        let breathing = rare.breath.as_mut().is_some_and(|breath| breath.as_mut().poll(cx).is_pending());
+        if !breathing {
+            rare.breath = None;
+        }
+        breathing
+    }
+
     /// Publishers are not read while memory is tight, those who wait for completions not beyond what they may have,
     /// nobody who does not read, and no large packet while there are too many.
-    fn may_read(&self, cx: &mut Context<'_>) -> bool {
+    fn may_read(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.is_breathing(cx) {
+            return false;
+        }
         if self.input.is_large() && self.ctx.shared.mqtt.unfinished_share() > 0 {
             return false;
         }

@@ -6,8 +6,10 @@
 //! that is full loses its oldest: one that nobody fetches shall not stop those who publish.
 
 use std::{
+    cell::Cell,
     collections::{HashSet, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -21,12 +23,28 @@ use super::{access::Gate, config::MqttConfig, translate};
 pub(super) const LARGE_BYTES: usize = 16 << 10;
 /// What a first delivery reserves, so that a batch does not grow the buffer byte by byte.
 const OUT_BYTES_MIN: usize = 512;
+/// A client that took something so recently reads.
+const READS: Duration = Duration::from_millis(100);
+/// The part of its queue above which a client that reads is too far behind.
+const BEHIND: usize = 16;
 /// The part of its bounds that a client gets when memory is tight.
 const TIGHT: usize = 16;
 /// Messages that make room for one, unless it needs more.
 const DISPLACED_MAX: u32 = 4;
-/// The part of its bounds that a client gets when memory is nearly gone.
+/// The part of its bounds that such a client gets when memory is nearly gone.
 const VERY_TIGHT: usize = 1024;
+
+thread_local! {
+    /// A delivery on this thread went to a client that reads, but slower than it is written to. Deliveries happen inside
+    /// of the publication that causes them, on its thread.
+    static FALLING_BEHIND: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether, since the last call on this thread, QoS 1 or 2 messages went to a client that reads them slower than they
+/// come: whoever published them should take a breath, before the queue is full and they are refused.
+pub(super) fn take_falling_behind() -> bool {
+    FALLING_BEHIND.replace(false)
+}
 
 /// What bounds a mailbox; one for all.
 #[derive(Debug)]
@@ -88,6 +106,8 @@ pub(super) struct MqttMailbox {
     queue_bytes: usize,
     /// Bytes the connection has taken and not written yet.
     unwritten: usize,
+    /// When it last took some.
+    taken_at: Timestamp,
     /// Something was refused or lost for want of room since the last drain.
     overflowed: bool,
     connected: bool,
@@ -127,6 +147,7 @@ impl MqttMailbox {
             queue: VecDeque::new(),
             queue_bytes: 0,
             unwritten: 0,
+            taken_at: Timestamp::ZERO,
             overflowed: false,
             connected: true,
             received: ReceivedIds::new(),
@@ -183,12 +204,12 @@ impl MqttMailbox {
         match self.outbound.publish(&outgoing, keep, &mut self.out) {
             Sent::Sent(_) => Delivered::Queued,
             Sent::TooLarge => Delivered::TooLarge,
-            Sent::NoRoom => self.enqueue(share(publication, delivery, qos, retain)),
+            Sent::NoRoom => self.enqueue(share(publication, delivery, qos, retain), publication.ingest),
         }
     }
 
     /// Queues a message, making room where that is allowed.
-    pub(super) fn enqueue(&mut self, kept: Kept) -> Delivered {
+    fn enqueue(&mut self, kept: Kept, now: Timestamp) -> Delivered {
         let (cost, qos, before) = (kept.cost(), kept.qos, self.queue_bytes);
         let mut displaced = 0;
         while !self.fits(cost) {
@@ -207,6 +228,10 @@ impl MqttMailbox {
         self.overflowed |= displaced > 0;
         self.queue_bytes += cost;
         self.queue.push_back(kept);
+        let behind = self.queue_bytes > self.bounds.queue_bytes / BEHIND;
+        if behind && qos != Qos::AtMostOnce && now.since(self.taken_at) < READS {
+            FALLING_BEHIND.set(true);
+        }
         if displaced == 0 { Delivered::Queued } else { Delivered::Displaced(displaced) }
     }
 
@@ -243,6 +268,9 @@ impl MqttMailbox {
             self.refill(now, &mut drained);
         }
         self.hand_over(into);
+        if !into.is_empty() {
+            self.taken_at = now;
+        }
         self.unwritten = into.len() + drained.tail.as_ref().map_or(0, Bytes::len);
         drained.queue_empty = self.queue.is_empty();
         drained.more = !self.outbound.is_resending()
@@ -352,7 +380,7 @@ impl Mailbox for MqttMailbox {
         if !self.connected && qos == Qos::AtMostOnce {
             return Delivered::Gone;
         }
-        self.enqueue(share(publication, delivery, qos, retain))
+        self.enqueue(share(publication, delivery, qos, retain), publication.ingest)
     }
 
     fn buffered_bytes(&self) -> usize {

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
     connection::{Connection, End},
+    mailbox::take_falling_behind,
     receive::Item,
     translate,
 };
@@ -77,7 +78,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 verdicts.push((id, item.incoming.qos, verdict));
             }
         }
+        take_falling_behind();
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
+        if take_falling_behind() {
+            self.breathe();
+        }
         if verdicts.is_empty() {
             return Ok(());
         }
