@@ -18,7 +18,7 @@ use tokio::{net::UdpSocket, time::Sleep};
 
 use super::{
     identity::{Admission, Identity},
-    mailbox::{Entry, Notifications},
+    mailbox::{self, Entry, Notifications},
     observe::Watches,
     publish::{Batch, Deferred},
     socket::{Path, Socket},
@@ -31,6 +31,10 @@ const TURNS_MAX: usize = 8;
 
 /// Notifications made in one turn, so that they are on their way before more are made.
 const NOTIFICATIONS_PER_TURN: usize = 256;
+
+/// Notifications per observer that may pile up while other tasks have their turn; sent in one burst, more would overrun
+/// the receive buffers of the observers.
+const BACKLOG_PER_OBSERVER: usize = 64;
 
 /// A worker's CoAP.
 pub(super) struct Door {
@@ -255,6 +259,10 @@ impl Core {
             let entries = &mut self.entries;
             // Nobody else claims this slot.
             let _ = self.slot.poll_with(self.claim, cx, |mailbox| mailbox.take(entries));
+            if self.entries.len() > BACKLOG_PER_OBSERVER * self.server.observers().max(1) {
+                // This worker has fallen behind: what is newer replaces what is older (RFC 7641 §1.3).
+                mailbox::thin(&mut self.entries);
+            }
         }
         let now = self.ctx.now();
         for _ in 0..NOTIFICATIONS_PER_TURN {

@@ -8,7 +8,8 @@ use std::{
     sync::Arc,
 };
 
-use fogmux_bus::{Delivered, Delivery, Mailbox, Message, Publication, Qos};
+use fogmux_bus::{Delivered, Delivery, Mailbox, Message, Publication, Qos, Topic};
+use foldhash::quality::RandomState;
 
 /// One message for one observer.
 pub(super) struct Entry {
@@ -51,14 +52,7 @@ impl Notifications {
     /// Keeps the newest of each observer and topic.
     fn thin(&mut self) {
         self.since_thinned = 0;
-        let mut seen = HashSet::new();
-        let mut kept = VecDeque::with_capacity(self.entries.len());
-        while let Some(entry) = self.entries.pop_back() {
-            if seen.insert((entry.tag, entry.message.topic.clone())) {
-                kept.push_front(entry);
-            }
-        }
-        self.entries = kept;
+        thin(&mut self.entries);
         self.bytes = self.entries.iter().map(|entry| cost(&entry.message)).sum();
     }
 
@@ -77,6 +71,18 @@ impl Notifications {
         }
         dropped
     }
+}
+
+/// Keeps the newest of each observer and topic, in their order.
+pub(super) fn thin(entries: &mut VecDeque<Entry>) {
+    let mut seen: HashSet<(u64, Topic), RandomState> = HashSet::with_hasher(RandomState::default());
+    let mut kept = VecDeque::with_capacity(entries.len());
+    while let Some(entry) = entries.pop_back() {
+        if seen.insert((entry.tag, entry.message.topic.clone())) {
+            kept.push_front(entry);
+        }
+    }
+    *entries = kept;
 }
 
 /// A message that many observers share is counted for each: too much rather than too little.
