@@ -2,7 +2,7 @@
 //!
 //! A connection is one task on one worker. It reads a turn's bytes into the worker's buffer, publishes all messages in
 //! it as one batch, and writes acknowledgements and deliveries with one write. Publishers on any worker encode
-//! straight into a connection's mailbox ([`mailbox`]). What the protocol says is decided in `fogmux-mqtt`; what is
+//! straight into a connection's mailbox (`mailbox.rs`). What the protocol says is decided in `fogmux-mqtt`; what is
 //! kept, dropped and refused is listed in `docs/protocols/mqtt.md`.
 
 mod access;

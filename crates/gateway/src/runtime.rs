@@ -1,7 +1,7 @@
 //! Workers and listeners: what turns the doors into a running gateway.
 //!
 //! Each worker is a thread with a single-threaded runtime. Worker 0 accepts; a connection goes to the worker with the
-//! fewest blocks of [`BLOCK`] connections, so that a few devices share one worker – what they say to each other
+//! fewest blocks of 16 connections, so that a few devices share one worker – what they say to each other
 //! then crosses no thread – and many are spread over all.
 
 mod accept;

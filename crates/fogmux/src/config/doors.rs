@@ -78,6 +78,7 @@ impl Section for MqttConfig {
         reader.count("client_id_bytes_max", &mut self.client_id_bytes_max, 23..=65_535);
         reader.flag("allow_password_without_tls", &mut self.password_without_tls);
         reader.size("packet_bytes_max", &mut self.packet_bytes_max, 64..=MESSAGE_BYTES);
+        reader.size("unfinished_bytes_max", &mut self.unfinished_bytes_max, 64 << 10..=4 << 30);
         reader.count("receive_maximum", &mut self.receive_maximum, 1..=65_535);
         reader.count("topic_alias_maximum", &mut self.topic_alias_maximum, 0..=65_535);
         reader.size("alias_bytes_max", &mut self.alias_bytes_max, 0..=1 << 30);
@@ -130,7 +131,9 @@ impl Section for XmppConfig {
         reader.text("domain", &mut self.domain, is_domain, "a domain name such as \"fog.example\"");
         // RFC 6120 §13.12: 10 000 bytes have to be accepted.
         reader.size("stanza_bytes_max", &mut self.stanza_bytes_max, 10_000..=MESSAGE_BYTES);
+        reader.size("open_stanzas_bytes_max", &mut self.open_stanzas_bytes_max, 64 << 10..=4 << 30);
         reader.duration("login_timeout", &mut self.login_timeout, SECOND..=HOUR);
+        reader.duration("stanza_timeout", &mut self.stanza_timeout, SECOND..=HOUR);
         reader.duration("write_timeout", &mut self.write_timeout, SECOND..=HOUR);
         reader.count("mailbox_messages_max", &mut self.mailbox_messages_max, 1..=100_000_000);
         reader.size("mailbox_bytes_max", &mut self.mailbox_bytes_max, 1 << 10..=4 << 30);

@@ -4,8 +4,10 @@ use std::{
     cell::Cell,
     future::poll_fn,
     io,
+    pin::Pin,
     rc::Rc,
     sync::{Arc, atomic::AtomicUsize},
+    task::{Context, Poll},
     thread::{self, JoinHandle},
 };
 
@@ -123,10 +125,7 @@ fn serve_tcp(ctx: &Rc<WorkerContext>, accepted: Accepted, tasks: &Tasks) {
     let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { return };
     let ctx = Rc::clone(ctx);
     match (listener, tls) {
-        (Listener::Mqtt, _) => tasks.spawn(async move {
-            let _seat = seat;
-            mqtt::serve(ctx, stream, peer).await;
-        }),
+        (Listener::Mqtt, _) => tasks.spawn_flat(mqtt::serve(ctx, stream, peer), seat),
         (Listener::Http, _) => tasks.spawn(async move {
             let _seat = seat;
             http::serve(ctx, stream, peer, None).await;
@@ -152,6 +151,20 @@ fn serve_tcp(ctx: &Rc<WorkerContext>, accepted: Accepted, tasks: &Tasks) {
             xmpp::serve_secure(ctx, stream, peer).await;
         }),
         (Listener::Mqtts | Listener::Https | Listener::Xmpps, None) | (Listener::Coap | Listener::Http3, _) => {}
+    }
+}
+
+/// A future and what lives as long as it; an `async` block would hold each twice, which is felt at ten thousand.
+struct Flat<F, B> {
+    work: F,
+    _beside: B,
+}
+
+impl<F: Future<Output = ()> + Unpin, B: Unpin> Future for Flat<F, B> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.work).poll(cx)
     }
 }
 
@@ -184,6 +197,12 @@ impl Tasks {
             let _task = task;
             work.await;
         });
+    }
+
+    /// Like [`spawn`](Self::spawn) for a future that is its own pin, with what lives as long as it.
+    fn spawn_flat(&self, work: impl Future<Output = ()> + Unpin + 'static, beside: impl Unpin + 'static) {
+        self.0.count.set(self.0.count.get() + 1);
+        spawn_local(Flat { work, _beside: (beside, Task(Rc::clone(&self.0))) });
     }
 
     async fn finished(&self) {
