@@ -22,7 +22,8 @@ class Bridge(Publisher, Follower):
         self.numbers, self.pending = itertools.count(), {}
         environment = {**os.environ, "FOGMUX_CLIENTS": str(CLIENTS), "NODE_EXTRA_CA_CERTS": self.gateway.ca}
         self.process = await asyncio.create_subprocess_exec(
-            *self.command(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 26, env=environment)
+            *self.command(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 26,
+            env=environment)
         self.ready = asyncio.get_running_loop().create_future()
         self.task = asyncio.create_task(self._read())
         await asyncio.wait_for(asyncio.shield(self.ready), PATIENCE)

@@ -154,4 +154,6 @@ class Libcoap(Publisher, Getter):
 
     @staticmethod
     def _type(shown):
-        return {"text/plain": "text/plain;charset=utf-8"}.get(shown, TYPES.get(int(shown)) if shown.isdigit() else shown)
+        if shown.isdigit():
+            return TYPES.get(int(shown), shown)
+        return {"text/plain": "text/plain;charset=utf-8"}.get(shown, shown)

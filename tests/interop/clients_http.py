@@ -214,10 +214,11 @@ class H3Protocol(QuicConnectionProtocol):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.http = H3Connection(self._quic)
-        self.streams = {}
+        self.streams, self.ended = {}, False
 
     def quic_event_received(self, event):
         if isinstance(event, ConnectionTerminated):
+            self.ended = True
             for queue in self.streams.values():
                 queue.put_nowait(("end", f"connection closed {event.error_code:#x} {event.reason_phrase}"))
         if isinstance(event, StreamReset) and event.stream_id in self.streams:
@@ -274,6 +275,9 @@ class Aioquic(Requests, Follower):
             raise Missing("no answer over QUIC") from None
 
     async def request(self, method, path, headers=(), body=None):
+        if self.protocol.ended:
+            # It was idle for longer than the gateway holds a QUIC connection; a browser opens the next one too.
+            await self.open()
         queue = self.protocol.start(method, self.authority, path, headers, body)
         fields, data = None, bytearray()
         while True:
@@ -316,7 +320,8 @@ class CurlCffi(Requests, Follower):
 
     async def open(self):
         # By default it does ten things at once, and every followed topic is one.
-        self.session = AsyncSession(max_clients=200, http_version=CurlHttpVersion.V3ONLY, verify=self.gateway.ca, timeout=60)
+        self.session = AsyncSession(
+            max_clients=200, http_version=CurlHttpVersion.V3ONLY, verify=self.gateway.ca, timeout=60)
         self.base = self.gateway.http3_base()
         self.tasks = []
 
@@ -387,7 +392,9 @@ def _httpx(label, version, accept="text/event-stream"):
 
 
 REQUESTS = [
-    _curl(Curl, "h1", H1, "--http1.1"), _curl(Curl, "h2", H2, "--http2"), _curl(Curl, "h2c", H2C, "--http2-prior-knowledge"),
-    _httpx("h1", H1), _httpx("h1s", H1S), _httpx("h2", H2), _httpx("h2c", H2C, "application/x-ndjson"), Aioquic, CurlCffi,
+    _curl(Curl, "h1", H1, "--http1.1"), _curl(Curl, "h2", H2, "--http2"),
+    _curl(Curl, "h2c", H2C, "--http2-prior-knowledge"),
+    _httpx("h1", H1), _httpx("h1s", H1S), _httpx("h2", H2), _httpx("h2c", H2C, "application/x-ndjson"),
+    Aioquic, CurlCffi,
 ]
 STREAMS = [_curl(CurlStream, "h2 sse", H2, "--http2"), WebSocket]

@@ -58,7 +58,9 @@ class Slixmpp(Publisher, Follower, Getter):
     mechanism = "ANONYMOUS"
 
     async def open(self):
-        jid, password = (f"{self.user[0]}@localhost/{uuid.uuid4().hex[:8]}", self.user[1]) if self.user else ("localhost", "")
+        jid, password = "localhost", ""
+        if self.user:
+            jid, password = f"{self.user[0]}@localhost/{uuid.uuid4().hex[:8]}", self.user[1]
         self.client = ClientXMPP(jid, password, sasl_mech=self.mechanism)
         self.client.ca_certs = self.gateway.ca
         self.client.enable_direct_tls, self.client.enable_starttls = self.direct, not self.direct
@@ -126,7 +128,8 @@ class Slixmpp(Publisher, Follower, Getter):
         options = None
         if not retain:
             options = self.client.plugin["xep_0004"].make_form(ftype="submit")
-            options.add_field(var="FORM_TYPE", ftype="hidden", value="http://jabber.org/protocol/pubsub#publish-options")
+            kind = "http://jabber.org/protocol/pubsub#publish-options"
+            options.add_field(var="FORM_TYPE", ftype="hidden", value=kind)
             options.add_field(var="pubsub#persist_items", value="0")
         request = self.ask(self.pubsub.publish(
             self.service, topic, payload=to_element(data, content_type), options=options, timeout=PATIENCE))

@@ -94,8 +94,8 @@ class Gateway:
         return self.banner["ca"]
 
     def mqtt_address(self, transport):
-        return self.addresses[{"tcp": "mqtt", "tls": "mqtts", "ws": "http", "wss": "https"}[transport]] \
-            if transport in ("tcp", "ws") else ("localhost", self.addresses[{"tls": "mqtts", "wss": "https"}[transport]][1])
+        host, port = self.addresses[{"tcp": "mqtt", "tls": "mqtts", "ws": "http", "wss": "https"}[transport]]
+        return (host if transport in ("tcp", "ws") else "localhost"), port
 
     def coap_address(self):
         return self.addresses["coap"]

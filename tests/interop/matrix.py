@@ -6,7 +6,6 @@ import time
 
 from client import Client, Follower, Getter, Missing, Publisher, Received, Refused
 from clients_coap import content_format
-from clients_xmpp import to_element
 from payloads import PAYLOADS, Payload, brief, normal_type, same_xml
 
 SEED = Payload("seed", b"seed", "text/plain;charset=utf-8")
@@ -17,7 +16,7 @@ WHOLE = 60.0
 """Seconds for a mebibyte in blocks of a kilobyte each way, on a machine that does much else."""
 
 PROMPT = 10.0
-"""Seconds within which all but the largest payload has to be there: later means that somebody forgot to wake somebody."""
+"""Seconds within which all but the largest payload has to be there: later, somebody forgot to wake somebody."""
 
 # What each door's standard answers to a payload beyond the door's own limit.
 REFUSALS = {
@@ -49,9 +48,9 @@ def seen_by(reader: Client, sent: str | None) -> str | None:
 
 
 def compare(received: Received, payload: Payload, publisher: Publisher, reader: Client, following: bool) -> str | None:
-    as_tree = received.as_xml or (publisher.door == "xmpp" and to_element(payload.data, payload.content_type).tag[0:5] != "{urn:")
-    same = same_xml(received.payload, payload.data) if as_tree and payload.content_type == "application/xml" \
-        else received.payload == payload.data
+    # Clients of XMPP that hold XML as a tree write it their own way; everything else is compared byte by byte.
+    as_tree = payload.name == "xml" and (received.as_xml or publisher.door == "xmpp")
+    same = same_xml(received.payload, payload.data) if as_tree else received.payload == payload.data
     if not same:
         return f"{brief(received.payload)} instead of {brief(payload.data)}"
     if not reader.content_types:

@@ -22,17 +22,18 @@ class Report:
         return good
 
     def matrix(self) -> str:
-        """Publishers down, readers across; each cell counts passed payloads, and failed ones after a `!`."""
+        """Publishers down, readers across; a cell counts the payloads that passed, or after a `!` those that did not."""
         rows = list(dict.fromkeys(row for row, _ in self.cells))
         columns = list(dict.fromkeys(column for _, column in self.cells))
         width = max((len(row) for row in rows), default=0)
         legend = [f"  {number:>2} {column}" for number, column in enumerate(columns, 1)]
-        head = " " * width + "".join(f"{number:>6}" for number in range(1, len(columns) + 1))
+        head = " " * width + "".join(f"{number:>4}" for number in range(1, len(columns) + 1))
         lines = [head]
         for row in rows:
             cells = []
             for column in columns:
                 good, bad = self.cells.get((row, column), (0, 0))
-                cells.append(f"{f'{good}!{bad}' if bad else good:>6}" if good or bad else f"{'-':>6}")
+                text = f"!{bad}" if bad else good or "-"
+                cells.append(f"{text:>4}")
             lines.append(row.ljust(width) + "".join(cells))
-        return "\n".join(["readers:", *legend, "publisher by reader, payloads passed:", *lines])
+        return "\n".join(["readers:", *legend, "publishers by readers, payloads passed (!n: n failed):", *lines])

@@ -112,3 +112,13 @@ async def a_query_keeps_what_post_would_let_pass(doors):
         doors.coap.message(codes.POST, ["ps", *topic.split("/")], ["retain=true"], payload=b"kept"))
     require("POST", re.match(r"2\.0[14]", answer.code.dotted), answer.code.dotted)
     expect("kept", (await doors.http.get(topic)).payload, b"kept")
+
+
+@scenario
+async def a_body_too_large_is_4_13_and_says_how_large_it_may_be(doors):
+    topic = fresh("large")
+    message = doors.coap.message(codes.PUT, ["ps", *topic.split("/")], payload=bytes(3 << 20))
+    answer = await doors.coap.request(message)
+    expect("code", answer.code.dotted, "4.13")
+    require("RFC 7959 §2.9.3 Size1", answer.opt.size1 and answer.opt.size1 >= 1 << 20, answer.opt.size1)
+    expect("not kept", await doors.http.get(topic), None)

@@ -15,7 +15,7 @@ from clients_http import topic_path
 from clients_mqtt import Connection
 from clients_xmpp import Slixmpp
 from gateway import LISTENERS, Gateway
-from scenarios import Doors, HttpDoor, expect, require, scenario, until
+from scenarios import Doors, HttpDoor, Unmet, expect, require, scenario, until
 
 TEXT = "text/plain;charset=utf-8"
 
@@ -165,19 +165,29 @@ async def what_was_acknowledged_survives_kill(binary):
             expect("cleared", await doors.http.get("durable/cleared"), None)
 
 
+async def soon(what: str, awaitable):
+    """What a drain brings is there when the process has ended, or was lost with it."""
+    try:
+        return await asyncio.wait_for(awaitable, 5)
+    except TimeoutError:
+        raise Unmet(f"{what} never came") from None
+
+
 @scenario
 async def sigterm_drains(binary):
     async with Gateway(binary) as gateway, Doors(gateway) as doors:
         topic, seen = "drain/will", asyncio.Queue()
         await doors.http.stream({"filter": topic}, lambda item: seen.put_nowait(item.payload))
+        await doors.mqtt.follow(topic)
         leaving = Connection(gateway, paho.MQTTv5, "tcp", will={"topic": topic, "payload": b"last words", "qos": 1})
         await leaving.open()
         ended = doors.xmpp.ended
         expect("exit code", await gateway.terminate(), 0)
-        expect("the will", await asyncio.wait_for(seen.get(), 5), b"last words")
-        _, reason = await asyncio.wait_for(leaving.disconnected, 5)
+        expect("the will by MQTT", (await soon("the will by MQTT", doors.mqtt.next(topic))).payload, b"last words")
+        expect("the will by HTTP", await soon("the will by HTTP", seen.get()), b"last words")
+        _, reason = await soon("DISCONNECT", leaving.disconnected)
         expect("DISCONNECT", reason.value, 0x8B)
-        await asyncio.wait_for(ended, 5)
+        await soon("the end of the XMPP stream", ended)
 
 
 @scenario

@@ -1,6 +1,8 @@
-//! The well-behaved client: an MQTT round trip again and again, on a thread of its own, each one timed.
+//! The well-behaved client: an MQTT round trip again and again, on a thread of its own, each one timed; and beside it a
+//! bare echo over loopback, which tells how much of the delay is the machine's and not the gateway's.
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -8,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::mqtt;
+use crate::{mqtt, tcp};
 
 const TOPIC: &str = "probe/round/trip";
 const PACE: Duration = Duration::from_millis(2);
@@ -23,25 +25,50 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Connects, subscribes and starts.
+    /// Through the gateway: connects, subscribes and starts.
     ///
     /// # Errors
     /// When the gateway does not let it in.
-    pub fn start(address: SocketAddr) -> Result<Self> {
+    pub fn mqtt(address: SocketAddr) -> Result<Self> {
         let mut connection = mqtt::Connection::open(address, mqtt::V4, "probe")?;
         let granted = connection.subscribe(1, &[TOPIC], 0)?;
         ensure!(granted == [0], "SUBACK {granted:?}");
+        Ok(Self::start(move |number| round_trip(&mut connection, number)))
+    }
+
+    /// Through nothing but the kernel, to a thread that sends back what it gets.
+    ///
+    /// # Errors
+    /// When loopback does not work.
+    pub fn echo() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let mut stream = tcp::connect(listener.local_addr()?)?;
+        let (mut other, _) = listener.accept()?;
+        other.set_nodelay(true)?;
+        std::thread::spawn(move || {
+            let mut byte = [0];
+            while other.read_exact(&mut byte).and_then(|()| other.write_all(&byte)).is_ok() {}
+        });
+        Ok(Self::start(move |_| {
+            let began = Instant::now();
+            stream.write_all(&[1])?;
+            stream.read_exact(&mut [0])?;
+            Ok(began.elapsed())
+        }))
+    }
+
+    fn start(mut round_trip: impl FnMut(usize) -> Result<Duration> + Send + 'static) -> Self {
         let enough = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&enough);
         let thread = std::thread::spawn(move || {
             let mut times = Vec::new();
             while times.len() < SAMPLES_MIN || !stop.load(Ordering::Relaxed) {
-                times.push(round_trip(&mut connection, times.len())?);
+                times.push(round_trip(times.len())?);
                 std::thread::sleep(PACE);
             }
             Ok(times)
         });
-        Ok(Self { enough, thread })
+        Self { enough, thread }
     }
 
     /// Stops, and gives the 99th percentile.

@@ -27,6 +27,8 @@ final class CaliforniumClient implements Client {
         Configuration configuration = Configuration.createStandardWithoutFile();
         configuration.set(CoapConfig.MAX_RESOURCE_BODY_SIZE, 4 << 20);
         configuration.set(CoapConfig.RESPONSE_MATCHING, CoapConfig.MatcherMode.STRICT);
+        // It keeps each message id from use for 247 s, and a mebibyte in blocks takes a thousand of them.
+        configuration.set(CoapConfig.MID_TRACKER, CoapConfig.TrackerMode.NULL);
         client = new CoapClient();
         client.setEndpoint(CoapEndpoint.builder().setConfiguration(configuration).build());
         client.setTimeout(TimeUnit.SECONDS.toMillis(60));
