@@ -1,7 +1,8 @@
 //! What must not end the gateway, nor grow it past 200 MB, nor slow a well-behaved client more than ten times.
 //!
-//! Every attack gets a fresh gateway. A client measures its round trips before and all through the attack, and a bare echo
-//! beside it what the machine – two cores for attacker, gateway and clients – does to everybody; afterwards the process has to be alive, every door has to answer, and the peak of its resident set is read from the kernel.
+//! Every attack gets a fresh gateway. A client measures its round trips before and all through the attack, and a bare
+//! echo beside it what the machine – two cores for attacker, gateway and clients – does to everybody; afterwards the
+//! process has to be alive, every door has to answer, and the peak of its resident set is read from the kernel.
 
 mod coap;
 mod connections;
