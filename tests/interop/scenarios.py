@@ -1,4 +1,4 @@
-"""What the matrix does not show: clearing, wildcards, expiry, wills, sessions, access, restarts. One check a scenario."""
+"""What the matrix does not show: clearing, wildcards, expiry, wills, sessions, access, restarts; one check each."""
 
 import asyncio
 import contextlib

@@ -196,7 +196,8 @@ async def an_observer_may_miss_samples_but_never_the_newest(doors):
 
 @scenario
 async def bytes_of_a_topic_are_the_same_at_every_door(doors):
-    for name in ("with space", "per%cent", "per%2Fcent", "ünï/çødé", "a//b", "trailing/", "q?x=1&y", "semi;colon", "'quote\"<&>"):
+    for name in ("with space", "per%cent", "per%2Fcent", "ünï/çødé", "a//b", "trailing/", "q?x=1&y", "semi;colon",
+                 "'quote\"<&>"):
         topic = f"{fresh('names')}/{name}"
         for publisher in doors:
             payload = f"{publisher.name} {name}".encode()

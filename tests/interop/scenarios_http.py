@@ -71,7 +71,8 @@ async def an_event_stream_is_resumed_by_its_last_id(gateway, doors):
         await doors.mqtt.publish(topic, str(number).encode(), TEXT, retain=False)
     again, gaps = Secure(gateway), asyncio.Queue()
     await again.open()
-    await again.stream({"filter": topic}, seen.put_nowait, [("last-event-id", str(before[1].extra["id"]))], gaps.put_nowait)
+    last = [("last-event-id", str(before[1].extra["id"]))]
+    await again.stream({"filter": topic}, seen.put_nowait, last, gaps.put_nowait)
     await doors.mqtt.publish(topic, b"6", TEXT, retain=False)
     came = []
     while b"6" not in came:
@@ -99,10 +100,12 @@ async def a_long_poll_answers_when_something_comes(doors):
 async def a_batch_has_a_result_for_each_line(doors):
     topic = fresh("batch")
     lines = [{"topic": f"{topic}/1", "payload": "eins", "retain": True},
-             {"topic": f"{topic}/2", "payload": "AP8=", "encoding": "base64", "content_type": "application/x", "retain": True},
+             {"topic": f"{topic}/2", "payload": "AP8=", "encoding": "base64", "content_type": "application/x",
+              "retain": True},
              {"topic": "no/+/wildcards", "payload": "x"}]
     body = "\n".join(json.dumps(line) for line in lines) + "\n{ not json\n"
-    status, _, answer = await doors.http.request("POST", "/publish", [("content-type", "application/x-ndjson")], body.encode())
+    status, _, answer = await doors.http.request(
+        "POST", "/publish", [("content-type", "application/x-ndjson")], body.encode())
     require("status", status in (200, 207), status)
     results = [json.loads(line) for line in answer.splitlines() if line.strip()]
     expect("results", len(results), 4)
@@ -152,7 +155,8 @@ async def a_request_beside_an_open_stream_shares_its_connection(gateway, doors):
     def ask(path, accept):
         stream = connection.get_next_available_stream_id()
         connection.send_headers(stream, [
-            (":method", "GET"), (":scheme", "http"), (":authority", "localhost"), (":path", path), ("accept", accept)], True)
+            (":method", "GET"), (":scheme", "http"), (":authority", "localhost"), (":path", path),
+            ("accept", accept)], True)
         writer.write(connection.data_to_send())
         return stream
 

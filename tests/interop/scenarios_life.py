@@ -139,7 +139,8 @@ async def _xmpp_access(gateway):
             else:
                 require(f"alice may write {denied} by XMPP", False)
         await client.close()
-    for user, mechanism in ((MALLORY, "SCRAM-SHA-256"), (("nobody", "x"), "SCRAM-SHA-256"), (MALLORY, "PLAIN"), (None, "ANONYMOUS")):
+    for user, mechanism in ((MALLORY, "SCRAM-SHA-256"), (("nobody", "x"), "SCRAM-SHA-256"), (MALLORY, "PLAIN"),
+                            (None, "ANONYMOUS")):
         client = Slixmpp(gateway)
         client.user, client.mechanism = user, mechanism
         try:
@@ -246,7 +247,8 @@ async def the_command_line_speaks_at_every_door(binary):
                 code, out, err = await run(binary, "get", *flags, *door_extra, f"{door}/{topic}")
                 if (code, out) != (0, payload.encode()):
                     problems.append(f"get {door} {door_extra}: exit {code} {out!r} {err.decode().strip()}")
-            code, out, err = await run(binary, "sub", *flags, *extra, "--count", "1", "--format", "json", f"{url}/{topic}")
+            code, out, err = await run(
+                binary, "sub", *flags, *extra, "--count", "1", "--format", "json", f"{url}/{topic}")
             try:
                 good = code == 0 and json.loads(out)["payload"] == payload
             except (ValueError, KeyError):
@@ -261,7 +263,8 @@ async def the_command_line_speaks_at_every_door(binary):
 @scenario
 async def acl_test_names_the_rule(binary):
     async with GatewayWithUsers(binary) as gateway:
-        for action, topic, wanted in (("write", "open/a", 0), ("write", "open/secret/a", 77), ("read", "elsewhere", 77)):
+        for action, topic, wanted in (
+                ("write", "open/a", 0), ("write", "open/secret/a", 77), ("read", "elsewhere", 77)):
             code, out, err = await run(binary, "acl", "test", "--data", gateway.data, "alice", action, topic)
             require(f"{action} {topic}", code == wanted, f"exit {code} {(out + err).decode()}")
             if topic != "elsewhere":
