@@ -22,7 +22,7 @@ class Report:
         return good
 
     def matrix(self) -> str:
-        """Publishers down, readers across; a cell counts the payloads that passed, or after a `!` those that did not."""
+        """Publishers down, readers across; a cell counts the payloads that passed, or after `!` those that did not."""
         rows = list(dict.fromkeys(row for row, _ in self.cells))
         columns = list(dict.fromkeys(column for _, column in self.cells))
         width = max((len(row) for row in rows), default=0)

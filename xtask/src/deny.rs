@@ -24,7 +24,7 @@ pub(crate) fn deny(tree: &Tree) -> Result<()> {
         bail!("{}", offences.join("\n"));
     }
     if succeeds(&mut cargo(&["deny", "--version"])) {
-        run(cargo(&["deny", "check", "licenses", "bans", "sources"]).current_dir(tree.root()))?;
+        run(cargo(&["deny", "--log-level", "error", "check", "licenses", "bans", "sources"]).current_dir(tree.root()))?;
     }
     Ok(())
 }
