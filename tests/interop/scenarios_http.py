@@ -184,7 +184,8 @@ async def https_tells_of_http_3(gateway):
 
 @scenario
 async def a_body_too_large_is_413_in_every_version(gateway, doors):
-    body = bytes(3 << 20)
+    # More than a message may have, less than the gateway reads on for an answer not to be lost by a reset.
+    body = bytes(3 << 19)
     clients = [kind(gateway) for kind in REQUESTS if kind.name in ("httpx h1", "curl h2", "curl h2c", "aioquic h3")]
     for client in clients:
         await client.open()
