@@ -122,7 +122,7 @@ fn large_bodies(gateway: &Gateway) -> Result<String> {
     let mut stream = tcp::connect(gateway.address("http")?)?;
     tcp::pour(
         &mut stream,
-        b"PUT /topics/x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nx",
+        b"PUT /topics/x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n10000000000000000\r\nx",
     )?;
     let end = tcp::read_end(&mut stream, SOON)?;
     let line = String::from_utf8_lossy(end.bytes()).lines().next().unwrap_or_default().to_owned();

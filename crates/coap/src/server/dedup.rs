@@ -132,11 +132,12 @@ impl Exchanges {
         slot.is_some_and(|slot| slot.state == State::Acknowledged)
     }
 
-    /// Keeps the answer.
+    /// Keeps the answer; of one that was no datagram of its own (to a Non-confirmable request) only the code, for a
+    /// Confirmable one that wrongly comes with the same identifier.
     pub(crate) fn answer(&mut self, message_id: u16, code: Code, reply: &[u8], budget: &mut Budget) {
         let Some(slot) = self.slot(message_id) else { return };
         let missing = reply.len().saturating_sub(slot.reply.capacity());
-        if missing > 0 && !budget.take(missing) {
+        if reply.is_empty() || (missing > 0 && !budget.take(missing)) {
             slot.state = State::CodeOnly(code);
             return;
         }
