@@ -72,7 +72,7 @@ impl std::fmt::Debug for CoapDoor {
 /// Serves one worker's UDP socket until drain. `anonymous`: whether it may be used without credentials, and there are
 /// no others on plain CoAP.
 pub async fn serve(ctx: Rc<WorkerContext>, socket: tokio::net::UdpSocket, anonymous: bool) {
-    let mut drain = Box::pin(ctx.drain());
+    let mut drain = Box::pin(ctx.farewell());
     let mut door = match door::Door::open(Rc::clone(&ctx), socket, anonymous) {
         Ok(door) => door,
         Err(error) => {

@@ -77,6 +77,17 @@ impl Peer {
     }
 }
 
+/// How far a shutdown is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// There is none.
+    Open,
+    /// Nobody comes in any more; MQTT connections end and their wills are published.
+    LastWords,
+    /// Everybody says goodbye.
+    Farewell,
+}
+
 /// What all workers share.
 #[derive(Debug)]
 pub struct Shared {
@@ -98,7 +109,7 @@ pub struct Shared {
     pub http: HttpDoor,
     /// The XMPP door.
     pub xmpp: XmppDoor,
-    pub(crate) draining: watch::Receiver<bool>,
+    pub(crate) draining: watch::Receiver<Phase>,
 }
 
 /// What the connections of one worker share; one per worker thread, in an [`Rc`].
@@ -154,15 +165,25 @@ impl WorkerContext {
     /// Whether the gateway is shutting down.
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        *self.shared.draining.borrow()
+        *self.shared.draining.borrow() > Phase::Open
     }
 
     /// Completes when the gateway begins to shut down: finish, say goodbye by the protocol's means, return.
     pub fn drain(&self) -> impl Future<Output = ()> + use<> {
+        self.reached(Phase::LastWords)
+    }
+
+    /// Completes when the last words of a shutdown – wills – are published: who reads says goodbye after this, not at
+    /// [`WorkerContext::drain`], so as to hear them.
+    pub fn farewell(&self) -> impl Future<Output = ()> + use<> {
+        self.reached(Phase::Farewell)
+    }
+
+    fn reached(&self, phase: Phase) -> impl Future<Output = ()> + use<> {
         let mut draining = self.shared.draining.clone();
         async move {
             // An error means that the gateway is gone altogether.
-            let _ = draining.wait_for(|draining| *draining).await;
+            let _ = draining.wait_for(|now| *now >= phase).await;
         }
     }
 }

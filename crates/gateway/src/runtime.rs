@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::{
     coap::{CoapConfig, CoapDoor},
-    context::{Clock, Shared},
+    context::{Clock, Phase, Shared},
     http::{HttpConfig, HttpDoor},
     metrics::Metrics,
     mqtt::{MqttConfig, MqttDoor},
@@ -31,6 +31,9 @@ use crate::{
 
 /// Connections that share a worker before another is used: waking a second core costs more than a few devices' work.
 const BLOCK: usize = 16;
+
+/// Longest wait for wills before everybody else is told that the gateway goes.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// What a listener speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,7 +140,7 @@ pub struct RunningGateway {
     /// What its workers share.
     pub shared: Arc<Shared>,
     tls: Option<TlsConfig>,
-    draining: watch::Sender<bool>,
+    draining: watch::Sender<Phase>,
     threads: Vec<JoinHandle<()>>,
     finished: mpsc::UnboundedReceiver<()>,
 }
@@ -158,7 +161,7 @@ impl Gateway {
         let bus = Bus::new(&BusConfig { workers, ..config.bus }, store, now, clock.unix_ms(now));
         let sockets = accept::bind(&config.listen, config.tls.as_ref(), &config.quic, workers)?;
         let addresses = sockets.addresses();
-        let (draining, watched) = watch::channel(false);
+        let (draining, watched) = watch::channel(Phase::Open);
         let mut http = config.http;
         http.http3_port = addresses.iter().find(|(l, _)| *l == Listener::Http3).map(|(_, a)| a.port());
         let shared = Arc::new(Shared {
@@ -196,7 +199,9 @@ impl RunningGateway {
     /// Shuts down: no new connections, wills sent, streams closed, QUIC said goodbye. Gives whether every worker was
     /// done before `deadline`.
     pub async fn drain(mut self, deadline: Duration) -> bool {
-        self.draining.send_replace(true);
+        self.draining.send_replace(Phase::LastWords);
+        self.last_words().await;
+        self.draining.send_replace(Phase::Farewell);
         let all = async {
             for _ in 0..self.threads.len() {
                 self.finished.recv().await;
@@ -210,6 +215,20 @@ impl RunningGateway {
             }
         }
         in_time
+    }
+}
+
+impl RunningGateway {
+    /// Waits until no MQTT connection is left that could have a will, for [`LAST_WORDS`] at most.
+    async fn last_words(&self) {
+        let mut looks = tokio::time::interval(Duration::from_millis(5));
+        let said = async {
+            while self.shared.metrics.mqtt.connections.get() > 0 {
+                looks.tick().await;
+            }
+        };
+        // Whoever is not gone by then does not keep the others.
+        let _ = tokio::time::timeout(LAST_WORDS, said).await;
     }
 }
 

@@ -26,7 +26,7 @@ use crate::{
 /// A worker with its door.
 struct House {
     ctx: Rc<WorkerContext>,
-    drain: watch::Sender<bool>,
+    drain: watch::Sender<crate::context::Phase>,
     address: std::net::SocketAddr,
 }
 
@@ -34,7 +34,7 @@ async fn house(config: CoapConfig, anonymous: bool) -> House {
     let clock = Clock::start();
     let now = clock.now();
     let bus = Bus::new(&BusConfig::default(), Box::new(Forgetful), now, clock.unix_ms(now));
-    let (drain, draining) = watch::channel(false);
+    let (drain, draining) = watch::channel(crate::context::Phase::Open);
     let shared = Shared {
         bus,
         authority: Arc::new(Authority::new(Rules::default())),
@@ -298,7 +298,7 @@ fn observers_hear_when_the_gateway_goes() {
         let mut device = house.device().await;
         device.start(Call { observe: true, ..get("/ps/a") }).await;
         device.event().await;
-        house.drain.send_replace(true);
+        house.drain.send_replace(crate::context::Phase::Farewell);
         let last = device.notification().await;
         assert_eq!((last.code, last.max_age), (Code::SERVICE_UNAVAILABLE, Some(10)));
     });

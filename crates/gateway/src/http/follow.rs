@@ -131,7 +131,7 @@ impl Follow {
             stream,
             claim,
             format,
-            drain: Box::pin(ctx.drain()),
+            drain: Box::pin(ctx.farewell()),
             keep_alive: Box::pin(tokio::time::sleep(ctx.shared.http.config.event_keep_alive)),
             first,
         })

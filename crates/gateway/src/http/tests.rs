@@ -23,13 +23,13 @@ use crate::{
 
 struct House {
     ctx: Rc<WorkerContext>,
-    drain: watch::Sender<bool>,
+    drain: watch::Sender<crate::context::Phase>,
 }
 
 fn run(config: HttpConfig, test: impl AsyncFnOnce(House)) {
     let clock = Clock::start();
     let now = clock.now();
-    let (drain, draining) = watch::channel(false);
+    let (drain, draining) = watch::channel(crate::context::Phase::Open);
     let shared = Shared {
         bus: Bus::new(&BusConfig::default(), Box::new(Forgetful), now, clock.unix_ms(now)),
         authority: Arc::new(Authority::new(Rules::default())),
@@ -269,7 +269,7 @@ fn a_stream_is_resumed_and_says_what_it_cannot() {
         let (name, gap) = other.event().await;
         assert_eq!((name.as_deref(), gap["gap"].as_str()), (Some("gap"), Some("expired")));
         assert_eq!(other.event().await.1["payload"], "k", "what is kept follows a gap");
-        house.drain.send_replace(true);
+        house.drain.send_replace(crate::context::Phase::Farewell);
         other.until(b"0\r\n\r\n").await;
     });
 }

@@ -29,14 +29,14 @@ use crate::{
 /// A worker with its door, and what begins a drain.
 struct House {
     ctx: Rc<WorkerContext>,
-    drain: watch::Sender<bool>,
+    drain: watch::Sender<crate::context::Phase>,
 }
 
 fn house(config: MqttConfig) -> House {
     let clock = Clock::start();
     let now = clock.now();
     let bus = Bus::new(&BusConfig::default(), Box::new(Forgetful), now, clock.unix_ms(now));
-    let (drain, draining) = watch::channel(false);
+    let (drain, draining) = watch::channel(crate::context::Phase::Open);
     let shared = Shared {
         bus,
         authority: Arc::new(Authority::new(Rules::default())),
@@ -449,7 +449,7 @@ fn drain_sends_wills_and_says_goodbye() {
         let mut reader = house.client(Version::V5, "reader").await;
         reader.subscribe("will", Qos::AtLeastOnce).await;
         let mut leaving = house.connect(&Connect { will: Some(will("will")), ..connect(Version::V5, "leaving") }).await;
-        house.drain.send_replace(true);
+        house.drain.send_replace(crate::context::Phase::Farewell);
         assert_eq!(reader.message().await.payload, b"gone");
         assert_eq!(reader.disconnected().await, ReasonCode::SERVER_SHUTTING_DOWN);
         assert_eq!(leaving.disconnected().await, ReasonCode::SERVER_SHUTTING_DOWN);
