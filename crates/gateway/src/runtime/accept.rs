@@ -118,7 +118,13 @@ fn bind_http3(
     {
         address.set_port(https.port());
     }
-    let socket = listener::udp(address, PortSharing::Exclusive).map_err(&failed)?;
+    // The same port as HTTPS is a nicety: when any will do and that one is taken, Alt-Svc names another.
+    let socket = listener::udp(address, PortSharing::Exclusive)
+        .or_else(|error| match listen.address.port() {
+            0 => listener::udp(listen.address, PortSharing::Exclusive),
+            _ => Err(error),
+        })
+        .map_err(&failed)?;
     let address = socket.local_addr().map_err(&failed)?;
     if let Some(worker) = sockets.udp.last_mut() {
         worker.push(Udp::Http3 { socket, tls, limits: *quic, anonymous: listen.anonymous });
