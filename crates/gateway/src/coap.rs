@@ -80,13 +80,15 @@ pub async fn serve(ctx: Rc<WorkerContext>, socket: tokio::net::UdpSocket, anonym
             return;
         }
     };
-    poll_fn(|cx| {
-        if drain.as_mut().poll(cx).is_ready() {
-            return std::task::Poll::Ready(());
-        }
-        door.poll(cx)
+    // Between turns the runtime looks at the other sockets: a task that only wakes itself is run dozens of times first.
+    while poll_fn(|cx| match drain.as_mut().poll(cx) {
+        std::task::Poll::Ready(()) => std::task::Poll::Ready(false),
+        std::task::Poll::Pending => door.poll(cx),
     })
-    .await;
+    .await
+    {
+        tokio::task::yield_now().await;
+    }
     door.close();
     // Notifications that say goodbye, as far as the socket takes them at once.
     poll_fn(|cx| door.poll_goodbye(cx)).await;

@@ -27,7 +27,7 @@ use super::{
 use crate::WorkerContext;
 
 /// Turns before other tasks of the worker have theirs.
-const TURNS_MAX: usize = 8;
+const TURNS_MAX: usize = 2;
 
 /// Notifications made in one turn, so that they are on their way before more are made.
 const NOTIFICATIONS_PER_TURN: usize = 256;
@@ -89,8 +89,8 @@ impl Door {
         Ok(Self { socket: Socket::new(socket)?, core, sleep, armed: None })
     }
 
-    /// Works until there is nothing to do; ready only when the socket is of no use any more.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Works a few turns. Ready with `true` when there is more to do, with `false` when the socket is of no use any more.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         for _ in 0..TURNS_MAX {
             if self.flush(cx).is_pending() {
                 return Poll::Pending;
@@ -102,7 +102,7 @@ impl Door {
                 }
                 Poll::Ready(Err(error)) => {
                     tracing::error!(%error, "the CoAP socket cannot be read");
-                    return Poll::Ready(());
+                    return Poll::Ready(false);
                 }
                 Poll::Pending => false,
             };
@@ -115,8 +115,7 @@ impl Door {
                 return Poll::Pending;
             }
         }
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        Poll::Ready(true)
     }
 
     /// Tells observers that the gateway goes (5.03 ends their observations).
