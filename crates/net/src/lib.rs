@@ -9,7 +9,6 @@ pub mod listener;
 pub mod pki;
 pub mod quic;
 pub mod tls;
-pub mod wheel;
 
 pub use admission::{Admission, AdmissionLimits, Admitted};
 pub use tls::{HandshakeError, TlsAcceptor, TlsConfig, TlsError};
