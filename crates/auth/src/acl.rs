@@ -4,7 +4,8 @@
 //! [[allow]]
 //! group = ["operators", "plant"]      # or: user = "alice", authenticated = true, anonymous = true
 //! read = ["sensors/#"]
-//! write = ["commands/%u/#"]           # %u the user's name, %c the client identifier, %g each group in turn, %% a %
+//! write = ["commands/%u/#"]           # %u the user's name, %c the client identifier, %g each group in turn, %% a %,
+//!                                     # %{claim} what a token says, each value in turn
 //! both = []
 //! door = ["mqtt", "http"]             # left out: every door
 //!
@@ -13,11 +14,15 @@
 //! both = ["private/#"]
 //! ```
 //!
+//! A name with a `/`, a wildcard or a `$` in front fills no placeholder: such a rule allows its owner nothing, and
+//! denies whatever the name would have stood for.
+//!
 //! What no rule allows is refused. As in MQTT, a wildcard at the first level does not match topics that begin with `$`
 //! ([MQTT-4.7.2-1]); and below `$SYS/` nobody writes, whatever the rules say.
 
 mod file;
 pub(crate) mod filter;
+mod known;
 mod pattern;
 mod view;
 
@@ -116,11 +121,13 @@ impl RuleRef {
     }
 }
 
+/// With the file's name alone, for refusals show this to clients.
 impl fmt::Display for RuleRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.0.file.file_name().unwrap_or_default();
         match self.0.line {
             0 => f.write_str(&self.0.text),
-            line => write!(f, "{}:{line}: {}", self.0.file.display(), self.0.text),
+            line => write!(f, "{}:{line}: {}", name.display(), self.0.text),
         }
     }
 }

@@ -1,145 +1,33 @@
 //! The one place that believes or refuses: users, rules and policy, replaced as a whole on reload.
 
 use std::{
-    collections::HashMap,
     fmt,
-    path::{Path, PathBuf},
     sync::{
         Arc, Condvar, Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
 
+use zeroize::Zeroizing;
+
 use crate::{
     access::Access,
-    acl::{Acl, Action, Decision, Door, View},
-    password::{PASSWORD_BYTES_MAX, StoredPassword, prepare_text},
+    acl::{Action, Decision, Door, View},
+    login::{CallbackCheck, LogIn},
+    password::{PASSWORD_BYTES_MAX, prepare_text},
     principal::Principal,
-    problem::{Problem, Problems},
     remembered::Remembered,
+    rules::{AnonymousPolicy, Rules},
+    sasl::PasswordCheck,
     scram::{ScramHash, ScramKeys},
-    users::{User, Users, random},
+    source::{
+        Credential, Grant, SourceKind, SourceSet, Verified, certificate::CertificateIdentity, password::enabled,
+        token::looks_like_token, vouched,
+    },
 };
 
 /// Passwords that may wait for a verification at once; the next is refused as busy.
 const WAITING_MAX: usize = 256;
-/// Views kept for principals whose rules do not depend on the client identifier.
-const VIEWS_MAX: usize = 1024;
-
-/// Where those without credentials are let in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum AnonymousPolicy {
-    /// Nowhere.
-    Never,
-    /// On listeners of the loopback interface.
-    #[default]
-    Loopback,
-    /// Everywhere. Needs an access file, which says what they may do.
-    Everywhere,
-}
-
-/// Which files hold the rules, and the policy beside them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sources {
-    /// The users file; one that does not exist holds nobody.
-    pub users: Option<PathBuf>,
-    /// The access file; one that does not exist is a problem.
-    pub acl: Option<PathBuf>,
-    /// Where those without credentials are let in.
-    pub anonymous: AnonymousPolicy,
-}
-
-/// How the files of [`Sources`] looked at one moment: two that are equal need no reading again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stamp([Option<(std::time::SystemTime, u64)>; 2]);
-
-impl Sources {
-    /// Looks at the files without reading them, so that a gateway can notice that `fogmux passwd` changed one.
-    #[must_use]
-    pub fn stamp(&self) -> Stamp {
-        let look = |path: &Option<PathBuf>| {
-            let metadata = std::fs::metadata(path.as_deref()?).ok()?;
-            Some((metadata.modified().ok()?, metadata.len()))
-        };
-        Stamp([look(&self.users), look(&self.acl)])
-    }
-}
-
-/// Users, rules and policy that belong together.
-#[derive(Default)]
-pub struct Rules {
-    users: Users,
-    acl: Option<Acl>,
-    anonymous: AnonymousPolicy,
-    views: Mutex<HashMap<(Principal, Door), Arc<View>>>,
-}
-
-impl Rules {
-    /// Rules from what was read elsewhere.
-    #[must_use]
-    pub fn new(users: Users, acl: Option<Acl>, anonymous: AnonymousPolicy) -> Self {
-        Self { users, acl, anonymous, views: Mutex::default() }
-    }
-
-    /// Reads all files.
-    ///
-    /// # Errors
-    /// Everything that is wrong in any of them.
-    pub fn load(sources: &Sources) -> Result<Self, Problems> {
-        let mut problems = Problems::default();
-        let mut note = |found: Problems| problems.0.extend(found.0);
-        let users = sources.users.as_deref().map(Users::load).transpose();
-        let users = users.map_err(&mut note).ok().flatten().unwrap_or_default();
-        let acl = sources.acl.as_deref().map(Acl::load).transpose().map_err(&mut note).ok().flatten();
-        if sources.anonymous == AnonymousPolicy::Everywhere && sources.acl.is_none() {
-            let message = "anonymous access beyond loopback needs an access file that says what is allowed".into();
-            problems.0.push(Problem { file: Path::new("auth").into(), line: 0, message });
-        }
-        problems.unless_any(Self::new(users, acl, sources.anonymous))
-    }
-
-    /// The users.
-    #[must_use]
-    pub fn users(&self) -> &Users {
-        &self.users
-    }
-
-    /// The principal as the files know it now; nothing when it is no longer admitted.
-    fn present(&self, principal: &Principal) -> Option<Principal> {
-        if principal.anonymous {
-            return (self.anonymous != AnonymousPolicy::Never).then(|| principal.clone());
-        }
-        let user = self.users.get(&principal.name).filter(|user| !user.disabled)?;
-        Some(user.principal.clone())
-    }
-
-    fn view(&self, principal: &Principal, client: &str, door: Door) -> Arc<View> {
-        let present = self.present(principal);
-        let shared = match (&present, &self.acl) {
-            (Some(principal), Some(acl)) => !acl.depends_on_client(principal, door),
-            (Some(_) | None, _) => true,
-        };
-        let build = || match (&present, &self.acl) {
-            (None, _) => View::closed(),
-            (Some(_), None) => View::unruled(),
-            (Some(principal), Some(acl)) => View::new(acl, principal, client, door),
-        };
-        if !shared {
-            return Arc::new(build());
-        }
-        let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
-        if views.len() >= VIEWS_MAX {
-            views.clear();
-        }
-        // Who is not admitted or meets no rules shares one view with everybody like that.
-        let whose = match (present.clone(), &self.acl) {
-            (Some(present), Some(_)) => present,
-            (Some(_), None) => Principal::anonymous(),
-            (None, _) => return Arc::new(build()),
-        };
-        Arc::clone(views.entry((whose, door)).or_insert_with(|| Arc::new(build())))
-    }
-}
 
 /// Why a login was refused. None of them says whether the user exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -147,8 +35,8 @@ pub enum Refused {
     /// Wrong name or password, or the user is disabled.
     #[error("not authorised")]
     Credentials,
-    /// Too many logins are being checked; worth trying again later.
-    #[error("too many logins at once")]
+    /// Too many logins are being checked, or who checks them is away; worth trying again later.
+    #[error("logins cannot be checked now")]
     Busy,
     /// The mechanism is unknown or not offered on this channel.
     #[error("mechanism not offered")]
@@ -162,6 +50,26 @@ pub enum Refused {
     /// Channel binding does not fit.
     #[error("channel binding does not fit")]
     ChannelBinding,
+    /// The credential is genuine, but nobody is let in by it: out of date, for others, or the user is disabled.
+    #[error("no longer authorised")]
+    Barred,
+}
+
+impl Refused {
+    /// Whether a secret was wrong: only such attempts are guesses, after which the next have to wait. What was proven
+    /// cannot have been guessed, and a device with an old token would make its whole network wait.
+    #[must_use]
+    pub const fn is_guess(self) -> bool {
+        match self {
+            Self::Credentials => true,
+            Self::Busy
+            | Self::Mechanism
+            | Self::Malformed(_)
+            | Self::Identity
+            | Self::ChannelBinding
+            | Self::Barred => false,
+        }
+    }
 }
 
 /// Users, rules and policy as they are now. One for the whole process, shared as `Arc<Authority>`.
@@ -172,8 +80,6 @@ pub struct Authority {
     checks: Mutex<Checks>,
     check_ended: Condvar,
     running_max: usize,
-    /// Verified against when there is no such user, so that the answer takes as long.
-    decoy: StoredPassword,
 }
 
 #[derive(Default)]
@@ -196,7 +102,6 @@ impl Authority {
             checks: Mutex::default(),
             check_ended: Condvar::new(),
             running_max: std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)),
-            decoy: StoredPassword::decoy(random(), random()),
         }
     }
 
@@ -236,7 +141,7 @@ impl Authority {
     #[must_use]
     pub fn recall(&self, user: &str, password: &[u8]) -> Option<Principal> {
         let rules = self.rules();
-        let user = find(&rules, user)?;
+        let user = enabled(&rules.users, user)?;
         let known = self.remembered.lock().unwrap_or_else(PoisonError::into_inner).knows(user, password);
         known.then(|| user.principal.clone())
     }
@@ -254,19 +159,100 @@ impl Authority {
             return Err(Refused::Credentials);
         }
         let rules = self.rules();
-        let known = find(&rules, user);
-        let stored = known.and_then(|user| user.password.as_ref());
-        let matches = {
+        let verified = {
             let _turn = self.turn()?;
-            stored.unwrap_or(&self.decoy).matches(password)
+            rules.judge(&Credential::Password { user, password })?
         };
-        match known {
-            Some(user) if matches && stored.is_some() => {
-                self.remembered.lock().unwrap_or_else(PoisonError::into_inner).remember(user, password);
-                Ok(user.principal.clone())
-            }
-            Some(_) | None => Err(Refused::Credentials),
+        if let Some(user) = enabled(&rules.users, user) {
+            self.remembered.lock().unwrap_or_else(PoisonError::into_inner).remember(user, password);
         }
+        Ok(verified.principal)
+    }
+
+    /// What a name and a password from a peer come to on a listener that takes such credentials, as far as it is known
+    /// without waiting. Never blocks for long: an I/O thread may ask this. A token in place of the password is judged
+    /// here, with a name that is empty or the token's own.
+    #[must_use]
+    pub fn log_in(self: &Arc<Self>, sources: SourceSet, user: &str, password: &[u8], now_unix_s: u64) -> LogIn {
+        let rules = self.rules();
+        if sources.contains(SourceKind::Token) && rules.takes_tokens() && looks_like_token(password) {
+            let token = std::str::from_utf8(password).map_err(|_| Refused::Credentials);
+            let verified = token.and_then(|token| self.token(token, now_unix_s));
+            let same = |verified: &Verified| user.is_empty() || is_name(user, &verified.principal.name);
+            return LogIn::Known(verified.and_then(|who| if same(&who) { Ok(who) } else { Err(Refused::Identity) }));
+        }
+        let local = sources.contains(SourceKind::Password);
+        if let Some(principal) = self.recall(user, password).filter(|_| local) {
+            return LogIn::Known(Ok(principal.into()));
+        }
+        let elsewhere = rules.callback.is_some() && sources.contains(SourceKind::Callback);
+        let here = prepare_text(user).is_some_and(|name| rules.users.contains(&name));
+        match (elsewhere && !here, local) {
+            (true, _) => LogIn::Ask(CallbackCheck { rules }),
+            (false, true) => LogIn::Check(PasswordCheck::new(self, user, password)),
+            (false, false) => LogIn::Known(Err(Refused::Mechanism)),
+        }
+    }
+
+    /// Who a user of the callback would be, without asking it: for explanations of rules.
+    ///
+    /// # Errors
+    /// The name cannot be a user's, or the user is disabled.
+    pub fn vouched_elsewhere(&self, user: &str, groups: &[String]) -> Result<Principal, Refused> {
+        let groups = groups.iter().map(|group| Arc::from(group.as_str())).collect();
+        vouched(&self.rules().users, SourceKind::Callback, user, Grant { groups, variables: None })
+    }
+
+    /// What of a listener's sources there is anything behind: no tokens without keys, nobody to ask without a callback.
+    #[must_use]
+    pub fn offered(&self, sources: SourceSet) -> SourceSet {
+        let rules = self.rules();
+        let behind = |kind: &SourceKind| match kind {
+            SourceKind::Token => rules.takes_tokens(),
+            SourceKind::Psk => rules.has_psks(),
+            SourceKind::Callback => rules.callback.is_some(),
+            SourceKind::Password | SourceKind::Certificate | SourceKind::Oscore => true,
+        };
+        sources.iter().filter(behind).collect()
+    }
+
+    /// Who the owner of a client certificate is. The handshake verified chain, dates and revocation.
+    ///
+    /// # Errors
+    /// The certificate is nobody's here, or the user is disabled.
+    pub fn certificate(&self, certificate: &CertificateIdentity<'_>) -> Result<Principal, Refused> {
+        self.rules().judge(&Credential::Certificate(certificate)).map(|verified| verified.principal)
+    }
+
+    /// The pre-shared key for a handshake; one that nobody has for an unknown identity, so that the handshake fails as
+    /// with a wrong key. Nothing where no keys are configured.
+    #[must_use]
+    pub fn psk_secret(&self, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        self.rules().psks.secret(identity)
+    }
+
+    /// Who completed a handshake with this identity's key.
+    ///
+    /// # Errors
+    /// The identity is gone, or the user is disabled.
+    pub fn psk(&self, identity: &[u8]) -> Result<Principal, Refused> {
+        self.rules().judge(&Credential::Psk(identity)).map(|verified| verified.principal)
+    }
+
+    /// Who sent a message that was verified under an OSCORE context of this user.
+    ///
+    /// # Errors
+    /// The name cannot be a user's, or the user is disabled.
+    pub fn oscore(&self, user: &str) -> Result<Principal, Refused> {
+        self.rules().judge(&Credential::Oscore(user)).map(|verified| verified.principal)
+    }
+
+    /// Who a token was issued for. Costs about a tenth of a millisecond.
+    ///
+    /// # Errors
+    /// The token is malformed, not signed by a key of ours, expired, or for others.
+    pub fn token(&self, token: &str, now_unix_s: u64) -> Result<Verified, Refused> {
+        self.rules().judge(&Credential::Token { token, now_unix_s })
     }
 
     /// The SCRAM keys of a user; for one who is not there, keys that look alike on the wire, always the same for the
@@ -274,14 +260,14 @@ impl Authority {
     #[must_use]
     pub fn scram_keys(&self, hash: ScramHash, user: &str) -> ScramKeys {
         let rules = self.rules();
-        let known = find(&rules, user).and_then(|user| user.scram(hash)).cloned();
+        let known = enabled(&rules.users, user).and_then(|user| user.scram(hash)).cloned();
         known.unwrap_or_else(|| ScramKeys::decoy(hash, &rules.users.decoy_secret, user))
     }
 
     /// The principal behind a user name whose identity was proven; nothing for one who is gone.
     #[must_use]
     pub fn principal(&self, user: &str) -> Option<Principal> {
-        find(&self.rules(), user).map(|user| user.principal.clone())
+        enabled(&self.rules().users, user).map(|user| user.principal.clone())
     }
 
     /// Whether somebody who logged in earlier would still be let in.
@@ -342,7 +328,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-fn find<'a>(rules: &'a Rules, user: &str) -> Option<&'a Arc<User>> {
-    let prepared = prepare_text(user)?;
-    rules.users.get(&prepared).filter(|user| !user.disabled)
+/// Whether two names are one user's.
+fn is_name(given: &str, name: &str) -> bool {
+    given == name || prepare_text(given).is_some_and(|prepared| prepared == name)
 }

@@ -1,6 +1,7 @@
 //! Exponential back-off after failed logins, per address and per user name. Pure: the time is an argument.
 //!
 //! An attacker with many addresses can make a name wait, so a name's wait is kept short; an address's may grow long.
+//! And who has logged in from an address of late does not wait there for what others have failed at elsewhere.
 
 use std::{
     collections::HashMap,
@@ -9,6 +10,10 @@ use std::{
 };
 
 use crate::users::USER_BYTES_MAX;
+
+/// Attempts under way at once of a party that did not fail of late: half of those that may wait for a verification, so
+/// that no address fills that room alone. Devices that come back together after a power cut are no guessers.
+const UNDER_WAY_MAX: u32 = 128;
 
 /// How much patience there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,12 +51,16 @@ pub struct Backoff {
     config: BackoffConfig,
     addresses: HashMap<IpAddr, Failures>,
     users: HashMap<Box<str>, Failures>,
+    /// When somebody last logged in from an address. Loopback is everybody's.
+    at_home: HashMap<(IpAddr, Box<str>), u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Failures {
     count: u32,
     last_ms: u64,
+    /// Attempts that have begun and not ended.
+    under_way: u32,
 }
 
 impl Backoff {
@@ -61,36 +70,110 @@ impl Backoff {
         Self { config, ..Self::default() }
     }
 
-    /// How long a login from `address` as `user` has to wait; nothing when it may be tried now. Loopback addresses never
-    /// wait: behind them are proxies and the operator.
+    /// Another patience from now on.
+    pub fn configure(&mut self, config: BackoffConfig) {
+        self.config = config;
+    }
+
+    /// How long a login from `address` as `user` has to wait; nothing when it may be tried now. Loopback addresses
+    /// never wait: behind them are proxies and the operator.
     #[must_use]
     pub fn wait(&self, now_ms: u64, address: IpAddr, user: &str) -> Option<Duration> {
         let address = network(address);
         let by_address =
             self.addresses.get(&address).map(|failures| self.left(now_ms, failures, self.config.address_max));
-        let by_user = self.users.get(user).map(|failures| self.left(now_ms, failures, self.config.user_max));
+        let by_user = self.users.get(user).filter(|_| !self.is_at_home(now_ms, address, user));
+        let by_user = by_user.map(|failures| self.left(now_ms, failures, self.config.user_max));
         by_address.into_iter().chain(by_user).max().filter(|wait| !wait.is_zero())
     }
 
-    /// Notes a failed login.
-    pub fn failed(&mut self, now_ms: u64, address: IpAddr, user: &str) {
-        let oldest_ms = now_ms.saturating_sub(millis(self.config.forget_after));
-        if !address.to_canonical().is_loopback() {
-            count(&mut self.addresses, network(address), self.config.entries_max, now_ms, oldest_ms);
+    /// Begins an attempt. Beside failures it counts as one until it [ends](Self::ended), so that many at once come no
+    /// further than one after another.
+    ///
+    /// # Errors
+    /// How long to wait.
+    pub fn begin(&mut self, now_ms: u64, address: IpAddr, user: &str) -> Result<(), Duration> {
+        if let Some(wait) = self.wait(now_ms, address, user) {
+            return Err(wait);
         }
-        if user.len() <= USER_BYTES_MAX {
-            count(&mut self.users, user.into(), self.config.entries_max, now_ms, oldest_ms);
+        self.each(now_ms, address, user, |failures| failures.under_way = failures.under_way.saturating_add(1));
+        Ok(())
+    }
+
+    /// An attempt has ended that was [begun](Self::begin) with the same address and name; how is said beside this.
+    pub fn ended(&mut self, address: IpAddr, user: &str) {
+        let network = network(address);
+        let less = |failures: &mut Failures| {
+            failures.under_way = failures.under_way.saturating_sub(1);
+            failures.count == 0 && failures.under_way == 0
+        };
+        if self.addresses.get_mut(&network).is_some_and(less) {
+            self.addresses.remove(&network);
+        }
+        if self.users.get_mut(user).is_some_and(less) {
+            self.users.remove(user);
         }
     }
 
-    /// Notes a login that succeeded: the name is forgiven, the address only by time, or one good account would cover for
-    /// guesses at others.
-    pub fn succeeded(&mut self, user: &str) {
-        self.users.remove(user);
+    /// What is remembered of an address and of a name, where these are remembered.
+    fn each(&mut self, now_ms: u64, address: IpAddr, user: &str, change: impl Fn(&mut Failures)) {
+        let oldest_ms = now_ms.saturating_sub(millis(self.config.forget_after));
+        let most = self.config.entries_max;
+        if !address.to_canonical().is_loopback() {
+            change(entry(&mut self.addresses, network(address), most, now_ms, oldest_ms));
+        }
+        if (1..=USER_BYTES_MAX).contains(&user.len()) {
+            change(entry(&mut self.users, user.into(), most, now_ms, oldest_ms));
+        }
+    }
+
+    /// Notes a failed login; `user` is `""` where no name was said.
+    pub fn failed(&mut self, now_ms: u64, address: IpAddr, user: &str) {
+        self.each(now_ms, address, user, |failures| {
+            failures.count = failures.count.saturating_add(1);
+            failures.last_ms = now_ms;
+        });
+    }
+
+    /// Notes a login that succeeded: the name is forgiven, the address only by time, or one good account would cover
+    /// for guesses at others.
+    pub fn succeeded(&mut self, now_ms: u64, address: IpAddr, user: &str) {
+        if let Some(failures) = self.users.get_mut(user) {
+            failures.count = 0;
+            if failures.under_way == 0 {
+                self.users.remove(user);
+            }
+        }
+        if address.to_canonical().is_loopback() || !(1..=USER_BYTES_MAX).contains(&user.len()) {
+            return;
+        }
+        if self.at_home.len() >= self.config.entries_max {
+            let oldest_ms = now_ms.saturating_sub(millis(self.config.forget_after));
+            self.at_home.retain(|_, last_ms| *last_ms >= oldest_ms);
+        }
+        // Still full of recent ones: whoever is not in it waits as everybody did before there was this table.
+        if self.at_home.len() < self.config.entries_max {
+            self.at_home.insert((network(address), user.into()), now_ms);
+        }
+    }
+
+    fn is_at_home(&self, now_ms: u64, network: IpAddr, user: &str) -> bool {
+        // Names are looked up only when somebody failed at them: a copy is no matter.
+        let last_ms = self.at_home.get(&(network, user.into()));
+        last_ms.is_some_and(|last_ms| now_ms.saturating_sub(*last_ms) < millis(self.config.forget_after))
     }
 
     fn left(&self, now_ms: u64, failures: &Failures, max: Duration) -> Duration {
-        let Some(costing) = failures.count.checked_sub(self.config.free_failures.saturating_add(1)) else {
+        let free = self.config.free_failures.saturating_add(1);
+        // One at a time is left to who has no free failures any more.
+        let room = match free.saturating_sub(failures.count) {
+            _ if failures.count == 0 => UNDER_WAY_MAX,
+            left => left.max(1),
+        };
+        if failures.under_way >= room {
+            return self.config.first.max(Duration::from_millis(1));
+        }
+        let Some(costing) = failures.count.checked_sub(free) else {
             return Duration::ZERO;
         };
         let wait = self.config.first.saturating_mul(2_u32.saturating_pow(costing)).min(max);
@@ -99,16 +182,17 @@ impl Backoff {
     }
 }
 
-fn count<K: std::hash::Hash + Eq + Clone>(
+fn entry<K: std::hash::Hash + Eq + Clone>(
     table: &mut HashMap<K, Failures>,
     key: K,
     entries_max: usize,
     now_ms: u64,
     oldest_ms: u64,
-) {
+) -> &mut Failures {
     if !table.contains_key(&key) && table.len() >= entries_max {
         table.retain(|_, failures| failures.last_ms >= oldest_ms);
-        // Still full of recent ones: the mildest quarter gives way, which a flood of new names cannot use to hide the worst.
+        // Still full of recent ones: the mildest quarter gives way, which a flood of new names cannot use to hide the
+        // worst.
         if table.len() >= entries_max {
             let mut counts: Vec<u32> = table.values().map(|failures| failures.count).collect();
             counts.sort_unstable();
@@ -121,9 +205,11 @@ fn count<K: std::hash::Hash + Eq + Clone>(
             });
         }
     }
-    let failures = table.entry(key).or_insert(Failures { count: 0, last_ms: now_ms });
-    let forgotten = failures.last_ms < oldest_ms;
-    *failures = Failures { count: if forgotten { 1 } else { failures.count.saturating_add(1) }, last_ms: now_ms };
+    let failures = table.entry(key).or_insert(Failures { count: 0, last_ms: now_ms, under_way: 0 });
+    if failures.last_ms < oldest_ms {
+        failures.count = 0;
+    }
+    failures
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -162,16 +248,77 @@ mod tests {
     }
 
     #[test]
+    fn fifty_at_once_come_no_further_than_one_after_another() {
+        let mut backoff = Backoff::default();
+        let elsewhere = |number: u8| IpAddr::from([198, 51, 100, number]);
+        // Of an address that did not fail, all are tried; then each of them counts.
+        let begun = |backoff: &mut Backoff, now_ms| {
+            (0..50).filter(|user| backoff.begin(now_ms, FAR, &user.to_string()).is_ok()).count()
+        };
+        assert_eq!(begun(&mut backoff, 0), 50);
+        for user in 0..50 {
+            backoff.ended(FAR, &user.to_string());
+            backoff.failed(0, FAR, &user.to_string());
+        }
+        assert_eq!(begun(&mut backoff, 299_999), 0);
+        assert_eq!(begun(&mut backoff, 300_000), 1, "the wait is over: for one");
+        // The same for a name, from many addresses.
+        for number in 0..3 {
+            backoff.failed(0, elsewhere(number), "alice");
+        }
+        let begun = (0..50).filter(|number| backoff.begin(0, elsewhere(*number), "alice").is_ok()).count();
+        assert_eq!(begun, 8, "three of eleven have failed");
+    }
+
+    #[test]
+    fn what_succeeds_or_could_not_be_tried_leaves_nothing_behind() {
+        let mut backoff = Backoff::default();
+        for _ in 0..2 {
+            let begun = (0..1000).filter(|_| backoff.begin(0, FAR, "alice").is_ok()).count();
+            assert_eq!(begun, 128);
+            for _ in 0..128 {
+                backoff.ended(FAR, "alice");
+                backoff.succeeded(0, FAR, "alice");
+            }
+            assert!(backoff.users.is_empty() && backoff.addresses.is_empty());
+        }
+        assert_eq!(backoff.begin(0, FAR, "alice"), Ok(()));
+        backoff.succeeded(0, FAR, "alice");
+        backoff.ended(FAR, "alice");
+        assert!(backoff.users.is_empty());
+    }
+
+    #[test]
     fn a_success_forgives_the_name_but_not_the_address() {
         let mut backoff = Backoff::new(BackoffConfig { free_failures: 0, ..BackoffConfig::default() });
         backoff.failed(0, FAR, "alice");
-        backoff.succeeded("alice");
+        backoff.succeeded(0, FAR, "alice");
         assert!(backoff.wait(0, [192, 0, 2, 2].into(), "alice").is_none());
         assert!(backoff.wait(0, FAR, "alice").is_some());
         for _ in 0..50 {
             backoff.failed(0, [127, 0, 0, 1].into(), "bob");
         }
         assert!(backoff.wait(0, [127, 0, 0, 1].into(), "carol").is_none());
+    }
+
+    #[test]
+    fn who_is_at_home_does_not_wait_for_what_others_fail_at() {
+        let mut backoff = Backoff::new(BackoffConfig { free_failures: 0, entries_max: 8, ..BackoffConfig::default() });
+        let home = IpAddr::from([192, 0, 2, 9]);
+        backoff.succeeded(0, home, "alice");
+        for _ in 0..9 {
+            backoff.failed(1, FAR, "alice");
+        }
+        assert_eq!(backoff.wait(1, home, "alice"), None);
+        assert!(backoff.wait(1, [192, 0, 2, 2].into(), "alice").is_some());
+        assert!(backoff.wait(900_000, home, "alice").is_none(), "the wait of the name is over");
+        backoff.failed(900_000, FAR, "alice");
+        backoff.failed(900_000, FAR, "alice");
+        assert!(backoff.wait(900_000, home, "alice").is_some(), "gone for fifteen minutes");
+        for number in 0..100_u8 {
+            backoff.succeeded(900_000, [198, 51, 100, number].into(), "bob");
+        }
+        assert_eq!(backoff.at_home.len(), 8);
     }
 
     #[test]

@@ -1,26 +1,45 @@
 //! Credentials to a principal, rules to a decision, and the SASL core.
 //!
-//! [`Authority`] is what doors hold: it lets people in ([`Authority::anonymous`], [`Authority::password`],
-//! [`sasl::Exchange`]) and answers what they may do ([`Authority::access`]). It knows no socket and no protocol; files are
-//! read only by [`Rules::load`] and written only by [`Users::save`]. Passwords are never kept, logged or put in an error.
+//! [`Authority`] is what doors hold: it lets people in by whatever they show – [`Authority::anonymous`],
+//! [`Authority::log_in`], [`Authority::certificate`], [`Authority::psk`], [`Authority::oscore`], [`Authority::token`],
+//! [`sasl::Exchange`] – and answers what they may do ([`Authority::access`]). It knows no socket and no protocol; files
+//! are read only by [`Rules::load`] and written only by `save`. Secrets are never logged or put in an error.
 
 mod access;
 mod acl;
 mod authority;
 mod backoff;
+mod guard;
+mod hex;
+mod login;
 mod password;
 mod principal;
+mod private_file;
 mod problem;
+mod refusals;
 mod remembered;
+mod rules;
 pub mod sasl;
 pub mod scram;
+mod source;
 mod users;
 
 pub use access::Access;
 pub use acl::{Acl, Action, Decision, Door, Reach, RuleRef};
-pub use authority::{AnonymousPolicy, Authority, Refused, Rules, Sources, Stamp};
+pub use authority::{Authority, Refused};
 pub use backoff::{Backoff, BackoffConfig};
+pub use guard::{Attempt, LoginGuard};
+pub use login::{CallbackCheck, LogIn};
 pub use password::PasswordError;
 pub use principal::{ANONYMOUS, Principal};
 pub use problem::{Problem, Problems};
-pub use users::{UserError, Users};
+pub use refusals::Refusals;
+pub use rules::{AnonymousPolicy, Rules, Sources, Stamp};
+pub use source::{
+    SourceKind, SourceSet, Variables, Verified,
+    callback::{Answer, Callback, NoAnswer, Question, Remote},
+    certificate::{CertificateIdentity, CertificateRules},
+    psk::Psks,
+    token::{TokenSettings, Tokens, looks_like_token},
+};
+pub use users::{UserError, Users, prepared_name};

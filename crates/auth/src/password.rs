@@ -1,11 +1,16 @@
 //! Passwords at rest: argon2id in PHC form, and the one preparation that every mechanism shares.
 //!
+//! Hashes that mosquitto made are verified as well, so that its users can move in; none is made here ([`imported`]).
 //! A plain password lives only in the arguments of these functions. RFC 9106 (Argon2), RFC 4013 (SASLprep).
+
+mod imported;
 
 use std::borrow::Cow;
 
 use argon2::{Algorithm, Argon2, Params, PasswordHash, PasswordHasher, PasswordVerifier, Version};
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
+
+use imported::Imported;
 
 /// Memory per hash. The leanest of the parameter sets OWASP calls equal (7 MiB, 5 passes, 1 lane): a Pi with 512 MiB can
 /// afford a few at once, and one takes well under a tenth of a second there.
@@ -23,10 +28,13 @@ const LANES_MAX: u32 = 16;
 /// Longer passwords are refused before any work is done for them.
 pub(crate) const PASSWORD_BYTES_MAX: usize = 1024;
 
-/// An argon2id hash in PHC string form, checked to be one we are willing to verify.
+/// A hash checked to be one we are willing to verify.
 #[derive(Clone)]
-pub(crate) struct StoredPassword {
-    phc: PasswordHash,
+pub(crate) enum StoredPassword {
+    /// An argon2id hash in PHC string form.
+    Argon2id(PasswordHash),
+    /// From mosquitto.
+    Imported(Imported),
 }
 
 impl StoredPassword {
@@ -42,18 +50,21 @@ impl StoredPassword {
         let hasher = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
         let phc =
             hasher.hash_password_with_salt(&prepare_password(password), salt).map_err(|_| PasswordError::Unusable)?;
-        Ok(Self { phc })
+        Ok(Self::Argon2id(phc))
     }
 
     /// A hash of today's cost that no password fits in practice. Costs nothing to make.
     pub(crate) fn decoy(salt: [u8; SALT_BYTES], output: [u8; OUTPUT_BYTES]) -> Self {
         let encode = |bytes: &[u8]| STANDARD_NO_PAD.encode(bytes);
         let text = format!("$argon2id$v=19$m={MEMORY_KIB},t={PASSES},p={LANES}${}${}", encode(&salt), encode(&output));
-        Self { phc: PasswordHash::new(&text).expect("the form of PHC strings") }
+        Self::Argon2id(PasswordHash::new(&text).expect("the form of PHC strings"))
     }
 
-    /// Reads what [`Self::to_phc`] wrote, or any argon2id PHC string within our limits.
+    /// Reads what [`Self::to_text`] wrote: any argon2id PHC string within our limits, or a hash of mosquitto's.
     pub(crate) fn parse(text: &str) -> Result<Self, PasswordError> {
+        if text.starts_with("$6$") || text.starts_with("$7$") {
+            return Imported::parse(text).map(Self::Imported);
+        }
         let phc = PasswordHash::new(text).map_err(|_| PasswordError::NotPhc)?;
         if phc.algorithm.as_str() != "argon2id" || phc.salt.is_none() || phc.hash.is_none() {
             return Err(PasswordError::NotPhc);
@@ -62,27 +73,42 @@ impl StoredPassword {
         if params.m_cost() > MEMORY_KIB_MAX || params.t_cost() > PASSES_MAX || params.p_cost() > LANES_MAX {
             return Err(PasswordError::TooCostly);
         }
-        Ok(Self { phc })
+        Ok(Self::Argon2id(phc))
     }
 
-    pub(crate) fn to_phc(&self) -> String {
-        self.phc.to_string()
+    pub(crate) fn to_text(&self) -> String {
+        match self {
+            Self::Argon2id(phc) => phc.to_string(),
+            Self::Imported(imported) => imported.to_text(),
+        }
+    }
+
+    /// Whether it costs what our own hashes cost.
+    pub(crate) const fn is_argon2id(&self) -> bool {
+        match self {
+            Self::Argon2id(_) => true,
+            Self::Imported(_) => false,
+        }
     }
 
     /// Whether `password` is the one. Takes the same time for every password; blocks for that time.
     pub(crate) fn matches(&self, password: &[u8]) -> bool {
-        Argon2::default().verify_password(&prepare_password(password), &self.phc).is_ok()
+        match self {
+            Self::Argon2id(phc) => Argon2::default().verify_password(&prepare_password(password), phc).is_ok(),
+            // Mosquitto prepares nothing.
+            Self::Imported(imported) => imported.matches(password),
+        }
     }
 }
 
 /// Why a password cannot be stored or a stored one cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordError {
-    /// Not `$argon2id$…`.
-    #[error("not an argon2id PHC string; `fogmux passwd` makes one (plain passwords are never accepted here)")]
+    /// Not `$argon2id$…`, nor one of mosquitto's.
+    #[error("not a password hash; `fogmux passwd` makes one (plain passwords are never accepted here)")]
     NotPhc,
     /// Parameters beyond what a gateway should spend.
-    #[error("argon2id parameters above m=262144, t=64, p=16")]
+    #[error("a hash that costs too much: above m=262144, t=64, p=16, or 10000000 iterations")]
     TooCostly,
     /// Empty or longer than 1024 bytes.
     #[error("a password has 1 to 1024 bytes")]
@@ -117,7 +143,7 @@ mod tests {
     #[test]
     fn a_hash_verifies_its_password_and_no_other_and_survives_the_file() {
         let stored = StoredPassword::hash(b"correct horse").unwrap();
-        let phc = stored.to_phc();
+        let phc = stored.to_text();
         assert!(phc.starts_with("$argon2id$v=19$m=7168,t=5,p=1$"), "{phc}");
         let again = StoredPassword::parse(&phc).unwrap();
         assert!(again.matches(b"correct horse"));

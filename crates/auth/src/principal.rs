@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, LazyLock};
 
+use crate::source::{Grant, SourceKind, Variables};
+
 /// The name that all who gave no credentials share. No user may be called so.
 pub const ANONYMOUS: &str = "anonymous";
 
@@ -14,6 +16,12 @@ pub struct Principal {
     pub groups: Arc<[Arc<str>]>,
     /// No credentials were given.
     pub anonymous: bool,
+    /// What it was believed by.
+    pub source: SourceKind,
+    /// What the credential said besides: a token's claims, for `%{claim}` in rules.
+    pub variables: Option<Arc<Variables>>,
+    /// The groups that the credential gave, whatever the users file says.
+    granted: Arc<[Arc<str>]>,
 }
 
 impl Principal {
@@ -22,16 +30,53 @@ impl Principal {
     pub fn anonymous() -> Self {
         // One for all, because there may be many thousands of them.
         static ANYBODY: LazyLock<Principal> =
-            LazyLock::new(|| Principal { name: ANONYMOUS.into(), groups: [].into(), anonymous: true });
+            LazyLock::new(|| Principal { name: ANONYMOUS.into(), anonymous: true, ..Principal::user("", []) });
         ANYBODY.clone()
     }
 
-    /// A named user and the groups that user is in.
+    /// A named user of the users file and the groups that user is in.
     #[must_use]
     pub fn user(name: &str, groups: impl IntoIterator<Item = Arc<str>>) -> Self {
-        let mut groups: Vec<Arc<str>> = groups.into_iter().collect();
-        groups.sort();
-        groups.dedup();
-        Self { name: name.into(), groups: groups.into(), anonymous: false }
+        Self {
+            name: name.into(),
+            groups: sorted(groups),
+            anonymous: false,
+            source: SourceKind::Password,
+            variables: None,
+            granted: no_groups(),
+        }
+    }
+
+    /// Somebody whom another source vouches for, with the groups that the users file has for the name.
+    pub(crate) fn vouched(name: &str, source: SourceKind, grant: Grant, of_users: Option<&Self>) -> Self {
+        let granted = if grant.groups.is_empty() { no_groups() } else { sorted(grant.groups) };
+        let groups = united(&granted, of_users);
+        let name = of_users.map_or_else(|| name.into(), |known| Arc::clone(&known.name));
+        Self { name, groups, anonymous: false, source, variables: grant.variables, granted }
+    }
+
+    /// The same credential under a users file that was read again.
+    pub(crate) fn renewed(&self, of_users: Option<&Self>) -> Self {
+        Self { groups: united(&self.granted, of_users), ..self.clone() }
+    }
+}
+
+fn no_groups() -> Arc<[Arc<str>]> {
+    static NONE: LazyLock<Arc<[Arc<str>]>> = LazyLock::new(|| [].into());
+    Arc::clone(&NONE)
+}
+
+fn sorted(groups: impl IntoIterator<Item = Arc<str>>) -> Arc<[Arc<str>]> {
+    let mut groups: Vec<Arc<str>> = groups.into_iter().collect();
+    groups.sort();
+    groups.dedup();
+    groups.into()
+}
+
+fn united(granted: &Arc<[Arc<str>]>, of_users: Option<&Principal>) -> Arc<[Arc<str>]> {
+    match of_users {
+        None => Arc::clone(granted),
+        Some(user) if granted.is_empty() => Arc::clone(&user.groups),
+        Some(user) => sorted(granted.iter().chain(user.groups.iter()).cloned()),
     }
 }

@@ -6,8 +6,9 @@ mod client;
 mod message;
 mod server;
 
-pub use client::{ScramClient, ScramClientError};
+pub use client::{ClientBinding, ScramClient, ScramClientError};
 pub use message::ScramError;
+pub(crate) use message::decode_name;
 pub(crate) use server::Binding;
 pub use server::{AwaitingClientFinal, ChannelBinding, ClientFirst};
 

@@ -4,18 +4,17 @@
 
 mod file;
 
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    io::{self, Write as _},
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, io, path::Path, sync::Arc};
+
+use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
 
 use crate::{
     password::{PASSWORD_BYTES_MAX, PasswordError, StoredPassword, prepare_text},
     principal::{ANONYMOUS, Principal},
+    private_file,
     problem::Problems,
+    rules::Rules,
     scram::{ITERATIONS, SALT_BYTES, ScramHash, ScramKeys},
 };
 
@@ -62,7 +61,7 @@ impl Users {
     pub fn load(path: &Path) -> Result<Self, Problems> {
         match std::fs::read_to_string(path) {
             Ok(text) => {
-                warn_if_open(path);
+                private_file::warn_if_open(path);
                 file::parse(path, &text)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
@@ -83,19 +82,7 @@ impl Users {
     /// # Errors
     /// The directory or disk does not allow it.
     pub fn save(&self, path: &Path) -> io::Result<()> {
-        let temporary = sibling(path, ".new");
-        match std::fs::remove_file(&temporary) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
-        let mut file = owner_only(File::options().write(true).create_new(true)).open(&temporary)?;
-        file.write_all(file::write(self).as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)?;
-        match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            Some(parent) => File::open(parent)?.sync_all(),
-            None => Ok(()),
-        }
+        private_file::replace(path, &file::write(self))
     }
 
     /// Loads, changes and saves under a lock file, so that two commands at once lose nothing.
@@ -103,8 +90,7 @@ impl Users {
     /// # Errors
     /// The file is broken, the change fails, or the disk does not allow it; then nothing was written.
     pub fn update<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T, UserError>) -> Result<T, UserError> {
-        let lock = owner_only(File::options().write(true).create(true).truncate(false)).open(sibling(path, ".lock"))?;
-        lock.lock()?;
+        let _lock = private_file::lock(path)?;
         let mut users = Self::load(path)?;
         let changed = change(&mut users)?;
         users.save(path)?;
@@ -148,6 +134,47 @@ impl Users {
         Ok(())
     }
 
+    /// Adds a user with a password hash that another broker made: mosquitto's `$6$…` and `$7$…`, or an argon2id PHC
+    /// string. There are no SCRAM keys then.
+    ///
+    /// # Errors
+    /// The name or the hash cannot be used.
+    pub fn set_hash(&mut self, name: &str, hash: &str) -> Result<(), UserError> {
+        let name = checked_name(name)?;
+        let known = self.by_name.get(name.as_str());
+        let user = User {
+            principal: known.map_or_else(|| Principal::user(&name, []), |user| user.principal.clone()),
+            password: Some(StoredPassword::parse(hash)?),
+            scram_sha_256: None,
+            scram_sha_1: None,
+            disabled: known.is_some_and(|user| user.disabled),
+        };
+        self.insert(user);
+        Ok(())
+    }
+
+    /// Shuts a user out or lets it in again, by whatever credential it comes.
+    ///
+    /// # Errors
+    /// There is no such user.
+    pub fn set_disabled(&mut self, name: &str, disabled: bool) -> Result<(), UserError> {
+        let known = self.by_name.get(name).ok_or(UserError::Unknown)?;
+        self.insert(User { disabled, ..(**known).clone() });
+        Ok(())
+    }
+
+    /// Whether a user of that name is shut out.
+    #[must_use]
+    pub fn is_disabled(&self, name: &str) -> bool {
+        prepared_name(name).and_then(|name| self.get(&name)).is_some_and(|user| user.disabled)
+    }
+
+    /// Whether there is a user of that name.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
     /// Removes a user; whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
         self.by_name.remove(name).is_some()
@@ -173,6 +200,15 @@ impl Users {
     }
 }
 
+impl Rules {
+    /// Tells one password of a user from the next, and says nothing of either; nothing where there is none.
+    #[must_use]
+    pub fn password_digest(&self, user: &str) -> Option<[u8; 32]> {
+        let stored = self.users.get(user)?.password.as_ref()?;
+        Some(Sha256::digest(Zeroizing::new(stored.to_text())).into())
+    }
+}
+
 /// Why credentials cannot be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
@@ -182,6 +218,9 @@ pub enum UserError {
     /// There is no such user.
     #[error("there is no such user")]
     Unknown,
+    /// The pre-shared key cannot be used.
+    #[error("a key has 1 to 256 bytes, an identity 1 to 1024")]
+    Psk,
     /// The password cannot be used.
     #[error(transparent)]
     Password(#[from] PasswordError),
@@ -191,6 +230,12 @@ pub enum UserError {
     /// The file cannot be written.
     #[error("the users file cannot be written: {0}")]
     Io(#[from] io::Error),
+}
+
+/// The form in which a name is kept and compared (SASLprep, RFC 4013); nothing when it cannot be a user's.
+#[must_use]
+pub fn prepared_name(name: &str) -> Option<String> {
+    checked_name(name).ok()
 }
 
 /// The prepared form of a user's or group's name, when it can be one.
@@ -209,35 +254,9 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-fn sibling(path: &Path, suffix: &str) -> std::path::PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
-/// Hashes that others can read are hashes that others can guess at.
-fn warn_if_open(path: &Path) {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        let mode = std::fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
-        if mode & 0o077 != 0 {
-            tracing::warn!(file = %path.display(), "others can read or write the users file; chmod 600 it");
-        }
-    }
-    #[cfg(not(unix))]
-    let _ = path;
-}
-
-#[cfg(unix)]
-fn owner_only(options: &mut std::fs::OpenOptions) -> &mut std::fs::OpenOptions {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    options.mode(0o600)
-}
-
-#[cfg(not(unix))]
-fn owner_only(options: &mut std::fs::OpenOptions) -> &mut std::fs::OpenOptions {
-    options
+/// A TOML basic string. Names hold no control characters, so two escapes are enough.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 #[cfg(test)]
@@ -277,6 +296,15 @@ mod tests {
     }
 
     #[test]
+    fn a_new_password_lets_nobody_in_who_was_shut_out() {
+        let mut users = Users::default();
+        users.set_password("alice", b"secret").unwrap();
+        users.set_disabled("alice", true).unwrap();
+        users.set_password("alice", b"changed").unwrap();
+        assert!(users.is_disabled("alice") && users.is_disabled("al\u{ad}ice") && !users.is_disabled("bob"));
+    }
+
+    #[test]
     fn names_that_cannot_be_users() {
         let mut users = Users::default();
         for name in ["", "anonymous", "a\nb", "a\0", &"x".repeat(256)] {
@@ -284,5 +312,6 @@ mod tests {
         }
         assert!(matches!(users.set_password("a", b""), Err(UserError::Password(PasswordError::Length))));
         assert!(matches!(users.set_groups("nobody", &[]), Err(UserError::Unknown)));
+        assert!(matches!(users.set_disabled("nobody", true), Err(UserError::Unknown)));
     }
 }

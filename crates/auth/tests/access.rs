@@ -46,6 +46,27 @@ door = "http"
 read = "public/+"
 "#;
 
+mod parsers {
+    use fogmux_auth::{CertificateRules, Psks, TokenSettings, Tokens};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Text that is near enough to our files to get past TOML.
+    const NEARLY: &str = "(\\[\\[(allow|deny|psk|certificate)\\]\\]\n|(user|group|read|write|both|door|identity|key|sha256|dns|refuse) = \
+                          (\"[a-z%{}u+#/*]{0,6}\"|\\[\"[a-f0-9%]{0,4}\"\\]|true|1)\n|\\PC{0,3}){0,8}";
+
+    proptest! {
+        #[test]
+        fn any_file_is_answered(text in NEARLY, bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let path = Path::new("f");
+            let _ = (Acl::parse(path, &text), Users::parse(path, &text));
+            let _ = (Psks::parse(path, &text), CertificateRules::parse(path, &text));
+            prop_assert!(Tokens::with_key_set(TokenSettings::default(), &bytes).is_err());
+        }
+    }
+}
+
 #[test]
 fn without_an_access_file_everything_goes_but_writing_our_own_topics() {
     let authority = authority(None);
@@ -166,7 +187,12 @@ fn loading_reports_every_file_and_never_opens_access() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| Some(directory.path().join(name));
     std::fs::write(path("users.toml").unwrap(), "x = 1\n").unwrap();
-    let sources = Sources { users: path("users.toml"), acl: path("acl.toml"), anonymous: AnonymousPolicy::Everywhere };
+    let sources = Sources {
+        users: path("users.toml"),
+        acl: path("acl.toml"),
+        anonymous: AnonymousPolicy::Everywhere,
+        ..Sources::default()
+    };
     let problems = Rules::load(&sources).err().unwrap().to_string();
     assert!(problems.contains("users.toml:1: unknown key") && problems.contains("does not exist"), "{problems}");
     let open = Sources { anonymous: AnonymousPolicy::Everywhere, ..Sources::default() };

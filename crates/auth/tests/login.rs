@@ -9,9 +9,10 @@ use std::{
 };
 
 use fogmux_auth::{
-    Acl, AnonymousPolicy, Authority, Refused, Rules, Users,
-    sasl::{Context, Exchange, Plain, Step, mechanisms},
-    scram::{ChannelBinding, ScramClient, ScramHash},
+    Acl, AnonymousPolicy, Authority, CertificateIdentity, LogIn, Principal, Refused, Rules, SourceKind, SourceSet,
+    TokenSettings, Tokens, Users,
+    sasl::{Bearer, Context, Exchange, Plain, SaslChannel, Step, mechanisms},
+    scram::{ChannelBinding, ClientBinding, ScramClient, ScramHash},
 };
 
 static USERS: LazyLock<Users> = LazyLock::new(|| {
@@ -27,7 +28,12 @@ fn authority() -> Arc<Authority> {
 }
 
 fn tls() -> Context {
-    Context { tls: true, ..Context::default() }
+    Context { channel: SaslChannel { secure: true, ..SaslChannel::default() }, ..Context::default() }
+}
+
+fn bound() -> Context {
+    let channel = SaslChannel { exporter: Some([7; 32]), end_point: Some([8; 32].into()), ..tls().channel };
+    Context { channel, ..tls() }
 }
 
 fn names(context: &Context) -> Vec<&'static str> {
@@ -80,6 +86,26 @@ fn an_unknown_user_costs_what_a_wrong_password_costs() {
 }
 
 #[test]
+fn a_hash_from_elsewhere_costs_what_an_unknown_user_costs() {
+    const MOSQUITTOS: &str =
+        "$6$ep2ynmhUMT//sR7p$3bmTwYdRx5CnO/cfpldDIMaofZaN0du8dXfjYSE88ulhlNxRGdaKLMLxtPOjaTs7Ojo3gXIws5dLllnZFwRpzw==";
+    let mut users = Users::default();
+    users.set_hash("moved", MOSQUITTOS).unwrap();
+    let authority = Authority::new(Rules::new(users, None, AnonymousPolicy::Never));
+    let quickest = |user: &str| {
+        let tries = (0..5).map(|_| {
+            let begun = Instant::now();
+            assert!(authority.password(user, b"wrong").is_err());
+            begun.elapsed()
+        });
+        tries.min().unwrap()
+    };
+    let (moved, unknown) = (quickest("moved"), quickest("unknown"));
+    assert!(moved > unknown / 2, "{moved:?} {unknown:?}");
+    assert_eq!(&*authority.password("moved", b"secret").unwrap().name, "moved");
+}
+
+#[test]
 fn many_logins_at_once_all_get_an_answer() {
     let authority = authority();
     let threads: Vec<_> = (0..16)
@@ -102,8 +128,15 @@ fn what_is_offered_depends_on_the_channel() {
         names(&Context { anonymous: true, ..Context::default() }),
         ["SCRAM-SHA-256", "SCRAM-SHA-1", "ANONYMOUS"]
     );
-    let binding = Some(ChannelBinding { kind: "tls-exporter", data: vec![1; 32] });
-    assert_eq!(names(&Context { binding, ..tls() })[0], "SCRAM-SHA-256-PLUS");
+    assert_eq!(names(&bound())[0], "SCRAM-SHA-256-PLUS");
+    let external = |sources| {
+        let channel = SaslChannel { certificate: Some(Principal::user("alice", [])), ..tls().channel };
+        names(&Context { channel, sources, ..tls() })
+    };
+    assert_eq!(external(SourceSet::ALL)[0], "EXTERNAL");
+    assert_eq!(external(SourceSet::ALL)[3], "OAUTHBEARER");
+    assert_eq!(external(SourceSet::NONE.with(SourceKind::Certificate)), ["EXTERNAL"]);
+    assert!(external(SourceSet::NONE).is_empty());
 }
 
 #[test]
@@ -125,13 +158,13 @@ fn scram(hash: ScramHash, user: &str, password: &str, initial: bool) -> Result<(
     }
     let Step::Challenge(challenge) = step else { panic!("{step:?}") };
     match exchange.respond(&client.respond(&challenge).unwrap()) {
-        Step::Done { principal, data } => {
+        Step::Done { principal, data, .. } => {
             assert_eq!(&*principal.name, user);
             client.verify(&data.unwrap()).unwrap();
             Ok(())
         }
         Step::Refused(refused) => Err(refused),
-        step @ (Step::Challenge(_) | Step::Check(_)) => panic!("{step:?}"),
+        step @ (Step::Challenge(_) | Step::Check(_) | Step::Ask { .. }) => panic!("{step:?}"),
     }
 }
 
@@ -152,7 +185,7 @@ fn an_unknown_user_gets_the_same_salt_every_time_and_in_the_form_of_a_real_one()
         let first = format!("n,,n={user},r=x");
         match Exchange::start(authority, Context::default(), "SCRAM-SHA-256", Some(first.as_bytes())).1 {
             Step::Challenge(challenge) => String::from_utf8(challenge).unwrap().split_once(",s=").unwrap().1.to_owned(),
-            step @ (Step::Check(_) | Step::Done { .. } | Step::Refused(_)) => panic!("{step:?}"),
+            step @ (Step::Check(_) | Step::Ask { .. } | Step::Done { .. } | Step::Refused(_)) => panic!("{step:?}"),
         }
     };
     let (one, other) = (authority(), authority());
@@ -189,12 +222,11 @@ fn an_identity_at_our_realm_is_ones_own() {
 
 #[test]
 fn channel_binding_is_demanded_where_chosen_and_downgrades_are_noticed() {
-    let binding = ChannelBinding { kind: "tls-exporter", data: vec![7; 32] };
-    let start = |mechanism: &str, first: &[u8]| {
-        let context = Context { binding: Some(binding.clone()), ..tls() };
-        Exchange::start(&authority(), context, mechanism, Some(first)).1
-    };
-    assert!(matches!(start("SCRAM-SHA-256-PLUS", b"p=tls-exporter,,n=alice,r=x"), Step::Challenge(_)));
+    let start = |mechanism: &str, first: &[u8]| Exchange::start(&authority(), bound(), mechanism, Some(first)).1;
+    for kind in ["tls-exporter", "tls-server-end-point"] {
+        let first = format!("p={kind},,n=alice,r=x");
+        assert!(matches!(start("SCRAM-SHA-256-PLUS", first.as_bytes()), Step::Challenge(_)));
+    }
     for (mechanism, first) in [
         ("SCRAM-SHA-256-PLUS", &b"n,,n=alice,r=x"[..]),
         ("SCRAM-SHA-256-PLUS", b"p=tls-unique,,n=alice,r=x"),
@@ -210,7 +242,7 @@ fn channel_binding_is_demanded_where_chosen_and_downgrades_are_noticed() {
 fn anonymous_is_a_login_like_any_other_and_an_exchange_ends_once() {
     let context = Context { anonymous: true, ..Context::default() };
     let (mut exchange, step) = Exchange::start(&authority(), context.clone(), "ANONYMOUS", Some(b"sirhc"));
-    assert!(matches!(step, Step::Done { principal, data: None } if principal.anonymous));
+    assert!(matches!(step, Step::Done { principal, data: None, .. } if principal.anonymous));
     assert!(matches!(exchange.respond(b"again"), Step::Refused(Refused::Malformed(_))));
     let (_, step) = Exchange::start(&authority(), context.clone(), "ANONYMOUS", None);
     assert!(matches!(step, Step::Done { .. }), "without trace information there is nothing to wait for");
@@ -231,4 +263,110 @@ fn a_user_removed_during_the_exchange_is_not_let_in() {
     ));
     let step = exchange.respond(&client.respond(&challenge).unwrap());
     assert!(matches!(step, Step::Refused(Refused::Credentials)));
+}
+
+#[test]
+fn plus_is_bound_to_the_channel() {
+    let log_in = |binding: ClientBinding, mechanism: &str| {
+        let mut client = ScramClient::new(ScramHash::Sha256, "alice", "wonderland", "nonce").unwrap().bound(binding);
+        let (mut exchange, step) = Exchange::start(&authority(), bound(), mechanism, Some(&client.first()));
+        let challenge = match step {
+            Step::Challenge(challenge) => challenge,
+            Step::Refused(refused) => return Err(refused),
+            step @ (Step::Check(_) | Step::Ask { .. } | Step::Done { .. }) => panic!("{step:?}"),
+        };
+        assert_eq!(exchange.user(), Some("alice"));
+        match exchange.respond(&client.respond(&challenge).unwrap()) {
+            Step::Done { data, .. } => {
+                client.verify(&data.unwrap()).unwrap();
+                Ok(())
+            }
+            Step::Refused(refused) => Err(refused),
+            step @ (Step::Check(_) | Step::Ask { .. } | Step::Challenge(_)) => panic!("{step:?}"),
+        }
+    };
+    let plus = "SCRAM-SHA-256-PLUS";
+    assert_eq!(log_in(ClientBinding::Bound(ChannelBinding::exporter(&[7; 32])), plus), Ok(()));
+    assert_eq!(log_in(ClientBinding::Bound(ChannelBinding::end_point(&[8; 32])), plus), Ok(()));
+    // Somebody in between has another channel to us than the client has to it.
+    let other = ClientBinding::Bound(ChannelBinding::exporter(&[9; 32]));
+    assert_eq!(log_in(other, plus), Err(Refused::ChannelBinding));
+    assert_eq!(log_in(ClientBinding::None, "SCRAM-SHA-256"), Ok(()));
+    assert_eq!(log_in(ClientBinding::NotOffered, "SCRAM-SHA-256"), Err(Refused::ChannelBinding));
+}
+
+#[test]
+fn external_is_whoever_the_certificate_says() {
+    let authority = authority();
+    let certificate = |name: Option<&str>| {
+        let certificate = name.map(|name| {
+            let sha256 = &[0; 32];
+            let names = CertificateIdentity {
+                sha256,
+                common_name: Some(name),
+                dns: &[],
+                emails: &[],
+                uris: &[],
+                xmpp_addresses: &[],
+                realm: "",
+            };
+            authority.certificate(&names).unwrap()
+        });
+        let channel = SaslChannel { certificate, ..tls().channel };
+        Context { channel, sources: SourceSet::ALL, realm: Some("localhost".into()), ..tls() }
+    };
+    let start = |name, authzid: &[u8]| Exchange::start(&authority, certificate(name), "EXTERNAL", Some(authzid)).1;
+    for authzid in [&b""[..], b"alice", b"alice@localhost"] {
+        let step = start(Some("alice"), authzid);
+        assert!(matches!(step, Step::Done { principal, .. } if &*principal.groups[0] == "operators"), "{authzid:?}");
+    }
+    assert!(matches!(start(Some("sensor"), b""), Step::Done { .. }), "a name beside the users file");
+    assert!(matches!(start(Some("alice"), b"bob@localhost"), Step::Refused(Refused::Identity)));
+    assert!(matches!(start(Some("alice"), b"\xff"), Step::Refused(Refused::Malformed(_))));
+    assert!(matches!(start(None, b""), Step::Refused(Refused::Mechanism)));
+}
+
+fn with_tokens() -> Arc<Authority> {
+    // RFC 7515 appendix A.1: its HS256 key, and a token of joe's as there, but of 2027.
+    let keys = br#"{"keys":[{"kty":"oct","k":
+        "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow"}]}"#;
+    let settings = TokenSettings { user_claim: "iss".into(), ..TokenSettings::default() };
+    let tokens = Tokens::with_key_set(settings, keys).unwrap();
+    Arc::new(Authority::new(Rules::new(USERS.clone(), None, AnonymousPolicy::Loopback).with_tokens(tokens)))
+}
+
+const JOE: &str = concat!(
+    "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9",
+    ".eyJpc3MiOiJqb2UiLCJleHAiOjE4MDA4MTkzODB9",
+    ".gpxS8IbfZH9R1434dB-UKm13HWNZhrK3n5bg6NfX_60"
+);
+const IN_TIME: u64 = 1_800_819_379;
+
+#[test]
+fn a_token_logs_in_by_oauthbearer_and_in_place_of_a_password() {
+    let authority = with_tokens();
+    let context = |now_unix_s| Context { sources: authority.offered(SourceSet::ALL), now_unix_s, ..tls() };
+    let start =
+        |mechanism: &str, message: &[u8], now: u64| Exchange::start(&authority, context(now), mechanism, Some(message));
+    let (_, step) = start("OAUTHBEARER", &Bearer::encode(JOE, "localhost", 5222), IN_TIME);
+    let Step::Done { principal, expires_unix_s, .. } = step else { panic!("{step:?}") };
+    assert_eq!((&*principal.name, expires_unix_s), ("joe", Some(1_800_819_440)));
+    // RFC 7628 §3.2: told why, kissed goodbye.
+    let (mut exchange, step) = start("OAUTHBEARER", &Bearer::encode(JOE, "localhost", 5222), IN_TIME + 61);
+    assert!(matches!(&step, Step::Challenge(json) if json == br#"{"status":"invalid_token"}"#), "{step:?}");
+    assert!(matches!(exchange.respond(Bearer::KISS), Step::Refused(Refused::Barred)));
+    let (mut exchange, step) =
+        start("OAUTHBEARER", format!("n,a=eve,\x01auth=Bearer {JOE}\x01\x01").as_bytes(), IN_TIME);
+    assert!(matches!(step, Step::Challenge(_)));
+    assert!(matches!(exchange.respond(Bearer::KISS), Step::Refused(Refused::Identity)));
+
+    let plain = |user: &str| start("PLAIN", &Plain::encode(user, JOE), IN_TIME).1;
+    assert!(matches!(plain("joe"), Step::Done { principal, .. } if &*principal.name == "joe"));
+    assert!(matches!(plain("eve"), Step::Refused(Refused::Identity)));
+    let log_in = |sources, user: &str| authority.log_in(sources, user, JOE.as_bytes(), IN_TIME);
+    assert!(matches!(log_in(SourceSet::ALL, ""), LogIn::Known(Ok(_))));
+    let without = SourceSet::ALL.without(SourceKind::Token);
+    assert!(matches!(log_in(without, "joe"), LogIn::Check(_)), "only a strange password then");
+    assert!(matches!(log_in(SourceSet::NONE, "joe"), LogIn::Known(Err(Refused::Mechanism))));
+    assert!(!self::authority().offered(SourceSet::ALL).contains(SourceKind::Token), "without keys none");
 }

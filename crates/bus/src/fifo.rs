@@ -101,7 +101,7 @@ fn cost(message: &Message) -> usize {
 impl Mailbox for FifoMailbox {
     fn deliver(&mut self, publication: &Publication<'_>, delivery: &Delivery<'_>) -> Delivered {
         let qos = delivery.qos(publication);
-        let message = publication.share();
+        let message = delivery.share(publication);
         let bytes = cost(message);
         let mut displaced = 0;
         while !self.fits(bytes) {

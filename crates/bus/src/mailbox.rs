@@ -1,8 +1,11 @@
 //! What a subscriber is to the bus: somewhere to put deliveries.
 
+use std::sync::Arc;
+
 use crate::{
     counters::Tally,
-    message::{Publication, Qos},
+    message::{Message, Publication, Qos},
+    topic::Topic,
 };
 
 /// What the subscription says about a delivery.
@@ -18,6 +21,8 @@ pub struct Delivery<'a> {
     pub ids: &'a [u32],
     /// It came by a shared subscription.
     pub shared: bool,
+    /// The topic, where there is a copy that its messages can share.
+    pub topic: Option<&'a Topic>,
 }
 
 impl Delivery<'_> {
@@ -25,6 +30,11 @@ impl Delivery<'_> {
     #[must_use]
     pub fn qos(&self, publication: &Publication<'_>) -> Qos {
         self.max_qos.min(publication.qos)
+    }
+
+    /// As [`Publication::share`], with the topic shared as well.
+    pub fn share<'p>(&self, publication: &'p Publication<'_>) -> &'p Arc<Message> {
+        publication.share_with(self.topic)
     }
 }
 

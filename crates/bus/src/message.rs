@@ -3,7 +3,7 @@
 use std::{
     cell::OnceCell,
     hash::{BuildHasher, Hasher},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use bytes::Bytes;
@@ -133,11 +133,18 @@ pub struct Message {
     pub ingest: Timestamp,
     /// When it came in, in milliseconds since 1970-01-01T00:00:00Z.
     pub ingest_unix_ms: u64,
-    /// Entity tag of payload and content type: equal contents have equal tags, also after a restart.
-    pub etag: u64,
+    /// Entity tag, once somebody asked [`Message::etag`] for it.
+    pub tag: OnceLock<u64>,
 }
 
 impl Message {
+    /// Entity tag of payload and content type: equal contents have equal tags, also after a restart. Computed at the first
+    /// call, because most messages are never asked.
+    #[must_use]
+    pub fn etag(&self) -> u64 {
+        *self.tag.get_or_init(|| etag(&self.payload, self.content_type.as_deref()))
+    }
+
     /// Whether it is too late to deliver.
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
@@ -313,10 +320,14 @@ impl<'a> Publication<'a> {
 
     /// The message, shared; built at the first call.
     pub fn share(&self) -> &Arc<Message> {
+        self.share_with(None)
+    }
+
+    pub(crate) fn share_with(&self, topic: Option<&Topic>) -> &Arc<Message> {
         self.shared.get_or_init(|| {
             Arc::new(Message {
                 id: self.id,
-                topic: self.topic.to_topic(),
+                topic: topic.cloned().unwrap_or_else(|| self.topic.to_topic()),
                 payload: self.payload.to_bytes(),
                 qos: self.qos,
                 retain: self.retain,
@@ -326,7 +337,7 @@ impl<'a> Publication<'a> {
                 publisher: Arc::clone(self.publisher),
                 ingest: self.ingest,
                 ingest_unix_ms: self.ingest_unix_ms,
-                etag: etag(self.payload.as_slice(), self.content_type),
+                tag: OnceLock::new(),
             })
         })
     }

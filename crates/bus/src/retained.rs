@@ -319,7 +319,7 @@ fn range<'m>(map: &'m Map, start: &str, after: Option<&Topic>) -> btree_map::Ran
 fn restore(stored: Stored, now: Timestamp, left_ms: Option<u64>) -> Message {
     Message {
         id: crate::message::MessageId(0),
-        etag: crate::message::etag(&stored.payload, stored.content_type.as_deref()),
+        tag: std::sync::OnceLock::new(),
         topic: stored.topic,
         payload: stored.payload,
         qos: stored.qos,

@@ -10,6 +10,7 @@ use crate::{
     mailbox::Delivery,
     message::{Publication, Qos},
     slot::{SlotId, Subscriber},
+    topic::{Topic, TopicRef},
     tree::Sub,
 };
 
@@ -57,6 +58,8 @@ pub(crate) struct Group {
 /// Whom a topic goes to.
 #[derive(Default)]
 pub(crate) struct Routes {
+    /// Which topic, in the one copy that its messages share.
+    topic: Option<Topic>,
     pub(crate) entries: Vec<Entry>,
     pub(crate) direct: usize,
     pub(crate) groups: Vec<Group>,
@@ -64,11 +67,12 @@ pub(crate) struct Routes {
 
 impl Routes {
     /// Merges what the tree found for a topic. `direct` in any order; `groups` each with its members.
-    pub(crate) fn build(topic: &str, mut direct: Vec<Arc<Sub>>, groups: Vec<Vec<Arc<Sub>>>) -> Self {
-        let allowed = |sub: &Arc<Sub>| sub.options.gate.as_ref().is_none_or(|gate| gate.may_read(topic));
+    pub(crate) fn build(topic: TopicRef<'_>, mut direct: Vec<Arc<Sub>>, groups: Vec<Vec<Arc<Sub>>>) -> Self {
+        let allowed = |sub: &Arc<Sub>| sub.options.gate.as_ref().is_none_or(|gate| gate.may_read(topic.as_str()));
         direct.retain(allowed);
         direct.sort_unstable_by_key(|sub| (sub.slot, sub.options.tag));
-        let mut routes = Self { entries: Vec::with_capacity(direct.len()), ..Self::default() };
+        let mut routes =
+            Self { topic: Some(topic.to_topic()), entries: Vec::with_capacity(direct.len()), ..Self::default() };
         for sub in &direct {
             match routes.entries.last_mut() {
                 Some(last) if last.slot == sub.slot && last.tag == sub.options.tag => last.merge(sub),
@@ -99,7 +103,8 @@ impl Routes {
     }
 
     fn cost(&self) -> usize {
-        size_of::<Self>() + self.entries.len() * size_of::<Entry>() + self.groups.len() * size_of::<Group>()
+        let topic = self.topic.as_deref().map_or(0, str::len);
+        size_of::<Self>() + topic + self.entries.len() * size_of::<Entry>() + self.groups.len() * size_of::<Group>()
     }
 }
 
@@ -241,6 +246,7 @@ impl<'b, 'a> Batch<'b, 'a> {
                 retain_as_published: entry.retain_as_published,
                 ids: &entry.ids,
                 shared: pick.entry as usize >= routes.direct,
+                topic: routes.topic.as_ref(),
             },
         ))
     }

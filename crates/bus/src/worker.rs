@@ -16,6 +16,7 @@ use crate::{
     retained::{Completion, RetainedError},
     route::{Batch, Pick, RouteCache, Routes, Staging},
     slot::{Subscriber, Wake},
+    topic::TopicRef,
 };
 
 /// Names a worker: its index.
@@ -127,12 +128,12 @@ impl Worker {
         self.routes.clear();
         let mut last: Option<&str> = None;
         for (index, publication) in batch.iter().enumerate() {
-            let topic = publication.topic.as_str();
-            let routes = match (last == Some(topic), self.routes.last()) {
+            let topic = publication.topic;
+            let routes = match (last == Some(topic.as_str()), self.routes.last()) {
                 (true, Some(routes)) => Rc::clone(routes),
                 _ => self.route(topic, tally),
             };
-            last = Some(topic);
+            last = Some(topic.as_str());
             if publication.outcome().is_refusal() {
                 self.routes.push(Rc::clone(&self.nobody));
                 continue;
@@ -166,17 +167,17 @@ impl Worker {
         publication.outcome.set(Outcome { matched, ..publication.outcome() });
     }
 
-    fn route(&mut self, topic: &str, tally: &mut Tally) -> Rc<Routes> {
+    fn route(&mut self, topic: TopicRef<'_>, tally: &mut Tally) -> Rc<Routes> {
         // The stamp is read before the tree: what changes in between makes the entry stale, never wrongly fresh.
-        let stamp = self.bus.stamp(topic);
-        if let Some(routes) = self.cache.get(topic, stamp) {
+        let stamp = self.bus.stamp(topic.as_str());
+        if let Some(routes) = self.cache.get(topic.as_str(), stamp) {
             tally.route_hits += 1;
             return routes;
         }
         tally.route_misses += 1;
-        let matched = self.bus.matching(topic);
+        let matched = self.bus.matching(topic.as_str());
         let routes = Rc::new(Routes::build(topic, matched.direct, matched.groups));
-        self.cache.put(topic, stamp, &routes);
+        self.cache.put(topic.as_str(), stamp, &routes);
         routes
     }
 

@@ -6,7 +6,8 @@ pub const BLOCK_BYTES_MAX: usize = 1024;
 /// The largest block number: 20 bits.
 pub const BLOCK_NUMBER_MAX: u32 = 0x000f_ffff;
 
-/// The exponent of a block size, 0 to 6: sizes from 16 to 1024 bytes.
+/// The exponent of a block size, 0 to 6: sizes from 16 to 1024 bytes; 7 is BERT, any number of blocks of 1024 bytes in
+/// one message (RFC 8323 §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BlockSize(u8);
 
@@ -14,7 +15,10 @@ impl BlockSize {
     /// 1024 bytes.
     pub const MAX: Self = Self(6);
 
-    /// From the exponent; 7 is reserved (RFC 7959 §2.2).
+    /// Several blocks of 1024 bytes in one message: over reliable transports only (RFC 8323 §6).
+    pub const BERT: Self = Self(7);
+
+    /// From the exponent; 7 is reserved over datagrams (RFC 7959 §2.2).
     #[must_use]
     pub const fn from_exponent(exponent: u8) -> Option<Self> {
         if exponent <= 6 { Some(Self(exponent)) } else { None }
@@ -33,7 +37,24 @@ impl BlockSize {
     /// How many bytes a block of this size has.
     #[must_use]
     pub const fn bytes(self) -> usize {
-        16 << self.0
+        16 << self.without_bert().0
+    }
+
+    /// Whether a message may carry several blocks.
+    #[must_use]
+    pub const fn is_bert(self) -> bool {
+        self.0 == Self::BERT.0
+    }
+
+    /// How many bytes all messages but the last may carry, when `room` are the most: whole blocks, at least one.
+    #[must_use]
+    pub const fn chunk(self, room: usize) -> usize {
+        let block = self.bytes();
+        if self.is_bert() && room > block { room - room % block } else { block }
+    }
+
+    const fn without_bert(self) -> Self {
+        if self.0 > Self::MAX.0 { Self::MAX } else { self }
     }
 
     /// The exponent.
@@ -58,8 +79,15 @@ impl Block {
     /// Reads an option value of up to three bytes; `None` when the size is the reserved one.
     #[must_use]
     pub fn decode(value: u32) -> Option<Self> {
-        let size = BlockSize::from_exponent(u8::try_from(value & 7).ok()?)?;
-        Some(Self { number: value >> 4, more: value & 8 != 0, size })
+        Some(Self::decode_reliable(value)).filter(|block| !block.size.is_bert())
+    }
+
+    /// Reads an option value as it is meant over reliable transports, where the size 7 is BERT (RFC 8323 §6).
+    #[must_use]
+    pub fn decode_reliable(value: u32) -> Self {
+        let exponent = u8::try_from(value & 7).unwrap_or_default();
+        let size = BlockSize::from_exponent(exponent).unwrap_or(BlockSize::BERT);
+        Self { number: value >> 4, more: value & 8 != 0, size }
     }
 
     /// The option value.
@@ -78,11 +106,17 @@ impl Block {
     /// the first block of nothing is empty.
     #[must_use]
     pub fn slice(self, whole: &[u8]) -> Option<(Self, &[u8])> {
+        self.slice_of(whole, self.size.bytes())
+    }
+
+    /// The same with `chunk` bytes in a message, a multiple of the block size, for BERT.
+    #[must_use]
+    pub fn slice_of(self, whole: &[u8], chunk: usize) -> Option<(Self, &[u8])> {
         let rest = whole.get(self.offset()..)?;
         if rest.is_empty() && self.number > 0 {
             return None;
         }
-        let (block, more) = match rest.split_at_checked(self.size.bytes()) {
+        let (block, more) = match rest.split_at_checked(chunk) {
             Some((block, after)) => (block, !after.is_empty()),
             None => (rest, false),
         };
@@ -95,7 +129,8 @@ impl Block {
         if size >= self.size {
             return self;
         }
-        let number = self.number.saturating_mul(1 << (self.size.0 - size.0)).min(BLOCK_NUMBER_MAX);
+        let number =
+            self.number.saturating_mul(1 << (self.size.without_bert().0 - size.without_bert().0)).min(BLOCK_NUMBER_MAX);
         Self { number, size, ..self }
     }
 }

@@ -32,8 +32,13 @@ use crate::transmission::Transmission;
 pub struct ClientConfig {
     /// Times and counts of RFC 7252 §4.8.
     pub transmission: Transmission,
+    /// Whether the transport is reliable and in order (RFC 8323): nothing is sent again, and what is handed in and out is
+    /// in the form of datagrams all the same, of which only code, token and what follows count.
+    pub reliable: bool,
     /// The largest block sent.
     pub block_size: BlockSize,
+    /// Bytes of several blocks in one message, where the block size is BERT (RFC 8323 §6).
+    pub chunk: usize,
     /// Bytes of an answer put together from blocks.
     pub body_bytes_max: usize,
     /// How long an answer may take that comes on its own, or to a Non-confirmable.
@@ -44,7 +49,9 @@ impl Default for ClientConfig {
     fn default() -> Self {
         Self {
             transmission: Transmission::default(),
+            reliable: false,
             block_size: BlockSize::MAX,
+            chunk: BlockSize::MAX.bytes(),
             body_bytes_max: 64 << 20,
             answer_timeout: Duration::from_secs(100),
         }
@@ -155,7 +162,8 @@ impl Client {
     pub fn request(&mut self, now: Timestamp, call: Call, out: &mut Outbox<()>) -> Option<CallId> {
         let token = self.token();
         let size = self.config.block_size;
-        let key = self.calls.insert(Pending::new(call, token, size))?;
+        let chunk = size.chunk(self.config.chunk);
+        let key = self.calls.insert(Pending::new(call, token, size, chunk))?;
         self.send(now, key, out);
         Some(CallId(key))
     }
@@ -169,6 +177,7 @@ impl Client {
             pending.write_deregister(message_id, out);
             let timeout = self.config.transmission.first_timeout(&mut self.jitter);
             pending.sent(now, message_id, out.last(), timeout);
+            pending.acknowledged = self.config.reliable;
             return;
         }
         self.calls.remove(call.0);
@@ -219,9 +228,12 @@ impl Client {
         let (message_id, fetch_token) = (self.message_id(), self.token());
         let timeout = self.config.transmission.first_timeout(&mut self.jitter);
         let answer_timeout = self.config.answer_timeout;
+        let reliable = self.config.reliable;
         let Some(pending) = self.calls.get_mut(key) else { return };
         pending.write(message_id, fetch_token, out);
-        pending.sent(now, message_id, out.last(), if pending.call.confirmable { timeout } else { answer_timeout });
+        let repeated = pending.call.confirmable && !reliable;
+        pending.sent(now, message_id, out.last(), if repeated { timeout } else { answer_timeout });
+        pending.acknowledged = reliable;
         if pending.call.no_response.is_some_and(|no_response| no_response & 2 != 0) && !pending.call.confirmable {
             // RFC 7967: nothing is to come.
             self.calls.remove(key);

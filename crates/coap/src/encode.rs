@@ -23,6 +23,11 @@ impl<'b> Encoder<'b> {
         Self { buffer, last: 0 }
     }
 
+    /// Begins only options and payload behind what the buffer holds: where the head is of another form, or elsewhere.
+    pub const fn body(buffer: &'b mut Vec<u8>) -> Self {
+        Self { buffer, last: 0 }
+    }
+
     /// Adds an option.
     pub fn option(mut self, number: OptionNumber, value: &[u8]) -> Self {
         self.push(number, value);

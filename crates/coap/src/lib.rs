@@ -1,5 +1,5 @@
-//! CoAP as data and pure state machines, both roles: RFC 7252, 7641 (Observe), 7959 (block-wise), 7967, 8132, 8768, 9175
-//! and the link format of RFC 6690.
+//! CoAP as data and pure state machines, both roles: RFC 7252, 7641 (Observe), 7959 (block-wise), 7967, 8132, 8323
+//! (TCP, TLS, WebSockets), 8768, 9175 and the link format of RFC 6690.
 //!
 //! No socket, clock, task or randomness: datagrams and the time come in as arguments, datagrams go out into a buffer of
 //! the caller. Nothing a peer sends makes it panic, and every table has a bound.
@@ -20,6 +20,7 @@ pub mod request;
 pub mod response;
 pub mod server;
 mod slab;
+pub mod stream;
 pub mod time;
 pub mod token;
 pub mod transmission;

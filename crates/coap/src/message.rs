@@ -91,6 +91,25 @@ impl<'a> Message<'a> {
         })
     }
 
+    /// The same with another payload: one that was put together from blocks.
+    #[must_use]
+    pub const fn with_payload<'b>(self, payload: &'b [u8]) -> Message<'b>
+    where
+        'a: 'b,
+    {
+        Message { payload, ..self }
+    }
+
+    /// A message of a reliable transport: code and token from its head, `body` is options and payload (RFC 8323 §3.2).
+    /// It counts as Confirmable, for its sender wants it to arrive.
+    ///
+    /// # Errors
+    /// [`Fault`] when options and payload are none.
+    pub fn of_stream(code: Code, token: Token, body: &'a [u8]) -> Result<Self, Fault> {
+        let (options, payload) = split_payload(body)?;
+        Ok(Self { kind: Type::Confirmable, code, message_id: 0, token, options, payload })
+    }
+
     /// The options, in the order of their numbers.
     #[must_use]
     pub const fn options(&self) -> Options<'a> {

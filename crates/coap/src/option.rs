@@ -101,6 +101,7 @@ impl OptionNumber {
             Self::URI_HOST | Self::PROXY_SCHEME => ((1, 255), false),
             Self::ETAG => ((1, 8), true),
             Self::IF_NONE_MATCH => ((0, 0), false),
+            Self::OSCORE => ((0, 255), false),
             Self::OBSERVE | Self::BLOCK1 | Self::BLOCK2 => ((0, 3), false),
             Self::URI_PORT | Self::CONTENT_FORMAT | Self::ACCEPT => ((0, 2), false),
             Self::LOCATION_PATH | Self::URI_PATH | Self::URI_QUERY | Self::LOCATION_QUERY => ((0, 255), true),

@@ -56,6 +56,12 @@ impl<P: Copy> Outbox<P> {
         self.datagrams.len()
     }
 
+    /// How many bytes they have together.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Whether none waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -61,6 +61,8 @@ pub struct Request<'a> {
     pub(crate) echo: Option<&'a [u8]>,
     pub(crate) etags: SmallVec<[ETag; 1]>,
     conditional: bool,
+    /// There is an OSCORE option: the request proper is inside.
+    pub(crate) protected: bool,
     message: Message<'a>,
 }
 
@@ -99,6 +101,11 @@ impl<'a> Request<'a> {
     /// # Errors
     /// [`RequestFault`], which names the response code.
     pub fn parse(message: Message<'a>) -> Result<Self, RequestFault> {
+        Self::parse_over(message, false)
+    }
+
+    /// The same of a reliable transport, where blocks may be BERT (RFC 8323 §6).
+    pub(crate) fn parse_over(message: Message<'a>, reliable: bool) -> Result<Self, RequestFault> {
         let mut request = Self {
             method: message.code,
             body: Body::Slice(message.payload()),
@@ -112,6 +119,7 @@ impl<'a> Request<'a> {
             echo: None,
             etags: SmallVec::new(),
             conditional: false,
+            protected: false,
             message,
         };
         let mut previous = None;
@@ -121,7 +129,7 @@ impl<'a> Request<'a> {
                 definition.admits(option.value.len()) && !supernumerary
             });
             previous = Some(option.number);
-            let understood = known && request.take(&option)?;
+            let understood = known && request.take(&option, reliable)?;
             if !understood && option.number.is_critical() {
                 return Err(RequestFault::BadOption(option.number));
             }
@@ -130,10 +138,11 @@ impl<'a> Request<'a> {
     }
 
     /// Takes one option in; says whether it means something here.
-    fn take(&mut self, option: &Opt<'a>) -> Result<bool, RequestFault> {
+    fn take(&mut self, option: &Opt<'a>, reliable: bool) -> Result<bool, RequestFault> {
         let uint = option.uint();
         let format = uint.and_then(|number| u16::try_from(number).ok());
-        let block = || uint.and_then(Block::decode).ok_or(RequestFault::BlockSize).map(Some);
+        let decode = |value| if reliable { Some(Block::decode_reliable(value)) } else { Block::decode(value) };
+        let block = || uint.and_then(decode).ok_or(RequestFault::BlockSize).map(Some);
         match option.number {
             OptionNumber::URI_PATH | OptionNumber::URI_QUERY | OptionNumber::URI_HOST => {
                 // RFC 7252 §3.2: strings are UTF-8; another value is as good as unknown (§5.4.3).
@@ -149,6 +158,7 @@ impl<'a> Request<'a> {
             OptionNumber::NO_RESPONSE => self.no_response = option.value.first().copied().unwrap_or(0),
             OptionNumber::ECHO => self.echo = Some(option.value),
             OptionNumber::IF_MATCH | OptionNumber::IF_NONE_MATCH => self.conditional = true,
+            OptionNumber::OSCORE => self.protected = true,
             OptionNumber::PROXY_URI | OptionNumber::PROXY_SCHEME => return Err(RequestFault::Proxying),
             OptionNumber::HOP_LIMIT if uint == Some(0) => return Err(RequestFault::HopLimit),
             OptionNumber::HOP_LIMIT
@@ -220,21 +230,7 @@ impl<'a> Request<'a> {
     pub(crate) fn cache_key(&self, state: &FixedState) -> u64 {
         let mut hasher = state.build_hasher();
         self.method.hash(&mut hasher);
-        for option in self.message.options() {
-            let per_message = option.number.is_no_cache_key()
-                || matches!(
-                    option.number,
-                    OptionNumber::BLOCK1
-                        | OptionNumber::BLOCK2
-                        | OptionNumber::OBSERVE
-                        | OptionNumber::ETAG
-                        | OptionNumber::NO_RESPONSE
-                );
-            if !per_message {
-                option.number.hash(&mut hasher);
-                option.value.hash(&mut hasher);
-            }
-        }
+        hash_options(&self.message, &mut hasher);
         if self.method == Code::FETCH {
             self.body.as_slice().hash(&mut hasher);
         }
@@ -247,6 +243,32 @@ impl<'a> Request<'a> {
             .skip_while(move |option| option.number < number)
             .take_while(move |option| option.number == number)
             .filter_map(|option| option.text())
+    }
+}
+
+/// What the messages of one transfer have in common, of a message that is not looked into (RFC 8613 §4.1.3.4.2).
+pub(crate) fn outer_cache_key(message: &Message<'_>, state: &FixedState) -> u64 {
+    let mut hasher = state.build_hasher();
+    message.code.hash(&mut hasher);
+    hash_options(message, &mut hasher);
+    hasher.finish()
+}
+
+fn hash_options(message: &Message<'_>, hasher: &mut impl Hasher) {
+    for option in message.options() {
+        let per_message = option.number.is_no_cache_key()
+            || matches!(
+                option.number,
+                OptionNumber::BLOCK1
+                    | OptionNumber::BLOCK2
+                    | OptionNumber::OBSERVE
+                    | OptionNumber::ETAG
+                    | OptionNumber::NO_RESPONSE
+            );
+        if !per_message {
+            option.number.hash(hasher);
+            option.value.hash(hasher);
+        }
     }
 }
 

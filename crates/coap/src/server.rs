@@ -11,8 +11,10 @@ mod dedup;
 mod downloads;
 mod echo;
 mod peers;
+pub mod protection;
 mod receive;
 mod relations;
+mod reliable;
 mod respond;
 mod timers;
 mod uploads;
@@ -20,6 +22,7 @@ mod uploads;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
@@ -27,11 +30,13 @@ use smallvec::SmallVec;
 
 pub use self::config::{Amplification, ServerConfig};
 pub use self::echo::EchoKey;
+pub use self::protection::{Exchange, NotNow, Opened, Protection, Role, Room};
 pub use self::relations::{GoneReason, Notification, Notified, ObserveRefused, Registered, RelationId};
+pub use self::reliable::StreamLimits;
 
 use self::confirmables::Confirmable;
 use self::downloads::Downloads;
-use self::peers::Peers;
+use self::peers::{Limits, Peers};
 use self::relations::Relation;
 use self::timers::Timers;
 use self::uploads::Uploads;
@@ -67,6 +72,7 @@ pub struct Server<P> {
     sweep_at: Timestamp,
     events: VecDeque<Event>,
     echo_key: Box<dyn EchoKey>,
+    protection: Option<Box<dyn Protection>>,
     hash: FixedState,
     jitter: Jitter,
     /// Emptied buffers of acknowledged Confirmables.
@@ -102,7 +108,14 @@ pub struct Ticket<P> {
     no_response: u8,
     register: bool,
     relation: Option<Key>,
+    /// Of a protected request.
+    exchange: Option<Rc<dyn Exchange>>,
+    /// Block1 of the message around it, to be repeated outside.
+    outer_block1: Option<Block>,
 }
+
+/// Which transfer: whose, in which security context, and of what.
+type TransferId = (Key, u64, u64);
 
 impl<P: Copy> Ticket<P> {
     /// Who asks.
@@ -117,10 +130,16 @@ impl<P: Copy> Ticket<P> {
         self.method
     }
 
-    /// Whether the request is Confirmable.
+    /// Whether the request is Confirmable, which all are over a reliable transport.
     #[must_use]
     pub const fn is_confirmable(&self) -> bool {
         self.confirmable
+    }
+
+    /// The exchange of a request that was protected from end to end.
+    #[must_use]
+    pub const fn exchange(&self) -> Option<&Rc<dyn Exchange>> {
+        self.exchange.as_ref()
     }
 }
 
@@ -178,7 +197,12 @@ impl<P: Peer> Server<P> {
         let hash = FixedState::with_seed(seed);
         Self {
             exchange_lifetime: config.transmission.exchange_lifetime(),
-            peers: Peers::new(config.peers_max, config.exchange_bytes_max, hash.clone()),
+            peers: Peers::new(
+                config.peers_max,
+                config.exchange_bytes_max,
+                Limits::of_datagrams(config.block_size),
+                hash.clone(),
+            ),
             relations: Slab::new(),
             observers_per_host: HashMap::with_hasher(hash.clone()),
             held_bytes: 0,
@@ -189,12 +213,18 @@ impl<P: Peer> Server<P> {
             sweep_at: Timestamp::ZERO,
             events: VecDeque::new(),
             echo_key,
+            protection: None,
             hash,
             jitter: Jitter::new(seed),
             spare: Vec::new(),
             counters: Counters::default(),
             config,
         }
+    }
+
+    /// Who opens requests with an OSCORE option; without, they are answered 4.02.
+    pub fn set_protection(&mut self, protection: Box<dyn Protection>) {
+        self.protection = Some(protection);
     }
 
     /// Counts since the start.
@@ -241,7 +271,9 @@ impl<P: Peer> Server<P> {
             self.sweep_at = now + SWEEP_EVERY;
             self.uploads.sweep(now);
             self.downloads.sweep(now);
-            self.peers.sweep(now, self.exchange_lifetime, SWEEP_PEERS);
+            if !self.config.reliable {
+                self.peers.sweep(now, self.exchange_lifetime, SWEEP_PEERS);
+            }
         }
         let (confirmables, relations) = (&self.confirmables, &self.relations);
         self.timers.prune(|timer, _| match timer {

@@ -12,6 +12,8 @@ mod lossy;
 mod observe;
 #[path = "server/options.rs"]
 mod options;
+#[path = "server/protection.rs"]
+mod protection;
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -23,6 +23,8 @@ pub enum Kind {
     InvalidBody,
     /// Credentials are missing or wrong.
     Unauthorized,
+    /// A token is not believed, or no longer (RFC 6750 §3.1).
+    InvalidToken,
     /// The access-control list refuses.
     Forbidden,
     /// A web page of another origin asked.
@@ -90,6 +92,7 @@ impl Kind {
             Self::InvalidParameter => (400, "urn:fogmux:problem:invalid-parameter", "A query parameter is invalid"),
             Self::InvalidBody => (400, "urn:fogmux:problem:invalid-body", "The body is malformed"),
             Self::Unauthorized => (401, "urn:fogmux:problem:unauthorized", "Credentials are needed"),
+            Self::InvalidToken => (401, "urn:fogmux:problem:invalid-token", "The token is not believed"),
             Self::Forbidden => (403, "urn:fogmux:problem:forbidden", "Access is refused"),
             Self::ForeignOrigin => (403, "urn:fogmux:problem:foreign-origin", "The origin is not allowed"),
             Self::NotFound => (404, "urn:fogmux:problem:not-found", "There is no such resource"),

@@ -23,6 +23,8 @@ pub enum Route<'a> {
     Publish,
     /// `/mqtt`: MQTT over WebSocket.
     Mqtt,
+    /// `/.well-known/coap`: CoAP over WebSocket (RFC 8323 §8.1).
+    Coap,
     /// `/openapi.json`.
     OpenApi,
     /// `/healthz`: the process answers.
@@ -33,6 +35,10 @@ pub enum Route<'a> {
     Metrics,
     /// `/`: where a person lands.
     Index,
+    /// `/login`: a session for a person.
+    Login,
+    /// `/logout`: its end.
+    Logout,
     /// `*` of `OPTIONS *` (RFC 9110 §9.3.7).
     Server,
 }
@@ -85,11 +91,14 @@ impl<'a> Route<'a> {
             "/subscribe" => Ok(Self::Subscribe),
             "/publish" => Ok(Self::Publish),
             "/mqtt" => Ok(Self::Mqtt),
+            "/.well-known/coap" => Ok(Self::Coap),
             "/openapi.json" => Ok(Self::OpenApi),
             "/healthz" => Ok(Self::Health),
             "/readyz" => Ok(Self::Ready),
             "/metrics" => Ok(Self::Metrics),
             "/" => Ok(Self::Index),
+            "/login" => Ok(Self::Login),
+            "/logout" => Ok(Self::Logout),
             "*" => Ok(Self::Server),
             _ => Err(Unroutable::Unknown),
         }
@@ -100,10 +109,16 @@ impl<'a> Route<'a> {
     pub fn allow(&self) -> &'static str {
         match self {
             Self::Topic(_) => "GET, HEAD, PUT, POST, DELETE, OPTIONS",
-            Self::Publish => "POST, OPTIONS",
-            Self::Subscribe | Self::Mqtt | Self::OpenApi | Self::Health | Self::Ready | Self::Metrics | Self::Index => {
-                "GET, HEAD, OPTIONS"
-            }
+            Self::Publish | Self::Logout => "POST, OPTIONS",
+            Self::Login => "GET, HEAD, POST, OPTIONS",
+            Self::Subscribe
+            | Self::Mqtt
+            | Self::Coap
+            | Self::OpenApi
+            | Self::Health
+            | Self::Ready
+            | Self::Metrics
+            | Self::Index => "GET, HEAD, OPTIONS",
             Self::Server => "GET, HEAD, PUT, POST, DELETE, OPTIONS",
         }
     }
@@ -112,9 +127,11 @@ impl<'a> Route<'a> {
     #[must_use]
     pub fn is_open(&self) -> bool {
         match self {
-            Self::Health | Self::Ready | Self::OpenApi | Self::Index | Self::Server => true,
-            // The MQTT session inside authenticates with CONNECT.
-            Self::Mqtt => true,
+            Self::Health | Self::Ready | Self::OpenApi | Self::Index | Self::Server | Self::Login | Self::Logout => {
+                true
+            }
+            // The MQTT session inside authenticates with CONNECT, CoAP by its messages or the handshake below.
+            Self::Mqtt | Self::Coap => true,
             Self::Topic(_) | Self::Subscribe | Self::Publish | Self::Metrics => false,
         }
     }

@@ -6,11 +6,12 @@
 
 use thiserror::Error;
 
+use crate::authentication::Authentication;
 use crate::inbound::{Inbound, InboundConfig, Incoming, Received, ReceivedIds, Role};
 use crate::negotiation::ConnackProperties;
 use crate::outbound::{Acknowledged, Outbound, OutboundConfig, Sent};
 use crate::packet::{
-    Ack, Connack, Connect, Disconnect, Outgoing, Packet, ReasonCodes, Subscribe, SubscribeEntries, TopicFilters,
+    Ack, Auth, Connack, Connect, Disconnect, Outgoing, Packet, ReasonCodes, Subscribe, SubscribeEntries, TopicFilters,
     Unsubscribe, decode,
 };
 use crate::property::{Properties, Property, PropertyBuffer};
@@ -87,6 +88,14 @@ pub enum Event<'a> {
         /// For people.
         text: Option<&'a str>,
     },
+    /// A step of extended authentication (§4.12): a challenge to be answered with [`Authentication::encode`], or the
+    /// success of a re-authentication.
+    Authentication {
+        /// Continue authentication, or success.
+        reason: ReasonCode,
+        /// What the method says.
+        data: Option<&'a [u8]>,
+    },
     /// PINGRESP.
     Pong,
     /// A packet that says nothing to the caller.
@@ -130,6 +139,8 @@ pub struct Client {
     version: Version,
     limits: ClientLimits,
     state: State,
+    /// The method of CONNECT.
+    method: Option<Box<str>>,
     keep_alive: u16,
     inbound: Inbound,
     received: ReceivedIds,
@@ -164,6 +175,7 @@ impl Client {
             version,
             limits,
             state: State::AwaitingConnack,
+            method: Authentication::of(connect.properties).map(|said| said.method.into()),
             keep_alive: connect.keep_alive,
             inbound: Inbound::new(version, inbound),
             received: ReceivedIds::new(),
@@ -256,6 +268,7 @@ impl Client {
         let Some((packet, used)) = decode(buf, self.version, &limits)? else { return Ok(None) };
         let event = match (self.state, packet) {
             (State::AwaitingConnack, Packet::Connack(connack)) => self.handle_connack(&connack),
+            (_, Packet::Auth(auth)) => self.handle_auth(&auth)?,
             (State::AwaitingConnack, other) | (State::Connected, other @ Packet::Connack(_)) => {
                 return Err(ProtocolError::Unexpected(other.kind()).into());
             }
@@ -278,6 +291,16 @@ impl Client {
             topic_alias_maximum: properties.topic_alias_maximum,
         });
         Event::Connected { session_present: connack.session_present, properties }
+    }
+
+    /// [MQTT-4.12.0-5], [MQTT-4.12.0-6].
+    fn handle_auth<'a>(&self, auth: &Auth<'a>) -> Result<Event<'a>, ClientError> {
+        let method = self.method.as_deref().ok_or(ProtocolError::Unexpected(PacketType::Auth))?;
+        let said = Authentication::of(auth.properties);
+        if said.is_some_and(|said| said.method != method) || auth.reason == ReasonCode::RE_AUTHENTICATE {
+            return Err(ProtocolError::AuthenticationMethod.into());
+        }
+        Ok(Event::Authentication { reason: auth.reason, data: said.and_then(|said| said.data) })
     }
 
     fn handle_packet<'a>(&mut self, packet: Packet<'a>, out: &mut Vec<u8>) -> Result<Event<'a>, ClientError> {

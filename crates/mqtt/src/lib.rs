@@ -4,6 +4,7 @@
 //! arrived, everything sent is appended to the caller's buffer. Section numbers are those of MQTT 5.0 unless marked.
 
 mod alias;
+mod authentication;
 mod client;
 mod cursor;
 mod error;
@@ -18,6 +19,7 @@ mod types;
 mod version;
 mod writer;
 
+pub use authentication::{AuthStep, Authentication};
 pub use client::{Client, ClientError, ClientLimits, Event, RequestError};
 pub use error::{DecodeError, EncodeError};
 pub use inbound::{Inbound, InboundConfig, Incoming, Received, ReceivedIds, Role, TopicName};

@@ -3,6 +3,7 @@
 //! Pure arithmetic over limits: whether the client is who it says it is, and whether a session exists, is decided
 //! between [`Negotiation::of`] and [`Negotiation::accept`] by the caller.
 
+use crate::authentication::Authentication;
 use crate::packet::{Connack, Connect, Packet, Publish, PublishProperties, Will};
 use crate::property::{Properties, Property, PropertyBuffer};
 use crate::{DecodeError, EncodeError, PacketType, ReasonCode, Version};
@@ -67,10 +68,6 @@ impl Negotiation {
         for property in &connect.properties {
             asked.take(property);
         }
-        if asked.authentication {
-            // Extended authentication is not offered (§4.12: the server then refuses).
-            return Err(ReasonCode::BAD_AUTHENTICATION_METHOD);
-        }
         let assign_client_id = connect.client_id.is_empty();
         if assign_client_id && !may_be_anonymous(connect) {
             return Err(ReasonCode::CLIENT_IDENTIFIER_NOT_VALID);
@@ -99,20 +96,23 @@ impl Negotiation {
         })
     }
 
-    /// Appends the CONNACK of success, with every limit that differs from what the standard assumes (§3.2.2.3).
+    /// Appends the CONNACK of success, with every limit that differs from what the standard assumes (§3.2.2.3), and with
+    /// the method of extended authentication if CONNECT had one ([MQTT-4.12.0-5], [MQTT-4.12.0-6]).
     ///
     /// # Errors
-    /// When `assigned` is no string of MQTT.
+    /// When `assigned` or what is said of the authentication is too long.
     pub fn accept(
         &self,
         session_present: bool,
         assigned: Option<&str>,
+        authentication: Option<&Authentication<'_>>,
         scratch: &mut PropertyBuffer,
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
         scratch.clear();
         if self.version.is_v5() {
             self.put_properties(assigned, scratch)?;
+            authentication.map_or(Ok(()), |said| said.push(scratch))?;
         }
         let properties = scratch.properties();
         let connack = Connack { session_present, reason: ReasonCode::SUCCESS, properties };
@@ -168,7 +168,6 @@ struct Asked {
     topic_alias_maximum: u16,
     problem_information: bool,
     response_information: bool,
-    authentication: bool,
 }
 
 impl Default for Asked {
@@ -180,7 +179,6 @@ impl Default for Asked {
             topic_alias_maximum: 0,
             problem_information: true,
             response_information: false,
-            authentication: false,
         }
     }
 }
@@ -195,7 +193,6 @@ impl Asked {
             Property::TopicAliasMaximum(max) => self.topic_alias_maximum = max,
             Property::RequestProblemInformation(wanted) => self.problem_information = wanted,
             Property::RequestResponseInformation(wanted) => self.response_information = wanted,
-            Property::AuthenticationMethod(_) => self.authentication = true,
             _ => {}
         }
     }
@@ -301,6 +298,8 @@ pub struct ConnackProperties<'a> {
     pub retain: bool,
     /// For people.
     pub reason_string: Option<&'a str>,
+    /// The method of extended authentication and the server's last word of it.
+    pub authentication: Option<Authentication<'a>>,
 }
 
 impl<'a> From<Properties<'a>> for ConnackProperties<'a> {
@@ -316,6 +315,7 @@ impl<'a> From<Properties<'a>> for ConnackProperties<'a> {
             qos_1: true,
             retain: true,
             reason_string: None,
+            authentication: Authentication::of(list),
         };
         for property in &list {
             this.take(property);

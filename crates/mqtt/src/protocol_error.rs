@@ -37,6 +37,9 @@ pub enum ProtocolError {
     /// An acknowledgement of the wrong kind for the message's QoS (§4.3).
     #[error("{0:?} for a message of another QoS (§4.3)")]
     WrongAcknowledgement(PacketType),
+    /// AUTH without a method, or with another than that of CONNECT ([MQTT-4.12.0-5]).
+    #[error("the Authentication Method is not that of CONNECT [MQTT-4.12.0-5]")]
+    AuthenticationMethod,
 }
 
 impl ProtocolError {
@@ -48,7 +51,8 @@ impl ProtocolError {
             | Self::TopicAliasUnknown(_)
             | Self::SubscriptionIdentifier
             | Self::Property
-            | Self::WrongAcknowledgement(_) => ReasonCode::PROTOCOL_ERROR,
+            | Self::WrongAcknowledgement(_)
+            | Self::AuthenticationMethod => ReasonCode::PROTOCOL_ERROR,
             Self::ReceiveMaximum { .. } => ReasonCode::RECEIVE_MAXIMUM_EXCEEDED,
             Self::TopicAlias(_) => ReasonCode::TOPIC_ALIAS_INVALID,
             Self::AliasBytes { .. } => ReasonCode::QUOTA_EXCEEDED,

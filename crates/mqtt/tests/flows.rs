@@ -9,10 +9,10 @@
 )]
 
 use fogmux_mqtt::{
-    Ack, Acknowledged, Client, ClientError, ClientLimits, Connect, Event, Inbound, InboundConfig, Limits, Negotiation,
-    Outbound, OutboundConfig, Outgoing, Packet, PacketId, PacketType, Properties, Property, PropertyBuffer,
-    ProtocolError, Publish, Qos, ReasonCode, Received, ReceivedIds, Role, Sent, ServerLimits, SubscriptionOptions,
-    TopicName, Version, decode, refuse, refuse_unreadable,
+    Ack, Acknowledged, Authentication, Client, ClientError, ClientLimits, Connect, Event, Inbound, InboundConfig,
+    Limits, Negotiation, Outbound, OutboundConfig, Outgoing, Packet, PacketId, PacketType, Properties, Property,
+    PropertyBuffer, ProtocolError, Publish, Qos, ReasonCode, Received, ReceivedIds, Role, Sent, ServerLimits,
+    SubscriptionOptions, TopicName, Version, decode, refuse, refuse_unreadable,
 };
 
 const CONFIG: OutboundConfig =
@@ -320,7 +320,7 @@ fn s3_1_negotiation() {
     assert_eq!((granted.session_expiry, granted.window, granted.packet_bytes_max), (3600, 10, 5000));
     assert_eq!((granted.topic_alias_maximum, granted.problem_information), (8, false));
     let mut out = Vec::new();
-    granted.accept(true, Some("made"), &mut PropertyBuffer::new(), &mut out).unwrap();
+    granted.accept(true, Some("made"), None, &mut PropertyBuffer::new(), &mut out).unwrap();
     let Ok(Some((Packet::Connack(connack), _))) = decode(&out, Version::V5, &Limits::PROTOCOL) else { panic!() };
     assert!(connack.session_present);
     let said = fogmux_mqtt::ConnackProperties::from(connack.properties);
@@ -334,7 +334,7 @@ fn s3_1_negotiation() {
     let granted = Negotiation::of(&old, &LIMITS).unwrap();
     assert_eq!((granted.keep_alive, granted.session_expiry), (0, 3600), "3.1.1 cannot be told");
     out.clear();
-    granted.accept(true, None, &mut PropertyBuffer::new(), &mut out).unwrap();
+    granted.accept(true, None, None, &mut PropertyBuffer::new(), &mut out).unwrap();
     assert_eq!(out, [0x20, 2, 1, 0]);
 }
 
@@ -350,11 +350,26 @@ fn s3_1_3_1_empty_identifiers() {
 }
 
 #[test]
-fn s4_12_no_extended_authentication() {
+fn s4_12_a_challenge_an_answer_and_another_challenge() {
     let mut list = PropertyBuffer::new();
-    list.push(Property::AuthenticationMethod("GS2-KRB5")).unwrap();
-    let result = Negotiation::of(&connect(Version::V5, list.properties()), &LIMITS);
-    assert_eq!(result, Err(ReasonCode::BAD_AUTHENTICATION_METHOD));
+    let hello = Authentication { method: "SCRAM-SHA-256", data: Some(b"first") };
+    hello.push(&mut list).unwrap();
+    let (mut up, mut down) = (Vec::new(), Vec::new());
+    let connect = connect(Version::V5, list.properties());
+    let mut client = Client::connect(&connect, ClientLimits::default(), &mut up).unwrap();
+    let (Packet::Connect(read), _) = decode(&up, Version::V5, &Limits::PROTOCOL).unwrap().unwrap() else { panic!() };
+    assert_eq!(Authentication::of(read.properties), Some(hello));
+    let server = |data| Authentication { method: "SCRAM-SHA-256", data: Some(data) };
+    server(b"challenge").encode(ReasonCode::CONTINUE_AUTHENTICATION, &mut down).unwrap();
+    let (event, used) = client.handle(&down, &mut up).unwrap().unwrap();
+    let challenge = Event::Authentication { reason: ReasonCode::CONTINUE_AUTHENTICATION, data: Some(b"challenge") };
+    assert_eq!((event, used), (challenge, down.len()));
+    down.clear();
+    let granted = Negotiation::of(&connect, &LIMITS).unwrap();
+    granted.accept(false, None, Some(&server(b"last")), &mut PropertyBuffer::new(), &mut down).unwrap();
+    let (event, _) = client.handle(&down, &mut up).unwrap().unwrap();
+    let Event::Connected { properties, .. } = event else { panic!("{event:?}") };
+    assert_eq!(properties.authentication, Some(server(b"last")), "[MQTT-4.12.0-5]");
 }
 
 #[test]
@@ -391,7 +406,7 @@ fn a_client_publishes_and_receives() {
         let Ok(Some((Packet::Connect(asked), _))) = decode(&up, version, &Limits::PROTOCOL) else { panic!() };
         let granted = Negotiation::of(&asked, &LIMITS).unwrap();
         let mut down = Vec::new();
-        granted.accept(false, None, &mut PropertyBuffer::new(), &mut down).unwrap();
+        granted.accept(false, None, None, &mut PropertyBuffer::new(), &mut down).unwrap();
         let mut up = Vec::new();
         let (event, used) = client.handle(&down, &mut up).unwrap().unwrap();
         assert!(matches!(event, Event::Connected { session_present: false, .. }));

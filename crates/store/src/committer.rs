@@ -17,8 +17,14 @@ use crate::{
 /// Encoded bytes that are handed to the disk at once: bounds what a commit holds beside the messages themselves.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// A topic's record, or that it has none any more.
-pub(crate) type Change = (Topic, Option<Vec<u8>>);
+/// What becomes of a key: its value, or that it has none any more.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Change {
+    /// Of a topic's retained message.
+    Topic(Topic, Option<Vec<u8>>),
+    /// Of a record that a door keeps.
+    Record(Box<str>, Option<Box<[u8]>>),
+}
 
 /// What the committer writes to.
 pub(crate) trait Disk: Send {
@@ -76,7 +82,14 @@ fn commit<D: Disk>(batch: &mut Batch, disk: &D, durability: Durability, counters
             Write::Remove => None,
         };
         bytes += topic.len() + record.as_ref().map_or(0, Vec::len);
-        changes.push((topic, record));
+        changes.push(Change::Topic(topic, record));
+        if bytes >= CHUNK_BYTES {
+            written += flush(disk, &mut changes, &mut bytes, counters)?;
+        }
+    }
+    for (key, value) in batch.records.drain() {
+        bytes += key.len() + value.as_ref().map_or(0, |value| value.len());
+        changes.push(Change::Record(key, value));
         if bytes >= CHUNK_BYTES {
             written += flush(disk, &mut changes, &mut bytes, counters)?;
         }

@@ -1,4 +1,5 @@
-//! Keeps what the bus must not lose: retained messages, in a `fjall` tree on disk.
+//! Keeps what the bus must not lose: retained messages, in a `fjall` tree on disk, and beside them small records that
+//! doors keep under keys of their own ([`FjallStore::put_record`]).
 //!
 //! The bus knows a trait, [`fogmux_bus::RetainedStore`]; its own [`fogmux_bus::Forgetful`] keeps nothing beyond the
 //! process and completes at once, [`FjallStore`] writes. A publisher's call puts the newest value of a topic into a
@@ -22,4 +23,4 @@ mod tree;
 pub use counters::{Counters, Snapshot};
 pub use durability::Durability;
 pub use open::OpenError;
-pub use retained::{FjallStore, StoreConfig};
+pub use retained::{FjallStore, RECORD_KEY_BYTES_MAX, StoreConfig};

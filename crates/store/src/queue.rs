@@ -1,4 +1,4 @@
-//! What waits for the committer: the newest write of each topic, and who waits for it.
+//! What waits for the committer: the newest write of each topic and of each record, and who waits for it.
 
 use std::{
     collections::HashMap,
@@ -26,11 +26,17 @@ pub(crate) enum Write {
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) writes: HashMap<Topic, Write>,
+    /// Values of records by key; none for those that are removed.
+    pub(crate) records: HashMap<Box<str>, Option<Box<[u8]>>>,
     /// Who waits for it, if anybody does.
     pub(crate) completer: Option<Arc<Completer>>,
 }
 
 impl Batch {
+    fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.records.is_empty()
+    }
+
     pub(crate) fn complete(self, result: Result<(), StoreFailed>) {
         if let Some(completer) = self.completer {
             completer.complete(result);
@@ -56,6 +62,22 @@ struct State {
     ended: bool,
 }
 
+impl State {
+    /// Room for another entry; false when there is none.
+    fn reserve(&mut self, bytes: usize, bytes_max: usize) -> bool {
+        self.grow(bytes.saturating_add(ENTRY_BYTES), bytes_max)
+    }
+
+    fn grow(&mut self, bytes: usize, bytes_max: usize) -> bool {
+        let bytes = self.bytes.saturating_add(bytes);
+        let room = bytes <= bytes_max;
+        if room {
+            self.bytes = bytes;
+        }
+        room
+    }
+}
+
 /// Between the publishers, who never wait for it, and the committer.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -77,21 +99,48 @@ impl Queue {
     /// Puts a write in the place of the topic's last one. [`Completion::Failed`] when it is not taken: the store is
     /// read-only or closed, or more topics wait for the disk than the limit allows.
     pub(crate) fn push(&self, topic: &Topic, write: Write) -> Completion {
-        let mut state = self.lock();
-        if state.phase != Phase::Open {
-            return Completion::Failed;
-        }
-        let was_empty = state.batch.writes.is_empty();
-        match state.batch.writes.get_mut(topic.as_str()) {
-            Some(place) => *place = write,
-            None => {
-                let bytes = state.bytes.saturating_add(topic.len()).saturating_add(ENTRY_BYTES);
-                if bytes > self.bytes_max {
-                    return Completion::Failed;
-                }
-                state.bytes = bytes;
+        let state = self.lock();
+        let was_empty = state.batch.is_empty();
+        self.enter(state, was_empty, |state, bytes_max| {
+            if let Some(place) = state.batch.writes.get_mut(topic.as_str()) {
+                *place = write;
+                return true;
+            }
+            let room = state.reserve(topic.len(), bytes_max);
+            if room {
                 state.batch.writes.insert(topic.clone(), write);
             }
+            room
+        })
+    }
+
+    /// Puts a record in the place of the last one of its key, or removes it; as [`Queue::push`].
+    pub(crate) fn push_record(&self, key: &str, value: Option<Box<[u8]>>) -> Completion {
+        let state = self.lock();
+        let was_empty = state.batch.is_empty();
+        self.enter(state, was_empty, |state, bytes_max| {
+            let before = state.batch.records.get(key).map(|place| place.as_ref().map_or(0, |value| value.len()));
+            let after = value.as_ref().map_or(0, |value| value.len());
+            let room = match before {
+                Some(before) if after <= before => true,
+                Some(before) => state.grow(after - before, bytes_max),
+                None => state.reserve(key.len().saturating_add(after), bytes_max),
+            };
+            if room {
+                state.batch.records.insert(key.into(), value);
+            }
+            room
+        })
+    }
+
+    fn enter(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        was_empty: bool,
+        put: impl FnOnce(&mut State, usize) -> bool,
+    ) -> Completion {
+        if state.phase != Phase::Open || !put(&mut state, self.bytes_max) {
+            return Completion::Failed;
         }
         let completion = if self.durability.waits() {
             Completion::Waiting(Arc::clone(state.batch.completer.get_or_insert_default()))
@@ -113,7 +162,7 @@ impl Queue {
     /// Waits for something to write, and for company as long as the durability says. `None`: closed and empty.
     pub(crate) fn take(&self) -> Option<Batch> {
         let mut state = self.lock();
-        while state.batch.writes.is_empty() {
+        while state.batch.is_empty() {
             if state.phase != Phase::Open {
                 return None;
             }

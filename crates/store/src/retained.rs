@@ -22,6 +22,9 @@ use crate::{
 /// How long [`FjallStore::close`] waits for a disk that does not answer.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
 
+/// Longest key of a record, in bytes: what the database takes.
+pub const RECORD_KEY_BYTES_MAX: usize = 65_535;
+
 /// Where and how surely.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
@@ -75,6 +78,31 @@ impl FjallStore {
     /// whether everything is.
     pub fn close(&self) -> bool {
         self.0.close()
+    }
+
+    /// Keeps a record of a door's beside the messages, or forgets it; the completion is as of a retained message. Keys
+    /// begin with the door's name, take at most [`RECORD_KEY_BYTES_MAX`], and values are the door's business.
+    #[must_use]
+    pub fn put_record(&self, key: &str, value: Option<Box<[u8]>>) -> Completion {
+        if key.len() > RECORD_KEY_BYTES_MAX {
+            return Completion::Failed;
+        }
+        let completion = self.0.queue.push_record(key, value);
+        if matches!(completion, Completion::Failed) {
+            self.0.counters.refused.fetch_add(1, Relaxed);
+        }
+        completion
+    }
+
+    /// Visits the records whose keys begin so, in order, as they were when the store was opened.
+    pub fn records(&self, prefix: &str, visit: &mut dyn FnMut(&str, &[u8])) {
+        self.0.tree.read_records(prefix, &self.0.counters, &mut |key, value| match std::str::from_utf8(key) {
+            Ok(key) => visit(key, value),
+            Err(_) => {
+                self.0.counters.damaged_records.fetch_add(1, Relaxed);
+                tracing::warn!(bytes = value.len(), "skipped a damaged record");
+            }
+        });
     }
 
     /// What was counted.

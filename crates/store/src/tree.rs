@@ -17,14 +17,19 @@ const MEMTABLE_BYTES: u64 = 2 << 20;
 const JOURNALS_BYTES: u64 = 64 << 20;
 /// Open tables.
 const FILES_MAX: usize = 32;
-/// The only keyspace: key is the topic, value a record.
-const KEYSPACE: &str = "retained";
+/// Retained messages: key is the topic, value a [`crate::record`].
+const RETAINED: &str = "retained";
+/// What doors keep beside messages, under keys and in words of their own.
+const RECORDS: &str = "records";
+/// Memory of the newest of these before they become a table: they change rarely.
+const RECORDS_MEMTABLE_BYTES: u64 = 256 << 10;
 
-/// The database and its keyspace.
+/// The database and its keyspaces.
 #[derive(Clone)]
 pub(crate) struct Tree {
     database: Database,
     keyspace: Keyspace,
+    records: Keyspace,
 }
 
 impl Tree {
@@ -37,9 +42,24 @@ impl Tree {
             .manual_journal_persist(true)
             .open()?;
         let options =
-            || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES).manual_journal_persist(true);
-        let keyspace = database.keyspace(KEYSPACE, options)?;
-        Ok(Self { database, keyspace })
+            |bytes: u64| move || KeyspaceCreateOptions::default().max_memtable_size(bytes).manual_journal_persist(true);
+        let keyspace = database.keyspace(RETAINED, options(MEMTABLE_BYTES))?;
+        let records = database.keyspace(RECORDS, options(RECORDS_MEMTABLE_BYTES))?;
+        Ok(Self { database, keyspace, records })
+    }
+
+    /// Visits the records whose keys begin so, in order. What is damaged is skipped.
+    pub(crate) fn read_records(&self, prefix: &str, counters: &Counters, visit: &mut dyn FnMut(&[u8], &[u8])) {
+        for entry in self.records.prefix(prefix.as_bytes()) {
+            match entry.into_inner() {
+                Ok((key, value)) => visit(&key, &value),
+                Err(error) => {
+                    counters.damaged_blocks.fetch_add(1, Relaxed);
+                    tracing::error!(%error, prefix, "a block of the store is damaged; the records in it are lost");
+                    return;
+                }
+            }
+        }
     }
 
     /// Visits all keys and values in order. A damaged block ends the way forward; what lies behind the damage is then
@@ -85,10 +105,12 @@ impl Disk for Tree {
 
     fn write(&self, changes: &mut Vec<Change>) -> fjall::Result<()> {
         let mut batch = self.database.batch();
-        for (topic, record) in changes.drain(..) {
-            match record {
-                Some(record) => batch.insert(&self.keyspace, topic.as_bytes(), record),
-                None => batch.remove(&self.keyspace, topic.as_bytes()),
+        for change in changes.drain(..) {
+            match change {
+                Change::Topic(topic, Some(record)) => batch.insert(&self.keyspace, topic.as_bytes(), record),
+                Change::Topic(topic, None) => batch.remove(&self.keyspace, topic.as_bytes()),
+                Change::Record(key, Some(value)) => batch.insert(&self.records, key.as_bytes(), &*value),
+                Change::Record(key, None) => batch.remove(&self.records, key.as_bytes()),
             }
         }
         // To the kernel at once: what was acknowledged then survives the end of the process.

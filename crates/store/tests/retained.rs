@@ -88,7 +88,7 @@ fn message(topic: &str, payload: impl Into<Bytes>) -> Arc<Message> {
         publisher: Publisher::internal(),
         ingest: Timestamp::ZERO,
         ingest_unix_ms: 12,
-        etag: 0,
+        tag: std::sync::OnceLock::new(),
     })
 }
 
@@ -323,4 +323,24 @@ fn the_bus_gets_its_retained_messages_back() {
     assert_eq!(chunk.messages.len(), 2);
     assert!(chunk.messages[0].seconds_left(Timestamp::ZERO).is_some_and(|left| (50..=60).contains(&left)));
     assert!(store.close());
+}
+
+#[test]
+fn records_come_back_beside_the_messages() {
+    let home = Home::new();
+    let store = home.open(Durability::Always);
+    let put = |key: &str, value: Option<&[u8]>| drop(store.put_record(key, value.map(Into::into)));
+    put("door/a/1", Some(b"one"));
+    put("door/a/2", Some(b"two"));
+    put("door/a/2", None);
+    put("door/b/1", Some(b"other"));
+    drop(store.put(&message("door/a/1", "a message"), None));
+    assert!(matches!(store.put_record(&"k".repeat(65_536), None), fogmux_bus::Completion::Failed));
+    assert!(store.close());
+    drop(store);
+    let mut found = Vec::new();
+    let killed = home.as_if_killed();
+    let again = killed.open(Durability::Always);
+    again.records("door/a/", &mut |key, value| found.push((key.to_owned(), value.to_vec())));
+    assert_eq!(found, [("door/a/1".to_owned(), b"one".to_vec())]);
 }

@@ -12,6 +12,8 @@ pub const STANZA_ERRORS: &str = "urn:ietf:params:xml:ns:xmpp-stanzas";
 pub const TLS: &str = "urn:ietf:params:xml:ns:xmpp-tls";
 /// SASL (RFC 6120 §6).
 pub const SASL: &str = "urn:ietf:params:xml:ns:xmpp-sasl";
+/// Which channel bindings the `-PLUS` mechanisms take (XEP-0440).
+pub const SASL_CHANNEL_BINDING: &str = "urn:xmpp:sasl-cb:0";
 /// Resource binding (RFC 6120 §7).
 pub const BIND: &str = "urn:ietf:params:xml:ns:xmpp-bind";
 /// Session establishment (RFC 3921, kept by RFC 6121 for old clients).

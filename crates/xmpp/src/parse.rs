@@ -282,10 +282,11 @@ impl<'a> Parser<'a> {
     }
 
     /// Namespaces in XML §3 to §5. A namespace name written with references is refused: it would have to be copied for
-    /// each element, and nobody has one.
+    /// each element, and nobody has one. So is one that could only be written back with references, for no URI holds
+    /// such characters (RFC 3986 §2).
     fn declare(&mut self, depth: usize, prefix: &'a str, uri: &'a str) -> Parsed<()> {
-        if memchr::memchr(b'&', uri.as_bytes()).is_some() {
-            return Err(StreamError::new(StreamCondition::RestrictedXml, "reference in a namespace name"));
+        if uri.bytes().any(|b| matches!(b, b'&' | b'\'' | b'"' | b'>' | b'\t' | b'\n' | b'\r')) {
+            return Err(StreamError::new(StreamCondition::RestrictedXml, "reference or quote in a namespace name"));
         }
         let reserved = prefix == "xmlns" || uri == ns::XMLNS || (prefix == "xml") != (uri == ns::XML);
         let unbinds = !prefix.is_empty() && uri.is_empty();

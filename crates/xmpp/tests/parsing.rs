@@ -67,6 +67,12 @@ fn rfc6120_s11_what_is_not_well_formed_or_restricted() {
         ("<a xmlns='u' xmlns='v'/>", C::NotWellFormed),
         ("<a>&nbsp;</a>", C::RestrictedXml),
         ("<a xmlns='a&amp;b'/>", C::RestrictedXml),
+        ("<a xmlns=\"a'b\"/>", C::RestrictedXml),
+        ("<a xmlns:p='a\"b'/>", C::RestrictedXml),
+        ("<a xmlns='a>b'/>", C::RestrictedXml),
+        ("<a xmlns='a\tb'/>", C::RestrictedXml),
+        ("<a xmlns:p='a\nb'/>", C::RestrictedXml),
+        ("<a xmlns='a\r\nb'/>", C::RestrictedXml),
     ];
     for (text, expected) in cases {
         assert_eq!(condition(text), expected, "{text}");

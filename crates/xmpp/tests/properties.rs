@@ -117,7 +117,7 @@ fn serve(pieces: &[&[u8]]) -> (Vec<String>, Vec<u8>) {
         limits: Limits { stanza_bytes_max: 4096, ..Limits::default() },
         login_timeout: Duration::from_secs(1),
     };
-    let offer = Offer { starttls: StartTls::Unavailable, mechanisms: vec!["PLAIN"] };
+    let offer = Offer { starttls: StartTls::Unavailable, mechanisms: vec!["PLAIN"], channel_bindings: vec![] };
     let mut server = ServerStream::new(Arc::new(config), offer, 1, Duration::ZERO);
     let (mut events, mut out, mut buffer) = (Vec::new(), Vec::new(), Vec::new());
     for piece in pieces {

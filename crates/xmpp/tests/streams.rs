@@ -11,7 +11,7 @@ const OPEN: &str = "<?xml version='1.0'?><stream:stream to='localhost' xmlns='ja
 const AUTH: &str = "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGEAYg==</auth>";
 
 fn offer(starttls: StartTls) -> Offer {
-    Offer { starttls, mechanisms: vec!["SCRAM-SHA-256", "PLAIN"] }
+    Offer { starttls, mechanisms: vec!["SCRAM-SHA-256", "PLAIN"], channel_bindings: vec![] }
 }
 
 fn server(starttls: StartTls) -> ServerStream {
@@ -127,7 +127,11 @@ fn s6_5_failures() {
     let cases = [
         (StartTls::Required, AUTH.to_owned(), "encryption-required"),
         (StartTls::Offered, auth("GSSAPI", ""), "invalid-mechanism"),
+        (StartTls::Offered, auth("EXTERNAL", "="), "encryption-required"),
+        (StartTls::Unavailable, auth("EXTERNAL", "="), "invalid-mechanism"),
         (StartTls::Offered, auth("PLAIN", "?"), "incorrect-encoding"),
+        (StartTls::Offered, auth("PLAIN", " AGEAYg=="), "incorrect-encoding"),
+        (StartTls::Offered, auth("PLAIN", "AGEAYg"), "incorrect-encoding"),
         (StartTls::Offered, "<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>".to_owned(), "aborted"),
     ];
     for (starttls, input, condition) in cases {
@@ -192,6 +196,59 @@ fn s4_9_stream_errors() {
         assert!(out.ends_with("</stream:error></stream:stream>"), "{out}");
         assert_eq!(feed(&mut s, OPEN), (vec![], String::new()));
     }
+}
+
+#[test]
+fn s4_7_headers_answer_who_asks_and_ids_do_not_tell_the_next() {
+    let from = |from: &str| OPEN.replace("to='localhost'", &format!("to='localhost' from='{from}'"));
+    let (_, out) = feed(&mut server(StartTls::Offered), &from("Ada@localhost/home"));
+    assert!(out.contains(" from='localhost' to='ada@localhost' id="), "{out}");
+    assert!(!feed(&mut server(StartTls::Offered), OPEN).1.contains(" to="));
+    assert!(feed(&mut server(StartTls::Offered), &from("@")).1.contains("<invalid-from"));
+    let id = |out: &str| out.split(" id='").nth(1).unwrap().split('\'').next().unwrap().to_owned();
+    let mut ids = Vec::new();
+    for seed in [1, 2] {
+        let mut s = server(StartTls::Offered);
+        ids.push(id(&feed(&mut s, OPEN).1));
+        feed(&mut s, "<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>");
+        s.tls_established(offer(StartTls::Unavailable));
+        s.reseed(seed);
+        ids.push(id(&feed(&mut s, OPEN).1));
+    }
+    assert_eq!(ids[0], ids[2]);
+    assert_ne!(ids[1], ids[3]);
+}
+
+#[test]
+fn xep0440_channel_bindings_are_announced() {
+    let mut s = server(StartTls::Offered);
+    assert!(!feed(&mut s, OPEN).1.contains("sasl-cb"));
+    let mechanisms = vec!["SCRAM-SHA-256-PLUS", "SCRAM-SHA-256"];
+    feed(&mut s, "<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>");
+    s.tls_established(Offer {
+        starttls: StartTls::Unavailable,
+        mechanisms,
+        channel_bindings: vec!["tls-exporter", "tls-server-end-point"],
+    });
+    let (_, out) = feed(&mut s, OPEN);
+    let announced = "</mechanisms><sasl-channel-binding xmlns='urn:xmpp:sasl-cb:0'>\
+        <channel-binding type='tls-exporter'/><channel-binding type='tls-server-end-point'/></sasl-channel-binding>";
+    assert!(out.contains(announced), "{out}");
+    let config =
+        ClientConfig { domain: "localhost".into(), resource: None, tls: TlsWish::No, limits: Limits::default() };
+    let mut sent = Vec::new();
+    let mut client = ClientStream::new(config, &mut sent);
+    assert!(matches!(client.handle(out.as_bytes(), &mut sent).1, Some(ClientEvent::Mechanisms(_))));
+    assert!(client.takes_channel_binding("tls-exporter") && !client.takes_channel_binding("tls-unique"));
+}
+
+#[test]
+fn s4_3_2_where_nothing_is_taken_the_stream_ends() {
+    let mut s = server(StartTls::Offered);
+    feed(&mut s, &format!("{OPEN}<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>"));
+    s.tls_established(Offer { mechanisms: vec![], ..offer(StartTls::Unavailable) });
+    let (_, out) = feed(&mut s, OPEN);
+    assert!(!out.contains("features") && out.contains("<not-authorized xmlns='urn:ietf:params:xml:ns:xmpp-streams'/>"));
 }
 
 #[test]

@@ -2,7 +2,11 @@
 
 use std::sync::LazyLock;
 
-use super::{Acl, Action, Decision, Door, Effect, Rule, RuleRef, filter, pattern::Names};
+use super::{
+    Acl, Action, Decision, Door, Effect, Rule, RuleRef, filter,
+    known::{Known, OWN_SLOTS, SHARED_SLOTS},
+    pattern::Names,
+};
 use crate::principal::Principal;
 
 /// What one principal may do by one door.
@@ -10,6 +14,7 @@ use crate::principal::Principal;
 pub(crate) struct View {
     read: Rules,
     write: Rules,
+    known: Known,
 }
 
 /// The rules about one action.
@@ -69,19 +74,27 @@ impl View {
             "#".into(),
             RuleRef::new(&std::path::Path::new("").into(), 0, "default: there is no access file".into()),
         );
-        Self { read, write: Rules { allow: vec![anywhere], open: true, ..Rules::default() } }
+        let write = Rules { allow: vec![anywhere], open: true, ..Rules::default() };
+        Self { read, write, known: Known::new(OWN_SLOTS) }
     }
 
     /// For somebody who is no longer admitted.
     pub(crate) fn closed() -> Self {
-        Self { read: Rules::default(), write: Rules::default() }
+        Self { read: Rules::default(), write: Rules::default(), known: Known::new(OWN_SLOTS) }
     }
 
-    pub(crate) fn new(acl: &Acl, principal: &Principal, client: &str, door: Door) -> Self {
-        let names =
-            Names { user: (!principal.anonymous).then_some(&principal.name), client, groups: &principal.groups };
+    /// `shared`: whether every connection of the principal has this one.
+    pub(crate) fn new(acl: &Acl, principal: &Principal, client: &str, door: Door, shared: bool) -> Self {
+        let names = Names {
+            user: (!principal.anonymous).then_some(&principal.name),
+            client,
+            groups: &principal.groups,
+            variables: principal.variables.as_deref(),
+        };
         let rules = |action| Rules::new(acl.applying(principal, door), action, &names);
-        Self { read: rules(Action::Read), write: rules(Action::Write) }
+        // 8 KiB for each of ten thousand devices with a name of its own would be 80 MiB.
+        let slots = if shared && principal.anonymous { SHARED_SLOTS } else { OWN_SLOTS };
+        Self { read: rules(Action::Read), write: rules(Action::Write), known: Known::new(slots) }
     }
 
     fn rules(&self, action: Action) -> &Rules {
@@ -109,6 +122,16 @@ impl View {
         if rules.open && !topic.starts_with('$') {
             return true;
         }
+        let mark = Known::mark(action, topic);
+        self.known.recall(mark).unwrap_or_else(|| {
+            let allowed = self.walk(action, topic);
+            self.known.remember(mark, allowed);
+            allowed
+        })
+    }
+
+    fn walk(&self, action: Action, topic: &str) -> bool {
+        let rules = self.rules(action);
         let built_in = action == Action::Write && first_match(&*BUILT_IN, topic).is_some();
         !built_in
             && first_match(&rules.deny, topic).is_none()
@@ -148,11 +171,11 @@ impl Rules {
     fn new<'a>(applying: impl Iterator<Item = &'a Rule>, action: Action, names: &Names<'_>) -> Self {
         let mut rules = Self::default();
         for rule in applying.filter(|rule| rule.actions.include(action)) {
-            let list = match rule.effect {
-                Effect::Allow => &mut rules.allow,
-                Effect::Deny => &mut rules.deny,
+            let (list, filters) = match rule.effect {
+                Effect::Allow => (&mut rules.allow, rule.pattern.allowed(names)),
+                Effect::Deny => (&mut rules.deny, rule.pattern.denied(names)),
             };
-            let filters = rule.pattern.expand(names).into_iter();
+            let filters = filters.into_iter();
             list.extend(filters.map(|filter| Resolved::new(filter, rule.reference.clone())));
         }
         rules.open = rules.allow.iter().any(|rule| &*rule.filter == "#")

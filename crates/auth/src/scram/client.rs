@@ -3,15 +3,42 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{
-    ITERATIONS_RANGE, Output, ScramHash,
+    ChannelBinding, ITERATIONS_RANGE, Output, ScramHash,
     message::{self, ScramError},
 };
 use crate::password::prepare_text;
+
+/// What the client says of the channel (RFC 5802 §6).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ClientBinding {
+    /// There is nothing to bind to.
+    #[default]
+    None,
+    /// There is, but the server offered no `-PLUS`: it finds out if somebody in between took that away.
+    NotOffered,
+    /// This, with a `-PLUS` mechanism.
+    Bound(ChannelBinding),
+}
+
+impl ClientBinding {
+    /// `gs2-header`, and what `c=` holds.
+    fn header(&self) -> (String, Vec<u8>) {
+        let (flag, data): (String, &[u8]) = match self {
+            Self::None => ("n".into(), &[]),
+            Self::NotOffered => ("y".into(), &[]),
+            Self::Bound(binding) => (format!("p={}", binding.kind), &binding.data),
+        };
+        let header = format!("{flag},,");
+        let input = [header.as_bytes(), data].concat();
+        (header, input)
+    }
+}
 
 /// One login. Call [`Self::first`], [`Self::respond`] and [`Self::verify`] in this order.
 pub struct ScramClient {
     hash: ScramHash,
     password: String,
+    binding: ClientBinding,
     bare: String,
     nonce: String,
     server_signature: Option<Output>,
@@ -46,13 +73,20 @@ impl ScramClient {
         let user = prepare_text(user).ok_or(ScramClientError::Unprepared)?;
         let password = prepare_text(password).ok_or(ScramClientError::Unprepared)?.into_owned();
         let bare = format!("n={},r={nonce}", message::encode_name(&user));
-        Ok(Self { hash, password, bare, nonce: nonce.into(), server_signature: None })
+        let binding = ClientBinding::default();
+        Ok(Self { hash, password, binding, bare, nonce: nonce.into(), server_signature: None })
     }
 
-    /// The `client-first-message`, without channel binding.
+    /// The same login with that binding.
+    #[must_use]
+    pub fn bound(self, binding: ClientBinding) -> Self {
+        Self { binding, ..self }
+    }
+
+    /// The `client-first-message`.
     #[must_use]
     pub fn first(&self) -> Vec<u8> {
-        format!("n,,{}", self.bare).into_bytes()
+        format!("{}{}", self.binding.header().0, self.bare).into_bytes()
     }
 
     /// Answers the `server-first-message` with the `client-final-message`. Blocks for the time of the iterations.
@@ -74,7 +108,7 @@ impl ScramClient {
         }
         let salt = message::base64(salt)?;
         let salted = self.hash.salted_password(self.password.as_bytes(), &salt, iterations);
-        let without_proof = format!("c=biws,r={nonce}");
+        let without_proof = format!("c={},r={nonce}", STANDARD.encode(self.binding.header().1));
         let auth_message: [&[u8]; 5] = [self.bare.as_bytes(), b",", text.as_bytes(), b",", without_proof.as_bytes()];
         let client_key = self.hash.hmac(salted.as_slice(), &[b"Client Key"]);
         let stored_key = self.hash.digest(client_key.as_slice());

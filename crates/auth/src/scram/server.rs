@@ -11,10 +11,24 @@ use crate::password::prepare_text;
 /// What ties an exchange to the TLS connection below it (RFC 5929, RFC 9266).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChannelBinding {
-    /// `tls-exporter` under TLS 1.3.
+    /// Its registered name.
     pub kind: &'static str,
-    /// The exported bytes.
+    /// Its bytes.
     pub data: Vec<u8>,
+}
+
+impl ChannelBinding {
+    /// `tls-exporter` (RFC 9266): bytes that only the two ends of this TLS 1.3 connection have.
+    #[must_use]
+    pub fn exporter(data: &[u8; 32]) -> Self {
+        Self { kind: "tls-exporter", data: data.to_vec() }
+    }
+
+    /// `tls-server-end-point` (RFC 5929 §4): the digest of the server's certificate.
+    #[must_use]
+    pub fn end_point(digest: &[u8]) -> Self {
+        Self { kind: "tls-server-end-point", data: digest.to_vec() }
+    }
 }
 
 /// A parsed `client-first-message`: who it is about to be, and everything the proof will cover.
@@ -30,8 +44,8 @@ pub struct ClientFirst {
 
 /// What the channel offers, which decides the header that is acceptable.
 pub(crate) enum Binding<'a> {
-    /// The mechanism is a `-PLUS` one: the client must use this.
-    Required(&'a ChannelBinding),
+    /// The mechanism is a `-PLUS` one: the client must use one of these.
+    Required(&'a [ChannelBinding]),
     /// A `-PLUS` mechanism was offered and not chosen: a client that says it would have (`y`) was tricked.
     Declined,
     /// Never offered.
@@ -99,7 +113,10 @@ impl ClientFirst {
 /// The bytes after the header in `c=`, when the flag fits what the channel offers.
 fn bound_data<'a>(flag: &str, binding: &Binding<'a>) -> Result<&'a [u8], ScramError> {
     match (flag.split_once('='), flag, binding) {
-        (Some(("p", kind)), _, Binding::Required(channel)) if kind == channel.kind => Ok(&channel.data),
+        (Some(("p", kind)), _, Binding::Required(channels)) => {
+            let channel = channels.iter().find(|channel| channel.kind == kind);
+            channel.map(|channel| &*channel.data).ok_or(ScramError::ChannelBinding)
+        }
         (Some(("p", _)), _, _) | (None, "n" | "y", Binding::Required(_)) => Err(ScramError::ChannelBinding),
         (None, "y", Binding::Declined) => Err(ScramError::ChannelBinding),
         (None, "n", Binding::Declined | Binding::Absent) | (None, "y", Binding::Absent) => Ok(&[]),

@@ -4,13 +4,18 @@
 //! decoy_secret = "…"            # made by fogmux; 32 bytes in base64
 //! [users.alice]
 //! groups = ["operators"]
-//! password = "$argon2id$…"
+//! password = "$argon2id$…"   # or mosquitto's "$6$…", "$7$…", as `fogmux import mosquitto` brings them
 //! scram_sha_256 = "iterations:salt:StoredKey:ServerKey"
 //! scram_sha_1 = "…"
 //! disabled = false
 //! ```
 
-use std::{fmt::Write as _, ops::Range, path::Path, sync::Arc};
+use std::{
+    fmt::Write as _,
+    ops::Range,
+    path::Path,
+    sync::{Arc, LazyLock},
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use toml::{
@@ -18,7 +23,7 @@ use toml::{
     de::{DeString, DeTable, DeValue},
 };
 
-use super::{User, Users, checked_name};
+use super::{User, Users, checked_name, quoted, random};
 use crate::{
     password::StoredPassword,
     principal::Principal,
@@ -29,7 +34,7 @@ use crate::{
 pub(super) fn parse(path: &Path, text: &str) -> Result<Users, Problems> {
     let mut review = Review::new(path, text);
     let table = review.parse();
-    let mut users = Users::default();
+    let mut users = Users { decoy_secret: *OF_THIS_PROCESS, ..Users::default() };
     for (key, value) in &table {
         match (key.get_ref().as_ref(), value.get_ref()) {
             ("decoy_secret", DeValue::String(secret)) => match decoy_secret(secret) {
@@ -48,6 +53,10 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Users, Problems> {
     }
     review.problems.unless_any(users)
 }
+
+/// For files that have none: the same at every reload, or the salts of unknown users would change and tell them from
+/// known ones.
+static OF_THIS_PROCESS: LazyLock<[u8; 32]> = LazyLock::new(random);
 
 fn decoy_secret(text: &str) -> Option<[u8; 32]> {
     STANDARD.decode(text).ok()?.try_into().ok()
@@ -141,7 +150,7 @@ pub(super) fn write(users: &Users) -> String {
             line("groups = ", &format!("[{}]", groups.join(", ")));
         }
         if let Some(password) = &user.password {
-            line("password = ", &quoted(&password.to_phc()));
+            line("password = ", &quoted(&password.to_text()));
         }
         if let Some(keys) = &user.scram_sha_256 {
             line("scram_sha_256 = ", &quoted(&keys.to_text()));
@@ -154,11 +163,6 @@ pub(super) fn write(users: &Users) -> String {
         }
     }
     text
-}
-
-/// A TOML basic string. Names hold no control characters, so two escapes are enough.
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 #[cfg(test)]
@@ -175,7 +179,13 @@ mod tests {
         sorted.sort_unstable();
         assert_eq!(sorted, [1, 2, 5, 6, 7, 9, 10, 11], "{problems}");
         assert!(!problems.to_string().contains("hunter2"));
-        assert!(problems.to_string().contains("users.toml:5: password: not an argon2id PHC string"));
+        assert!(problems.to_string().contains("users.toml:5: password: not a password hash"));
+    }
+
+    #[test]
+    fn unknown_users_look_the_same_after_a_reload_of_a_file_without_a_secret() {
+        let parse = || parse(Path::new("users.toml"), "[users.alice]\n").unwrap().decoy_secret;
+        assert_eq!(parse(), parse());
     }
 
     #[test]

@@ -84,6 +84,8 @@ pub(crate) struct Pending {
     pub(crate) due: Option<Timestamp>,
     /// The block of the body that is under way.
     pub(crate) upload: Option<Block>,
+    /// Bytes of the body in one message.
+    pub(crate) chunk: usize,
     pub(crate) download: Option<Download>,
     pub(crate) echo: Vec<u8>,
     pub(crate) observed: Option<Freshness>,
@@ -103,8 +105,8 @@ pub(crate) struct Download {
 }
 
 impl Pending {
-    pub(crate) fn new(call: Call, token: Token, size: BlockSize) -> Self {
-        let upload = (call.payload.len() > size.bytes()).then_some(Block { number: 0, more: true, size });
+    pub(crate) fn new(call: Call, token: Token, size: BlockSize, chunk: usize) -> Self {
+        let upload = (call.payload.len() > chunk).then_some(Block { number: 0, more: true, size });
         Self {
             call,
             token,
@@ -116,6 +118,7 @@ impl Pending {
             timeout: Duration::ZERO,
             due: None,
             upload,
+            chunk,
             download: None,
             echo: Vec::new(),
             observed: None,
@@ -163,7 +166,7 @@ impl Pending {
         let call = &self.call;
         let kind = if call.confirmable { Type::Confirmable } else { Type::NonConfirmable };
         let payload = if self.download.is_some() { &[] } else { call.payload.as_ref() };
-        let upload = self.upload.and_then(|block| block.slice(payload));
+        let upload = self.upload.and_then(|block| block.slice_of(payload, block.size.chunk(self.chunk)));
         let size1 = upload.filter(|(block, _)| block.number == 0).and_then(|_| u32::try_from(payload.len()).ok());
         out.push_with((), |bytes| {
             let mut encoder = Encoder::new(bytes, kind, call.method, message_id, token);

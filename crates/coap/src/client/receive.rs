@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::block::Block;
+use crate::block::{Block, BlockSize};
 use crate::client::call::{Download, Pending};
 use crate::client::{Answer, CallFailed, CallId, Client, ClientEvent, Freshness};
 use crate::code::{Class, Code};
@@ -85,7 +85,9 @@ impl Client {
 
     /// Goes on with the next block, or tells the whole.
     fn advance(&mut self, now: Timestamp, key: Key, message: &Message<'_>, out: &mut Outbox<()>) {
-        let block = |number| message.option(number).and_then(|option| option.uint()).and_then(Block::decode);
+        let reliable = self.config.reliable;
+        let decode = |value| if reliable { Some(Block::decode_reliable(value)) } else { Block::decode(value) };
+        let block = |number| message.option(number).and_then(|option| option.uint()).and_then(decode);
         let Some(pending) = self.calls.get_mut(key) else { return };
         if message.code == Code::UNAUTHORIZED
             && let Some(echo) = message.option(OptionNumber::ECHO)
@@ -97,7 +99,8 @@ impl Client {
         if let (Some(sent), Some(granted)) = (pending.upload, block(OptionNumber::BLOCK1)) {
             let smaller = message.code == Code::REQUEST_ENTITY_TOO_LARGE && granted.size < sent.size;
             if message.code == Code::CONTINUE || smaller {
-                let next = if smaller { sent } else { Block { number: sent.number + 1, ..sent } };
+                let number = sent.number.saturating_add(blocks(sent.size, pending.chunk));
+                let next = if smaller { sent } else { Block { number, ..sent } };
                 pending.upload = Some(next.shrink(granted.size));
                 self.send(now, key, out);
                 return;
@@ -107,7 +110,7 @@ impl Client {
         let sequence = message.option(OptionNumber::OBSERVE).and_then(|option| option.uint());
         if is_notification {
             let fresh = match (&mut pending.observed, sequence) {
-                (Some(freshness), Some(sequence)) => freshness.admit(sequence, now),
+                (Some(freshness), Some(sequence)) => reliable || freshness.admit(sequence, now),
                 (_, None) => true,
                 (None, Some(_)) => false,
             };
@@ -160,7 +163,8 @@ impl Client {
         }
         download.body.extend_from_slice(message.payload());
         if part.more {
-            download.next = Block { number: part.number + 1, more: false, size: part.size };
+            let number = part.number.saturating_add(blocks(part.size, message.payload().len()));
+            download.next = Block { number, more: false, size: part.size };
             pending.upload = None;
             self.send(now, key, out);
             return;
@@ -203,4 +207,9 @@ impl Client {
             self.calls.remove(key);
         }
     }
+}
+
+/// How many blocks a message of so many bytes has: one, but for BERT (RFC 8323 §6).
+fn blocks(size: BlockSize, bytes: usize) -> u32 {
+    if size.is_bert() { u32::try_from(bytes / size.bytes()).unwrap_or(u32::MAX).max(1) } else { 1 }
 }

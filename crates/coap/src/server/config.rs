@@ -20,6 +20,9 @@ pub enum Amplification {
 /// The bounds of one server machine, that is of one socket.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
+    /// Whether the transport is reliable and in order (RFC 8323): then there is no message layer, and peers are those
+    /// that [`Server::connect`](crate::Server::connect) named.
+    pub reliable: bool,
     /// Times and counts of RFC 7252 §4.8.
     pub transmission: Transmission,
     /// The largest block sent or asked for; 1024 fits an IPv6 MTU (RFC 7252 §4.6).
@@ -73,6 +76,7 @@ pub struct ServerConfig {
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
+            reliable: false,
             transmission: Transmission::default(),
             block_size: BlockSize::MAX,
             body_bytes_max: 1 << 20,

@@ -132,19 +132,27 @@ impl Exchanges {
         slot.is_some_and(|slot| slot.state == State::Acknowledged)
     }
 
-    /// Keeps the answer; of one that was no datagram of its own (to a Non-confirmable request) only the code, for a
+    /// Keeps the answer, and says whether there was room for it; of one that was no datagram of its own (to a Non-confirmable request) only the code, for a
     /// Confirmable one that wrongly comes with the same identifier.
-    pub(crate) fn answer(&mut self, message_id: u16, code: Code, reply: &[u8], budget: &mut Budget) {
-        let Some(slot) = self.slot(message_id) else { return };
+    pub(crate) fn answer(&mut self, message_id: u16, code: Code, reply: &[u8], budget: &mut Budget) -> bool {
+        let Some(slot) = self.slot(message_id) else { return false };
         let missing = reply.len().saturating_sub(slot.reply.capacity());
         if reply.is_empty() || (missing > 0 && !budget.take(missing)) {
             slot.state = State::CodeOnly(code);
-            return;
+            return false;
         }
         slot.reply.clear();
         slot.reply.reserve_exact(reply.len());
         slot.reply.extend_from_slice(reply);
         slot.state = State::Answered;
+        true
+    }
+
+    /// A repeat of this is not answered: what it was answered could not be kept, and must not be made again.
+    pub(crate) fn silence(&mut self, message_id: u16) {
+        if let Some(slot) = self.slot(message_id) {
+            slot.state = State::Pending;
+        }
     }
 
     /// A repeat of this is to be done again.

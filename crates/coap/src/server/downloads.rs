@@ -8,7 +8,7 @@ use bytes::Bytes;
 use foldhash::fast::FixedState;
 
 use crate::etag::ETag;
-use crate::server::ServerConfig;
+use crate::server::{ServerConfig, TransferId as Id};
 use crate::slab::Key;
 use crate::time::Timestamp;
 
@@ -20,9 +20,6 @@ pub(crate) struct Snapshot {
     pub(crate) content_format: Option<u16>,
     pub(crate) touched: Timestamp,
 }
-
-/// Which download: whose, and of what.
-type Id = (Key, u64);
 
 #[derive(Debug)]
 pub(crate) struct Downloads {
@@ -77,6 +74,12 @@ impl Downloads {
         if let Some(snapshot) = self.map.remove(&id) {
             self.bytes = self.bytes.saturating_sub(snapshot.body.len());
         }
+    }
+
+    /// Drops those of a peer that is gone.
+    pub(crate) fn forget(&mut self, peer: Key) {
+        self.map.retain(|id, _| id.0 != peer);
+        self.bytes = self.map.values().map(|snapshot| snapshot.body.len()).sum();
     }
 
     /// Drops what rests too long.

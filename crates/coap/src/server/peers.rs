@@ -6,6 +6,7 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
+use crate::block::BlockSize;
 use crate::peer::Peer;
 use crate::server::dedup::{Budget, Exchanges};
 use crate::slab::{Key, Slab};
@@ -27,6 +28,10 @@ pub(crate) struct PeerState<P> {
     /// Who waits for one of those to end.
     pub(crate) waiting: VecDeque<Waiting>,
     pub(crate) relations: SmallVec<[Key; 1]>,
+    /// What one message may carry.
+    pub(crate) limits: Limits,
+    /// It does not read what it is sent: notifications wait.
+    pub(crate) congested: bool,
     /// Smoothed round trip, once a Confirmable was acknowledged at its first transmission.
     pub(crate) round_trip: Option<Duration>,
 }
@@ -66,13 +71,41 @@ pub(crate) struct Peers<P> {
     by_address: HashMap<P, Key, FixedState>,
     hand: usize,
     max: usize,
+    /// What a message may carry unless the peer says more.
+    limits: Limits,
     pub(crate) budget: Budget,
 }
 
+/// What one message to a peer may carry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Bytes of a payload that is not cut into blocks.
+    pub(crate) whole: usize,
+    /// The size of blocks.
+    pub(crate) size: BlockSize,
+    /// Bytes of several blocks in one message, where that may be (BERT).
+    pub(crate) chunk: usize,
+}
+
+impl Limits {
+    /// One block in each message.
+    pub(crate) const fn of_datagrams(size: BlockSize) -> Self {
+        Self { whole: size.bytes(), size, chunk: size.bytes() }
+    }
+
+    /// The same when the peer asks for blocks of this size.
+    pub(crate) fn at_most(self, wanted: Option<BlockSize>) -> Self {
+        match wanted {
+            Some(wanted) if wanted < self.size => Self::of_datagrams(wanted),
+            Some(_) | None => self,
+        }
+    }
+}
+
 impl<P: Peer> Peers<P> {
-    pub(crate) fn new(max: usize, bytes_max: usize, hash: FixedState) -> Self {
+    pub(crate) fn new(max: usize, bytes_max: usize, limits: Limits, hash: FixedState) -> Self {
         let budget = Budget { used: 0, max: bytes_max };
-        Self { slab: Slab::new(), by_address: HashMap::with_hasher(hash), hand: 0, max, budget }
+        Self { slab: Slab::new(), by_address: HashMap::with_hasher(hash), hand: 0, max, limits, budget }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -114,6 +147,8 @@ impl<P: Peer> Peers<P> {
             in_flight: SmallVec::new(),
             waiting: VecDeque::new(),
             relations: SmallVec::new(),
+            limits: self.limits,
+            congested: false,
             round_trip: None,
         })?;
         self.by_address.insert(address, key);
@@ -154,7 +189,7 @@ impl<P: Peer> Peers<P> {
         }
     }
 
-    fn remove(&mut self, key: Key) {
+    pub(crate) fn remove(&mut self, key: Key) {
         if let Some(peer) = self.slab.remove(key) {
             self.by_address.remove(&peer.address);
             self.budget.give(peer.exchanges.bytes());

@@ -1,18 +1,19 @@
 //! What comes in: sorted by type and code, repeats recognised, bodies put together, before anyone else sees it.
 
-use crate::block::BlockSize;
+use crate::block::Block;
 use crate::code::{Class, Code};
 use crate::encode;
 use crate::message::{Message, Remedy, Type};
+use crate::option::OptionNumber;
 use crate::outbox::Outbox;
 use crate::peer::Peer;
-use crate::request::{Body, ObserveWish, Request, RequestFault};
+use crate::request::{Body, ObserveWish, Request, RequestFault, outer_cache_key};
 use crate::response::Response;
 use crate::server::dedup::Found;
 use crate::server::relations::GoneReason;
 use crate::server::timers::Timer;
 use crate::server::uploads::Progress;
-use crate::server::{Amplification, Incoming, Server, Ticket, echo};
+use crate::server::{Amplification, Incoming, Opened, Room, Server, Ticket, TransferId, echo};
 use crate::slab::Key;
 use crate::time::Timestamp;
 use crate::token::Token;
@@ -29,6 +30,18 @@ impl<P: Peer> Server<P> {
         datagram: &'a [u8],
         out: &mut Outbox<P>,
     ) -> Option<Incoming<'a, P>> {
+        self.handle_in(now, from, datagram, None, out)
+    }
+
+    /// The same with room for requests that were protected.
+    pub fn handle_in<'a>(
+        &mut self,
+        now: Timestamp,
+        from: P,
+        datagram: &'a [u8],
+        room: Option<&'a Room>,
+        out: &mut Outbox<P>,
+    ) -> Option<Incoming<'a, P>> {
         let message = match Message::decode(datagram) {
             Ok(message) => message,
             Err(malformed) => {
@@ -41,7 +54,7 @@ impl<P: Peer> Server<P> {
             }
         };
         match (message.code.class(), message.kind) {
-            (Class::Request, kind) => return self.request(now, from, message, kind, datagram.len(), out),
+            (Class::Request, _) => return self.request(now, from, message, datagram.len(), room, out),
             (Class::Empty, Type::Acknowledgement) => self.acknowledged(now, &from, message.message_id, out),
             (Class::Empty, Type::Reset) => self.reset(now, &from, message.message_id, out),
             // RFC 7252 §4.3: a ping. And §5.3.2: a response to nothing we asked.
@@ -61,7 +74,7 @@ impl<P: Peer> Server<P> {
 
     /// The application will answer later; until then the peer is told that the request arrived (RFC 7252 §5.2.2).
     pub fn defer(&mut self, now: Timestamp, ticket: &Ticket<P>) {
-        if ticket.confirmable {
+        if ticket.confirmable && !self.config.reliable {
             let due = now + self.config.acknowledge_after;
             self.timers.add(due, Timer::Acknowledge(ticket.peer, ticket.message_id));
         }
@@ -72,11 +85,11 @@ impl<P: Peer> Server<P> {
         now: Timestamp,
         from: P,
         message: Message<'a>,
-        kind: Type,
         bytes: usize,
+        room: Option<&'a Room>,
         out: &mut Outbox<P>,
     ) -> Option<Incoming<'a, P>> {
-        let confirmable = kind == Type::Confirmable;
+        let confirmable = message.kind == Type::Confirmable;
         let first_message_id = self.jitter.next_u16();
         let Some(peer) = self.peers.enter(now, from, first_message_id) else {
             self.counters.peers_refused += 1;
@@ -88,12 +101,27 @@ impl<P: Peer> Server<P> {
         if self.is_repeat(now, peer, &message, confirmable, out) {
             return None;
         }
-        let mut ticket = Ticket {
+        self.take(now, from, peer, message, bytes, room, out)
+    }
+
+    /// Takes a request in that is no repeat.
+    #[expect(clippy::too_many_arguments, reason = "one message's whole circumstances, from two callers")]
+    pub(crate) fn take<'a>(
+        &mut self,
+        now: Timestamp,
+        from: P,
+        peer: Key,
+        message: Message<'a>,
+        bytes: usize,
+        room: Option<&'a Room>,
+        out: &mut Outbox<P>,
+    ) -> Option<Incoming<'a, P>> {
+        let ticket = Ticket {
             address: from,
             peer,
             message_id: message.message_id,
             token: message.token,
-            confirmable,
+            confirmable: message.kind == Type::Confirmable,
             method: message.code,
             request_bytes: bytes,
             cache_key: 0,
@@ -104,14 +132,27 @@ impl<P: Peer> Server<P> {
             no_response: 0,
             register: false,
             relation: None,
+            exchange: None,
+            outer_block1: None,
         };
-        let mut request = match Request::parse(message) {
-            Ok(request) => request,
-            Err(fault) => {
+        match Request::parse_over(message, self.config.reliable) {
+            Ok(request) if !request.protected => self.go_on(now, ticket, request, out),
+            Err(fault) if message.option(OptionNumber::OSCORE).is_none() => {
                 self.refuse(now, ticket, fault, out);
-                return None;
+                None
             }
-        };
+            Ok(_) | Err(_) => self.unwrap_protected(now, ticket, &message, room, out),
+        }
+    }
+
+    /// Takes a request in that is understood.
+    fn go_on<'a>(
+        &mut self,
+        now: Timestamp,
+        mut ticket: Ticket<P>,
+        mut request: Request<'a>,
+        out: &mut Outbox<P>,
+    ) -> Option<Incoming<'a, P>> {
         if let Some(value) = request.echo {
             self.verify(now, &ticket, value);
         }
@@ -123,6 +164,86 @@ impl<P: Peer> Server<P> {
         let ticket = self.take_observe(now, ticket, &request, out)?;
         self.counters.requests += 1;
         Some(Incoming { request, ticket })
+    }
+
+    /// Opens a protected request and takes in what is inside (RFC 8613 §8.2).
+    fn unwrap_protected<'a>(
+        &mut self,
+        now: Timestamp,
+        mut ticket: Ticket<P>,
+        outer: &Message<'_>,
+        room: Option<&'a Room>,
+        out: &mut Outbox<P>,
+    ) -> Option<Incoming<'a, P>> {
+        let one = outer.options().filter(|option| option.number == OptionNumber::OSCORE).count() == 1;
+        let (true, Some(room), Some(_)) = (one, room, &self.protection) else {
+            self.refuse(now, ticket, RequestFault::BadOption(OptionNumber::OSCORE), out);
+            return None;
+        };
+        let (returned, body) = self.take_outer_body(now, ticket, outer, out)?;
+        ticket = returned;
+        let outer = outer.with_payload(body.as_slice());
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.clear();
+        let opened = self.protection.as_mut()?.open(now, &outer, &mut buffer);
+        let inner = room.keep(&buffer);
+        self.spare.push(buffer);
+        match opened {
+            Opened::Refused { code, text } => {
+                self.counters.refused += 1;
+                self.respond(now, ticket, &Response { max_age: Some(0), ..Response::diagnostic(code, text) }, out);
+                None
+            }
+            Opened::Answer(exchange) => {
+                ticket.exchange = Some(exchange);
+                self.write_whole(now, &ticket, inner, out);
+                None
+            }
+            Opened::Request(exchange) => {
+                ticket.exchange = Some(exchange);
+                let parsed = Message::decode(inner).ok().filter(|message| message.code.class() == Class::Request);
+                let Some(message) = parsed else {
+                    self.respond(now, ticket, &Response::new(Code::BAD_REQUEST), out);
+                    return None;
+                };
+                ticket.method = message.code;
+                match Request::parse_over(message, self.config.reliable) {
+                    Ok(request) if !request.protected => return self.go_on(now, ticket, request, out),
+                    Ok(_) => self.refuse(now, ticket, RequestFault::BadOption(OptionNumber::OSCORE), out),
+                    Err(fault) => self.refuse(now, ticket, fault, out),
+                }
+                None
+            }
+        }
+    }
+
+    /// The payload of a protected request; put together when it was cut outside of the protection
+    /// (RFC 8613 §4.1.3.4.2).
+    fn take_outer_body<'m>(
+        &mut self,
+        now: Timestamp,
+        mut ticket: Ticket<P>,
+        outer: &Message<'m>,
+        out: &mut Outbox<P>,
+    ) -> Option<(Ticket<P>, Body<'m>)> {
+        let number = |number| outer.option(number).and_then(|option| option.uint());
+        let reliable = self.config.reliable;
+        let decode = |value| if reliable { Some(Block::decode_reliable(value)) } else { Block::decode(value) };
+        let Some(block) = number(OptionNumber::BLOCK1).and_then(decode) else {
+            return Some((ticket, Body::Slice(outer.payload())));
+        };
+        ticket.outer_block1 = Some(block);
+        ticket.block1 = Some(block);
+        let id = (ticket.peer, 0, outer_cache_key(outer, &self.hash));
+        match self.uploads.accept(now, id, block, number(OptionNumber::SIZE1), outer.payload()) {
+            Progress::Complete(bytes) => {
+                ticket.block1 = None;
+                return Some((ticket, Body::Whole(bytes)));
+            }
+            Progress::Continue => self.respond(now, ticket, &Response::new(Code::CONTINUE), out),
+            Progress::Refused(code) => self.refuse_body(now, ticket, code, out),
+        }
+        None
     }
 
     /// Answers what was answered before; remembers what was not (RFC 7252 §4.5).
@@ -160,7 +281,7 @@ impl<P: Peer> Server<P> {
 
     fn refuse(&mut self, now: Timestamp, ticket: Ticket<P>, fault: RequestFault, out: &mut Outbox<P>) {
         self.counters.refused += 1;
-        if let (RequestFault::BadOption(_), false) = (fault, ticket.confirmable) {
+        if let (RequestFault::BadOption(_), false, None) = (fault, ticket.confirmable, &ticket.exchange) {
             // RFC 7252 §5.4.1: such a Non-confirmable is rejected, not answered.
             reject(ticket.address, ticket.message_id, out);
             return;
@@ -199,7 +320,7 @@ impl<P: Peer> Server<P> {
     ) -> Option<Ticket<P>> {
         let progress = match request.block1 {
             Some(block) if block.number > 0 || block.more => {
-                let id = (ticket.peer, ticket.cache_key);
+                let id = ticket.transfer();
                 self.uploads.accept(now, id, block, request.size1, request.body.as_slice())
             }
             Some(_) | None if request.body.as_slice().len() > self.config.body_bytes_max => {
@@ -213,14 +334,16 @@ impl<P: Peer> Server<P> {
                 return Some(ticket);
             }
             Progress::Continue => self.respond(now, ticket, &Response::new(Code::CONTINUE), out),
-            Progress::Refused(code) => {
-                self.counters.refused += 1;
-                let size1 = (code == Code::REQUEST_ENTITY_TOO_LARGE)
-                    .then(|| u32::try_from(self.config.body_bytes_max).unwrap_or(u32::MAX));
-                self.respond(now, ticket, &Response { size1, ..Response::new(code) }, out);
-            }
+            Progress::Refused(code) => self.refuse_body(now, ticket, code, out),
         }
         None
+    }
+
+    fn refuse_body(&mut self, now: Timestamp, ticket: Ticket<P>, code: Code, out: &mut Outbox<P>) {
+        self.counters.refused += 1;
+        let size1 = (code == Code::REQUEST_ENTITY_TOO_LARGE)
+            .then(|| u32::try_from(self.config.body_bytes_max).unwrap_or(u32::MAX));
+        self.respond(now, ticket, &Response { size1, ..Response::new(code) }, out);
     }
 
     /// RFC 7641 §4.1: takes an observer off the list, or asks one who may be somebody else to show who it is.
@@ -234,7 +357,7 @@ impl<P: Peer> Server<P> {
         match request.observe {
             None => {}
             Some(ObserveWish::Deregister) => {
-                if let Some(relation) = self.find_relation(ticket.peer, &ticket.token) {
+                if let Some(relation) = self.find_relation(&ticket) {
                     self.remove_relation(relation, GoneReason::Deregistered);
                 }
             }
@@ -262,9 +385,14 @@ impl<P> Ticket<P> {
         self.etags = std::mem::take(&mut request.etags);
     }
 
-    /// The size of blocks that both sides can take.
-    pub(crate) fn block_size(&self, ours: BlockSize) -> BlockSize {
-        self.block2.map_or(ours, |block| block.size.min(ours))
+    /// The security context; 0 is none.
+    pub(crate) fn scope(&self) -> u64 {
+        self.exchange.as_ref().map_or(0, |exchange| exchange.scope())
+    }
+
+    /// The transfer that a block of this request belongs to.
+    pub(crate) fn transfer(&self) -> TransferId {
+        (self.peer, self.scope(), self.cache_key)
     }
 }
 

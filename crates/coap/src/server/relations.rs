@@ -2,10 +2,11 @@
 
 mod held;
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use self::held::Held;
-use crate::block::{Block, BlockSize};
+use crate::block::Block;
 use crate::code::Code;
 use crate::encode::Encoder;
 use crate::message::Type;
@@ -14,9 +15,10 @@ use crate::peer::Peer;
 use crate::response::{Extra, Response};
 use crate::server::confirmables::{Backoff, Confirmable};
 use crate::server::downloads::Snapshot;
-use crate::server::peers::Waiting;
+use crate::server::peers::{Limits, PeerState, Waiting};
+use crate::server::respond::seal_into;
 use crate::server::timers::Timer;
-use crate::server::{Event, Server, Ticket};
+use crate::server::{Event, Exchange, Role, Server, ServerConfig, Ticket, TransferId};
 use crate::slab::Key;
 use crate::time::Timestamp;
 use crate::token::Token;
@@ -29,6 +31,9 @@ const UNKNOWN_ROUND_TRIP: Duration = Duration::from_secs(3);
 
 /// A shorter round trip is one of a local network, and more scheduling than transmission: it sets no pace.
 const PACED_ROUND_TRIP_MIN: Duration = Duration::from_millis(10);
+
+/// When a notification could not be protected, it is tried again after this.
+const SEAL_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// How many Non-confirmable notifications a Reset may come too late by.
 const RECENT: usize = 4;
@@ -63,7 +68,11 @@ pub(crate) struct Relation {
     peer: Key,
     token: Token,
     cache_key: u64,
-    block_size: BlockSize,
+    /// The newest registration's, when that was protected: it seals what is sent.
+    exchange: Option<Rc<dyn Exchange>>,
+    limits: Limits,
+    /// Its peer does not read.
+    pub(crate) congested: bool,
     sequence: u32,
     /// The Confirmable that is not acknowledged yet; at most one (RFC 7641 §4.5.1).
     pub(crate) in_flight: Option<Key>,
@@ -86,8 +95,13 @@ impl Relation {
         self.sequence
     }
 
+    /// The security context; 0 is none.
+    fn scope(&self) -> u64 {
+        self.exchange.as_ref().map_or(0, |exchange| exchange.scope())
+    }
+
     fn is_blocked(&self, now: Timestamp) -> bool {
-        self.stalled || self.queued || now < self.not_before
+        self.stalled || self.congested || self.queued || now < self.not_before
     }
 }
 
@@ -128,6 +142,8 @@ pub enum GoneReason {
     Deregistered,
     /// It rejected a notification (RFC 7641 §3.6).
     Reset,
+    /// Its connection or its security association is over (RFC 8323 §7.4).
+    Disconnected,
     /// It did not acknowledge (RFC 7641 §4.5).
     TimedOut,
     /// Its token is used for something else now (RFC 7641 §4.1).
@@ -171,12 +187,13 @@ impl<P: Peer> Server<P> {
         if !ticket.register {
             return Err(ObserveRefused::NotAsked);
         }
-        if let Some(key) = self.find_relation(ticket.peer, &ticket.token) {
+        if let Some(key) = self.find_relation(ticket) {
             if let Some(relation) = self.relations.get_mut(key)
                 && relation.cache_key == ticket.cache_key
             {
                 relation.sequence = (relation.sequence + 1) & SEQUENCE_MASK;
                 relation.confirmed_at = now;
+                relation.exchange.clone_from(&ticket.exchange);
                 ticket.relation = Some(key);
                 return Ok(Registered::Refreshed(RelationId(key)));
             }
@@ -207,6 +224,14 @@ impl<P: Peer> Server<P> {
         Notified::Sent
     }
 
+    /// The last word to an observer: an error, and nothing of what waited for it goes out before.
+    pub fn dismiss(&mut self, now: Timestamp, relation: RelationId, last: &Notification<'_>, out: &mut Outbox<P>) {
+        while let Some(item) = self.relations.get_mut(relation.0).and_then(|entry| entry.held.pop()) {
+            self.held_bytes = self.held_bytes.saturating_sub(item.bytes());
+        }
+        self.notify(now, relation, last, out);
+    }
+
     /// Ends an observation silently; the application has no more to say to it.
     pub fn end_observation(&mut self, relation: RelationId) {
         self.remove_relation(relation.0, GoneReason::Ended);
@@ -226,6 +251,7 @@ impl<P: Peer> Server<P> {
     }
 
     fn add_relation(&mut self, now: Timestamp, ticket: &Ticket<P>) -> Result<Key, ObserveRefused> {
+        let limits = self.limits(ticket);
         let (all, per_host, per_peer) =
             (self.config.observers_max, self.config.observers_per_host_max, self.config.observers_per_peer_max);
         if self.relations.len() >= all {
@@ -243,7 +269,9 @@ impl<P: Peer> Server<P> {
             peer: ticket.peer,
             token: ticket.token,
             cache_key: ticket.cache_key,
-            block_size: ticket.block_size(self.config.block_size),
+            exchange: ticket.exchange.clone(),
+            limits,
+            congested: peer.congested,
             sequence: 1,
             in_flight: None,
             stalled: false,
@@ -267,10 +295,11 @@ impl<P: Peer> Server<P> {
         Ok(key)
     }
 
-    /// The entry of this endpoint and token (RFC 7641 §4.1).
-    pub(crate) fn find_relation(&self, peer: Key, token: &Token) -> Option<Key> {
-        let of_peer = &self.peers.get(peer)?.relations;
-        of_peer.iter().copied().find(|key| self.relations.get(*key).is_some_and(|relation| relation.token == *token))
+    /// The entry of this endpoint, security context and token (RFC 7641 §4.1).
+    pub(crate) fn find_relation(&self, ticket: &Ticket<P>) -> Option<Key> {
+        let of_peer = &self.peers.get(ticket.peer)?.relations;
+        let is_it = |relation: &Relation| relation.token == ticket.token && relation.scope() == ticket.scope();
+        of_peer.iter().copied().find(|key| self.relations.get(*key).is_some_and(is_it))
     }
 
     /// The entry that was lately notified with this message identifier.
@@ -401,17 +430,9 @@ impl<P: Peer> Server<P> {
         let Some(peer) = self.peers.get_mut(relation.peer) else { return true };
         let last = !notification.response.code.is_success();
         let local = peer.address.is_local();
-        let paced = local || relation.sent_at.is_none_or(|sent| now.since(sent) >= UNKNOWN_ROUND_TRIP);
-        // A Confirmable that is under way is proof enough to wait for.
-        let proof_due = relation.in_flight.is_none()
-            && (relation.unconfirmed >= self.config.confirm_every
-                || now.since(relation.confirmed_at) >= self.config.confirm_interval);
-        let confirmable = notification.confirmable
-            || last
-            || backoff.is_some()
-            || proof_due
-            // RFC 7641 §4.5.1: who does not know the round trip must not send fast; an acknowledgement tells it.
-            || (peer.round_trip.is_none() && !paced);
+        let confirmable =
+            backoff.is_some() || notification.confirmable || last || needs_proof(&self.config, now, relation, peer);
+        let confirmable = confirmable && !self.config.reliable;
         if confirmable && relation.in_flight.is_some() && !last {
             // RFC 7641 §4.5.1: one at a time; the acknowledgement lets this one go on.
             return false;
@@ -421,20 +442,44 @@ impl<P: Peer> Server<P> {
             peer.waiting.push_back(Waiting::Relation(key));
             return false;
         }
-        relation.sequence = (relation.sequence + 1) & SEQUENCE_MASK;
+        // RFC 8323 §7.1: on a connection the option may be empty and must be ignored. There are clients (aiocoap 0.4)
+        // that do not ignore it, so it counts there too.
+        let sequence = (relation.sequence + 1) & SEQUENCE_MASK;
         let message_id = peer.message_id();
         let kind = if confirmable { Type::Confirmable } else { Type::NonConfirmable };
-        let extra = first_block(&notification.response, relation, last);
         let response = &notification.response;
-        out.push_with(peer.address, |bytes| {
-            response.write(Encoder::new(bytes, kind, response.code, message_id, &relation.token), &extra);
-        });
+        let extra = first_block(response, relation.limits, (!last).then_some(sequence));
+        let token = relation.token;
+        let write = |bytes: &mut Vec<u8>| {
+            response.write(Encoder::new(bytes, kind, response.code, message_id, &token), &extra);
+        };
+        match &relation.exchange {
+            None => {
+                out.push_with(peer.address, write);
+            }
+            Some(exchange) => {
+                let mut plain = self.spare.pop().unwrap_or_default();
+                plain.clear();
+                write(&mut plain);
+                let sealed = seal_into(now, exchange, &plain, Role::Notification, peer.address, out);
+                self.spare.push(plain);
+                if !sealed {
+                    relation.not_before = now + SEAL_AGAIN_AFTER;
+                    if !relation.timer_set {
+                        relation.timer_set = true;
+                        self.timers.add(relation.not_before, Timer::Relation(key));
+                    }
+                    return false;
+                }
+            }
+        }
+        relation.sequence = sequence;
         self.counters.notified += 1;
         relation.sent_at = Some(now);
         if confirmable {
             relation.unconfirmed = 0;
         } else {
-            relation.unconfirmed += 1;
+            relation.unconfirmed = relation.unconfirmed.saturating_add(1);
             relation.recent.rotate_right(1);
             if let Some(newest) = relation.recent.first_mut() {
                 *newest = message_id;
@@ -443,9 +488,9 @@ impl<P: Peer> Server<P> {
             relation.not_before =
                 now + peer.round_trip.filter(|trip| !local && *trip >= PACED_ROUND_TRIP_MIN).unwrap_or_default();
         }
-        let (peer, cache_key) = (relation.peer, relation.cache_key);
+        let (peer, id) = (relation.peer, (relation.peer, relation.scope(), relation.cache_key));
         if extra.block2.is_some() {
-            self.keep_for_blocks(now, (peer, cache_key), response);
+            self.keep_for_blocks(now, id, response);
         }
         if confirmable {
             self.follow_notification(now, key, peer, message_id, last, backoff, out);
@@ -481,7 +526,7 @@ impl<P: Peer> Server<P> {
     }
 
     /// The client fetches the rest of a large notification; it is to find the same state (RFC 7959 §2.6).
-    fn keep_for_blocks(&mut self, now: Timestamp, id: (Key, u64), response: &Response<'_>) {
+    fn keep_for_blocks(&mut self, now: Timestamp, id: TransferId, response: &Response<'_>) {
         let snapshot = Snapshot {
             body: response.payload.to_bytes(),
             etag: response.etag,
@@ -492,14 +537,27 @@ impl<P: Peer> Server<P> {
     }
 }
 
+/// Whether the observer has to acknowledge this one, to show that it is there or how far away it is.
+fn needs_proof<P: Peer>(config: &ServerConfig, now: Timestamp, relation: &Relation, peer: &PeerState<P>) -> bool {
+    let paced = peer.address.is_local() || relation.sent_at.is_none_or(|sent| now.since(sent) >= UNKNOWN_ROUND_TRIP);
+    // A Confirmable that is under way is proof enough to wait for.
+    let due = relation.in_flight.is_none()
+        && (relation.unconfirmed >= config.confirm_every
+            || now.since(relation.confirmed_at) >= config.confirm_interval);
+    // RFC 7641 §4.5.1: who does not know the round trip must not send fast; an acknowledgement tells it.
+    due || (peer.round_trip.is_none() && !paced)
+}
+
 /// The part of a notification that fits, and the options that say so (RFC 7959 §2.6).
-fn first_block<'a>(response: &Response<'a>, relation: &Relation, last: bool) -> Extra<'a> {
+fn first_block<'a>(response: &Response<'a>, limits: Limits, observe: Option<u32>) -> Extra<'a> {
     let payload = response.payload.as_slice();
-    // RFC 7641 §4.2: an error carries no Observe option.
-    let observe = (!last).then_some(relation.sequence);
+    // RFC 7641 §4.2: an error carries no Observe option, and here none.
     let extra = Extra { observe, payload, ..Extra::default() };
-    let first = Block { number: 0, more: false, size: relation.block_size };
-    match first.slice(payload) {
+    if payload.len() <= limits.whole {
+        return extra;
+    }
+    let first = Block { number: 0, more: false, size: limits.size };
+    match first.slice_of(payload, limits.chunk) {
         Some((block, part)) if block.more && response.code == Code::CONTENT => {
             Extra { payload: part, block2: Some(block), size2: u32::try_from(payload.len()).ok(), ..extra }
         }

@@ -1,18 +1,21 @@
 //! What goes out in answer: validation, blocks, sizes, suppression, and the guard against amplification.
 
-use crate::block::Block;
+use std::rc::Rc;
+
+use crate::block::{Block, BlockSize};
 use crate::code::{Class, Code};
 use crate::content_format;
 use crate::encode::{self, Encoder};
-use crate::message::Type;
+use crate::message::{Message, Type};
+use crate::option::OptionNumber;
 use crate::outbox::Outbox;
 use crate::peer::Peer;
 use crate::response::{Extra, Payload, Response};
 use crate::server::confirmables::Confirmable;
 use crate::server::downloads::Snapshot;
-use crate::server::peers::Waiting;
+use crate::server::peers::{Limits, Waiting};
 use crate::server::relations::GoneReason;
-use crate::server::{Server, Ticket, echo};
+use crate::server::{Exchange, Role, Server, Ticket, echo};
 use crate::time::Timestamp;
 
 /// An answer may have three times the bytes of its request before the address must be proven (RFC 9175 §2.4, item 3).
@@ -58,8 +61,7 @@ impl<P: Peer> Server<P> {
     /// Whether this asks for a later block of an answer that is kept: any 2.05 will then do, its payload is not used.
     #[must_use]
     pub fn is_continued(&mut self, now: Timestamp, ticket: &Ticket<P>) -> bool {
-        ticket.block2.is_some_and(|block| block.number > 0)
-            && self.downloads.find(now, (ticket.peer, ticket.cache_key)).is_some()
+        ticket.block2.is_some_and(|block| block.number > 0) && self.downloads.find(now, ticket.transfer()).is_some()
     }
 
     /// 4.01 with an Echo to send back (RFC 9175 §2.4).
@@ -92,7 +94,7 @@ impl<P: Peer> Server<P> {
             && !later_block
         {
             // RFC 7252 §5.9.1.3, and RFC 7641 §4.3.2 for the first answer to an observer.
-            self.downloads.remove((ticket.peer, ticket.cache_key));
+            self.downloads.remove(ticket.transfer());
             return Response { etag: Some(etag), max_age: response.max_age, ..Response::new(Code::VALID) };
         }
         response
@@ -103,12 +105,12 @@ impl<P: Peer> Server<P> {
         if response.code != Code::CONTENT || !ticket.method.is_safe_method() {
             return None;
         }
-        let id = (ticket.peer, ticket.cache_key);
+        let id = ticket.transfer();
         let number = ticket.block2.map_or(0, |block| block.number);
         if number > 0 {
             return self.downloads.find(now, id);
         }
-        if response.payload.as_slice().len() <= ticket.block_size(self.config.block_size).bytes() {
+        if response.payload.as_slice().len() <= self.limits(ticket).whole {
             return None;
         }
         let snapshot = Snapshot {
@@ -129,14 +131,14 @@ impl<P: Peer> Server<P> {
         payload: &'a [u8],
         extra: &mut Extra<'a>,
     ) -> Result<(), ()> {
-        let size = ticket.block_size(self.config.block_size);
+        let limits = self.limits(ticket);
         let wanted = ticket.block2.filter(|_| response.code.is_success() && response.code != Code::CONTINUE);
-        if wanted.is_none() && payload.len() <= size.bytes() {
+        if wanted.is_none() && payload.len() <= limits.whole {
             extra.payload = payload;
             return Ok(());
         }
-        let block = wanted.unwrap_or(Block { number: 0, more: false, size }).shrink(size);
-        let (block, part) = block.slice(payload).ok_or(())?;
+        let block = wanted.unwrap_or(Block { number: 0, more: false, size: limits.size }).shrink(limits.size);
+        let (block, part) = block.slice_of(payload, block.size.chunk(limits.chunk)).ok_or(())?;
         extra.payload = part;
         extra.block2 = Some(block);
         if block.number == 0 && block.more {
@@ -148,7 +150,15 @@ impl<P: Peer> Server<P> {
 
     /// RFC 7959 §2.3: the answer repeats Block1, with a smaller size when we want smaller blocks.
     fn granted_block1(&self, ticket: &Ticket<P>) -> Option<Block> {
-        ticket.block1.map(|block| Block { size: block.size.min(self.config.block_size), ..block })
+        let ours = if self.config.reliable { BlockSize::BERT } else { self.config.block_size };
+        ticket.block1.map(|block| Block { size: block.size.min(ours), ..block })
+    }
+
+    /// What an answer may carry.
+    pub(crate) fn limits(&self, ticket: &Ticket<P>) -> Limits {
+        let ours = Limits::of_datagrams(self.config.block_size);
+        let limits = self.peers.get(ticket.peer).map_or(ours, |peer| peer.limits);
+        limits.at_most(ticket.block2.map(|block| block.size))
     }
 
     /// Sends unless the client wants no such answer or the address may be forged.
@@ -190,7 +200,7 @@ impl<P: Peer> Server<P> {
     /// RFC 7967 §2: no answer, but a Confirmable is acknowledged (§3.2 there leaves that to RFC 7252 §4.2).
     fn acknowledge_only(&mut self, ticket: &Ticket<P>, out: &mut Outbox<P>) {
         let Some((peer, budget)) = self.peers.with_budget(ticket.peer) else { return };
-        if ticket.confirmable && !peer.exchanges.is_acknowledged(ticket.message_id) {
+        if ticket.confirmable && !self.config.reliable && !peer.exchanges.is_acknowledged(ticket.message_id) {
             let write = |bytes: &mut Vec<u8>| encode::empty(bytes, Type::Acknowledgement, ticket.message_id);
             let reply = out.push_with(ticket.address, write);
             peer.exchanges.answer(ticket.message_id, Code::EMPTY, reply, budget);
@@ -206,6 +216,46 @@ impl<P: Peer> Server<P> {
         extra: &Extra<'_>,
         out: &mut Outbox<P>,
     ) {
+        let mut plain = match &ticket.exchange {
+            None => Vec::new(),
+            Some(_) => self.spare.pop().unwrap_or_default(),
+        };
+        plain.clear();
+        let (kind, message_id) = self.envelope(ticket);
+        let write = |bytes: &mut Vec<u8>| {
+            response.write(Encoder::new(bytes, kind, response.code, message_id, &ticket.token), extra);
+        };
+        if ticket.exchange.is_none() {
+            out.push_with(ticket.address, write);
+        } else {
+            write(&mut plain);
+            let sealed = self.push_sealed(now, ticket, &plain, out);
+            self.spare.push(plain);
+            if !sealed {
+                return;
+            }
+        }
+        self.follow_answer(now, ticket, response.code, (kind, message_id), out);
+    }
+
+    /// Sends an answer that is there already, whole and not yet sealed.
+    pub(crate) fn write_whole(&mut self, now: Timestamp, ticket: &Ticket<P>, plain: &[u8], out: &mut Outbox<P>) {
+        let (kind, message_id) = self.envelope(ticket);
+        let Ok(message) = Message::decode(plain) else { return };
+        let mut rewritten = Vec::new();
+        let mut encoder = Encoder::new(&mut rewritten, kind, message.code, message_id, &ticket.token);
+        message.options().for_each(|option| encoder.push(option.number, option.value));
+        encoder.payload(message.payload());
+        if self.push_sealed(now, ticket, &rewritten, out) {
+            self.follow_answer(now, ticket, message.code, (kind, message_id), out);
+        }
+    }
+
+    /// Type and message identifier of an answer.
+    fn envelope(&mut self, ticket: &Ticket<P>) -> (Type, u16) {
+        if self.config.reliable {
+            return (Type::Acknowledgement, 0);
+        }
         let acknowledged =
             self.peers.get(ticket.peer).is_some_and(|peer| peer.exchanges.is_acknowledged(ticket.message_id));
         let kind = match (ticket.confirmable, acknowledged) {
@@ -217,23 +267,56 @@ impl<P: Peer> Server<P> {
             Type::Acknowledgement | Type::Reset => None,
             Type::Confirmable | Type::NonConfirmable => self.peers.get_mut(ticket.peer).map(|peer| peer.message_id()),
         };
-        let message_id = own_id.unwrap_or(ticket.message_id);
-        let datagram = out.push_with(ticket.address, |bytes| {
-            response.write(Encoder::new(bytes, kind, response.code, message_id, &ticket.token), extra);
-        });
+        (kind, own_id.unwrap_or(ticket.message_id))
+    }
+
+    /// Puts the protected form of an answer into the box; `false` when that cannot be now.
+    fn push_sealed(&mut self, now: Timestamp, ticket: &Ticket<P>, plain: &[u8], out: &mut Outbox<P>) -> bool {
+        let Some(exchange) = &ticket.exchange else { return false };
+        let sealed = seal_into(now, exchange, plain, Role::Answer, ticket.address, out);
+        if !sealed && let Some(peer) = self.peers.get_mut(ticket.peer) {
+            peer.exchanges.forget(ticket.message_id);
+        }
+        if let (true, Some(block)) = (sealed, ticket.outer_block1) {
+            add_outer_block1(block, ticket.address, out);
+        }
+        sealed
+    }
+
+    /// Remembers the answer that has just been put into the box.
+    fn follow_answer(
+        &mut self,
+        now: Timestamp,
+        ticket: &Ticket<P>,
+        code: Code,
+        (kind, message_id): (Type, u16),
+        out: &mut Outbox<P>,
+    ) {
+        if self.config.reliable {
+            return;
+        }
+        let protected = ticket.exchange.is_some();
         match kind {
             Type::Acknowledgement | Type::Reset => {
+                let datagram = out.last();
                 let compact = datagram.len() <= self.config.cached_safe_bytes_max;
                 let Some((peer, budget)) = self.peers.with_budget(ticket.peer) else { return };
-                if compact || !ticket.method.is_safe_method() {
-                    peer.exchanges.answer(ticket.message_id, response.code, datagram, budget);
+                if compact || protected || !ticket.method.is_safe_method() {
+                    let kept = peer.exchanges.answer(ticket.message_id, code, datagram, budget);
+                    if protected && !kept {
+                        // Nothing may be said of it unprotected, and made again it would be a replay.
+                        peer.exchanges.silence(ticket.message_id);
+                    }
                 } else {
                     peer.exchanges.forget(ticket.message_id);
                 }
             }
             Type::NonConfirmable => {
                 if let Some((peer, budget)) = self.peers.with_budget(ticket.peer) {
-                    peer.exchanges.answer(ticket.message_id, response.code, &[], budget);
+                    peer.exchanges.answer(ticket.message_id, code, &[], budget);
+                    if protected {
+                        peer.exchanges.silence(ticket.message_id);
+                    }
                 }
             }
             Type::Confirmable => self.follow_separate(now, ticket, message_id, out),
@@ -264,6 +347,46 @@ impl<P> Ticket<P> {
     const fn amplified_bytes(&self) -> usize {
         self.request_bytes.saturating_mul(AMPLIFICATION_MAX)
     }
+}
+
+/// Puts the protected form of `plain` into the box, unless that cannot be now.
+pub(crate) fn seal_into<P: Copy>(
+    now: Timestamp,
+    exchange: &Rc<dyn Exchange>,
+    plain: &[u8],
+    role: Role,
+    to: P,
+    out: &mut Outbox<P>,
+) -> bool {
+    let Ok(message) = Message::decode(plain) else { return false };
+    let mut sealed = Ok(());
+    out.push_with(to, |bytes| sealed = exchange.seal(now, &message, role, bytes));
+    if sealed.is_err() {
+        out.pop();
+    }
+    sealed.is_ok()
+}
+
+/// RFC 7959 §2.3 for blocks that were cut around the protection: the newest answer gets its Block1.
+fn add_outer_block1<P: Copy>(block: Block, to: P, out: &mut Outbox<P>) {
+    let sealed = out.last().to_vec();
+    let Ok(message) = Message::decode(&sealed) else { return };
+    out.pop();
+    out.push_with(to, |bytes| {
+        let mut encoder = Encoder::new(bytes, message.kind, message.code, message.message_id, &message.token);
+        let mut added = false;
+        for option in message.options() {
+            if option.number > OptionNumber::BLOCK1 && !added {
+                encoder = encoder.uint(OptionNumber::BLOCK1, block.encode());
+                added = true;
+            }
+            encoder.push(option.number, option.value);
+        }
+        if !added {
+            encoder = encoder.uint(OptionNumber::BLOCK1, block.encode());
+        }
+        encoder.payload(message.payload());
+    });
 }
 
 /// RFC 7967 §2.1: one bit per class.

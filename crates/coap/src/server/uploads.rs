@@ -8,7 +8,7 @@ use foldhash::fast::FixedState;
 
 use crate::block::Block;
 use crate::code::Code;
-use crate::server::ServerConfig;
+use crate::server::{ServerConfig, TransferId as Id};
 use crate::slab::Key;
 use crate::time::Timestamp;
 
@@ -17,9 +17,6 @@ struct Upload {
     body: Vec<u8>,
     touched: Timestamp,
 }
-
-/// Which upload: whose, and of what.
-type Id = (Key, u64);
 
 #[derive(Debug)]
 pub(crate) struct Uploads {
@@ -69,8 +66,13 @@ impl Uploads {
         size1: Option<u32>,
         payload: &[u8],
     ) -> Progress {
-        if block.more && payload.len() != block.size.bytes() {
+        let fits = match block.size.is_bert() {
+            // RFC 8323 §6: any number of blocks, all of them whole.
+            true => !payload.is_empty() && payload.len().is_multiple_of(block.size.bytes()),
             // RFC 7959 §2.2: all but the last have the size they say.
+            false => payload.len() == block.size.bytes(),
+        };
+        if block.more && !fits {
             return Progress::Refused(Code::BAD_REQUEST);
         }
         let announced = size1.map_or(0, |size| usize::try_from(size).unwrap_or(usize::MAX));
@@ -121,6 +123,12 @@ impl Uploads {
         self.map.insert(id, Upload { body: Vec::new(), touched: now });
     }
 
+    /// Drops those of a peer that is gone.
+    pub(crate) fn forget(&mut self, peer: Key) {
+        self.map.retain(|id, _| id.0 != peer);
+        self.bytes = self.map.values().map(|upload| upload.body.len()).sum();
+    }
+
     fn make_room(&mut self, id: Id) {
         while self.bytes > self.bytes_max && self.map.len() > 1 {
             self.remove_oldest_but(id);
@@ -157,7 +165,7 @@ mod tests {
     #[test]
     fn s2_5_blocks_join_in_order_or_4_08() {
         let mut slab = Slab::new();
-        let id = (slab.insert(()).unwrap(), 9);
+        let id = (slab.insert(()).unwrap(), 0, 9);
         let mut uploads = uploads(&ServerConfig::default());
         let mut accept = |b, payload: &[u8]| uploads.accept(Timestamp::ZERO, id, b, None, payload);
         assert_eq!(accept(block(1, true), &[1; 16]), Progress::Refused(Code::REQUEST_ENTITY_INCOMPLETE));
@@ -177,13 +185,13 @@ mod tests {
             ServerConfig { uploads_max: 3, upload_bytes_max: 64, uploads_per_peer_max: 2, ..ServerConfig::default() };
         let mut uploads = uploads(&config);
         for millis in 0..100 {
-            let id = (slab.insert(()).unwrap(), millis);
+            let id = (slab.insert(()).unwrap(), 0, millis);
             let now = Timestamp::from_millis(millis);
             assert_eq!(uploads.accept(now, id, block(0, true), None, &[0; 16]), Progress::Continue);
             assert_eq!(uploads.accept(now, id, block(1, true), None, &[0; 16]), Progress::Continue);
             assert!(uploads.bytes <= 64 && uploads.map.len() <= 3);
         }
-        let id = (slab.insert(()).unwrap(), 7);
+        let id = (slab.insert(()).unwrap(), 0, 7);
         let lie = uploads.accept(Timestamp::ZERO, id, block(0, true), Some(u32::MAX), &[0; 16]);
         assert_eq!(lie, Progress::Refused(Code::REQUEST_ENTITY_TOO_LARGE));
         uploads.sweep(Timestamp::from_millis(1_000_000));

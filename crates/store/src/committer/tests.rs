@@ -92,7 +92,7 @@ fn message(topic: &str, payload: &'static [u8]) -> Arc<Message> {
         publisher: Publisher::internal(),
         ingest: Timestamp::ZERO,
         ingest_unix_ms: 0,
-        etag: 0,
+        tag: std::sync::OnceLock::new(),
     })
 }
 
@@ -137,10 +137,29 @@ fn the_newest_value_wins_and_a_removal_is_one() {
     rig.start();
     let mut writes = rig.finish();
     writes.sort();
-    let [(a, record), (b, None)] = &writes[..] else { panic!("{writes:?}") };
+    let [Change::Topic(a, record), Change::Topic(b, None)] = &writes[..] else { panic!("{writes:?}") };
     assert_eq!((a.as_str(), b.as_str()), ("a", "b"));
     let stored = crate::record::decode(a.clone(), record.as_ref().unwrap()).unwrap();
     assert_eq!(&*stored.payload, b"new");
+}
+
+#[test]
+fn records_gather_beside_topics() {
+    let mut rig = Rig::new(Durability::Always, 1000);
+    let value = |bytes: usize| Some(vec![0; bytes].into_boxed_slice());
+    let first = rig.queue.push_record("k", value(100));
+    assert!(matches!(rig.queue.push_record("k", value(900)), Completion::Failed), "no room to grow");
+    assert!(peek(&rig.queue.push_record("k", value(10))).is_pending());
+    assert!(peek(&rig.queue.push_record("gone", None)).is_pending());
+    assert!(peek(&rig.put("k", b"x")).is_pending());
+    rig.start();
+    assert_eq!(wait(&first), Ok(()));
+    let mut writes = rig.finish();
+    writes.sort();
+    let [Change::Topic(topic, Some(_)), Change::Record(gone, None), Change::Record(kept, value)] = &writes[..] else {
+        panic!("{writes:?}")
+    };
+    assert_eq!((topic.as_str(), &**gone, &**kept, value.as_deref()), ("k", "gone", "k", Some(&[0; 10][..])));
 }
 
 #[test]

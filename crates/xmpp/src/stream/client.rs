@@ -80,6 +80,7 @@ pub struct ClientStream {
     scope: Scope,
     encrypted: bool,
     authenticated: bool,
+    channel_bindings: Option<Vec<String>>,
 }
 
 impl ClientStream {
@@ -96,6 +97,7 @@ impl ClientStream {
             scope: Scope::default(),
             encrypted,
             authenticated: false,
+            channel_bindings: None,
         };
         stream.open(out);
         stream
@@ -203,6 +205,11 @@ impl ClientStream {
             return Ok(None);
         }
         self.state = State::Authenticating;
+        let bindings = features.child(ns::SASL_CHANNEL_BINDING, "sasl-channel-binding");
+        self.channel_bindings = bindings.map(|bindings| {
+            let bindings = bindings.children_named(ns::SASL_CHANNEL_BINDING, "channel-binding");
+            bindings.filter_map(|binding| binding.attr("type").map(str::to_owned)).collect()
+        });
         let mechanisms = features.child(ns::SASL, "mechanisms");
         let names = mechanisms.into_iter().flat_map(|m| m.children_named(ns::SASL, "mechanism"));
         Ok(Some(ClientEvent::Mechanisms(names.map(|m| m.text().into_owned()).collect())))
@@ -218,6 +225,12 @@ impl ClientStream {
             }
             None => Err(StreamError::new(StreamCondition::BadFormat, "no resource was bound")),
         }
+    }
+
+    /// Whether the server takes channel bindings of this kind, as far as it says (XEP-0440).
+    #[must_use]
+    pub fn takes_channel_binding(&self, kind: &str) -> bool {
+        self.channel_bindings.as_ref().is_none_or(|kinds| kinds.iter().any(|k| k == kind))
     }
 
     /// TLS is there: the stream begins anew.

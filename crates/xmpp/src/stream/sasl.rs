@@ -58,9 +58,10 @@ impl SaslCondition {
     }
 }
 
-/// The bytes in an element: none when it is empty, an empty message for `=` (RFC 6120 §6.4.2).
+/// The bytes in an element: none when it is empty, an empty message for `=` (RFC 6120 §6.4.2). Anything outside of the
+/// alphabet is refused, white space too (§13.9.1).
 pub(super) fn decode(element: &Element<'_>) -> Result<Option<Vec<u8>>, SaslCondition> {
-    match element.text().trim() {
+    match element.text().as_ref() {
         "" => Ok(None),
         "=" => Ok(Some(Vec::new())),
         text => STANDARD.decode(text).map(Some).map_err(|_| SaslCondition::IncorrectEncoding),

@@ -54,6 +54,8 @@ pub struct Offer {
     pub starttls: StartTls,
     /// SASL mechanisms, the best first.
     pub mechanisms: Vec<&'static str>,
+    /// The channel bindings that the `-PLUS` ones among them take (XEP-0440), the best first.
+    pub channel_bindings: Vec<&'static str>,
 }
 
 /// A request for a resource (RFC 6120 §7).
@@ -122,8 +124,8 @@ pub struct ServerStream {
 }
 
 impl ServerStream {
-    /// A stream at its beginning. `seed` is random: the ids of the streams come from it (RFC 6120 §4.7.3). `now` counts
-    /// from any origin.
+    /// A stream at its beginning. `seed` is random: the id of the stream comes from it, and a new one is wanted for each
+    /// restart ([`ServerStream::reseed`]). `now` counts from any origin.
     #[must_use]
     pub fn new(config: Arc<ServerConfig>, offer: Offer, seed: u64, now: Duration) -> Self {
         let framer = Framer::new(&config.limits);
@@ -141,6 +143,11 @@ impl ServerStream {
             seed,
             deadline,
         }
+    }
+
+    /// Random bits for the id of the next stream, which nobody may guess from the ids before it (RFC 6120 §4.7.3).
+    pub fn reseed(&mut self, seed: u64) {
+        self.seed = seed;
     }
 
     /// The client's address: bare once authenticated, full once bound.
@@ -222,23 +229,33 @@ impl ServerStream {
     fn handle_header(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), StreamError> {
         let (element, scope) = parse::header(bytes, &self.config.limits)?;
         self.scope = scope;
-        self.write_header(out);
+        // RFC 6120 §4.7.2: who says from whom the stream is, is answered by that name, without the resource.
+        let from = element.attr("from").map(Jid::parse).transpose();
+        self.write_header(from.as_ref().ok().and_then(|from| from.as_ref()).map(Jid::bare_str), out);
         header::check_version(&element)?;
+        if from.is_err() {
+            return Err(StreamError::new(StreamCondition::InvalidFrom, ""));
+        }
         // RFC 6120 §4.9.3.6; a missing `to` is forgiven, there is one domain.
         if let Some(to) = element.attr("to")
             && Jid::parse(to).as_ref() != Ok(&self.config.domain)
         {
             return Err(StreamError::new(StreamCondition::HostUnknown, ""));
         }
+        // Features without anything in them would say that all is negotiated (RFC 6120 §4.3.2).
+        let dead_end = |offer: &Offer| offer.starttls == StartTls::Unavailable && offer.mechanisms.is_empty();
+        if self.offer.as_deref().is_some_and(dead_end) {
+            return Err(StreamError::new(StreamCondition::NotAuthorized, "no credential that is taken here"));
+        }
         self.write_features(out);
         self.state = if self.jid.is_some() { State::AwaitingBind } else { State::Negotiating };
         Ok(())
     }
 
-    fn write_header(&mut self, out: &mut Vec<u8>) {
+    fn write_header(&mut self, to: Option<&str>, out: &mut Vec<u8>) {
         self.seed = next_seed(self.seed);
         let id = format!("{:016x}", self.seed);
-        header::write(out, Some(self.config.domain.as_str()), None, Some(&id));
+        header::write(out, Some(self.config.domain.as_str()), to, Some(&id));
         self.header_sent = true;
     }
 
@@ -261,11 +278,7 @@ impl ServerStream {
                 }
             }
             if offer.starttls != StartTls::Required && !offer.mechanisms.is_empty() {
-                w.start_ns("mechanisms", ns::SASL);
-                for mechanism in &offer.mechanisms {
-                    w.leaf("mechanism", mechanism);
-                }
-                w.end("mechanisms");
+                write_mechanisms(&mut w, offer);
             }
         }
         w.end("stream:features");
@@ -335,7 +348,7 @@ impl ServerStream {
         }
         // RFC 6120 §4.9.1.1: an error needs a stream around it.
         if !self.header_sent {
-            self.write_header(out);
+            self.write_header(None, out);
         }
         error.write(out);
         self.close(out);
@@ -355,7 +368,23 @@ impl ServerStream {
     }
 }
 
-/// One step of `SplitMix64`: each id differs and shows nothing of the seed that matters.
+/// RFC 6120 §6.3.3; XEP-0440 §3.
+fn write_mechanisms(w: &mut Writer<'_>, offer: &Offer) {
+    w.start_ns("mechanisms", ns::SASL);
+    for mechanism in &offer.mechanisms {
+        w.leaf("mechanism", mechanism);
+    }
+    w.end("mechanisms");
+    if !offer.channel_bindings.is_empty() {
+        w.start_ns("sasl-channel-binding", ns::SASL_CHANNEL_BINDING);
+        for kind in &offer.channel_bindings {
+            w.start("channel-binding").attr("type", kind).end("channel-binding");
+        }
+        w.end("sasl-channel-binding");
+    }
+}
+
+/// One step of `SplitMix64`, so that no two ids of a stream that is not reseeded are alike.
 fn next_seed(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

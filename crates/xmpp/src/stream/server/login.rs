@@ -101,6 +101,7 @@ impl ServerStream {
         let verdict = match (starttls, offered, sasl::decode(element)) {
             // RFC 6120 §6.5.4
             (StartTls::Required, ..) => Err(SaslCondition::EncryptionRequired),
+            (StartTls::Offered, None, _) if needs_tls(wanted) => Err(SaslCondition::EncryptionRequired),
             (_, None, _) => Err(SaslCondition::InvalidMechanism),
             (_, Some(_), Err(condition)) => Err(condition),
             (_, Some(mechanism), Ok(initial)) => Ok((mechanism, initial)),
@@ -155,4 +156,9 @@ impl ServerStream {
         let resource = resource.filter(|text| !text.is_empty()).map(Into::into);
         Ok(Some(ServerEvent::Bind(BindRequest { id: id.into(), resource })))
     }
+}
+
+/// Mechanisms that show a secret, or that are nothing without TLS.
+fn needs_tls(mechanism: &str) -> bool {
+    matches!(mechanism, "PLAIN" | "OAUTHBEARER" | "EXTERNAL") || mechanism.ends_with("-PLUS")
 }

@@ -1,0 +1,120 @@
+//! Files that hold secrets: written whole, mode 0600, renamed into place; changed under a lock beside them.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+/// Writes the file anew: a temporary file of mode 0600 beside it, synced, renamed over it.
+pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let temporary = sibling(path, ".new");
+    match std::fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut file = owner_only(File::options().write(true).create_new(true)).open(&temporary)?;
+    inherit(&file, path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)?;
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Waits until nobody else changes the file. Released when dropped.
+pub(crate) fn lock(path: &Path) -> io::Result<File> {
+    let beside = sibling(path, ".lock");
+    let lock = match owner_only(File::options().write(true).create_new(true)).open(&beside) {
+        Ok(made) => {
+            inherit(&made, path)?;
+            made
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => File::options().write(true).open(&beside)?,
+        Err(error) => return Err(error),
+    };
+    lock.lock()?;
+    Ok(lock)
+}
+
+/// What root writes into the directory of somebody else is for that one: it belongs to the owner of what it replaces,
+/// else of the directory. By the descriptor of a file that was made just now, so that no link leads elsewhere.
+#[cfg(unix)]
+fn inherit(made: &File, path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt as _, fchown};
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let before = std::fs::symlink_metadata(path).or_else(|_| std::fs::metadata(directory.unwrap_or(Path::new("."))))?;
+    if before.uid() == made.metadata()?.uid() {
+        return Ok(());
+    }
+    match fchown(made, Some(before.uid()), Some(before.gid())) {
+        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn inherit(_: &File, _: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// What others can read, others can guess at.
+pub(crate) fn warn_if_open(path: &Path) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
+        if mode & 0o077 != 0 {
+            tracing::warn!(file = %path.display(), "others can read or write this file of secrets; chmod 600 it");
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = path;
+}
+
+fn sibling(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+#[cfg(unix)]
+fn owner_only(options: &mut OpenOptions) -> &mut OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    options.mode(0o600)
+}
+
+#[cfg(not(unix))]
+fn owner_only(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+
+    use super::*;
+
+    /// Says nothing but as root, who alone may give files away.
+    #[test]
+    fn what_root_writes_belongs_to_whose_directory_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("users.toml");
+        if chown(directory.path(), Some(54_321), Some(54_322)).is_err() {
+            return;
+        }
+        let owner = |path: &Path| {
+            let found = std::fs::metadata(path).unwrap();
+            (found.uid(), found.gid())
+        };
+        drop(lock(&path).unwrap());
+        drop(lock(&path).unwrap());
+        replace(&path, "").unwrap();
+        assert_eq!((owner(&path), owner(&sibling(&path, ".lock"))), ((54_321, 54_322), (54_321, 54_322)));
+        chown(&path, Some(54_323), Some(54_324)).unwrap();
+        replace(&path, "").unwrap();
+        assert_eq!(owner(&path), (54_323, 54_324), "of the file that is replaced");
+    }
+}

@@ -1,0 +1,32 @@
+//! OSCORE contexts as credentials: who verified a message under one is the context's user. RFC 8613.
+//!
+//! The contexts themselves – keys, sequence numbers, replay windows – are kept where OSCORE is spoken.
+
+use super::{Credential, Grant, Source, SourceKind, Verified, vouched};
+use crate::{authority::Refused, principal::Principal, users::Users};
+
+#[derive(Debug)]
+pub(crate) struct OscoreSource;
+
+impl Source for OscoreSource {
+    fn kind(&self) -> SourceKind {
+        SourceKind::Oscore
+    }
+
+    fn judge(&self, credential: &Credential<'_>, users: &Users) -> Option<Result<Verified, Refused>> {
+        match credential {
+            Credential::Oscore(user) => {
+                Some(vouched(users, SourceKind::Oscore, user, Grant::default()).map(Verified::from))
+            }
+            Credential::Password { .. }
+            | Credential::Certificate(_)
+            | Credential::Psk(_)
+            | Credential::Token { .. } => None,
+        }
+    }
+
+    /// A context that was withdrawn ends where it is kept.
+    fn admits(&self, _: &Principal, _: &Users) -> bool {
+        true
+    }
+}

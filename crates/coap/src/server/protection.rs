@@ -1,0 +1,86 @@
+//! The door between messages and requests for those who protect requests from end to end (OSCORE, RFC 8613).
+//!
+//! A request with an OSCORE option is handed to [`Protection::open`]; the request inside goes the way of all others, and
+//! whatever answers it – response, notification, error – passes [`Exchange::seal`] on its way out. Deduplication,
+//! acknowledgements and retransmissions stay outside: what is sent again is the same bytes.
+
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bumpalo::Bump;
+
+use crate::code::Code;
+use crate::message::Message;
+use crate::time::Timestamp;
+
+/// Opens protected requests.
+pub trait Protection {
+    /// Appends to `inner` the message inside, whole and in the form of RFC 7252, with type, message identifier and
+    /// token of `outer` and the options of `outer` that are not protected (class U).
+    fn open(&mut self, now: Timestamp, outer: &Message<'_>, inner: &mut Vec<u8>) -> Opened;
+}
+
+/// What a protected request turned out to be.
+#[derive(Debug)]
+pub enum Opened {
+    /// A request, in the buffer.
+    Request(Rc<dyn Exchange>),
+    /// One that is answered at once, with the answer in the buffer, still to be sealed (RFC 8613 appendix B.1.2).
+    Answer(Rc<dyn Exchange>),
+    /// Nothing that can be opened. The answer is not protected (RFC 8613 §8.2).
+    Refused {
+        /// The code of the answer.
+        code: Code,
+        /// Its diagnostic payload.
+        text: &'static str,
+    },
+}
+
+/// One protected request, for as long as anything may answer it.
+pub trait Exchange: fmt::Debug {
+    /// Whose security context this is.
+    fn user(&self) -> &Arc<str>;
+
+    /// The same number for all exchanges of a security context, never 0, and never that of another context: what one
+    /// context has begun, no other goes on with.
+    fn scope(&self) -> u64;
+
+    /// Appends to `out` the protected form of `plain`, with its type, message identifier and token.
+    ///
+    /// # Errors
+    /// [`NotNow`]: a notification is tried again soon, an answer is not sent and its request may be repeated.
+    fn seal(&self, now: Timestamp, plain: &Message<'_>, role: Role, out: &mut Vec<u8>) -> Result<(), NotNow>;
+}
+
+/// What a message is to its exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The answer to the request itself.
+    Answer,
+    /// A later one.
+    Notification,
+}
+
+/// No sequence number may be used at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no sequence number may be used at the moment")]
+pub struct NotNow;
+
+/// Room for the requests inside protected ones, for the length of a turn.
+#[derive(Debug, Default)]
+pub struct Room {
+    bump: Bump,
+}
+
+impl Room {
+    /// Keeps bytes for as long as the room is not cleared.
+    pub(crate) fn keep(&self, bytes: &[u8]) -> &[u8] {
+        self.bump.alloc_slice_copy(bytes)
+    }
+
+    /// Forgets all and keeps the space.
+    pub fn clear(&mut self) {
+        self.bump.reset();
+    }
+}

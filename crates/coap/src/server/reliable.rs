@@ -1,0 +1,110 @@
+//! Peers on reliable transports (RFC 8323): they come and go with their connections, say themselves how much a message
+//! may carry, and are waited for when they do not read.
+
+use crate::block::BlockSize;
+use crate::code::Class;
+use crate::message::Message;
+use crate::outbox::Outbox;
+use crate::peer::Peer;
+use crate::server::peers::Limits;
+use crate::server::relations::GoneReason;
+use crate::server::{Incoming, Room, Server};
+use crate::time::Timestamp;
+
+/// What options and protection may add to a payload.
+const OPTIONS_BYTES: usize = 256;
+
+/// What a peer says of the messages that it takes (RFC 8323 §5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamLimits {
+    /// Max-Message-Size.
+    pub message_bytes_max: usize,
+    /// Whether it takes several blocks in one message (RFC 8323 §5.3.2, §6).
+    pub bert: bool,
+}
+
+impl StreamLimits {
+    /// The size of the blocks for such a peer, and how many bytes of a payload a message may carry, `most` at most.
+    #[must_use]
+    pub fn blocks(self, most: usize) -> (BlockSize, usize) {
+        let limits = self.to_limits(most);
+        (limits.size, limits.chunk)
+    }
+
+    fn to_limits(self, chunk_max: usize) -> Limits {
+        let room = self.message_bytes_max.saturating_sub(OPTIONS_BYTES);
+        let size =
+            if self.bert && room >= BlockSize::BERT.bytes() { BlockSize::BERT } else { BlockSize::at_most(room) };
+        let chunk = size.chunk(room.min(chunk_max));
+        Limits { whole: room.min(chunk_max).max(chunk), size, chunk }
+    }
+}
+
+impl<P: Peer> Server<P> {
+    /// A connection is open, or its peer has said something new of what it takes. Messages are cut at `chunk_max` even
+    /// when it takes more.
+    pub fn connect(&mut self, now: Timestamp, peer: P, limits: StreamLimits, chunk_max: usize) {
+        let Some(key) = self.peers.enter(now, peer, 0) else { return };
+        if let Some(state) = self.peers.get_mut(key) {
+            state.limits = limits.to_limits(chunk_max);
+        }
+    }
+
+    /// A connection or an association is over: whatever it had goes with it (RFC 8323 §7.4).
+    pub fn forget(&mut self, peer: &P) {
+        let Some(key) = self.peers.find(peer) else { return };
+        let Some(state) = self.peers.get(key) else { return };
+        for relation in state.relations.clone() {
+            self.remove_relation(relation, GoneReason::Disconnected);
+        }
+        let Some(state) = self.peers.get_mut(key) else { return };
+        let confirmables: Vec<_> = state.in_flight.drain(..).collect();
+        let waiting = std::mem::take(&mut state.waiting);
+        for confirmable in confirmables {
+            self.confirmables.remove(confirmable);
+        }
+        for waiting in waiting {
+            if let super::peers::Waiting::Response(confirmable) = waiting {
+                self.confirmables.remove(confirmable);
+            }
+        }
+        self.uploads.forget(key);
+        self.downloads.forget(key);
+        self.peers.remove(key);
+    }
+
+    /// Takes a request of a connection in.
+    pub fn handle_stream<'a>(
+        &mut self,
+        now: Timestamp,
+        from: P,
+        message: Message<'a>,
+        room: &'a Room,
+        out: &mut Outbox<P>,
+    ) -> Option<Incoming<'a, P>> {
+        if message.code.class() != Class::Request {
+            // RFC 8323 §4.3: an Empty message is ignored; a response to nothing we asked is, too.
+            return None;
+        }
+        let peer = self.peers.find(&from)?;
+        let bytes = message.payload().len();
+        self.take(now, from, peer, message, bytes, Some(room), out)
+    }
+
+    /// Whether a peer reads what it is sent. While it does not, only the newest of each subject is kept for it.
+    pub fn set_congested(&mut self, now: Timestamp, peer: &P, congested: bool, out: &mut Outbox<P>) {
+        let Some(state) = self.peers.find(peer).and_then(|key| self.peers.get_mut(key)) else { return };
+        if state.congested == congested {
+            return;
+        }
+        state.congested = congested;
+        for relation in state.relations.clone() {
+            if let Some(relation) = self.relations.get_mut(relation) {
+                relation.congested = congested;
+            }
+            if !congested {
+                self.pump(now, relation, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! A security context (RFC 8613 §3.1): keys that never change, and the numbers that do, behind a lock.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::aead::Cipher;
+use crate::algorithm::Algorithm;
+use crate::derive::Derivation;
+use crate::fingerprint::Fingerprint;
+use crate::id::Id;
+use crate::nonce::{self, Nonce};
+use crate::parameters::{Parameters, ParametersError};
+use crate::partial_iv::PartialIv;
+use crate::sequence::{NoNumber, Numbers, Reservation, SequenceStore};
+use crate::window::ReplayWindow;
+
+/// Bytes of the value by which a client shows that a request is new (RFC 9175 §2).
+pub(crate) const ECHO_BYTES: usize = 8;
+
+/// The number of the next context.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// Where a context begins (RFC 8613 §7.5, appendix B.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The first sequence number of ours that was certainly not used.
+    pub next: u64,
+    /// Numbers below may be used at once: it is on the disk that they may have been.
+    pub durable: u64,
+    /// Which requests of the other end have been seen.
+    pub requests: Requests,
+}
+
+/// What is known of the requests of the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requests {
+    /// All below this number have been seen, or may have been; none from it on. Nought for a context never used.
+    SeenBelow(u64),
+    /// Nothing: the first request has to come again, with an Echo (RFC 8613 appendix B.1.2).
+    Unknown {
+        /// Random.
+        echo: [u8; ECHO_BYTES],
+    },
+}
+
+/// One end of a security context. To be shared between threads and between both roles.
+pub struct Context {
+    name: Arc<str>,
+    number: u64,
+    fingerprint: Fingerprint,
+    algorithm: Algorithm,
+    sender_id: Id,
+    recipient_id: Id,
+    id_context: Option<Box<[u8]>>,
+    common_iv: Nonce,
+    sender: Cipher,
+    recipient: Cipher,
+    store: Arc<dyn SequenceStore>,
+    state: Mutex<State>,
+}
+
+struct State {
+    numbers: Numbers,
+    window: Window,
+}
+
+/// What is known of the requests of the other end.
+enum Window {
+    Known(ReplayWindow),
+    /// Nothing yet (RFC 8613 appendix B.1.2).
+    Unknown([u8; ECHO_BYTES]),
+}
+
+/// Why a message was not sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SealError {
+    /// Soon it will be possible.
+    #[error("the next sequence numbers are not on the disk yet")]
+    NotDurable,
+    /// Never again with this context.
+    #[error("all sequence numbers are used (RFC 8613 §7.2.1)")]
+    Exhausted,
+    /// The message has an OSCORE option already (RFC 8613 §4.1.3.7).
+    #[error("the message is protected already")]
+    Nested,
+    /// A Proxy-Uri must be taken apart first (RFC 8613 §4.1.3.3).
+    #[error("Proxy-Uri is to be given as Proxy-Scheme and Uri options")]
+    ProxyUri,
+    /// Longer than the algorithm can seal.
+    #[error("the message is too long")]
+    TooLong,
+}
+
+impl From<NoNumber> for SealError {
+    fn from(error: NoNumber) -> Self {
+        match error {
+            NoNumber::NotDurable => Self::NotDurable,
+            NoNumber::Exhausted => Self::Exhausted,
+        }
+    }
+}
+
+/// What the replay window says of a request that was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    New,
+    Replay,
+    /// It must come again with this Echo.
+    Prove([u8; ECHO_BYTES]),
+}
+
+impl Context {
+    /// A context. `name` is for the caller: who it is that holds the other end.
+    ///
+    /// # Errors
+    /// [`ParametersError`] when these parameters make no context.
+    pub fn new(
+        name: Arc<str>,
+        parameters: &Parameters,
+        start: Start,
+        store: Arc<dyn SequenceStore>,
+    ) -> Result<Arc<Self>, ParametersError> {
+        parameters.check()?;
+        let Parameters { master_secret, master_salt, id_context, sender_id, recipient_id, algorithm } = parameters;
+        let derivation = Derivation::new(master_secret, master_salt, id_context.as_deref(), *algorithm);
+        let cipher = |id| Cipher::new(*algorithm, &derivation.key(id)).ok_or(ParametersError::NoSecret);
+        Ok(Arc::new(Self {
+            name,
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            fingerprint: Fingerprint::of(&derivation.key(sender_id)),
+            algorithm: *algorithm,
+            sender_id: *sender_id,
+            recipient_id: *recipient_id,
+            id_context: id_context.as_deref().map(Box::from),
+            common_iv: derivation.common_iv(),
+            sender: cipher(sender_id)?,
+            recipient: cipher(recipient_id)?,
+            store,
+            state: Mutex::new(State::new(start)),
+        }))
+    }
+
+    /// Who holds the other end.
+    #[must_use]
+    pub const fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// A number that no other context of this process has or had; never 0.
+    #[must_use]
+    pub const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What tells its keys from all others.
+    #[must_use]
+    pub const fn fingerprint(&self) -> &Fingerprint {
+        &self.fingerprint
+    }
+
+    /// The AEAD algorithm.
+    #[must_use]
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Our ID.
+    #[must_use]
+    pub const fn sender_id(&self) -> &Id {
+        &self.sender_id
+    }
+
+    /// The ID of the other end.
+    #[must_use]
+    pub const fn recipient_id(&self) -> &Id {
+        &self.recipient_id
+    }
+
+    /// The ID Context.
+    #[must_use]
+    pub fn id_context(&self) -> Option<&[u8]> {
+        self.id_context.as_deref()
+    }
+
+    /// Asks for the first chunk of numbers, so that it is there when it is needed.
+    pub fn prepare(self: &Arc<Self>) {
+        let wish = self.state().numbers.wish();
+        self.reserve(wish);
+    }
+
+    /// The first number that was not used, and one more than the newest request seen, if that is known: to be kept when
+    /// the context is put to rest in good order.
+    #[must_use]
+    pub fn at_rest(&self) -> (u64, Option<u64>) {
+        let state = self.state();
+        let seen = match &state.window {
+            Window::Known(window) => Some(window.next()),
+            Window::Unknown(_) => None,
+        };
+        (state.numbers.next(), seen)
+    }
+
+    /// A number of ours that is used nowhere else.
+    pub(crate) fn take_number(self: &Arc<Self>) -> Result<PartialIv, SealError> {
+        let mut state = self.state();
+        let number = state.numbers.take();
+        let wish = state.numbers.wish();
+        drop(state);
+        self.reserve(wish);
+        Ok(number?)
+    }
+
+    fn reserve(self: &Arc<Self>, wish: Option<u64>) {
+        if let Some(below) = wish {
+            self.store.reserve(Reservation::new(Arc::clone(self), below));
+        }
+    }
+
+    pub(crate) fn numbers_durable(&self, below: u64) {
+        self.state().numbers.durable_below(below);
+    }
+
+    pub(crate) fn reservation_over(&self, below: u64) {
+        self.state().numbers.reservation_over(below);
+    }
+
+    /// Whether a number is certainly a replay, before anything is decrypted.
+    pub(crate) fn is_replay(&self, number: u64) -> bool {
+        match &self.state().window {
+            Window::Known(window) => !window.is_new(number),
+            Window::Unknown(_) => false,
+        }
+    }
+
+    /// Notes a request that is authentic (RFC 8613 §7.4, appendix B.1.2); `echo` is the Echo in it.
+    pub(crate) fn note_request(&self, number: u64, echo: Option<&[u8]>) -> Verdict {
+        let mut state = self.state();
+        match &mut state.window {
+            Window::Known(window) => {
+                if window.accept(number) {
+                    Verdict::New
+                } else {
+                    Verdict::Replay
+                }
+            }
+            // No secret is compared: whoever opens a sealed message may know the value.
+            Window::Unknown(expected) if echo == Some(expected.as_slice()) => {
+                let mut window = ReplayWindow::starting_at(number);
+                window.accept(number);
+                state.window = Window::Known(window);
+                Verdict::New
+            }
+            Window::Unknown(expected) => Verdict::Prove(*expected),
+        }
+    }
+
+    /// The nonce of a Partial IV of ours.
+    pub(crate) fn own_nonce(&self, partial_iv: &PartialIv) -> Nonce {
+        nonce::nonce(self.algorithm, &self.common_iv, &self.sender_id, partial_iv)
+    }
+
+    /// The nonce of a Partial IV of the other end.
+    pub(crate) fn their_nonce(&self, partial_iv: &PartialIv) -> Nonce {
+        nonce::nonce(self.algorithm, &self.common_iv, &self.recipient_id, partial_iv)
+    }
+
+    pub(crate) const fn sender(&self) -> &Cipher {
+        &self.sender
+    }
+
+    pub(crate) const fn recipient(&self) -> &Cipher {
+        &self.recipient
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    const fn new(start: Start) -> Self {
+        let window = match start.requests {
+            Requests::SeenBelow(lowest) => Window::Known(ReplayWindow::starting_at(lowest)),
+            Requests::Unknown { echo } => Window::Unknown(echo),
+        };
+        Self { numbers: Numbers::new(start.next, start.durable), window }
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("name", &self.name)
+            .field("algorithm", &self.algorithm)
+            .field("sender_id", &self.sender_id)
+            .field("recipient_id", &self.recipient_id)
+            .finish_non_exhaustive()
+    }
+}
