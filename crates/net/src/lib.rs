@@ -4,11 +4,25 @@
 //! counted ([`admission`]) before a byte is read; a TLS handshake has a deadline and never holds up the next accept
 //! ([`tls`]).
 
+pub mod acceptor;
 pub mod admission;
+pub mod channel;
+pub mod clients;
+pub mod dtls;
+mod handshakes;
 pub mod listener;
+#[cfg(feature = "tls-openssl")]
+pub mod openssl;
 pub mod pki;
+pub mod profile;
 pub mod quic;
+pub mod stream;
 pub mod tls;
 
+pub use acceptor::{HandshakeError, TlsAcceptor};
 pub use admission::{Admission, AdmissionLimits, Admitted};
-pub use tls::{HandshakeError, TlsAcceptor, TlsConfig, TlsError};
+pub use channel::{Channel, ClientCertificate, PskSource};
+pub use clients::{ClientTrust, Cut, Stamp};
+pub use profile::{ClientCertificates, KeyKind, Profile, Security};
+pub use stream::Stream;
+pub use tls::{TlsConfig, TlsError};

@@ -1,11 +1,17 @@
 //! A certificate authority of our own: made on first start, so that TLS works before anybody has thought about it.
 //!
 //! ```text
-//! DIR/ca.pem       what clients trust            DIR/ca.key       0600
-//! DIR/server.pem   the gateway's certificate     DIR/server.key   0600
+//! DIR/ca.pem               what clients trust            DIR/ca.key               0600
+//! DIR/server.pem           the gateway's certificate     DIR/server.key           0600
+//! DIR/server-rsa4096.pem   the same with an RSA key, for profiles that want one   .key
+//! DIR/clients/NAME.pem     certificates of clients       DIR/clients/NAME.key     0600
+//! DIR/crl.pem              what has been revoked
 //! ```
 //!
-//! ECDSA P-256 throughout. RFC 5280: the authority is a CA of path length 0, the server certificate is none.
+//! ECDSA P-256 unless asked otherwise. RFC 5280: the authority is a CA of path length 0, other certificates are none.
+
+mod authority;
+mod revocation;
 
 use std::{
     fs, io,
@@ -17,16 +23,24 @@ use std::{
 };
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256,
 };
 use rustls::{
     RootCertStore,
     client::{WebPkiServerVerifier, danger::ServerCertVerifier as _},
-    pki_types::{ServerName, UnixTime},
+    pki_types::{PrivatePkcs8KeyDer, ServerName, UnixTime},
 };
+use zeroize::Zeroizing;
 
-use crate::tls::{TlsError, provider, read_certificates};
+pub use self::{
+    authority::{Authority, Issued, Purpose, Wanted, inspect},
+    revocation::{Revocations, Revoked},
+};
+use crate::{
+    profile::KeyKind,
+    tls::{TlsError, provider, read_certificates},
+};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const CA_VALIDITY: Duration = DAY.saturating_mul(3650);
@@ -69,6 +83,21 @@ pub enum PkiError {
         /// What rcgen says.
         source: rcgen::Error,
     },
+    /// A file that was to be made is there already.
+    #[error("{} is there already", .0.display())]
+    Exists(PathBuf),
+    /// A name cannot be put into a certificate.
+    #[error("{0:?} cannot be a name of this kind in a certificate")]
+    Name(String),
+    /// The revocation list that is there cannot be read.
+    #[error("{}: the revocation list cannot be read", .0.display())]
+    Revocations(PathBuf),
+    /// The key cannot be made by this build.
+    #[error("keys of the kind {} need a build with the feature tls-openssl", .0.name())]
+    Kind(KeyKind),
+    /// OpenSSL could not make the key.
+    #[error("the key cannot be made: {0}")]
+    Generate(String),
     /// The authority's certificate cannot be used.
     #[error(transparent)]
     Certificate(#[from] TlsError),
@@ -85,56 +114,105 @@ pub enum PkiError {
     Authority(PathBuf),
 }
 
-/// Makes what is missing in `directory`, replaces a server certificate that is about to expire or does not cover its names,
-/// and leaves the rest as it is.
+/// Makes what is missing in `directory`, replaces a server certificate that is about to expire or does not cover its
+/// names, and leaves the rest as it is.
 ///
-/// The certificate is for localhost, 127.0.0.1, ::1, this host's name (also with `.local`) and `names`, which are DNS names or
-/// addresses.
+/// The certificate is for localhost, 127.0.0.1, ::1, this host's name (also with `.local`) and `names`, which are DNS
+/// names or addresses.
 ///
 /// # Errors
 /// [`PkiError`].
 pub fn ensure(directory: &Path, names: &[String], now: SystemTime) -> Result<Pki, PkiError> {
-    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().max(EARLIEST);
-    fs::create_dir_all(directory).map_err(|source| PkiError::Io { file: directory.into(), source })?;
-    let file = |name: &str| directory.join(name);
-    let pki = Pki { ca: file("ca.pem"), certificate: file("server.pem"), key: file("server.key"), renewed: false };
-    let ca_key = authority(&pki.ca, &file("ca.key"), now)?;
+    ensure_server(directory, KeyKind::EcdsaP256, names, now)
+}
+
+/// [`ensure`] for a key of another kind, in files of its own.
+///
+/// # Errors
+/// [`PkiError`].
+pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: SystemTime) -> Result<Pki, PkiError> {
+    let authority = Authority::open_or_make(directory, now)?;
+    let name = match kind {
+        KeyKind::EcdsaP256 => "server".to_owned(),
+        KeyKind::Rsa2048 | KeyKind::Rsa4096 => format!("server-{}", kind.name()),
+    };
+    let pki = Pki {
+        ca: authority.certificate().into(),
+        certificate: directory.join(format!("{name}.pem")),
+        key: directory.join(format!("{name}.key")),
+        renewed: false,
+    };
     let names = subject_names(names);
+    let now = believable(now);
     if pki.key.exists() && is_good(&pki, &names, now)? {
         return Ok(pki);
     }
-    issue(&pki, ca_key, &names, now)?;
+    let wanted =
+        Wanted { names: names.clone(), validity: SERVER_VALIDITY, ..Wanted::new(Purpose::Server, "fogmux gateway") };
+    let issued = authority.issue(&wanted, kind, now)?;
+    // What was there may be somebody's: it is kept under another name.
+    for file in [&pki.certificate, &pki.key] {
+        if file.exists() {
+            let old = file.with_added_extension("old");
+            fs::rename(file, &old).map_err(|source| PkiError::Io { file: old, source })?;
+        }
+    }
+    issued.write(&pki.certificate, &pki.key)?;
     if is_good(&pki, &names, now)? { Ok(Pki { renewed: true, ..pki }) } else { Err(PkiError::Authority(pki.ca)) }
 }
 
-/// The authority's key, made together with its certificate when neither is there.
-fn authority(certificate: &Path, key: &Path, now: Duration) -> Result<KeyPair, PkiError> {
-    let half = |present: &Path, missing: &Path| PkiError::Half { present: present.into(), missing: missing.into() };
-    match (certificate.exists(), key.exists()) {
-        (true, true) => {
-            let text = fs::read_to_string(key).map_err(|source| PkiError::Io { file: key.into(), source })?;
-            KeyPair::from_pem(&text).map_err(|source| PkiError::Key { file: key.into(), source })
-        }
-        (true, false) => Err(half(certificate, key)),
-        (false, true) => Err(half(key, certificate)),
-        (false, false) => {
-            let failed = |source| PkiError::Key { file: key.into(), source };
-            let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
-            let made = ca_params(&pair, now).self_signed(&pair).map_err(failed)?;
-            write(key, &pair.serialize_pem(), Access::Owner)?;
-            write(certificate, &made.pem(), Access::Everybody)?;
-            Ok(pair)
+/// Makes a directory into which only its owner looks.
+fn create(directory: &Path) -> Result<(), PkiError> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory).map_err(|source| PkiError::Io { file: directory.into(), source })
+}
+
+/// A clock before [`EARLIEST`] is not believed.
+fn believable(now: SystemTime) -> Duration {
+    now.duration_since(UNIX_EPOCH).unwrap_or_default().max(EARLIEST)
+}
+
+/// A new key.
+fn new_key(kind: KeyKind) -> Result<KeyPair, PkiError> {
+    let file = || PathBuf::from("a new key");
+    let failed = |source| PkiError::Key { file: file(), source };
+    match kind {
+        KeyKind::EcdsaP256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed),
+        KeyKind::Rsa2048 | KeyKind::Rsa4096 => {
+            let der = new_rsa_key(kind)?;
+            let der = PrivatePkcs8KeyDer::from(der.as_slice());
+            KeyPair::from_pkcs8_der_and_sign_algo(&der, &PKCS_RSA_SHA256).map_err(failed)
         }
     }
 }
 
+/// ring signs with RSA but does not make keys for it.
+#[cfg(feature = "tls-openssl")]
+fn new_rsa_key(kind: KeyKind) -> Result<Zeroizing<Vec<u8>>, PkiError> {
+    let made = crate::openssl::rsa_key(kind).map_err(|error| PkiError::Generate(error.to_string()))?;
+    made.ok_or(PkiError::Kind(kind))
+}
+
+#[cfg(not(feature = "tls-openssl"))]
+fn new_rsa_key(kind: KeyKind) -> Result<Zeroizing<Vec<u8>>, PkiError> {
+    Err(PkiError::Kind(kind))
+}
+
 /// The authority's name tells by its key which authority it is, so that clients can trust several.
+fn ca_name(key: &KeyPair) -> String {
+    let id: String =
+        CertificateParams::default().key_identifier(key).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    format!("fogmux authority {id}")
+}
+
 fn ca_params(key: &KeyPair, now: Duration) -> CertificateParams {
     let mut params = CertificateParams::default();
-    let id: String = params.key_identifier(key).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::OrganizationName, "fogmux");
-    params.distinguished_name.push(DnType::CommonName, format!("fogmux authority {id}"));
+    params.distinguished_name.push(DnType::CommonName, ca_name(key));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     validity(&mut params, now, CA_VALIDITY);
@@ -146,40 +224,6 @@ fn validity(params: &mut CertificateParams, now: Duration, length: Duration) {
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     params.not_before = epoch + now.saturating_sub(DAY);
     params.not_after = epoch + now.saturating_add(length);
-}
-
-fn issue(pki: &Pki, ca_key: KeyPair, names: &[ServerName<'static>], now: Duration) -> Result<(), PkiError> {
-    let failed = |source| PkiError::Key { file: pki.key.clone(), source };
-    let mut params = CertificateParams::default();
-    params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::OrganizationName, "fogmux");
-    params.distinguished_name.push(DnType::CommonName, "fogmux gateway");
-    params.is_ca = IsCa::ExplicitNoCa;
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    params.use_authority_key_identifier_extension = true;
-    params.subject_alt_names = names.iter().filter_map(alternative).collect();
-    validity(&mut params, now, SERVER_VALIDITY);
-    let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
-    let issuer = Issuer::new(ca_params(&ca_key, now), ca_key);
-    let made = params.signed_by(&pair, &issuer).map_err(failed)?;
-    // What was there may be somebody's: it is kept under another name.
-    for file in [&pki.certificate, &pki.key] {
-        if file.exists() {
-            let old = file.with_added_extension("old");
-            fs::rename(file, &old).map_err(|source| PkiError::Io { file: old, source })?;
-        }
-    }
-    write(&pki.key, &pair.serialize_pem(), Access::Owner)?;
-    write(&pki.certificate, &made.pem(), Access::Everybody)
-}
-
-fn alternative(name: &ServerName<'static>) -> Option<SanType> {
-    match name {
-        ServerName::DnsName(name) => Some(SanType::DnsName(name.as_ref().try_into().ok()?)),
-        ServerName::IpAddress(address) => Some(SanType::IpAddress((*address).into())),
-        _ => None,
-    }
 }
 
 /// Whether the server's certificate comes from the authority, covers every name and will for a while.
@@ -252,6 +296,8 @@ fn write(file: &Path, text: &str, access: Access) -> Result<(), PkiError> {
             });
         }
         let mut open = options.open(&temporary)?;
+        #[cfg(unix)]
+        inherit(&open, file)?;
         open.write_all(text.as_bytes())?;
         open.sync_all()?;
         fs::rename(&temporary, file)
@@ -259,9 +305,94 @@ fn write(file: &Path, text: &str, access: Access) -> Result<(), PkiError> {
     attempt().map_err(|source| PkiError::Io { file: file.into(), source })
 }
 
+/// What root writes into the directory of somebody else is for that one: it belongs to the owner of what it replaces,
+/// else of the directory. By the descriptor of a file that was made just now, so that no link leads elsewhere.
+///
+/// # Errors
+/// There is no such directory, or the system refuses for another reason than that we may not.
+#[cfg(unix)]
+pub fn inherit(made: &fs::File, file: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt as _, fchown};
+    let directory = file.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let own = made.metadata()?;
+    // Where the file was made in its place there is nothing that it replaces.
+    let replaced = fs::symlink_metadata(file).ok().filter(|found| (found.dev(), found.ino()) != (own.dev(), own.ino()));
+    let before = replaced.map_or_else(|| fs::metadata(directory.unwrap_or(Path::new("."))), Ok)?;
+    if before.uid() == own.uid() {
+        return Ok(());
+    }
+    match fchown(made, Some(before.uid()), Some(before.gid())) {
+        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Waits until nobody else changes the file. Released when dropped.
+fn lock(file: &Path) -> Result<fs::File, PkiError> {
+    let beside = file.with_added_extension("lock");
+    let mut options = fs::File::options();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let attempt = || {
+        let lock = match options.clone().create_new(true).open(&beside) {
+            Ok(made) => {
+                #[cfg(unix)]
+                inherit(&made, file)?;
+                made
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(&beside)?,
+            Err(error) => return Err(error),
+        };
+        lock.lock()?;
+        Ok(lock)
+    };
+    attempt().map_err(|source| PkiError::Io { file: beside.clone(), source })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn revoking_at_once_loses_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        Authority::make(directory.path(), KeyKind::EcdsaP256, at(0)).unwrap();
+        std::thread::scope(|scope| {
+            for serial in 0x40..0x60_u8 {
+                let directory = directory.path();
+                scope.spawn(move || {
+                    let authority = Authority::open(directory).unwrap();
+                    assert!(authority.revoke(&format!("{serial:02x}"), at(1)).unwrap());
+                });
+            }
+        });
+        let list = Revocations::load(&directory.path().join("crl.pem")).unwrap();
+        assert_eq!((list.revoked.len(), list.number), (32, 32));
+    }
+
+    /// Says nothing but as root, who alone may give files away.
+    #[cfg(unix)]
+    #[test]
+    fn what_root_writes_belongs_to_whose_directory_it_is() {
+        use std::os::unix::fs::{MetadataExt as _, chown};
+        let directory = tempfile::tempdir().unwrap();
+        if chown(directory.path(), Some(54_321), Some(54_322)).is_err() {
+            return;
+        }
+        let authority = Authority::make(directory.path(), KeyKind::EcdsaP256, at(0)).unwrap();
+        authority.revoke("40", at(1)).unwrap();
+        let owner = |name: &str| {
+            let found = fs::metadata(directory.path().join(name)).unwrap();
+            (found.uid(), found.gid())
+        };
+        for name in ["ca.pem", "ca.key", "crl.pem", "crl.pem.lock"] {
+            assert_eq!(owner(name), (54_321, 54_322), "{name}");
+        }
+        chown(directory.path().join("crl.pem"), Some(54_323), Some(54_324)).unwrap();
+        authority.revoke("41", at(1)).unwrap();
+        assert_eq!(owner("crl.pem"), (54_323, 54_324), "of the file that is replaced");
+    }
 
     fn at(days: u32) -> SystemTime {
         UNIX_EPOCH + EARLIEST + DAY * (100 + days)

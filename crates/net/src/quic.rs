@@ -6,9 +6,13 @@ use quinn::{
     Connecting, Endpoint, EndpointConfig, IdleTimeout, Incoming, ServerConfig, TransportConfig, VarInt,
     crypto::rustls::QuicServerConfig,
 };
+use rustls::{Tls13CipherSuite, pki_types::CertificateDer};
 
 use crate::{
     admission::{Admission, Admitted},
+    channel::{Channel, ClientCertificate, EXPORTER_LABEL},
+    clients::Cut,
+    profile::Security,
     tls::TlsConfig,
 };
 
@@ -49,8 +53,18 @@ impl Default for QuicLimits {
 ///
 /// # Errors
 /// The socket cannot be used.
-pub fn server(socket: UdpSocket, tls: &TlsConfig, alpn: &[&[u8]], limits: &QuicLimits) -> io::Result<Endpoint> {
-    let crypto = QuicServerConfig::try_from(tls.quic_server(alpn)).map_err(io::Error::other)?;
+pub fn server(
+    socket: UdpSocket,
+    tls: &TlsConfig,
+    security: &Security,
+    alpn: &[&[u8]],
+    limits: &QuicLimits,
+) -> io::Result<Endpoint> {
+    let crypto = tls.quic_server(security, alpn).map_err(io::Error::other)?;
+    // RFC 9001 §5.2: the first packets are protected by AES-128 whatever the connection will use.
+    let initial = rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13();
+    let initial = initial.and_then(Tls13CipherSuite::quic_suite).ok_or_else(|| io::Error::other("no AES-128"))?;
+    let crypto = QuicServerConfig::with_initial(Arc::new(crypto), initial).map_err(io::Error::other)?;
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
     config.transport_config(Arc::new(transport(limits)));
     // Handshakes nobody has looked at yet: bounded by what one worker clears in a moment.
@@ -76,8 +90,8 @@ fn idle_timeout(idle: Duration) -> IdleTimeout {
     IdleTimeout::try_from(idle).unwrap_or_else(|_| VarInt::MAX.into())
 }
 
-/// Decides on a connection attempt: over the limits it is refused, when many are connected its address is checked first,
-/// otherwise its handshake begins.
+/// Decides on a connection attempt: over the limits it is refused, when many are connected its address is checked
+/// first, otherwise its handshake begins.
 #[must_use]
 pub fn admit(incoming: Incoming, admission: &Admission, limits: &QuicLimits) -> Option<(Connecting, Admitted)> {
     let unproven = !incoming.remote_address_validated() && incoming.may_retry();
@@ -92,4 +106,33 @@ pub fn admit(incoming: Incoming, admission: &Admission, limits: &QuicLimits) -> 
     };
     // An error here is a malformed first packet, which quinn has answered.
     incoming.accept().ok().map(|connecting| (connecting, admitted))
+}
+
+/// What the handshake of a connection has said, and what ends it when its certificate is revoked, if that is wanted.
+///
+/// # Errors
+/// The client's certificate is not good, or not any more: sessions that are resumed bring one along that nobody has
+/// looked at today.
+pub fn channel(connection: &quinn::Connection, tls: &TlsConfig) -> io::Result<(Channel, Option<Cut>)> {
+    let chain = connection.peer_identity().and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
+    let mut certificate = None;
+    let mut cut = None;
+    if let Some((leaf, intermediates)) = chain.as_deref().and_then(|chain| chain.split_first()) {
+        let trust = tls.clients().ok_or_else(|| io::Error::other("nobody asked for a certificate"))?;
+        trust.verify(leaf, intermediates).map_err(io::Error::other)?;
+        certificate = Some(Arc::new(ClientCertificate::parse(leaf).map_err(io::Error::other)?));
+        cut = chain.as_deref().filter(|_| tls.cuts_revoked()).map(|chain| trust.watch(chain));
+    }
+    let mut exporter = [0; 32];
+    let exported = connection.export_keying_material(&mut exporter, EXPORTER_LABEL, &[]);
+    let channel = Channel {
+        protocol: "TLSv1.3",
+        // quinn does not tell.
+        cipher: Box::default(),
+        certificate,
+        psk_identity: None,
+        exporter: exported.is_ok().then_some(exporter),
+        end_point: None,
+    };
+    Ok((channel, cut))
 }

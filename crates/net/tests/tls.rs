@@ -10,7 +10,7 @@ use std::{
 };
 
 use fogmux_net::{
-    Admission, AdmissionLimits, HandshakeError, TlsConfig,
+    Admission, AdmissionLimits, HandshakeError, Security, TlsConfig,
     listener::{self, PortSharing},
     pki, quic,
 };
@@ -60,14 +60,14 @@ async fn leaf(address: SocketAddr, config: ClientConfig) -> CertificateDer<'stat
 async fn clients_that_trust_the_authority_are_served_with_the_protocol_both_know() {
     let directory = tempfile::tempdir().unwrap();
     let (tls, pki) = certificates(directory.path());
-    let acceptor = tls.acceptor(&[b"h2", b"http/1.1"]);
+    let acceptor = tls.acceptor(&Security::default(), &[b"h2", b"http/1.1"]).unwrap();
     let (listener, address) = listen();
     let server = tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
-        let mut stream = acceptor.accept(stream).await.unwrap();
+        let (mut stream, _) = acceptor.accept(stream).await.unwrap();
         stream.write_all(b"hello").await.unwrap();
         stream.shutdown().await.unwrap();
-        stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec)
+        stream.alpn().map(<[u8]>::to_vec)
     });
     let stream = TcpStream::connect(address).await.unwrap();
     let connector = TlsConnector::from(Arc::new(client(&pki.ca, &[b"http/1.1"])));
@@ -82,7 +82,7 @@ async fn clients_that_trust_the_authority_are_served_with_the_protocol_both_know
 async fn silent_and_foolish_peers_do_not_hold_up_others() {
     let directory = tempfile::tempdir().unwrap();
     let (tls, pki) = certificates(directory.path());
-    let acceptor = tls.acceptor(&[]).with_deadline(Duration::from_millis(300));
+    let acceptor = tls.acceptor(&Security::default(), &[]).unwrap().with_deadline(Duration::from_millis(300));
     let (listener, address) = listen();
     let server = tokio::spawn(async move {
         let mut handshakes = Vec::new();
@@ -114,7 +114,7 @@ async fn silent_and_foolish_peers_do_not_hold_up_others() {
 async fn a_reloaded_certificate_is_used_at_once_and_a_broken_one_never() {
     let directory = tempfile::tempdir().unwrap();
     let (tls, pki) = certificates(directory.path());
-    let acceptor = tls.acceptor(&[]);
+    let acceptor = tls.acceptor(&Security::default(), &[]).unwrap();
     let (listener, address) = listen();
     tokio::spawn(async move {
         loop {
@@ -153,7 +153,7 @@ async fn quic_serves_retries_when_busy_and_refuses_when_full() {
     let (tls, pki) = certificates(directory.path());
     let limits = quic::QuicLimits { retry_from_connections: 1, ..quic::QuicLimits::default() };
     let socket = listener::udp(ANY_PORT, PortSharing::Exclusive).unwrap();
-    let endpoint = quic::server(socket, &tls, &[b"h3"], &limits).unwrap();
+    let endpoint = quic::server(socket, &tls, &Security::default(), &[b"h3"], &limits).unwrap();
     let address = endpoint.local_addr().unwrap();
     let admission = Admission::new(AdmissionLimits { connections_max: 2, per_address_max: 2 });
     let server = tokio::spawn(async move {

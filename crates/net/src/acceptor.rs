@@ -1,0 +1,165 @@
+//! TLS handshakes of servers: each in its own task with a deadline, capped, and never in the way of others.
+//!
+//! A handshake is not finished before its client certificate is known to be good now: sessions that are resumed bring
+//! the certificate of the first handshake with them (RFC 8446 §4.6.1), which may have been revoked since.
+
+use std::{fmt, io, sync::Arc, time::Duration};
+
+use rustls::{HandshakeKind, ServerConfig, pki_types::CertificateDer, server::Acceptor};
+use tokio::{net::TcpStream, sync::Semaphore};
+use tokio_rustls::LazyConfigAcceptor;
+
+use crate::{
+    channel::Channel,
+    clients::ClientTrust,
+    handshakes::Elsewhere,
+    stream::{Socket, Stream},
+    tls::ServerIdentity,
+};
+
+/// The longest a handshake may take from the connection on.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+/// Handshakes past their ClientHello at once: each holds some 30 KiB.
+const HANDSHAKES_MAX: usize = 1024;
+
+/// Does handshakes. Each runs in its own task; none waits for another that only holds its connection open.
+#[derive(Clone)]
+pub struct TlsAcceptor {
+    pub(crate) stack: ServerStack,
+    pub(crate) identity: ServerIdentity,
+    pub(crate) trust: Option<ClientTrust>,
+    /// Whether open connections end with their certificate.
+    pub(crate) cut_revoked: bool,
+    pub(crate) requires_certificate: bool,
+    /// There when handshakes are too expensive for a worker.
+    pub(crate) elsewhere: Option<Elsewhere>,
+    slots: Arc<Semaphore>,
+    deadline: Duration,
+}
+
+/// What does the handshake.
+#[derive(Clone)]
+pub(crate) enum ServerStack {
+    Rustls(Arc<ServerConfig>),
+    #[cfg(feature = "tls-openssl")]
+    OpenSsl(Arc<crate::openssl::Server>),
+}
+
+/// Why a handshake failed: mostly the peer's doing, so of little note.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// Not finished in time.
+    #[error("the TLS handshake took too long")]
+    TooSlow,
+    /// The peer does not speak TLS, or none that we do, or went away.
+    #[error("the TLS handshake failed: {0}")]
+    Failed(#[from] io::Error),
+}
+
+impl TlsAcceptor {
+    pub(crate) fn new(stack: ServerStack, identity: ServerIdentity) -> Self {
+        Self {
+            stack,
+            identity,
+            trust: None,
+            cut_revoked: false,
+            requires_certificate: false,
+            elsewhere: None,
+            slots: Arc::new(Semaphore::new(HANDSHAKES_MAX)),
+            deadline: HANDSHAKE_DEADLINE,
+        }
+    }
+
+    /// Whether nobody comes through without a certificate.
+    #[must_use]
+    pub const fn requires_certificate(&self) -> bool {
+        self.requires_certificate
+    }
+
+    /// With another deadline than 10 s.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+
+    /// Takes a connection through its handshake. Who sends nothing costs no TLS state; who sends a ClientHello waits
+    /// for one of 1024 places.
+    ///
+    /// # Errors
+    /// [`HandshakeError`]; the connection is closed then.
+    pub async fn accept(&self, stream: TcpStream) -> Result<(Stream, Arc<Channel>), HandshakeError> {
+        let handshake = tokio::time::timeout(self.deadline, self.handshake(stream));
+        let (mut stream, channel, chain) = handshake.await.map_err(|_| HandshakeError::TooSlow)??;
+        if let (true, Some(trust), Some(_)) = (self.cut_revoked, &self.trust, chain.first()) {
+            stream.cut_by(trust.watch(&chain));
+        }
+        Ok((stream, Arc::new(channel)))
+    }
+
+    async fn handshake(&self, stream: TcpStream) -> io::Result<Finished> {
+        stream.readable().await?;
+        let Some(elsewhere) = &self.elsewhere else {
+            return self.clone().shake_hands(Socket::Attached(stream)).await;
+        };
+        let mut socket = Socket::Attached(stream);
+        socket.detach()?;
+        let this = self.clone();
+        let (mut stream, channel, chain) = elsewhere
+            .run(async move {
+                socket.attach()?;
+                let (mut stream, channel, chain) = this.shake_hands(socket).await?;
+                stream.socket_mut().detach()?;
+                Ok((stream, channel, chain))
+            })
+            .await?;
+        stream.socket_mut().attach()?;
+        Ok((stream, channel, chain))
+    }
+
+    async fn shake_hands(self, socket: Socket) -> io::Result<Finished> {
+        match &self.stack {
+            ServerStack::Rustls(config) => self.rustls(config, socket).await,
+            #[cfg(feature = "tls-openssl")]
+            ServerStack::OpenSsl(server) => {
+                // Never closed, so this cannot fail.
+                let _slot = self.slots.acquire().await.ok();
+                let (stream, mut channel, chain) = server.accept(socket).await?;
+                self.verify_again(&chain)?;
+                channel.end_point = self.identity.end_point();
+                Ok((Stream::openssl(stream), channel, chain))
+            }
+        }
+    }
+
+    async fn rustls(&self, config: &Arc<ServerConfig>, socket: Socket) -> io::Result<Finished> {
+        let start = LazyConfigAcceptor::new(Acceptor::default(), socket).await?;
+        // Never closed, so this cannot fail.
+        let _slot = self.slots.acquire().await.ok();
+        let stream = start.into_stream(Arc::clone(config)).await?;
+        let connection = stream.get_ref().1;
+        let chain: Vec<_> =
+            connection.peer_certificates().unwrap_or_default().iter().map(|one| one.clone().into_owned()).collect();
+        if connection.handshake_kind() == Some(HandshakeKind::Resumed) {
+            self.verify_again(&chain)?;
+        }
+        let mut channel = Channel::of_rustls(connection).map_err(io::Error::other)?;
+        channel.end_point = self.identity.end_point();
+        Ok((Stream::rustls(stream), channel, chain))
+    }
+
+    /// A certificate that did not come fresh through rustls's verifier.
+    fn verify_again(&self, chain: &[CertificateDer<'_>]) -> io::Result<()> {
+        let Some((leaf, intermediates)) = chain.split_first() else { return Ok(()) };
+        let trust = self.trust.as_ref().ok_or_else(|| io::Error::other("nobody asked for a certificate"))?;
+        trust.verify(leaf, intermediates).map_err(io::Error::other)
+    }
+}
+
+/// What a handshake leaves: the stream, what is known of it, and the client's chain.
+type Finished = (Stream, Channel, Vec<CertificateDer<'static>>);
+
+impl fmt::Debug for TlsAcceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsAcceptor").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,324 @@
+//! Whose client certificates are believed: those of an authority, unless its revocation list says otherwise.
+//!
+//! One [`ClientTrust`] serves every listener and every stack, so that a certificate that is revoked is revoked
+//! everywhere. The list's file is looked at (not read) before every verification, and read when it has changed: a
+//! revocation holds from the next handshake on. Resumed sessions are verified like new ones. On request, connections
+//! that are open when their certificate is revoked are cut ([`ClientTrust::cut_revoked`]).
+
+use std::{
+    fmt, fs, io,
+    path::Path,
+    pin::pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::SystemTime,
+};
+
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
+    crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime, pem::PemObject as _},
+    server::{
+        WebPkiClientVerifier,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
+};
+
+use crate::{
+    profile::KeyKind,
+    tls::{TlsError, provider, read_certificates},
+};
+
+/// Authorities, what they have revoked, and the connections that depend on it. Clones are the same.
+#[derive(Clone)]
+pub struct ClientTrust(Arc<Inner>);
+
+struct Inner {
+    authorities: Box<Path>,
+    revocations: Box<Path>,
+    current: RwLock<Current>,
+    /// Connections to be cut when their certificate is revoked.
+    open: Mutex<Vec<Weak<CutState>>>,
+}
+
+/// What the files said when they were last read.
+struct Current {
+    verifier: Arc<dyn ClientCertVerifier>,
+    stamp: Stamp,
+    /// Whether there was a list at all.
+    listed: bool,
+}
+
+/// What tells one version of a file from the next without reading it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    modified: Option<SystemTime>,
+    bytes: u64,
+    inode: u64,
+}
+
+impl Stamp {
+    /// Of a file as it is now; of one that is not there, nothing.
+    #[must_use]
+    pub fn of(file: &Path) -> Self {
+        let Ok(found) = fs::metadata(file) else { return Self::default() };
+        #[cfg(unix)]
+        let inode = std::os::unix::fs::MetadataExt::ino(&found);
+        #[cfg(not(unix))]
+        let inode = 0;
+        Self { modified: found.modified().ok(), bytes: found.len(), inode }
+    }
+}
+
+impl ClientTrust {
+    /// Believes the authorities in a PEM file, but for what is in the PEM file of revocation lists, which need not be
+    /// there yet.
+    ///
+    /// # Errors
+    /// [`TlsError`], with the file.
+    pub fn load(authorities: &Path, revocations: &Path) -> Result<Self, TlsError> {
+        let current = read(authorities, revocations)?;
+        Ok(Self(Arc::new(Inner {
+            authorities: authorities.into(),
+            revocations: revocations.into(),
+            current: RwLock::new(current),
+            open: Mutex::default(),
+        })))
+    }
+
+    /// Reads both files again.
+    ///
+    /// # Errors
+    /// [`TlsError`]; everything stays as it was.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let fresh = read(&self.0.authorities, &self.0.revocations)?;
+        let listed = self.0.current.read().unwrap_or_else(PoisonError::into_inner).listed;
+        if listed && !fresh.listed {
+            // Somebody who removes it does not mean to let everybody back in; a restart would.
+            let why = "the revocation list is gone".to_owned();
+            return Err(TlsError::File { file: self.0.revocations.to_path_buf(), why });
+        }
+        *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(())
+    }
+
+    /// The files it depends on.
+    #[must_use]
+    pub fn files(&self) -> [&Path; 2] {
+        [&self.0.authorities, &self.0.revocations]
+    }
+
+    /// Verifies a client's certificate with the chain it sent, at this moment.
+    ///
+    /// # Errors
+    /// What is wrong with it, as rustls says it.
+    pub fn verify(&self, leaf: &CertificateDer<'_>, intermediates: &[CertificateDer<'_>]) -> Result<(), Error> {
+        self.verifier().verify_client_cert(leaf, intermediates, UnixTime::now()).map(|_| ())
+    }
+
+    /// A verifier for rustls.
+    pub(crate) fn for_rustls(&self, mandatory: bool, key: Option<KeyKind>) -> Arc<dyn ClientCertVerifier> {
+        Arc::new(Verifier { trust: self.clone(), mandatory, key, provider: provider() })
+    }
+
+    /// By the newest list that can be read.
+    fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
+        let read = || self.0.current.read().unwrap_or_else(PoisonError::into_inner);
+        let stamp = Stamp::of(&self.0.revocations);
+        if read().stamp != stamp {
+            self.refresh(stamp);
+        }
+        Arc::clone(&read().verifier)
+    }
+
+    fn refresh(&self, stamp: Stamp) {
+        match self.reload() {
+            Ok(()) => tracing::info!(file = %self.0.revocations.display(), "revocation list read again"),
+            Err(error) => {
+                // Said once for each change of the file; what was revoked before stays so.
+                self.0.current.write().unwrap_or_else(PoisonError::into_inner).stamp = stamp;
+                tracing::error!(%error, "the revocation list cannot be used; the one before stays in force");
+            }
+        }
+    }
+
+    /// To be asked by a connection with this certificate whether it may go on.
+    #[must_use]
+    pub fn watch(&self, chain: &[CertificateDer<'_>]) -> Cut {
+        let chain = chain.iter().map(|certificate| certificate.clone().into_owned()).collect();
+        let state = Arc::new(CutState { chain, cut: AtomicBool::new(false), waker: Mutex::default() });
+        let mut open = self.open();
+        // Those that are gone are swept out whenever the list would grow.
+        if open.len() == open.capacity() {
+            open.retain(|watched| watched.strong_count() > 0);
+        }
+        open.push(Arc::downgrade(&state));
+        Cut(state)
+    }
+
+    /// Cuts the connections whose certificate has been revoked; gives how many.
+    pub fn cut_revoked(&self) -> usize {
+        let open: Vec<_> = self.open().iter().filter_map(Weak::upgrade).collect();
+        let revoked = |state: &&Arc<CutState>| match state.chain.split_first() {
+            Some((leaf, rest)) => {
+                self.verify(leaf, rest) == Err(Error::InvalidCertificate(CertificateError::Revoked))
+                    && !state.cut.load(Ordering::Relaxed)
+            }
+            None => false,
+        };
+        open.iter().filter(revoked).map(|state| state.cut()).count()
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<Weak<CutState>>> {
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for ClientTrust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientTrust").field("authorities", &self.0.authorities).finish_non_exhaustive()
+    }
+}
+
+fn read(authorities: &Path, revocations: &Path) -> Result<Current, TlsError> {
+    let stamp = Stamp::of(revocations);
+    let failed = |file: &Path, why: String| TlsError::File { file: file.into(), why };
+    let mut roots = RootCertStore::empty();
+    for certificate in read_certificates(authorities)? {
+        roots.add(certificate).map_err(|error| failed(authorities, error.to_string()))?;
+    }
+    let text = match fs::read(revocations) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(failed(revocations, error.to_string())),
+    };
+    let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&text).collect();
+    let lists = lists.map_err(|error| failed(revocations, error.to_string()))?;
+    if lists.is_empty() && !text.is_empty() {
+        return Err(failed(revocations, "there is no revocation list in it".into()));
+    }
+    let listed = !lists.is_empty();
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+        .with_crls(lists)
+        // Authorities without a list of their own are believed: not everybody keeps one.
+        .allow_unknown_revocation_status()
+        .build()
+        .map_err(|error| failed(revocations, error.to_string()))?;
+    Ok(Current { verifier, stamp, listed })
+}
+
+/// What rustls asks during a handshake.
+#[derive(Debug)]
+struct Verifier {
+    trust: ClientTrust,
+    mandatory: bool,
+    key: Option<KeyKind>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ClientCertVerifier for Verifier {
+    fn client_auth_mandatory(&self) -> bool {
+        self.mandatory
+    }
+
+    /// None: the authorities change while we run, and clients have one certificate anyway.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.trust.verify(end_entity, intermediates)?;
+        match self.key {
+            Some(kind) if !kind.is_in(end_entity) => {
+                Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+            }
+            Some(_) | None => Ok(ClientCertVerified::assertion()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// A connection's share in the fate of its certificate.
+pub struct Cut(Arc<CutState>);
+
+struct CutState {
+    chain: Vec<CertificateDer<'static>>,
+    cut: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl CutState {
+    fn cut(&self) {
+        self.cut.store(true, Ordering::Release);
+        if let Some(waker) = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Cut {
+    /// Ready once the certificate has been revoked. One task at a time is woken.
+    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let state = &self.0;
+        let mut waker = state.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.cut.load(Ordering::Acquire) {
+            return Poll::Ready(());
+        }
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Whether the certificate has been revoked.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.0.cut.load(Ordering::Acquire)
+    }
+
+    /// Runs `work` until it ends or the certificate is revoked.
+    pub async fn or_until<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        std::future::poll_fn(|cx| match self.poll(cx) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => work.as_mut().poll(cx).map(Some),
+        })
+        .await
+    }
+}
+
+impl fmt::Debug for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cut").field("is_cut", &self.is_cut()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,122 @@
+//! Alerts (RFC 5246 §7.2), as far as we send them or look at them.
+
+/// Why a handshake or a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Alert {
+    /// The other end is done.
+    CloseNotify,
+    /// A message out of turn.
+    UnexpectedMessage,
+    /// Nothing in common, or a certificate that is required and missing.
+    HandshakeFailure,
+    /// A certificate that is not what it should be.
+    BadCertificate,
+    /// A certificate that was revoked.
+    CertificateRevoked,
+    /// A certificate that is past its time, or before it.
+    CertificateExpired,
+    /// A certificate that nobody we know has signed.
+    UnknownCa,
+    /// A value that makes no sense.
+    IllegalParameter,
+    /// Bytes that are no message.
+    DecodeError,
+    /// A signature, a Finished or a first protected record that is wrong: mostly another key than ours.
+    DecryptError,
+    /// Not DTLS 1.2.
+    ProtocolVersion,
+    /// We have a fault of our own.
+    InternalError,
+    /// Handshakes inside a session are not done.
+    NoRenegotiation,
+    /// An answer to an extension that was not asked for.
+    UnsupportedExtension,
+    /// Anything else, by its number.
+    Other(u8),
+}
+
+impl Alert {
+    pub(super) const fn byte(self) -> u8 {
+        match self {
+            Self::CloseNotify => 0,
+            Self::UnexpectedMessage => 10,
+            Self::HandshakeFailure => 40,
+            Self::BadCertificate => 42,
+            Self::CertificateRevoked => 44,
+            Self::CertificateExpired => 45,
+            Self::IllegalParameter => 47,
+            Self::UnknownCa => 48,
+            Self::DecodeError => 50,
+            Self::DecryptError => 51,
+            Self::ProtocolVersion => 70,
+            Self::InternalError => 80,
+            Self::NoRenegotiation => 100,
+            Self::UnsupportedExtension => 110,
+            Self::Other(byte) => byte,
+        }
+    }
+
+    pub(super) const fn parse(byte: u8) -> Self {
+        match byte {
+            0 => Self::CloseNotify,
+            10 => Self::UnexpectedMessage,
+            40 => Self::HandshakeFailure,
+            42 => Self::BadCertificate,
+            44 => Self::CertificateRevoked,
+            45 => Self::CertificateExpired,
+            47 => Self::IllegalParameter,
+            48 => Self::UnknownCa,
+            50 => Self::DecodeError,
+            51 => Self::DecryptError,
+            70 => Self::ProtocolVersion,
+            80 => Self::InternalError,
+            100 => Self::NoRenegotiation,
+            110 => Self::UnsupportedExtension,
+            other => Self::Other(other),
+        }
+    }
+
+    /// Level and description: everything but `close_notify` and `no_renegotiation` is fatal.
+    pub(super) const fn bytes(self) -> [u8; 2] {
+        let level = match self {
+            Self::CloseNotify | Self::NoRenegotiation => 1,
+            Self::UnexpectedMessage
+            | Self::HandshakeFailure
+            | Self::BadCertificate
+            | Self::CertificateRevoked
+            | Self::CertificateExpired
+            | Self::UnknownCa
+            | Self::IllegalParameter
+            | Self::DecodeError
+            | Self::DecryptError
+            | Self::ProtocolVersion
+            | Self::InternalError
+            | Self::UnsupportedExtension
+            | Self::Other(_) => 2,
+        };
+        [level, self.byte()]
+    }
+}
+
+impl std::fmt::Display for Alert {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = match self {
+            Self::CloseNotify => "close_notify",
+            Self::UnexpectedMessage => "unexpected_message",
+            Self::HandshakeFailure => "handshake_failure",
+            Self::BadCertificate => "bad_certificate",
+            Self::CertificateRevoked => "certificate_revoked",
+            Self::CertificateExpired => "certificate_expired",
+            Self::UnknownCa => "unknown_ca",
+            Self::IllegalParameter => "illegal_parameter",
+            Self::DecodeError => "decode_error",
+            Self::DecryptError => "decrypt_error",
+            Self::ProtocolVersion => "protocol_version",
+            Self::InternalError => "internal_error",
+            Self::NoRenegotiation => "no_renegotiation",
+            Self::UnsupportedExtension => "unsupported_extension",
+            Self::Other(byte) => return write!(f, "alert {byte}"),
+        };
+        f.write_str(name)
+    }
+}

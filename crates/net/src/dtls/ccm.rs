@@ -1,0 +1,143 @@
+//! AES-128 in CCM (RFC 3610) as DTLS has it (RFC 6655): nonces of 12 bytes, additional data of 13.
+//!
+//! The cipher is the `aes` crate's, and the mode is that of the `ccm` crate, which tests compare it with. Here it is
+//! one visit of the cipher for a whole record: since `aes` 0.9 each visit spreads the round keys anew, and three
+//! visits made of 250 ns for a record of 80 bytes 790.
+
+use aes::{
+    Aes128Enc,
+    cipher::{
+        Array, BlockCipherEncBackend, BlockCipherEncClosure, BlockCipherEncrypt as _, BlockSizeUser, InOut,
+        KeyInit as _, consts::U16,
+    },
+};
+use subtle::ConstantTimeEq as _;
+
+type Block = [u8; 16];
+
+/// Bytes of a tag, of which CCM_8 sends the first eight.
+pub(super) type Tag = [u8; 16];
+
+/// A key, ready to be used.
+pub(super) struct Ccm {
+    cipher: Aes128Enc,
+    tag_len: u8,
+}
+
+impl Ccm {
+    /// With tags of 8 or 16 bytes.
+    pub(super) fn new(key: &[u8; 16], tag_len: u8) -> Self {
+        Self { cipher: Aes128Enc::new(&Array(*key)), tag_len }
+    }
+
+    /// Encrypts in place; the first bytes of what it gives are the tag.
+    pub(super) fn seal(&self, nonce: &[u8; 12], aad: &[u8; 13], plain: &mut [u8]) -> Tag {
+        self.visit(nonce, aad, plain, true)
+    }
+
+    /// Decrypts in place when the tag is right; else nothing may be done with what is there then.
+    pub(super) fn open(&self, nonce: &[u8; 12], aad: &[u8; 13], body: &mut [u8], tag: &[u8]) -> Option<()> {
+        let right = self.visit(nonce, aad, body, false);
+        let right = right.get(..usize::from(self.tag_len))?;
+        bool::from(right.ct_eq(tag)).then_some(())
+    }
+
+    fn visit(&self, nonce: &[u8; 12], aad: &[u8; 13], body: &mut [u8], encrypt: bool) -> Tag {
+        let mut tag = [0; 16];
+        let visit = Visit { nonce, aad, body, encrypt, tag_len: self.tag_len, tag: &mut tag };
+        self.cipher.encrypt_with_backend(visit);
+        tag
+    }
+}
+
+struct Visit<'a> {
+    nonce: &'a [u8; 12],
+    aad: &'a [u8; 13],
+    body: &'a mut [u8],
+    encrypt: bool,
+    tag_len: u8,
+    tag: &'a mut Tag,
+}
+
+impl BlockSizeUser for Visit<'_> {
+    type BlockSize = U16;
+}
+
+impl BlockCipherEncClosure for Visit<'_> {
+    #[inline(always)]
+    fn call<B: BlockCipherEncBackend<BlockSize = U16>>(self, backend: &B) {
+        let cipher = |block: &mut Block| {
+            let block: &mut Array<u8, U16> = block.into();
+            backend.encrypt_block(InOut::from(block));
+        };
+        // RFC 3610 §2.2: B_0 – additional data, length of the tag, three bytes of length – and the additional data.
+        let mut mac = block(0x40 | (((self.tag_len - 2) / 2) << 3) | 2, self.nonce, self.body.len());
+        cipher(&mut mac);
+        let aad = [0, 13].into_iter().chain(*self.aad);
+        xor(&mut mac, aad);
+        cipher(&mut mac);
+        // §2.3: the counter that the body is encrypted with begins with 1, 0 is the tag's.
+        for (counter, chunk) in (1..).zip(self.body.chunks_mut(16)) {
+            let mut stream = block(2, self.nonce, counter);
+            cipher(&mut stream);
+            if self.encrypt {
+                xor(&mut mac, chunk.iter().copied());
+            }
+            chunk.iter_mut().zip(stream).for_each(|(byte, with)| *byte ^= with);
+            if !self.encrypt {
+                xor(&mut mac, chunk.iter().copied());
+            }
+            cipher(&mut mac);
+        }
+        let mut stream = block(2, self.nonce, 0);
+        cipher(&mut stream);
+        xor(&mut mac, stream);
+        *self.tag = mac;
+    }
+}
+
+/// Flags, nonce, and a number in three bytes. A record has at most 2^14 bytes.
+#[inline(always)]
+fn block(flags: u8, nonce: &[u8; 12], number: usize) -> Block {
+    let mut block = [flags; 16];
+    let [_, number @ ..] = u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes();
+    let bytes = nonce.iter().copied().chain(number);
+    block.iter_mut().skip(1).zip(bytes).for_each(|(to, from)| *to = from);
+    block
+}
+
+#[inline(always)]
+fn xor(block: &mut Block, with: impl IntoIterator<Item = u8>) {
+    block.iter_mut().zip(with).for_each(|(byte, with)| *byte ^= with);
+}
+
+#[cfg(test)]
+mod tests {
+    use ccm::{
+        AeadInOut as _, KeyInit as _,
+        consts::{U8, U12},
+    };
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_what_the_ccm_crate_does(
+            key: [u8; 16], nonce: [u8; 12], aad: [u8; 13], plain in proptest::collection::vec(any::<u8>(), 0..300),
+        ) {
+            let (mut ours, mut short, mut long) = (plain.clone(), plain.clone(), plain.clone());
+            let tag = Ccm::new(&key, 8).seal(&nonce, &aad, &mut ours);
+            let theirs: ccm::Ccm<Aes128Enc, U8, U12> = ccm::Ccm::new(&Array(key));
+            let other = theirs.encrypt_inout_detached(&Array(nonce), &aad, short.as_mut_slice().into()).unwrap();
+            prop_assert_eq!((&ours, &tag[..8]), (&short, &other[..]));
+            prop_assert_eq!(Ccm::new(&key, 8).open(&nonce, &aad, &mut ours, &tag[..8]), Some(()));
+            prop_assert_eq!(&ours, &plain);
+            let tag = Ccm::new(&key, 16).seal(&nonce, &aad, &mut ours);
+            let theirs: ccm::Ccm<Aes128Enc, U16, U12> = ccm::Ccm::new(&Array(key));
+            let other = theirs.encrypt_inout_detached(&Array(nonce), &aad, long.as_mut_slice().into()).unwrap();
+            prop_assert_eq!((&ours, &tag[..]), (&long, &other[..]));
+            prop_assert_eq!(Ccm::new(&key, 16).open(&nonce, &aad, &mut ours, &tag[..8]), None);
+        }
+    }
+}

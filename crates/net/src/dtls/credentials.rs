@@ -1,0 +1,109 @@
+//! The credentials of a listener, out of what all listeners share.
+
+use std::{net::IpAddr, sync::Arc};
+
+use rustls::{pki_types::CertificateDer, server::danger::ClientCertVerifier, sign::CertifiedKey};
+use zeroize::Zeroizing;
+
+use super::{Credentials, Suite, suite::Exchange};
+use crate::{
+    channel::PskSource,
+    clients::Cut,
+    profile::{ClientCertificates, Profile, Security},
+    tls::{TlsConfig, TlsError},
+};
+
+/// What a listener of DTLS proves itself with, by its profile.
+#[derive(Clone)]
+pub struct ListenerCredentials {
+    tls: TlsConfig,
+    security: Security,
+    psk: Option<Arc<dyn PskSource>>,
+    /// Of what the profile takes, what DTLS 1.2 has.
+    suites: Arc<[Suite]>,
+    guard: Option<Guard>,
+}
+
+/// Whether somebody at that address may try the key of that identity now.
+pub type Guard = Arc<dyn Fn(IpAddr, &[u8]) -> bool + Send + Sync>;
+
+impl ListenerCredentials {
+    /// Looks whether everything is there that the profile needs.
+    ///
+    /// # Errors
+    /// [`TlsError`]: something is not there, or the profile has nothing that DTLS 1.2 has.
+    pub fn new(tls: &TlsConfig, security: Security) -> Result<Self, TlsError> {
+        let profile = security.profile;
+        let suites: Arc<[Suite]> = Suite::ALL.into_iter().filter(|suite| accepts(profile, *suite)).collect();
+        if suites.is_empty() || !profile.is_encrypted() {
+            return Err(TlsError::Stack(profile.name));
+        }
+        if profile.psk && tls.psk().is_none() {
+            return Err(TlsError::NoPsk);
+        }
+        tls.certificate(profile)?;
+        if security.client_certificates != ClientCertificates::No && tls.clients().is_none() {
+            return Err(TlsError::NoAuthority);
+        }
+        Ok(Self { psk: tls.psk().cloned(), tls: tls.clone(), security, suites, guard: None })
+    }
+
+    /// Asking `guard` before a key is looked up. Who may not try is told nothing at all.
+    #[must_use]
+    pub fn guarded(self, guard: Guard) -> Self {
+        Self { guard: Some(guard), ..self }
+    }
+
+    /// Suites, best first.
+    #[must_use]
+    pub fn suites(&self) -> &[Suite] {
+        &self.suites
+    }
+}
+
+fn accepts(profile: &Profile, suite: Suite) -> bool {
+    let accept = &profile.accept;
+    accept.versions.contains(&crate::profile::Version::Tls12)
+        && (accept.suites.is_empty() || accept.suites.contains(&suite.name()))
+}
+
+impl Credentials for ListenerCredentials {
+    fn certified_key(&self) -> Option<Arc<CertifiedKey>> {
+        // It was there when the listener was made; a reload replaces it by one of its kind.
+        self.tls.certificate(self.security.profile).ok().map(|certificate| certificate.certified())
+    }
+
+    fn client_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
+        let required = match self.security.client_certificates {
+            ClientCertificates::No => return None,
+            ClientCertificates::Optional => false,
+            ClientCertificates::Required => true,
+        };
+        self.tls.clients().map(|trust| trust.for_rustls(required, self.security.profile.client_key))
+    }
+
+    /// Where no keys are configured nobody gets a decoy either, and a client that could do without is not led astray.
+    fn has_psk(&self) -> bool {
+        let taken = self.suites.iter().any(|suite| suite.exchange() == Exchange::Psk);
+        taken && self.psk.as_ref().is_some_and(|psk| psk.secret(&[0]).is_some())
+    }
+
+    fn must_wait(&self, from: IpAddr, identity: &[u8]) -> bool {
+        self.guard.as_ref().is_some_and(|guard| !guard(from, identity))
+    }
+
+    fn psk(&self, _from: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        self.psk.as_ref()?.secret(identity)
+    }
+
+    fn watch(&self, chain: &[CertificateDer<'static>]) -> Option<Cut> {
+        let trust = self.tls.clients().filter(|_| self.tls.cuts_revoked() && !chain.is_empty());
+        trust.map(|trust| trust.watch(chain))
+    }
+}
+
+impl std::fmt::Debug for ListenerCredentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ListenerCredentials").field("security", &self.security).finish_non_exhaustive()
+    }
+}

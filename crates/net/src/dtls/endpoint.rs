@@ -1,0 +1,694 @@
+//! A server's end of all its associations on one socket.
+
+mod networks;
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap, VecDeque},
+    hash::Hash,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use self::networks::Networks;
+use super::{
+    Alert, Association, CookieKey, Credentials, End, Inbox, Suite,
+    hello::{self, Verdict, Verified},
+    server::{Handshake, Made, Step},
+    session::{EPOCH, Session},
+    wire::{ContentType, Fragment, Record, message},
+};
+use crate::{admission::network, clients::Cut};
+
+/// How long a session keeps what it can compute again from its keys.
+const REST_AFTER: Duration = Duration::from_secs(20);
+/// How long a handshake stays whatever other ClientHello its peer sends: to begin one is dear.
+const KEPT_AT_LEAST: Duration = Duration::from_millis(500);
+/// Sessions that are looked at for the one that has rested longest, when one has to go.
+const EVICTION_SAMPLE: usize = 16;
+
+/// Where a peer is. Two with the same address and port and different values of this have different sessions.
+pub trait Peer: Copy + Eq + Hash {
+    /// Its address and port.
+    fn address(&self) -> SocketAddr;
+}
+
+impl Peer for SocketAddr {
+    fn address(&self) -> SocketAddr {
+        *self
+    }
+}
+
+/// Bounds of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointConfig {
+    /// Suites, best first.
+    pub suites: Vec<Suite>,
+    /// Sessions; one more takes the place of one that has rested long.
+    pub sessions_max: usize,
+    /// Sessions from one address, whatever its ports; one more takes the place of one of them that has rested long. An
+    /// IPv6 host is its /64. Loopback is not bounded so: behind it are proxies and the operator.
+    pub sessions_per_address_max: usize,
+    /// Handshakes under way; one more takes the place of the oldest from where most are under way.
+    pub handshakes_max: usize,
+    /// Handshakes under way from one address, whatever its ports; one more is not begun. An IPv6 host is its /64.
+    pub handshakes_per_address_max: usize,
+    /// How long a handshake may take.
+    pub handshake_timeout: Duration,
+    /// How long a session may say and hear nothing.
+    pub idle_timeout: Duration,
+}
+
+impl Default for EndpointConfig {
+    fn default() -> Self {
+        Self {
+            suites: Suite::ALL.to_vec(),
+            sessions_max: 32_768,
+            sessions_per_address_max: 1000,
+            handshakes_max: 1024,
+            handshakes_per_address_max: 256,
+            // Six repeats, which are 63 seconds (RFC 6347 §4.2.4.1), and the answer to the last.
+            handshake_timeout: Duration::from_secs(90),
+            // Devices that report once a day need no handshake for each report.
+            idle_timeout: Duration::from_secs(25 * 3600),
+        }
+    }
+}
+
+/// What has happened, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// ClientHellos answered without keeping anything.
+    pub hellos: u64,
+    /// Handshakes begun.
+    pub begun: u64,
+    /// Handshakes finished.
+    pub finished: u64,
+    /// Handshakes that failed.
+    pub failed: u64,
+    /// Handshakes not begun, or given up, for want of room.
+    pub crowded: u64,
+    /// Records dropped: forged, repeated, of nobody we know.
+    pub dropped: u64,
+}
+
+/// All associations of a socket.
+pub struct Endpoint<P> {
+    config: EndpointConfig,
+    credentials: Arc<dyn Credentials>,
+    cookies: Arc<CookieKey>,
+    pub(super) peers: HashMap<P, usize, foldhash::fast::RandomState>,
+    pub(super) slots: Vec<Option<Entry<P>>>,
+    free: Vec<usize>,
+    pub(super) alarms: BinaryHeap<Reverse<(Duration, usize)>>,
+    /// Handshakes by age; who is no longer half-open is passed over.
+    half_open: VecDeque<(usize, u64)>,
+    handshakes: usize,
+    sessions: usize,
+    pub(super) networks: Networks,
+    next: u64,
+    scratch: Vec<u8>,
+    counters: Counters,
+}
+
+/// One peer: its session, and a handshake that may become its next.
+pub(super) struct Entry<P> {
+    peer: P,
+    session: Option<Box<Live>>,
+    handshake: Option<Box<Begun>>,
+    alarm: Option<Duration>,
+}
+
+struct Live {
+    association: Association,
+    session: Session,
+    cut: Option<Cut>,
+    active: Duration,
+    resting: bool,
+}
+
+impl Live {
+    fn is_cut(&self) -> bool {
+        self.cut.as_ref().is_some_and(Cut::is_cut)
+    }
+}
+
+struct Begun {
+    serial: u64,
+    handshake: Handshake,
+}
+
+impl<P: Peer> Endpoint<P> {
+    /// An endpoint without peers.
+    #[must_use]
+    pub fn new(config: EndpointConfig, credentials: Arc<dyn Credentials>, cookies: Arc<CookieKey>) -> Self {
+        Self {
+            config,
+            credentials,
+            cookies,
+            peers: HashMap::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            alarms: BinaryHeap::new(),
+            half_open: VecDeque::new(),
+            handshakes: 0,
+            sessions: 0,
+            networks: Networks::default(),
+            next: 0,
+            scratch: Vec::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Takes in a datagram. What came of it is in `inbox`; what has to be said goes to `send`.
+    pub fn handle(
+        &mut self,
+        now: Duration,
+        peer: P,
+        datagram: &[u8],
+        inbox: &mut Inbox<P>,
+        send: &mut dyn FnMut(P, &[u8]),
+    ) {
+        let Some((first, _)) = Record::split(datagram) else {
+            self.counters.dropped += 1;
+            return;
+        };
+        if is_client_hello(&first) {
+            self.handle_hello(now, peer, datagram, inbox, send);
+            return;
+        }
+        let Some(slot) = self.peers.get(&peer).copied() else {
+            self.counters.dropped += 1;
+            return;
+        };
+        let mut rest = datagram;
+        while let Some((record, after)) = Record::split(rest) {
+            rest = after;
+            self.handle_record(now, slot, &record, inbox, send);
+        }
+        self.tidy(slot);
+        self.set_alarm(slot);
+    }
+
+    /// Protects data for a session and sends it. `false`: there is no such session any more.
+    pub fn send(
+        &mut self,
+        now: Duration,
+        peer: P,
+        association: Association,
+        data: &[u8],
+        send: &mut dyn FnMut(P, &[u8]),
+    ) -> bool {
+        let slot = self.peers.get(&peer).copied();
+        let Some(entry) = slot.and_then(|slot| self.slots.get_mut(slot)).and_then(Option::as_mut) else { return false };
+        let Some(live) = entry.session.as_mut().filter(|live| live.association == association) else { return false };
+        // It ends when something is heard of it; until then nothing is said.
+        if live.is_cut() {
+            return false;
+        }
+        self.scratch.clear();
+        if live.session.seal(ContentType::ApplicationData, data, &mut self.scratch).is_none() {
+            return false;
+        }
+        live.active = now;
+        let woken = std::mem::take(&mut live.resting);
+        send(peer, &self.scratch);
+        if let (Some(slot), true) = (slot, woken) {
+            self.set_alarm(slot);
+        }
+        true
+    }
+
+    /// Ends a session and tells the peer.
+    pub fn close(&mut self, peer: P, association: Association, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
+        let Some(slot) = self.peers.get(&peer).copied() else { return };
+        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        if entry.session.as_ref().is_some_and(|live| live.association == association) {
+            self.end(slot, End::Ours, inbox, send);
+            self.tidy(slot);
+        }
+    }
+
+    /// Ends them all.
+    pub fn close_all(&mut self, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
+        for slot in 0..self.slots.len() {
+            self.end(slot, End::Ours, inbox, send);
+        }
+    }
+
+    /// When [`Endpoint::handle_timeout`] has something to do.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Duration> {
+        self.alarms.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Duration, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
+        while let Some(Reverse((at, slot))) = self.alarms.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.alarms.pop();
+            let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { continue };
+            if entry.alarm != Some(at) {
+                continue;
+            }
+            entry.alarm = None;
+            self.handle_due(now, slot, inbox, send);
+            self.tidy(slot);
+            self.set_alarm(slot);
+        }
+    }
+
+    /// Sessions that are there.
+    #[must_use]
+    pub const fn sessions(&self) -> usize {
+        self.sessions
+    }
+
+    /// Handshakes under way.
+    #[must_use]
+    pub const fn handshakes(&self) -> usize {
+        self.handshakes
+    }
+
+    /// Sessions that keep what could be computed again from their keys.
+    #[cfg(test)]
+    pub(super) fn expanded(&self) -> usize {
+        let live = self.slots.iter().flatten().filter_map(|entry| entry.session.as_ref());
+        live.filter(|live| !live.session.is_at_rest()).count()
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// A ClientHello in the clear: of a stranger, of one in a handshake, or of one that has forgotten its session.
+    fn handle_hello(
+        &mut self,
+        now: Duration,
+        peer: P,
+        datagram: &[u8],
+        inbox: &mut Inbox<P>,
+        send: &mut dyn FnMut(P, &[u8]),
+    ) {
+        self.scratch.clear();
+        match hello::look(&self.cookies, now, peer.address(), datagram, &mut self.scratch) {
+            Verdict::Drop => self.counters.dropped += 1,
+            Verdict::Answered => {
+                self.counters.hellos += 1;
+                send(peer, &self.scratch);
+            }
+            Verdict::Verified(verified) => {
+                let slot = self.peers.get(&peer).copied();
+                let begun = slot.and_then(|slot| self.slots.get_mut(slot)?.as_mut()?.handshake.as_mut());
+                match begun {
+                    Some(begun) if begun.handshake.is_repeated(&verified) => {
+                        begun.handshake.send(now, &mut |datagram| send(peer, datagram));
+                    }
+                    // A late one of before, or two in turn to have us sign. Who means it says it again after a second.
+                    Some(begun) if now < begun.handshake.began() + KEPT_AT_LEAST => self.counters.crowded += 1,
+                    Some(_) | None => self.begin(now, peer, &verified, inbox, send),
+                }
+                if let Some(slot) = slot {
+                    self.set_alarm(slot);
+                }
+            }
+        }
+    }
+
+    fn begin(
+        &mut self,
+        now: Duration,
+        peer: P,
+        verified: &Verified<'_>,
+        inbox: &mut Inbox<P>,
+        send: &mut dyn FnMut(P, &[u8]),
+    ) {
+        let address = peer.address().ip();
+        if let Some(slot) = self.peers.get(&peer).copied() {
+            // An older attempt of the same peer is over.
+            self.drop_handshake(slot);
+        }
+        if self.networks.of(address).handshakes >= self.config.handshakes_per_address_max {
+            self.counters.crowded += 1;
+            return;
+        }
+        let handshake = Handshake::begin(self.credentials.as_ref(), &self.config.suites, now, address, verified);
+        let mut handshake = match handshake {
+            Ok(handshake) => handshake,
+            Err(alert) => {
+                self.counters.failed += 1;
+                inbox.failed(peer, alert, None);
+                self.scratch.clear();
+                hello::refuse(&mut self.scratch, verified.record_sequence, alert);
+                send(peer, &self.scratch);
+                if let Some(slot) = self.peers.get(&peer).copied() {
+                    self.tidy(slot);
+                }
+                return;
+            }
+        };
+        self.make_room_for_handshake();
+        handshake.send(now, &mut |datagram| send(peer, datagram));
+        self.counters.begun += 1;
+        let serial = self.number();
+        let slot = self.slot_of(peer);
+        if let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) {
+            entry.handshake = Some(Box::new(Begun { serial, handshake }));
+            self.handshakes += 1;
+            self.networks.change(address, |taken| taken.handshakes += 1);
+            self.half_open.push_back((slot, serial));
+        }
+        self.set_alarm(slot);
+    }
+
+    fn handle_record(
+        &mut self,
+        now: Duration,
+        slot: usize,
+        record: &Record<'_>,
+        inbox: &mut Inbox<P>,
+        send: &mut dyn FnMut(P, &[u8]),
+    ) {
+        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        let peer = entry.peer;
+        let start = inbox.bytes.len();
+        if let Some(live) = &mut entry.session
+            && live.session.open(record, &mut inbox.bytes).is_some()
+        {
+            if live.is_cut() {
+                inbox.bytes.truncate(start);
+                self.end(slot, End::Revoked, inbox, send);
+                return;
+            }
+            live.active = now;
+            live.resting = false;
+            if record.content == ContentType::ApplicationData {
+                inbox.data(peer, live.association, start);
+            } else {
+                self.handle_inner(slot, record.content, start, inbox, send);
+            }
+            return;
+        }
+        if let Some(live) = entry.session.as_mut().filter(|live| live.resting) {
+            // What did not open may be anybody's: it must not make sessions heavy that are at rest.
+            live.session.rest();
+        }
+        let step = match &mut entry.handshake {
+            Some(begun) => begun.handshake.handle(self.credentials.as_ref(), record),
+            None => {
+                self.counters.dropped += 1;
+                return;
+            }
+        };
+        match step {
+            Step::Waiting => {}
+            Step::Done(made) => self.establish(now, slot, made, inbox, send),
+            Step::Failed(alert) => self.fail(slot, alert, inbox, send),
+            Step::TooEarly => {
+                self.counters.failed += 1;
+                self.drop_handshake(slot);
+            }
+        }
+    }
+
+    /// What is protected and no data.
+    fn handle_inner(
+        &mut self,
+        slot: usize,
+        content: ContentType,
+        start: usize,
+        inbox: &mut Inbox<P>,
+        send: &mut dyn FnMut(P, &[u8]),
+    ) {
+        let inner = inbox.bytes.split_off(start);
+        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        let Some(live) = &mut entry.session else { return };
+        self.scratch.clear();
+        match content {
+            ContentType::Alert => {
+                let Some((level, alert)) =
+                    inner.first_chunk::<2>().map(|[level, alert]| (*level, Alert::parse(*alert)))
+                else {
+                    return;
+                };
+                if alert == Alert::CloseNotify {
+                    self.end(slot, End::Closed, inbox, send);
+                } else if level == 2 {
+                    // RFC 5246 §7.2.2: fatal.
+                    self.end(slot, End::Fault(alert), inbox, send);
+                }
+                return;
+            }
+            ContentType::Handshake => match Fragment::split(&inner).map(|(fragment, _)| fragment.kind) {
+                // RFC 6347 §4.2.4: our last flight was lost.
+                Some(message::FINISHED) => live.session.put_last_flight(&mut self.scratch),
+                // RFC 5746 §4.5 allows it.
+                Some(message::CLIENT_HELLO) => live.session.put_alert(Alert::NoRenegotiation, &mut self.scratch),
+                Some(_) | None => return,
+            },
+            ContentType::ChangeCipherSpec | ContentType::ApplicationData => return,
+        }
+        send(entry.peer, &self.scratch);
+    }
+
+    fn establish(
+        &mut self,
+        now: Duration,
+        slot: usize,
+        made: Made,
+        inbox: &mut Inbox<P>,
+        send: &mut dyn FnMut(P, &[u8]),
+    ) {
+        let Made { mut session, channel, cut } = made;
+        self.drop_handshake(slot);
+        let entry = self.slots.get(slot).and_then(Option::as_ref).filter(|entry| entry.session.is_none());
+        if let Some(address) = entry.map(|entry| entry.peer.address().ip()) {
+            self.make_room_for_session(address, inbox, send);
+        }
+        let association = self.association();
+        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        self.scratch.clear();
+        session.put_last_flight(&mut self.scratch);
+        let live = Box::new(Live { association, session: *session, cut, active: now, resting: false });
+        match entry.session.replace(live) {
+            // RFC 6347 §4.2.8: only now the old one goes, for only now it is certain that this is the peer.
+            Some(old) => inbox.ended(entry.peer, old.association, End::Replaced),
+            None => {
+                self.sessions += 1;
+                self.networks.change(entry.peer.address().ip(), |taken| taken.sessions += 1);
+            }
+        }
+        self.counters.finished += 1;
+        inbox.established(entry.peer, association, Arc::new(channel));
+        send(entry.peer, &self.scratch);
+    }
+
+    fn fail(&mut self, slot: usize, alert: Alert, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
+        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        let peer = entry.peer;
+        if let Some(begun) = &mut entry.handshake {
+            self.scratch.clear();
+            begun.handshake.put_alert(alert, &mut self.scratch);
+            inbox.failed(peer, alert, begun.handshake.take_identity());
+            send(peer, &self.scratch);
+        }
+        self.counters.failed += 1;
+        self.drop_handshake(slot);
+    }
+
+    fn handle_due(&mut self, now: Duration, slot: usize, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
+        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        let peer = entry.peer;
+        if let Some(begun) = &mut entry.handshake {
+            if now >= begun.handshake.began() + self.config.handshake_timeout {
+                self.counters.failed += 1;
+                self.drop_handshake(slot);
+            } else if begun.handshake.again_at().is_some_and(|at| now >= at) {
+                begun.handshake.resend(now, &mut |datagram| send(peer, datagram));
+            }
+        }
+        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        if let Some(live) = &mut entry.session {
+            if live.is_cut() {
+                self.end(slot, End::Revoked, inbox, send);
+            } else if now >= live.active + self.config.idle_timeout {
+                self.end(slot, End::Idle, inbox, send);
+            } else if !live.resting && now >= live.active + REST_AFTER {
+                live.session.rest();
+                live.resting = true;
+            }
+        }
+    }
+
+    /// Ends a session; says goodbye where the peer may hear it.
+    fn end(&mut self, slot: usize, end: End, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
+        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        let Some(mut live) = entry.session.take() else { return };
+        self.sessions -= 1;
+        self.networks.change(entry.peer.address().ip(), |taken| taken.sessions -= 1);
+        match end {
+            // RFC 5246 §7.2.1: close_notify is answered with the same.
+            End::Closed | End::Idle | End::Evicted | End::Revoked | End::Ours => {
+                self.scratch.clear();
+                live.session.put_alert(Alert::CloseNotify, &mut self.scratch);
+                send(entry.peer, &self.scratch);
+            }
+            End::Fault(_) | End::Replaced => {}
+        }
+        inbox.ended(entry.peer, live.association, end);
+    }
+
+    fn make_room_for_session(&mut self, address: IpAddr, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
+        let address = network(address);
+        if !address.is_loopback() && self.networks.of(address).sessions >= self.config.sessions_per_address_max {
+            // Whoever makes many takes their place from nobody but itself.
+            self.evict(Some(address), inbox, send);
+        }
+        if self.sessions >= self.config.sessions_max {
+            self.evict(None, inbox, send);
+        }
+    }
+
+    /// Of some sessions, of one network or of all, ends the one that has rested longest.
+    fn evict(&mut self, of: Option<IpAddr>, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
+        let count = self.slots.len().max(1);
+        // Which are looked at need not be hard to guess: each of them has proved who it is.
+        let start = usize::try_from(self.next.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33).unwrap_or_default() % count;
+        let oldest = (start..count)
+            .chain(0..start)
+            .filter_map(|slot| Some((self.slots.get(slot)?.as_ref()?, slot)))
+            .filter(|(entry, _)| of.is_none_or(|of| network(entry.peer.address().ip()) == of))
+            .filter_map(|(entry, slot)| Some((entry.session.as_ref()?.active, slot)))
+            .take(EVICTION_SAMPLE)
+            .min();
+        if let Some((_, slot)) = oldest {
+            self.end(slot, End::Evicted, inbox, send);
+            self.tidy(slot);
+        }
+    }
+
+    fn make_room_for_handshake(&mut self) {
+        while self.handshakes >= self.config.handshakes_max {
+            // The oldest of the network that has most: one host must not crowd out the others.
+            let most = self.networks.handshakes_at_most();
+            let of_most = |(slot, serial): &(usize, u64)| {
+                let entry = self.slots.get(*slot).and_then(Option::as_ref);
+                self.is_half_open(*slot, *serial)
+                    && entry.is_some_and(|entry| self.networks.of(entry.peer.address().ip()).handshakes == most)
+            };
+            let at = self.half_open.iter().position(of_most);
+            let Some((slot, _)) = at.and_then(|at| self.half_open.remove(at)) else { return };
+            self.counters.crowded += 1;
+            self.drop_handshake(slot);
+            self.tidy(slot);
+        }
+        // Those that are over are not kept in the row for long.
+        if self.half_open.len() > 2 * self.config.handshakes_max {
+            let mut row = std::mem::take(&mut self.half_open);
+            row.retain(|(slot, serial)| self.is_half_open(*slot, *serial));
+            self.half_open = row;
+        }
+    }
+
+    fn is_half_open(&self, slot: usize, serial: u64) -> bool {
+        let entry = self.slots.get(slot).and_then(Option::as_ref);
+        entry.and_then(|entry| entry.handshake.as_ref()).is_some_and(|begun| begun.serial == serial)
+    }
+
+    fn drop_handshake(&mut self, slot: usize) {
+        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        if entry.handshake.take().is_none() {
+            return;
+        }
+        self.handshakes -= 1;
+        self.networks.change(entry.peer.address().ip(), |taken| taken.handshakes -= 1);
+    }
+
+    /// The peer's slot, or a new one.
+    fn slot_of(&mut self, peer: P) -> usize {
+        if let Some(slot) = self.peers.get(&peer) {
+            return *slot;
+        }
+        let entry = Entry { peer, session: None, handshake: None, alarm: None };
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                self.slots.push(None);
+                self.slots.len() - 1
+            }
+        };
+        if let Some(place) = self.slots.get_mut(slot) {
+            *place = Some(entry);
+        }
+        self.peers.insert(peer, slot);
+        slot
+    }
+
+    /// Forgets a peer of whom there is nothing left.
+    fn tidy(&mut self, slot: usize) {
+        let Some(place) = self.slots.get_mut(slot) else { return };
+        if let Some(entry) = place.take_if(|entry| entry.session.is_none() && entry.handshake.is_none()) {
+            self.peers.remove(&entry.peer);
+            self.free.push(slot);
+        }
+        if self.alarms.len() > 4 * self.peers.len() + 1024 {
+            // Alarms of those that are gone.
+            let slots = &self.slots;
+            self.alarms.retain(|Reverse((at, slot))| {
+                slots.get(*slot).and_then(Option::as_ref).is_some_and(|entry| entry.alarm == Some(*at))
+            });
+        }
+    }
+
+    fn set_alarm(&mut self, slot: usize) {
+        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        let handshake = entry.handshake.as_ref().map(|begun| {
+            let over = begun.handshake.began() + self.config.handshake_timeout;
+            begun.handshake.again_at().map_or(over, |again| again.min(over))
+        });
+        let session = entry.session.as_ref().map(|live| {
+            live.active + if live.resting { self.config.idle_timeout } else { REST_AFTER.min(self.config.idle_timeout) }
+        });
+        let Some(due) = handshake.into_iter().chain(session).min() else { return };
+        // One that is too early only looks again: a session that is used moves no alarms.
+        if entry.alarm.is_none_or(|alarm| due < alarm) {
+            entry.alarm = Some(due);
+            self.alarms.push(Reverse((due, slot)));
+        }
+    }
+
+    fn association(&mut self) -> Association {
+        loop {
+            let [_, _, _, _, low @ ..] = self.number().to_be_bytes();
+            if low != [0; 4] {
+                return Association(u32::from_be_bytes(low));
+            }
+        }
+    }
+
+    const fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+}
+
+impl<P> std::fmt::Debug for Endpoint<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("sessions", &self.sessions)
+            .field("handshakes", &self.handshakes)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+fn is_client_hello(record: &Record<'_>) -> bool {
+    record.content == ContentType::Handshake
+        && record.epoch < EPOCH
+        && Fragment::split(record.payload).is_some_and(|(fragment, _)| fragment.kind == message::CLIENT_HELLO)
+}

@@ -1,0 +1,369 @@
+//! TLS by OpenSSL, for what rustls leaves out on purpose: pre-shared keys, CCM_8 suites, RSA key exchange (ADR 0004).
+//!
+//! The security level is 0 here, because OpenSSL counts the suites of RFC 7925 as weaker than that; what may be
+//! negotiated is therefore named one by one by the profile. There are no tickets, no session cache and no
+//! renegotiation: every handshake proves anew who is there.
+
+use std::{
+    io,
+    path::Path,
+    pin::Pin,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use openssl::{
+    error::ErrorStack,
+    ex_data::Index,
+    nid::Nid,
+    pkcs12::Pkcs12,
+    pkey::PKey,
+    rsa::Rsa,
+    ssl::{
+        AlpnError, Ssl, SslContext, SslContextBuilder, SslFiletype, SslMethod, SslOptions, SslRef, SslSessionCacheMode,
+        SslVerifyMode, SslVersion, cipher_name,
+    },
+    stack::Stack,
+    x509::{X509, X509Ref},
+};
+use rustls::pki_types::CertificateDer;
+use tokio::net::TcpStream;
+pub use tokio_openssl::SslStream;
+
+use crate::{
+    channel::{Channel, ClientCertificate, EXPORTER_LABEL, PskSource, Zeroizing},
+    profile::{ClientCertificates, KeyKind, Offer, Security, Version},
+    stream::Socket,
+    tls::{Certificate, ServerIdentity, TlsError},
+};
+
+/// Bytes of the key that stands in for one that does not exist, so that nobody can tell whether it does.
+const STAND_IN_BYTES: usize = 32;
+
+impl From<ErrorStack> for TlsError {
+    fn from(error: ErrorStack) -> Self {
+        Self::OpenSsl(error.to_string())
+    }
+}
+
+/// Makes handshakes for one listener.
+pub(crate) struct Server {
+    security: Security,
+    identity: ServerIdentity,
+    psk: Option<Arc<dyn PskSource>>,
+    alpn: Arc<[u8]>,
+    /// Made anew when the certificate has been replaced.
+    made: Mutex<(Arc<Certificate>, SslContext)>,
+}
+
+impl Server {
+    pub(crate) fn new(
+        security: Security,
+        identity: ServerIdentity,
+        psk: Option<Arc<dyn PskSource>>,
+        alpn: &[&[u8]],
+    ) -> Result<Self, TlsError> {
+        let alpn: Arc<[u8]> = wire(alpn).into();
+        let certificate = identity.loaded();
+        let context = context(&security, &certificate, psk.as_ref(), &alpn)?;
+        Ok(Self { security, identity, psk, alpn, made: Mutex::new((certificate, context)) })
+    }
+
+    /// Takes a connection through its handshake; also gives the client's chain, which is yet to be verified.
+    pub(crate) async fn accept(
+        &self,
+        socket: Socket,
+    ) -> io::Result<(SslStream<Socket>, Channel, Vec<CertificateDer<'static>>)> {
+        let context = self.context().map_err(io::Error::other)?;
+        let ssl = Ssl::new(&context)?;
+        let mut stream = SslStream::new(ssl, socket)?;
+        let handshake = Pin::new(&mut stream).accept().await;
+        handshake.map_err(|error| error.into_io_error().unwrap_or_else(io::Error::other))?;
+        let chain = chain(stream.ssl())?;
+        let channel = channel(stream.ssl(), &chain)?;
+        Ok((stream, channel, chain))
+    }
+
+    fn context(&self) -> Result<SslContext, TlsError> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let certificate = self.identity.loaded();
+        if !Arc::ptr_eq(&made.0, &certificate) {
+            let fresh = context(&self.security, &certificate, self.psk.as_ref(), &self.alpn)?;
+            *made = (certificate, fresh);
+        }
+        Ok(made.1.clone())
+    }
+}
+
+fn context(
+    security: &Security,
+    certificate: &Certificate,
+    psk: Option<&Arc<dyn PskSource>>,
+    alpn: &Arc<[u8]>,
+) -> Result<SslContext, TlsError> {
+    let mut builder = SslContext::builder(SslMethod::tls_server())?;
+    restrict(&mut builder, &security.profile.accept)?;
+    builder.set_options(SslOptions::CIPHER_SERVER_PREFERENCE);
+    match psk {
+        // Without a certificate there is no handshake that would not prove the key: a client that names an identity and
+        // then chooses a suite the key does not fit (RFC 8446 §4.2.11) gets none.
+        Some(psk) => take_keys(&mut builder, Arc::clone(psk))?,
+        None => {
+            let (leaf, rest) = certificate.chain.split_first().ok_or(TlsError::Stack(security.profile.name))?;
+            builder.set_certificate(&*X509::from_der(leaf)?)?;
+            for more in rest {
+                builder.add_extra_chain_cert(X509::from_der(more)?)?;
+            }
+            let key = PKey::private_key_from_der(certificate.key.secret_der())?;
+            builder.set_private_key(&key)?;
+        }
+    }
+    let ask = match security.client_certificates {
+        ClientCertificates::No => SslVerifyMode::NONE,
+        ClientCertificates::Optional => SslVerifyMode::PEER,
+        ClientCertificates::Required => SslVerifyMode::PEER | SslVerifyMode::FAIL_IF_NO_PEER_CERT,
+    };
+    // That the client has the key is seen to here; what its certificate is worth is decided in one place for all
+    // stacks, [`crate::clients::ClientTrust`].
+    builder.set_verify_callback(ask, |_, _| true);
+    if !alpn.is_empty() {
+        let ours = Arc::clone(alpn);
+        builder.set_alpn_select_callback(move |_, theirs| chosen(&ours, theirs).ok_or(AlpnError::ALERT_FATAL));
+    }
+    Ok(builder.build())
+}
+
+/// Versions, suites and curves of an offer, and nothing that outlives a connection.
+fn restrict(builder: &mut SslContextBuilder, offer: &Offer) -> Result<(), ErrorStack> {
+    let version = |version: &Version| match version {
+        Version::Tls12 => SslVersion::TLS1_2,
+        Version::Tls13 => SslVersion::TLS1_3,
+    };
+    builder.set_security_level(0);
+    builder.set_min_proto_version(offer.versions.first().map(version))?;
+    builder.set_max_proto_version(offer.versions.last().map(version))?;
+    let is_new = |suite: &&&str| suite.starts_with("TLS_AES_") || suite.starts_with("TLS_CHACHA20_");
+    let new: Vec<_> = offer.suites.iter().filter(is_new).copied().collect();
+    let old: Vec<_> = offer.suites.iter().filter(|suite| !is_new(suite)).map(|suite| cipher_name(suite)).collect();
+    if !new.is_empty() {
+        builder.set_ciphersuites(&new.join(":"))?;
+    }
+    if !old.is_empty() {
+        builder.set_cipher_list(&old.join(":"))?;
+    }
+    // secp256r1 first: it is what the profiles of small devices name (RFC 7925 §4.4).
+    builder.set_groups_list("P-256:X25519")?;
+    builder.set_options(SslOptions::NO_COMPRESSION | SslOptions::NO_TICKET | SslOptions::NO_RENEGOTIATION);
+    builder.set_session_cache_mode(SslSessionCacheMode::OFF);
+    builder.set_num_tickets(0)
+}
+
+/// Where a connection keeps the identity that it asked a key for.
+fn identity_index() -> Result<Index<Ssl, Box<[u8]>>, ErrorStack> {
+    static INDEX: OnceLock<Index<Ssl, Box<[u8]>>> = OnceLock::new();
+    match INDEX.get() {
+        Some(index) => Ok(*index),
+        None => Ssl::new_ex_index().map(|index| *INDEX.get_or_init(|| index)),
+    }
+}
+
+fn take_keys(builder: &mut SslContextBuilder, psk: Arc<dyn PskSource>) -> Result<(), ErrorStack> {
+    let index = identity_index()?;
+    builder.set_psk_server_callback(move |ssl, identity, key| {
+        let identity = identity.unwrap_or_default();
+        ssl.set_ex_data(index, identity.into());
+        // RFC 4279 §2: an unknown identity fails as a wrong key does, and as late.
+        let secret = match psk.secret(identity) {
+            Some(secret) if !secret.is_empty() && secret.len() <= key.len() => secret,
+            Some(_) | None => stand_in()?,
+        };
+        let (used, _) = key.split_at_mut(secret.len());
+        used.copy_from_slice(&secret);
+        Ok(secret.len())
+    });
+    Ok(())
+}
+
+fn stand_in() -> Result<Zeroizing<Vec<u8>>, ErrorStack> {
+    let mut bytes = Zeroizing::new(vec![0; STAND_IN_BYTES]);
+    openssl::rand::rand_bytes(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The client's chain, leaf first.
+fn chain(ssl: &SslRef) -> Result<Vec<CertificateDer<'static>>, ErrorStack> {
+    let Some(leaf) = ssl.peer_certificate() else { return Ok(Vec::new()) };
+    let mut chain = vec![CertificateDer::from(leaf.to_der()?)];
+    for more in ssl.peer_cert_chain().into_iter().flatten() {
+        chain.push(CertificateDer::from(X509Ref::to_der(more)?));
+    }
+    Ok(chain)
+}
+
+fn channel(ssl: &SslRef, chain: &[CertificateDer<'_>]) -> io::Result<Channel> {
+    let newest = ssl.version_str() == "TLSv1.3";
+    let cipher = ssl.current_cipher().and_then(|cipher| cipher.standard_name()).unwrap_or_default();
+    // With TLS 1.3 a key was used exactly when the session counts as resumed, for there are no others (RFC 8446 §2.2).
+    let by_key = if newest { ssl.session_reused() } else { cipher.contains("_PSK_") };
+    let psk_identity = if by_key { ssl.ex_data(identity_index()?).cloned() } else { None };
+    let mut exporter = [0; 32];
+    let label = std::str::from_utf8(EXPORTER_LABEL).unwrap_or_default();
+    let exported = newest && ssl.export_keying_material(&mut exporter, label, Some(&[])).is_ok();
+    let certificate = chain.first().map(|leaf| ClientCertificate::parse(leaf)).transpose().map_err(io::Error::other)?;
+    Ok(Channel {
+        protocol: if newest { "TLSv1.3" } else { "TLSv1.2" },
+        cipher: cipher.into(),
+        certificate: certificate.map(Arc::new),
+        psk_identity,
+        exporter: exported.then_some(exporter),
+        end_point: None,
+    })
+}
+
+/// How a client of ours connects.
+#[derive(Clone, Copy)]
+pub struct Client<'a> {
+    /// What is offered.
+    pub offer: &'a Offer,
+    /// Application protocols.
+    pub alpn: &'a [&'a [u8]],
+    /// The identity and the key that both ends share.
+    pub psk: Option<(&'a [u8], &'a [u8])>,
+    /// The PEM file of the authorities by one of which the server must have been certified; none: the server is not
+    /// looked at, which is in order with a shared key only.
+    pub ca: Option<&'a Path>,
+    /// PEM files of the client's certificate and its key.
+    pub certificate: Option<(&'a Path, &'a Path)>,
+}
+
+impl Client<'_> {
+    /// A TLS stream over a TCP stream to `host`.
+    ///
+    /// # Errors
+    /// A file cannot be used, or the handshake failed.
+    pub async fn connect(&self, stream: TcpStream, host: &str) -> io::Result<SslStream<TcpStream>> {
+        let context = self.context()?;
+        let mut ssl = Ssl::new(&context)?;
+        ssl.set_connect_state();
+        match host.parse() {
+            Ok(address) => ssl.param_mut().set_ip(address)?,
+            Err(_) => {
+                ssl.set_hostname(host)?;
+                ssl.param_mut().set_host(host)?;
+            }
+        }
+        let mut stream = SslStream::new(ssl, stream)?;
+        let handshake = Pin::new(&mut stream).connect().await;
+        handshake.map_err(|error| error.into_io_error().unwrap_or_else(io::Error::other))?;
+        Ok(stream)
+    }
+
+    fn context(&self) -> Result<SslContext, ErrorStack> {
+        let mut builder = SslContext::builder(SslMethod::tls_client())?;
+        restrict(&mut builder, self.offer)?;
+        if !self.alpn.is_empty() {
+            builder.set_alpn_protos(&wire(self.alpn))?;
+        }
+        if let Some((identity, key)) = self.psk {
+            let (identity, secret) = (identity.to_vec(), Zeroizing::new(key.to_vec()));
+            builder.set_psk_client_callback(move |_, _, name, key| {
+                // The identity ends with a zero.
+                let fits = identity.len() < name.len() && secret.len() <= key.len();
+                if !fits {
+                    return Ok(0);
+                }
+                name.iter_mut().zip(identity.iter().chain([&0])).for_each(|(to, from)| *to = *from);
+                key.iter_mut().zip(secret.iter()).for_each(|(to, from)| *to = *from);
+                Ok(secret.len())
+            });
+        }
+        match self.ca {
+            Some(file) => {
+                builder.set_ca_file(file)?;
+                builder.set_verify(SslVerifyMode::PEER);
+            }
+            None => builder.set_verify(SslVerifyMode::NONE),
+        }
+        if let Some((certificate, key)) = self.certificate {
+            builder.set_certificate_chain_file(certificate)?;
+            builder.set_private_key_file(key, SslFiletype::PEM)?;
+        }
+        Ok(builder.build())
+    }
+}
+
+/// The first of our protocols that the other end has as well.
+fn chosen<'a>(ours: &[u8], theirs: &'a [u8]) -> Option<&'a [u8]> {
+    names(ours).find_map(|name| names(theirs).find(|theirs| *theirs == name))
+}
+
+fn names(mut wire: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (length, rest) = wire.split_first()?;
+        let (name, rest) = rest.split_at_checked(usize::from(*length))?;
+        wire = rest;
+        Some(name)
+    })
+}
+
+/// Names with their lengths before them (RFC 7301 §3.1).
+fn wire(alpn: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for name in alpn {
+        if let Ok(length) = u8::try_from(name.len()) {
+            bytes.push(length);
+            bytes.extend_from_slice(name);
+        }
+    }
+    bytes
+}
+
+/// A new RSA key as PKCS #8, which ring cannot make.
+pub(crate) fn rsa_key(kind: KeyKind) -> Result<Option<Zeroizing<Vec<u8>>>, ErrorStack> {
+    let bits = match kind {
+        KeyKind::EcdsaP256 => return Ok(None),
+        KeyKind::Rsa2048 => 2048,
+        KeyKind::Rsa4096 => 4096,
+    };
+    let key = PKey::from_rsa(Rsa::generate(bits)?)?;
+    Ok(Some(Zeroizing::new(key.private_key_to_pkcs8()?)))
+}
+
+/// A certificate with its key and its authority in one file under a password (PKCS #12, RFC 7292), as phones and
+/// browsers take them.
+///
+/// # Errors
+/// What OpenSSL does not like about them.
+pub fn pkcs12(name: &str, certificate: &str, key: &str, ca: &str, password: &str) -> Result<Vec<u8>, TlsError> {
+    let mut authorities = Stack::new()?;
+    for authority in X509::stack_from_pem(ca.as_bytes())? {
+        authorities.push(authority)?;
+    }
+    let certificate = X509::from_pem(certificate.as_bytes())?;
+    let key = PKey::private_key_from_pem(key.as_bytes())?;
+    let mut builder = Pkcs12::builder();
+    builder.name(name).cert(&certificate).pkey(&key).ca(authorities);
+    // RFC 8018's PBES2, which everything made in the last ten years reads.
+    builder.key_algorithm(Nid::AES_256_CBC).cert_algorithm(Nid::AES_256_CBC);
+    Ok(builder.build2(password)?.to_der()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{LOW, PKI, PSK};
+
+    #[test]
+    fn our_order_decides_and_what_is_cut_off_is_no_name() {
+        assert_eq!(chosen(&wire(&[b"h2", b"http/1.1"]), &wire(&[b"http/1.1", b"h2"])), Some(&b"h2"[..]));
+        assert_eq!(chosen(&wire(&[b"mqtt"]), b"\x04mqt"), None);
+        assert_eq!(chosen(&wire(&[b"mqtt"]), b""), None);
+    }
+
+    #[test]
+    fn every_suite_has_a_name_here() {
+        for profile in [&LOW, &PSK, &PKI] {
+            let old = profile.accept.suites.iter().filter(|suite| !suite.starts_with("TLS_AES_"));
+            old.for_each(|suite| assert_ne!(cipher_name(suite), "(NONE)", "{suite}"));
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The authority itself: a key, the certificate that belongs to it, and what it signs.
+
+use std::{
+    fmt, fs,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use rcgen::{
+    CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, OtherNameValue, RevokedCertParams, SanType, SerialNumber,
+};
+use rustls::pki_types::ServerName;
+use zeroize::Zeroizing;
+
+use super::{
+    Access, CA_VALIDITY, PkiError, Revocations, Revoked, believable, ca_name, ca_params, lock, new_key,
+    read_certificates, validity, write,
+};
+use crate::{channel::ClientCertificate, profile::KeyKind};
+
+/// id-on-xmppAddr (RFC 6120 §13.7.1.4).
+const ID_ON_XMPP_ADDR: &[u64] = &[1, 3, 6, 1, 5, 5, 7, 8, 5];
+/// Two years: devices are forgotten longer than people think, and there is a revocation list.
+const CLIENT_VALIDITY: Duration = Duration::from_secs(730 * 86_400);
+/// RFC 5280 §4.1.2.2: at most 20 bytes, positive.
+const SERIAL_BYTES: usize = 16;
+
+/// An authority that can sign.
+pub struct Authority {
+    directory: PathBuf,
+    certificate: PathBuf,
+    key: KeyPair,
+}
+
+/// What a certificate is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A server shows it.
+    Server,
+    /// A client shows it.
+    Client,
+}
+
+/// What is to stand in a certificate.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// What it is for.
+    pub purpose: Purpose,
+    /// The subject's common name.
+    pub common_name: String,
+    /// DNS names and addresses.
+    pub names: Vec<ServerName<'static>>,
+    /// Mail addresses.
+    pub emails: Vec<String>,
+    /// URIs.
+    pub uris: Vec<String>,
+    /// XMPP addresses.
+    pub xmpp_addresses: Vec<String>,
+    /// How long it is good.
+    pub validity: Duration,
+}
+
+impl Wanted {
+    /// With a common name and nothing else.
+    #[must_use]
+    pub fn new(purpose: Purpose, common_name: impl Into<String>) -> Self {
+        Self {
+            purpose,
+            common_name: common_name.into(),
+            names: Vec::new(),
+            emails: Vec::new(),
+            uris: Vec::new(),
+            xmpp_addresses: Vec::new(),
+            validity: CLIENT_VALIDITY,
+        }
+    }
+}
+
+/// A new certificate and its key, both PEM.
+pub struct Issued {
+    /// The certificate.
+    pub certificate: String,
+    /// Its key, PKCS #8.
+    pub key: Zeroizing<String>,
+}
+
+impl Issued {
+    /// Writes both; the key for its owner only.
+    ///
+    /// # Errors
+    /// [`PkiError::Io`].
+    pub fn write(&self, certificate: &Path, key: &Path) -> Result<(), PkiError> {
+        write(key, &self.key, Access::Owner)?;
+        write(certificate, &self.certificate, Access::Everybody)
+    }
+}
+
+impl fmt::Debug for Issued {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Issued").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authority").field("certificate", &self.certificate).finish_non_exhaustive()
+    }
+}
+
+impl Authority {
+    /// The authority of a directory, made with an ECDSA key when there is none.
+    ///
+    /// # Errors
+    /// [`PkiError`].
+    pub fn open_or_make(directory: &Path, now: SystemTime) -> Result<Self, PkiError> {
+        let (certificate, key) = (directory.join("ca.pem"), directory.join("ca.key"));
+        if certificate.exists() || key.exists() {
+            return Self::open(directory);
+        }
+        Self::make(directory, KeyKind::EcdsaP256, now)
+    }
+
+    /// The authority of a directory.
+    ///
+    /// # Errors
+    /// [`PkiError`]; half of one is an error as well.
+    pub fn open(directory: &Path) -> Result<Self, PkiError> {
+        let (certificate, key) = (directory.join("ca.pem"), directory.join("ca.key"));
+        for (present, missing) in [(&certificate, &key), (&key, &certificate)] {
+            if present.exists() && !missing.exists() {
+                return Err(PkiError::Half { present: present.clone(), missing: missing.clone() });
+            }
+        }
+        let text = fs::read_to_string(&key).map_err(|source| PkiError::Io { file: key.clone(), source })?;
+        let text = Zeroizing::new(text);
+        let key = KeyPair::from_pem(&text).map_err(|source| PkiError::Key { file: key, source })?;
+        // The certificate is put together again from its key when something is signed, so it has to be one of ours.
+        let theirs = inspect(&certificate)?.common_name;
+        if theirs.as_deref() != Some(ca_name(&key).as_str()) {
+            return Err(PkiError::Authority(certificate));
+        }
+        Ok(Self { directory: directory.into(), certificate, key })
+    }
+
+    /// A new authority.
+    ///
+    /// # Errors
+    /// [`PkiError`]; there is one already, for example.
+    pub fn make(directory: &Path, kind: KeyKind, now: SystemTime) -> Result<Self, PkiError> {
+        let (certificate, key) = (directory.join("ca.pem"), directory.join("ca.key"));
+        for file in [&certificate, &key] {
+            if file.exists() {
+                return Err(PkiError::Exists(file.clone()));
+            }
+        }
+        super::create(directory)?;
+        let pair = new_key(kind)?;
+        let made = ca_params(&pair, believable(now)).self_signed(&pair);
+        let made = made.map_err(|source| PkiError::Key { file: key.clone(), source })?;
+        write(&key, &Zeroizing::new(pair.serialize_pem()), Access::Owner)?;
+        write(&certificate, &made.pem(), Access::Everybody)?;
+        Ok(Self { directory: directory.into(), certificate, key: pair })
+    }
+
+    /// The file of its certificate.
+    #[must_use]
+    pub fn certificate(&self) -> &Path {
+        &self.certificate
+    }
+
+    /// The file of its revocation list, which need not be there.
+    #[must_use]
+    pub fn revocation_list(&self) -> PathBuf {
+        self.directory.join("crl.pem")
+    }
+
+    /// Makes a key and signs a certificate for it. `now` is since 1970.
+    ///
+    /// # Errors
+    /// [`PkiError`].
+    pub fn issue(&self, wanted: &Wanted, kind: KeyKind, now: Duration) -> Result<Issued, PkiError> {
+        let mut params = CertificateParams::default();
+        params.serial_number = Some(SerialNumber::from_slice(&serial()?));
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::OrganizationName, "fogmux");
+        params.distinguished_name.push(DnType::CommonName, wanted.common_name.as_str());
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        if kind != KeyKind::EcdsaP256 && wanted.purpose == Purpose::Server {
+            // RFC 5246 §7.4.2: what RSA key exchange asks for.
+            params.key_usages.push(KeyUsagePurpose::KeyEncipherment);
+        }
+        params.extended_key_usages = vec![match wanted.purpose {
+            Purpose::Server => ExtendedKeyUsagePurpose::ServerAuth,
+            Purpose::Client => ExtendedKeyUsagePurpose::ClientAuth,
+        }];
+        params.use_authority_key_identifier_extension = true;
+        params.subject_alt_names = alternatives(wanted)?;
+        validity(&mut params, now, wanted.validity);
+        let pair = new_key(kind)?;
+        let issuer_params = ca_params(&self.key, now);
+        let issuer = Issuer::from_params(&issuer_params, &self.key);
+        let made = params.signed_by(&pair, &issuer);
+        let made = made.map_err(|source| PkiError::Key { file: self.certificate.clone(), source })?;
+        Ok(Issued { certificate: made.pem(), key: Zeroizing::new(pair.serialize_pem()) })
+    }
+
+    /// Adds a certificate's serial number to the revocation list, in hexadecimal digits; whether it was not on it yet.
+    /// Waits for others who do the same, so that two at once lose nothing.
+    ///
+    /// # Errors
+    /// [`PkiError`]; the list stays as it was.
+    pub fn revoke(&self, serial: &str, now: SystemTime) -> Result<bool, PkiError> {
+        let file = self.revocation_list();
+        let _lock = lock(&file)?;
+        let mut list = Revocations::load(&file)?;
+        if list.contains(serial) {
+            return Ok(false);
+        }
+        let now = believable(now);
+        list.revoked.push(Revoked { serial: serial.to_ascii_lowercase(), unix_s: now.as_secs() });
+        list.number = list.number.saturating_add(1);
+        self.publish(&list, now)?;
+        Ok(true)
+    }
+
+    fn publish(&self, list: &Revocations, now: Duration) -> Result<(), PkiError> {
+        let file = self.revocation_list();
+        let epoch = rcgen::date_time_ymd(1970, 1, 1);
+        let revoked = list.revoked.iter().map(|revoked| RevokedCertParams {
+            serial_number: SerialNumber::from_slice(&revoked.bytes()),
+            revocation_time: epoch + Duration::from_secs(revoked.unix_s),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let params = CertificateRevocationListParams {
+            this_update: epoch + now,
+            // As long as the authority: a gateway without a network must not stop believing its own list.
+            next_update: epoch + now.saturating_add(CA_VALIDITY),
+            crl_number: SerialNumber::from(list.number),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let issuer_params = ca_params(&self.key, now);
+        let made = params.signed_by(&Issuer::from_params(&issuer_params, &self.key));
+        let made = made.and_then(|list| list.pem()).map_err(|source| PkiError::Key { file: file.clone(), source })?;
+        write(&file, &made, Access::Everybody)
+    }
+}
+
+/// What stands in a certificate file: its leaf.
+///
+/// # Errors
+/// The file holds no certificate.
+pub fn inspect(file: &Path) -> Result<ClientCertificate, PkiError> {
+    let chain = read_certificates(file)?;
+    let leaf = chain.first().and_then(|leaf| ClientCertificate::parse(leaf).ok());
+    leaf.ok_or_else(|| PkiError::Name(file.display().to_string()))
+}
+
+/// Random, so that nobody foresees what will be signed (RFC 5280 §4.1.2.2 leaves it open; the CA/Browser Forum asks for
+/// 64 bits).
+fn serial() -> Result<[u8; SERIAL_BYTES], PkiError> {
+    let mut bytes = [0; SERIAL_BYTES];
+    let random = ring::rand::SystemRandom::new();
+    ring::rand::SecureRandom::fill(&random, &mut bytes).map_err(|_| PkiError::Generate("no random numbers".into()))?;
+    // Positive and with all its bytes.
+    if let Some(first) = bytes.first_mut() {
+        *first = (*first & 0x3f) | 0x40;
+    }
+    Ok(bytes)
+}
+
+fn alternatives(wanted: &Wanted) -> Result<Vec<SanType>, PkiError> {
+    let bad = |name: &str| PkiError::Name(name.to_owned());
+    let mut names = Vec::new();
+    for name in &wanted.names {
+        match name {
+            ServerName::DnsName(name) => {
+                names.push(SanType::DnsName(name.as_ref().try_into().map_err(|_| bad(name.as_ref()))?));
+            }
+            ServerName::IpAddress(address) => names.push(SanType::IpAddress(IpAddr::from(*address))),
+            other => return Err(bad(&other.to_str())),
+        }
+    }
+    for name in &wanted.emails {
+        names.push(SanType::Rfc822Name(name.as_str().try_into().map_err(|_| bad(name))?));
+    }
+    for name in &wanted.uris {
+        names.push(SanType::URI(name.as_str().try_into().map_err(|_| bad(name))?));
+    }
+    for name in &wanted.xmpp_addresses {
+        names.push(SanType::OtherName((ID_ON_XMPP_ADDR.to_vec(), OtherNameValue::from(name.as_str()))));
+    }
+    Ok(names)
+}

@@ -1,0 +1,265 @@
+//! Security profiles as data: which TLS a listener speaks, and which a client of the traffic generator offers.
+//!
+//! Some are those of published experiments, so that these can be run again exactly; a listener may still take better
+//! suites with the same credentials ([`Profile::accept`]). What is dangerous says so ([`Profile::weak`]), and has to be
+//! allowed by name in the configuration.
+
+use x509_parser::{certificate::X509Certificate, prelude::FromDer as _, public_key::PublicKey};
+
+/// Versions of TLS; of DTLS where that is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// TLS 1.2 (RFC 5246).
+    Tls12,
+    /// TLS 1.3 (RFC 8446).
+    Tls13,
+}
+
+/// What one end offers or takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// In rising order; none without TLS.
+    pub versions: &'static [Version],
+    /// Cipher suites as IANA names them, the preferred one first; none: all of the stack's safe ones.
+    pub suites: &'static [&'static str],
+}
+
+/// What can do the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stack {
+    /// There is none to be done.
+    Plain,
+    /// rustls.
+    Rustls,
+    /// OpenSSL, for what rustls leaves out on purpose.
+    OpenSsl,
+}
+
+/// Kinds of keys that a profile can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeyKind {
+    /// ECDSA on secp256r1.
+    EcdsaP256,
+    /// RSA of 2048 bits.
+    Rsa2048,
+    /// RSA of 4096 bits.
+    Rsa4096,
+}
+
+/// Whether clients are asked for a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// They are not.
+    #[default]
+    No,
+    /// Asked for, and verified when there is one.
+    Optional,
+    /// Nobody gets in without one.
+    Required,
+}
+
+/// A way of protecting a connection, under a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// Its name in configuration and reports.
+    pub name: &'static str,
+    /// What does the handshake.
+    pub stack: Stack,
+    /// What a client of ours offers: just what the profile is about.
+    pub offer: Offer,
+    /// What a listener takes.
+    pub accept: Offer,
+    /// The server's key; none: whatever it has.
+    pub server_key: Option<KeyKind>,
+    /// What a client's key must be like at least; none: anything.
+    pub client_key: Option<KeyKind>,
+    /// Whether clients are asked for a certificate, if the listener does not say.
+    pub client_certificates: ClientCertificates,
+    /// Whether both ends share a key instead of a certificate of the server's.
+    pub psk: bool,
+    /// Why it must not be used where that matters; none when it is good.
+    pub weak: Option<&'static str>,
+}
+
+/// What a listener asks of those who connect to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Security {
+    /// The kind of TLS.
+    pub profile: &'static Profile,
+    /// Whether clients are asked for a certificate.
+    pub client_certificates: ClientCertificates,
+}
+
+const TLS12: &[Version] = &[Version::Tls12];
+const TLS13: &[Version] = &[Version::Tls13];
+const BOTH: &[Version] = &[Version::Tls12, Version::Tls13];
+
+/// TLS 1.3 and 1.2 with ECDHE: ours.
+pub const MODERN: Profile = Profile {
+    name: "modern",
+    stack: Stack::Rustls,
+    offer: Offer { versions: BOTH, suites: &[] },
+    accept: Offer { versions: BOTH, suites: &[] },
+    server_key: None,
+    client_key: None,
+    client_certificates: ClientCertificates::No,
+    psk: false,
+    weak: None,
+};
+
+/// No TLS at all.
+pub const NONE: Profile = Profile {
+    name: "none",
+    stack: Stack::Plain,
+    offer: Offer { versions: &[], suites: &[] },
+    accept: Offer { versions: &[], suites: &[] },
+    weak: Some("nothing is encrypted, and nobody shows who they are"),
+    ..MODERN
+};
+
+/// TLS 1.3 with RSA-4096 on both sides.
+pub const HIGH: Profile = Profile {
+    name: "high",
+    stack: Stack::Rustls,
+    offer: Offer { versions: TLS13, suites: &["TLS_AES_256_GCM_SHA384"] },
+    accept: Offer { versions: TLS13, suites: &["TLS_AES_256_GCM_SHA384"] },
+    server_key: Some(KeyKind::Rsa4096),
+    client_key: Some(KeyKind::Rsa4096),
+    client_certificates: ClientCertificates::Required,
+    ..MODERN
+};
+
+/// TLS 1.2 with RSA key exchange; clients bring a user and a password.
+pub const LOW: Profile = Profile {
+    name: "low",
+    stack: Stack::OpenSsl,
+    offer: Offer { versions: TLS12, suites: &["TLS_RSA_WITH_AES_128_GCM_SHA256"] },
+    accept: Offer { versions: TLS12, suites: &["TLS_RSA_WITH_AES_128_GCM_SHA256"] },
+    server_key: Some(KeyKind::Rsa2048),
+    weak: Some("RSA key exchange: who gets the server's key later reads everything recorded before"),
+    ..MODERN
+};
+
+/// A pre-shared key: TLS 1.2 with AES-128-CCM-8 as measured; a listener also takes longer tags and TLS 1.3 (RFC 8446
+/// §4.2.11, with ECDHE). Suites of TLS 1.3 are those of SHA-256, the hash of an external key that names none
+/// (§4.2.11).
+pub const PSK: Profile = Profile {
+    name: "psk",
+    stack: Stack::OpenSsl,
+    offer: Offer { versions: TLS12, suites: &["TLS_PSK_WITH_AES_128_CCM_8"] },
+    accept: Offer {
+        versions: BOTH,
+        suites: &[
+            "TLS_AES_128_GCM_SHA256",
+            "TLS_AES_128_CCM_SHA256",
+            "TLS_AES_128_CCM_8_SHA256",
+            "TLS_PSK_WITH_AES_128_CCM_8",
+            "TLS_PSK_WITH_AES_128_CCM",
+            "TLS_PSK_WITH_AES_128_GCM_SHA256",
+        ],
+    },
+    psk: true,
+    ..MODERN
+};
+
+/// Certificates as small devices have them (RFC 7925 §4.4): ECDHE and ECDSA on secp256r1, AES-128-CCM-8; a listener
+/// also takes longer tags.
+pub const PKI: Profile = Profile {
+    name: "pki",
+    stack: Stack::OpenSsl,
+    offer: Offer { versions: TLS12, suites: &["TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8"] },
+    accept: Offer {
+        versions: TLS12,
+        suites: &[
+            "TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8",
+            "TLS_ECDHE_ECDSA_WITH_AES_128_CCM",
+            "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+        ],
+    },
+    server_key: Some(KeyKind::EcdsaP256),
+    ..MODERN
+};
+
+/// Every profile there is.
+pub const PROFILES: [&Profile; 6] = [&MODERN, &NONE, &HIGH, &LOW, &PSK, &PKI];
+
+impl Profile {
+    /// The profile of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        PROFILES.into_iter().find(|profile| profile.name == name)
+    }
+
+    /// Whether there is a handshake at all.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        self.stack != Stack::Plain
+    }
+}
+
+impl Security {
+    /// `profile` with clients asked for what it wants of them.
+    #[must_use]
+    pub const fn of(profile: &'static Profile) -> Self {
+        Self { profile, client_certificates: profile.client_certificates }
+    }
+}
+
+impl Default for Security {
+    fn default() -> Self {
+        Self::of(&MODERN)
+    }
+}
+
+impl KeyKind {
+    /// Its name on the command line and in messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EcdsaP256 => "ecdsa",
+            Self::Rsa2048 => "rsa2048",
+            Self::Rsa4096 => "rsa4096",
+        }
+    }
+
+    /// Whether the key in a certificate is of this kind; an RSA key may be longer.
+    #[must_use]
+    pub fn is_in(self, certificate: &[u8]) -> bool {
+        let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
+        let Ok(key) = certificate.public_key().parsed() else { return false };
+        let rsa_bits = if let PublicKey::RSA(key) = &key { Some(key.key_size()) } else { None };
+        match self {
+            // A point of two coordinates of 256 bits behind a byte that says it is not compressed (SEC 1 §2.3.3).
+            Self::EcdsaP256 => matches!(&key, PublicKey::EC(point) if point.data().len() == 65),
+            Self::Rsa2048 => rsa_bits.is_some_and(|bits| bits >= 2048),
+            Self::Rsa4096 => rsa_bits.is_some_and(|bits| bits >= 4096),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_lead_to_their_profile() {
+        for profile in PROFILES {
+            assert_eq!(Profile::named(profile.name), Some(profile));
+        }
+        assert_eq!(Profile::named("High"), None);
+    }
+
+    #[test]
+    fn a_listener_takes_what_a_client_of_the_same_profile_offers() {
+        for Profile { offer, accept, name, .. } in PROFILES {
+            assert!(offer.versions.iter().all(|version| accept.versions.contains(version)), "{name}");
+            assert!(offer.suites.iter().all(|suite| accept.suites.contains(suite)), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_has_neither_forward_secrecy_nor_the_blessing_of_rfc_7925_is_weak() {
+        let weak: Vec<_> = PROFILES.iter().filter(|profile| profile.weak.is_some()).map(|p| p.name).collect();
+        assert_eq!(weak, ["none", "low"]);
+    }
+}
