@@ -6,21 +6,29 @@
 
 mod config;
 mod door;
+mod dtls;
 mod identity;
 mod mailbox;
 mod observe;
+pub mod oscore;
 mod publish;
 mod read;
 mod socket;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod translate;
+mod transport;
 mod well_known;
 
 pub use config::CoapConfig;
+pub use dtls::DtlsListener;
 pub use fogmux_coap::server::Amplification;
+pub(crate) use streams::Hub;
+pub use streams::{serve_stream, serve_websocket};
+pub use transport::Listener;
 
-use std::{future::poll_fn, rc::Rc};
+use std::{rc::Rc, sync::Arc};
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -34,6 +42,8 @@ pub struct CoapDoor {
     pub config: CoapConfig,
     /// Echo values of one worker are good at all, for a peer may come to another when a socket goes.
     echo_key: [u8; 32],
+    /// The OSCORE contexts of all users.
+    pub oscore: Arc<oscore::Keyring>,
 }
 
 impl CoapDoor {
@@ -46,7 +56,13 @@ impl CoapDoor {
     pub fn new(config: CoapConfig) -> Self {
         let mut echo_key = [0; 32];
         getrandom::fill(&mut echo_key).expect("the operating system gives random numbers");
-        Self { config, echo_key }
+        Self { config, echo_key, oscore: Arc::default() }
+    }
+
+    /// The same door with these OSCORE contexts.
+    #[must_use]
+    pub fn with_contexts(self, oscore: Arc<oscore::Keyring>) -> Self {
+        Self { oscore, ..self }
     }
 
     /// What makes Echo values (RFC 9175 appendix A).
@@ -69,27 +85,19 @@ impl std::fmt::Debug for CoapDoor {
     }
 }
 
-/// Serves one worker's UDP socket until drain. `anonymous`: whether it may be used without credentials, and there are
-/// no others on plain CoAP.
-pub async fn serve(ctx: Rc<WorkerContext>, socket: tokio::net::UdpSocket, anonymous: bool) {
-    let mut drain = Box::pin(ctx.farewell());
-    let mut door = match door::Door::open(Rc::clone(&ctx), socket, anonymous) {
-        Ok(door) => door,
-        Err(error) => {
-            tracing::error!(%error, "the CoAP socket cannot be used");
-            return;
-        }
-    };
-    // Between turns the runtime looks at the other sockets: a task that only wakes itself is run dozens of times first.
-    while poll_fn(|cx| match drain.as_mut().poll(cx) {
-        std::task::Poll::Ready(()) => std::task::Poll::Ready(false),
-        std::task::Poll::Pending => door.poll(cx),
-    })
-    .await
-    {
-        tokio::task::yield_now().await;
+/// Serves one worker's UDP socket until drain.
+pub async fn serve(ctx: Rc<WorkerContext>, socket: tokio::net::UdpSocket, listener: Listener) {
+    match socket::Socket::new(socket) {
+        Ok(socket) => door::run(ctx, socket, listener).await,
+        Err(error) => tracing::error!(%error, "the CoAP socket cannot be used"),
     }
-    door.close();
-    // Notifications that say goodbye, as far as the socket takes them at once.
-    poll_fn(|cx| door.poll_goodbye(cx)).await;
+}
+
+/// Serves one worker's UDP socket of CoAP over DTLS until drain.
+pub async fn serve_dtls(ctx: Rc<WorkerContext>, socket: tokio::net::UdpSocket, listener: DtlsListener) {
+    let admits = listener.admits;
+    match dtls::Dtls::new(Rc::clone(&ctx), socket, listener) {
+        Ok(socket) => door::run(ctx, socket, admits).await,
+        Err(error) => tracing::error!(%error, "the CoAPS socket cannot be used"),
+    }
 }

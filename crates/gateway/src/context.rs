@@ -8,9 +8,9 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use fogmux_auth::Authority;
+use fogmux_auth::{Authority, LoginGuard, Refusals, SourceSet};
 use fogmux_bus::{Bus, Timestamp, Worker, WorkerId};
-use fogmux_net::Admission;
+use fogmux_net::{Admission, Channel};
 use tokio::sync::watch;
 
 use crate::{coap::CoapDoor, http::HttpDoor, metrics::Metrics, mqtt::MqttDoor, xmpp::XmppDoor};
@@ -59,7 +59,7 @@ impl Clock {
 }
 
 /// The other end of a connection and how it came in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its address.
     pub address: SocketAddr,
@@ -67,9 +67,25 @@ pub struct Peer {
     pub secure: bool,
     /// Whether the listener it came in by may be used without credentials.
     pub anonymous: bool,
+    /// The credentials that the listener takes.
+    pub sources: SourceSet,
+    /// What the handshake said; none on a plain connection.
+    pub channel: Option<Arc<Channel>>,
 }
 
 impl Peer {
+    /// Somebody on a connection that nothing protects.
+    #[must_use]
+    pub const fn plain(address: SocketAddr, anonymous: bool) -> Self {
+        Self { address, secure: false, anonymous, sources: SourceSet::ALL, channel: None }
+    }
+
+    /// The same over what a handshake has made.
+    #[must_use]
+    pub fn over(self, channel: Arc<Channel>) -> Self {
+        Self { secure: true, channel: Some(channel), ..self }
+    }
+
     /// Whether it is on this machine.
     #[must_use]
     pub const fn is_loopback(&self) -> bool {
@@ -95,6 +111,10 @@ pub struct Shared {
     pub bus: Arc<Bus>,
     /// Who may do what.
     pub authority: Arc<Authority>,
+    /// Who failed to log in of late, by whatever door.
+    pub logins: LoginGuard,
+    /// Which refusals were logged already.
+    pub refusals: Refusals,
     /// The time.
     pub clock: Clock,
     /// What is counted outside the bus.
@@ -125,6 +145,8 @@ pub struct WorkerContext {
     pub read_buffer: RefCell<Box<[u8]>>,
     /// An empty buffer with capacity, to swap with a mailbox's output while it is written out; given back empty.
     pub spare: RefCell<Vec<u8>>,
+    /// What the CoAP connections of the worker share, while there are any.
+    pub(crate) coap_streams: RefCell<std::rc::Weak<crate::coap::Hub>>,
 }
 
 impl WorkerContext {
@@ -135,6 +157,7 @@ impl WorkerContext {
             id,
             read_buffer: RefCell::new(vec![0; READ_BUFFER_BYTES].into_boxed_slice()),
             spare: RefCell::default(),
+            coap_streams: RefCell::default(),
         })
     }
 

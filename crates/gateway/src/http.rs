@@ -19,6 +19,7 @@ mod payload;
 mod quic;
 mod respond;
 mod service;
+mod session;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -31,9 +32,9 @@ use std::{
     time::Duration,
 };
 
-use fogmux_auth::Backoff;
-use fogmux_http::idempotency;
+use fogmux_http::{idempotency, session::Table};
 use http::HeaderValue;
+use tokio::sync::watch;
 
 pub use connection::serve;
 pub use quic::serve_quic;
@@ -51,6 +52,14 @@ pub struct HttpConfig {
     pub batch_lines_max: usize,
     /// Most bytes of a request's header section.
     pub header_bytes_max: usize,
+    /// Bytes of all unfinished uploads together; at least eight batches of the largest kind fit whatever it says.
+    pub uploads_bytes_max: usize,
+    /// Whether passwords and tokens are taken over connections without TLS from other machines.
+    pub password_without_tls: bool,
+    /// Sessions of people at once; none: there are no sessions.
+    pub sessions_max: usize,
+    /// How long a session lasts at most.
+    pub session_lifetime: Duration,
     /// From the first byte of a request to the end of its header section; also from accept to the first byte.
     pub header_timeout: Duration,
     /// From the header section to the end of the body.
@@ -92,6 +101,10 @@ impl Default for HttpConfig {
             payload_bytes_max: 1 << 20,
             batch_bytes_max: 4 << 20,
             batch_lines_max: 10_000,
+            uploads_bytes_max: 32 << 20,
+            password_without_tls: false,
+            sessions_max: 1024,
+            session_lifetime: Duration::from_secs(12 * 3600),
             header_bytes_max: 16 << 10,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
@@ -123,7 +136,10 @@ pub struct HttpDoor {
     /// Bytes of unfinished uploads.
     uploads: AtomicUsize,
     idempotency: Mutex<idempotency::Store<idempotent::Kept>>,
-    backoff: Mutex<Backoff>,
+    /// People who are logged in.
+    sessions: Mutex<Table<session::Session>>,
+    /// Says that what lasts longer than a request has to ask again whether it may.
+    second_look: watch::Sender<()>,
     alt_svc: Option<HeaderValue>,
     openapi: bytes::Bytes,
 }
@@ -137,32 +153,46 @@ impl HttpDoor {
             streams: streams::Registry::new(&config),
             uploads: AtomicUsize::new(0),
             idempotency: Mutex::new(idempotency::Store::new(idempotency::Limits::default())),
-            backoff: Mutex::default(),
+            sessions: Mutex::new(Table::new(config.sessions_max)),
+            second_look: watch::Sender::new(()),
             alt_svc,
             openapi: fogmux_http::openapi::document(env!("CARGO_PKG_VERSION")).into(),
             config,
         }
     }
 
+    /// Completes when the rules have changed or a session has ended.
+    fn second_look(&self) -> impl Future<Output = ()> + use<> {
+        let mut asked = self.second_look.subscribe();
+        async move {
+            // An error means that the gateway is gone altogether.
+            let _ = asked.changed().await;
+        }
+    }
+
     fn idempotency(&self) -> std::sync::MutexGuard<'_, idempotency::Store<idempotent::Kept>> {
         self.idempotency.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn backoff(&self) -> std::sync::MutexGuard<'_, Backoff> {
-        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// How often [`housekeeping`] looks.
-const HOUSEKEEPING: Duration = Duration::from_secs(5);
+/// How often [`housekeeping`] looks whether the rules have changed.
+const LOOK: Duration = Duration::from_secs(1);
 
-/// Ends event streams that nobody came back for; one worker runs it until drain.
+/// Ends event streams that nobody came back for, and has the others look again at rules that have changed; one worker
+/// runs it until drain.
 pub async fn housekeeping(ctx: std::rc::Rc<crate::WorkerContext>) {
+    let door = &ctx.shared.http;
     let mut drain = std::pin::pin!(ctx.drain());
+    let mut generation = ctx.authority().generation();
     loop {
         tokio::select! {
             () = &mut drain => return,
-            () = tokio::time::sleep(HOUSEKEEPING) => ctx.shared.http.streams.expire(ctx.now()),
+            () = tokio::time::sleep(LOOK) => {}
+        }
+        door.streams.expire(ctx.now());
+        if generation != ctx.authority().generation() {
+            generation = ctx.authority().generation();
+            door.second_look.send_replace(());
         }
     }
 }

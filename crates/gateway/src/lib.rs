@@ -3,10 +3,11 @@
 //!
 //! A worker is a thread with a single-threaded runtime. A connection lives on one worker from accept to close, so its
 //! task needs no locks of its own; what crosses workers are mailboxes (see [`fogmux_bus`]) and each door's registry.
-//! No door calls another, but the HTTP door, which hands WebSocket streams to the MQTT door.
+//! No door calls another, but the HTTP door, which hands WebSocket streams to the MQTT and CoAP doors.
 
 pub mod coap;
 pub mod context;
+mod credential;
 pub mod http;
 pub mod metrics;
 pub mod mqtt;

@@ -6,12 +6,18 @@
 //! kept, dropped and refused is listed in `docs/protocols/mqtt.md`.
 
 mod access;
+mod attach;
+mod authenticate;
 mod config;
 mod connection;
+mod deadline;
+mod early;
+mod farewell;
 mod login;
 mod mailbox;
 mod output;
 mod publish;
+mod reauthenticate;
 mod receive;
 mod retained;
 mod session;
@@ -19,6 +25,7 @@ mod subscribe;
 #[cfg(test)]
 mod tests;
 mod translate;
+mod wheel;
 mod will;
 
 use std::{
@@ -91,12 +98,14 @@ impl<S> std::fmt::Debug for Serve<'_, S> {
     }
 }
 
-/// Ends sessions that have expired and publishes wills whose delay is over; one worker runs it. When the gateway
-/// drains it sends the wills that still wait and wakes every connection.
+/// Ends sessions that have expired, publishes wills whose delay is over, and wakes connections when their alarm is due or
+/// the rules have changed; one worker runs it. When the gateway drains it sends the wills that still wait and wakes
+/// every connection.
 pub async fn housekeeping(ctx: Rc<WorkerContext>) {
     let door = &ctx.shared.mqtt;
     let mut drain = std::pin::pin!(ctx.drain());
     let mut ticks = tokio::time::interval(TICK);
+    let mut generation = ctx.authority().generation();
     loop {
         tokio::select! {
             biased;
@@ -109,12 +118,16 @@ pub async fn housekeeping(ctx: Rc<WorkerContext>) {
                 }
                 door.publish_due_wills(&ctx, now);
                 door.ring(now);
+                if generation != ctx.authority().generation() {
+                    generation = ctx.authority().generation();
+                    door.ring_all();
+                }
             }
         }
     }
     door.publish_due_wills(&ctx, Timestamp::NEVER);
     // Once for their wills, once for their goodbyes.
-    door.ring(Timestamp::NEVER);
-    tokio::time::sleep(connection::DRAIN_GRACE).await;
-    door.ring(Timestamp::NEVER);
+    door.ring_all();
+    tokio::time::sleep(deadline::DRAIN_GRACE).await;
+    door.ring_all();
 }

@@ -15,13 +15,13 @@ use std::{
     time::Duration,
 };
 
-use fogmux_auth::Authority;
+use fogmux_auth::{Authority, LoginGuard, Refusals, SourceSet};
 use fogmux_bus::{Bus, BusConfig, RetainedStore};
-use fogmux_net::{Admission, AdmissionLimits, TlsConfig, quic::QuicLimits};
+use fogmux_net::{Admission, AdmissionLimits, Security, TlsConfig, TlsError, quic::QuicLimits};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    coap::{CoapConfig, CoapDoor},
+    coap::{CoapConfig, CoapDoor, oscore::Keyring},
     context::{Clock, Phase, Shared},
     http::{HttpConfig, HttpDoor},
     metrics::Metrics,
@@ -44,6 +44,12 @@ pub enum Listener {
     Mqtts,
     /// CoAP over UDP.
     Coap,
+    /// CoAP over DTLS.
+    Coaps,
+    /// CoAP over TCP (RFC 8323).
+    CoapTcp,
+    /// CoAP over TLS (RFC 8323).
+    CoapsTcp,
     /// HTTP/1.1 and HTTP/2 with prior knowledge.
     Http,
     /// HTTP/1.1 and HTTP/2 over TLS.
@@ -64,11 +70,23 @@ impl Listener {
             Self::Mqtt => "mqtt",
             Self::Mqtts => "mqtts",
             Self::Coap => "coap",
+            Self::Coaps => "coaps",
+            Self::CoapTcp => "coap_tcp",
+            Self::CoapsTcp => "coaps_tcp",
             Self::Http => "http",
             Self::Https => "https",
             Self::Http3 => "http3",
             Self::Xmpp => "xmpp",
             Self::Xmpps => "xmpps",
+        }
+    }
+
+    /// Whether TLS comes before anything else on its streams.
+    #[must_use]
+    pub const fn begins_with_tls(self) -> bool {
+        match self {
+            Self::Mqtts | Self::CoapsTcp | Self::Https | Self::Xmpps => true,
+            Self::Mqtt | Self::Coap | Self::Coaps | Self::CoapTcp | Self::Http | Self::Http3 | Self::Xmpp => false,
         }
     }
 }
@@ -82,6 +100,18 @@ pub struct Listen {
     pub address: SocketAddr,
     /// Whether it may be used without credentials.
     pub anonymous: bool,
+    /// The credentials it takes.
+    pub sources: SourceSet,
+    /// The TLS or DTLS it speaks, if it does.
+    pub security: Security,
+}
+
+impl Listen {
+    /// A listener that takes every credential, and needs one.
+    #[must_use]
+    pub fn new(listener: Listener, address: SocketAddr) -> Self {
+        Self { listener, address, anonymous: false, sources: SourceSet::ALL, security: Security::default() }
+    }
 }
 
 /// Everything a gateway is started with.
@@ -102,6 +132,8 @@ pub struct GatewayConfig {
     pub mqtt: MqttConfig,
     /// The CoAP door.
     pub coap: CoapConfig,
+    /// OSCORE contexts.
+    pub oscore: Arc<Keyring>,
     /// The HTTP door.
     pub http: HttpConfig,
     /// The XMPP door.
@@ -124,6 +156,14 @@ pub enum StartError {
     /// A listener needs a certificate and there is none.
     #[error("{} needs a certificate", .0.name())]
     NoCertificate(Listener),
+    /// What a listener's profile needs is not there.
+    #[error("{}: {source}", listener.name())]
+    Tls {
+        /// Which.
+        listener: Listener,
+        /// Why.
+        source: TlsError,
+    },
     /// A thread or its runtime could not be made.
     #[error("cannot start a worker: {0}")]
     Worker(io::Error),
@@ -169,9 +209,11 @@ impl Gateway {
             authority,
             clock,
             metrics: Metrics::default(),
+            logins: LoginGuard::default(),
+            refusals: Refusals::default(),
             admission: Admission::new(config.accept),
             mqtt: MqttDoor::new(config.mqtt),
-            coap: CoapDoor::new(config.coap),
+            coap: CoapDoor::new(config.coap).with_contexts(config.oscore),
             http: HttpDoor::new(http),
             xmpp: XmppDoor::new(config.xmpp),
             draining: watched,

@@ -12,40 +12,40 @@ mod control;
 mod core;
 mod discover;
 mod fill;
+mod kept;
 mod login;
+mod names;
 mod nodes;
 mod open;
 mod owner;
 mod publish;
 mod read;
+mod sasl;
 mod session;
 mod subscribe;
 #[cfg(test)]
 mod tests;
 mod translate;
 
-use std::{
-    rc::Rc,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{rc::Rc, sync::Arc};
 
-use fogmux_auth::{Backoff, BackoffConfig};
-use fogmux_xmpp::{Jid, Limits, ServerConfig};
+use fogmux_net::TlsAcceptor;
+use fogmux_xmpp::{Jid, Limits, ServerConfig, stream::StartTls};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
 };
-use tokio_rustls::TlsAcceptor;
 
 use self::{
     accounts::Accounts,
+    kept::Records,
     login::{Halted, Login},
     nodes::Nodes,
     open::OpenStanzas,
 };
 use crate::{Peer, WorkerContext};
 
-pub use self::config::XmppConfig;
+pub use self::{config::XmppConfig, kept::NodeStore};
 
 /// What the workers of the XMPP door share: configuration and registries. Connections find it in
 /// [`crate::Shared::xmpp`].
@@ -53,12 +53,11 @@ pub use self::config::XmppConfig;
 pub struct XmppDoor {
     /// How it behaves.
     pub config: XmppConfig,
-    server: Arc<ServerConfig>,
+    pub(crate) server: Arc<ServerConfig>,
     /// The address of the publish-subscribe service.
     service: Jid,
     nodes: Arc<Nodes>,
     accounts: Accounts,
-    backoff: Mutex<Backoff>,
     open: OpenStanzas,
 }
 
@@ -70,20 +69,16 @@ impl XmppDoor {
         let domain = address(&config.domain).or_else(|_| address("localhost"));
         let service = domain.as_ref().map_or(Err(fogmux_xmpp::JidError::Empty), |d| address(&format!("pubsub.{d}")));
         let (Ok(domain), Ok(service)) = (domain, service) else { unreachable!("localhost is a domain") };
+        let records = Records::new(config.store.clone());
         let limits = Limits { stanza_bytes_max: config.stanza_bytes_max, ..Limits::default() };
         Self {
             server: Arc::new(ServerConfig { domain, limits, login_timeout: config.login_timeout }),
             service,
-            nodes: Arc::new(Nodes::new(config.nodes_max)),
-            accounts: Accounts::new(config.subscriptions_per_account_max),
-            backoff: Mutex::new(Backoff::new(BackoffConfig::default())),
+            nodes: Arc::new(Nodes::new(config.nodes_max, records.clone())),
+            accounts: Accounts::new(config.subscriptions_per_account_max, records),
             open: OpenStanzas::new(config.open_stanzas_bytes_max),
             config,
         }
-    }
-
-    fn backoff(&self) -> MutexGuard<'_, Backoff> {
-        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,7 +88,13 @@ pub async fn serve_plain(ctx: Rc<WorkerContext>, stream: TcpStream, peer: Peer, 
     let counted = Counted::new(&ctx);
     // A write is a whole turn: waiting to fill a segment gains nothing.
     let _ = stream.set_nodelay(true);
-    match Box::pin(login::first(&ctx, stream, peer, tls.is_some())).await {
+    // Required but on loopback, where tools of the same machine come from – if they need no certificate either.
+    let starttls = match &tls {
+        None => StartTls::Unavailable,
+        Some(tls) if peer.is_loopback() && !tls.requires_certificate() => StartTls::Offered,
+        Some(_) => StartTls::Required,
+    };
+    match Box::pin(login::first(&ctx, stream, peer.clone(), starttls)).await {
         // Boxed, for a task is as large as its largest state, and this one is rare.
         Login::StartTls(halted) => Box::pin(serve_started(&ctx, *halted, peer, tls)).await,
         Login::Bound(session) => session.run().await,
@@ -106,10 +107,11 @@ pub async fn serve_plain(ctx: Rc<WorkerContext>, stream: TcpStream, peer: Peer, 
 async fn serve_started(ctx: &Rc<WorkerContext>, halted: Halted<TcpStream>, peer: Peer, tls: Option<TlsAcceptor>) {
     let Some(tls) = tls else { return };
     let (stream, login) = halted.split();
-    let Ok(Ok(stream)) = tokio::time::timeout_at(login.deadline, tls.accept(stream)).await else {
+    let Ok(Ok((stream, channel))) = tokio::time::timeout_at(login.deadline, tls.accept(stream)).await else {
         ctx.shared.metrics.xmpp.misbehaved.increment();
         return;
     };
+    let peer = peer.over(channel);
     if let Login::Bound(session) = Box::pin(login::secured(ctx, stream, peer, login)).await {
         session.run().await;
     }
@@ -121,7 +123,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
     let counted = Counted::new(&ctx);
-    if let Login::Bound(session) = Box::pin(login::first(&ctx, stream, peer, false)).await {
+    if let Login::Bound(session) = Box::pin(login::first(&ctx, stream, peer, StartTls::Unavailable)).await {
         session.run().await;
     }
     drop(counted);

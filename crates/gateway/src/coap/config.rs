@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use fogmux_coap::{BlockSize, ServerConfig, server::Amplification, transmission::Transmission};
+use fogmux_coap::{BlockSize, ServerConfig, server::Amplification, stream::SessionConfig, transmission::Transmission};
+use fogmux_net::dtls::EndpointConfig;
 
 /// How the CoAP door behaves; every field has a default.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,18 @@ pub struct CoapConfig {
     pub confirm_every: u16,
     /// Longest time without a Confirmable notification.
     pub confirm_interval: Duration,
+    /// Bytes of a message over TCP, TLS and WebSockets (RFC 8323 §5.3.1); larger payloads come in blocks.
+    pub message_bytes_max: usize,
+    /// How long the first message on a connection may take (RFC 8323 §5.3).
+    pub settings_timeout: Duration,
+    /// How long a message on a connection may take from its first byte to its last.
+    pub message_timeout: Duration,
+    /// A connection on which nothing was heard for so long is asked by Ping (RFC 8323 §5.4).
+    pub idle_timeout: Duration,
+    /// How long the answer to that may take.
+    pub pong_timeout: Duration,
+    /// How long a connection may read nothing of what is sent to it.
+    pub write_timeout: Duration,
     /// Publications per worker whose answer waits for the disk; one more is answered 4.29.
     pub pending_max: usize,
     /// Links in `/.well-known/core`.
@@ -47,6 +60,8 @@ pub struct CoapConfig {
     /// Who has to prove an address by an Echo (RFC 9175) before answers that are larger than three times the request,
     /// and before observing: addresses that are not loopback, all, or nobody.
     pub amplification: Amplification,
+    /// Bounds of DTLS; its suites are the listener's.
+    pub dtls: EndpointConfig,
 }
 
 impl Default for CoapConfig {
@@ -69,14 +84,37 @@ impl Default for CoapConfig {
             notification_bytes_max: machine.held_bytes_max,
             confirm_every: machine.confirm_every,
             confirm_interval: machine.confirm_interval,
+            message_bytes_max: 64 << 10,
+            settings_timeout: Duration::from_secs(10),
+            message_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(300),
+            pong_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(60),
             pending_max: 4096,
             links_max: 1000,
+            dtls: EndpointConfig::default(),
             amplification: machine.amplification,
         }
     }
 }
 
 impl CoapConfig {
+    /// The bounds of one worker's streams: who comes in is counted and held back at the listeners.
+    pub(super) fn stream_machine(&self) -> ServerConfig {
+        ServerConfig { reliable: true, peers_max: usize::MAX, ..self.machine() }
+    }
+
+    /// The bounds of one connection.
+    pub(super) const fn session(&self) -> SessionConfig {
+        SessionConfig {
+            message_bytes_max: self.message_bytes_max,
+            settings_timeout: self.settings_timeout,
+            message_timeout: self.message_timeout,
+            idle_timeout: self.idle_timeout,
+            pong_timeout: self.pong_timeout,
+        }
+    }
+
     /// The bounds of one socket's machine.
     pub(super) fn machine(&self) -> ServerConfig {
         ServerConfig {

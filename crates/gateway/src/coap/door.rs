@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    future::Future,
+    future::{Future, poll_fn},
     io,
     pin::Pin,
     rc::Rc,
@@ -13,18 +13,22 @@ use std::{
 
 use fogmux_auth::Action;
 use fogmux_bus::{Claim, Slot, Timestamp, TopicRef};
-use fogmux_coap::{Code, Incoming, ObserveWish, Outbox, Request, Response, Server, Ticket, server::Counters};
-use tokio::{net::UdpSocket, time::Sleep};
+use fogmux_coap::{
+    Code, Incoming, ObserveWish, Outbox, Request, Response, Server, ServerConfig, Ticket,
+    server::{Counters, Room},
+};
+use tokio::time::Sleep;
 
 use super::{
-    identity::{Admission, Identity},
+    identity::{Admission, Identity, Who},
     mailbox::{self, Entry, Notifications},
     observe::Watches,
+    oscore,
     publish::{Batch, Deferred},
-    socket::{Path, Socket},
     translate::{self, Parameters, Target},
+    transport::{Change, Listener, Path, Transport},
 };
-use crate::WorkerContext;
+use crate::{Peer, WorkerContext};
 
 /// Turns before other tasks of the worker have theirs.
 const TURNS_MAX: usize = 2;
@@ -37,67 +41,58 @@ const NOTIFICATIONS_PER_TURN: usize = 256;
 const BACKLOG_PER_OBSERVER: usize = 64;
 
 /// A worker's CoAP.
-pub(super) struct Door {
-    socket: Socket,
+pub(super) struct Door<T> {
+    transport: T,
     core: Core,
+    /// What was inside protected requests, for a turn.
+    room: Room,
     sleep: Pin<Box<Sleep>>,
     armed: Option<Timestamp>,
 }
 
-/// Everything but the socket, so that what was read can be borrowed from that.
+/// Everything but the transport, so that what was read can be borrowed from that.
 pub(super) struct Core {
     pub(super) ctx: Rc<WorkerContext>,
     pub(super) server: Server<Path>,
     pub(super) out: Outbox<Path>,
     pub(super) slot: Arc<Slot<Notifications>>,
     claim: Claim,
-    admission: Admission,
+    pub(super) admission: Admission,
+    /// Of the rules that observers were last looked at by.
+    generation: u64,
     pub(super) watches: Watches,
     pub(super) deferred: VecDeque<Deferred>,
     /// Taken out of the mailbox and not told yet.
     entries: VecDeque<Entry>,
     /// Room for the topics of a turn.
-    topics: String,
+    pub(super) topics: String,
     counted: Counters,
     peers_counted: i64,
+    /// Streams, not datagrams.
+    is_reliable: bool,
 }
 
-impl Door {
-    pub(super) fn open(ctx: Rc<WorkerContext>, socket: UdpSocket, anonymous: bool) -> io::Result<Self> {
-        let config = &ctx.shared.coap.config;
-        let is_loopback = socket.local_addr()?.ip().to_canonical().is_loopback();
-        let mut seed = [0; 8];
-        getrandom::fill(&mut seed).map_err(io::Error::other)?;
-        let server = Server::new(config.machine(), u64::from_ne_bytes(seed), ctx.shared.coap.echo_key());
-        let slot = ctx.bus().slot(Notifications::new(config.notification_bytes_max), ctx.id);
-        let claim = slot.claim(ctx.id);
-        let core = Core {
-            admission: Admission::new(anonymous, is_loopback, slot.id()),
-            server,
-            out: Outbox::default(),
-            slot,
-            claim,
-            watches: Watches::default(),
-            deferred: VecDeque::new(),
-            entries: VecDeque::new(),
-            topics: String::new(),
-            counted: Counters::default(),
-            peers_counted: 0,
-            ctx,
-        };
+impl<T: Transport> Door<T> {
+    fn open(ctx: Rc<WorkerContext>, transport: T, listener: Listener) -> io::Result<Self> {
+        let machine = ctx.shared.coap.config.machine();
+        let core = Core::new(ctx, machine, listener)?;
         let sleep = Box::pin(tokio::time::sleep(Duration::ZERO));
-        Ok(Self { socket: Socket::new(socket)?, core, sleep, armed: None })
+        Ok(Self { transport, core, room: Room::default(), sleep, armed: None })
     }
 
     /// Works a few turns. Ready with `true` when there is more to do, with `false` when the socket is of no use any more.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         for _ in 0..TURNS_MAX {
             if self.flush(cx).is_pending() {
                 return Poll::Pending;
             }
-            let mut busy = match self.socket.poll_receive(cx) {
+            let mut busy = match self.transport.poll_receive(cx) {
                 Poll::Ready(Ok(())) => {
-                    self.core.receive(&self.socket);
+                    while let Some(change) = self.transport.poll_change() {
+                        self.core.change(change);
+                    }
+                    self.core.receive(&self.transport, &self.room);
+                    self.room.clear();
                     true
                 }
                 Poll::Ready(Err(error)) => {
@@ -119,13 +114,14 @@ impl Door {
     }
 
     /// Tells observers that the gateway goes (5.03 ends their observations).
-    pub(super) fn close(&mut self) {
+    fn close(&mut self) {
         self.core.say_goodbye();
     }
 
     /// Sends what the socket takes at once.
-    pub(super) fn poll_goodbye(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_goodbye(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let _ = self.flush(cx);
+        self.transport.goodbye(cx);
         Poll::Ready(())
     }
 
@@ -133,7 +129,7 @@ impl Door {
         if self.core.out.is_empty() {
             return Poll::Ready(());
         }
-        self.socket
+        self.transport
             .poll_send(cx, &mut self.core.out)
             .map(|bytes| self.core.ctx.shared.metrics.coap.bytes_out.add(bytes))
     }
@@ -156,20 +152,89 @@ impl Door {
     }
 }
 
+/// Serves one worker's socket until drain.
+pub(super) async fn run<T: Transport>(ctx: Rc<WorkerContext>, transport: T, listener: Listener) {
+    let mut drain = Box::pin(ctx.farewell());
+    let mut door = match Door::open(ctx, transport, listener) {
+        Ok(door) => door,
+        Err(error) => {
+            tracing::error!(%error, "the CoAP socket cannot be used");
+            return;
+        }
+    };
+    // Between turns the runtime looks at the other sockets: a task that only wakes itself is run dozens of times first.
+    while poll_fn(|cx| match drain.as_mut().poll(cx) {
+        Poll::Ready(()) => Poll::Ready(false),
+        Poll::Pending => door.poll(cx),
+    })
+    .await
+    {
+        tokio::task::yield_now().await;
+    }
+    door.close();
+    // Notifications that say goodbye, as far as the socket takes them at once.
+    poll_fn(|cx| door.poll_goodbye(cx)).await;
+}
+
 impl Core {
+    pub(super) fn new(ctx: Rc<WorkerContext>, machine: ServerConfig, listener: Listener) -> io::Result<Self> {
+        let is_reliable = machine.reliable;
+        let mut seed = [0; 8];
+        getrandom::fill(&mut seed).map_err(io::Error::other)?;
+        let mut server = Server::new(machine, u64::from_ne_bytes(seed), ctx.shared.coap.echo_key());
+        if let Some(protection) = oscore::protection(&ctx) {
+            server.set_protection(protection);
+        }
+        let slot = ctx.bus().slot(Notifications::new(ctx.shared.coap.config.notification_bytes_max), ctx.id);
+        let claim = slot.claim(ctx.id);
+        Ok(Self {
+            admission: Admission::new(listener, slot.id()),
+            generation: ctx.authority().generation(),
+            server,
+            out: Outbox::default(),
+            slot,
+            claim,
+            watches: Watches::default(),
+            deferred: VecDeque::new(),
+            entries: VecDeque::new(),
+            topics: String::new(),
+            counted: Counters::default(),
+            peers_counted: 0,
+            is_reliable,
+            ctx,
+        })
+    }
+
+    /// An association has come or gone.
+    fn change(&mut self, change: Change) {
+        match change {
+            Change::Opened(path, channel) => {
+                let Listener { anonymous, sources } = self.admission.listener();
+                let peer = Peer { sources, ..Peer::plain(path.remote, anonymous) }.over(channel);
+                self.admission.open(path.association, peer);
+            }
+            Change::Closed(path) => {
+                self.admission.close(path.association);
+                self.server.forget(&path);
+                self.forget_gone();
+            }
+        }
+    }
+
     /// The machine's clock is the bus's.
     pub(super) fn machine_now(&self) -> fogmux_coap::Timestamp {
         machine_time(self.ctx.now())
     }
 
     /// Takes in what was read, publishes all of it at once, and answers.
-    fn receive(&mut self, socket: &Socket) {
+    fn receive<'a>(&mut self, transport: &'a impl Transport, room: &'a Room) {
         let now = self.ctx.now();
         let mut batch = Batch::new(std::mem::take(&mut self.topics));
         let mut bytes = 0;
-        for (path, datagram) in socket.datagrams() {
+        for (path, datagram) in transport.datagrams() {
             bytes += datagram.len() as u64;
-            if let Some(incoming) = self.server.handle(machine_time(now), path, datagram, &mut self.out) {
+            if let Some(incoming) = self.server.handle_in(machine_time(now), path, datagram, Some(room), &mut self.out)
+            {
                 self.dispatch(now, incoming, &mut batch);
             }
         }
@@ -178,9 +243,10 @@ impl Core {
         self.ctx.shared.metrics.coap.bytes_in.add(bytes);
     }
 
-    fn dispatch<'a>(&mut self, now: Timestamp, incoming: Incoming<'a, Path>, batch: &mut Batch<'a>) {
+    pub(super) fn dispatch<'a>(&mut self, now: Timestamp, incoming: Incoming<'a, Path>, batch: &mut Batch<'a>) {
         let Incoming { request, ticket } = incoming;
-        let Some(identity) = self.admission.identity(&self.ctx) else {
+        let who = Who::of(&ticket);
+        let Some(identity) = self.admission.identity(&self.ctx, &who) else {
             self.ctx.shared.metrics.coap.unauthenticated.increment();
             self.respond(now, ticket, &Response::new(Code::UNAUTHORIZED));
             return;
@@ -196,7 +262,7 @@ impl Core {
                 return;
             }
         };
-        let ask = Ask { now, identity: &identity, parameters };
+        let ask = Ask { now, who: &who, identity: &identity, parameters };
         match (target, request.method) {
             (Target::Topic, Code::PUT | Code::POST | Code::DELETE) => {
                 self.write(&ask, request, ticket, start, batch);
@@ -253,7 +319,7 @@ impl Core {
     }
 
     /// Empties the mailbox into notifications.
-    fn notify(&mut self, cx: &Context<'_>) -> bool {
+    pub(super) fn notify(&mut self, cx: &Context<'_>) -> bool {
         if self.entries.is_empty() {
             let entries = &mut self.entries;
             // Nobody else claims this slot.
@@ -263,6 +329,7 @@ impl Core {
                 mailbox::thin(&mut self.entries);
             }
         }
+        self.look_again();
         let now = self.ctx.now();
         for _ in 0..NOTIFICATIONS_PER_TURN {
             let Some(entry) = self.entries.pop_front() else { break };
@@ -271,8 +338,23 @@ impl Core {
         !self.entries.is_empty()
     }
 
+    /// Whether something has to be waited for, beside the mailbox and the clock.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.deferred.is_empty() || self.watches.is_behind()
+    }
+
+    /// Asks again who may observe what, if the rules have changed.
+    fn look_again(&mut self) {
+        let generation = self.ctx.authority().generation();
+        if self.generation != generation {
+            self.generation = generation;
+            self.review();
+        }
+    }
+
     /// Forgets observers that are gone, and counts.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
+        self.look_again();
         self.forget_gone();
         let (counters, metrics) = (*self.server.counters(), &self.ctx.shared.metrics.coap);
         if counters != self.counted {
@@ -280,6 +362,10 @@ impl Core {
             metrics.timed_out.add(counters.timed_out - self.counted.timed_out);
             metrics.rejected.add(counters.peers_refused - self.counted.peers_refused);
             self.counted = counters;
+        }
+        if self.is_reliable {
+            // Those who accepted the connections have counted them.
+            return;
         }
         let peers = i64::try_from(self.server.peers()).unwrap_or(i64::MAX);
         if peers != self.peers_counted {
@@ -292,7 +378,8 @@ impl Core {
 /// A request that has been understood, beside itself.
 pub(super) struct Ask<'a> {
     pub(super) now: Timestamp,
-    pub(super) identity: &'a Identity,
+    pub(super) who: &'a Who,
+    pub(super) identity: &'a Arc<Identity>,
     pub(super) parameters: Parameters<'a>,
 }
 

@@ -1,12 +1,18 @@
-//! Who asks: on plain CoAP nobody in particular, where that is allowed.
+//! Who asks: the owner of the security context or of the association that the request came by, or nobody in particular
+//! where that is allowed.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use fogmux_auth::{Access, Action};
-use fogmux_bus::{Publisher, ReadGate, SlotId};
-use fogmux_coap::Code;
+use fogmux_auth::{Access, Action, SourceKind, Verified};
+use fogmux_bus::{Publisher, ReadGate, SlotId, Timestamp};
+use fogmux_coap::{Code, Ticket};
+use foldhash::quality::RandomState;
 
-use crate::WorkerContext;
+use super::transport::{Listener, Path};
+use crate::{Peer, WorkerContext, credential};
+
+/// Security contexts whose owners are remembered; there are as many as there are files of them.
+const CONTEXTS_MAX: usize = 65_536;
 
 /// Permissions, as the bus asks for them.
 pub(super) struct Gate(Access);
@@ -21,48 +27,151 @@ impl ReadGate for Gate {
 pub(super) struct Identity {
     pub(super) gate: Arc<Gate>,
     pub(super) publisher: Arc<Publisher>,
+    /// When what shows it ends.
+    until: Timestamp,
 }
 
-/// Who is let in by this socket, looked up again when the rules change.
-pub(super) struct Admission {
-    anonymous: bool,
-    is_loopback: bool,
-    slot: SlotId,
-    known: Option<(u64, Option<Arc<Identity>>)>,
+/// By what a request is known to be somebody's.
+#[derive(Clone, Debug)]
+pub(super) enum Who {
+    /// By nothing.
+    Anybody,
+    /// By the association or connection it came on.
+    Association(u32),
+    /// By a security context of this user, whatever it came through.
+    Context { scope: u64, user: Arc<str>, association: u32 },
 }
+
+impl Who {
+    /// Who sent a request. What protects it from end to end counts more than what it came through.
+    pub(super) fn of(ticket: &Ticket<Path>) -> Self {
+        match (ticket.exchange(), ticket.peer().association) {
+            (Some(exchange), association) => {
+                Self::Context { scope: exchange.scope(), user: Arc::clone(exchange.user()), association }
+            }
+            (None, 0) => Self::Anybody,
+            (None, association) => Self::Association(association),
+        }
+    }
+}
+
+/// An identity as the rules of a generation have it, until what shows it ends.
+struct Known {
+    generation: u64,
+    identity: Option<Arc<Identity>>,
+}
+
+impl Known {
+    /// Nothing yet.
+    const NOTHING: Self = Self { generation: NEVER, identity: None };
+
+    /// What is known, looked up again when the rules have changed since, or when it has ended.
+    fn get(&mut self, ctx: &WorkerContext, look_up: impl FnOnce() -> Option<Arc<Identity>>) -> Option<Arc<Identity>> {
+        let generation = ctx.authority().generation();
+        let is_over = self.identity.as_ref().is_some_and(|identity| identity.is_over(ctx.now()));
+        if self.generation != generation || is_over {
+            *self = Self { generation, identity: look_up() };
+        }
+        self.identity.clone()
+    }
+}
+
+/// Who is let in, looked up again when the rules change.
+pub(super) struct Admission {
+    listener: Listener,
+    slot: SlotId,
+    nobody: Known,
+    associations: HashMap<u32, (Peer, Known), RandomState>,
+    contexts: HashMap<u64, Known, RandomState>,
+}
+
+/// No generation of rules has this number.
+const NEVER: u64 = u64::MAX;
 
 impl Admission {
-    pub(super) const fn new(anonymous: bool, is_loopback: bool, slot: SlotId) -> Self {
-        Self { anonymous, is_loopback, slot, known: None }
+    pub(super) fn new(listener: Listener, slot: SlotId) -> Self {
+        Self { listener, slot, nobody: Known::NOTHING, associations: HashMap::default(), contexts: HashMap::default() }
     }
 
-    /// Nobody in particular, or nobody at all: 4.01.
-    pub(super) fn identity(&mut self, ctx: &WorkerContext) -> Option<Arc<Identity>> {
-        let generation = ctx.authority().generation();
-        match &self.known {
-            Some((known, identity)) if *known == generation => identity.clone(),
-            Some(_) | None => {
-                let identity = self.look_up(ctx);
-                self.known = Some((generation, identity.clone()));
-                identity
+    /// An association or a connection is there.
+    pub(super) fn open(&mut self, association: u32, peer: Peer) {
+        self.associations.insert(association, (peer, Known::NOTHING));
+    }
+
+    /// It is gone.
+    pub(super) fn close(&mut self, association: u32) {
+        self.associations.remove(&association);
+    }
+
+    /// What the listener says of those who come by it.
+    pub(super) const fn listener(&self) -> Listener {
+        self.listener
+    }
+
+    /// Somebody, or nobody at all: 4.01.
+    pub(super) fn identity(&mut self, ctx: &WorkerContext, who: &Who) -> Option<Arc<Identity>> {
+        let (slot, listener) = (self.slot, self.listener);
+        // The listener has said whether it lets them in, whatever its address.
+        let anybody = |listens: bool| ctx.authority().anonymous(listens).filter(|_| listens);
+        match who {
+            Who::Anybody => self.nobody.get(ctx, || Some(identity(ctx, slot, &anybody(listener.anonymous)?.into()))),
+            Who::Association(association) => {
+                let (peer, known) = self.associations.get_mut(association)?;
+                known.get(ctx, || {
+                    let principal = match credential::of_channel(ctx, peer) {
+                        Ok(Some(principal)) => principal,
+                        Ok(None) => anybody(peer.anonymous)?,
+                        Err(refused) => {
+                            tracing::debug!(%refused, "a CoAP association is nobody's");
+                            return None;
+                        }
+                    };
+                    let who = credential::bounded(peer, principal.into());
+                    if who.expires_unix_s.is_some_and(|end| end <= credential::unix_s()) {
+                        tracing::debug!("the certificate of a CoAP association has ended");
+                        return None;
+                    }
+                    Some(identity(ctx, slot, &who))
+                })
+            }
+            Who::Context { scope, user, association } => {
+                let through = self.associations.get(association).map(|(peer, _)| peer.sources);
+                if !through.unwrap_or(listener.sources).contains(SourceKind::Oscore) {
+                    return None;
+                }
+                if self.contexts.len() >= CONTEXTS_MAX && !self.contexts.contains_key(scope) {
+                    self.contexts.clear();
+                }
+                let known = self.contexts.entry(*scope).or_insert(Known::NOTHING);
+                known.get(ctx, || {
+                    // A context that was withdrawn is nobody's, whoever its user is.
+                    let user = ctx.shared.coap.oscore.holds(*scope).then_some(user)?;
+                    Some(identity(ctx, slot, &ctx.authority().oscore(user).ok()?.into()))
+                })
             }
         }
     }
+}
 
-    fn look_up(&self, ctx: &WorkerContext) -> Option<Arc<Identity>> {
-        let principal = ctx.authority().anonymous(self.is_loopback).filter(|_| self.anonymous)?;
-        let publisher = Publisher {
-            principal: Arc::clone(&principal.name),
-            client: Arc::from(""),
-            door: fogmux_bus::Door::Coap,
-            slot: Some(self.slot),
-        };
-        let access = ctx.authority().access(&principal, "", fogmux_auth::Door::Coap);
-        Some(Arc::new(Identity { gate: Arc::new(Gate(access)), publisher: Arc::new(publisher) }))
-    }
+fn identity(ctx: &WorkerContext, slot: SlotId, who: &Verified) -> Arc<Identity> {
+    let Verified { principal, expires_unix_s } = who;
+    let publisher = Publisher {
+        principal: Arc::clone(&principal.name),
+        client: Arc::from(""),
+        door: fogmux_bus::Door::Coap,
+        slot: Some(slot),
+    };
+    let access = ctx.authority().access(principal, "", fogmux_auth::Door::Coap);
+    let until = expires_unix_s.map_or(Timestamp::NEVER, |end| credential::timestamp(ctx, end));
+    Arc::new(Identity { gate: Arc::new(Gate(access)), publisher: Arc::new(publisher), until })
 }
 
 impl Identity {
+    /// Whether what shows it has ended.
+    pub(super) fn is_over(&self, now: Timestamp) -> bool {
+        self.until <= now
+    }
+
     /// Nothing when the action is allowed; 4.03 when it is not.
     pub(super) fn refusal(&self, ctx: &WorkerContext, action: Action, topic: &str) -> Option<Code> {
         let allowed = match action {
@@ -72,7 +181,7 @@ impl Identity {
         if allowed {
             return None;
         }
-        ctx.shared.metrics.coap.unauthorized.increment();
+        self.note(ctx, action, topic);
         Some(Code::FORBIDDEN)
     }
 
@@ -80,8 +189,20 @@ impl Identity {
     pub(super) fn may_read_nothing(&self, ctx: &WorkerContext, filter: &str) -> bool {
         let nothing = matches!(self.gate.0.may_subscribe(filter), fogmux_auth::Reach::Nothing(_));
         if nothing {
-            ctx.shared.metrics.coap.unauthorized.increment();
+            self.note(ctx, Action::Read, filter);
         }
         nothing
+    }
+
+    /// Whether both are the same principal, with the same groups and variables.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.gate.0.principal() == other.gate.0.principal()
+    }
+
+    #[cold]
+    fn note(&self, ctx: &WorkerContext, action: Action, topic: &str) {
+        ctx.shared.metrics.coap.unauthorized.increment();
+        let decision = self.gate.0.decide(action, topic);
+        credential::note_refusal(ctx, self.gate.0.principal(), fogmux_auth::Door::Coap, action, topic, &decision);
     }
 }

@@ -92,7 +92,7 @@ fn cost(message: &Message) -> usize {
 
 impl Mailbox for Notifications {
     fn deliver(&mut self, publication: &Publication<'_>, delivery: &Delivery<'_>) -> Delivered {
-        let message = publication.share();
+        let message = delivery.share(publication);
         let (more, assured) = (cost(message), delivery.qos(publication) > Qos::AtMostOnce);
         let mut displaced = 0;
         if self.is_full(more) {
@@ -133,7 +133,14 @@ mod tests {
         let mut publication =
             Publication::new(TopicRef::new("a/b").unwrap(), Payload::Slice(payload), &publisher, Timestamp::ZERO, 0);
         publication.qos = qos;
-        let delivery = Delivery { tag, max_qos: Qos::ExactlyOnce, retain_as_published: true, ids: &[], shared: false };
+        let delivery = Delivery {
+            tag,
+            max_qos: Qos::ExactlyOnce,
+            retain_as_published: true,
+            ids: &[],
+            shared: false,
+            topic: None,
+        };
         queue.deliver(&publication, &delivery)
     }
 

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use fogmux_auth::Action;
 use fogmux_bus::{Filter, Message, Qos, ReadGate, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef, etag};
 use fogmux_coap::{
     Code, Response, Ticket,
@@ -10,10 +11,10 @@ use fogmux_coap::{
 
 use super::{
     door::{Ask, Core, machine_time},
-    identity::Identity,
+    identity::{Identity, Who},
     mailbox::Entry,
-    socket::Path,
     translate,
+    transport::Path,
 };
 
 /// Kept messages pulled at once for a new observer of a filter; fewer than may wait for it.
@@ -29,9 +30,22 @@ struct Watch {
     max_qos: Qos,
     /// By a filter: notifications then name their topic.
     named: bool,
-    gate: Arc<dyn ReadGate>,
+    who: Who,
+    identity: Arc<Identity>,
     /// Where the pull of kept messages has come to.
     after: Option<Topic>,
+}
+
+impl Watch {
+    fn options(&self) -> SubscribeOptions {
+        let gate: Arc<dyn ReadGate> = Arc::<super::identity::Gate>::clone(&self.identity.gate);
+        SubscribeOptions {
+            tag: self.relation.to_u64(),
+            max_qos: self.max_qos,
+            gate: Some(gate),
+            ..SubscribeOptions::default()
+        }
+    }
 }
 
 /// All observations of a socket, in the places that the machine gave them.
@@ -43,6 +57,11 @@ pub(super) struct Watches {
 }
 
 impl Watches {
+    /// Whether somebody has not had all kept messages yet.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.behind.is_empty()
+    }
+
     fn get(&self, relation: RelationId) -> Option<&Watch> {
         self.all.get(relation.index())?.as_ref().filter(|watch| watch.relation == relation)
     }
@@ -118,18 +137,13 @@ impl Core {
         self.forget_gone();
         let Registered::New(relation) = registered else { return Some(registered) };
         let max_qos = ask.parameters.qos.unwrap_or(Qos::AtMostOnce);
-        let gate = gate_of(ask.identity);
-        let options = SubscribeOptions {
-            tag: relation.to_u64(),
-            max_qos,
-            gate: Some(Arc::clone(&gate)),
-            ..SubscribeOptions::default()
-        };
-        if self.ctx.bus().subscribe(&self.slot, &subscription, options).is_err() {
+        let (who, identity) = (ask.who.clone(), Arc::clone(ask.identity));
+        let watch = Watch { relation, subscription, max_qos, named, who, identity, after: None };
+        if self.ctx.bus().subscribe(&self.slot, &watch.subscription, watch.options()).is_err() {
             self.server.end_observation(relation);
             return None;
         }
-        self.watches.insert(Watch { relation, subscription, max_qos, named, gate, after: None });
+        self.watches.insert(watch);
         Some(registered)
     }
 
@@ -138,6 +152,10 @@ impl Core {
         let relation = RelationId::from_u64(entry.tag);
         let Some(watch) = self.watches.get(relation) else { return };
         if entry.message.is_expired(now) {
+            return;
+        }
+        if watch.identity.is_over(now) {
+            self.dismiss(relation, Code::UNAUTHORIZED);
             return;
         }
         let named = watch.named;
@@ -183,8 +201,12 @@ impl Core {
                 return true;
             }
             any = true;
+            if watch.identity.is_over(now) {
+                self.dismiss(*relation, Code::UNAUTHORIZED);
+                return false;
+            }
             let chunk = self.ctx.bus().retained(&watch.subscription.filter, watch.after.as_ref(), BACKFILL, now);
-            let (gate, max_qos) = (Arc::clone(&watch.gate), watch.max_qos);
+            let (gate, max_qos) = (Arc::clone(&watch.identity.gate), watch.max_qos);
             for message in chunk.messages.iter().filter(|message| gate.may_read(&message.topic)) {
                 let assured = message.qos.min(max_qos) > Qos::AtMostOnce;
                 self.send(now, *relation, message, true, assured, false);
@@ -209,6 +231,50 @@ impl Core {
         }
     }
 
+    /// The rules have changed: whoever may not read any more what it observes is told so, which ends the observation
+    /// (RFC 7641 §4.2), and who is not quite the same any more is asked about anew.
+    pub(super) fn review(&mut self) {
+        let relations: Vec<RelationId> = self.watches.all.iter().flatten().map(|watch| watch.relation).collect();
+        for relation in relations {
+            let Some(watch) = self.watches.get(relation) else { continue };
+            let Some(identity) = self.admission.identity(&self.ctx, &watch.who) else {
+                self.dismiss(relation, Code::UNAUTHORIZED);
+                continue;
+            };
+            let filter = watch.subscription.filter.as_str();
+            let lost = match watch.named {
+                false => identity.refusal(&self.ctx, Action::Read, filter).is_some(),
+                true => identity.may_read_nothing(&self.ctx, filter),
+            };
+            if lost {
+                self.dismiss(relation, Code::FORBIDDEN);
+            } else if !identity.is(&watch.identity) {
+                self.renew(relation, identity);
+            }
+        }
+    }
+
+    /// Puts another identity in the place of the one that an observer had.
+    fn renew(&mut self, relation: RelationId, identity: Arc<Identity>) {
+        let Some(watch) = self.watches.get_mut(relation) else { return };
+        watch.identity = identity;
+        let Some(watch) = self.watches.get(relation) else { return };
+        self.ctx.bus().unsubscribe(&self.slot, &watch.subscription, relation.to_u64());
+        if self.ctx.bus().subscribe(&self.slot, &watch.subscription, watch.options()).is_err() {
+            self.dismiss(relation, Code::SERVICE_UNAVAILABLE);
+        }
+    }
+
+    /// The last notification, which is an error; nothing of what the observer may not read goes out before it.
+    fn dismiss(&mut self, relation: RelationId, code: Code) {
+        if let Some(watch) = self.watches.remove(relation) {
+            self.ctx.bus().unsubscribe(&self.slot, &watch.subscription, relation.to_u64());
+        }
+        let notification = Notification { response: Response::new(code), confirmable: true, subject: 0 };
+        let now = self.machine_now();
+        self.server.dismiss(now, relation, &notification, &mut self.out);
+    }
+
     /// 5.03 to every observer: the gateway goes.
     pub(super) fn say_goodbye(&mut self) {
         let now = self.machine_now();
@@ -220,9 +286,4 @@ impl Core {
         }
         self.forget_gone();
     }
-}
-
-fn gate_of(identity: &Identity) -> Arc<dyn ReadGate> {
-    let gate: Arc<dyn ReadGate> = Arc::<super::identity::Gate>::clone(&identity.gate);
-    gate
 }

@@ -17,8 +17,8 @@ use smallvec::SmallVec;
 
 use super::{
     door::{Ask, Core, machine_time},
-    socket::Path,
     translate,
+    transport::Path,
 };
 
 /// When a publication is refused for lack of room: worth trying again.
@@ -79,6 +79,13 @@ impl Batch<'_> {
 pub(super) struct Deferred {
     completion: Completion,
     answers: Vec<(Ticket<Path>, Code)>,
+}
+
+impl Deferred {
+    /// Whether one of them goes to this association or connection.
+    pub(super) fn is_for(&self, association: u32) -> bool {
+        self.answers.iter().any(|(ticket, _)| ticket.peer().association == association)
+    }
 }
 
 impl Core {
@@ -169,7 +176,7 @@ impl Core {
     /// If-Match and If-None-Match (RFC 7252 §5.10.8), decided under the lock that orders what is kept.
     fn publish_if(&mut self, now: Timestamp, request: &Request<'_>, put: Put<'_>, topics: &str) {
         let holds = |current: Option<&Arc<Message>>| {
-            request.precondition_holds(current.map(|message| ETag::from_u64(message.etag)).as_ref())
+            request.precondition_holds(current.map(|message| ETag::from_u64(message.etag())).as_ref())
         };
         let Some(topic) = topic_of(&put, topics) else { return };
         let mut batch = [publication(&put, topic, now, self.ctx.unix_ms(now))];
@@ -209,6 +216,11 @@ impl Core {
         if !waiting.is_empty() {
             self.deferred.push_back(Deferred { completion, answers: waiting });
         }
+    }
+
+    /// Whether an answer to this peer waits for the store.
+    pub(super) fn owes(&self, path: &Path) -> bool {
+        self.deferred.iter().any(|deferred| deferred.answers.iter().any(|(ticket, _)| ticket.peer() == *path))
     }
 
     /// Answers what the store has done. Completions come in the order of writes, so the first stands for all.

@@ -5,8 +5,8 @@ use fogmux_coap::{Code, Response, Ticket};
 
 use super::{
     door::{Ask, Core, machine_time},
-    socket::Path,
     translate,
+    transport::Path,
 };
 
 impl Core {

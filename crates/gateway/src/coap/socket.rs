@@ -2,42 +2,18 @@
 
 use std::{
     io::{self, IoSliceMut},
-    net::{IpAddr, SocketAddr},
     task::{Context, Poll, ready},
 };
 
-use fogmux_coap::{Outbox, Peer};
+use fogmux_coap::Outbox;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use smallvec::SmallVec;
 use tokio::{io::Interest, net::UdpSocket};
 
+use super::transport::{Path, Transport};
+
 /// Room for one datagram, or for what the kernel has joined (GRO). Memory is used only where something is written.
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
-
-/// The other end, and the address of ours that it spoke to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Path {
-    pub(super) remote: SocketAddr,
-    local: Option<IpAddr>,
-}
-
-impl Peer for Path {
-    fn host(&self) -> IpAddr {
-        self.remote.host()
-    }
-
-    fn identity(&self) -> [u8; 18] {
-        self.remote.identity()
-    }
-
-    fn is_verified(&self) -> bool {
-        self.remote.is_verified()
-    }
-
-    fn is_local(&self) -> bool {
-        self.remote.is_local()
-    }
-}
 
 /// The socket and its buffers.
 pub(super) struct Socket {
@@ -65,9 +41,10 @@ impl Socket {
             sent: 0,
         })
     }
+}
 
-    /// Reads what there is, up to a batch. [`Socket::datagrams`] has it.
-    pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+impl Transport for Socket {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.received = 0;
         loop {
             ready!(self.io.poll_recv_ready(cx))?;
@@ -87,19 +64,16 @@ impl Socket {
         }
     }
 
-    /// What was read last.
-    pub(super) fn datagrams(&self) -> impl Iterator<Item = (Path, &[u8])> {
+    fn datagrams(&self) -> impl Iterator<Item = (Path, &[u8])> {
         let buffers = self.buffers.chunks_exact(DATAGRAM_BYTES_MAX);
         self.metas.iter().zip(buffers).take(self.received).flat_map(|(meta, buffer)| {
-            let path = Path { remote: meta.addr, local: meta.dst_ip };
+            let path = Path { remote: meta.addr, local: meta.dst_ip, association: 0 };
             let bytes = buffer.get(..meta.len).unwrap_or(&[]);
             bytes.chunks(meta.stride.max(1)).map(move |datagram| (path, datagram))
         })
     }
 
-    /// Writes all that is in the box, and empties it; gives how many bytes. When the kernel has no room, the rest stays
-    /// for the next call.
-    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, out: &mut Outbox<Path>) -> Poll<u64> {
+    fn poll_send(&mut self, cx: &mut Context<'_>, out: &mut Outbox<Path>) -> Poll<u64> {
         let (io, state) = (&self.io, &self.state);
         while self.sent < out.len() {
             let batch: Batch<'_> = out.iter().skip(self.sent).take(BATCH_SIZE).collect();

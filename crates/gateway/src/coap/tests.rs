@@ -2,6 +2,8 @@
 
 #![allow(clippy::indexing_slicing, reason = "a test that meets the unexpected panics")]
 
+mod streams;
+
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -14,7 +16,7 @@ use fogmux_coap::{
 use fogmux_net::{Admission, AdmissionLimits};
 use tokio::{net::UdpSocket, sync::watch, task::LocalSet};
 
-use super::{Amplification, CoapConfig, CoapDoor, serve};
+use super::{Amplification, CoapConfig, CoapDoor, Listener, serve};
 use crate::{
     Clock, Shared, WorkerContext,
     http::{HttpConfig, HttpDoor},
@@ -24,10 +26,10 @@ use crate::{
 };
 
 /// A worker with its door.
-struct House {
-    ctx: Rc<WorkerContext>,
+pub(super) struct House {
+    pub(super) ctx: Rc<WorkerContext>,
     drain: watch::Sender<crate::context::Phase>,
-    address: std::net::SocketAddr,
+    pub(super) address: std::net::SocketAddr,
 }
 
 async fn house(config: CoapConfig, anonymous: bool) -> House {
@@ -40,6 +42,8 @@ async fn house(config: CoapConfig, anonymous: bool) -> House {
         authority: Arc::new(Authority::new(Rules::default())),
         clock,
         metrics: Metrics::default(),
+        logins: fogmux_auth::LoginGuard::default(),
+        refusals: fogmux_auth::Refusals::default(),
         admission: Admission::new(AdmissionLimits::default()),
         mqtt: MqttDoor::new(MqttConfig::default()),
         coap: CoapDoor::new(config),
@@ -50,11 +54,12 @@ async fn house(config: CoapConfig, anonymous: bool) -> House {
     let ctx = WorkerContext::new(Arc::new(shared), WorkerId(0));
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
-    tokio::task::spawn_local(serve(Rc::clone(&ctx), socket, anonymous));
+    let listener = Listener { anonymous, sources: fogmux_auth::SourceSet::ALL };
+    tokio::task::spawn_local(serve(Rc::clone(&ctx), socket, listener));
     House { ctx, drain, address }
 }
 
-fn run(config: CoapConfig, anonymous: bool, test: impl AsyncFnOnce(House)) {
+pub(super) fn run(config: CoapConfig, anonymous: bool, test: impl AsyncFnOnce(House)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
         let all = async { test(house(config, anonymous).await).await };
@@ -80,6 +85,15 @@ impl House {
 
     /// From another door.
     fn publish(&self, topic: &str, payload: &[u8], content_type: Option<&str>) {
+        self.publish_as(topic, payload, content_type, false);
+    }
+
+    /// The same, kept.
+    pub(super) fn keep(&self, topic: &str, payload: &[u8]) {
+        self.publish_as(topic, payload, None, true);
+    }
+
+    fn publish_as(&self, topic: &str, payload: &[u8], content_type: Option<&str>, retain: bool) {
         let (publisher, now) = (Publisher::internal(), self.ctx.now());
         let mut publication = Publication::new(
             TopicRef::new(topic).unwrap(),
@@ -89,6 +103,7 @@ impl House {
             self.ctx.unix_ms(now),
         );
         publication.content_type = content_type;
+        publication.retain = retain;
         let _ = self.ctx.worker.borrow_mut().publish(&mut [publication]);
     }
 }
@@ -301,5 +316,43 @@ fn observers_hear_when_the_gateway_goes() {
         house.drain.send_replace(crate::context::Phase::Farewell);
         let last = device.notification().await;
         assert_eq!((last.code, last.max_age), (Code::SERVICE_UNAVAILABLE, Some(10)));
+    });
+}
+
+/// Anonymous clients, and what they may read.
+fn rules(acl: &str) -> Rules {
+    let acl = fogmux_auth::Acl::parse(std::path::Path::new("acl.toml"), acl).unwrap();
+    Rules::new(fogmux_auth::Users::default(), Some(acl), fogmux_auth::AnonymousPolicy::Loopback)
+}
+
+#[test]
+fn rfc_7641_s4_2_who_may_not_read_any_more_is_told_so() {
+    const ALL: &str = "[[allow]]\nanonymous = true\nboth = [\"#\"]\n";
+    const SOME: &str = "[[allow]]\nanonymous = true\nboth = [\"open/#\"]\n";
+    run(CoapConfig::default(), true, async |house| {
+        house.ctx.authority().replace(rules(ALL));
+        house.keep("closed/x", b"1");
+        house.keep("open/x", b"1");
+        let (mut loser, mut keeper, mut filter) = (house.device().await, house.device().await, house.device().await);
+        let follow = |path: &str| Call { observe: true, ..Call::new(Code::GET, path) };
+        assert_eq!(loser.ask(follow("ps/closed/x")).await.code, Code::CONTENT);
+        assert_eq!(keeper.ask(follow("ps/open/x")).await.code, Code::CONTENT);
+        let mut fetch = Call { observe: true, ..Call::new(Code::FETCH, "ps") };
+        fetch.queries.push("filter=closed/#".to_owned());
+        assert_eq!(filter.ask(fetch).await.code, Code::CONTENT);
+        assert_eq!(filter.notification().await.code, Code::CONTENT);
+        house.ctx.authority().replace(rules(SOME));
+        // Whatever comes next makes the door look.
+        keeper.ask(Call::new(Code::GET, "ps/open/x")).await;
+        assert_eq!(loser.notification().await.code, Code::FORBIDDEN);
+        assert_eq!(filter.notification().await.code, Code::FORBIDDEN);
+        house.keep("open/x", b"2");
+        assert_eq!(keeper.notification().await.payload.as_ref(), b"2");
+        // And when nobody may come in without credentials any more.
+        let closed = fogmux_auth::Acl::parse(std::path::Path::new("acl.toml"), ALL).unwrap();
+        let nobody = Rules::new(fogmux_auth::Users::default(), Some(closed), fogmux_auth::AnonymousPolicy::Never);
+        house.ctx.authority().replace(nobody);
+        assert_eq!(loser.ask(Call::new(Code::GET, "ps/open/x")).await.code, Code::UNAUTHORIZED);
+        assert_eq!(keeper.notification().await.code, Code::UNAUTHORIZED);
     });
 }

@@ -94,7 +94,7 @@ pub(super) fn content_type(request: &Request<'_>) -> Result<Option<&'static str>
 /// A message as a representation of its topic.
 pub(super) fn representation(message: &Arc<Message>, now: Timestamp) -> Response<'_> {
     Response {
-        etag: Some(ETag::from_u64(message.etag)),
+        etag: Some(ETag::from_u64(message.etag())),
         content_format: message.content_type.as_deref().and_then(content_format::from_mime_type),
         max_age: message.seconds_left(now),
         payload: Payload::Shared(&message.payload),

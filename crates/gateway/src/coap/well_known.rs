@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 
 use super::{
     door::{Ask, Core, machine_time},
-    socket::Path,
     translate::ROOT,
+    transport::Path,
 };
 
 /// The resource type of a topic (RFC 6690 §3.1).

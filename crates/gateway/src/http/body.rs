@@ -22,10 +22,6 @@ use crate::WorkerContext;
 /// What to set aside at most before a byte has come.
 const RESERVE_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of all unfinished uploads together, beyond what is still in read buffers: a thirty-second upload that never ends
-/// must not add up with its like. At least eight batches of the largest kind fit.
-const UPLOADS_BYTES_MAX: usize = 32 << 20;
-
 /// A body that has arrived.
 pub(super) enum Collected {
     /// Part of a read buffer: to be copied by whoever keeps it, lest it keep the buffer.
@@ -148,7 +144,7 @@ impl Held {
             .wrapping_add(bytes)
             .wrapping_sub(self.bytes);
         self.bytes = bytes;
-        all <= UPLOADS_BYTES_MAX.max(door.config.batch_bytes_max.saturating_mul(8))
+        all <= door.config.uploads_bytes_max.max(door.config.batch_bytes_max.saturating_mul(8))
     }
 }
 
@@ -158,8 +154,9 @@ impl Drop for Held {
     }
 }
 
-/// Bytes of an unwanted body that are still read and thrown away, and for how long.
-pub(super) const UNWANTED_BYTES_MAX: usize = 2 << 20;
+/// Bytes of an unwanted body that are still read and thrown away, and for how long: time is what it is about, the bytes
+/// only keep somebody fast from having a core to himself.
+pub(super) const UNWANTED_BYTES_MAX: usize = 8 << 20;
 pub(super) const UNWANTED_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A body that, dropped unread, is read and thrown away for a while: a client that is cut off in the middle of its

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fogmux_auth::Reach;
+use fogmux_auth::{Action, Reach};
 use fogmux_bus::{Claim, Message, Qos, Subscription};
 use fogmux_http::{
     Kind, Problem, Query, accept, publish,
@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 use tokio::time::Sleep;
 
 use super::{
-    identity::{self, Gate, Identity},
+    identity::{Gate, Identity},
     payload::Payload,
     respond,
     service::Conn,
@@ -87,7 +87,10 @@ pub(super) fn subscribe(
 /// The reader's end. Dropped, it leaves the stream to wait for the reader's return.
 pub(super) struct Follow {
     conn: Rc<Conn>,
-    gate: Arc<Gate>,
+    identity: Rc<Identity>,
+    /// Of the rules that were looked at last.
+    generation: u64,
+    second_look: Pin<Box<dyn Future<Output = ()>>>,
     stream: Arc<Stream>,
     claim: Claim,
     format: Format,
@@ -127,20 +130,48 @@ impl Follow {
         };
         Ok(Self {
             conn: Rc::clone(conn),
-            gate: Arc::clone(&identity.gate),
+            identity: Rc::clone(identity),
+            generation: ctx.authority().generation(),
+            second_look: Box::pin(ctx.shared.http.second_look()),
             stream,
             claim,
             format,
             drain: Box::pin(ctx.farewell()),
-            keep_alive: Box::pin(tokio::time::sleep(ctx.shared.http.config.event_keep_alive)),
+            keep_alive: Box::pin(tokio::time::sleep_until(next_look(conn, identity))),
             first,
         })
     }
 
+    /// Whether the reader may go on. What it may read of each message its gate says; here it is about the credential,
+    /// which may have ended, and rules that may have left nothing.
+    pub(super) fn may_go_on(&mut self) -> bool {
+        let ctx = &self.conn.ctx;
+        if !self.identity.holds(ctx) {
+            return false;
+        }
+        let generation = ctx.authority().generation();
+        if generation == self.generation {
+            return true;
+        }
+        self.generation = generation;
+        let access = self.identity.gate.access();
+        let nothing =
+            |subscription: &Subscription| matches!(access.may_subscribe(&subscription.filter), Reach::Nothing(_));
+        !self.stream.subscriptions.iter().all(nothing)
+    }
+
     /// The next bytes of the stream; `None` when the gateway shuts down or another reader has taken over.
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if self.drain.as_mut().poll(cx).is_ready() {
+        if self.drain.as_mut().poll(cx).is_ready() || self.conn.ctx.now() >= self.identity.expires {
             return Poll::Ready(None);
+        }
+        if self.second_look.as_mut().poll(cx).is_ready() {
+            self.second_look = Box::pin(self.conn.ctx.shared.http.second_look());
+            // Registers for the next.
+            cx.waker().wake_by_ref();
+            if !self.may_go_on() {
+                return Poll::Ready(None);
+            }
         }
         let mut out = std::mem::take(&mut self.first);
         let more = match self.fill(cx, &mut out) {
@@ -158,10 +189,10 @@ impl Follow {
         if self.keep_alive.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
-        if !self.conn.ctx.authority().admits(self.gate.access().principal()) {
+        if !self.may_go_on() {
             return Poll::Ready(None);
         }
-        let next = tokio::time::Instant::now() + self.conn.ctx.shared.http.config.event_keep_alive;
+        let next = next_look(&self.conn, &self.identity);
         self.keep_alive.as_mut().reset(next);
         // Registers the timer.
         if self.keep_alive.as_mut().poll(cx).is_ready() {
@@ -227,7 +258,7 @@ impl Follow {
         messages.retain(|message| {
             // Overlapping filters give one copy.
             !earlier.iter().any(|other| other.group.is_none() && other.filter.matches(&message.topic))
-                && self.gate.access().may_read(&message.topic)
+                && self.identity.gate.access().may_read(&message.topic)
         });
         let next = match chunk.next {
             Some(after) => Some(Kept { after: Some(after), ..kept }),
@@ -286,6 +317,12 @@ impl Drop for Follow {
     }
 }
 
+/// When a quiet stream has to do something: show that it lives, or end with its reader's credential.
+fn next_look(conn: &Conn, identity: &Identity) -> tokio::time::Instant {
+    let next = tokio::time::Instant::now() + conn.ctx.shared.http.config.event_keep_alive;
+    next.min(conn.ctx.shared.clock.instant(identity.expires))
+}
+
 fn wanted(conn: &Conn, identity: &Identity, query: &Query<'_>) -> Result<Wanted, Problem<'static>> {
     if query.filters.is_empty() {
         return Err(Problem::new(Kind::InvalidFilter).detail("`filter` is missing"));
@@ -295,7 +332,10 @@ fn wanted(conn: &Conn, identity: &Identity, query: &Query<'_>) -> Result<Wanted,
         let subscription =
             Subscription::parse(filter).map_err(|error| Problem::new(Kind::InvalidFilter).detail(error.to_string()))?;
         match identity.gate.access().may_subscribe(&subscription.filter) {
-            Reach::Nothing(decision) => return Err(identity::forbidden(&conn.ctx, &decision)),
+            Reach::Nothing(decision) => {
+                let gate = &identity.gate;
+                return Err(gate.forbidden(&conn.ctx, Action::Read, &subscription.filter, &decision));
+            }
             Reach::Some | Reach::Everything => {}
         }
         if !subscriptions.contains(&subscription) {

@@ -1,18 +1,28 @@
-//! Who asks: Basic credentials or nobody, turned into permissions once for each connection.
+//! Who asks: by an `Authorization`, a session's cookie, the handshake below, or nobody in particular; turned into
+//! permissions once for each connection.
 
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
-use fogmux_auth::{Access, Action, Decision, Principal, Refused};
-use fogmux_bus::{Publisher, ReadGate};
+use fogmux_auth::{Access, Action, Decision, Door, LogIn, Principal, Refused, SourceKind, Verified};
+use fogmux_bus::{Publisher, ReadGate, Timestamp};
 use fogmux_http::{
     Kind, Problem,
-    authorization::{self, Credentials},
+    authorization::{self, Authorization, Credentials},
+    cookie, session,
 };
-use http::{HeaderMap, header::AUTHORIZATION};
+use http::{
+    HeaderMap, HeaderValue,
+    header::{AUTHORIZATION, COOKIE},
+};
+use sha2::{Digest as _, Sha256};
 
-use crate::{Peer, WorkerContext};
+use super::session as sessions;
+use crate::{
+    Peer, WorkerContext,
+    credential::{self, Denied, Login},
+};
 
-/// Principals remembered on one connection; a proxy may carry several.
+/// Credentials remembered on one connection; a proxy may carry several.
 const KNOWN_MAX: usize = 8;
 
 /// Somebody who may ask, with what the bus wants to know of a publisher.
@@ -20,22 +30,33 @@ const KNOWN_MAX: usize = 8;
 pub(super) struct Identity {
     pub(super) gate: Arc<Gate>,
     pub(super) publisher: Arc<Publisher>,
+    /// When the credential ends.
+    pub(super) expires: Timestamp,
+    /// The session whose cookie was shown.
+    session: Option<session::Key>,
 }
 
 impl Identity {
-    fn new(ctx: &WorkerContext, principal: &Principal) -> Rc<Self> {
-        let access = ctx.authority().access(principal, "", fogmux_auth::Door::Http);
+    fn new(ctx: &WorkerContext, who: &Verified, session: Option<session::Key>) -> Rc<Self> {
+        let access = ctx.authority().access(&who.principal, "", Door::Http);
         let publisher = Publisher {
-            principal: Arc::clone(&principal.name),
+            principal: Arc::clone(&who.principal.name),
             client: Arc::from(""),
             door: fogmux_bus::Door::Http,
             slot: None,
         };
-        Rc::new(Self { gate: Arc::new(Gate(access)), publisher: Arc::new(publisher) })
+        let expires = who.expires_unix_s.map_or(Timestamp::NEVER, |unix_s| credential::timestamp(ctx, unix_s));
+        Rc::new(Self { gate: Arc::new(Gate(access)), publisher: Arc::new(publisher), expires, session })
     }
 
     pub(super) fn principal(&self) -> &Principal {
         self.gate.0.principal()
+    }
+
+    /// Whether it would still be let in: what lasts longer than a request asks this from time to time.
+    pub(super) fn holds(&self, ctx: &WorkerContext) -> bool {
+        let in_session = || self.session.is_none_or(|key| sessions::find(ctx, &key).is_some());
+        ctx.now() < self.expires && ctx.authority().admits(self.principal()) && in_session()
     }
 }
 
@@ -53,14 +74,22 @@ impl Gate {
             Action::Read => self.0.may_read(topic),
             Action::Write => self.0.may_write(topic),
         };
-        if allowed { Ok(()) } else { Err(forbidden(ctx, &self.0.decide(action, topic))) }
+        if allowed { Ok(()) } else { Err(self.forbidden(ctx, action, topic, &self.0.decide(action, topic))) }
     }
-}
 
-/// 403 with the reason.
-pub(super) fn forbidden(ctx: &WorkerContext, decision: &Decision) -> Problem<'static> {
-    ctx.shared.metrics.http.unauthorized.increment();
-    Problem::new(Kind::Forbidden).detail(decision.to_string())
+    /// 403 with the reason.
+    #[cold]
+    pub(super) fn forbidden(
+        &self,
+        ctx: &WorkerContext,
+        action: Action,
+        topic: &str,
+        decision: &Decision,
+    ) -> Problem<'static> {
+        ctx.shared.metrics.http.unauthorized.increment();
+        credential::note_refusal(ctx, self.0.principal(), Door::Http, action, topic, decision);
+        Problem::new(Kind::Forbidden).detail(decision.to_string())
+    }
 }
 
 impl std::fmt::Debug for Gate {
@@ -80,7 +109,32 @@ pub(super) enum Identified {
     /// Known.
     Now(Rc<Identity>),
     /// To be verified, which takes a while.
-    Verify(Credentials),
+    Verify(Pending),
+}
+
+/// A name and a password that wait to be verified.
+pub(super) struct Pending {
+    credentials: Credentials,
+    shown: Shown,
+}
+
+/// What is remembered of a credential that is about to be judged.
+#[derive(Clone, Copy)]
+struct Shown {
+    digest: session::Key,
+    /// Of the rules, read before the judgement: what older rules said is not to be remembered under newer ones.
+    generation: u64,
+    /// The session whose cookie it is.
+    session: Option<session::Key>,
+}
+
+/// A credential that was believed on this connection.
+#[derive(Debug)]
+struct Known {
+    digest: session::Key,
+    /// Of the rules under which it was.
+    generation: u64,
+    identity: Rc<Identity>,
 }
 
 /// The identities of one connection.
@@ -88,93 +142,225 @@ pub(super) enum Identified {
 pub(super) struct Identities {
     ctx: Rc<WorkerContext>,
     peer: Peer,
-    /// Under which generation of the rules nobody in particular was let in.
-    anonymous: RefCell<Option<(u64, Rc<Identity>)>>,
-    known: RefCell<Vec<Rc<Identity>>>,
+    /// Whoever shows nothing in a request, and under which generation of the rules: the owner of the certificate, or
+    /// nobody in particular.
+    silent: RefCell<Option<(u64, Rc<Identity>)>>,
+    known: RefCell<Vec<Known>>,
 }
 
 impl Identities {
     pub(super) fn new(ctx: &Rc<WorkerContext>, peer: Peer) -> Self {
-        Self { ctx: Rc::clone(ctx), peer, anonymous: RefCell::default(), known: RefCell::default() }
+        Self { ctx: Rc::clone(ctx), peer, silent: RefCell::default(), known: RefCell::default() }
     }
 
     /// Who a request says it is from.
     pub(super) fn identify(&self, headers: &HeaderMap) -> Result<Identified, Problem<'static>> {
-        let Some(value) = headers.get(AUTHORIZATION) else {
-            return self.anonymous().map(Identified::Now).ok_or(Problem::new(Kind::Unauthorized));
+        if headers.contains_key(AUTHORIZATION) {
+            return self.by_authorization(headers);
+        }
+        match self.by_cookie(headers)? {
+            Some(identity) => Ok(Identified::Now(identity)),
+            None => self.silent().map(Identified::Now),
+        }
+    }
+
+    fn by_authorization(&self, headers: &HeaderMap) -> Result<Identified, Problem<'static>> {
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let (Some(value), None) = (values.next(), values.next()) else {
+            return Err(Problem::new(Kind::BadRequest).detail("one Authorization is enough"));
         };
-        let credentials = authorization::parse(value.as_bytes()).map_err(|unusable| {
+        let digest = digest(value.as_bytes());
+        if let Some(identity) = self.recall(&digest) {
+            return Ok(Identified::Now(identity));
+        }
+        self.check_exposure()?;
+        let authorization = authorization::parse(value.as_bytes()).map_err(|unusable| {
             self.ctx.shared.metrics.http.unauthenticated.increment();
-            Problem::new(Kind::Unauthorized).detail(unusable.to_string())
+            self.needed().detail(unusable.to_string())
         })?;
-        match self.ctx.authority().recall(&credentials.user, credentials.password.as_bytes()) {
-            Some(principal) => Ok(Identified::Now(self.remember(&principal))),
-            None => Ok(Identified::Verify(credentials)),
+        let shown = Shown { digest, generation: self.ctx.authority().generation(), session: None };
+        match authorization {
+            Authorization::Basic(credentials) => self.by_password(Pending { credentials, shown }),
+            Authorization::Bearer(token) => self.by_token(token, shown).map(Identified::Now),
         }
     }
 
-    /// Verifies a password on a thread that may block. Failures make the next attempt of that address wait.
-    pub(super) async fn verify(&self, credentials: Credentials) -> Result<Rc<Identity>, Problem<'static>> {
-        let door = &self.ctx.shared.http;
-        let address = self.peer.address.ip();
-        let wait = door.backoff().wait(self.ctx.now().as_millis(), address, &credentials.user);
-        if let Some(wait) = wait {
-            let seconds = u32::try_from(wait.as_secs().saturating_add(1)).unwrap_or(u32::MAX);
-            return Err(Problem::new(Kind::TooManyRequests).detail("too many failed logins").retry_after(seconds));
-        }
-        let authority = Arc::clone(self.ctx.authority());
-        let Credentials { user, password } = credentials;
-        let name = user.clone();
-        let verified = tokio::task::spawn_blocking(move || authority.password(&user, password.as_bytes())).await;
-        match verified {
-            Ok(Ok(principal)) => {
-                door.backoff().succeeded(&name);
-                Ok(self.remember(&principal))
-            }
-            Ok(Err(Refused::Busy)) => {
-                Err(Problem::new(Kind::Unavailable).detail(Refused::Busy.to_string()).retry_after(1))
-            }
-            Ok(Err(
-                Refused::Credentials
-                | Refused::Mechanism
-                | Refused::Malformed(_)
-                | Refused::Identity
-                | Refused::ChannelBinding,
-            )) => {
-                door.backoff().failed(self.ctx.now().as_millis(), address, &name);
-                self.ctx.shared.metrics.http.unauthenticated.increment();
-                Err(Problem::new(Kind::Unauthorized).detail("the name or the password is wrong"))
-            }
-            Err(_) => Err(Problem::new(Kind::Internal)),
+    /// What is known without waiting.
+    fn by_password(&self, pending: Pending) -> Result<Identified, Problem<'static>> {
+        let Credentials { user, password } = &pending.credentials;
+        credential::may_try(&self.ctx, &self.peer, user).map_err(|denied| self.problem(denied))?;
+        let unix_s = credential::unix_s();
+        match self.ctx.authority().log_in(self.peer.sources, user, password.as_bytes(), unix_s) {
+            LogIn::Known(Ok(who)) => self.believe(who, pending.shown).map(Identified::Now),
+            LogIn::Known(Err(_)) | LogIn::Check(_) | LogIn::Ask(_) => Ok(Identified::Verify(pending)),
         }
     }
 
-    fn anonymous(&self) -> Option<Rc<Identity>> {
-        if !self.peer.anonymous {
-            return None;
+    /// Verifies a password where it may take a while. Failures make the next attempts wait.
+    pub(super) async fn verify(&self, pending: Pending) -> Result<Rc<Identity>, Problem<'static>> {
+        let who = self.log_in(&pending.credentials).await?;
+        self.believe(who, pending.shown)
+    }
+
+    /// The same for a login by a page.
+    pub(super) async fn log_in(&self, credentials: &Credentials) -> Result<Verified, Problem<'static>> {
+        self.check_exposure()?;
+        let (user, password) = (&*credentials.user, credentials.password.as_bytes());
+        let login = Login { door: Door::Http, client: "", user, password };
+        let verified = credential::log_in(&self.ctx, &self.peer, login).await;
+        verified.map_err(|denied| self.problem(denied)).and_then(|who| self.agree(who))
+    }
+
+    fn by_token(&self, token: &str, shown: Shown) -> Result<Rc<Identity>, Problem<'static>> {
+        if !self.offered(SourceKind::Token) {
+            self.ctx.shared.metrics.http.unauthenticated.increment();
+            return Err(self.needed().detail("tokens are not taken here"));
         }
+        credential::may_try(&self.ctx, &self.peer, "").map_err(|denied| self.problem(denied))?;
+        let verified = self.ctx.authority().token(token, credential::unix_s());
+        let verified = credential::noted(&self.ctx, &self.peer, "", verified).map_err(|_| {
+            self.ctx.shared.metrics.http.unauthenticated.increment();
+            Problem::new(Kind::InvalidToken)
+        })?;
+        self.believe(verified, shown)
+    }
+
+    /// The cookie of a session that has ended is no cookie, and neither is one of a login that this listener would not
+    /// have taken.
+    fn by_cookie(&self, headers: &HeaderMap) -> Result<Option<Rc<Identity>>, Problem<'static>> {
+        let Some(value) = cookie::find(headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes)) else {
+            return Ok(None);
+        };
+        let key = digest(value);
         let generation = self.ctx.authority().generation();
-        if let Some((known, identity)) = &*self.anonymous.borrow()
-            && *known == generation
-        {
-            return Some(Rc::clone(identity));
+        let taken = |who: &Verified| self.peer.sources.contains(who.principal.source);
+        let Some(who) = sessions::find(&self.ctx, &key).filter(taken) else { return Ok(None) };
+        self.check_exposure()?;
+        if let Some(identity) = self.recall(&key) {
+            return Ok(Some(identity));
         }
-        let principal = self.ctx.authority().anonymous(self.peer.is_loopback())?;
-        let identity = Identity::new(&self.ctx, &principal);
-        *self.anonymous.borrow_mut() = Some((generation, Rc::clone(&identity)));
-        Some(identity)
+        if !self.ctx.authority().admits(&who.principal) {
+            sessions::end(&self.ctx, &key);
+            return Ok(None);
+        }
+        self.believe(who, Shown { digest: key, generation, session: Some(key) }).map(Some)
     }
 
-    fn remember(&self, principal: &Principal) -> Rc<Identity> {
-        let mut known = self.known.borrow_mut();
-        if let Some(identity) = known.iter().find(|identity| identity.principal() == principal) {
-            return Rc::clone(identity);
+    /// Who shows nothing in a request.
+    fn silent(&self) -> Result<Rc<Identity>, Problem<'static>> {
+        let generation = self.ctx.authority().generation();
+        if let Some((known, identity)) = &*self.silent.borrow()
+            && *known == generation
+            && (identity.expires == Timestamp::NEVER || self.ctx.now() < identity.expires)
+        {
+            return Ok(Rc::clone(identity));
         }
+        let anonymous = || self.ctx.authority().anonymous(self.peer.anonymous).filter(|_| self.peer.anonymous);
+        let principal = self.of_channel()?.or_else(anonymous).ok_or_else(|| self.needed())?;
+        let channel = self.peer.channel.as_ref().filter(|_| principal.source == SourceKind::Certificate);
+        if channel.is_some_and(|channel| is_over(channel)) {
+            return Err(Problem::new(Kind::Forbidden).detail("the certificate has ended"));
+        }
+        let identity = Identity::new(&self.ctx, &credential::bounded(&self.peer, principal.into()), None);
+        *self.silent.borrow_mut() = Some((generation, Rc::clone(&identity)));
+        Ok(identity)
+    }
+
+    fn of_channel(&self) -> Result<Option<Principal>, Problem<'static>> {
+        credential::of_channel(&self.ctx, &self.peer).map_err(|_| {
+            self.ctx.shared.metrics.http.unauthenticated.increment();
+            Problem::new(Kind::Forbidden).detail("the certificate is nobody's here")
+        })
+    }
+
+    /// Who shows several credentials has to be the same in each.
+    fn agree(&self, who: Verified) -> Result<Verified, Problem<'static>> {
+        let channel = self.of_channel()?;
+        credential::agree(channel.as_ref(), who).map_err(|refused| self.problem(refused.into()))
+    }
+
+    fn believe(&self, who: Verified, shown: Shown) -> Result<Rc<Identity>, Problem<'static>> {
+        let Shown { digest, generation, session } = shown;
+        let who = credential::bounded(&self.peer, self.agree(who)?);
+        let identity = Identity::new(&self.ctx, &who, session);
+        let mut known = self.known.borrow_mut();
+        known.retain(|known| known.generation == generation && known.digest != digest);
         if known.len() >= KNOWN_MAX {
             known.remove(0);
         }
-        let identity = Identity::new(&self.ctx, principal);
-        known.push(Rc::clone(&identity));
-        identity
+        known.push(Known { digest, generation, identity: Rc::clone(&identity) });
+        Ok(identity)
     }
+
+    fn recall(&self, digest: &session::Key) -> Option<Rc<Identity>> {
+        let (now, generation) = (self.ctx.now(), self.ctx.authority().generation());
+        let known = self.known.borrow();
+        let holds = |known: &&Known| known.generation == generation && now < known.identity.expires;
+        let found = known.iter().find(|known| known.digest == *digest).filter(holds)?;
+        Some(Rc::clone(&found.identity))
+    }
+
+    fn offered(&self, kind: SourceKind) -> bool {
+        self.ctx.authority().offered(self.peer.sources).contains(kind)
+    }
+
+    /// Passwords, tokens and cookies are not to be read on the way.
+    fn check_exposure(&self) -> Result<(), Problem<'static>> {
+        let exposed = !self.peer.secure && !self.peer.is_loopback();
+        if exposed && !self.ctx.shared.http.config.password_without_tls {
+            return Err(Problem::new(Kind::Forbidden).detail("passwords, tokens and cookies are taken over TLS only"));
+        }
+        Ok(())
+    }
+
+    /// What the listener wants: 401 where a request can show it, 403 where only a handshake can.
+    fn needed(&self) -> Problem<'static> {
+        let said = [SourceKind::Password, SourceKind::Callback, SourceKind::Token];
+        if said.into_iter().any(|kind| self.offered(kind)) {
+            return Problem::new(Kind::Unauthorized);
+        }
+        Problem::new(Kind::Forbidden).detail("a client certificate is needed here")
+    }
+
+    /// The challenges of a 401 on this listener (RFC 9110 §11.6.1).
+    pub(super) fn challenges(&self, kind: Kind) -> impl Iterator<Item = &'static str> {
+        let shown = kind == Kind::InvalidToken;
+        let token = if shown { authorization::BEARER_INVALID } else { authorization::BEARER };
+        let password = self.offered(SourceKind::Password) || self.offered(SourceKind::Callback);
+        let token = self.offered(SourceKind::Token).then_some(token);
+        password.then_some(authorization::BASIC).into_iter().chain(token)
+    }
+
+    fn problem(&self, denied: Denied) -> Problem<'static> {
+        match denied {
+            Denied::TooOften(wait) => {
+                let seconds = u32::try_from(wait.as_secs().saturating_add(1)).unwrap_or(u32::MAX);
+                Problem::new(Kind::TooManyRequests).detail("too many failed logins").retry_after(seconds)
+            }
+            Denied::Refused(Refused::Busy) => {
+                Problem::new(Kind::Unavailable).detail(Refused::Busy.to_string()).retry_after(1)
+            }
+            Denied::Refused(Refused::Mechanism) => self.needed().detail("passwords are not taken here"),
+            Denied::Refused(Refused::Identity) => {
+                self.ctx.shared.metrics.http.unauthenticated.increment();
+                self.needed().detail("the credentials are of different users")
+            }
+            Denied::Refused(
+                Refused::Credentials | Refused::Malformed(_) | Refused::ChannelBinding | Refused::Barred,
+            ) => {
+                self.ctx.shared.metrics.http.unauthenticated.increment();
+                Problem::new(Kind::Unauthorized).detail("the name or the password is wrong")
+            }
+        }
+    }
+}
+
+/// Whether the certificate of a connection was good for less long than the connection lasts.
+fn is_over(channel: &fogmux_net::Channel) -> bool {
+    channel.certificate.as_ref().is_some_and(|certificate| certificate.not_after_unix_s <= credential::unix_s())
+}
+
+/// What is remembered of a secret.
+pub(super) fn digest(secret: &[u8]) -> session::Key {
+    Sha256::digest(secret).into()
 }

@@ -1,8 +1,8 @@
 //! `GET /topics/<topic>?wait=SECONDS`: the latest message, or the next one if it is worth waiting for.
 //!
-//! A client that shows by `If-None-Match` what it has waits until there is something else, transient messages included; a
-//! client that shows nothing waits only when nothing is kept. Between two polls messages may be missed: a stream is for
-//! those who want them all.
+//! A client that shows by `If-None-Match` what it has waits until there is something else, transient messages
+//! included; a client that shows nothing waits only when nothing is kept. Between two polls messages may be missed: a
+//! stream is for those who want them all.
 
 use std::{future::poll_fn, rc::Rc, sync::Arc, time::Duration};
 
@@ -70,8 +70,13 @@ async fn wait_for(
     if !worth_waiting(current.as_ref(), headers) {
         return topics::latest(current.as_ref(), headers);
     }
+    // A credential that ends meanwhile is asked for again.
+    let wait = wait.min(identity.expires.since(now));
     tokio::select! {
         message = waiting.next(headers) => {
+            if !identity.holds(&conn.ctx) {
+                return Err(Problem::new(Kind::Forbidden).detail("the credential has ended"));
+            }
             identity.gate.check(&conn.ctx, Action::Read, topic)?;
             Ok(respond::message(&message))
         }

@@ -6,10 +6,12 @@ use std::{
     cell::Cell,
     pin::{Pin, pin},
     rc::Rc,
+    sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
+use fogmux_net::{TlsConfig, quic::channel};
 use h3::server::{RequestResolver, RequestStream};
 use http::{
     HeaderValue, Response,
@@ -25,10 +27,15 @@ use tokio::{
 
 use self::body::RequestBody;
 use super::{payload::Payload, service::Conn};
-use crate::{Peer, WorkerContext};
+use crate::{Peer, WorkerContext, runtime::Listen};
+
+/// What the connections of an endpoint have in common.
+type Way = (TlsConfig, Listen);
 
 /// RFC 9114 §8.1.
 const H3_NO_ERROR: quinn::VarInt = quinn::VarInt::from_u32(0x100);
+/// RFC 9114 §8.1: nothing was done.
+const H3_REQUEST_REJECTED: quinn::VarInt = quinn::VarInt::from_u32(0x10b);
 /// How long a client may take to fetch the last bytes of a connection that ends.
 const LINGER: Duration = Duration::from_secs(1);
 /// How often a connection that is to end looks whether its last answers are out.
@@ -46,7 +53,8 @@ struct Guests {
 }
 
 /// Serves HTTP/3 on a QUIC endpoint until drain.
-pub async fn serve_quic(ctx: Rc<WorkerContext>, endpoint: quinn::Endpoint, anonymous: bool) {
+pub async fn serve_quic(ctx: Rc<WorkerContext>, endpoint: quinn::Endpoint, tls: TlsConfig, listen: Listen) {
+    let way = Rc::new((tls, listen));
     let guests = Rc::new(Guests::default());
     let mut drain = pin!(ctx.drain());
     loop {
@@ -54,7 +62,7 @@ pub async fn serve_quic(ctx: Rc<WorkerContext>, endpoint: quinn::Endpoint, anony
             biased;
             () = &mut drain => break,
             incoming = endpoint.accept() => match incoming {
-                Some(incoming) => welcome(&ctx, &guests, incoming, anonymous),
+                Some(incoming) => welcome(&ctx, &guests, incoming, &way),
                 None => return,
             },
         }
@@ -71,7 +79,7 @@ pub async fn serve_quic(ctx: Rc<WorkerContext>, endpoint: quinn::Endpoint, anony
     let _ = timeout(LINGER, endpoint.wait_idle()).await;
 }
 
-fn welcome(ctx: &Rc<WorkerContext>, guests: &Rc<Guests>, incoming: quinn::Incoming, anonymous: bool) {
+fn welcome(ctx: &Rc<WorkerContext>, guests: &Rc<Guests>, incoming: quinn::Incoming, way: &Rc<Way>) {
     let metrics = &ctx.shared.metrics.http;
     let most = ctx.shared.http.config.quic_connections_max;
     let count = guests.count.get();
@@ -94,22 +102,42 @@ fn welcome(ctx: &Rc<WorkerContext>, guests: &Rc<Guests>, incoming: quinn::Incomi
     metrics.accepted.increment();
     metrics.connections.change(1);
     guests.count.set(count + 1);
-    let (ctx, guests) = (Rc::clone(ctx), Rc::clone(guests));
+    let (ctx, guests, way) = (Rc::clone(ctx), Rc::clone(guests), Rc::clone(way));
     spawn_local(async move {
         let _admitted = admitted;
-        serve_connection(&ctx, incoming, anonymous).await;
+        serve_connection(&ctx, incoming, &way).await;
         ctx.shared.metrics.http.connections.change(-1);
         guests.count.set(guests.count.get().saturating_sub(1));
         guests.gone.notify_one();
     });
 }
 
-async fn serve_connection(ctx: &Rc<WorkerContext>, incoming: quinn::Incoming, anonymous: bool) {
+async fn serve_connection(ctx: &Rc<WorkerContext>, incoming: quinn::Incoming, (tls, listen): &Way) {
     let config = &ctx.shared.http.config;
     let handshake = async { incoming.accept()?.await };
     let Ok(Ok(quic)) = timeout(config.header_timeout, handshake).await else { return };
-    let peer = Peer { address: quic.remote_address(), secure: true, anonymous };
-    let conn = Conn::new(ctx, peer);
+    let (channel, cut) = match channel(&quic, tls) {
+        Ok(known) => known,
+        Err(error) => {
+            tracing::debug!(%error, "no QUIC");
+            return quic.close(H3_REQUEST_REJECTED, b"");
+        }
+    };
+    let peer = Peer { sources: listen.sources, ..Peer::plain(quic.remote_address(), listen.anonymous) };
+    let conn = Conn::new(ctx, peer.over(Arc::new(channel)));
+    match cut {
+        None => converse(ctx, &conn, &quic).await,
+        Some(cut) => {
+            if cut.or_until(converse(ctx, &conn, &quic)).await.is_none() {
+                quic.close(H3_NO_ERROR, b"");
+            }
+        }
+    }
+}
+
+/// Answers what comes in on a connection until it ends.
+async fn converse(ctx: &Rc<WorkerContext>, conn: &Rc<Conn>, quic: &quinn::Connection) {
+    let config = &ctx.shared.http.config;
     let field_bytes_max = config.header_bytes_max as u64;
     let mut builder = h3::server::builder();
     builder.max_field_section_size(field_bytes_max).send_grease(false);
@@ -134,10 +162,10 @@ async fn serve_connection(ctx: &Rc<WorkerContext>, incoming: quinn::Incoming, an
                 }
             }
             accepted = h3.accept() => match accepted {
-                Ok(Some(resolver)) => drop(spawn_local(serve_request(Rc::clone(&conn), resolver))),
+                Ok(Some(resolver)) => drop(spawn_local(serve_request(Rc::clone(conn), resolver))),
                 Ok(None) => break,
                 Err(error) => {
-                    note(&conn, &error);
+                    note(conn, &error);
                     break;
                 }
             },

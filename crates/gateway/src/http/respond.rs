@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fogmux_bus::Message;
-use fogmux_http::{Kind, Problem, authorization, condition, problem, time, websocket};
+use fogmux_http::{Kind, Problem, condition, problem, time, websocket};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
     header::{
@@ -13,7 +13,7 @@ use http::{
     },
 };
 
-use super::payload::Payload;
+use super::{identity::Identities, payload::Payload};
 
 /// Asked again each time, but `If-None-Match` saves the body: a topic changes when it likes.
 const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
@@ -54,13 +54,20 @@ pub(super) fn problem(problem: &Problem<'_>) -> Response<Payload> {
     response
 }
 
+/// A refusal; 401 with the challenges of the listener (RFC 9110 §15.5.2).
+pub(super) fn refused(problem: &Problem<'_>, identities: &Identities) -> Response<Payload> {
+    let mut response = self::problem(problem);
+    if response.status() == StatusCode::UNAUTHORIZED {
+        for challenge in identities.challenges(problem.kind) {
+            response.headers_mut().append(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
+    }
+    response
+}
+
 /// What single kinds of refusals must say beside the problem.
 fn extra(kind: Kind, headers: &mut HeaderMap) {
     match kind {
-        // RFC 9110 §15.5.2.
-        Kind::Unauthorized => {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(authorization::CHALLENGE));
-        }
         // RFC 9110 §15.5.22, RFC 6455 §4.4.
         Kind::UpgradeRequired => {
             headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
@@ -71,7 +78,9 @@ fn extra(kind: Kind, headers: &mut HeaderMap) {
         Kind::RequestTimeout => {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        Kind::BadRequest
+        Kind::Unauthorized
+        | Kind::InvalidToken
+        | Kind::BadRequest
         | Kind::InvalidTopic
         | Kind::InvalidFilter
         | Kind::InvalidParameter
@@ -126,7 +135,7 @@ pub(super) fn not_modified(message: &Arc<Message>) -> Response<Payload> {
 }
 
 fn validators(message: &Arc<Message>, headers: &mut HeaderMap) {
-    if let Some(tag) = etag(message.etag) {
+    if let Some(tag) = etag(message.etag()) {
         headers.insert(ETAG, tag);
     }
     if let Ok(date) = HeaderValue::try_from(time::http_date(message.ingest_unix_ms)) {

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use fogmux_bus::Timestamp;
 use fogmux_http::{Kind, Problem, Route, origin, websocket::handshake};
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode, Version,
+    HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{ALT_SVC, EXPECT, HOST, ORIGIN},
     request::Parts,
 };
@@ -27,7 +27,7 @@ use super::{
     io::Progress,
     longpoll, metrics,
     payload::{Open, Payload},
-    respond, topics,
+    respond, session, topics,
     websocket::{self, Upgrade},
 };
 use crate::{Peer, WorkerContext};
@@ -46,9 +46,9 @@ impl Conn {
     pub(super) fn new(ctx: &Rc<WorkerContext>, peer: Peer) -> Rc<Self> {
         Rc::new(Self {
             ctx: Rc::clone(ctx),
-            peer,
             progress: Rc::default(),
-            identities: Identities::new(ctx, peer),
+            identities: Identities::new(ctx, peer.clone()),
+            peer,
             upgrade: RefCell::default(),
         })
     }
@@ -67,7 +67,7 @@ impl Conn {
             Ok(body) => self.answer(parts, body, now),
             Err(body) => self.answer(parts, body, now),
         };
-        let answer = answer.unwrap_or_else(|problem| Answer::now(respond::problem(&problem)));
+        let answer = answer.unwrap_or_else(|problem| Answer::now(respond::refused(&problem, &self.identities)));
         let alt_svc = self.ctx.shared.http.alt_svc.as_ref().filter(|_| self.peer.secure).cloned();
         answer.finish(Finish { head, alt_svc, open: Some(open) })
     }
@@ -89,6 +89,10 @@ impl Conn {
             return Err(Problem::new(Kind::ExpectationFailed));
         }
         self.check_origin(&route, &parts, host)?;
+        if matches!(route, Route::Login | Route::Logout) {
+            let leaving = route == Route::Logout;
+            return Ok(self.session(leaving, parts, body));
+        }
         if route.is_open() {
             return self.open_route(&route, &parts).map(Answer::now);
         }
@@ -104,19 +108,37 @@ impl Conn {
                 }
                 Ok(self.perform(identity, parts, body, now))
             }
-            Identified::Verify(credentials) => {
+            Identified::Verify(pending) => {
                 let conn = Rc::clone(self);
                 Ok(Answer::later(async move {
-                    match conn.identities.verify(credentials).await {
+                    match conn.identities.verify(pending).await {
                         Ok(identity) => {
                             let now = conn.ctx.now();
                             conn.perform(identity, parts, body, now).await.unwrap_or_else(|never| match never {})
                         }
-                        Err(problem) => respond::problem(&problem),
+                        Err(problem) => respond::refused(&problem, &conn.identities),
                     }
                 }))
             }
         }
+    }
+
+    /// `/login` and `/logout`.
+    fn session<B>(self: &Rc<Self>, leaving: bool, parts: Parts, body: B) -> Answer
+    where
+        B: Body<Data = Bytes> + Unpin + 'static,
+    {
+        if leaving {
+            return Answer::now(session::log_out(self, &parts.headers));
+        }
+        if parts.method != Method::POST {
+            return Answer::now(session::page());
+        }
+        let conn = Rc::clone(self);
+        Answer::later(async move {
+            let result = session::log_in(&conn, &parts, body).await;
+            result.unwrap_or_else(|problem| respond::refused(&problem, &conn.identities))
+        })
     }
 
     fn perform<B>(self: &Rc<Self>, identity: Rc<Identity>, parts: Parts, body: B, now: Timestamp) -> Answer
@@ -145,9 +167,15 @@ impl Conn {
             }
             Route::Subscribe => Answer::now(or_problem(follow::subscribe(&conn, &identity, &parts))),
             Route::Metrics => Answer::now(metrics::respond(&self.ctx)),
-            Route::Mqtt | Route::OpenApi | Route::Health | Route::Ready | Route::Index | Route::Server => {
-                Answer::now(or_problem(self.open_route(&route, &parts)))
-            }
+            Route::Mqtt
+            | Route::Coap
+            | Route::OpenApi
+            | Route::Health
+            | Route::Ready
+            | Route::Index
+            | Route::Login
+            | Route::Logout
+            | Route::Server => Answer::now(or_problem(self.open_route(&route, &parts))),
         }
     }
 
@@ -165,7 +193,8 @@ impl Conn {
             Route::Index => Ok(respond::own(TEXT, INDEX)),
             Route::Server => Ok(respond::allow(StatusCode::NO_CONTENT, route.allow())),
             Route::Mqtt => websocket::mqtt(self, parts),
-            Route::Topic(_) | Route::Subscribe | Route::Publish | Route::Metrics => {
+            Route::Coap => websocket::coap(self, parts),
+            Route::Topic(_) | Route::Subscribe | Route::Publish | Route::Metrics | Route::Login | Route::Logout => {
                 Err(Problem::new(Kind::Unauthorized))
             }
         }
@@ -173,13 +202,21 @@ impl Conn {
 
     /// Pages of other origins do not write and open no WebSockets; what they read their browser keeps from them.
     fn check_origin(&self, route: &Route<'_>, parts: &Parts, host: Option<&str>) -> Result<(), Problem<'static>> {
-        let Some(origin) = parts.headers.get(ORIGIN) else { return Ok(()) };
+        let fetched = || parts.headers.get(SEC_FETCH_SITE);
+        if parts.headers.get(ORIGIN).is_none() && fetched().is_none() {
+            // No browser, then: all of them say one or the other when it matters.
+            return Ok(());
+        }
         let socket = parts.method == Method::CONNECT || handshake::is_upgrade(&parts.headers);
         let safe = matches!(parts.method, Method::GET | Method::HEAD) && !socket;
         // MQTT authenticates inside, by what no browser adds by itself; but anonymous on loopback is somebody too.
-        if safe && *route != Route::Mqtt {
+        if safe && !matches!(route, Route::Mqtt | Route::Coap) {
             return Ok(());
         }
+        let Some(origin) = parts.headers.get(ORIGIN) else {
+            let ours = fetched().is_some_and(|site| matches!(site.as_bytes(), b"same-origin" | b"none"));
+            return if ours { Ok(()) } else { Err(Problem::new(Kind::ForeignOrigin)) };
+        };
         let origin = origin.to_str().unwrap_or("null");
         let allowed = host.is_some_and(|host| origin::is_same(origin, host))
             || self.ctx.shared.http.config.origins.iter().any(|allowed| allowed == origin);
@@ -199,12 +236,17 @@ impl Conn {
     }
 }
 
+/// Fetch Metadata: which site's page asks, in browsers' words.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
 const INDEX: &str = "fogmux
 
 /topics/<topic>          GET the latest message, PUT to keep one, POST to publish one, DELETE to clear
 /subscribe?filter=<f>    server-sent events, NDJSON or WebSocket
 /publish                 POST a batch of NDJSON
 /mqtt                    MQTT over WebSocket
+/.well-known/coap        CoAP over WebSocket
+/login /logout           a session for people
 /openapi.json            all of this for machines
 /healthz /readyz /metrics
 ";
@@ -230,7 +272,7 @@ fn host(parts: &Parts) -> Result<Option<&str>, Problem<'static>> {
 fn knows(route: &Route<'_>, parts: &Parts) -> bool {
     // RFC 8441 §4: CONNECT with a `:protocol` is how HTTP/2 opens a WebSocket.
     if parts.method == Method::CONNECT {
-        return matches!(route, Route::Subscribe | Route::Mqtt)
+        return matches!(route, Route::Subscribe | Route::Mqtt | Route::Coap)
             && parts.extensions.get::<hyper::ext::Protocol>().is_some_and(|protocol| protocol.as_str() == "websocket");
     }
     route.allow().split(", ").any(|method| method == parts.method.as_str())

@@ -1,5 +1,7 @@
 //! The door over pipes, with requests written by hand: what every version shares, and the framing of HTTP/1.1.
 
+mod credentials;
+
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_auth::{Authority, Rules};
@@ -27,14 +29,20 @@ struct House {
 }
 
 fn run(config: HttpConfig, test: impl AsyncFnOnce(House)) {
+    run_under(config, Rules::default(), test);
+}
+
+fn run_under(config: HttpConfig, rules: Rules, test: impl AsyncFnOnce(House)) {
     let clock = Clock::start();
     let now = clock.now();
     let (drain, draining) = watch::channel(crate::context::Phase::Open);
     let shared = Shared {
         bus: Bus::new(&BusConfig::default(), Box::new(Forgetful), now, clock.unix_ms(now)),
-        authority: Arc::new(Authority::new(Rules::default())),
+        authority: Arc::new(Authority::new(rules)),
         clock,
         metrics: Metrics::default(),
+        logins: fogmux_auth::LoginGuard::default(),
+        refusals: fogmux_auth::Refusals::default(),
         admission: Admission::new(AdmissionLimits::default()),
         mqtt: MqttDoor::new(MqttConfig::default()),
         coap: CoapDoor::new(CoapConfig::default()),
@@ -51,8 +59,11 @@ fn run(config: HttpConfig, test: impl AsyncFnOnce(House)) {
 
 impl House {
     fn connect(&self, anonymous: bool) -> Client {
+        self.connect_as(Peer::plain(([127, 0, 0, 1], 9).into(), anonymous))
+    }
+
+    fn connect_as(&self, peer: Peer) -> Client {
         let (client, server) = duplex(64 << 10);
-        let peer = Peer { address: ([127, 0, 0, 1], 9).into(), secure: false, anonymous };
         tokio::task::spawn_local(serve(Rc::clone(&self.ctx), server, peer, None));
         Client { stream: client, left: Vec::new() }
     }
@@ -167,6 +178,9 @@ fn the_life_of_a_topic() {
         assert_eq!(client.ask(&format!("PUT /topics/a|if-match: {tag}||two")).await.status(), 204);
         assert_eq!(client.ask(&format!("PUT /topics/a|if-match: {tag}||three")).await.status(), 412);
         assert_eq!(client.ask("POST /topics/a||four").await.status(), 202);
+        assert_eq!(client.ask("POST /topics/a|if-none-match: *||five").await.status(), 412);
+        assert_eq!(client.ask(&format!("POST /topics/a|if-match: {}||five", "\"0\"")).await.status(), 412);
+        assert_eq!(client.ask("POST /topics/a|if-match: *||five").await.status(), 202);
         assert_eq!(client.ask("GET /topics/a").await.text(), "two");
         assert_eq!(client.ask(&format!("DELETE /topics/a|if-match: {tag}")).await.status(), 412);
         assert_eq!(client.ask("DELETE /topics/a").await.status(), 204);

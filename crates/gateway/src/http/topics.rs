@@ -66,7 +66,7 @@ fn acceptable(message: &Message, headers: &HeaderMap) -> bool {
 }
 
 pub(super) fn validators(message: &Arc<Message>) -> Validators {
-    Validators { etag: message.etag, modified_unix_ms: message.ingest_unix_ms }
+    Validators { etag: message.etag(), modified_unix_ms: message.ingest_unix_ms }
 }
 
 /// The bus's own rules for topics, where they go beyond the path's.
@@ -156,18 +156,14 @@ async fn post(
     put: &Put<'_>,
     headers: &HeaderMap,
 ) -> Result<Response<Payload>, Problem<'static>> {
-    let publication = put.publication(conn, identity);
+    let mut publication = put.publication(conn, identity);
     if put.query.retain == Some(true) {
         publish_kept(conn, publication, headers).await?;
         return Ok(respond::status(StatusCode::ACCEPTED));
     }
     let conditions = Conditions::of(headers);
-    if !conditions.is_empty() {
-        let current = conn.ctx.bus().latest(put.topic.as_str(), publication.ingest);
-        if conditions.evaluate(Access::Write, current.as_ref().map(validators)) != Verdict::Proceed {
-            return Err(Problem::new(Kind::PreconditionFailed));
-        }
-    }
+    let holds = |current: Option<&Arc<Message>>| holds(&conditions, current);
+    publication.precondition = (!conditions.is_empty()).then_some(&holds);
     publish(conn, publication).await?;
     Ok(respond::status(StatusCode::ACCEPTED))
 }

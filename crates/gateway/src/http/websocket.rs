@@ -1,4 +1,4 @@
-//! WebSockets over HTTP/1.1 (RFC 6455) and HTTP/2 (RFC 8441): event streams, and MQTT as a stream of bytes.
+//! WebSockets over HTTP/1.1 (RFC 6455) and HTTP/2 (RFC 8441): event streams, MQTT as a stream of bytes, CoAP.
 
 mod bytes;
 
@@ -30,6 +30,8 @@ use super::{
 
 /// The subprotocols of MQTT over WebSocket ([MQTT-6.0.0-4]; the second is MQTT 3.1's).
 const MQTT: [&str; 2] = ["mqtt", "mqttv3.1"];
+/// The subprotocol of CoAP over WebSocket (RFC 8323 §8.1).
+const COAP: [&str; 1] = ["coap"];
 /// Longest message that a reader of events may send; nobody looks at them.
 const IGNORED_BYTES_MAX: u64 = 64 << 10;
 /// Keep-alives without a sign of life after which a reader is gone.
@@ -41,6 +43,8 @@ pub(super) enum Upgrade {
     Events(Follow),
     /// MQTT.
     Mqtt,
+    /// CoAP.
+    Coap,
 }
 
 /// The handshake of an event stream.
@@ -62,6 +66,14 @@ pub(super) fn mqtt(conn: &Rc<Conn>, parts: &Parts) -> Result<Response<Payload>, 
         return Err(Problem::new(Kind::BadRequest).detail("the subprotocol is mqtt or mqttv3.1"));
     }
     Ok(accepted.respond(conn, parts, Upgrade::Mqtt, protocol))
+}
+
+/// The handshake of CoAP, which has to name the subprotocol (RFC 8323 §4.1).
+pub(super) fn coap(conn: &Rc<Conn>, parts: &Parts) -> Result<Response<Payload>, Problem<'static>> {
+    let accepted = Accepted::of(parts)?;
+    let protocol = handshake::subprotocol(&parts.headers, &COAP)
+        .ok_or(Problem::new(Kind::BadRequest).detail("the subprotocol is coap"))?;
+    Ok(accepted.respond(conn, parts, Upgrade::Coap, Some(protocol)))
 }
 
 /// A handshake that is in order.
@@ -123,7 +135,8 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     match upgrade {
-        Upgrade::Mqtt => crate::mqtt::serve(Rc::clone(&conn.ctx), bytes::ByteStream::new(io), conn.peer).await,
+        Upgrade::Mqtt => crate::mqtt::serve(Rc::clone(&conn.ctx), bytes::ByteStream::new(io), conn.peer.clone()).await,
+        Upgrade::Coap => crate::coap::serve_websocket(Rc::clone(&conn.ctx), io, conn.peer.clone()).await,
         // An error is the peer's going.
         Upgrade::Events(follow) => drop(Events::new(conn, io, follow).run().await),
     }
@@ -171,7 +184,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Events<T> {
                     }
                 }
                 chunk = poll_fn(|cx| self.follow.poll_chunk(cx)) => {
-                    let Some(chunk) = chunk else { return self.close(CloseCode::GoingAway).await };
+                    let Some(chunk) = chunk else {
+                        // RFC 6455 §7.4.1: 1008 when it is about the reader, 1001 when it is about us.
+                        let over = !self.follow.may_go_on();
+                        return self.close(if over { CloseCode::PolicyViolation } else { CloseCode::GoingAway }).await;
+                    };
                     if self.heard.elapsed() > patience {
                         self.conn.ctx.shared.metrics.http.timed_out.increment();
                         return Ok(());

@@ -1,15 +1,38 @@
 //! What a client may read and write, asked cheaply.
 
+use std::sync::{Arc, PoisonError, RwLock};
+
 use fogmux_auth::{Access, Action};
 use fogmux_bus::ReadGate;
 
-/// A client's permissions, hung on its subscriptions.
+/// A client's permissions, hung on its subscriptions. They outlive the connection with its session: who comes back may
+/// show a credential that grants something else.
 #[derive(Debug)]
-pub(super) struct Gate(pub(super) Access);
+pub(super) struct Gate(RwLock<Arc<Access>>);
+
+impl Gate {
+    pub(super) fn new(access: Access) -> Self {
+        Self(RwLock::new(Arc::new(access)))
+    }
+
+    /// The permissions as they are now.
+    pub(super) fn access(&self) -> Arc<Access> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts others in their place. Says whether they are another's or come from another credential, so that routes have
+    /// to be computed anew.
+    pub(super) fn renew(&self, access: Arc<Access>) -> bool {
+        let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let changed = held.principal() != access.principal();
+        *held = access;
+        changed
+    }
+}
 
 impl ReadGate for Gate {
     fn may_read(&self, topic: &str) -> bool {
-        self.0.may_read(topic)
+        self.access().may_read(topic)
     }
 }
 
@@ -32,7 +55,7 @@ impl WriteCache {
     #[inline]
     pub(super) fn may_write(&mut self, gate: &Gate, generation: u64, topic: &str) -> bool {
         if self.generation != generation {
-            *self = Self { generation, open: gate.0.is_everything_allowed(Action::Write), ..Self::default() };
+            *self = Self { generation, open: gate.access().is_everything_allowed(Action::Write), ..Self::default() };
         }
         if self.open && !topic.starts_with('$') {
             return true;
@@ -44,7 +67,7 @@ impl WriteCache {
     }
 
     fn ask(&mut self, gate: &Gate, topic: &str) -> bool {
-        let allowed = gate.0.may_write(topic);
+        let allowed = gate.access().may_write(topic);
         if topic.len() <= REMEMBERED_BYTES_MAX {
             let entry = (Box::from(topic), allowed);
             match self.topics.get_mut(self.next) {

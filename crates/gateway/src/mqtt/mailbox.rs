@@ -23,10 +23,18 @@ use super::{access::Gate, config::MqttConfig, translate};
 pub(super) const LARGE_BYTES: usize = 16 << 10;
 /// What a first delivery reserves, so that a batch does not grow the buffer byte by byte.
 const OUT_BYTES_MIN: usize = 512;
-/// A client that took something so recently reads.
-const READS: Duration = Duration::from_millis(100);
+/// A client that took something so recently reads: long enough for one that waits for its turn on a busy processor.
+const READS: Duration = Duration::from_secs(1);
 /// The part of its queue above which a client that reads is too far behind.
 const BEHIND: usize = 16;
+/// The part of its queue, or of the memory that is not yet tight, above which it is much too far behind.
+const FAR_BEHIND: usize = 2;
+/// How long a publisher waits for those who read slower than it writes. A turn is 64 KiB at most, so this still leaves
+/// it some ten megabytes a second.
+const BREATH: Duration = Duration::from_millis(4);
+/// How long it waits for those who are far behind; short of that its messages would be refused, for which MQTT 3.1.1
+/// knows nothing but the end of the connection.
+const DEEP_BREATH: Duration = Duration::from_millis(50);
 /// The part of its bounds that a client gets when memory is tight.
 const TIGHT: usize = 16;
 /// Messages that make room for one, unless it needs more.
@@ -37,13 +45,13 @@ const VERY_TIGHT: usize = 1024;
 thread_local! {
     /// A delivery on this thread went to a client that reads, but slower than it is written to. Deliveries happen inside
     /// of the publication that causes them, on its thread.
-    static FALLING_BEHIND: Cell<bool> = const { Cell::new(false) };
+    static FALLING_BEHIND: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
-/// Whether, since the last call on this thread, QoS 1 or 2 messages went to a client that reads them slower than they
-/// come: whoever published them should take a breath, before the queue is full and they are refused.
-pub(super) fn take_falling_behind() -> bool {
-    FALLING_BEHIND.replace(false)
+/// How long whoever published on this thread since the last call should take a breath, because QoS 1 or 2 messages went
+/// to a client that reads them slower than they come, and before its queue is full and they are refused.
+pub(super) fn take_falling_behind() -> Option<Duration> {
+    FALLING_BEHIND.take()
 }
 
 /// What bounds a mailbox; one for all.
@@ -67,6 +75,12 @@ impl Bounds {
             tight_bytes: config.tight_bytes,
             memory: Arc::clone(memory),
         }
+    }
+
+    /// How long to wait for a client that reads and has so much in its queue.
+    fn breath(&self, queue_bytes: usize) -> Option<Duration> {
+        let far = queue_bytes > self.queue_bytes / FAR_BEHIND || self.memory.used() > self.tight_bytes / FAR_BEHIND;
+        (queue_bytes > self.queue_bytes / BEHIND).then_some(if far { DEEP_BREATH } else { BREATH })
     }
 
     fn scale(&self, bytes: usize) -> usize {
@@ -228,9 +242,11 @@ impl MqttMailbox {
         self.overflowed |= displaced > 0;
         self.queue_bytes += cost;
         self.queue.push_back(kept);
-        let behind = self.queue_bytes > self.bounds.queue_bytes / BEHIND;
-        if behind && qos != Qos::AtMostOnce && now.since(self.taken_at) < READS {
-            FALLING_BEHIND.set(true);
+        if qos != Qos::AtMostOnce
+            && let Some(breath) = self.bounds.breath(self.queue_bytes)
+            && now.since(self.taken_at) < READS
+        {
+            FALLING_BEHIND.set(FALLING_BEHIND.get().max(Some(breath)));
         }
         if displaced == 0 { Delivered::Queued } else { Delivered::Displaced(displaced) }
     }
@@ -367,7 +383,7 @@ impl MqttMailbox {
 }
 
 fn share(publication: &Publication<'_>, delivery: &Delivery<'_>, qos: Qos, retain: bool) -> Kept {
-    Kept { message: Arc::clone(publication.share()), qos, retain, ids: SmallVec::from_slice(delivery.ids) }
+    Kept { message: Arc::clone(delivery.share(publication)), qos, retain, ids: SmallVec::from_slice(delivery.ids) }
 }
 
 impl Mailbox for MqttMailbox {

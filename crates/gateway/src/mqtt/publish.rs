@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use fogmux_auth::Action;
+use fogmux_auth::{Action, Door};
 use fogmux_bus::{Completion, Publication, TopicRef};
 use fogmux_mqtt::{Ack, PacketId, PacketType, PropertyBuffer, Qos, ReasonCode};
 use smallvec::SmallVec;
@@ -18,6 +18,7 @@ use super::{
     receive::Item,
     translate,
 };
+use crate::credential;
 
 /// An acknowledgement to be sent.
 #[derive(Clone, Debug)]
@@ -59,14 +60,23 @@ impl Refusal {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Publishes a batch. Acknowledgements go out when it is complete, in the order of the messages ([MQTT-4.6.0-2]).
+    /// What comes before a message that ends the connection still counts.
     pub(super) fn publish(&mut self, items: &[Item<'_>]) -> Result<(), End> {
         let (now, generation) = (self.now, self.ctx.authority().generation());
         let now_unix_ms = self.ctx.unix_ms(now);
         let publisher = std::sync::Arc::clone(&self.publisher);
         let mut batch = Vec::with_capacity(items.len());
         let mut verdicts: SmallVec<[(PacketId, Qos, Verdict); 8]> = SmallVec::new();
+        let mut end = None;
         for item in items {
-            let verdict = match self.admit(item, generation)? {
+            let admitted = match self.admit(item, generation) {
+                Ok(admitted) => admitted,
+                Err(over) => {
+                    end = Some(over);
+                    break;
+                }
+            };
+            let verdict = match admitted {
                 Ok(topic) => {
                     let payload = item.payload;
                     batch.push(translate::publication(&item.incoming, topic, payload, &publisher, now, now_unix_ms));
@@ -80,11 +90,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         take_falling_behind();
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
-        if take_falling_behind() {
-            self.breathe();
+        if let Some(breath) = take_falling_behind() {
+            self.breathe(breath);
         }
         if verdicts.is_empty() {
-            return Ok(());
+            return end.map_or(Ok(()), Err);
         }
         let mut owing = Owing::with_capacity(verdicts.len());
         for (id, qos, verdict) in verdicts {
@@ -99,11 +109,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         } else {
             self.rare().pending.push_back(Pending { completion: published.completion, owing });
         }
-        Ok(())
+        end.map_or(Ok(()), Err)
     }
 
     /// Whether an item may be published: its topic, or the reason to acknowledge it with. A client that cannot be told
-    /// is disconnected, but for a refusal by the rules, which 3.1.1 lets a server acknowledge ([MQTT-3.3.5-2]).
+    /// is disconnected: 3.1.1 would let a server acknowledge what the rules refuse ([MQTT-3.3.5-2]), which is a lie.
     #[inline]
     fn admit<'i>(&mut self, item: &'i Item<'_>, generation: u64) -> Result<Result<TopicRef<'i>, Refusal>, End> {
         if item.duplicate {
@@ -118,7 +128,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let writable = self.writable.get_or_insert_default();
         if !writable.may_write(&self.gate, generation, topic.as_str()) {
-            return Ok(Err(self.forbid(&topic)));
+            return self.forbid(item, &topic).map(Err);
         }
         Ok(Ok(topic))
     }
@@ -132,14 +142,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
+    /// Nobody waits for the acknowledgement of a QoS 0 message, so that it is only dropped (ADR 0012).
     #[cold]
-    fn forbid(&self, topic: &str) -> Refusal {
+    fn forbid(&self, item: &Item<'_>, topic: &str) -> Result<Refusal, End> {
         self.ctx.shared.metrics.mqtt.unauthorized.increment();
-        if !self.version.is_v5() {
-            return Refusal::of(ReasonCode::SUCCESS);
+        let access = self.gate.access();
+        let decision = access.decide(Action::Write, topic);
+        credential::note_refusal(&self.ctx, access.principal(), Door::Mqtt, Action::Write, topic, &decision);
+        if item.incoming.qos == Qos::AtMostOnce {
+            return Ok(Refusal::of(ReasonCode::NOT_AUTHORIZED));
         }
-        let decision = self.gate.0.decide(Action::Write, topic);
-        Refusal { reason: ReasonCode::NOT_AUTHORIZED, text: Some(decision.to_string().into()) }
+        if !self.version.is_v5() {
+            return Err(End::Forbidden);
+        }
+        Ok(Refusal { reason: ReasonCode::NOT_AUTHORIZED, text: Some(decision.to_string().into()) })
     }
 
     /// What a publisher is told of what became of its message.

@@ -268,13 +268,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.flush(batch)?;
                 Err(self.disconnected(&disconnect))
             }
-            // A second CONNECT ([MQTT-3.1.0-2]), what only servers send, and AUTH, which nobody agreed on (§4.12).
+            Packet::Auth(auth) => {
+                self.flush(batch)?;
+                self.reauthenticate(&auth)
+            }
+            // A second CONNECT ([MQTT-3.1.0-2]), and what only servers send.
             other @ (Packet::Connect(_)
             | Packet::Connack(_)
             | Packet::Suback(_)
             | Packet::Unsuback(_)
-            | Packet::Pingresp
-            | Packet::Auth(_)) => {
+            | Packet::Pingresp) => {
                 let error = ProtocolError::Unexpected(other.kind());
                 Err(self.misbehaved(&error, error.reason()))
             }

@@ -1,22 +1,20 @@
-//! What the workers of the door share: sessions, wills that wait, who failed to log in, and whom to wake at a drain.
+//! What the workers of the door share: sessions, wills that wait, and whom to wake when.
 
 use std::{
     collections::HashMap,
-    net::IpAddr,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     task::Waker,
-    time::Duration,
 };
 
-use fogmux_auth::{Backoff, BackoffConfig};
 use fogmux_bus::{SessionKey, Sessions, Slot, Timestamp};
 
 use super::{
     config::MqttConfig,
     mailbox::{Bounds, MqttMailbox},
+    wheel::{Entry, Wheel},
     will::Will,
 };
 use crate::WorkerContext;
@@ -24,22 +22,10 @@ use crate::WorkerContext;
 /// All subscriptions of a session are one subscriber: what several match is delivered once (§3.3.4).
 pub(super) const TAG: u64 = 0;
 
-/// Names a connection for as long as it lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ConnectionId(usize);
-
 #[derive(Debug)]
 struct WaitingWill {
     due: Timestamp,
     will: Will,
-}
-
-/// Whom to wake, and when. A timer in each connection would cost five times the memory; looking at ten thousand
-/// entries once a second costs some fifty microseconds.
-#[derive(Debug, Default)]
-struct Alarms {
-    entries: Vec<Option<(Waker, Timestamp)>>,
-    free: Vec<usize>,
 }
 
 /// What the workers of the MQTT door share: configuration and registries. Connections find it in
@@ -50,8 +36,8 @@ pub struct MqttDoor {
     pub config: MqttConfig,
     pub(super) sessions: Sessions<MqttMailbox>,
     wills: Mutex<HashMap<SessionKey, WaitingWill>>,
-    backoff: Mutex<Backoff>,
-    alarms: Mutex<Alarms>,
+    /// Whom to wake, and when.
+    alarms: Mutex<Wheel<Waker>>,
     unfinished: AtomicUsize,
     bounds: OnceLock<Arc<Bounds>>,
 }
@@ -69,7 +55,6 @@ impl MqttDoor {
             sessions: Sessions::new(config.sessions_max),
             config,
             wills: Mutex::default(),
-            backoff: Mutex::new(Backoff::new(BackoffConfig::default())),
             alarms: Mutex::default(),
             unfinished: AtomicUsize::new(0),
             bounds: OnceLock::new(),
@@ -135,55 +120,29 @@ impl MqttDoor {
         }
     }
 
-    /// How long somebody who failed before has to wait.
-    pub(super) fn backoff(&self, now: Timestamp, address: IpAddr, user: &str) -> Option<Duration> {
-        lock(&self.backoff).wait(now.as_millis(), address, user)
-    }
-
-    /// Notes how a login went.
-    pub(super) fn login_was(&self, success: bool, now: Timestamp, address: IpAddr, user: &str) {
-        let mut backoff = lock(&self.backoff);
-        if success {
-            backoff.succeeded(user);
-        } else {
-            backoff.failed(now.as_millis(), address, user);
-        }
-    }
-
-    /// Remembers whom to wake when the gateway drains.
-    pub(super) fn register(&self, waker: &Waker) -> ConnectionId {
-        let mut alarms = lock(&self.alarms);
-        let entry = Some((waker.clone(), Timestamp::NEVER));
-        let index = alarms.free.pop().unwrap_or(alarms.entries.len());
-        match alarms.entries.get_mut(index) {
-            Some(free) => *free = entry,
-            None => alarms.entries.push(entry),
-        }
-        ConnectionId(index)
+    /// Remembers whom to wake.
+    pub(super) fn register(&self, waker: &Waker) -> Option<Entry> {
+        lock(&self.alarms).insert(waker.clone())
     }
 
     /// Wakes the connection at the first tick at or after `due`, once.
-    pub(super) fn set_alarm(&self, id: ConnectionId, due: Timestamp) {
-        if let Some(Some((_, at))) = lock(&self.alarms).entries.get_mut(id.0) {
-            *at = due;
-        }
+    pub(super) fn set_alarm(&self, entry: Entry, due: Timestamp) {
+        lock(&self.alarms).set(entry, due);
     }
 
-    pub(super) fn unregister(&self, id: ConnectionId) {
-        let mut alarms = lock(&self.alarms);
-        if let Some(entry) = alarms.entries.get_mut(id.0) {
-            *entry = None;
-            alarms.free.push(id.0);
-        }
+    pub(super) fn unregister(&self, entry: Entry) {
+        lock(&self.alarms).remove(entry);
     }
 
-    /// Wakes every connection whose alarm is due; with [`Timestamp::NEVER`] all of them.
+    /// Wakes every connection whose alarm is due.
     pub(super) fn ring(&self, now: Timestamp) {
-        let mut wakers = Vec::new();
-        for (waker, due) in lock(&self.alarms).entries.iter_mut().flatten().filter(|(_, due)| *due <= now) {
-            *due = Timestamp::NEVER;
-            wakers.push(waker.clone());
-        }
-        wakers.into_iter().for_each(Waker::wake);
+        let due = lock(&self.alarms).ring(now);
+        due.into_iter().for_each(Waker::wake);
+    }
+
+    /// Wakes every connection: there is something that all have to look at.
+    pub(super) fn ring_all(&self) {
+        let all = lock(&self.alarms).all();
+        all.into_iter().for_each(Waker::wake);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fogmux_auth::Reach;
+use fogmux_auth::{Action, Door, Reach};
 use fogmux_bus::{ReadGate, SubscribeOptions, Subscription};
 use fogmux_mqtt::{
     Packet, Properties, PropertyBuffer, ReasonCode, ReasonCodes, RetainHandling, Suback, Subscribe,
@@ -17,6 +17,7 @@ use super::{
     session::TAG,
     translate,
 };
+use crate::credential;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Answers each filter with a code, in order ([MQTT-3.8.4-6]), and says why when there was only one to refuse.
@@ -50,8 +51,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ) -> Result<(), (ReasonCode, String)> {
         let subscription =
             Subscription::parse(filter).map_err(|error| (ReasonCode::TOPIC_FILTER_INVALID, error.to_string()))?;
-        if let Reach::Nothing(decision) = self.gate.0.may_subscribe(&subscription.filter) {
+        let access = self.gate.access();
+        if let Reach::Nothing(decision) = access.may_subscribe(&subscription.filter) {
             self.ctx.shared.metrics.mqtt.unauthorized.increment();
+            let (who, topic) = (access.principal(), &*subscription.filter);
+            credential::note_refusal(&self.ctx, who, Door::Mqtt, Action::Read, topic, &decision);
             return Err((ReasonCode::NOT_AUTHORIZED, decision.to_string()));
         }
         let too_many = || (ReasonCode::QUOTA_EXCEEDED, String::from("too many subscriptions"));

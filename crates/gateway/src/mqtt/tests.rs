@@ -2,13 +2,17 @@
 
 #![allow(clippy::indexing_slicing, clippy::wildcard_enum_match_arm, reason = "a test that meets the unexpected panics")]
 
+mod credentials;
+mod messages;
+mod sessions;
+
 use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_auth::{Authority, Rules};
 use fogmux_bus::{Bus, BusConfig, Forgetful, WorkerId};
 use fogmux_mqtt::{
-    Client, ClientLimits, Connect, Event, Limits, Outgoing, Packet, Properties, Property, PropertyBuffer,
-    PublishProperties, Qos, ReasonCode, RetainHandling, SubscriptionOptions, Version, Will, decode,
+    Client, ClientLimits, Connect, Event, Outgoing, Packet, Properties, Property, PropertyBuffer, PublishProperties,
+    Qos, ReasonCode, RetainHandling, SubscriptionOptions, Version,
 };
 use fogmux_net::{Admission, AdmissionLimits};
 use tokio::{
@@ -32,16 +36,18 @@ struct House {
     drain: watch::Sender<crate::context::Phase>,
 }
 
-fn house(config: MqttConfig) -> House {
+fn house(config: MqttConfig, rules: Rules) -> House {
     let clock = Clock::start();
     let now = clock.now();
     let bus = Bus::new(&BusConfig::default(), Box::new(Forgetful), now, clock.unix_ms(now));
     let (drain, draining) = watch::channel(crate::context::Phase::Open);
     let shared = Shared {
         bus,
-        authority: Arc::new(Authority::new(Rules::default())),
+        authority: Arc::new(Authority::new(rules)),
         clock,
         metrics: Metrics::default(),
+        logins: fogmux_auth::LoginGuard::default(),
+        refusals: fogmux_auth::Refusals::default(),
         admission: Admission::new(AdmissionLimits::default()),
         mqtt: MqttDoor::new(config),
         coap: CoapDoor::new(CoapConfig::default()),
@@ -55,9 +61,13 @@ fn house(config: MqttConfig) -> House {
 }
 
 fn run(config: MqttConfig, test: impl AsyncFnOnce(House)) {
+    run_under(config, Rules::default(), test);
+}
+
+fn run_under(config: MqttConfig, rules: Rules, test: impl AsyncFnOnce(House)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
-        let all = async { test(house(config)).await };
+        let all = async { test(house(config, rules)).await };
         tokio::time::timeout(Duration::from_secs(20), all).await.expect("the test hangs");
     });
 }
@@ -81,17 +91,23 @@ struct Message {
 
 impl House {
     fn open(&self) -> DuplexStream {
+        self.open_as(Peer::plain(SocketAddr::from(([127, 0, 0, 1], 1)), true))
+    }
+
+    fn open_as(&self, peer: Peer) -> DuplexStream {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        let peer = Peer { address, secure: false, anonymous: true };
         tokio::task::spawn_local(serve(Rc::clone(&self.ctx), theirs, peer));
         ours
     }
 
     async fn connect(&self, connect: &Connect<'_>) -> Wire {
+        self.try_connect(self.open(), connect).await.unwrap()
+    }
+
+    async fn try_connect(&self, stream: DuplexStream, connect: &Connect<'_>) -> Result<Wire, ReasonCode> {
         let mut out = Vec::new();
         let client = Client::connect(connect, ClientLimits::default(), &mut out).unwrap();
-        let mut wire = Wire { stream: self.open(), client, buffer: Vec::new(), session_present: false };
+        let mut wire = Wire { stream, client, buffer: Vec::new(), session_present: false };
         wire.stream.write_all(&out).await.unwrap();
         let accepted = wire
             .next(|event| match event {
@@ -100,8 +116,8 @@ impl House {
                 other => panic!("{other:?}"),
             })
             .await;
-        wire.session_present = accepted.unwrap();
-        wire
+        wire.session_present = accepted?;
+        Ok(wire)
     }
 
     async fn client(&self, version: Version, id: &str) -> Wire {
@@ -231,399 +247,3 @@ impl Wire {
 }
 
 const ALL_QOS: [Qos; 3] = [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce];
-
-#[test]
-fn s4_3_every_qos_between_every_version() {
-    run(MqttConfig::default(), async |house: House| {
-        for from in [Version::V31, Version::V311, Version::V5] {
-            for to in [Version::V31, Version::V311, Version::V5] {
-                let mut reader = house.client(to, "reader").await;
-                reader.subscribe("a/#", Qos::ExactlyOnce).await;
-                let mut writer = house.client(from, "writer").await;
-                for qos in ALL_QOS {
-                    for payload in [b"".to_vec(), b"\0\xff".to_vec(), vec![7; 100_000], vec![8; 1 << 20]] {
-                        assert_eq!(writer.publish(&message("a/b", &payload, qos)).await, ReasonCode::SUCCESS);
-                        let got = reader.message().await;
-                        assert_eq!((&*got.topic, got.qos, got.retain), ("a/b", qos, false));
-                        assert!(got.payload == payload, "{from:?} to {to:?}, {} bytes", payload.len());
-                    }
-                }
-                reader.nothing().await;
-            }
-        }
-    });
-}
-
-#[test]
-fn s3_3_2_3_properties_arrive_unchanged() {
-    run(MqttConfig::default(), async |house: House| {
-        let mut reader = house.client(Version::V5, "reader").await;
-        let mut id = PropertyBuffer::new();
-        id.push(Property::SubscriptionIdentifier(300)).unwrap();
-        reader.subscribe_with("t", SubscriptionOptions::qos(Qos::AtLeastOnce), id.properties()).await;
-        let mut writer = house.client(Version::V5, "writer").await;
-        let user: Vec<(Box<str>, Box<str>)> = vec![("k".into(), "1".into()), ("k".into(), "2".into())];
-        let sent = Outgoing {
-            utf8: true,
-            expiry: Some(60),
-            content_type: Some("text/plain"),
-            response_topic: Some("answer/here"),
-            correlation: Some(b"\x00\x01"),
-            user: &user,
-            ..message("t", "grüß".as_bytes(), Qos::AtLeastOnce)
-        };
-        assert_eq!(writer.publish(&sent).await, ReasonCode::SUCCESS);
-        reader
-            .next(|event| {
-                let Event::Message(incoming) = event else { panic!("{event:?}") };
-                let said = PublishProperties::from(incoming.properties);
-                assert!(said.utf8);
-                assert!(said.expiry.is_some_and(|left| (59..=60).contains(&left)));
-                assert_eq!(said.content_type, Some("text/plain"));
-                assert_eq!((said.response_topic, said.correlation), (Some("answer/here"), Some(&b"\x00\x01"[..])));
-                assert_eq!(incoming.properties.user().collect::<Vec<_>>(), [("k", "1"), ("k", "2")]);
-                assert_eq!(incoming.properties.subscription_ids().collect::<Vec<_>>(), [300]);
-            })
-            .await;
-        let broken = Outgoing { utf8: true, ..message("t", b"\xff", Qos::AtLeastOnce) };
-        assert_eq!(writer.publish(&broken).await, ReasonCode::PAYLOAD_FORMAT_INVALID);
-        let unheard = message("nobody", b"x", Qos::AtLeastOnce);
-        assert_eq!(writer.publish(&unheard).await, ReasonCode::NO_MATCHING_SUBSCRIBERS);
-    });
-}
-
-#[test]
-fn s3_8_3_1_retained_messages() {
-    run(MqttConfig::default(), async |house: House| {
-        let mut writer = house.client(Version::V5, "writer").await;
-        for number in 0..200 {
-            let topic = format!("kept/{number:03}");
-            let kept = Outgoing { retain: true, ..message(&topic, b"old", Qos::AtLeastOnce) };
-            writer.publish(&kept).await;
-        }
-        let mut reader = house.client(Version::V311, "reader").await;
-        reader.subscribe("kept/#", Qos::AtLeastOnce).await;
-        for number in 0..200 {
-            let got = reader.message().await;
-            assert_eq!((got.topic, got.retain, got.qos), (format!("kept/{number:03}"), true, Qos::AtLeastOnce));
-        }
-        let live = Outgoing { retain: true, ..message("kept/000", b"new", Qos::AtMostOnce) };
-        writer.publish(&live).await;
-        assert!(!reader.message().await.retain, "[MQTT-3.3.1-9] of 3.1.1");
-        writer.publish(&Outgoing { retain: true, ..message("kept/000", b"", Qos::AtMostOnce) }).await;
-        assert_eq!(reader.message().await.payload, b"");
-
-        let mut modern = house.client(Version::V5, "modern").await;
-        let options = |retain_handling, retain_as_published| SubscriptionOptions {
-            retain_handling,
-            retain_as_published,
-            ..SubscriptionOptions::qos(Qos::AtMostOnce)
-        };
-        let never = options(RetainHandling::Never, true);
-        modern.subscribe_with("kept/+", never, Properties::NONE).await;
-        modern.nothing().await;
-        modern.subscribe_with("kept/001", options(RetainHandling::IfNew, false), Properties::NONE).await;
-        assert_eq!(modern.message().await.topic, "kept/001");
-        modern.subscribe_with("kept/001", options(RetainHandling::IfNew, false), Properties::NONE).await;
-        modern.nothing().await;
-        modern.subscribe_with("kept/000", SubscriptionOptions::default(), Properties::NONE).await;
-        modern.nothing().await;
-        writer.publish(&live).await;
-        assert!(modern.message().await.retain, "retain as published by one of the subscriptions");
-    });
-}
-
-fn lasting(list: &mut PropertyBuffer, seconds: u32) -> Properties<'_> {
-    list.clear();
-    list.push(Property::SessionExpiryInterval(seconds)).unwrap();
-    list.properties()
-}
-
-#[test]
-fn s4_1_sessions_survive_and_are_taken_over() {
-    run(MqttConfig::default(), async |house: House| {
-        let mut list = PropertyBuffer::new();
-        let lasting = Connect { clean_start: false, properties: lasting(&mut list, 100), ..connect(Version::V5, "s") };
-        let mut first = house.connect(&lasting).await;
-        assert!(!first.session_present);
-        first.subscribe("q/#", Qos::ExactlyOnce).await;
-        first.disconnect(ReasonCode::SUCCESS).await;
-
-        let mut writer = house.client(Version::V311, "writer").await;
-        for (number, qos) in ALL_QOS.into_iter().cycle().take(9).enumerate() {
-            writer.publish(&message("q/t", &[u8::try_from(number).unwrap()], qos)).await;
-        }
-        let mut second = house.connect(&lasting).await;
-        assert!(second.session_present);
-        for number in [1, 2, 4, 5, 7, 8] {
-            assert_eq!(second.message().await.payload, [number], "QoS 1 and 2 in order, QoS 0 not at all");
-        }
-        second.nothing().await;
-
-        let mut third = house.connect(&lasting).await;
-        assert!(third.session_present);
-        assert_eq!(second.disconnected().await, ReasonCode::SESSION_TAKEN_OVER);
-        writer.publish(&message("q/t", b"x", Qos::AtMostOnce)).await;
-        assert_eq!(third.message().await.payload, b"x");
-
-        let mut fresh = house.connect(&Connect { clean_start: true, ..lasting }).await;
-        assert!(!fresh.session_present);
-        assert_eq!(third.disconnected().await, ReasonCode::SESSION_TAKEN_OVER);
-        writer.publish(&message("q/t", b"y", Qos::AtLeastOnce)).await;
-        fresh.nothing().await;
-        assert_eq!(house.ctx.bus().subscriptions(), 0);
-    });
-}
-
-#[test]
-fn s4_4_what_was_not_acknowledged_comes_again() {
-    run(MqttConfig::default(), async |house: House| {
-        let lasting = Connect { clean_start: false, ..connect(Version::V311, "s") };
-        let mut out = Vec::new();
-        let mut deaf = house.connect(&lasting).await;
-        deaf.subscribe("t", Qos::ExactlyOnce).await;
-        let mut writer = house.client(Version::V5, "writer").await;
-        for (payload, qos) in [(b"1", Qos::AtLeastOnce), (b"2", Qos::ExactlyOnce), (b"3", Qos::AtLeastOnce)] {
-            writer.publish(&message("t", payload, qos)).await;
-        }
-        deaf.stream.read_buf(&mut out).await.unwrap();
-        drop(deaf);
-        let mut again = house.connect(&lasting).await;
-        assert!(again.session_present);
-        for payload in [b"1", b"2", b"3"] {
-            let (got, dup) = again
-                .next(|event| match event {
-                    Event::Message(incoming) => (incoming.payload.to_vec(), incoming.dup),
-                    other => panic!("{other:?}"),
-                })
-                .await;
-            assert_eq!((&*got, dup), (&payload[..], true));
-        }
-        again.nothing().await;
-    });
-}
-
-fn will(topic: &str) -> Will<'_> {
-    Will { qos: Qos::AtLeastOnce, retain: false, topic, payload: b"gone", properties: Properties::NONE }
-}
-
-#[test]
-fn s3_1_2_5_wills() {
-    run(MqttConfig::default(), async |house: House| {
-        let mut reader = house.client(Version::V5, "reader").await;
-        reader.subscribe("will/#", Qos::AtLeastOnce).await;
-        let with = |id, topic| Connect { will: Some(will(topic)), ..connect(Version::V5, id) };
-        house.connect(&with("a", "will/plain")).await.disconnect(ReasonCode::SUCCESS).await;
-        house.connect(&with("b", "will/asked")).await.disconnect(ReasonCode::DISCONNECT_WITH_WILL).await;
-        assert_eq!(reader.message().await.topic, "will/asked");
-        drop(house.connect(&with("c", "will/lost")).await);
-        assert_eq!(reader.message().await.topic, "will/lost");
-        let mut broken = house.connect(&with("d", "will/misbehaved")).await;
-        broken.stream.write_all(&[0x36, 0]).await.unwrap();
-        assert_eq!(reader.message().await.topic, "will/misbehaved");
-        assert_eq!(broken.disconnected().await, ReasonCode::MALFORMED_PACKET);
-
-        let mut delay = PropertyBuffer::new();
-        delay.push(Property::WillDelayInterval(1)).unwrap();
-        let mut list = PropertyBuffer::new();
-        let delayed = Connect {
-            clean_start: false,
-            will: Some(Will { properties: delay.properties(), ..will("will/late") }),
-            properties: lasting(&mut list, 100),
-            ..connect(Version::V5, "e")
-        };
-        drop(house.connect(&delayed).await);
-        let back = house.connect(&delayed).await;
-        reader.nothing().await;
-        drop(back);
-        assert_eq!(reader.message().await.topic, "will/late", "after its delay");
-        drop(house.connect(&delayed).await);
-        let _fresh = house.connect(&Connect { will: None, clean_start: true, ..delayed }).await;
-        assert_eq!(reader.message().await.topic, "will/late", "its session ended");
-    });
-}
-
-#[test]
-fn drain_sends_wills_and_says_goodbye() {
-    run(MqttConfig::default(), async |house: House| {
-        let mut reader = house.client(Version::V5, "reader").await;
-        reader.subscribe("will", Qos::AtLeastOnce).await;
-        let mut leaving = house.connect(&Connect { will: Some(will("will")), ..connect(Version::V5, "leaving") }).await;
-        house.drain.send_replace(crate::context::Phase::Farewell);
-        assert_eq!(reader.message().await.payload, b"gone");
-        assert_eq!(reader.disconnected().await, ReasonCode::SERVER_SHUTTING_DOWN);
-        assert_eq!(leaving.disconnected().await, ReasonCode::SERVER_SHUTTING_DOWN);
-    });
-}
-
-#[test]
-fn s4_8_2_shared_subscriptions_take_turns() {
-    run(MqttConfig::default(), async |house: House| {
-        let mut one = house.client(Version::V5, "one").await;
-        let mut two = house.client(Version::V5, "two").await;
-        one.subscribe("$share/g/t", Qos::AtLeastOnce).await;
-        two.subscribe("$share/g/t", Qos::AtLeastOnce).await;
-        let mut writer = house.client(Version::V5, "writer").await;
-        for number in 0..10 {
-            writer.publish(&message("t", &[number], Qos::AtLeastOnce)).await;
-        }
-        for _ in 0..5 {
-            one.message().await;
-            two.message().await;
-        }
-        one.nothing().await;
-        two.nothing().await;
-    });
-}
-
-#[test]
-fn s3_8_3_1_no_local_and_overlapping() {
-    run(MqttConfig::default(), async |house: House| {
-        let mut client = house.client(Version::V5, "c").await;
-        let options = SubscriptionOptions { no_local: true, ..SubscriptionOptions::qos(Qos::AtLeastOnce) };
-        client.subscribe_with("x/#", options, Properties::NONE).await;
-        client.publish(&message("x/y", b"own", Qos::AtLeastOnce)).await;
-        client.nothing().await;
-        let mut list = PropertyBuffer::new();
-        for (id, filter, qos) in
-            [(1, "o/#", Qos::AtMostOnce), (2, "o/+", Qos::AtLeastOnce), (3, "+/p", Qos::AtMostOnce)]
-        {
-            list.clear();
-            list.push(Property::SubscriptionIdentifier(id)).unwrap();
-            client.subscribe_with(filter, SubscriptionOptions::qos(qos), list.properties()).await;
-        }
-        client.send(&message("o/p", b"m", Qos::AtLeastOnce)).await;
-        let mut got = None;
-        for _ in 0..2 {
-            let seen = client
-                .next(|event| match event {
-                    Event::Message(incoming) => {
-                        let mut ids: Vec<_> = incoming.properties.subscription_ids().collect();
-                        ids.sort_unstable();
-                        Some((incoming.qos, ids))
-                    }
-                    Event::Published { .. } => None,
-                    other => panic!("{other:?}"),
-                })
-                .await;
-            got = got.or(seen);
-        }
-        assert_eq!(got, Some((Qos::AtLeastOnce, vec![1, 2, 3])), "[MQTT-3.3.4-2], [MQTT-3.3.4-3], [MQTT-3.3.4-4]");
-        client.nothing().await;
-    });
-}
-
-#[test]
-fn refusals_and_limits() {
-    let config =
-        MqttConfig { subscriptions_max: 2, packet_bytes_max: 1000, receive_maximum: 2, ..MqttConfig::default() };
-    run(config, async |house: House| {
-        let mut client = house.client(Version::V5, "c").await;
-        let plain = SubscriptionOptions::default();
-        assert_eq!(client.subscribe_with("a/#/b", plain, Properties::NONE).await, ReasonCode::TOPIC_FILTER_INVALID);
-        for filter in ["a", "b", "a"] {
-            assert_eq!(client.subscribe_with(filter, plain, Properties::NONE).await, ReasonCode::SUCCESS);
-        }
-        assert_eq!(client.subscribe_with("c", plain, Properties::NONE).await, ReasonCode::QUOTA_EXCEEDED);
-        let sys = message("$SYS/x", b"", Qos::AtLeastOnce);
-        assert_eq!(client.publish(&sys).await, ReasonCode::NOT_AUTHORIZED);
-        let deep = "/".repeat(300);
-        assert_eq!(client.publish(&message(&deep, b"", Qos::AtLeastOnce)).await, ReasonCode::TOPIC_NAME_INVALID);
-        // The client role keeps to what the server announced; here is one that does not.
-        client.stream.write_all(&[0x30, 0xFF, 0x7F]).await.unwrap();
-        assert_eq!(client.disconnected().await, ReasonCode::PACKET_TOO_LARGE);
-
-        let mut greedy = house.client(Version::V5, "greedy").await;
-        for id in 1..=3 {
-            greedy.stream.write_all(&[0x34, 6, 0, 1, b't', 0, id, 0]).await.unwrap();
-        }
-        assert_eq!(greedy.disconnected().await, ReasonCode::RECEIVE_MAXIMUM_EXCEEDED);
-
-        let mut twice = house.client(Version::V5, "twice").await;
-        let mut out = Vec::new();
-        Packet::Connect(connect(Version::V5, "twice")).encode(Version::V5, &mut out).unwrap();
-        twice.stream.write_all(&out).await.unwrap();
-        assert_eq!(twice.disconnected().await, ReasonCode::PROTOCOL_ERROR);
-    });
-}
-
-#[test]
-fn a_deaf_reader_is_bounded_and_refused_messages_are_told() {
-    let config = MqttConfig { out_bytes_max: 2000, queue_bytes_max: 100_000, ..MqttConfig::default() };
-    run(config, async |house: House| {
-        let mut deaf = house.client(Version::V5, "deaf").await;
-        deaf.subscribe("t", Qos::AtLeastOnce).await;
-        let mut writer = house.client(Version::V5, "writer").await;
-        let payload = vec![0; 1000];
-        let mut refused = 0;
-        for _ in 0..1000 {
-            if writer.publish(&message("t", &payload, Qos::AtLeastOnce)).await == ReasonCode::QUOTA_EXCEEDED {
-                refused += 1;
-            }
-        }
-        assert!(refused > 500, "{refused} refused");
-        for _ in 0..1000 {
-            writer.publish(&message("t", &payload, Qos::AtMostOnce)).await;
-        }
-        writer.nothing().await;
-        assert!(house.ctx.bus().memory().used() < 1_500_000, "{}", house.ctx.bus().memory().used());
-        // It recovers once it reads.
-        for _ in 0..(1000 - refused) {
-            deaf.message().await;
-        }
-        assert_eq!(writer.publish(&message("t", b"again", Qos::AtLeastOnce)).await, ReasonCode::SUCCESS);
-        drop((deaf, writer));
-    });
-}
-
-#[test]
-fn keep_alive_and_login_deadline() {
-    let config = MqttConfig { login_deadline: Duration::from_millis(50), ..MqttConfig::default() };
-    run(config, async |house: House| {
-        let mut silent = house.open();
-        assert_eq!(silent.read(&mut [0; 10]).await.unwrap(), 0);
-        let mut short = house.connect(&Connect { keep_alive: 1, ..connect(Version::V5, "c") }).await;
-        assert_eq!(short.disconnected().await, ReasonCode::KEEP_ALIVE_TIMEOUT);
-        let other = house.open();
-        let (mut read, mut write) = tokio::io::split(other);
-        write.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-        assert_eq!(read.read(&mut [0; 10]).await.unwrap(), 0);
-    });
-}
-
-#[test]
-fn s3_1_3_1_assigned_identifiers_and_versions() {
-    run(MqttConfig::default(), async |house: House| {
-        let mut stream = house.open();
-        let mut out = Vec::new();
-        Packet::Connect(connect(Version::V5, "")).encode(Version::V5, &mut out).unwrap();
-        // In the same turn as CONNECT.
-        out.extend_from_slice(&[0xC0, 0]);
-        stream.write_all(&out).await.unwrap();
-        let mut got = Vec::new();
-        loop {
-            stream.read_buf(&mut got).await.unwrap();
-            let Some((Packet::Connack(connack), used)) = decode(&got, Version::V5, &Limits::PROTOCOL).unwrap() else {
-                continue;
-            };
-            let assigned = fogmux_mqtt::ConnackProperties::from(connack.properties).assigned_client_id.unwrap();
-            assert_eq!(assigned.len(), 31);
-            if got.len() >= used + 2 {
-                assert_eq!(got[used..], [0xD0, 0]);
-                break;
-            }
-        }
-        let mut old = house.open();
-        old.write_all(b"\x10\x0c\0\x04MQTT\x04\x00\0\x3c\0\0").await.unwrap();
-        let mut answer = Vec::new();
-        old.read_to_end(&mut answer).await.unwrap();
-        assert_eq!(answer, [0x20, 2, 0, 2], "[MQTT-3.1.3-8] of 3.1.1");
-    });
-}
-
-#[test]
-fn an_idle_connection_is_small() {
-    let connection = size_of::<super::connection::Connection<tokio::net::TcpStream>>();
-    let mailbox = size_of::<super::mailbox::MqttMailbox>();
-    assert!(connection + mailbox < 640, "{connection} + {mailbox}");
-}

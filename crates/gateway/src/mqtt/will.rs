@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fogmux_auth::{Action, Door};
 use fogmux_bus::{Payload, Properties, Publication, Publisher, Qos, Topic};
 use fogmux_mqtt::ReasonCode;
 
 use super::{access::Gate, translate};
-use crate::WorkerContext;
+use crate::{WorkerContext, credential};
 
 /// A Will Message, kept outside any connection.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub(super) struct Will {
     expiry: Option<u32>,
     properties: Option<Arc<Properties>>,
     publisher: Arc<Publisher>,
+    /// Of the session that the client is given.
+    pub(super) gate: Arc<Gate>,
     /// Seconds between the end of the connection and the message.
     pub(super) delay: u32,
 }
@@ -27,12 +30,13 @@ pub(super) struct Will {
 impl Will {
     /// Takes the will of a CONNECT, if the client may write where it goes.
     pub(super) fn new(
+        ctx: &WorkerContext,
         will: &fogmux_mqtt::Will<'_>,
-        gate: &Gate,
+        gate: &Arc<Gate>,
         publisher: &Arc<Publisher>,
     ) -> Result<Self, ReasonCode> {
         let topic = Topic::new(will.topic).map_err(|_| ReasonCode::TOPIC_NAME_INVALID)?;
-        if !gate.0.may_write(&topic) {
+        if !is_allowed(ctx, gate, &topic) {
             return Err(ReasonCode::NOT_AUTHORIZED);
         }
         let read = will.read_properties();
@@ -48,12 +52,17 @@ impl Will {
             expiry: read.message.expiry,
             properties: translate::rare(&read.message, will.properties),
             publisher: Arc::clone(publisher),
+            gate: Arc::clone(gate),
             delay: read.delay,
         })
     }
 
-    /// Publishes it, now: that is when its lifetime begins. Nobody is left to be told of a refusal.
+    /// Publishes it, now: that is when its lifetime begins. Nobody is left to be told of a refusal, and the rules may
+    /// be others than they were at CONNECT.
     pub(super) fn publish(&self, ctx: &WorkerContext) {
+        if !is_allowed(ctx, &self.gate, &self.topic) {
+            return;
+        }
         let now = ctx.now();
         let payload = Payload::Shared(&self.payload);
         let mut publication = Publication::new(self.topic.as_ref(), payload, &self.publisher, now, ctx.unix_ms(now));
@@ -64,4 +73,15 @@ impl Will {
         publication.properties = self.properties.clone();
         drop(ctx.worker.borrow_mut().publish(&mut [publication]));
     }
+}
+
+fn is_allowed(ctx: &WorkerContext, gate: &Gate, topic: &str) -> bool {
+    let access = gate.access();
+    let allowed = access.may_write(topic);
+    if !allowed {
+        ctx.shared.metrics.mqtt.unauthorized.increment();
+        let decision = access.decide(Action::Write, topic);
+        credential::note_refusal(ctx, access.principal(), Door::Mqtt, Action::Write, topic, &decision);
+    }
+    allowed
 }

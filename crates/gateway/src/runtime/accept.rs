@@ -12,7 +12,8 @@ use std::{
 };
 
 use fogmux_net::{
-    Admitted, HandshakeError, TlsAcceptor, TlsConfig,
+    Admitted, HandshakeError, Stream, TlsAcceptor, TlsConfig, TlsError,
+    dtls::{CookieKey, ListenerCredentials},
     listener::{self, PortSharing, accept as accept_admitted},
     quic::QuicLimits,
 };
@@ -20,10 +21,10 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::mpsc,
 };
-use tokio_rustls::server::TlsStream;
 
 use super::{BLOCK, Listen, Listener, StartError};
 use crate::{
+    coap,
     context::{Peer, Shared, WorkerContext},
     metrics::DoorMetrics,
 };
@@ -38,9 +39,11 @@ pub(super) struct Tcp {
 /// A UDP socket of one worker, bound.
 pub(super) enum Udp {
     /// CoAP: one for each worker.
-    Coap { socket: std::net::UdpSocket, anonymous: bool },
+    Coap { socket: std::net::UdpSocket, listener: coap::Listener },
+    /// CoAP over DTLS: one for each worker.
+    Coaps { socket: std::net::UdpSocket, listener: coap::DtlsListener },
     /// QUIC: one in all, for two endpoints on one port were slower.
-    Http3 { socket: std::net::UdpSocket, tls: TlsConfig, limits: QuicLimits, anonymous: bool },
+    Http3 { socket: std::net::UdpSocket, tls: TlsConfig, limits: QuicLimits, listen: Listen },
 }
 
 /// All sockets of a gateway.
@@ -79,9 +82,15 @@ pub(super) fn bind(
         let address = match listen.listener {
             Listener::Coap => bind_coap(&mut sockets, listen)?,
             Listener::Http3 => bind_http3(&mut sockets, listen, tls, quic)?,
-            Listener::Mqtt | Listener::Mqtts | Listener::Http | Listener::Https | Listener::Xmpp | Listener::Xmpps => {
-                bind_stream(&mut sockets, listen, tls)?
-            }
+            Listener::Mqtt
+            | Listener::Mqtts
+            | Listener::CoapTcp
+            | Listener::CoapsTcp
+            | Listener::Http
+            | Listener::Https
+            | Listener::Xmpp
+            | Listener::Xmpps => bind_stream(&mut sockets, listen, tls)?,
+            Listener::Coaps => bind_coaps(&mut sockets, listen, tls)?,
         };
         sockets.addresses.push((listen.listener, address));
     }
@@ -93,13 +102,38 @@ fn failed(listen: &Listen) -> impl Fn(io::Error) -> StartError {
     move |source| StartError::Bind { listener, address, source }
 }
 
+fn unusable(listen: &Listen) -> impl Fn(TlsError) -> StartError {
+    let listener = listen.listener;
+    move |source| StartError::Tls { listener, source }
+}
+
 fn bind_coap(sockets: &mut Sockets, listen: &Listen) -> Result<SocketAddr, StartError> {
     let failed = failed(listen);
     let mut address = listen.address;
     let group = listener::udp_group(listen.address, sockets.udp.len()).map_err(&failed)?;
     for (worker, socket) in sockets.udp.iter_mut().zip(group) {
         address = socket.local_addr().map_err(&failed)?;
-        worker.push(Udp::Coap { socket, anonymous: listen.anonymous });
+        let listener = coap::Listener { anonymous: listen.anonymous, sources: listen.sources };
+        worker.push(Udp::Coap { socket, listener });
+    }
+    Ok(address)
+}
+
+fn bind_coaps(sockets: &mut Sockets, listen: &Listen, tls: Option<&TlsConfig>) -> Result<SocketAddr, StartError> {
+    let failed = failed(listen);
+    let tls = tls.ok_or(StartError::NoCertificate(listen.listener))?;
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).map_err(|error| failed(io::Error::other(error)))?;
+    let listener = coap::DtlsListener {
+        credentials: ListenerCredentials::new(tls, listen.security).map_err(unusable(listen))?,
+        cookies: Arc::new(CookieKey::new(&key)),
+        admits: coap::Listener { anonymous: listen.anonymous, sources: listen.sources },
+    };
+    let mut address = listen.address;
+    let group = listener::udp_group(listen.address, sockets.udp.len()).map_err(&failed)?;
+    for (worker, socket) in sockets.udp.iter_mut().zip(group) {
+        address = socket.local_addr().map_err(&failed)?;
+        worker.push(Udp::Coaps { socket, listener: listener.clone() });
     }
     Ok(address)
 }
@@ -127,7 +161,7 @@ fn bind_http3(
         .map_err(&failed)?;
     let address = socket.local_addr().map_err(&failed)?;
     if let Some(worker) = sockets.udp.last_mut() {
-        worker.push(Udp::Http3 { socket, tls, limits: *quic, anonymous: listen.anonymous });
+        worker.push(Udp::Http3 { socket, tls, limits: *quic, listen: *listen });
     }
     Ok(address)
 }
@@ -138,12 +172,15 @@ fn bind_stream(sockets: &mut Sockets, listen: &Listen, tls: Option<&TlsConfig>) 
         Listener::Https => &[b"h2", b"http/1.1"],
         Listener::Mqtts => &[b"mqtt"],
         Listener::Xmpp | Listener::Xmpps => &[b"xmpp-client"],
-        Listener::Mqtt | Listener::Http | Listener::Coap | Listener::Http3 => &[],
+        // RFC 8323 §8.2
+        Listener::CoapsTcp => &[b"coap"],
+        Listener::Mqtt | Listener::Http | Listener::Coap | Listener::Coaps | Listener::CoapTcp | Listener::Http3 => &[],
     };
-    let secure = matches!(listen.listener, Listener::Https | Listener::Mqtts | Listener::Xmpps);
+    let secure = listen.listener.begins_with_tls();
+    let encrypted = !alpn.is_empty() && listen.security.profile.is_encrypted();
     let tls = match tls {
-        None if secure => return Err(StartError::NoCertificate(listen.listener)),
-        Some(tls) if !alpn.is_empty() => Some(tls.acceptor(alpn)),
+        None if secure && encrypted => return Err(StartError::NoCertificate(listen.listener)),
+        Some(tls) if encrypted => Some(tls.acceptor(&listen.security, alpn).map_err(unusable(listen))?),
         Some(_) | None => None,
     };
     let socket = listener::tcp(listen.address, PortSharing::Exclusive).map_err(&failed)?;
@@ -174,7 +211,7 @@ impl Drop for Seat {
 fn metrics(shared: &Shared, listener: Listener) -> &DoorMetrics {
     match listener {
         Listener::Mqtt | Listener::Mqtts => &shared.metrics.mqtt,
-        Listener::Coap => &shared.metrics.coap,
+        Listener::Coap | Listener::Coaps | Listener::CoapTcp | Listener::CoapsTcp => &shared.metrics.coap,
         Listener::Http | Listener::Https | Listener::Http3 => &shared.metrics.http,
         Listener::Xmpp | Listener::Xmpps => &shared.metrics.xmpp,
     }
@@ -187,7 +224,7 @@ pub(super) async fn accept(
     workers: Vec<mpsc::UnboundedSender<Accepted>>,
     seats: Arc<[AtomicUsize]>,
 ) {
-    let Listen { listener, anonymous, .. } = tcp.listen;
+    let Listen { listener, anonymous, sources, .. } = tcp.listen;
     let socket = match TcpListener::from_std(tcp.socket) {
         Ok(socket) => socket,
         Err(error) => return tracing::error!(%error, "a listener cannot be watched"),
@@ -207,10 +244,9 @@ pub(super) async fn accept(
         let metrics = metrics(&ctx.shared, listener);
         metrics.accepted.increment();
         metrics.connections.change(1);
-        let secure = matches!(listener, Listener::Mqtts | Listener::Https | Listener::Xmpps);
         let seat =
             Seat { seats: Arc::clone(&seats), worker, shared: Arc::clone(&ctx.shared), listener, _admitted: admitted };
-        let peer = Peer { address, secure, anonymous };
+        let peer = Peer { sources, ..Peer::plain(address, anonymous) };
         // A worker that is gone takes its connections with it.
         let _ = to.send(Accepted { listener, stream, peer, tls: tcp.tls.clone(), seat });
     }
@@ -228,9 +264,10 @@ pub(super) async fn handshake(
     listener: Listener,
     stream: TcpStream,
     tls: &TlsAcceptor,
-) -> Option<TlsStream<TcpStream>> {
+    peer: Peer,
+) -> Option<(Stream, Peer)> {
     match tls.accept(stream).await {
-        Ok(stream) => Some(stream),
+        Ok((stream, channel)) => Some((stream, peer.over(channel))),
         Err(error) => {
             let metrics = metrics(&ctx.shared, listener);
             match error {

@@ -108,14 +108,20 @@ async fn run(ctx: Rc<WorkerContext>, mut connections: mpsc::UnboundedReceiver<Ac
 
 fn serve_udp(ctx: &Rc<WorkerContext>, udp: Udp, tasks: &Tasks) {
     match udp {
-        Udp::Coap { socket, anonymous } => match tokio::net::UdpSocket::from_std(socket) {
-            Ok(socket) => tasks.spawn(coap::serve(Rc::clone(ctx), socket, anonymous)),
+        Udp::Coap { socket, listener } => match tokio::net::UdpSocket::from_std(socket) {
+            Ok(socket) => tasks.spawn(coap::serve(Rc::clone(ctx), socket, listener)),
             Err(error) => tracing::error!(%error, "the CoAP socket cannot be watched"),
         },
-        Udp::Http3 { socket, tls, limits, anonymous } => match quic::server(socket, &tls, &[b"h3"], &limits) {
-            Ok(endpoint) => tasks.spawn(http::serve_quic(Rc::clone(ctx), endpoint, anonymous)),
-            Err(error) => tracing::error!(%error, "the HTTP/3 socket cannot be watched"),
+        Udp::Coaps { socket, listener } => match tokio::net::UdpSocket::from_std(socket) {
+            Ok(socket) => tasks.spawn(coap::serve_dtls(Rc::clone(ctx), socket, listener)),
+            Err(error) => tracing::error!(%error, "the CoAPS socket cannot be watched"),
         },
+        Udp::Http3 { socket, tls, limits, listen } => {
+            match quic::server(socket, &tls, &listen.security, &[b"h3"], &limits) {
+                Ok(endpoint) => tasks.spawn(http::serve_quic(Rc::clone(ctx), endpoint, tls, listen)),
+                Err(error) => tracing::error!(%error, "the HTTP/3 socket cannot be watched"),
+            }
+        }
     }
 }
 
@@ -125,32 +131,46 @@ fn serve_tcp(ctx: &Rc<WorkerContext>, accepted: Accepted, tasks: &Tasks) {
     let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { return };
     let ctx = Rc::clone(ctx);
     match (listener, tls) {
-        (Listener::Mqtt, _) => tasks.spawn_flat(mqtt::serve(ctx, stream, peer), seat),
-        (Listener::Http, _) => tasks.spawn(async move {
+        // A listener that ought to have TLS and has none has the profile `none`.
+        (Listener::Mqtt, _) | (Listener::Mqtts, None) => tasks.spawn_flat(mqtt::serve(ctx, stream, peer), seat),
+        (Listener::Http, _) | (Listener::Https, None) => tasks.spawn(async move {
             let _seat = seat;
             http::serve(ctx, stream, peer, None).await;
         }),
+        (Listener::Xmpp | Listener::Xmpps, None) => tasks.spawn(async move {
+            let _seat = seat;
+            xmpp::serve_plain(ctx, stream, peer, None).await;
+        }),
         (Listener::Xmpp, tls) => tasks.spawn(async move {
             let _seat = seat;
-            xmpp::serve_plain(ctx, stream, peer, tls.map(|tls| tls.config().clone().into())).await;
+            xmpp::serve_plain(ctx, stream, peer, tls).await;
         }),
         (Listener::Mqtts, Some(tls)) => tasks.spawn(async move {
             let _seat = seat;
-            let Some(stream) = accept::handshake(&ctx, listener, stream, &tls).await else { return };
+            let Some((stream, peer)) = accept::handshake(&ctx, listener, stream, &tls, peer).await else { return };
             mqtt::serve(ctx, stream, peer).await;
         }),
         (Listener::Https, Some(tls)) => tasks.spawn(async move {
             let _seat = seat;
-            let Some(stream) = accept::handshake(&ctx, listener, stream, &tls).await else { return };
-            let alpn = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
+            let Some((stream, peer)) = accept::handshake(&ctx, listener, stream, &tls, peer).await else { return };
+            let alpn = stream.alpn().map(<[u8]>::to_vec);
             http::serve(ctx, stream, peer, alpn).await;
         }),
         (Listener::Xmpps, Some(tls)) => tasks.spawn(async move {
             let _seat = seat;
-            let Some(stream) = accept::handshake(&ctx, listener, stream, &tls).await else { return };
+            let Some((stream, peer)) = accept::handshake(&ctx, listener, stream, &tls, peer).await else { return };
             xmpp::serve_secure(ctx, stream, peer).await;
         }),
-        (Listener::Mqtts | Listener::Https | Listener::Xmpps, None) | (Listener::Coap | Listener::Http3, _) => {}
+        (Listener::CoapTcp, _) | (Listener::CoapsTcp, None) => tasks.spawn(async move {
+            let _seat = seat;
+            coap::serve_stream(ctx, stream, peer).await;
+        }),
+        (Listener::CoapsTcp, Some(tls)) => tasks.spawn(async move {
+            let _seat = seat;
+            let Some((stream, peer)) = accept::handshake(&ctx, listener, stream, &tls, peer).await else { return };
+            coap::serve_stream(ctx, stream, peer).await;
+        }),
+        (Listener::Coap | Listener::Coaps | Listener::Http3, _) => {}
     }
 }
 

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use fogmux_auth::{Access, Action};
+use fogmux_auth::Access;
 use fogmux_bus::ReadGate;
-use fogmux_xmpp::{StanzaCondition, StanzaError};
 
 use super::nodes::Nodes;
 
@@ -31,11 +30,6 @@ impl Gate {
 
     pub(super) fn may_write(&self, topic: &str) -> bool {
         self.access.may_write(topic)
-    }
-
-    /// What to say when the gateway's rules refuse.
-    pub(super) fn refusal(&self, action: Action, topic: &str) -> StanzaError {
-        StanzaError::new(StanzaCondition::Forbidden).because(self.access.decide(action, topic).to_string())
     }
 }
 

@@ -1,18 +1,26 @@
 //! Who is connected and who subscribes to what.
 //!
 //! A subscription belongs to an account. One by bare address reaches every resource that is connected, whether it
-//! connected before or after; it outlives connections, but not the process. One by full address ends with its resource.
+//! connected before or after; it outlives connections, and the process too unless the account is anonymous. One by full
+//! address ends with its resource.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-use fogmux_bus::{Bus, FifoMailbox, Qos, ReadGate, Slot, SubscribeOptions, Subscription};
+use fogmux_bus::{Bus, Completion, FifoMailbox, Filter, Qos, ReadGate, Slot, SubscribeOptions, Subscription};
 use fogmux_xmpp::Jid;
 use hashbrown::HashMap;
 
-use super::{access::Gate, control::Control};
+use super::{
+    access::Gate,
+    control::Control,
+    kept::{KeptSubscription, Records},
+};
+
+/// Subscriptions of all accounts together that outlive the process.
+const KEPT_MAX: usize = 100_000;
 
 /// The mailbox of a connection.
 pub(super) type Inbox = Arc<Slot<FifoMailbox>>;
@@ -70,8 +78,8 @@ pub(super) struct Follow<'a> {
 pub(super) enum NotFollowed {
     /// The account has as many as it may.
     Account,
-    /// The bus has as many as it may.
-    Bus,
+    /// The bus has as many as it may, or the door.
+    Full,
 }
 
 #[derive(Debug, Default)]
@@ -91,6 +99,9 @@ pub(super) struct Accounts {
     accounts: Mutex<Map>,
     next_tag: AtomicU64,
     follows_max: usize,
+    /// Subscriptions that are kept.
+    kept: AtomicUsize,
+    records: Records,
 }
 
 /// Another principal is connected under the same address.
@@ -98,8 +109,21 @@ pub(super) struct Accounts {
 pub(super) struct OtherPrincipal;
 
 impl Accounts {
-    pub(super) fn new(follows_max: usize) -> Self {
-        Self { accounts: Mutex::default(), next_tag: AtomicU64::new(2), follows_max }
+    /// The accounts whose subscriptions are kept.
+    pub(super) fn new(follows_max: usize, records: Records) -> Self {
+        let (mut accounts, mut tag, mut count) = (Map::default(), 2, 0);
+        records.subscriptions(&mut |kept| {
+            let Some(subscription) = subscription(&kept.node, kept.wildcard) else { return };
+            let account = accounts
+                .entry(kept.bare)
+                .or_insert_with(|| Account { principal: kept.principal, ..Account::default() });
+            let (node, wildcard, deliver) = (kept.node, kept.wildcard, kept.deliver);
+            account.follows.push(Followed { node, wildcard, resource: None, deliver, subscription, tag });
+            tag += 2;
+            count += 1;
+        });
+        let (next_tag, kept) = (AtomicU64::new(tag), AtomicUsize::new(count));
+        Self { accounts: Mutex::new(accounts), next_tag, follows_max, kept, records }
     }
 
     fn lock(&self) -> MutexGuard<'_, Map> {
@@ -166,12 +190,16 @@ impl Accounts {
     }
 
     /// Follows a node or filter, or changes how.
-    pub(super) fn follow(&self, bus: &Bus, bare: &str, follow: &Follow<'_>) -> Result<(), NotFollowed> {
+    pub(super) fn follow(&self, bus: &Bus, bare: &str, follow: &Follow<'_>) -> Result<Completion, NotFollowed> {
         let mut accounts = self.lock();
         let Some(account) = accounts.get_mut(bare) else { return Err(NotFollowed::Account) };
         let known = account.position(follow.node, follow.resource);
         if known.is_none() && account.follows.len() >= self.follows_max {
             return Err(NotFollowed::Account);
+        }
+        let keep = follow.resource.is_none() && !account.anonymous;
+        if keep && known.is_none() && self.kept.load(Ordering::Relaxed) >= KEPT_MAX {
+            return Err(NotFollowed::Full);
         }
         let tag = known.and_then(|at| account.follows.get(at)).map_or_else(|| self.new_tag(follow), |f| f.tag);
         let followed = Followed {
@@ -185,42 +213,69 @@ impl Accounts {
         let attached = account.reached(&followed).try_for_each(|resource| attach(bus, &followed, resource));
         if attached.is_err() {
             account.reached(&followed).for_each(|resource| detach(bus, &followed, resource));
-            return Err(NotFollowed::Bus);
+            return Err(NotFollowed::Full);
         }
+        let kept = if keep {
+            self.kept.fetch_add(usize::from(known.is_none()), Ordering::Relaxed);
+            self.records.subscription(&KeptSubscription {
+                bare: bare.into(),
+                node: Arc::clone(&followed.node),
+                principal: Arc::clone(&account.principal),
+                wildcard: followed.wildcard,
+                deliver: followed.deliver,
+            })
+        } else {
+            Completion::Ready
+        };
         match known.and_then(|at| account.follows.get_mut(at)) {
             Some(before) => *before = followed,
             None => account.follows.push(followed),
         }
-        Ok(())
+        Ok(kept)
+    }
+
+    /// A subscription has ended: its record goes, if it had one.
+    fn forget(&self, bare: &str, anonymous: bool, followed: &Followed) -> Completion {
+        if followed.resource.is_some() || anonymous {
+            return Completion::Ready;
+        }
+        self.kept.fetch_sub(1, Ordering::Relaxed);
+        self.records.no_subscription(bare, &followed.node)
     }
 
     fn new_tag(&self, follow: &Follow<'_>) -> u64 {
         self.next_tag.fetch_add(2, Ordering::Relaxed) | if follow.resource.is_some() { FULL } else { 0 }
     }
 
-    /// Follows it no more; says whether it did.
-    pub(super) fn unfollow(&self, bus: &Bus, bare: &str, node: &str, resource: Option<&str>) -> bool {
+    /// Follows it no more; nothing when it did not.
+    pub(super) fn unfollow(&self, bus: &Bus, bare: &str, node: &str, resource: Option<&str>) -> Option<Completion> {
         let mut accounts = self.lock();
-        let Some(account) = accounts.get_mut(bare) else { return false };
-        let Some(at) = account.position(node, resource) else { return false };
-        let followed = account.follows.remove(at);
+        let account = accounts.get_mut(bare)?;
+        let followed = account.follows.remove(account.position(node, resource)?);
         account.reached(&followed).for_each(|resource| detach(bus, &followed, resource));
-        true
+        Some(self.forget(bare, account.anonymous, &followed))
     }
 
     /// The node is gone: nobody follows it by name any more.
-    pub(super) fn forget_node(&self, bus: &Bus, node: &str) {
+    pub(super) fn forget_node(&self, bus: &Bus, node: &str) -> Completion {
+        let mut forgotten = Completion::Ready;
         let mut accounts = self.lock();
-        for account in accounts.values_mut() {
+        for (bare, account) in accounts.iter_mut() {
             let follows = std::mem::take(&mut account.follows);
             let (gone, kept) = follows.into_iter().partition(|f| !f.wildcard && *f.node == *node);
             account.follows = kept;
             let gone: Vec<Followed> = gone;
             for followed in &gone {
                 account.reached(followed).for_each(|resource| detach(bus, followed, resource));
+                let kept = self.forget(bare, account.anonymous, followed);
+                if !kept.is_ready() {
+                    // The last one stands for all.
+                    forgotten = kept;
+                }
             }
         }
         accounts.retain(|_, account| !account.resources.is_empty() || !account.follows.is_empty());
+        forgotten
     }
 
     /// What an account follows, all of it or what one address has to do with one node.
@@ -283,6 +338,11 @@ impl Account {
         }
         self.follows.retain(|f| !own(f));
     }
+}
+
+/// What the bus is told for a node, or for a filter.
+pub(super) fn subscription(node: &str, wildcard: bool) -> Option<Subscription> {
+    if wildcard { Subscription::parse(node).ok() } else { Filter::new(node).ok().map(Subscription::to) }
 }
 
 fn attach(bus: &Bus, followed: &Followed, resource: &Resource) -> Result<(), fogmux_bus::TooManySubscriptions> {

@@ -1,6 +1,8 @@
 //! How the XMPP door behaves.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+use super::kept::NodeStore;
 
 /// How the XMPP door behaves; every field has a default.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub struct XmppConfig {
     pub nodes_max: usize,
     /// Subscriptions of one account.
     pub subscriptions_per_account_max: usize,
+    /// Where nodes and subscriptions are kept; without it they end with the process.
+    pub store: Option<Arc<dyn NodeStore>>,
 }
 
 impl Default for XmppConfig {
@@ -40,6 +44,7 @@ impl Default for XmppConfig {
             mailbox_bytes_max: 4 << 20,
             nodes_max: 20_000,
             subscriptions_per_account_max: 1_000,
+            store: None,
         }
     }
 }

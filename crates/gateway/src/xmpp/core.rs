@@ -2,6 +2,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
+use fogmux_auth::{Action, Decision, Door};
 use fogmux_bus::{Completion, Publisher};
 use fogmux_xmpp::{
     Element, IqHead, IqKind, Jid, Query, ServerEvent, ServerStream, StanzaCondition, StanzaError, Writer,
@@ -17,7 +18,7 @@ use super::{
     fill::Replay,
     publish::{self, Work},
 };
-use crate::WorkerContext;
+use crate::{WorkerContext, credential};
 
 /// Stanzas taken in one go; their publications are one batch.
 const STANZAS_PER_BATCH: usize = 64;
@@ -58,8 +59,10 @@ enum Target {
     Server,
     /// The publish-subscribe service.
     Service,
-    /// Somebody else.
-    Elsewhere,
+    /// An address of this domain at which nobody answers.
+    Nobody,
+    /// Another domain: servers are not connected to each other here.
+    Abroad,
 }
 
 impl Core {
@@ -116,25 +119,46 @@ impl Core {
         for stanza in stanzas {
             match stanza.name {
                 "iq" => self.handle_iq(stanza, &mut works),
-                "message" => self.handle_message(stanza),
-                // Presence is not kept: notifications do not depend on it.
-                _ => {}
+                "message" => {
+                    self.publish(&mut works);
+                    self.handle_message(stanza);
+                }
+                _ => self.handle_presence(stanza),
             }
         }
         self.publish(&mut works);
     }
 
-    /// Nobody is reachable by messages here; an error is never answered with an error (RFC 6120 §8.3.1).
+    /// Nobody is reachable by messages here; an error is never answered with an error (RFC 6120 §8.3.1), and one without
+    /// `to` is for the sender's own account (§10.3.1).
     fn handle_message(&mut self, message: &Element<'_>) {
-        let Some(to) = message.attr("to") else { return };
         if matches!(message.attr("type"), Some("error" | "headline")) {
             return;
         }
+        let to = message.attr("to").unwrap_or(self.me.jid.bare_str());
+        let condition = match self.target(Some(to)) {
+            Ok(Target::Abroad) => StanzaCondition::RemoteServerNotFound,
+            Ok(Target::Server | Target::Service | Target::Nobody) => StanzaCondition::ServiceUnavailable,
+            Err(error) => error.condition,
+        };
         let mut w = Writer::new(&mut self.out);
         w.start("message").attr("type", "error").attr_opt("id", message.attr("id"));
         w.attr("from", to).attr("to", self.me.jid.as_str());
-        StanzaError::new(StanzaCondition::ServiceUnavailable).write(&mut w);
+        StanzaError::new(condition).write(&mut w);
         w.end("message");
+        self.machine.sent(1, &mut self.out);
+    }
+
+    /// Presence is not kept: notifications do not depend on it. Who asks to see somebody's is told that there is nothing
+    /// to see (RFC 6121 §3.1.3 and §4.3.2), so that no client waits for it.
+    fn handle_presence(&mut self, presence: &Element<'_>) {
+        let Some(to) = presence.attr("to").filter(|_| matches!(presence.attr("type"), Some("subscribe" | "probe")))
+        else {
+            return;
+        };
+        let mut w = Writer::new(&mut self.out);
+        w.start("presence").attr("type", "unsubscribed").attr_opt("id", presence.attr("id"));
+        w.attr("from", to).attr("to", self.me.jid.bare_str()).end("presence");
         self.machine.sent(1, &mut self.out);
     }
 
@@ -149,7 +173,10 @@ impl Core {
         Ok(match () {
             () if to == self.door().service => Target::Service,
             () if own || to == self.door().server.domain => Target::Server,
-            () => Target::Elsewhere,
+            () if [self.door().server.domain.domain(), self.door().service.domain()].contains(&to.domain()) => {
+                Target::Nobody
+            }
+            () => Target::Abroad,
         })
     }
 
@@ -181,6 +208,20 @@ impl Core {
         }
     }
 
+    /// What to say when the gateway's rules refuse.
+    #[cold]
+    pub(super) fn refusal(&self, action: Action, topic: &str) -> StanzaError {
+        self.refused_by(action, topic, &self.me.gate.access().decide(action, topic))
+    }
+
+    /// The same where the rule is known; logged the first time.
+    #[cold]
+    pub(super) fn refused_by(&self, action: Action, topic: &str, decision: &Decision) -> StanzaError {
+        let principal = self.me.gate.access().principal();
+        credential::note_refusal(&self.ctx, principal, Door::Xmpp, action, topic, decision);
+        StanzaError::new(StanzaCondition::Forbidden).because(decision.to_string())
+    }
+
     /// Answers with an error, in turn.
     fn refuse(&mut self, id: &str, from: Option<&str>, works: &mut Vec<Work<'_>>, error: &StanzaError) {
         self.publish(works);
@@ -202,7 +243,9 @@ impl Core {
         let done = match target {
             Target::Service => self.answer_as_service(&answer, query),
             Target::Server => self.answer_as_server(&answer, query),
-            Target::Elsewhere => Err(StanzaError::new(StanzaCondition::ServiceUnavailable)),
+            Target::Nobody => Err(StanzaError::new(StanzaCondition::ServiceUnavailable)),
+            // RFC 6120 §8.3.3.16
+            Target::Abroad => Err(StanzaError::new(StanzaCondition::RemoteServerNotFound)),
         };
         match done {
             Ok(()) => self.machine.sent(1, &mut self.out),

@@ -139,7 +139,7 @@ impl Core {
         super::publish::topic(node)?;
         let gate = &self.me.gate;
         if !gate.access().may_read(node) {
-            return Err(gate.refusal(Action::Read, node));
+            return Err(self.refusal(Action::Read, node));
         }
         if !gate.may_read(node) {
             let whitelisted = self.door().nodes.affiliation(node, gate.affiliate()) == Some(Affiliation::None);

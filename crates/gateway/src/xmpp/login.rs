@@ -2,14 +2,11 @@
 
 use std::{future::poll_fn, io, rc::Rc, sync::Arc, time::Duration};
 
-use fogmux_auth::{
-    Principal, Refused,
-    sasl::{self, Exchange, PasswordCheck, Step},
-};
+use fogmux_auth::{Principal, Verified};
 use fogmux_bus::{Completion, FifoLimits, FifoMailbox, Publisher};
 use fogmux_xmpp::{
     Jid, ServerEvent, ServerStream, StanzaCondition, StreamCondition, StreamError,
-    stream::{BindRequest, Offer, SaslCondition, StartTls},
+    stream::{BindRequest, SaslCondition, StartTls},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
@@ -21,10 +18,12 @@ use super::{
     accounts::Resource,
     control::Control,
     core::{Core, Me},
+    names::escape_local,
     read,
+    sasl::{Logins, Outcome},
     session::Session,
 };
-use crate::{Peer, WorkerContext};
+use crate::{Peer, WorkerContext, credential};
 
 /// What a login came to.
 pub(super) enum Login<S> {
@@ -55,21 +54,16 @@ impl<S> Halted<S> {
 }
 
 /// Begins on a fresh connection.
-pub(super) async fn first<S>(ctx: &Rc<WorkerContext>, stream: S, peer: Peer, tls: bool) -> Login<S>
+pub(super) async fn first<S>(ctx: &Rc<WorkerContext>, stream: S, peer: Peer, starttls: StartTls) -> Login<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let door = &ctx.shared.xmpp;
-    let context = context(ctx, peer, peer.secure);
-    let mut offer = offer(&context, tls.then_some(peer));
-    if !peer.secure && !peer.is_loopback() {
-        // Without TLS nobody logs in from elsewhere, whether or not there is a certificate to begin it with.
-        offer.mechanisms = Vec::new();
-    }
+    let logins = Logins::new(ctx, &peer);
     let now = Duration::from_millis(ctx.now().as_millis());
-    let machine = ServerStream::new(Arc::clone(&door.server), offer, random(), now);
+    let machine = ServerStream::new(Arc::clone(&door.server), logins.offer(&peer, starttls), random(), now);
     let deadline = Instant::now() + door.config.login_timeout;
-    negotiate(ctx, stream, peer, context, Rest { machine, deadline }).await
+    negotiate(ctx, stream, peer, logins, Rest { machine, deadline }).await
 }
 
 /// Goes on after STARTTLS.
@@ -77,28 +71,13 @@ pub(super) async fn secured<S>(ctx: &Rc<WorkerContext>, stream: S, peer: Peer, m
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let context = context(ctx, peer, true);
-    rest.machine.tls_established(offer(&context, None));
-    negotiate(ctx, stream, peer, context, rest).await
+    let logins = Logins::new(ctx, &peer);
+    rest.machine.tls_established(logins.offer(&peer, StartTls::Unavailable));
+    rest.machine.reseed(random());
+    negotiate(ctx, stream, peer, logins, rest).await
 }
 
-fn context(ctx: &WorkerContext, peer: Peer, tls: bool) -> sasl::Context {
-    let anonymous = peer.anonymous && ctx.authority().anonymous(peer.is_loopback()).is_some();
-    let realm = Some(ctx.shared.xmpp.server.domain.as_str().into());
-    sasl::Context { tls, anonymous, realm, ..sasl::Context::default() }
-}
-
-/// STARTTLS is required but on loopback, where tools of the same machine come from.
-fn offer(context: &sasl::Context, starttls: Option<Peer>) -> Offer {
-    let starttls = match starttls {
-        None => StartTls::Unavailable,
-        Some(peer) if peer.is_loopback() => StartTls::Offered,
-        Some(_) => StartTls::Required,
-    };
-    Offer { starttls, mechanisms: sasl::mechanisms(context).map(sasl::Mechanism::name).collect() }
-}
-
-async fn negotiate<S>(ctx: &Rc<WorkerContext>, stream: S, peer: Peer, context: sasl::Context, rest: Rest) -> Login<S>
+async fn negotiate<S>(ctx: &Rc<WorkerContext>, stream: S, peer: Peer, logins: Logins, rest: Rest) -> Login<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -107,17 +86,18 @@ where
         ctx: Rc::clone(ctx),
         stream,
         peer,
-        context,
+        logins,
         machine: rest.machine,
-        exchange: None,
-        principal: None,
+        verified: None,
         input: Vec::new(),
         out: Vec::new(),
     };
     let ended = tokio::select! {
         biased;
         ended = attempt.run() => ended,
-        () = tokio::time::sleep_until(deadline) => Err(StreamError::new(StreamCondition::ConnectionTimeout, "login took too long")),
+        () = tokio::time::sleep_until(deadline) => {
+            Err(StreamError::new(StreamCondition::ConnectionTimeout, "login took too long"))
+        }
         () = ctx.drain() => Err(StreamError::new(StreamCondition::SystemShutdown, "")),
     };
     match ended {
@@ -148,7 +128,8 @@ enum Ended {
 /// What the machine wants of its shell; the events of [`ServerEvent`] that can come before a session.
 enum Want {
     StartTls,
-    Step(Step),
+    Authenticate(&'static str, Option<Vec<u8>>),
+    Respond(Vec<u8>),
     Bind(BindRequest),
 }
 
@@ -156,10 +137,9 @@ struct Attempt<S> {
     ctx: Rc<WorkerContext>,
     stream: S,
     peer: Peer,
-    context: sasl::Context,
+    logins: Logins,
     machine: ServerStream,
-    exchange: Option<Exchange>,
-    principal: Option<Principal>,
+    verified: Option<Verified>,
     input: Vec<u8>,
     out: Vec<u8>,
 }
@@ -174,7 +154,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
                         self.input = Vec::new();
                         return Ok(self.flush().await.map_or(Ended::Gone, |()| Ended::StartTls));
                     }
-                    Want::Step(step) => self.step(step).await,
+                    Want::Authenticate(mechanism, initial) => {
+                        let outcome = self.logins.start(&self.ctx, &self.peer, mechanism, initial).await;
+                        self.settle(outcome);
+                    }
+                    Want::Respond(data) => {
+                        let outcome = self.logins.respond(&self.ctx, &self.peer, &data).await;
+                        self.settle(outcome);
+                    }
                     Want::Bind(request) => match self.full_address(&request) {
                         Some(_) => return Ok(Ended::Bound(request)),
                         None => self.machine.bind_refused(&request, StanzaCondition::BadRequest, &mut self.out),
@@ -196,26 +183,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         let (used, event) = self.machine.handle(&self.input, &mut self.out);
         let want = match event {
             Some(ServerEvent::StartTls) => Some(Want::StartTls),
-            Some(ServerEvent::Authenticate { mechanism, initial }) => {
-                let authority = self.ctx.authority();
-                // XEP-0175 §3 shows no initial response where there is nothing to say.
-                let initial = initial.or_else(|| (mechanism == sasl::Mechanism::Anonymous.name()).then(Vec::new));
-                let (exchange, step) = Exchange::start(authority, self.context.clone(), mechanism, initial.as_deref());
-                self.exchange = Some(exchange);
-                Some(Want::Step(step))
-            }
-            Some(ServerEvent::Response(data)) => {
-                let malformed = Step::Refused(Refused::Malformed("no exchange"));
-                Some(Want::Step(self.exchange.as_mut().map_or(malformed, |exchange| exchange.respond(&data))))
-            }
+            Some(ServerEvent::Authenticate { mechanism, initial }) => Some(Want::Authenticate(mechanism, initial)),
+            Some(ServerEvent::Response(data)) => Some(Want::Respond(data)),
             Some(ServerEvent::Bind(request)) => Some(Want::Bind(request)),
             Some(ServerEvent::Failed(error)) => {
                 tracing::debug!(%error, "login failed");
                 self.ctx.shared.metrics.xmpp.misbehaved.increment();
                 None
             }
+            Some(ServerEvent::Aborted) => {
+                self.logins.abort();
+                None
+            }
             // Stanzas come only once a resource is bound.
-            Some(ServerEvent::Aborted | ServerEvent::Ended | ServerEvent::Stanza(_)) | None => None,
+            Some(ServerEvent::Ended | ServerEvent::Stanza(_)) | None => None,
         };
         if used >= self.input.len() {
             self.input = Vec::new();
@@ -225,59 +206,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         want
     }
 
-    async fn step(&mut self, step: Step) {
-        match step {
-            Step::Challenge(data) => self.machine.challenge(&data, &mut self.out),
-            Step::Done { principal, data } => self.succeed(principal, data.as_deref()),
-            Step::Refused(refused) => self.refuse(refused),
-            Step::Check(check) => self.check(check).await,
-        }
-    }
-
-    /// Verifies a password where blocking is allowed. Failures make the next attempt wait.
-    async fn check(&mut self, check: PasswordCheck) {
-        let (door, address) = (&self.ctx.shared.xmpp, self.peer.address.ip());
-        let user = check.user().to_owned();
-        let wait = door.backoff().wait(self.ctx.now().as_millis(), address, &user);
-        if wait.is_some() {
-            return self.machine.refuse(SaslCondition::TemporaryAuthFailure, &mut self.out);
-        }
-        let verified = tokio::task::spawn_blocking(move || check.run()).await.unwrap_or(Err(Refused::Busy));
-        match verified {
-            Ok(principal) => {
-                self.ctx.shared.xmpp.backoff().succeeded(&user);
-                self.succeed(principal, None);
-            }
-            Err(refused) => {
-                if refused == Refused::Credentials {
-                    self.ctx.shared.xmpp.backoff().failed(self.ctx.now().as_millis(), address, &user);
-                }
-                self.refuse(refused);
+    fn settle(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Challenge(data) => self.machine.challenge(&data, &mut self.out),
+            Outcome::Success(verified, data) => self.succeed(verified, data.as_deref()),
+            Outcome::Failure(condition) => {
+                self.ctx.shared.metrics.xmpp.unauthenticated.increment();
+                self.machine.refuse(condition, &mut self.out);
             }
         }
     }
 
-    fn refuse(&mut self, refused: Refused) {
-        self.exchange = None;
-        let condition = match refused {
-            Refused::Credentials | Refused::ChannelBinding => SaslCondition::NotAuthorized,
-            Refused::Busy => SaslCondition::TemporaryAuthFailure,
-            Refused::Mechanism => SaslCondition::InvalidMechanism,
-            Refused::Malformed(_) => SaslCondition::MalformedRequest,
-            Refused::Identity => SaslCondition::InvalidAuthzid,
-        };
-        self.ctx.shared.metrics.xmpp.unauthenticated.increment();
-        self.machine.refuse(condition, &mut self.out);
-    }
-
-    fn succeed(&mut self, principal: Principal, data: Option<&[u8]>) {
-        self.exchange = None;
-        let local = if principal.anonymous { random_name() } else { escape_local(&principal.name) };
+    fn succeed(&mut self, verified: Verified, data: Option<&[u8]>) {
+        let Principal { name, anonymous, .. } = &verified.principal;
+        let local = if *anonymous { random_name() } else { escape_local(name) };
         let domain = self.ctx.shared.xmpp.server.domain.as_str();
         match Jid::from_parts(Some(&local), domain, None) {
             Ok(jid) => {
-                self.principal = Some(principal);
+                self.verified = Some(verified);
                 self.machine.succeed(jid, data, &mut self.out);
+                self.machine.reseed(random());
             }
             // A name that is too long for an address.
             Err(_) => self.machine.refuse(SaslCondition::InvalidAuthzid, &mut self.out),
@@ -291,9 +239,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
 
     /// Binds the resource: from here on the connection is known to its account.
     async fn bind(mut self, request: &BindRequest) -> Login<S> {
-        let (Some(jid), Some(principal)) = (self.full_address(request), self.principal.take()) else {
+        let (Some(jid), Some(verified)) = (self.full_address(request), self.verified.take()) else {
             return Login::Gone;
         };
+        let Verified { principal, expires_unix_s } = verified;
         let ctx = Rc::clone(&self.ctx);
         let door = &ctx.shared.xmpp;
         let limits = FifoLimits { messages: door.config.mailbox_messages_max, bytes: door.config.mailbox_bytes_max };
@@ -327,9 +276,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
             slot: Some(inbox.id()),
         });
         let me = Me { jid, gate, publisher, inbox, control };
+        let expires = expires_unix_s.map(|at| Duration::from_secs(at.saturating_sub(credential::unix_s())));
         let core =
             Core { ctx, machine: self.machine, me, out: self.out, waiting: Completion::Ready, replays: Vec::new() };
-        Login::Bound(Box::new(Session::new(self.stream, core, claim, self.input)))
+        Login::Bound(Box::new(Session::new(self.stream, core, claim, self.input, expires)))
     }
 
     async fn read(&mut self) -> io::Result<usize> {
@@ -345,28 +295,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
 
     /// Writes what is left to say, with a second for it to get through.
     async fn goodbye(&mut self) {
-        let farewell = async {
-            self.flush().await?;
-            self.stream.shutdown().await
-        };
-        let _ = tokio::time::timeout(Duration::from_secs(1), farewell).await;
-    }
-}
-
-/// XEP-0106: what a local part cannot have is written as its code. Upper case is too, for addresses are folded and
-/// names are not: `Ada` and `ada` stay two users.
-fn escape_local(name: &str) -> String {
-    let mut local = String::with_capacity(name.len());
-    for c in name.chars() {
-        let special =
-            matches!(c, ' ' | '"' | '&' | '\'' | '/' | ':' | '<' | '>' | '@' | '\\') || c.is_ascii_uppercase();
-        if special {
-            local.push_str(&format!("\\{:02x}", u32::from(c)));
-        } else {
-            local.push(c);
+        if let Ok(Ok(())) = tokio::time::timeout(Duration::from_secs(1), self.flush()).await {
+            read::linger(&mut self.stream).await;
         }
     }
-    local
 }
 
 fn random() -> u64 {

@@ -1,5 +1,5 @@
 //! What is known of a topic as a node: configuration and affiliations. Topics that nobody has created or published to by
-//! XMPP have none of it and behave by the defaults.
+//! XMPP have none of it and behave by the defaults. What changes is kept: answers wait for the [`Completion`].
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,10 @@ use std::{
     sync::{Arc, LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
+use fogmux_bus::Completion;
 use fogmux_xmpp::pubsub::{AccessModel, Affiliation, NodeConfig};
+
+use super::kept::Records;
 
 /// Affiliations of one node.
 const AFFILIATIONS_MAX: usize = 256;
@@ -57,11 +60,17 @@ pub(super) enum Made {
 pub(super) struct Nodes {
     nodes: RwLock<BTreeMap<Arc<str>, Node>>,
     nodes_max: usize,
+    records: Records,
 }
 
 impl Nodes {
-    pub(super) fn new(nodes_max: usize) -> Self {
-        Self { nodes: RwLock::default(), nodes_max }
+    /// The nodes that are kept.
+    pub(super) fn new(nodes_max: usize, records: Records) -> Self {
+        let mut nodes = BTreeMap::new();
+        records.nodes(&mut |name, kept| {
+            nodes.insert(name.into(), Node { config: shared(kept.config), affiliations: kept.affiliations });
+        });
+        Self { nodes: RwLock::new(nodes), nodes_max, records }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Arc<str>, Node>> {
@@ -79,7 +88,7 @@ impl Nodes {
         owner: &Arc<str>,
         config: Option<NodeConfig>,
         made: Made,
-    ) -> Result<(), NotMade> {
+    ) -> Result<Completion, NotMade> {
         let room = match made {
             Made::Asked => self.nodes_max,
             Made::Implied => self.nodes_max / 2,
@@ -91,14 +100,17 @@ impl Nodes {
         if nodes.len() >= room {
             return Err(NotMade::Full);
         }
-        let config = config.filter(|c| *c != **DEFAULT).map_or_else(|| Arc::clone(&DEFAULT), Arc::new);
+        let config = config.map_or_else(|| Arc::clone(&DEFAULT), shared);
         let affiliations = vec![(Arc::clone(owner), Affiliation::Owner)];
+        // Under the lock, so that records are written in the order of changes; it never waits.
+        let kept = self.records.node(node, &config, &affiliations);
         nodes.insert(node.into(), Node { config, affiliations });
-        Ok(())
+        Ok(kept)
     }
 
-    pub(super) fn remove(&self, node: &str) -> bool {
-        self.write().remove(node).is_some()
+    pub(super) fn remove(&self, node: &str) -> Completion {
+        let mut nodes = self.write();
+        if nodes.remove(node).is_some() { self.records.no_node(node) } else { Completion::Ready }
     }
 
     /// How `who` stands to the node; none when there is no such node.
@@ -117,12 +129,12 @@ impl Nodes {
     }
 
     /// Puts another configuration in place. Says whether what may be read has changed; none when there is no such node.
-    pub(super) fn configure(&self, node: &str, config: NodeConfig) -> Option<bool> {
+    pub(super) fn configure(&self, node: &str, config: NodeConfig) -> Option<(bool, Completion)> {
         let mut nodes = self.write();
         let found = nodes.get_mut(node)?;
         let changed = found.config.access_model != config.access_model;
-        found.config = Arc::new(config);
-        Some(changed)
+        found.config = shared(config);
+        Some((changed, self.records.node(node, &found.config, &found.affiliations)))
     }
 
     /// Whether owners let `who` read.
@@ -143,10 +155,10 @@ impl Nodes {
         of.filter(|(_, affiliation)| *affiliation != Affiliation::None).collect()
     }
 
-    /// Changes affiliations, all or none; false when the node would have no owner or too many entries.
-    pub(super) fn affiliate(&self, node: &str, changes: &[(Arc<str>, Affiliation)]) -> bool {
+    /// Changes affiliations, all or none; nothing when the node would have no owner or too many entries.
+    pub(super) fn affiliate(&self, node: &str, changes: &[(Arc<str>, Affiliation)]) -> Option<Completion> {
         let mut nodes = self.write();
-        let Some(found) = nodes.get_mut(node) else { return false };
+        let found = nodes.get_mut(node)?;
         let mut affiliations = found.affiliations.clone();
         for (who, affiliation) in changes {
             affiliations.retain(|(jid, _)| jid != who);
@@ -155,11 +167,11 @@ impl Nodes {
             }
         }
         let owned = affiliations.iter().any(|(_, affiliation)| *affiliation == Affiliation::Owner);
-        let accepted = owned && affiliations.len() <= AFFILIATIONS_MAX;
-        if accepted {
-            found.affiliations = affiliations;
+        if !owned || affiliations.len() > AFFILIATIONS_MAX {
+            return None;
         }
-        accepted
+        found.affiliations = affiliations;
+        Some(self.records.node(node, &found.config, &found.affiliations))
     }
 
     /// Names of nodes behind `after`, in order.
@@ -174,28 +186,35 @@ impl Nodes {
     }
 }
 
+/// Most nodes have the defaults, and share them.
+fn shared(config: NodeConfig) -> Arc<NodeConfig> {
+    if config == **DEFAULT { Arc::clone(&DEFAULT) } else { Arc::new(config) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn owners_narrow_and_cannot_vanish() {
-        let nodes = Nodes::new(2);
+        let nodes = Nodes::new(2, Records::default());
         let ada: Arc<str> = "ada@d".into();
         let bob: Arc<str> = "bob@d".into();
         assert!(nodes.may_read("n", "bob@d"));
-        assert_eq!(nodes.create("n", &ada, None, Made::Asked), Ok(()));
-        assert_eq!(nodes.create("n", &bob, None, Made::Asked), Err(NotMade::Exists));
+        let create =
+            |node: &str, owner: &Arc<str>, made| nodes.create(node, owner, None, made).map(|kept| kept.is_ready());
+        assert_eq!(create("n", &ada, Made::Asked), Ok(true));
+        assert_eq!(create("n", &bob, Made::Asked), Err(NotMade::Exists));
         assert_eq!(nodes.affiliation("n", "ada@d"), Some(Affiliation::Owner));
-        assert!(nodes.affiliate("n", &[(Arc::clone(&bob), Affiliation::Outcast)]));
+        assert!(nodes.affiliate("n", &[(Arc::clone(&bob), Affiliation::Outcast)]).is_some());
         assert!(!nodes.may_read("n", "bob@d") && nodes.may_read("n", "eve@d"));
-        assert!(!nodes.affiliate("n", &[(Arc::clone(&ada), Affiliation::None)]));
+        assert!(nodes.affiliate("n", &[(Arc::clone(&ada), Affiliation::None)]).is_none());
         let whitelist = NodeConfig { access_model: AccessModel::Whitelist, ..NodeConfig::default() };
-        assert_eq!(nodes.configure("n", whitelist), Some(true));
+        assert!(nodes.configure("n", whitelist).is_some_and(|(changed, _)| changed));
         assert!(!nodes.may_read("n", "eve@d") && nodes.may_read("n", "ada@d"));
-        assert_eq!(nodes.create("m", &ada, None, Made::Implied), Err(NotMade::Full));
-        assert_eq!(nodes.create("m", &ada, None, Made::Asked), Ok(()));
-        assert_eq!(nodes.create("o", &ada, None, Made::Asked), Err(NotMade::Full));
+        assert_eq!(create("m", &ada, Made::Implied), Err(NotMade::Full));
+        assert_eq!(create("m", &ada, Made::Asked), Ok(true));
+        assert_eq!(create("o", &ada, Made::Asked), Err(NotMade::Full));
         assert_eq!(nodes.names(Some("m"), 9), ["n".into()]);
     }
 }

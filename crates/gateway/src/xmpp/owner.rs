@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use fogmux_auth::Action;
-use fogmux_bus::Subscription;
 use fogmux_xmpp::{
     Jid, PubsubCondition, StanzaCondition, StanzaError,
     form::Form,
@@ -14,7 +13,7 @@ use fogmux_xmpp::{
 };
 
 use super::{
-    accounts::Follow,
+    accounts::{Follow, subscription},
     core::Core,
     login::random_name,
     nodes::{Made, NotMade},
@@ -25,12 +24,14 @@ use super::{
 const INSTANT_PREFIX: &str = "instant/";
 
 impl Core {
-    /// Whether the sender may act as the node's owner: it is one, or nobody is and it may write the topic.
+    /// Whether the sender may act as the node's owner: it may write the topic, and is its owner or nobody is. An owner
+    /// whom the gateway's rules do not let write any more is none: owners only narrow what the rules allow.
     pub(super) fn owned(&self, node: &str) -> Result<(), StanzaError> {
         topic(node)?;
         let forbidden = Err(StanzaError::new(StanzaCondition::Forbidden));
         match self.door().nodes.affiliation(node, self.me.gate.affiliate()) {
-            Some(Affiliation::Owner) => Ok(()),
+            Some(Affiliation::Owner) if self.me.gate.may_write(node) => Ok(()),
+            Some(Affiliation::Owner) => Err(self.refusal(Action::Write, node)),
             Some(
                 Affiliation::Publisher
                 | Affiliation::PublishOnly
@@ -40,7 +41,7 @@ impl Core {
             ) => forbidden,
             None if !self.exists(node) => Err(StanzaError::new(StanzaCondition::ItemNotFound)),
             None if self.me.gate.may_write(node) => Ok(()),
-            None => Err(self.me.gate.refusal(Action::Write, node)),
+            None => Err(self.refusal(Action::Write, node)),
         }
     }
 
@@ -61,24 +62,24 @@ impl Core {
         let node = node.map_or_else(|| format!("{INSTANT_PREFIX}{}", random_name()), str::to_owned);
         topic(&node)?;
         if !self.me.gate.may_write(&node) {
-            return Err(self.me.gate.refusal(Action::Write, &node));
+            return Err(self.refusal(Action::Write, &node));
         }
         let mut config = NodeConfig::default();
         if let Some(form) = form {
             config.apply(form)?;
         }
         let narrows = config.access_model != pubsub::AccessModel::Open;
-        self.door().nodes.create(&node, self.me.gate.affiliate(), Some(config), Made::Asked).map_err(
-            |why| match why {
-                NotMade::Exists => StanzaError::new(StanzaCondition::Conflict),
-                NotMade::Full => {
-                    StanzaError::new(StanzaCondition::ResourceConstraint).with(PubsubCondition::MaxNodesExceeded)
-                }
-            },
-        )?;
+        let made = self.door().nodes.create(&node, self.me.gate.affiliate(), Some(config), Made::Asked);
+        let made = made.map_err(|why| match why {
+            NotMade::Exists => StanzaError::new(StanzaCondition::Conflict),
+            NotMade::Full => {
+                StanzaError::new(StanzaCondition::ResourceConstraint).with(PubsubCondition::MaxNodesExceeded)
+            }
+        })?;
         if narrows {
             self.ctx.bus().invalidate();
         }
+        self.keep(made)?;
         if instant {
             answer.result(&mut self.out, |w| pubsub::write_created(w, &node));
         } else {
@@ -116,8 +117,11 @@ impl Core {
         let mut config = NodeConfig::clone(&nodes.config(node));
         config.apply(form)?;
         self.adopt(node)?;
-        if self.door().nodes.configure(node, config.clone()) == Some(true) {
-            self.ctx.bus().invalidate();
+        if let Some((narrowed, kept)) = self.door().nodes.configure(node, config.clone()) {
+            if narrowed {
+                self.ctx.bus().invalidate();
+            }
+            self.keep(kept)?;
         }
         if config.notify_config {
             let mut event = Vec::new();
@@ -134,7 +138,8 @@ impl Core {
     /// A topic that nobody owns becomes a node of the sender's, who may write it.
     fn adopt(&self, node: &str) -> Result<(), StanzaError> {
         match self.door().nodes.create(node, self.me.gate.affiliate(), None, Made::Asked) {
-            Ok(()) | Err(NotMade::Exists) => Ok(()),
+            // What comes next writes the same record.
+            Ok(_) | Err(NotMade::Exists) => Ok(()),
             Err(NotMade::Full) => Err(StanzaError::new(StanzaCondition::ResourceConstraint)),
         }
     }
@@ -170,7 +175,8 @@ impl Core {
                 self.subscribe_other(node, &change.jid)?;
             } else {
                 let (bare, resource) = (change.jid.bare_str(), change.jid.resource());
-                self.door().accounts.unfollow(self.ctx.bus(), bare, node, resource);
+                let ended = self.door().accounts.unfollow(self.ctx.bus(), bare, node, resource);
+                self.keep(ended.unwrap_or_default())?;
             }
             let mut event = Vec::new();
             pubsub::write_subscription_notice(&mut event, node, change.jid.as_str(), change.state);
@@ -181,17 +187,18 @@ impl Core {
         Ok(())
     }
 
-    fn subscribe_other(&self, node: &str, jid: &Jid) -> Result<(), StanzaError> {
+    fn subscribe_other(&mut self, node: &str, jid: &Jid) -> Result<(), StanzaError> {
         let accounts = &self.door().accounts;
         let absent = || StanzaError::new(StanzaCondition::ItemNotFound).because("not connected");
         let gate = accounts.gate(jid.bare_str()).ok_or_else(absent)?;
         if !fogmux_bus::ReadGate::may_read(&*gate, node) {
             return Err(StanzaError::new(StanzaCondition::Forbidden).because("may not read the node"));
         }
-        let subscription = Subscription::parse(node).map_err(|_| StanzaError::bad_request())?;
+        let subscription = subscription(node, false).ok_or(StanzaError::bad_request())?;
         let follow = Follow { node, wildcard: false, resource: jid.resource(), deliver: true, subscription };
         let followed = accounts.follow(self.ctx.bus(), jid.bare_str(), &follow);
-        followed.map_err(|_| StanzaError::new(StanzaCondition::ResourceConstraint))
+        let kept = followed.map_err(|_| StanzaError::new(StanzaCondition::ResourceConstraint))?;
+        self.keep(kept)
     }
 
     /// §8.9.1
@@ -214,10 +221,10 @@ impl Core {
         self.adopt(node)?;
         let changes: Vec<(Arc<str>, Affiliation)> =
             changes.iter().map(|change| (change.jid.bare_str().into(), change.affiliation)).collect();
-        if !self.door().nodes.affiliate(node, &changes) {
-            return Err(StanzaError::new(StanzaCondition::NotAcceptable));
-        }
+        let changed = self.door().nodes.affiliate(node, &changes);
+        let kept = changed.ok_or(StanzaError::new(StanzaCondition::NotAcceptable))?;
         self.ctx.bus().invalidate();
+        self.keep(kept)?;
         answer.empty(&mut self.out);
         Ok(())
     }

@@ -80,7 +80,7 @@ impl Core {
     fn may_publish(&self, topic: TopicRef<'_>, options: &PublishOptions) -> Result<Arc<NodeConfig>, StanzaError> {
         let node = topic.as_str();
         if !self.me.gate.may_write(node) {
-            return Err(self.me.gate.refusal(Action::Write, node));
+            return Err(self.refusal(Action::Write, node));
         }
         let affiliate = self.me.gate.affiliate();
         let nodes = &self.door().nodes;
@@ -90,8 +90,9 @@ impl Core {
                 publish_model: options.publish_model.unwrap_or_default(),
                 ..NodeConfig::default()
             };
-            // Without room, or made by somebody else just now: the topic is published to all the same.
-            let _: Result<(), NotMade> = nodes.create(node, affiliate, Some(config), Made::Implied);
+            // Without room, or made by somebody else just now: the topic is published to all the same. Nor does the
+            // answer promise that the node is kept.
+            let _: Result<Completion, NotMade> = nodes.create(node, affiliate, Some(config), Made::Implied);
             return Ok(nodes.config(node));
         };
         options.met_by(&config)?;
@@ -164,6 +165,11 @@ impl Core {
         }
     }
 
+    /// Lets the answer wait until a change is kept.
+    pub(super) fn keep(&mut self, kept: Completion) -> Result<(), StanzaError> {
+        if self.wait_for(kept) { Err(full()) } else { Ok(()) }
+    }
+
     fn send_published(&mut self, work: &Work<'_>, results: &[(bool, u64)]) {
         let answer = Answer { id: work.id, from: work.from, to: self.me.jid.as_str() };
         let retain = work.admitted.retain;
@@ -207,11 +213,13 @@ impl Core {
     /// §8.4
     pub(super) fn delete(&mut self, answer: &Answer<'_>, node: &str) -> Result<(), StanzaError> {
         let config = self.may_clear(node)?;
-        self.door().nodes.remove(node);
+        let removed = self.door().nodes.remove(node);
+        self.keep(removed)?;
         self.clear(node, if config.notify_delete { Cleared::Deleted } else { Cleared::Quietly })?;
-        self.door().accounts.forget_node(self.ctx.bus(), node);
+        let forgotten = self.door().accounts.forget_node(self.ctx.bus(), node);
         // Whoever the node's owners kept out may read the topic again.
         self.ctx.bus().invalidate();
+        self.keep(forgotten)?;
         answer.empty(&mut self.out);
         Ok(())
     }
@@ -219,9 +227,6 @@ impl Core {
     /// Owners may clear; a topic that nobody owns belongs to whoever may write it.
     fn may_clear(&self, node: &str) -> Result<Arc<NodeConfig>, StanzaError> {
         self.owned(node)?;
-        if !self.me.gate.may_write(node) {
-            return Err(self.me.gate.refusal(Action::Write, node));
-        }
         Ok(self.door().nodes.config(node))
     }
 

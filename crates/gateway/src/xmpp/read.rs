@@ -4,14 +4,18 @@ use std::{
     io,
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
 use crate::WorkerContext;
 
 /// Capacity beyond which unused room is given back.
 const SPARE_BYTES: usize = 16 << 10;
+/// What is read and thrown away after a goodbye, and for how long.
+const LINGER_BYTES: u64 = 8 << 20;
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Reads once and hands the bytes, behind those kept from before, to `take`, which says how many are done with. The rest
 /// is kept. Gives how many were read; 0 is the end.
@@ -47,4 +51,15 @@ pub(super) fn poll_take<S: AsyncRead + Unpin>(
         }
     }
     Poll::Ready(Ok(read.len()))
+}
+
+/// Closes our half, then reads what is still on its way (RFC 6120 §4.4: the peer closes its stream, too): a connection
+/// closed with bytes unread is reset, which would take our last words back.
+pub(super) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) {
+    let rest = async {
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream.take(LINGER_BYTES), &mut tokio::io::sink()).await
+    };
+    // It may be gone already.
+    let _ = tokio::time::timeout(LINGER, rest).await;
 }

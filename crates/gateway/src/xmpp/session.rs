@@ -10,7 +10,7 @@ use std::{
 use fogmux_bus::{Claim, Completion};
 use fogmux_xmpp::{StreamCondition, StreamError};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncWrite},
     time::{Instant, Sleep},
 };
 
@@ -37,8 +37,14 @@ pub(super) struct Session<S> {
     stalled: Option<Stalled>,
     /// Runs while a stanza has begun and not ended.
     open: Option<Pin<Box<Sleep>>>,
+    /// Runs while as many stanzas as may be are without an acknowledgement.
+    unacknowledged: Option<Pin<Box<Sleep>>>,
     /// Bytes of `kept` that the door counts.
     accounted: usize,
+    /// When the login ends by itself, as a token's does.
+    expires: Option<Pin<Box<Sleep>>>,
+    /// Of the rules under which the client was last seen to be let in.
+    generation: u64,
 }
 
 /// A client that takes nothing.
@@ -57,8 +63,23 @@ impl<S> Drop for Session<S> {
 struct Over;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
-    pub(super) fn new(stream: S, core: Core, claim: Claim, kept: Vec<u8>) -> Self {
-        Self { stream, core, claim, kept, written: 0, unflushed: false, stalled: None, open: None, accounted: 0 }
+    pub(super) fn new(stream: S, core: Core, claim: Claim, kept: Vec<u8>, expires: Option<Duration>) -> Self {
+        let expires = expires.map(|after| Box::pin(tokio::time::sleep(after)));
+        let generation = core.ctx.authority().generation();
+        Self {
+            stream,
+            core,
+            claim,
+            kept,
+            written: 0,
+            unflushed: false,
+            stalled: None,
+            open: None,
+            unacknowledged: None,
+            accounted: 0,
+            expires,
+            generation,
+        }
     }
 
     /// Carries the connection until it ends.
@@ -80,8 +101,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 self.shut_down().await;
             }
         }
-        // The peer sees an orderly end even if it is still sending.
-        let _ = tokio::time::timeout(Duration::from_secs(1), self.stream.shutdown()).await;
+        read::linger(&mut self.stream).await;
     }
 
     /// Says goodbye, with a second for it to get through.
@@ -114,6 +134,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                     let error = StreamError::new(StreamCondition::PolicyViolation, "a stanza took too long");
                     self.core.machine.fail(error, &mut self.core.out);
                 }
+                Poll::Pending if self.is_forgotten(cx) => {
+                    let error = StreamError::new(StreamCondition::ConnectionTimeout, "stanzas were not acknowledged");
+                    self.core.machine.fail(error, &mut self.core.out);
+                }
                 Poll::Pending if left => {}
                 Poll::Pending => return Poll::Pending,
             }
@@ -138,7 +162,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Poll::Ready(())
     }
 
-    fn check_control(&mut self, cx: &Context<'_>) {
+    fn check_control(&mut self, cx: &mut Context<'_>) {
+        if self.expires.as_mut().is_some_and(|expires| expires.as_mut().poll(cx).is_ready()) {
+            self.expires = None;
+            // RFC 6120 §4.9.3.16: log in again.
+            let error = StreamError::new(StreamCondition::Reset, "the credentials have expired");
+            self.core.machine.fail(error, &mut self.core.out);
+        }
+        let authority = self.core.ctx.authority();
+        let generation = authority.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            if !authority.admits(self.core.me.gate.access().principal()) {
+                let error = StreamError::new(StreamCondition::Reset, "the credentials are not taken any more");
+                self.core.machine.fail(error, &mut self.core.out);
+            }
+        }
         self.core.me.control.register(cx.waker());
         if self.core.me.control.is_displaced() {
             let error = StreamError::new(StreamCondition::Conflict, "another connection took the resource");
@@ -204,6 +243,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             self.core.ctx.shared.metrics.xmpp.timed_out.increment();
         }
         overdue
+    }
+
+    /// Whether a client that said it would acknowledge has not for too long: it must not make publishers wait for ever.
+    fn is_forgotten(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.core.machine.management().has_room() || self.core.machine.is_closed() {
+            self.unacknowledged = None;
+            return false;
+        }
+        let timeout = self.core.ctx.shared.xmpp.config.write_timeout;
+        let waits = self.unacknowledged.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        let forgotten = waits.as_mut().poll(cx).is_ready();
+        if forgotten {
+            self.unacknowledged = None;
+            self.core.ctx.shared.metrics.xmpp.timed_out.increment();
+        }
+        forgotten
     }
 
     /// One read and all that it leads to. Publishers are paused while mailboxes hold too much.

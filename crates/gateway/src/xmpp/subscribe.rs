@@ -9,7 +9,7 @@ use fogmux_xmpp::{
 };
 
 use super::{
-    accounts::{Follow, Followed, NotFollowed},
+    accounts::{Follow, Followed, NotFollowed, subscription},
     core::Core,
     fill::Replay,
     publish::topic,
@@ -41,7 +41,8 @@ impl Core {
         };
         let accounts = &self.door().accounts;
         let known = accounts.find(self.me.jid.bare_str(), node, jid.resource()).is_some();
-        accounts.follow(self.ctx.bus(), self.me.jid.bare_str(), &follow).map_err(not_followed)?;
+        let kept = accounts.follow(self.ctx.bus(), self.me.jid.bare_str(), &follow).map_err(not_followed)?;
+        self.keep(kept)?;
         let out = SubscriptionOut { node, jid: jid.as_str(), state: SubscriptionState::Subscribed };
         answer.result(&mut self.out, |w| pubsub::write_subscribed(w, &out));
         let wanted = follow.wildcard || self.door().nodes.config(node).send_last != SendLast::Never;
@@ -62,7 +63,7 @@ impl Core {
         topic(node)?;
         let gate = &self.me.gate;
         if !gate.access().may_read(node) {
-            return Err(gate.refusal(Action::Read, node));
+            return Err(self.refusal(Action::Read, node));
         }
         if let Some((config, affiliation)) = self.door().nodes.standing(node, gate.affiliate()) {
             if matches!(affiliation, Affiliation::Outcast | Affiliation::PublishOnly) {
@@ -88,7 +89,7 @@ impl Core {
         let text = subscription.filter.as_str();
         match self.me.gate.access().may_subscribe(text) {
             Reach::Everything | Reach::Some => Ok(subscription),
-            Reach::Nothing(decision) => Err(StanzaError::new(StanzaCondition::Forbidden).because(decision.to_string())),
+            Reach::Nothing(decision) => Err(self.refused_by(Action::Read, filter, &decision)),
         }
     }
 
@@ -104,11 +105,12 @@ impl Core {
             return Err(StanzaError::new(StanzaCondition::Forbidden));
         }
         let bare = self.me.jid.bare_str();
-        if !self.door().accounts.unfollow(self.ctx.bus(), bare, node, jid.resource()) {
+        let Some(kept) = self.door().accounts.unfollow(self.ctx.bus(), bare, node, jid.resource()) else {
             // §6.2.3.2
             let error = StanzaError::new(StanzaCondition::UnexpectedRequest).of_kind(ErrorKind::Cancel);
             return Err(error.with(PubsubCondition::NotSubscribed));
-        }
+        };
+        self.keep(kept)?;
         answer.empty(&mut self.out);
         Ok(())
     }
@@ -149,7 +151,7 @@ impl Core {
     ) -> Result<(), StanzaError> {
         let followed = self.subscribed(node, jid)?;
         if let Some(options) = options {
-            let subscription = Subscription::parse(&followed.node).map_err(|_| StanzaError::bad_request())?;
+            let subscription = subscription(&followed.node, followed.wildcard).ok_or(StanzaError::bad_request())?;
             let follow = Follow {
                 node: &followed.node,
                 wildcard: followed.wildcard,
@@ -158,7 +160,8 @@ impl Core {
                 subscription,
             };
             let bare = self.me.jid.bare_str();
-            self.door().accounts.follow(self.ctx.bus(), bare, &follow).map_err(not_followed)?;
+            let kept = self.door().accounts.follow(self.ctx.bus(), bare, &follow).map_err(not_followed)?;
+            self.keep(kept)?;
         }
         answer.empty(&mut self.out);
         Ok(())
@@ -199,6 +202,6 @@ fn not_followed(why: NotFollowed) -> StanzaError {
         NotFollowed::Account => {
             StanzaError::new(StanzaCondition::PolicyViolation).with(PubsubCondition::TooManySubscriptions)
         }
-        NotFollowed::Bus => StanzaError::new(StanzaCondition::ResourceConstraint),
+        NotFollowed::Full => StanzaError::new(StanzaCondition::ResourceConstraint),
     }
 }

@@ -1,44 +1,78 @@
 //! The door over real sockets, by clause of XEP-0060 and RFC 6120.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+mod logins;
 
-use fogmux_auth::{AnonymousPolicy, Authority, Rules, Users};
+use std::{
+    rc::Rc,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use fogmux_auth::{
+    AnonymousPolicy, Authority, Rules, Users,
+    scram::{ScramClient, ScramHash},
+};
 use fogmux_bus::{BusConfig, Forgetful};
+use fogmux_net::{TlsAcceptor, TlsConfig};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
 };
-use tokio_rustls::TlsAcceptor;
 
+use super::kept::tests::Shelf;
 use crate::{Gateway, GatewayConfig, Listener, Peer, RunningGateway, WorkerContext, runtime::Listen, xmpp::XmppConfig};
 
 const OPEN: &str = "<?xml version='1.0'?><stream:stream to='localhost' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>";
 const SERVICE: &str = "pubsub.localhost";
+const PASSWORD: &str = "p\u{e4}ss";
+
+static USERS: LazyLock<Users> = LazyLock::new(|| {
+    let mut users = Users::default();
+    for user in ["ada", "bob"] {
+        users.set_password(user, PASSWORD.as_bytes()).expect("a password");
+    }
+    users
+});
 
 fn gateway() -> RunningGateway {
     gateway_with(XmppConfig { login_timeout: Duration::from_secs(5), ..XmppConfig::default() })
 }
 
 fn gateway_with(xmpp: XmppConfig) -> RunningGateway {
+    let rules = Rules::new(USERS.clone(), None, AnonymousPolicy::Loopback);
+    start(xmpp, Listen { anonymous: true, ..listen() }, None, rules)
+}
+
+fn listen() -> Listen {
+    Listen::new(Listener::Xmpp, ([127, 0, 0, 1], 0).into())
+}
+
+fn start(xmpp: XmppConfig, listen: Listen, tls: Option<TlsConfig>, rules: Rules) -> RunningGateway {
     let config = GatewayConfig {
         workers: 2,
         bus: BusConfig::default(),
-        listen: vec![Listen { listener: Listener::Xmpp, address: ([127, 0, 0, 1], 0).into(), anonymous: true }],
-        tls: None,
+        listen: vec![listen],
+        tls,
         quic: Default::default(),
         accept: Default::default(),
         mqtt: Default::default(),
+        oscore: std::sync::Arc::default(),
         coap: Default::default(),
         http: Default::default(),
         xmpp,
     };
-    let rules = Rules::new(Users::default(), None, AnonymousPolicy::Loopback);
     Gateway::start(config, Arc::new(Authority::new(rules)), Box::new(Forgetful)).expect("a gateway")
 }
 
+/// A connection, with TLS or without.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
 /// A client that knows nothing of XML: it looks for text.
 struct Client {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     seen: String,
     jid: String,
     next_id: u32,
@@ -48,22 +82,68 @@ impl Client {
     async fn connect(gateway: &RunningGateway) -> Self {
         let address = gateway.address(Listener::Xmpp).expect("it listens");
         let stream = TcpStream::connect(address).await.expect("a connection");
-        Self { stream, seen: String::new(), jid: String::new(), next_id: 0 }
+        Self::over(stream)
+    }
+
+    fn over(stream: impl Stream + 'static) -> Self {
+        Self { stream: Box::new(stream), seen: String::new(), jid: String::new(), next_id: 0 }
     }
 
     async fn login(gateway: &RunningGateway) -> Self {
         let mut client = Self::connect(gateway).await;
-        client.send(OPEN).await;
-        client.until("</stream:features>").await;
+        client.open().await;
         client.send("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='ANONYMOUS'/>").await;
         client.until("<success").await;
-        client.send(OPEN).await;
-        client.until("</stream:features>").await;
-        client.send("<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><resource>r</resource></bind></iq>").await;
-        let bound = client.until("</iq>").await;
-        let jid = bound.split_once("<jid>").and_then(|(_, rest)| rest.split_once("</jid>")).expect("an address");
-        client.jid = jid.0.to_owned();
+        client.bind().await;
         client
+    }
+
+    async fn login_as(gateway: &RunningGateway, user: &str) -> Self {
+        let mut client = Self::connect(gateway).await;
+        client.open().await;
+        let mut scram = ScramClient::new(ScramHash::Sha256, user, PASSWORD, "nonce").expect("prepared");
+        client.auth("SCRAM-SHA-256", &scram.first()).await;
+        let answer = scram.respond(&client.data("challenge").await).expect("a challenge");
+        client.response(&answer).await;
+        scram.verify(&client.data("success").await).expect("a proof");
+        client.bind().await;
+        client
+    }
+
+    /// Opens a stream; its features.
+    async fn open(&mut self) -> String {
+        self.send(OPEN).await;
+        self.until("</stream:features>").await
+    }
+
+    async fn auth(&mut self, mechanism: &str, initial: &[u8]) {
+        let data = if initial.is_empty() { "=".to_owned() } else { STANDARD.encode(initial) };
+        let auth = format!("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='{mechanism}'>{data}</auth>");
+        self.send(&auth).await;
+    }
+
+    async fn response(&mut self, data: &[u8]) {
+        let data = STANDARD.encode(data);
+        self.send(&format!("<response xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>{data}</response>")).await;
+    }
+
+    /// The data in the next element, which has this name.
+    async fn data(&mut self, name: &str) -> Vec<u8> {
+        let text = self.until(&format!("</{name}>")).await;
+        let data = text.strip_prefix(&format!("<{name} xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>"));
+        let data = data.and_then(|data| data.strip_suffix(&format!("</{name}>")));
+        STANDARD.decode(data.unwrap_or_else(|| panic!("no {name} but {text}"))).expect("base64")
+    }
+
+    async fn bind(&mut self) {
+        self.open().await;
+        self.send(
+            "<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><resource>r</resource></bind></iq>",
+        )
+        .await;
+        let bound = self.until("</iq>").await;
+        let jid = bound.split_once("<jid>").and_then(|(_, rest)| rest.split_once("</jid>")).expect("an address");
+        self.jid = jid.0.to_owned();
     }
 
     fn bare(&self) -> String {
@@ -72,6 +152,7 @@ impl Client {
 
     async fn send(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).await.expect("written");
+        self.stream.flush().await.expect("flushed");
     }
 
     /// What comes, up to and with `needle`.
@@ -254,6 +335,52 @@ async fn subscriptions_and_options() {
 }
 
 #[tokio::test]
+async fn nodes_and_subscriptions_outlive_the_process() {
+    let shelf = Arc::new(Shelf::default());
+    let start = || gateway_with(XmppConfig { store: Some(Arc::clone(&shelf) as _), ..XmppConfig::default() });
+    let first = start();
+    let (mut ada, mut bob) = (Client::login_as(&first, "ada").await, Client::login_as(&first, "bob").await);
+    let mut nobody = Client::login(&first).await;
+    let closed = form("node_config", &[("pubsub#title", "T"), ("pubsub#access_model", "whitelist")]);
+    ada.entity("set", &format!("<create node='kept'/><configure>{closed}</configure>")).await;
+    ada.owner(
+        "set",
+        "<affiliations node='kept'><affiliation jid='bob@localhost' affiliation='member'/></affiliations>",
+    )
+    .await;
+    has(&bob.subscribe("kept", "").await, "subscription='subscribed'");
+    let option = format!("<options>{}</options>", form("subscribe_options", &[("{urn:fogmux:0}filter", "true")]));
+    bob.subscribe("all/#", &option).await;
+    for node in ["ended", "deleted"] {
+        bob.subscribe(node, "").await;
+        nobody.subscribe(node, "").await;
+    }
+    let full = bob.jid.clone();
+    bob.entity("set", &format!("<subscribe node='full' jid='{full}'/>")).await;
+    bob.entity("set", "<unsubscribe node='ended' jid='bob@localhost'/>").await;
+    ada.publish("deleted", "1").await;
+    ada.owner("set", "<delete node='deleted'/>").await;
+    assert!(first.drain(Duration::from_secs(5)).await);
+
+    let second = start();
+    let (mut ada, mut bob) = (Client::login_as(&second, "ada").await, Client::login_as(&second, "bob").await);
+    let mut nobody = Client::login(&second).await;
+    let kept = bob.entity("get", "<subscriptions/>").await;
+    has(&kept, "<subscription node='kept' jid='bob@localhost' subscription='subscribed'/>");
+    has(&kept, "<subscription node='all/#' jid='bob@localhost' subscription='subscribed'/>");
+    assert_eq!(kept.matches("<subscription ").count(), 2, "{kept}");
+    has(&nobody.entity("get", "<subscriptions/>").await, "<subscriptions/>");
+    has(&nobody.subscribe("kept", "").await, "<closed-node");
+    has(&ada.owner("get", "<configure node='kept'/>").await, "<value>T</value>");
+    has(&bob.owner("get", "<configure node='kept'/>").await, "<forbidden");
+    ada.publish("kept", "1").await;
+    has(&bob.until("</message>").await, "<items node='kept'>");
+    ada.publish("all/1", "1").await;
+    has(&bob.until("</message>").await, "<items node='all/1'>");
+    assert!(second.drain(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
 async fn discovery_and_the_rest() {
     let gateway = gateway();
     let mut ada = Client::login(&gateway).await;
@@ -275,7 +402,11 @@ async fn discovery_and_the_rest() {
     has(&ada.until("</iq>").await, "<query xmlns='jabber:iq:roster'/>");
     has(&ada.until("</message>").await, "<service-unavailable");
     ada.send("<iq type='get' id='p' to='elsewhere.example'><ping xmlns='urn:xmpp:ping'/></iq>").await;
-    has(&ada.until("</iq>").await, "<service-unavailable");
+    has(&ada.until("</iq>").await, "<error type='cancel'><remote-server-not-found");
+    ada.send("<iq type='get' id='p' to='x@localhost'><ping xmlns='urn:xmpp:ping'/></iq>").await;
+    has(&ada.until("</iq>").await, "<error type='cancel'><service-unavailable");
+    ada.send("<presence/><presence type='subscribe' id='s' to='x@localhost'/>").await;
+    has(&ada.until("/>").await, "<presence type='unsubscribed' id='s' from='x@localhost'");
 }
 
 #[tokio::test]

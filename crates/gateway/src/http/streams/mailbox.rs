@@ -209,7 +209,7 @@ impl StreamMailbox {
 
 impl Mailbox for StreamMailbox {
     fn deliver(&mut self, publication: &Publication<'_>, delivery: &Delivery<'_>) -> Delivered {
-        let item = Item { message: Arc::clone(publication.share()), qos: delivery.qos(publication) };
+        let item = Item { message: Arc::clone(delivery.share(publication)), qos: delivery.qos(publication) };
         let bytes = item.bytes();
         // One message always fits, or a large one would never arrive.
         let displaced = self.make_room(bytes);
@@ -239,7 +239,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { messages: 8, bytes: 4096, all_bytes: 1 << 20 };
     const DELIVERY: Delivery<'_> =
-        Delivery { tag: 0, max_qos: Qos::ExactlyOnce, retain_as_published: true, ids: &[], shared: false };
+        Delivery { tag: 0, max_qos: Qos::ExactlyOnce, retain_as_published: true, ids: &[], shared: false, topic: None };
 
     fn mailbox() -> StreamMailbox {
         StreamMailbox::new(LIMITS, Arc::default(), None)

@@ -1,0 +1,224 @@
+//! CoAP over DTLS (RFC 7252 §9.1): a socket whose datagrams are opened before the machine sees them, and sealed after.
+//!
+//! The kernel gives all datagrams of one address and port to the same worker, so each worker has its own endpoint; what
+//! they share is the key of cookies and what is known of failed attempts.
+
+use std::{
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use fogmux_bus::Timestamp;
+use fogmux_coap::Outbox;
+use fogmux_net::dtls::{
+    Association, CookieKey, Endpoint, EndpointConfig, Event, Inbox, ListenerCredentials, Peer as _,
+};
+use tokio::{net::UdpSocket, time::Sleep};
+
+use super::{
+    socket::Socket,
+    transport::{Change, Listener, Path, Transport},
+};
+use crate::WorkerContext;
+
+impl fogmux_net::dtls::Peer for Path {
+    fn address(&self) -> SocketAddr {
+        self.remote
+    }
+}
+
+/// What the sockets of a listener share.
+#[derive(Clone, Debug)]
+pub struct DtlsListener {
+    /// What it proves itself with, and whom it believes.
+    pub credentials: ListenerCredentials,
+    /// What makes cookies.
+    pub cookies: Arc<CookieKey>,
+    /// Whom it lets in.
+    pub admits: Listener,
+}
+
+/// A UDP socket with DTLS on it.
+pub(super) struct Dtls {
+    ctx: Rc<WorkerContext>,
+    socket: Socket,
+    /// Peers are paths without association; the machine's paths have one.
+    endpoint: Endpoint<Path>,
+    inbox: Inbox<Path>,
+    /// Protected, on its way to the kernel.
+    sealed: Outbox<Path>,
+    changes: Vec<Change>,
+    /// Sessions that ended with the last datagrams: the machine hears of it when it has seen those.
+    ended: Vec<Path>,
+    sleep: Pin<Box<Sleep>>,
+    armed: Option<Duration>,
+}
+
+impl Dtls {
+    pub(super) fn new(ctx: Rc<WorkerContext>, socket: UdpSocket, listener: DtlsListener) -> io::Result<Self> {
+        let DtlsListener { credentials, cookies, .. } = listener;
+        let config = EndpointConfig { suites: credentials.suites().to_vec(), ..ctx.shared.coap.config.dtls.clone() };
+        // Who has to wait after failed attempts is not heard, and an attempt too early prolongs no wait.
+        let shared = Arc::clone(&ctx.shared);
+        let credentials = credentials.guarded(Arc::new(move |from, identity| {
+            let user = String::from_utf8_lossy(identity);
+            let may_try = shared.logins.may_try(from, &user, shared.clock.now().as_millis());
+            if may_try.is_err() {
+                tracing::debug!(%from, user = &*user, "DTLS handshake dropped: too many failed");
+                shared.metrics.coap.unauthenticated.increment();
+            }
+            may_try.is_ok()
+        }));
+        Ok(Self {
+            socket: Socket::new(socket)?,
+            endpoint: Endpoint::new(config, Arc::new(credentials), cookies),
+            ctx,
+            inbox: Inbox::default(),
+            sealed: Outbox::default(),
+            changes: Vec::new(),
+            ended: Vec::new(),
+            sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            armed: None,
+        })
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_millis(self.ctx.now().as_millis())
+    }
+
+    /// Does what is due, and sets the alarm for what comes next. Whether something was due.
+    fn poll_due(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut worked = false;
+        while let Some(at) = self.endpoint.next_timeout() {
+            if self.armed != Some(at) {
+                let millis = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
+                self.sleep.as_mut().reset(self.ctx.shared.clock.instant(Timestamp::from_millis(millis)));
+                self.armed = Some(at);
+            }
+            if self.sleep.as_mut().poll(cx).is_pending() {
+                break;
+            }
+            self.armed = None;
+            // The alarm of the runtime has a grain of its own: it is due now, whatever our clock says.
+            let now = self.now().max(at);
+            let sealed = &mut self.sealed;
+            self.endpoint.handle_timeout(now, &mut self.inbox, &mut |to, datagram| sealed.push(to, datagram));
+            worked = true;
+        }
+        worked
+    }
+
+    /// What has happened to sessions becomes changes.
+    fn note(&mut self) {
+        let (shared, now) = (&self.ctx.shared, self.ctx.now());
+        for event in self.inbox.events() {
+            match event {
+                Event::Established { peer, association, channel } => {
+                    if let Some(identity) = channel.psk_identity.as_deref() {
+                        let user = String::from_utf8_lossy(identity);
+                        shared.logins.succeeded(peer.address().ip(), &user, now.as_millis());
+                    }
+                    shared.metrics.coap.accepted.increment();
+                    self.changes.push(Change::Opened(within(peer, association), Arc::clone(channel)));
+                }
+                Event::Ended { peer, association, end } => {
+                    tracing::debug!(peer = %peer.remote, ?end, "DTLS session ended");
+                    self.ended.push(within(peer, association));
+                }
+                Event::Failed { peer, alert, identity } => {
+                    tracing::debug!(peer = %peer.remote, %alert, "DTLS handshake failed");
+                    shared.metrics.coap.unauthenticated.increment();
+                    if let Some(identity) = identity {
+                        let user = String::from_utf8_lossy(identity);
+                        shared.logins.failed(peer.address().ip(), &user, now.as_millis());
+                    }
+                }
+                Event::Data { .. } => {}
+            }
+        }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.sealed.is_empty() {
+            return Poll::Ready(());
+        }
+        self.socket.poll_send(cx, &mut self.sealed).map(drop)
+    }
+}
+
+impl Transport for Dtls {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.inbox.clear();
+        if self.poll_flush(cx).is_pending() {
+            return Poll::Pending;
+        }
+        let mut worked = !self.ended.is_empty();
+        self.changes.extend(self.ended.drain(..).map(Change::Closed));
+        worked |= self.poll_due(cx);
+        let read = self.socket.poll_receive(cx)?.is_ready();
+        if read {
+            let now = self.now();
+            for (path, datagram) in self.socket.datagrams() {
+                let sealed = &mut self.sealed;
+                let send = &mut |to, datagram: &[u8]| sealed.push(to, datagram);
+                self.endpoint.handle(now, path, datagram, &mut self.inbox, send);
+            }
+        }
+        self.note();
+        // What the kernel does not take now goes first the next time.
+        let _ = self.poll_flush(cx);
+        if read || worked { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    fn datagrams(&self) -> impl Iterator<Item = (Path, &[u8])> {
+        self.inbox.events().filter_map(|event| match event {
+            Event::Data { peer, association, data } => Some((within(peer, association), data)),
+            Event::Established { .. } | Event::Ended { .. } | Event::Failed { .. } => None,
+        })
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, out: &mut Outbox<Path>) -> Poll<u64> {
+        if self.poll_flush(cx).is_pending() {
+            return Poll::Pending;
+        }
+        let now = self.now();
+        let mut bytes = 0;
+        for (path, datagram) in out.iter() {
+            let (sealed, bytes) = (&mut self.sealed, &mut bytes);
+            let send = &mut |to, datagram: &[u8]| {
+                *bytes += datagram.len() as u64;
+                sealed.push(to, datagram);
+            };
+            // A session that is gone hears nothing more.
+            let _ = self.endpoint.send(now, outside(path), Association::numbered(path.association), datagram, send);
+        }
+        out.clear();
+        let _ = self.poll_flush(cx);
+        Poll::Ready(bytes)
+    }
+
+    fn goodbye(&mut self, cx: &mut Context<'_>) {
+        let sealed = &mut self.sealed;
+        self.endpoint.close_all(&mut self.inbox, &mut |to, datagram| sealed.push(to, datagram));
+        let _ = self.poll_flush(cx);
+    }
+
+    fn poll_change(&mut self) -> Option<Change> {
+        if self.changes.is_empty() { None } else { Some(self.changes.remove(0)) }
+    }
+}
+
+/// A peer's path as the machine knows it.
+const fn within(peer: Path, association: Association) -> Path {
+    Path { association: association.number(), ..peer }
+}
+
+/// The same path as the endpoint knows it.
+const fn outside(path: Path) -> Path {
+    Path { association: 0, ..path }
+}

@@ -1,0 +1,27 @@
+//! OSCORE (RFC 8613) at the CoAP door: the contexts of all users, shared by all workers, and their sequence numbers on
+//! the disk.
+//!
+//! `keyring` has the contexts, `directory` reads them, `journal` keeps what must survive a power cut, and `shield` is
+//! what a worker puts between messages and requests.
+
+mod directory;
+mod journal;
+mod keyring;
+mod shield;
+#[cfg(test)]
+mod tests;
+
+pub use directory::ContextFile;
+pub use keyring::{Fresh, Keyring, KeyringError, journal_path};
+
+use std::sync::Arc;
+
+use fogmux_coap::server::Protection;
+
+use self::shield::Shield;
+use crate::WorkerContext;
+
+/// What opens protected requests for one socket, or for the streams of one worker.
+pub(super) fn protection(ctx: &WorkerContext) -> Option<Box<dyn Protection>> {
+    Some(Box::new(Shield::new(Arc::clone(&ctx.shared.coap.oscore))))
+}

@@ -1,0 +1,120 @@
+//! The directory of contexts: our own `NAME.toml`, libcoap's `NAME.conf`, aiocoap's `NAME/settings.json` and
+//! `NAME/secret.json`.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use fogmux_oscore::{
+    Parameters,
+    file::{FileError, aiocoap, libcoap, toml},
+};
+use zeroize::Zeroizing;
+
+/// One context as its file has it.
+#[derive(Debug)]
+pub struct ContextFile {
+    /// Who holds the other end: what the file says, or its name.
+    pub user: String,
+    /// The file, or the directory of aiocoap's.
+    pub path: PathBuf,
+    /// When its keys were made and certainly not used yet, if the file says so; in seconds since 1970.
+    pub made: Option<u64>,
+    /// The context.
+    pub parameters: Parameters,
+}
+
+/// Why a file gives no context.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("the name of the file is no name of a user")]
+    Name,
+}
+
+/// aiocoap's files; either may be missing.
+const AIOCOAP: [&str; 2] = ["settings.json", "secret.json"];
+
+impl ContextFile {
+    /// Reads all contexts of a directory.
+    ///
+    /// # Errors
+    /// A text with every file that is wrong.
+    pub fn read_all(directory: &Path) -> Result<Vec<Self>, String> {
+        read_all(directory).map_err(|problems| problems.join("\n"))
+    }
+
+    /// Reads a file of any of the three formats.
+    ///
+    /// # Errors
+    /// A text that names the file.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        read(path).map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+/// All contexts of a directory, in the order of their names; all problems at once. A directory that is not there has none.
+pub(super) fn read_all(directory: &Path) -> Result<Vec<ContextFile>, Vec<String>> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(vec![format!("{}: {error}", directory.display())]),
+    };
+    let (mut contexts, mut problems) = (Vec::new(), Vec::new());
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for entry in entries {
+        match entry {
+            Ok(entry) => paths.push(entry.path()),
+            Err(error) => problems.push(format!("{}: {error}", directory.display())),
+        }
+    }
+    paths.sort();
+    for path in paths.iter().filter(|path| is_context(path)) {
+        match ContextFile::read(path) {
+            Ok(context) => contexts.push(context),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if problems.is_empty() { Ok(contexts) } else { Err(problems) }
+}
+
+/// Whether this is meant to be a context; other things may lie in the directory too.
+fn is_context(path: &Path) -> bool {
+    let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+    let ending = path.extension().is_some_and(|ending| ending == "toml" || ending == "conf");
+    !hidden && (ending || AIOCOAP.iter().any(|file| path.join(file).is_file()))
+}
+
+fn read(path: &Path) -> Result<ContextFile, ReadError> {
+    let (user, made, parameters) = if path.is_dir() {
+        let texts = AIOCOAP.map(|file| read_if_there(&path.join(file)));
+        let [settings, secret] = texts;
+        (None, None, aiocoap::read([settings?, secret?].iter().flatten().map(|text| text.as_str()))?)
+    } else {
+        let text = Zeroizing::new(fs::read_to_string(path)?);
+        if path.extension().is_some_and(|ending| ending == "toml") {
+            let named = toml::read(&text)?;
+            (named.user, named.made, named.parameters)
+        } else {
+            (None, None, libcoap::read(&text)?)
+        }
+    };
+    let stem = || if path.is_dir() { path.file_name() } else { path.file_stem() };
+    let user = match user {
+        Some(user) => user,
+        None => stem().and_then(|stem| stem.to_str()).ok_or(ReadError::Name)?.to_owned(),
+    };
+    Ok(ContextFile { user, path: path.to_owned(), made, parameters })
+}
+
+fn read_if_there(path: &Path) -> io::Result<Option<Zeroizing<String>>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(Zeroizing::new(text))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,363 @@
+//! What must survive a power cut: how far sequence numbers may have been used (RFC 8613 appendix B.1.1).
+//!
+//! A line for each chunk of each context: `fingerprint below seen checksum`. `seen` is `-` while the context is in use and
+//! a number and whose requests it counts, `77/0x0a`, when it was put to rest in good order. The last line of a context
+//! counts, but only one that puts it to rest takes back numbers that were reserved. Lines are appended and synced by a
+//! thread of its own; at start the file is written anew.
+//!
+//! A fingerprint of noughts says until when lines were lost.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, TryLockError},
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+    sync::mpsc::{self, Receiver, Sender, SyncSender},
+    thread,
+    time::Duration,
+};
+
+use fogmux_oscore::{CHUNK, Fingerprint, Id, Reservation};
+use sha2::{Digest as _, Sha256};
+
+/// Beyond this many lines more than contexts, the file is written anew.
+const LINES_MAX: usize = 8192;
+
+/// How often, and how far apart, a lock is tried.
+const LOCK_ATTEMPTS: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
+/// What is known of one context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Numbers from here on were certainly not used.
+    pub(super) below: u64,
+    /// The requests it has seen, if the context was put to rest.
+    pub(super) seen: Option<Seen>,
+}
+
+/// Requests that need not be proven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// One more than the number of the newest.
+    pub(super) below: u64,
+    /// Whose they are: the same Sender Key may get another recipient.
+    pub(super) recipient: Id,
+}
+
+/// Says that this process writes the journal and no other; two gateways would use the same numbers.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// On a journal. Waits a moment for one who is about to end.
+    pub(super) fn take(journal: &Path) -> io::Result<Self> {
+        let path = journal.with_extension("lock");
+        Self::on(File::options().write(true).create(true).truncate(false).mode(0o600).open(path)?)
+    }
+
+    /// On a directory of contexts, which another gateway with another journal must not use; nothing is written there.
+    pub(super) fn take_directory(directory: &Path) -> io::Result<Self> {
+        Self::on(File::open(directory)?)
+    }
+
+    fn on(file: File) -> io::Result<Self> {
+        for _ in 0..LOCK_ATTEMPTS {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self { _file: file }),
+                Err(TryLockError::WouldBlock) => thread::sleep(LOCK_PAUSE),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::ResourceBusy, "another gateway uses it"))
+    }
+}
+
+/// All lines of a file.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    known: BTreeMap<Fingerprint, Record>,
+    /// Bytes of lines that cannot be read.
+    damaged_bytes: u64,
+}
+
+impl Records {
+    pub(super) fn read(path: &Path) -> io::Result<Self> {
+        match fs::read(path) {
+            Ok(bytes) => Ok(Self::parse(&bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn parse(bytes: &[u8]) -> Self {
+        let mut records = Self::default();
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            match parse_line(line) {
+                Some((fingerprint, record)) => records.put(fingerprint, record),
+                None => records.damaged_bytes += line.len() as u64,
+            }
+        }
+        records
+    }
+
+    /// What is known of a context; one without a line begins with the number `first`. A damaged line may have been of
+    /// this context, and may have reserved a chunk; there are fewer lines in it than bytes.
+    pub(super) fn of(&self, fingerprint: &Fingerprint, first: u64) -> Option<Record> {
+        let known = self.known.get(fingerprint).copied();
+        if self.damaged_bytes == 0 {
+            return known;
+        }
+        let below = known.map_or(first, |record| record.below).saturating_add(self.damaged_bytes.saturating_mul(CHUNK));
+        Some(Record { below, seen: None })
+    }
+
+    /// Notes a newer line. Numbers that were reserved come back only from a context that was put to rest.
+    pub(super) fn put(&mut self, fingerprint: Fingerprint, mut record: Record) {
+        if let Some(known) = self.known.get(&fingerprint).filter(|_| record.seen.is_none()) {
+            record.below = record.below.max(known.below);
+        }
+        self.known.insert(fingerprint, record);
+    }
+
+    /// A context that was made when the clock gave numbers below this may have had a line that was lost.
+    pub(super) fn lost_below(&self) -> u64 {
+        self.known.get(&Fingerprint::NONE).map_or(0, |record| record.below)
+    }
+
+    /// Moves every context ahead for good, so that the damaged lines can go. Now the clock gives the number `first`.
+    pub(super) fn heal(&mut self, first: u64) -> u64 {
+        let all: Vec<Fingerprint> = self.known.keys().copied().filter(|known| *known != Fingerprint::NONE).collect();
+        for fingerprint in all {
+            if let Some(record) = self.of(&fingerprint, 0) {
+                self.known.insert(fingerprint, record);
+            }
+        }
+        if self.damaged_bytes > 0 {
+            self.put(Fingerprint::NONE, Record { below: first, seen: None });
+        }
+        std::mem::take(&mut self.damaged_bytes)
+    }
+
+    /// Puts these in the place of the file, and only returns when they are there for good.
+    fn write(&self, path: &Path) -> io::Result<File> {
+        let fresh = path.with_extension("new");
+        let lines: String = self.known.iter().map(|(fingerprint, record)| line(fingerprint, *record)).collect();
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        file.write_all(lines.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&fresh, path)?;
+        if let Some(directory) = path.parent() {
+            File::open(directory)?.sync_all()?;
+        }
+        // Renamed, it is still this one; from here on it is appended to.
+        Ok(file)
+    }
+}
+
+fn line(fingerprint: &Fingerprint, record: Record) -> String {
+    let seen = record.seen.map_or_else(|| "-".to_owned(), |seen| format!("{}/{:?}", seen.below, seen.recipient));
+    let text = format!("{fingerprint} {} {seen}", record.below);
+    format!("{text} {}\n", checksum(&text))
+}
+
+fn parse_line(line: &[u8]) -> Option<(Fingerprint, Record)> {
+    let (text, sum) = str::from_utf8(line).ok()?.strip_suffix('\n')?.rsplit_once(' ')?;
+    if checksum(text) != sum {
+        return None;
+    }
+    let mut fields = text.split(' ');
+    let (fingerprint, below, seen) = (fields.next()?, fields.next()?, fields.next()?);
+    let seen = match seen.split_once('/') {
+        Some((below, recipient)) => Some(Seen { below: below.parse().ok()?, recipient: recipient.parse().ok()? }),
+        // Also a number alone, as it once was: whose it is is not known.
+        None => None,
+    };
+    Some((fingerprint.parse().ok()?, Record { below: below.parse().ok()?, seen }))
+}
+
+fn checksum(text: &str) -> String {
+    Sha256::digest(text).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What the thread is asked to do.
+enum Command {
+    Reserve(Reservation),
+    /// Writes lines of contexts that are new, or at rest, and says when they are there.
+    Put(Vec<(Fingerprint, Record)>, SyncSender<bool>),
+}
+
+/// The way to the thread that writes. When it goes, the thread ends.
+#[derive(Debug)]
+pub(super) struct Journal {
+    commands: Sender<Command>,
+}
+
+impl Journal {
+    /// Writes these records in the place of the file and starts the thread.
+    pub(super) fn open(path: &Path, lock: Lock, records: Records) -> io::Result<Self> {
+        let file = records.write(path)?;
+        let (commands, waiting) = mpsc::channel();
+        let mut writer = Writer { path: path.to_owned(), _lock: lock, file, records, lines: 0, failed: false };
+        thread::Builder::new().name("oscore-journal".to_owned()).spawn(move || writer.run(&waiting))?;
+        Ok(Self { commands })
+    }
+
+    /// Asks for a chunk of numbers; does not wait.
+    pub(super) fn reserve(&self, reservation: Reservation) {
+        // When the thread is gone, the reservation comes back in the error and is dropped: it failed.
+        let _ = self.commands.send(Command::Reserve(reservation));
+    }
+
+    /// Writes records and waits until they are there for good; `false` when they are not.
+    pub(super) fn put(&self, records: Vec<(Fingerprint, Record)>) -> bool {
+        let (done, wait) = mpsc::sync_channel(1);
+        self.commands.send(Command::Put(records, done)).is_ok() && wait.recv().unwrap_or(false)
+    }
+}
+
+struct Writer {
+    path: std::path::PathBuf,
+    _lock: Lock,
+    file: File,
+    records: Records,
+    lines: usize,
+    /// A sync failed: what is on the disk is not known any more, so nothing is promised any more.
+    failed: bool,
+}
+
+impl Writer {
+    fn run(&mut self, waiting: &Receiver<Command>) {
+        while let Ok(first) = waiting.recv() {
+            // All that wait have one sync together.
+            let commands: Vec<Command> = std::iter::once(first).chain(waiting.try_iter()).collect();
+            let written = !self.failed && self.write(&commands);
+            for command in commands {
+                match command {
+                    Command::Reserve(reservation) if written => reservation.is_durable(),
+                    Command::Reserve(_) => {}
+                    Command::Put(_, done) => {
+                        let _ = done.send(written);
+                    }
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, commands: &[Command]) -> bool {
+        let mut lines = String::new();
+        for command in commands {
+            match command {
+                Command::Reserve(reservation) => {
+                    let record = Record { below: reservation.below(), seen: None };
+                    self.take(*reservation.context().fingerprint(), record, &mut lines);
+                }
+                Command::Put(records, _) => {
+                    records.iter().for_each(|(fingerprint, record)| self.take(*fingerprint, *record, &mut lines));
+                }
+            }
+        }
+        let written = if self.lines > LINES_MAX + self.records.known.len() {
+            self.lines = 0;
+            self.records.write(&self.path).map(|file| self.file = file)
+        } else {
+            self.file.write_all(lines.as_bytes()).and_then(|()| self.file.sync_data())
+        };
+        if let Err(error) = &written {
+            self.failed = true;
+            tracing::error!(%error, journal = %self.path.display(), "OSCORE sequence numbers cannot be saved: \
+                no notification and no new request is protected any more until the gateway is restarted");
+        }
+        written.is_ok()
+    }
+
+    fn take(&mut self, fingerprint: Fingerprint, record: Record, lines: &mut String) {
+        lines.push_str(&line(&fingerprint, record));
+        self.lines += 1;
+        self.records.put(fingerprint, record);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fingerprint(byte: u8) -> Fingerprint {
+        format!("{byte:02x}").repeat(16).parse().unwrap()
+    }
+
+    const USED: Record = Record { below: 2048, seen: None };
+    fn rested(below: u64) -> Record {
+        Record { below, seen: Some(Seen { below: 77, recipient: Id::new(&[1, 0xab]).unwrap() }) }
+    }
+
+    #[test]
+    fn the_last_line_of_a_context_counts() {
+        let text = line(&fingerprint(1), USED) + &line(&fingerprint(2), USED) + &line(&fingerprint(1), rested(1030));
+        let records = Records::parse(text.as_bytes());
+        assert_eq!(records.of(&fingerprint(1), 0), Some(rested(1030)));
+        assert_eq!(records.of(&fingerprint(2), 0), Some(USED));
+        assert_eq!(records.of(&fingerprint(3), 0), None);
+    }
+
+    #[test]
+    fn only_a_rest_takes_numbers_back() {
+        let mut records = Records::default();
+        let behind = Record { below: 1024, seen: None };
+        for (record, expected) in [(USED, USED), (behind, USED), (rested(1030), rested(1030)), (USED, USED)] {
+            records.put(fingerprint(1), record);
+            assert_eq!(records.of(&fingerprint(1), 0), Some(expected));
+        }
+        let text = line(&fingerprint(1), USED) + &line(&fingerprint(1), behind);
+        assert_eq!(Records::parse(text.as_bytes()).of(&fingerprint(1), 0), Some(USED));
+    }
+
+    #[test]
+    fn a_damaged_line_moves_every_context_ahead_and_forgets_what_was_seen() {
+        let (first, second) = (line(&fingerprint(1), rested(1030)), line(&fingerprint(2), USED));
+        for (text, lost) in [(first.clone() + &second.replace('2', "3"), second.len()), (first.clone() + "torn", 4)] {
+            let mut records = Records::parse(text.as_bytes());
+            let below = |known: u64| Some(Record { below: known + lost as u64 * CHUNK, seen: None });
+            assert_eq!(records.of(&fingerprint(1), 0), below(1030));
+            assert_eq!(records.of(&fingerprint(2), 0), below(0));
+            assert_eq!(records.of(&fingerprint(2), 9000), below(9000));
+            assert_eq!(records.heal(5000), lost as u64);
+            assert_eq!(records.of(&fingerprint(1), 0), below(1030));
+            assert_eq!(records.of(&fingerprint(2), 0), None);
+            assert_eq!(records.lost_below(), 5000);
+        }
+    }
+
+    #[test]
+    fn what_is_put_is_there_when_it_is_opened_again() {
+        let directory = std::env::temp_dir().join(format!("fogmux-journal-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("journal");
+        let journal = Journal::open(&path, Lock::take(&path).unwrap(), Records::default()).unwrap();
+        assert_eq!(Lock::take(&path).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        assert!(journal.put(vec![(fingerprint(1), USED), (fingerprint(2), rested(1030))]));
+        assert!(journal.put(vec![(fingerprint(1), rested(1030))]));
+        let records = Records::read(&path).unwrap();
+        assert_eq!(
+            (records.of(&fingerprint(1), 0), records.of(&fingerprint(2), 0)),
+            (Some(rested(1030)), Some(rested(1030)))
+        );
+        for below in 0..LINES_MAX as u64 + 10 {
+            assert!(
+                journal
+                    .commands
+                    .send(Command::Put(vec![(fingerprint(1), Record { below, seen: None })], mpsc::sync_channel(1).0))
+                    .is_ok()
+            );
+        }
+        assert!(journal.put(vec![(fingerprint(3), USED)]));
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.lines().count() < LINES_MAX);
+        let last = Record { below: LINES_MAX as u64 + 9, seen: None };
+        assert_eq!(Records::parse(text.as_bytes()).of(&fingerprint(1), 0), Some(last));
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

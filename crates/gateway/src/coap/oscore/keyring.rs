@@ -1,0 +1,314 @@
+//! The contexts of all users. A reload adds and removes some; those that stay keep their numbers and replay windows.
+
+use std::{
+    collections::HashMap,
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use fogmux_oscore::{CHUNK, Context, Fingerprint, Requests, Reservation, Ring, SequenceStore, Start};
+
+use super::{
+    directory::{self, ContextFile},
+    journal::{Journal, Lock, Record, Records, Seen},
+};
+
+/// A context whose numbers are nowhere noted may be an old one that came back from a backup: its own numbers begin
+/// where the clock is, [`PER_SECOND`] for each second since this one (2020-01-01), 2^40 last until 2156 …
+const EPOCH: Duration = Duration::from_secs(1_577_836_800);
+/// … so that only a context that has had more notifications than this on the average of its life could meet them.
+const PER_SECOND: u64 = 256;
+
+/// For how long a file that says when its keys were made is believed that nobody has used them.
+const NEW_FOR: u64 = 3600;
+
+/// Contexts, shared by all workers.
+#[derive(Default)]
+pub struct Keyring {
+    ring: Mutex<Arc<Ring>>,
+    /// Counts changes of the ring, so that workers see one without a lock.
+    generation: AtomicU64,
+    /// Every context that ever was in the ring: one that comes back goes on where it was.
+    known: Mutex<HashMap<Fingerprint, Arc<Context>>>,
+    disk: Arc<Disk>,
+    /// The directory that the contexts are from is no other gateway's.
+    place: Mutex<Option<(PathBuf, Lock)>>,
+}
+
+/// The journal, once there is a context that needs it.
+#[derive(Default)]
+struct Disk {
+    journal: OnceLock<Journal>,
+}
+
+impl SequenceStore for Disk {
+    fn reserve(&self, reservation: Reservation) {
+        // Without a journal the reservation is dropped: it failed.
+        if let Some(journal) = self.journal.get() {
+            journal.reserve(reservation);
+        }
+    }
+}
+
+/// Contexts that were read and are not in use yet.
+#[derive(Debug)]
+pub struct Fresh {
+    directory: PathBuf,
+    files: Vec<ContextFile>,
+}
+
+/// Why contexts cannot be used; all reasons at once.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
+pub struct KeyringError(Vec<String>);
+
+impl Keyring {
+    /// Reads a directory. Nothing is changed.
+    ///
+    /// # Errors
+    /// [`KeyringError`] with every file that is wrong.
+    pub fn read(&self, directory: &Path) -> Result<Fresh, KeyringError> {
+        let files = directory::read_all(directory).map_err(KeyringError)?;
+        let known = lock(&self.known);
+        let (mut seen, mut problems): (HashMap<_, &ContextFile>, _) = (HashMap::new(), Vec::new());
+        let mut senders: HashMap<Fingerprint, &ContextFile> = HashMap::new();
+        for file in &files {
+            let parameters = &file.parameters;
+            let address = (parameters.recipient_id, parameters.id_context.as_deref());
+            if let Some(other) = seen.insert(address, file) {
+                let (path, other) = (file.path.display(), other.path.display());
+                problems.push(format!("{path}: recipient_id and id_context are those of {other}"));
+            }
+            let fingerprint = parameters.fingerprint();
+            if let Some(other) = senders.insert(fingerprint, file) {
+                problems.push(format!(
+                    "{}: the sender key is that of {} (same master secret, salt, ID context and sender_id); \
+                     numbers would be used twice (RFC 8613 §3.3)",
+                    file.path.display(),
+                    other.path.display()
+                ));
+            }
+            problems.extend(known.get(&fingerprint).and_then(|context| not_now(context, file)));
+        }
+        drop(known);
+        if problems.is_empty() {
+            Ok(Fresh { directory: directory.to_owned(), files })
+        } else {
+            Err(KeyringError(problems))
+        }
+    }
+
+    /// Puts what was read in the place of what is there. Returns when all that must be on the disk is there. `journal` is
+    /// used the first time there is a context.
+    ///
+    /// # Errors
+    /// [`KeyringError`]; then nothing has changed.
+    pub fn replace(&self, fresh: Fresh, journal: &Path) -> Result<(), KeyringError> {
+        let failed = |problem: &dyn fmt::Display| KeyringError(vec![format!("{}: {problem}", journal.display())]);
+        self.occupy(&fresh)?;
+        let mut known = lock(&self.known);
+        let mut missing = Vec::new();
+        let mut ring = Ring::default();
+        let clash = |error: fogmux_oscore::Clash| KeyringError(vec![error.to_string()]);
+        for file in fresh.files {
+            match known.get(&file.parameters.fingerprint()) {
+                Some(context) => ring.add(Arc::clone(context)).map_err(clash)?,
+                None => missing.push(file),
+            }
+        }
+        if !missing.is_empty() {
+            let made = self.make(&missing, journal).map_err(|error| failed(&error))?;
+            for context in made {
+                ring.add(Arc::clone(&context)).map_err(clash)?;
+                known.insert(*context.fingerprint(), context);
+            }
+        }
+        *lock(&self.ring) = Arc::new(ring);
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes the directory that contexts are from.
+    fn occupy(&self, fresh: &Fresh) -> Result<(), KeyringError> {
+        let (mut place, directory) = (lock(&self.place), &fresh.directory);
+        if fresh.files.is_empty() || place.as_ref().is_some_and(|(held, _)| held == directory) {
+            return Ok(());
+        }
+        match Lock::take_directory(directory) {
+            Ok(taken) => *place = Some((directory.clone(), taken)),
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                return Err(KeyringError(vec![format!("{}: {error}", directory.display())]));
+            }
+            // Some network file systems have no locks on directories.
+            Err(error) => {
+                tracing::warn!(%error, directory = %directory.display(), "cannot be locked: see to it that no \
+                other gateway uses these OSCORE contexts")
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes contexts, when it is on the disk that they are in use.
+    fn make(&self, files: &[ContextFile], path: &Path) -> Result<Vec<Arc<Context>>, Box<dyn std::error::Error>> {
+        let fingerprints: Vec<Fingerprint> = files.iter().map(|file| file.parameters.fingerprint()).collect();
+        let lock = match self.disk.journal.get() {
+            Some(_) => None,
+            None => Some(Lock::take(path)?),
+        };
+        let mut records = Records::read(path)?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let starts: Vec<Start> = files
+            .iter()
+            .zip(&fingerprints)
+            .map(|(file, fingerprint)| start(file, &records, fingerprint, now))
+            .collect::<Result<_, _>>()?;
+        let used = fingerprints.into_iter().zip(&starts);
+        let lines: Vec<(Fingerprint, Record)> =
+            used.map(|(fingerprint, start)| (fingerprint, Record { below: start.durable, seen: None })).collect();
+        match (self.disk.journal.get(), lock) {
+            (Some(journal), _) => {
+                if !journal.put(lines) {
+                    return Err("it cannot be written".into());
+                }
+            }
+            (None, None) => return Err("it is not open".into()),
+            (None, Some(lock)) => {
+                let damaged = records.heal(number_at(now).unwrap_or(u64::MAX));
+                if damaged > 0 {
+                    tracing::warn!(bytes = damaged, journal = %path.display(), "the end of the OSCORE journal was torn; \
+                        all contexts skip what it may have said");
+                }
+                lines.into_iter().for_each(|(fingerprint, record)| records.put(fingerprint, record));
+                let opened = Journal::open(path, lock, records)?;
+                // Whoever holds `known` is the only one here.
+                let _ = self.disk.journal.set(opened);
+            }
+        }
+        let contexts = files.iter().zip(starts).map(|(file, start)| {
+            let disk: Arc<dyn SequenceStore> = Arc::clone(&self.disk) as _;
+            Context::new(Arc::from(file.user.as_str()), &file.parameters, start, disk)
+        });
+        Ok(contexts.collect::<Result<_, _>>()?)
+    }
+
+    /// Notes how far every context came, so that the next start need not ask for proof. To be called when nothing uses
+    /// them any more.
+    pub fn rest(&self) {
+        let Some(journal) = self.disk.journal.get() else { return };
+        let known = lock(&self.known);
+        let at_rest = known.iter().map(|(fingerprint, context)| {
+            let (below, seen) = context.at_rest();
+            let seen = seen.map(|below| Seen { below, recipient: *context.recipient_id() });
+            (*fingerprint, Record { below, seen })
+        });
+        if !journal.put(at_rest.collect()) {
+            tracing::warn!("the OSCORE journal was not closed; each device will have to send its first request twice");
+        }
+    }
+
+    /// How many contexts are in use.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        lock(&self.ring).len()
+    }
+
+    /// Whether there is no context.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The ring and its generation.
+    pub(super) fn ring(&self) -> (u64, Arc<Ring>) {
+        // In this order: a newer ring under an older number is only looked at once more.
+        let generation = self.generation.load(Ordering::Acquire);
+        (generation, Arc::clone(&lock(&self.ring)))
+    }
+
+    /// Whether a context is in use now.
+    pub(in crate::coap) fn holds(&self, number: u64) -> bool {
+        lock(&self.ring).holds(number)
+    }
+
+    /// The number of the ring that is in use.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+}
+
+/// What is wrong with a file whose keys are in use as those of `context`.
+fn not_now(context: &Context, file: &ContextFile) -> Option<String> {
+    let (path, holder) = (file.path.display(), context.name());
+    if **holder != file.user {
+        Some(format!("{path}: these keys are {holder}'s; another user only after a restart"))
+    } else if *context.recipient_id() != file.parameters.recipient_id {
+        let recipient = context.recipient_id();
+        Some(format!("{path}: the sender key is that of recipient_id {recipient:?}; another only after a restart"))
+    } else {
+        None
+    }
+}
+
+/// The number that the clock gives, unless it is not set; `now` is since 1970.
+fn number_at(now: Duration) -> Option<u64> {
+    now.checked_sub(EPOCH).map(|since| since.as_secs().saturating_mul(PER_SECOND))
+}
+
+/// Where a context goes on; `now` is since 1970.
+fn start(
+    file: &ContextFile,
+    records: &Records,
+    fingerprint: &Fingerprint,
+    now: Duration,
+) -> Result<Start, Box<dyn std::error::Error>> {
+    let first = number_at(now);
+    let record = records.of(fingerprint, first.unwrap_or_default());
+    let next = match (record, first) {
+        (Some(record), _) => record.below,
+        (None, Some(first)) => first,
+        (None, None) => {
+            let path = file.path.display();
+            return Err(format!("{path}: no numbers are noted for it, and the clock is not set").into());
+        }
+    };
+    let is_new = |made: &u64| {
+        let is_young = now.as_secs().checked_sub(*made).is_some_and(|age| age < NEW_FOR);
+        is_young && number_at(Duration::from_secs(*made)).is_some_and(|number| number > records.lost_below())
+    };
+    let seen_below = match record {
+        Some(Record { seen, .. }) => {
+            seen.filter(|seen| seen.recipient == file.parameters.recipient_id).map(|seen| seen.below)
+        }
+        None => file.made.filter(is_new).map(|_| 0),
+    };
+    let requests = if let Some(below) = seen_below {
+        Requests::SeenBelow(below)
+    } else {
+        let mut echo = [0; 8];
+        getrandom::fill(&mut echo)?;
+        Requests::Unknown { echo }
+    };
+    Ok(Start { next, durable: next.saturating_add(CHUNK), requests })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it holds one of these.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where the journal is, below the data directory.
+#[must_use]
+pub fn journal_path(data: &Path) -> PathBuf {
+    data.join("oscore").join("journal")
+}
+
+impl fmt::Debug for Keyring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyring").field("contexts", &self.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,408 @@
+//! The keyring over restarts, reloads and power cuts, with real files.
+
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use fogmux_auth::{Acl, AnonymousPolicy, Rules, Users};
+use fogmux_coap::{
+    Code, Encoder, Message, OptionNumber, Timestamp, Token, Type,
+    server::{Opened, Protection, Role},
+};
+use fogmux_oscore::{
+    Context, Id, Parameters, Requests, Reservation, SequenceStore, Start,
+    file::{aiocoap, libcoap, toml},
+};
+
+use super::{Keyring, shield::Shield};
+use crate::coap::{CoapConfig, tests::run};
+
+struct Granted;
+
+impl SequenceStore for Granted {
+    fn reserve(&self, reservation: Reservation) {
+        reservation.is_durable();
+    }
+}
+
+/// A data directory of its own.
+struct Data(PathBuf);
+
+impl Data {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("fogmux-keyring-{}-{number}", std::process::id()));
+        fs::create_dir_all(path.join("oscore")).unwrap();
+        Self(path)
+    }
+
+    fn contexts(&self) -> PathBuf {
+        self.0.join("oscore")
+    }
+
+    fn journal(&self) -> PathBuf {
+        super::keyring::journal_path(&self.0)
+    }
+
+    fn add(&self, file: &str, text: &str) {
+        fs::write(self.contexts().join(file), text).unwrap();
+    }
+
+    fn open(&self) -> Arc<Keyring> {
+        let keyring = Arc::new(Keyring::default());
+        self.reload(&keyring);
+        keyring
+    }
+
+    fn reload(&self, keyring: &Keyring) {
+        let fresh = keyring.read(&self.contexts()).unwrap();
+        keyring.replace(fresh, &self.journal()).unwrap();
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The server's side of the device with this number.
+fn parameters(number: u8) -> Parameters {
+    Parameters {
+        master_secret: vec![number; 16].into(),
+        master_salt: Vec::new(),
+        id_context: None,
+        sender_id: Id::new(b"s").unwrap(),
+        recipient_id: Id::new(&[number]).unwrap(),
+        algorithm: fogmux_oscore::Algorithm::default(),
+    }
+}
+
+fn device(number: u8) -> Arc<Context> {
+    let start = Start { next: 0, durable: 1024, requests: Requests::SeenBelow(0) };
+    Context::new("device".into(), &parameters(number).mirrored(), start, Arc::new(Granted)).unwrap()
+}
+
+fn request(device: &Arc<Context>, echo: Option<&[u8]>) -> (Vec<u8>, fogmux_oscore::Pending) {
+    let mut plain = Vec::new();
+    let token = Token::new(b"t").unwrap();
+    let mut encoder = Encoder::new(&mut plain, Type::Confirmable, Code::GET, 7, &token);
+    encoder.push(OptionNumber::URI_PATH, b"ps");
+    echo.into_iter().for_each(|echo| encoder.push(OptionNumber::ECHO, echo));
+    encoder.finish();
+    let mut sealed = Vec::new();
+    let pending = device.seal_request(&Message::decode(&plain).unwrap(), &mut sealed).unwrap();
+    (sealed, pending)
+}
+
+fn open(shield: &mut Shield, request: &[u8]) -> (Opened, Vec<u8>) {
+    let mut inner = Vec::new();
+    (shield.open(Timestamp::ZERO, &Message::decode(request).unwrap(), &mut inner), inner)
+}
+
+fn is_taken(shield: &mut Shield, device: &Arc<Context>) -> bool {
+    matches!(open(shield, &request(device, None).0).0, Opened::Request(_))
+}
+
+fn own_toml(number: u8, user: &str) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    toml::write(Some(user), &parameters(number)).to_string() + &toml::made(now.as_secs())
+}
+
+fn is_asked_for_proof(shield: &mut Shield, device: &Arc<Context>) -> bool {
+    matches!(open(shield, &request(device, None).0).0, Opened::Answer(_))
+}
+
+#[test]
+fn contexts_of_three_formats() {
+    let data = Data::new();
+    data.add("one.toml", &own_toml(1, "alice"));
+    data.add("bob.conf", &libcoap::write(&parameters(2)));
+    let files = aiocoap::write(&parameters(3));
+    fs::create_dir(data.contexts().join("carol")).unwrap();
+    data.add("carol/settings.json", &files.settings);
+    data.add("carol/secret.json", &files.secret);
+    data.add("README", "nothing");
+    let keyring = data.open();
+    let mut shield = Shield::new(keyring);
+    for (number, user) in [(1, "alice"), (2, "bob"), (3, "carol")] {
+        let (Opened::Request(exchange) | Opened::Answer(exchange), _) =
+            open(&mut shield, &request(&device(number), None).0)
+        else {
+            panic!("{user} is refused")
+        };
+        assert_eq!(&**exchange.user(), user);
+    }
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once_and_nothing_changes() {
+    let data = Data::new();
+    data.add("one.toml", &own_toml(1, "alice"));
+    let keyring = data.open();
+    data.add("two.toml", &own_toml(1, "bob"));
+    data.add("three.conf", "what");
+    let error = keyring.read(&data.contexts()).unwrap_err().to_string();
+    assert!(error.contains("three.conf: line 1"), "{error}");
+    fs::remove_file(data.contexts().join("three.conf")).unwrap();
+    let error = keyring.read(&data.contexts()).unwrap_err().to_string();
+    assert!(error.contains("are those of") && error.contains("alice's"), "{error}");
+    assert_eq!(keyring.len(), 1);
+}
+
+/// A device that has the sender key of device 1, but another recipient ID.
+fn sibling() -> Parameters {
+    Parameters { recipient_id: Id::new(b"other").unwrap(), ..parameters(1) }
+}
+
+#[test]
+fn s3_3_two_contexts_of_one_sender_key_are_refused_at_start_and_at_reload() {
+    let data = Data::new();
+    data.add("one.toml", &own_toml(1, "alice"));
+    let keyring = data.open();
+    data.add("two.toml", &toml::write(Some("alice"), &sibling()));
+    for keyring in [&keyring, &Arc::default()] {
+        let error = keyring.read(&data.contexts()).unwrap_err().to_string();
+        assert!(error.contains("two.toml: the sender key is that of"), "{error}");
+    }
+    // Nor may one take the place of the other while the window of the other is in use.
+    fs::remove_file(data.contexts().join("one.toml")).unwrap();
+    let error = keyring.read(&data.contexts()).unwrap_err().to_string();
+    assert!(error.contains("another only after a restart"), "{error}");
+
+    assert!(is_taken(&mut Shield::new(Arc::clone(&keyring)), &device(1)));
+    keyring.rest();
+    drop(keyring);
+    let mut shield = Shield::new(data.open());
+    let start = Start { next: 0, durable: 1024, requests: Requests::SeenBelow(0) };
+    let other = Context::new("other".into(), &sibling().mirrored(), start, Arc::new(Granted)).unwrap();
+    assert!(is_asked_for_proof(&mut shield, &other));
+    assert!(matches!(open(&mut shield, &request(&device(1), None).0).0, Opened::Refused { .. }));
+}
+
+/// A data directory that came back from a backup, without the journal.
+#[test]
+fn b_1_a_context_without_a_record_has_no_window_and_numbers_of_its_own() {
+    let data = Data::new();
+    let old = parameters(1);
+    data.add("one.toml", &toml::write(Some("alice"), &old));
+    let mut numbers = HashSet::new();
+    let one = device(1);
+    for _ in 0..2 {
+        let mut shield = Shield::new(data.open());
+        let (first, mut pending) = request(&one, None);
+        let (Opened::Answer(exchange), answer) = open(&mut shield, &first) else { panic!("no proof is asked for") };
+        let mut sealed = Vec::new();
+        exchange.seal(Timestamp::ZERO, &Message::decode(&answer).unwrap(), Role::Answer, &mut sealed).unwrap();
+        let sealed = Message::decode(&sealed).unwrap();
+        let option = sealed.option(OptionNumber::OSCORE).unwrap().value.to_vec();
+        assert!(option.len() > 4 && numbers.insert(option), "{numbers:?}");
+        pending.open(&sealed, &mut Vec::new()).unwrap();
+        drop((shield, exchange));
+        fs::remove_file(data.journal()).unwrap();
+        // A clock that counts seconds, and 256 numbers in each.
+        std::thread::sleep(Duration::from_millis(1100));
+    }
+    // A file that says that its keys are new is not believed for ever.
+    let long_ago = toml::write(Some("alice"), &old).to_string() + &toml::made(1_577_836_800);
+    data.add("one.toml", &long_ago);
+    assert!(is_asked_for_proof(&mut Shield::new(data.open()), &one));
+}
+
+#[test]
+fn b_1_a_context_whose_line_was_lost_while_it_was_away_has_no_window() {
+    let data = Data::new();
+    let text = own_toml(1, "alice");
+    data.add("one.toml", &text);
+    assert!(is_taken(&mut Shield::new(data.open()), &device(1)));
+    fs::write(data.journal(), "rubbish\n").unwrap();
+    fs::remove_file(data.contexts().join("one.toml")).unwrap();
+    data.add("two.toml", &own_toml(2, "bob"));
+    // The journal is put in order; only afterwards the context comes back.
+    drop(data.open());
+    data.add("one.toml", &text);
+    assert!(is_asked_for_proof(&mut Shield::new(data.open()), &device(1)));
+    std::thread::sleep(Duration::from_millis(1100));
+    data.add("three.toml", &own_toml(3, "carol"));
+    assert!(is_taken(&mut Shield::new(data.open()), &device(3)));
+}
+
+#[test]
+fn a_directory_of_contexts_is_one_gateways() {
+    let (data, elsewhere) = (Data::new(), Data::new());
+    data.add("one.toml", &own_toml(1, "alice"));
+    let keyring = data.open();
+    let other = Keyring::default();
+    let error = other.replace(other.read(&data.contexts()).unwrap(), &elsewhere.journal()).unwrap_err().to_string();
+    assert!(error.contains("another gateway"), "{error}");
+    drop(keyring);
+    other.replace(other.read(&data.contexts()).unwrap(), &elsewhere.journal()).unwrap();
+}
+
+#[test]
+fn a_reload_adds_and_removes_and_resets_no_window() {
+    let data = Data::new();
+    data.add("one.toml", &own_toml(1, "alice"));
+    let keyring = data.open();
+    let mut shield = Shield::new(Arc::clone(&keyring));
+    let (one, two) = (device(1), device(2));
+    let (old, _) = request(&one, None);
+    let Opened::Request(exchange) = open(&mut shield, &old).0 else { panic!("it is refused") };
+    let number = exchange.scope();
+    assert!(keyring.holds(number));
+    assert!(!is_taken(&mut shield, &two));
+
+    data.add("two.toml", &own_toml(2, "bob"));
+    data.reload(&keyring);
+    assert!(is_taken(&mut shield, &two));
+    let refused = |shield: &mut Shield, request: &[u8], expected| {
+        let (Opened::Refused { text, .. }, _) = open(shield, request) else { panic!("it is let in") };
+        assert_eq!(text, expected);
+    };
+    refused(&mut shield, &old, "Replay detected");
+
+    let file = data.contexts().join("one.toml");
+    fs::remove_file(&file).unwrap();
+    data.reload(&keyring);
+    refused(&mut shield, &request(&one, None).0, "Security context not found");
+    assert!(!keyring.holds(number));
+    data.add("one.toml", &own_toml(1, "alice"));
+    data.reload(&keyring);
+    refused(&mut shield, &old, "Replay detected");
+    assert!(keyring.holds(number) && is_taken(&mut shield, &one));
+}
+
+#[test]
+fn b_1_2_after_a_power_cut_the_first_request_comes_twice_after_a_rest_once() {
+    let data = Data::new();
+    data.add("one.toml", &own_toml(1, "alice"));
+    let one = device(1);
+    let (old, _) = request(&one, None);
+    let mut shield = Shield::new(data.open());
+    assert!(matches!(open(&mut shield, &old).0, Opened::Request(_)));
+
+    drop(shield);
+    let keyring = data.open();
+    let mut shield = Shield::new(Arc::clone(&keyring));
+    let (first, mut pending) = request(&one, None);
+    let (Opened::Answer(exchange), answer) = open(&mut shield, &first) else { panic!("no proof is asked for") };
+    let answer = Message::decode(&answer).unwrap();
+    let mut sealed = Vec::new();
+    exchange.seal(Timestamp::ZERO, &answer, Role::Answer, &mut sealed).unwrap();
+    let mut inner = Vec::new();
+    pending.open(&Message::decode(&sealed).unwrap(), &mut inner).unwrap();
+    let echo = Message::decode(&inner).unwrap().option(OptionNumber::ECHO).unwrap().value.to_vec();
+    assert!(matches!(open(&mut shield, &old).0, Opened::Answer(_)));
+    assert!(matches!(open(&mut shield, &request(&one, Some(&echo)).0).0, Opened::Request(_)));
+    assert!(matches!(open(&mut shield, &old).0, Opened::Refused { .. }));
+
+    keyring.rest();
+    drop((shield, exchange, keyring));
+    let mut shield = Shield::new(data.open());
+    assert!(matches!(open(&mut shield, &old).0, Opened::Refused { .. }));
+    assert!(is_taken(&mut shield, &one));
+    drop(shield);
+    // The rest is over: what comes after it must be proven again.
+    let mut shield = Shield::new(data.open());
+    assert!(matches!(open(&mut shield, &old).0, Opened::Answer(_)));
+}
+
+/// Numbers that a life of the gateway used, cut off at any moment: the journal is all that is left.
+#[test]
+fn b_1_1_no_number_is_used_in_two_lives() {
+    let data = Data::new();
+    data.add("one.toml", &own_toml(1, "alice"));
+    let (one, mut used) = (device(1), HashSet::new());
+    let mut notification = Vec::new();
+    Encoder::new(&mut notification, Type::NonConfirmable, Code::CONTENT, 9, &Token::new(b"t").unwrap()).payload(b"x");
+    let notification = Message::decode(&notification).unwrap();
+    for life in 0..12_usize {
+        let keyring = data.open();
+        let mut shield = Shield::new(Arc::clone(&keyring));
+        let exchange = match open(&mut shield, &request(&one, None).0).0 {
+            Opened::Request(exchange) | Opened::Answer(exchange) => exchange,
+            Opened::Refused { text, .. } => panic!("{text}"),
+        };
+        for _ in 0..life * 300 {
+            let mut sealed = Vec::new();
+            if exchange.seal(Timestamp::ZERO, &notification, Role::Notification, &mut sealed).is_err() {
+                std::thread::yield_now();
+                continue;
+            }
+            let option = Message::decode(&sealed).unwrap().option(OptionNumber::OSCORE).unwrap().value.to_vec();
+            // Without a Partial IV it is the nonce of the request, which is new each time.
+            assert!(option.is_empty() || used.insert(option), "a number is used twice");
+        }
+        match life % 4 {
+            0 => keyring.rest(),
+            1 => tear(&data.journal()),
+            _ => {}
+        }
+    }
+    assert!(used.len() > 5000, "{}", used.len());
+}
+
+/// The last write of a life was cut in two.
+fn tear(journal: &Path) {
+    let mut bytes = fs::read(journal).unwrap();
+    bytes.extend_from_slice(b"0123456789abcdef 99");
+    fs::write(journal, bytes).unwrap();
+}
+
+/// What comes next under OSCORE: its code and its payload.
+async fn answer(socket: &tokio::net::UdpSocket, pending: &mut fogmux_oscore::Pending) -> (Code, Vec<u8>) {
+    let (mut datagram, mut inner) = (vec![0; 2048], Vec::new());
+    let length = socket.recv(&mut datagram).await.unwrap();
+    pending.open(&Message::decode(&datagram[..length]).unwrap(), &mut inner).unwrap();
+    let inner = Message::decode(&inner).unwrap();
+    (inner.code, inner.payload().to_vec())
+}
+
+#[test]
+fn a_context_that_was_removed_observes_nothing_any_more() {
+    const RULES: &str = "[[allow]]\nuser = \"alice\"\nboth = [\"#\"]\n";
+    let rules = || {
+        let acl = Acl::parse(Path::new("acl.toml"), RULES).unwrap();
+        Rules::new(Users::default(), Some(acl), AnonymousPolicy::Never)
+    };
+    run(CoapConfig::default(), false, async |house| {
+        let (data, keyring) = (Data::new(), Arc::clone(&house.ctx.shared.coap.oscore));
+        data.add("one.toml", &own_toml(1, "alice"));
+        data.add("two.toml", &own_toml(2, "alice"));
+        data.reload(&keyring);
+        house.ctx.authority().replace(rules());
+        house.keep("t", b"1");
+        let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        socket.connect(house.address).await.unwrap();
+        let mut plain = Vec::new();
+        let mut encoder = Encoder::new(&mut plain, Type::NonConfirmable, Code::GET, 7, &Token::new(b"t").unwrap());
+        encoder.push(OptionNumber::OBSERVE, b"");
+        encoder.push(OptionNumber::URI_PATH, b"ps");
+        encoder.push(OptionNumber::URI_PATH, b"t");
+        encoder.finish();
+        let mut sealed = Vec::new();
+        let mut pending = device(1).seal_request(&Message::decode(&plain).unwrap(), &mut sealed).unwrap();
+        socket.send(&sealed).await.unwrap();
+        assert_eq!(answer(&socket, &mut pending).await, (Code::CONTENT, b"1".to_vec()));
+        house.keep("t", b"2");
+        assert_eq!(answer(&socket, &mut pending).await, (Code::CONTENT, b"2".to_vec()));
+
+        // The user stays, with another device.
+        fs::remove_file(data.contexts().join("one.toml")).unwrap();
+        data.reload(&keyring);
+        house.ctx.authority().replace(rules());
+        house.keep("t", b"3");
+        assert_eq!(answer(&socket, &mut pending).await.0, Code::UNAUTHORIZED);
+        house.keep("t", b"4");
+        let silence = tokio::time::timeout(Duration::from_millis(300), answer(&socket, &mut pending)).await;
+        assert!(silence.is_err(), "{silence:?}");
+    });
+}

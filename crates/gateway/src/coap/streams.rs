@@ -1,0 +1,380 @@
+//! CoAP over TCP, TLS and WebSockets (RFC 8323): the connections of a worker share one machine and one mailbox, as the
+//! peers of a socket do; each has a task of its own that reads and writes.
+
+mod connection;
+mod wire;
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    future::{Future, poll_fn},
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use fogmux_auth::SourceSet;
+use fogmux_bus::Timestamp;
+use fogmux_coap::{
+    Token,
+    server::{Room, StreamLimits},
+    stream::{Abort, Frame, Heard, signal},
+};
+use foldhash::quality::RandomState;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::Sleep,
+};
+
+pub(super) use self::wire::WireKind;
+
+use super::{
+    door::{Core, machine_time},
+    publish::Batch,
+    transport::{Listener, Path},
+};
+use crate::{Peer, WorkerContext};
+
+/// Output that waits for a connection before nothing more is read from it and notifications for it are held.
+const OUTPUT_HIGH: usize = 64 << 10;
+
+/// Pings with custody that wait for answers; further ones are answered without.
+const CUSTODIES_MAX: usize = 8;
+
+/// What the CoAP connections of a worker share.
+pub(crate) struct Hub {
+    core: RefCell<Core>,
+    lines: RefCell<HashMap<u32, Line, RandomState>>,
+    last: Cell<u32>,
+    /// Pings that wait.
+    custodies: Cell<usize>,
+    waker: RefCell<Option<Waker>>,
+    armed: Cell<Option<Timestamp>>,
+    said_goodbye: Cell<bool>,
+}
+
+/// What waits to be written to one connection.
+struct Line {
+    kind: WireKind,
+    output: Vec<u8>,
+    /// The longest message that the other end takes.
+    message_bytes_max: usize,
+    congested: bool,
+    custodies: Vec<Token>,
+    waker: Option<Waker>,
+}
+
+/// Why a connection ends.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The other end wants to go; what is open is answered first (RFC 8323 §5.5).
+    Released,
+    /// The other end is gone (RFC 8323 §5.6).
+    Aborted(Box<str>),
+    /// It is our turn to say so.
+    Abort(Abort),
+}
+
+impl Hub {
+    /// The hub of a worker, made when there is none.
+    fn of(ctx: &Rc<WorkerContext>) -> std::io::Result<Rc<Self>> {
+        if let Some(hub) = ctx.coap_streams.borrow().upgrade() {
+            return Ok(hub);
+        }
+        // Each connection says itself what its listener lets in.
+        let nobody = Listener { anonymous: false, sources: SourceSet::NONE };
+        let core = Core::new(Rc::clone(ctx), ctx.shared.coap.config.stream_machine(), nobody)?;
+        let hub = Rc::new(Self {
+            core: RefCell::new(core),
+            lines: RefCell::default(),
+            last: Cell::new(0),
+            custodies: Cell::new(0),
+            waker: RefCell::default(),
+            armed: Cell::new(None),
+            said_goodbye: Cell::new(false),
+        });
+        *ctx.coap_streams.borrow_mut() = Rc::downgrade(&hub);
+        tokio::task::spawn_local(Rc::clone(&hub).run());
+        Ok(hub)
+    }
+
+    /// Carries what comes from elsewhere to the connections, for as long as the worker runs.
+    async fn run(self: Rc<Self>) {
+        let mut sleep = Box::pin(tokio::time::sleep(Duration::ZERO));
+        loop {
+            poll_fn(|cx| self.poll(cx, sleep.as_mut())).await;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Ready when there is more to do.
+    fn poll(&self, cx: &mut Context<'_>, mut sleep: Pin<&mut Sleep>) -> Poll<()> {
+        note_waker(&mut self.waker.borrow_mut(), cx.waker());
+        let mut core = self.core.borrow_mut();
+        let mut busy = core.notify(cx);
+        busy |= core.complete(cx);
+        busy |= core.backfill();
+        if let Some(at) = core.server.next_timeout() {
+            let at = Timestamp::from_millis(at.as_millis());
+            if self.armed.get() != Some(at) {
+                self.armed.set(Some(at));
+                sleep.as_mut().reset(core.ctx.shared.clock.instant(at));
+            }
+            if sleep.as_mut().poll(cx).is_ready() {
+                self.armed.set(None);
+                let now = core.machine_now();
+                let core = &mut *core;
+                core.server.handle_timeout(now, &mut core.out);
+                busy = true;
+            }
+        }
+        core.settle();
+        self.distribute(&mut core);
+        self.release_custodies(&core);
+        if busy { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// A connection is there.
+    fn open(&self, peer: Peer, kind: WireKind) -> Path {
+        let mut lines = self.lines.borrow_mut();
+        let mut association = self.last.get().wrapping_add(1).max(1);
+        while lines.contains_key(&association) {
+            association = association.wrapping_add(1).max(1);
+        }
+        self.last.set(association);
+        let path = Path { remote: peer.address, local: None, association };
+        let line = Line {
+            kind,
+            output: Vec::new(),
+            message_bytes_max: signal::MESSAGE_BYTES_BASE,
+            congested: false,
+            custodies: Vec::new(),
+            waker: None,
+        };
+        lines.insert(association, line);
+        drop(lines);
+        self.core.borrow_mut().admission.open(association, peer);
+        self.agree(path, StreamLimits { message_bytes_max: signal::MESSAGE_BYTES_BASE, bert: false });
+        path
+    }
+
+    /// It is gone, and all that belonged to it.
+    fn close(&self, path: Path) {
+        self.lines.borrow_mut().remove(&path.association);
+        let mut core = self.core.borrow_mut();
+        core.admission.close(path.association);
+        core.server.forget(&path);
+        core.settle();
+    }
+
+    /// The other end has said what it takes.
+    fn agree(&self, path: Path, limits: StreamLimits) {
+        if let Some(line) = self.lines.borrow_mut().get_mut(&path.association) {
+            line.message_bytes_max = limits.message_bytes_max;
+        }
+        let mut core = self.core.borrow_mut();
+        let (now, chunk_max) = (core.machine_now(), core.ctx.shared.coap.config.message_bytes_max);
+        core.server.connect(now, path, limits, chunk_max);
+    }
+
+    /// Takes in what a connection has read, as far as there is room for answers, and publishes it in one batch. `next`
+    /// gives one message after the other. Whether all was taken, and why the connection ends.
+    fn take<'a>(
+        &self,
+        path: Path,
+        room: &'a Room,
+        mut next: impl FnMut(fogmux_coap::Timestamp) -> Result<Option<Heard<'a>>, Abort>,
+    ) -> (bool, Option<End>) {
+        let mut guard = self.core.borrow_mut();
+        let mut core = &mut *guard;
+        let now = core.ctx.now();
+        let mut batch = Batch::new(std::mem::take(&mut core.topics));
+        let (mut all, mut end) = (false, None);
+        while core.out.bytes() < OUTPUT_HIGH && end.is_none() {
+            match next(machine_time(now)) {
+                Ok(None) => {
+                    all = true;
+                    break;
+                }
+                Ok(Some(Heard::Message(message))) => {
+                    let incoming = core.server.handle_stream(machine_time(now), path, message, room, &mut core.out);
+                    if let Some(incoming) = incoming {
+                        core.dispatch(now, incoming, &mut batch);
+                    }
+                }
+                Ok(Some(Heard::Settings(limits))) => {
+                    drop(guard);
+                    self.agree(path, limits);
+                    guard = self.core.borrow_mut();
+                    core = &mut *guard;
+                }
+                Ok(Some(Heard::Ping { token, custody })) => {
+                    core.publish(now, &mut batch);
+                    self.pong(core, path, token, custody);
+                }
+                Ok(Some(Heard::Nothing)) => {}
+                Ok(Some(Heard::Released(_))) => end = Some(End::Released),
+                Ok(Some(Heard::Aborted(text))) => end = Some(End::Aborted(text)),
+                Err(abort) => end = Some(End::Abort(abort)),
+            }
+        }
+        core.publish(now, &mut batch);
+        core.topics = batch.into_topics();
+        core.settle();
+        self.distribute(core);
+        let due = core.server.next_timeout().map(|at| Timestamp::from_millis(at.as_millis()));
+        if (due != self.armed.get() || core.has_pending())
+            && let Some(waker) = &*self.waker.borrow()
+        {
+            // Somebody has to wait: for the store, for a time, for kept messages.
+            waker.wake_by_ref();
+        }
+        (all || end.is_some(), end)
+    }
+
+    /// RFC 8323 §5.4.1: with custody, the answers to all that came before are on their way first.
+    fn pong(&self, core: &mut Core, path: Path, token: Token, custody: bool) {
+        self.distribute(core);
+        let owes = custody && core.owes(&path);
+        if let Some(line) = self.lines.borrow_mut().get_mut(&path.association) {
+            if owes && line.custodies.len() < CUSTODIES_MAX {
+                line.custodies.push(token);
+                self.custodies.set(self.custodies.get() + 1);
+            } else {
+                line.write(|framing, bytes| signal::push_pong(&token, custody && !owes, framing, bytes));
+            }
+        }
+    }
+
+    /// Hands what the machine wants sent to the connections.
+    fn distribute(&self, core: &mut Core) {
+        let mut lines = self.lines.borrow_mut();
+        let mut congested: smallvec::SmallVec<[Path; 4]> = smallvec::SmallVec::new();
+        for (path, datagram) in core.out.iter() {
+            let Some(line) = lines.get_mut(&path.association) else { continue };
+            if let Some(frame) = Frame::of_datagram(datagram).filter(|_| datagram.len() <= line.message_bytes_max) {
+                line.write(|framing, bytes| frame.write(framing, bytes));
+            }
+            if !line.congested && line.output.len() > OUTPUT_HIGH {
+                line.congested = true;
+                congested.push(path);
+            }
+        }
+        core.out.clear();
+        for path in congested {
+            let now = core.machine_now();
+            core.server.set_congested(now, &path, true, &mut core.out);
+        }
+    }
+
+    /// RFC 8323 §5.4.1: answers Pings whose sender wanted to know that all before was done, where it is.
+    fn release_custodies(&self, core: &Core) {
+        if self.custodies.get() == 0 {
+            return;
+        }
+        let is_free = |association: u32| !core.deferred.iter().any(|deferred| deferred.is_for(association));
+        let mut left = 0;
+        for (association, line) in &mut *self.lines.borrow_mut() {
+            if !line.custodies.is_empty() && is_free(*association) {
+                for token in std::mem::take(&mut line.custodies) {
+                    line.write(|framing, bytes| signal::push_pong(&token, true, framing, bytes));
+                }
+            }
+            left += line.custodies.len();
+        }
+        self.custodies.set(left);
+    }
+
+    /// Takes what waits for a connection; `into` is empty and its room is used for what comes next.
+    fn swap_output(&self, path: Path, into: &mut Vec<u8>) {
+        if let Some(line) = self.lines.borrow_mut().get_mut(&path.association) {
+            std::mem::swap(&mut line.output, into);
+        }
+    }
+
+    /// Whether anything waits for a connection.
+    fn has_output(&self, path: Path) -> bool {
+        self.lines.borrow().get(&path.association).is_some_and(|line| !line.output.is_empty())
+    }
+
+    /// Writes beside the machine: signals.
+    fn write(&self, path: Path, write: impl FnOnce(fogmux_coap::stream::Framing, &mut Vec<u8>)) {
+        if let Some(line) = self.lines.borrow_mut().get_mut(&path.association) {
+            line.write(write);
+        }
+    }
+
+    /// Writes what is no message: frames of a WebSocket.
+    fn write_raw(&self, path: Path, bytes: &[u8]) {
+        if let Some(line) = self.lines.borrow_mut().get_mut(&path.association) {
+            line.output.extend_from_slice(bytes);
+        }
+    }
+
+    /// A connection has read what was sent to it.
+    fn relieve(&self, path: Path) {
+        let was = self
+            .lines
+            .borrow_mut()
+            .get_mut(&path.association)
+            .is_some_and(|line| std::mem::replace(&mut line.congested, false));
+        if was {
+            let mut core = self.core.borrow_mut();
+            let (now, core) = (core.machine_now(), &mut *core);
+            core.server.set_congested(now, &path, false, &mut core.out);
+            self.distribute(core);
+        }
+    }
+
+    /// Whether an answer to this connection waits for the store.
+    fn owes(&self, path: Path) -> bool {
+        self.core.borrow().owes(&path)
+    }
+
+    fn unwatch(&self, path: Path) {
+        if let Some(line) = self.lines.borrow_mut().get_mut(&path.association) {
+            line.waker = None;
+        }
+    }
+
+    fn watch(&self, path: Path, waker: &Waker) {
+        if let Some(line) = self.lines.borrow_mut().get_mut(&path.association) {
+            note_waker(&mut line.waker, waker);
+        }
+    }
+
+    /// The gateway goes: observers are told so, once.
+    fn say_goodbye(&self) {
+        if !self.said_goodbye.replace(true) {
+            let mut core = self.core.borrow_mut();
+            core.say_goodbye();
+            self.distribute(&mut core);
+        }
+    }
+}
+
+impl Line {
+    fn write(&mut self, write: impl FnOnce(fogmux_coap::stream::Framing, &mut Vec<u8>)) {
+        self.kind.write(&mut self.output, write);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+fn note_waker(held: &mut Option<Waker>, waker: &Waker) {
+    if held.as_ref().is_none_or(|held| !held.will_wake(waker)) {
+        *held = Some(waker.clone());
+    }
+}
+
+/// Serves a connection over TCP or TLS until it ends.
+pub async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(ctx: Rc<WorkerContext>, io: S, peer: Peer) {
+    connection::serve(ctx, io, peer, WireKind::Stream).await;
+}
+
+/// Serves a WebSocket whose handshake is done (RFC 8323 §4, §8.1); `io` is what carries its frames.
+pub async fn serve_websocket<S: AsyncRead + AsyncWrite + Unpin>(ctx: Rc<WorkerContext>, io: S, peer: Peer) {
+    connection::serve(ctx, io, peer, WireKind::WebSocket).await;
+}

@@ -1,0 +1,364 @@
+//! One connection: reads messages, writes what waits for it, and keeps its deadlines.
+
+use std::{
+    future::{Future, poll_fn},
+    io,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use fogmux_bus::Timestamp;
+use fogmux_coap::{
+    server::Room,
+    stream::{Abort, Due, Session, signal},
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
+    time::Sleep,
+};
+
+use super::{
+    End, Hub, WireKind,
+    wire::{Frames, Said},
+};
+use crate::{Peer, WorkerContext, coap::door::machine_time, coap::transport::Path};
+
+/// What is read at once behind a message that has begun.
+const READ_MORE: usize = 16 << 10;
+
+/// Turns before other connections have theirs.
+const TURNS_MAX: usize = 2;
+
+/// How long the last words may take.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long and how much is read on after the last words, so that they are not lost by a reset.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+const LINGER_BYTES_MAX: usize = 1 << 20;
+
+/// Its state.
+struct Connection<S> {
+    ctx: Rc<WorkerContext>,
+    hub: Rc<Hub>,
+    io: S,
+    path: Path,
+    session: Session,
+    /// Of a stream: what was read and not taken yet.
+    input: Vec<u8>,
+    /// Of a WebSocket.
+    frames: Option<Frames>,
+    /// There may be whole messages in what was read.
+    unread: bool,
+    writing: Vec<u8>,
+    written: usize,
+    /// Since when nothing was written of what waits.
+    stuck: Option<Timestamp>,
+    sleep: Pin<Box<Sleep>>,
+    armed: Option<Timestamp>,
+    /// Nothing is read any more; at this time the connection ends at the latest.
+    closing: Option<Timestamp>,
+}
+
+/// Serves a connection until it ends.
+pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    ctx: Rc<WorkerContext>,
+    io: S,
+    peer: Peer,
+    kind: WireKind,
+) {
+    let hub = match Hub::of(&ctx) {
+        Ok(hub) => hub,
+        Err(error) => return tracing::error!(%error, "CoAP connections cannot be served"),
+    };
+    let path = hub.open(peer, kind);
+    let config = ctx.shared.coap.config.session();
+    let mut settings = Vec::new();
+    let session = Session::open(config, kind.framing(), machine_time(ctx.now()), &mut settings);
+    hub.write(path, |_, bytes| bytes.extend_from_slice(&settings));
+    let mut connection = Connection {
+        frames: (kind == WireKind::WebSocket).then(|| Frames::new(config.message_bytes_max)),
+        hub,
+        io,
+        path,
+        session,
+        input: Vec::new(),
+        unread: false,
+        writing: Vec::new(),
+        written: 0,
+        stuck: None,
+        sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
+        armed: None,
+        closing: None,
+        ctx,
+    };
+    let mut farewell = Some(Box::pin(connection.ctx.farewell()));
+    let ended = poll_fn(|cx| {
+        if farewell.as_mut().is_some_and(|farewell| farewell.as_mut().poll(cx).is_ready()) {
+            farewell = None;
+            connection.say_goodbye();
+        }
+        connection.poll(cx)
+    });
+    // An error is the peer's going.
+    if ended.await.is_ok() {
+        let _ = tokio::time::timeout(LINGER_TIMEOUT, connection.linger()).await;
+    }
+}
+
+impl<S> Drop for Connection<S> {
+    fn drop(&mut self) {
+        self.hub.close(self.path);
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // What is written in these turns wakes nobody.
+        self.hub.unwatch(self.path);
+        let ended = self.poll_turns(cx);
+        if ended.is_pending() {
+            self.hub.watch(self.path, cx.waker());
+            if self.stuck.is_none() && self.hub.has_output(self.path) {
+                cx.waker().wake_by_ref();
+            }
+        }
+        ended
+    }
+
+    fn poll_turns(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        for _ in 0..TURNS_MAX {
+            if self.poll_deadline(cx) {
+                return Poll::Ready(Ok(()));
+            }
+            let written = self.poll_write(cx)?;
+            if written.is_pending() && self.poll_deadline(cx) {
+                return Poll::Ready(Ok(()));
+            }
+            if self.closing.is_some() {
+                // What it is owed is still made; nothing more is read.
+                return if written.is_ready() && !self.hub.owes(self.path) {
+                    Poll::Ready(Ok(()))
+                } else {
+                    Poll::Pending
+                };
+            }
+            if written.is_pending() {
+                // It does not read: nothing more is done for it until it does.
+                return Poll::Pending;
+            }
+            if !self.unread && ready!(self.poll_read(cx))? == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            self.take();
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Writes what waits. Pending while the other end does not take it.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<()>> {
+        loop {
+            if self.written == self.writing.len() {
+                self.writing.clear();
+                self.written = 0;
+                self.hub.swap_output(self.path, &mut self.writing);
+                if self.writing.is_empty() {
+                    // Idle, it holds no buffer.
+                    self.writing = Vec::new();
+                    self.stuck = None;
+                    self.hub.relieve(self.path);
+                    if self.hub.has_output(self.path) {
+                        continue;
+                    }
+                    return match Pin::new(&mut self.io).poll_flush(cx) {
+                        Poll::Ready(result) => result.map(Poll::Ready),
+                        Poll::Pending => Ok(Poll::Ready(())),
+                    };
+                }
+            }
+            let rest = self.writing.get(self.written..).unwrap_or_default();
+            match Pin::new(&mut self.io).poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(bytes)) => {
+                    self.written += bytes;
+                    self.stuck = None;
+                    self.ctx.shared.metrics.coap.bytes_out.add(u64::try_from(bytes).unwrap_or_default());
+                }
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => {
+                    self.stuck.get_or_insert_with(|| self.ctx.now());
+                    return Ok(Poll::Pending);
+                }
+            }
+        }
+    }
+
+    /// Reads once, behind what is there.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut shared = self.ctx.read_buffer.borrow_mut();
+        // A message that has begun is read on in small steps; so nobody's buffer grows by announcing much.
+        let begun = !self.input.is_empty() || self.frames.is_some();
+        let limit = if begun { READ_MORE.min(shared.len()) } else { shared.len() };
+        let mut buffer = ReadBuf::new(shared.get_mut(..limit).unwrap_or_default());
+        ready!(Pin::new(&mut self.io).poll_read(cx, &mut buffer))?;
+        let bytes = buffer.filled();
+        self.ctx.shared.metrics.coap.bytes_in.add(u64::try_from(bytes.len()).unwrap_or_default());
+        match &mut self.frames {
+            Some(frames) => frames.input.extend_from_slice(bytes),
+            None => self.input.extend_from_slice(bytes),
+        }
+        self.unread = true;
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    /// Takes in the messages that are there.
+    fn take(&mut self) {
+        let end = if self.frames.is_some() { self.take_frames() } else { self.take_stream() };
+        match end {
+            None => {}
+            Some(End::Released) => self.close_soon(),
+            Some(End::Aborted(text)) => {
+                tracing::debug!(%text, "a CoAP connection was aborted by the other end");
+                self.close_soon();
+            }
+            Some(End::Abort(abort)) => self.abort(abort),
+        }
+    }
+
+    fn take_stream(&mut self) -> Option<End> {
+        let input = std::mem::take(&mut self.input);
+        let (room, mut used) = (Room::default(), 0);
+        let session = &mut self.session;
+        let (all, end) = self.hub.take(self.path, &room, |now| {
+            let taken = session.take(now, input.get(used..).unwrap_or_default())?;
+            Ok(taken.map(|(heard, bytes)| {
+                used += bytes;
+                heard
+            }))
+        });
+        self.unread = !all;
+        self.input = input;
+        if used == self.input.len() {
+            // Idle, it holds no buffer.
+            self.input = Vec::new();
+        } else {
+            self.input.drain(..used);
+        }
+        end
+    }
+
+    fn take_frames(&mut self) -> Option<End> {
+        let frames = self.frames.as_mut()?;
+        let said = match frames.next() {
+            Ok(said) => said,
+            Err(abort) => return Some(End::Abort(abort)),
+        };
+        let now = machine_time(self.ctx.now());
+        match said {
+            Said::Nothing => {
+                self.unread = false;
+                self.session.set_incomplete(now, frames.is_incomplete());
+                None
+            }
+            Said::Answer(bytes) => {
+                self.session.touch(now);
+                self.hub.write_raw(self.path, &bytes);
+                None
+            }
+            Said::Closed(bytes) => {
+                self.hub.write_raw(self.path, &bytes);
+                Some(End::Released)
+            }
+            Said::Message(message) => {
+                self.session.set_incomplete(now, false);
+                let (room, session) = (Room::default(), &mut self.session);
+                let mut message = Some(&message);
+                let (_, end) = self.hub.take(self.path, &room, |now| {
+                    message.take().map(|message| session.take_whole(now, message)).transpose()
+                });
+                end
+            }
+        }
+    }
+
+    /// Does what is due, and sets the alarm. Whether the connection is to end at once.
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> bool {
+        loop {
+            let stuck = self.stuck.map(|since| since + self.ctx.shared.coap.config.write_timeout);
+            let session =
+                self.closing.is_none().then(|| Timestamp::from_millis(self.session.next_timeout().as_millis()));
+            let Some(at) = [self.closing, stuck, session].into_iter().flatten().min() else { return false };
+            if self.armed != Some(at) {
+                self.armed = Some(at);
+                self.sleep.as_mut().reset(self.ctx.shared.clock.instant(at));
+            }
+            if self.sleep.as_mut().poll(cx).is_pending() {
+                return false;
+            }
+            self.armed = None;
+            // The alarm of the runtime has a grain of its own: it is due now, whatever our clock says.
+            let now = self.ctx.now().max(at);
+            if self.closing.is_some_and(|closing| now >= closing) {
+                return true;
+            }
+            if stuck.is_some_and(|stuck| now >= stuck) {
+                tracing::debug!(reason = %Abort::Deaf, "a CoAP connection is cut");
+                self.ctx.shared.metrics.coap.timed_out.increment();
+                return true;
+            }
+            let mut bytes = Vec::new();
+            let due = self.session.handle_timeout(machine_time(now), &mut bytes);
+            self.hub.write(self.path, |_, output| output.extend_from_slice(&bytes));
+            match due {
+                Due::Nothing => {}
+                Due::Pinged => {
+                    // Written in the next turn.
+                    cx.waker().wake_by_ref();
+                }
+                Due::Over(abort) => {
+                    self.ctx.shared.metrics.coap.timed_out.increment();
+                    self.abort(abort);
+                    cx.waker().wake_by_ref();
+                }
+            }
+        }
+    }
+
+    /// The last word, and why (RFC 8323 §5.6).
+    fn abort(&mut self, abort: Abort) {
+        tracing::debug!(reason = %abort, "a CoAP connection is aborted");
+        self.ctx.shared.metrics.coap.misbehaved.increment();
+        self.hub.write(self.path, |framing, bytes| abort.push(framing, bytes));
+        self.close_soon();
+    }
+
+    /// RFC 8323 §5.5: come back later, or to another.
+    fn say_goodbye(&mut self) {
+        self.hub.say_goodbye();
+        self.hub.write(self.path, |framing, bytes| signal::push_release(None, framing, bytes));
+        self.close_soon();
+    }
+
+    /// Closes in such a way that the last words arrive: with bytes unread, the other end would be told of a reset, and
+    /// forget what it has not read yet.
+    async fn linger(&mut self) -> io::Result<()> {
+        self.io.shutdown().await?;
+        let mut ignored = [0; 1024];
+        let mut left = LINGER_BYTES_MAX;
+        while left > 0 {
+            match self.io.read(&mut ignored).await? {
+                0 => break,
+                bytes => left = left.saturating_sub(bytes),
+            }
+        }
+        Ok(())
+    }
+
+    fn close_soon(&mut self) {
+        if self.closing.is_none() {
+            self.closing = Some(self.ctx.now() + FAREWELL_TIMEOUT);
+        }
+    }
+}

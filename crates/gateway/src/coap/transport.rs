@@ -1,0 +1,79 @@
+//! What carries the messages of a door: a plain socket, or one that protects each datagram by an association.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use fogmux_auth::SourceSet;
+use fogmux_coap::{Outbox, Peer};
+use fogmux_net::channel::Channel;
+
+/// The other end, the address of ours that it spoke to, and the association under which it did: an endpoint as
+/// RFC 7252 §4.1 and §9.1 mean it. What belongs to one association is never found under another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Path {
+    pub(super) remote: SocketAddr,
+    pub(super) local: Option<IpAddr>,
+    /// 0 where there is none; a number is not used again for another.
+    pub(super) association: u32,
+}
+
+impl Peer for Path {
+    fn host(&self) -> IpAddr {
+        self.remote.host()
+    }
+
+    fn identity(&self) -> [u8; 18] {
+        self.remote.identity()
+    }
+
+    fn is_verified(&self) -> bool {
+        // Who has made a handshake gets what is sent to that address.
+        self.association != 0 || self.remote.is_verified()
+    }
+
+    fn is_local(&self) -> bool {
+        self.remote.is_local()
+    }
+}
+
+/// What has become of an association.
+pub(super) enum Change {
+    /// A handshake is finished.
+    Opened(Path, Arc<Channel>),
+    /// It is over, and all that belonged to it with it.
+    Closed(Path),
+}
+
+/// Whom a listener lets in.
+#[derive(Clone, Copy, Debug)]
+pub struct Listener {
+    /// Whether it may be used without credentials.
+    pub anonymous: bool,
+    /// The credentials that it takes.
+    pub sources: SourceSet,
+}
+
+/// Datagrams in and out.
+pub(super) trait Transport {
+    /// Reads what there is, up to a batch; [`Transport::datagrams`] has it, and there may be none.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// The messages of the last batch.
+    fn datagrams(&self) -> impl Iterator<Item = (Path, &[u8])>;
+
+    /// What has become of associations, oldest first; asked before each batch is looked at.
+    fn poll_change(&mut self) -> Option<Change> {
+        None
+    }
+
+    /// Writes all that is in the box, and empties it; gives how many bytes. When there is no room, the rest stays for
+    /// the next call.
+    fn poll_send(&mut self, cx: &mut Context<'_>, out: &mut Outbox<Path>) -> Poll<u64>;
+
+    /// Ends all associations, as far as that can be said at once.
+    fn goodbye(&mut self, _cx: &mut Context<'_>) {}
+}

@@ -1,0 +1,198 @@
+//! What a peer of a stream door shows to be believed: the part that is the same whatever the protocol.
+//!
+//! A handshake shows a certificate or the identity of a pre-shared key ([`of_channel`]); the protocol inside it may
+//! show a name with a password or a token ([`log_in`]). Who shows several has to be the same in each ([`agree`]).
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fogmux_auth::{
+    Action, Attempt, CertificateIdentity, Decision, Door, LogIn, Principal, Question, Refused, SourceKind, Verified,
+    looks_like_token, prepared_name,
+    sasl::{Context, SaslChannel},
+};
+use fogmux_bus::Timestamp;
+
+use crate::{Peer, WorkerContext};
+
+/// Why somebody was not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// Too many failures of late; how long to wait.
+    TooOften(Duration),
+    /// By the authority.
+    Refused(Refused),
+}
+
+impl From<Refused> for Denied {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+/// Whom the handshake has shown the peer to be; nobody when it showed nothing that the listener takes.
+///
+/// # Errors
+/// A credential that is taken, but is nobody's here. The handshake has proven it: it was no guess, and nobody waits.
+pub(crate) fn of_channel(ctx: &WorkerContext, peer: &Peer) -> Result<Option<Principal>, Refused> {
+    let Some(channel) = &peer.channel else { return Ok(None) };
+    if let Some(certificate) = channel.certificate.as_deref().filter(|_| peer.sources.contains(SourceKind::Certificate))
+    {
+        let identity = CertificateIdentity {
+            sha256: &certificate.sha256,
+            common_name: certificate.common_name.as_deref(),
+            dns: &certificate.dns,
+            emails: &certificate.emails,
+            uris: &certificate.uris,
+            xmpp_addresses: &certificate.xmpp_addresses,
+            realm: ctx.shared.xmpp.server.domain.as_str(),
+        };
+        return ctx.authority().certificate(&identity).map(Some);
+    }
+    if let Some(identity) = channel.psk_identity.as_deref().filter(|_| peer.sources.contains(SourceKind::Psk)) {
+        return ctx.authority().psk(identity).map(Some);
+    }
+    Ok(None)
+}
+
+/// A name and a password, or a token in its place.
+#[derive(Clone, Copy)]
+pub(crate) struct Login<'a> {
+    pub(crate) door: Door,
+    /// The client identifier, where the door has one.
+    pub(crate) client: &'a str,
+    pub(crate) user: &'a str,
+    pub(crate) password: &'a [u8],
+}
+
+/// Verifies a name and a password, wherever users are kept. Failures make the next attempts wait, at every door.
+/// Beside a token no name is looked at: MQTT 3.1.1 wants one with every password, and people put in whatever they
+/// like.
+pub(crate) async fn log_in(ctx: &WorkerContext, peer: &Peer, login: Login<'_>) -> Result<Verified, Denied> {
+    let token = looks_like_token(login.password) && ctx.authority().offered(peer.sources).contains(SourceKind::Token);
+    let login = if token { Login { user: "", ..login } } else { login };
+    // One user has one name, whatever the spelling: for the back-off and for whoever is asked.
+    let name = prepared_name(login.user);
+    let attempt = begin(ctx, peer, name.as_deref().unwrap_or_default())?;
+    let unix_s = unix_s();
+    let verified = match ctx.authority().log_in(peer.sources, login.user, login.password, unix_s) {
+        LogIn::Known(known) => known,
+        LogIn::Check(check) => {
+            // An error: the check panicked.
+            let checked = tokio::task::spawn_blocking(move || check.run()).await.unwrap_or(Err(Refused::Busy));
+            checked.map(Verified::from)
+        }
+        LogIn::Ask(check) => {
+            let Login { door, client, password, .. } = login;
+            match name.as_deref() {
+                Some(user) => {
+                    let question = Question { user, password, client, door, address: peer.address.ip() };
+                    check.run(question, ctx.now().as_millis(), unix_s).await
+                }
+                None => Err(Refused::Credentials),
+            }
+        }
+    };
+    settle(ctx, attempt, &verified);
+    verified.map_err(Denied::Refused)
+}
+
+/// Begins an attempt to be that user, which counts as a failure until it is [settled](settle).
+pub(crate) fn begin<'c>(ctx: &'c WorkerContext, peer: &Peer, user: &str) -> Result<Attempt<'c>, Denied> {
+    ctx.shared.logins.begin(peer.address.ip(), user, ctx.now().as_millis()).map_err(Denied::TooOften)
+}
+
+/// Says how an attempt went.
+pub(crate) fn settle<T>(ctx: &WorkerContext, attempt: Attempt<'_>, verified: &Result<T, Refused>) {
+    match verified {
+        Ok(_) => attempt.succeeded(ctx.now().as_millis()),
+        Err(refused) if refused.is_guess() => attempt.failed(ctx.now().as_millis()),
+        Err(_) => attempt.taken_back(),
+    }
+}
+
+/// Whether somebody from there may try to be that user.
+pub(crate) fn may_try(ctx: &WorkerContext, peer: &Peer, user: &str) -> Result<(), Denied> {
+    let user = prepared_name(user).unwrap_or_default();
+    ctx.shared.logins.may_try(peer.address.ip(), &user, ctx.now().as_millis()).map_err(Denied::TooOften)
+}
+
+/// Notes how an attempt went.
+pub(crate) fn noted<T>(
+    ctx: &WorkerContext,
+    peer: &Peer,
+    user: &str,
+    verified: Result<T, Refused>,
+) -> Result<T, Denied> {
+    match &verified {
+        Ok(_) => ctx.shared.logins.succeeded(peer.address.ip(), user, ctx.now().as_millis()),
+        Err(refused) if refused.is_guess() => {
+            ctx.shared.logins.failed(peer.address.ip(), user, ctx.now().as_millis());
+        }
+        Err(_) => {}
+    }
+    verified.map_err(Denied::Refused)
+}
+
+/// The one that two credentials make: what was shown inside the channel, if the channel does not say otherwise.
+///
+/// # Errors
+/// They are of different users.
+pub(crate) fn agree(of_channel: Option<&Principal>, shown: Verified) -> Result<Verified, Refused> {
+    match of_channel {
+        Some(principal) if principal.name != shown.principal.name => Err(Refused::Identity),
+        Some(_) | None => Ok(shown),
+    }
+}
+
+/// What a SASL exchange has to know of the connection below.
+pub(crate) fn sasl(ctx: &WorkerContext, peer: &Peer, of_channel: Option<&Principal>) -> Context {
+    let channel = peer.channel.as_deref();
+    Context {
+        channel: SaslChannel {
+            secure: peer.secure,
+            exporter: channel.and_then(|channel| channel.exporter),
+            end_point: channel.and_then(|channel| channel.end_point.clone()),
+            certificate: of_channel.filter(|principal| principal.source == SourceKind::Certificate).cloned(),
+        },
+        anonymous: false,
+        realm: None,
+        sources: ctx.authority().offered(peer.sources),
+        now_unix_s: unix_s(),
+    }
+}
+
+/// A credential that ends no later than the certificate below it.
+pub(crate) fn bounded(peer: &Peer, who: Verified) -> Verified {
+    let certificate = peer.channel.as_ref().and_then(|channel| channel.certificate.as_deref());
+    let Some(certificate) = certificate.filter(|_| peer.sources.contains(SourceKind::Certificate)) else { return who };
+    let end = certificate.not_after_unix_s.min(who.expires_unix_s.unwrap_or(u64::MAX));
+    Verified { expires_unix_s: Some(end), ..who }
+}
+
+/// Seconds since 1970 by the wall clock as it is now: a Pi may have started in 1970 and heard of today since.
+pub(crate) fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// A moment of the wall clock, in seconds since 1970, as the bus counts.
+pub(crate) fn timestamp(ctx: &WorkerContext, unix_s: u64) -> Timestamp {
+    let left = unix_s.saturating_sub(self::unix_s());
+    // A far end is none.
+    if left > u64::from(u32::MAX) { Timestamp::NEVER } else { ctx.now() + Duration::from_secs(left) }
+}
+
+/// Logs a refusal with the rule that made it, the first time.
+#[cold]
+pub(crate) fn note_refusal(
+    ctx: &WorkerContext,
+    principal: &Principal,
+    door: Door,
+    action: Action,
+    topic: &str,
+    decision: &Decision,
+) {
+    if ctx.shared.refusals.note(principal, door, action, topic, decision, ctx.now().as_millis()) {
+        let (name, door) = (&*principal.name, door.name());
+        tracing::warn!(principal = %name, %door, ?action, ?topic, %decision, "refused; said once");
+    }
+}

@@ -1,0 +1,129 @@
+//! Sessions of people: `/login` gives a cookie for a name and a password, `/logout` takes it back.
+
+use std::{rc::Rc, sync::MutexGuard, time::Duration};
+
+use bytes::Bytes;
+use fogmux_auth::{Principal, Rules, SourceKind, Verified};
+use fogmux_http::{
+    Problem, cookie,
+    login::{self, PAGE, PAGE_POLICY},
+    session::{Key, Table},
+};
+use http::{
+    HeaderMap, HeaderValue, Response, StatusCode,
+    header::{ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, LOCATION, SET_COOKIE},
+    request::Parts,
+};
+use http_body::Body;
+
+use super::{
+    body::{self, Bounds},
+    identity::digest,
+    payload::Payload,
+    respond,
+    service::Conn,
+    topics,
+};
+use crate::{WorkerContext, credential};
+
+/// Digits of base 16 in a cookie: 256 bits.
+const COOKIE_BYTES: usize = 32;
+
+/// Who logged in, and with which password.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    who: Verified,
+    /// Of the password as it was then; none where somebody else knows it.
+    password: Option<Key>,
+}
+
+fn table(ctx: &WorkerContext) -> MutexGuard<'_, Table<Session>> {
+    ctx.shared.http.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn now(ctx: &WorkerContext) -> Duration {
+    Duration::from_millis(ctx.now().as_millis())
+}
+
+/// Whose session it is, if it has not ended. It ends with the password that it began with.
+pub(super) fn find(ctx: &WorkerContext, key: &Key) -> Option<Verified> {
+    let session = table(ctx).get(now(ctx), key).cloned()?;
+    if session.password == password(&ctx.authority().rules(), &session.who.principal) {
+        return Some(session.who);
+    }
+    end(ctx, key);
+    None
+}
+
+fn password(rules: &Rules, principal: &Principal) -> Option<Key> {
+    rules.password_digest(&principal.name).filter(|_| principal.source == SourceKind::Password)
+}
+
+/// Ends a session, and what was opened in it.
+pub(super) fn end(ctx: &WorkerContext, key: &Key) {
+    let ended = table(ctx).end(key);
+    if ended {
+        ctx.shared.http.second_look.send_replace(());
+    }
+}
+
+/// `GET /login`: the page that asks.
+pub(super) fn page() -> Response<Payload> {
+    let mut response = respond::own("text/html; charset=utf-8", PAGE);
+    response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
+    response
+}
+
+/// `POST /login`: 204 with the cookie, or 303 to `/` for a page.
+pub(super) async fn log_in<B>(conn: &Rc<Conn>, parts: &Parts, body: B) -> Result<Response<Payload>, Problem<'static>>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let config = &conn.ctx.shared.http.config;
+    let bounds = Bounds { bytes_max: login::BYTES_MAX, timeout: config.body_timeout };
+    let collected = body::collect(&conn.ctx, &parts.headers, body, bounds).await?;
+    let credentials = login::parse(topics::content_type(&parts.headers)?, collected.bytes())?;
+    // From before the login: if the password is changed meanwhile, the session has none that holds.
+    let rules = conn.ctx.authority().rules();
+    let who = conn.identities.log_in(&credentials).await?;
+    let value = value()?;
+    let unix_s = credential::unix_s();
+    let held = who.expires_unix_s.map(|end| Duration::from_secs(end.saturating_sub(unix_s)));
+    let lasts = held.map_or(config.session_lifetime, |held| held.min(config.session_lifetime));
+    let begun = now(&conn.ctx);
+    let user = std::sync::Arc::clone(&who.principal.name);
+    let who = Verified { expires_unix_s: Some(unix_s.saturating_add(lasts.as_secs())), ..who };
+    let session = Session { password: password(&rules, &who.principal), who };
+    table(&conn.ctx).begin(begun, digest(value.as_bytes()), &user, begun + lasts, session);
+    Ok(done(&parts.headers, &cookie::set(&value, lasts.as_secs())))
+}
+
+/// `POST /logout`: whatever the cookie was, it is gone.
+pub(super) fn log_out(conn: &Conn, headers: &HeaderMap) -> Response<Payload> {
+    if let Some(value) = cookie::find(headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes)) {
+        end(&conn.ctx, &digest(value));
+    }
+    done(headers, &cookie::clear())
+}
+
+fn done(headers: &HeaderMap, cookie: &str) -> Response<Payload> {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut response = if accept.contains("text/html") {
+        let mut response = respond::status(StatusCode::SEE_OTHER);
+        response.headers_mut().insert(LOCATION, HeaderValue::from_static("/"));
+        response
+    } else {
+        respond::status(StatusCode::NO_CONTENT)
+    };
+    respond::set(&mut response, SET_COOKIE, cookie);
+    response.headers_mut().insert(CACHE_CONTROL, respond::NO_STORE);
+    response
+}
+
+fn value() -> Result<String, Problem<'static>> {
+    let mut random = [0; COOKIE_BYTES];
+    getrandom::fill(&mut random)
+        .map_err(|_| Problem::new(fogmux_http::Kind::Unavailable).detail("there are no random numbers"))?;
+    let digits = random.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    Ok(digits.map(|digit| char::from_digit(u32::from(digit), 16).unwrap_or('0')).collect())
+}

@@ -1,0 +1,102 @@
+//! From a principal to a session, and the CONNACK that says so.
+
+use std::{rc::Rc, sync::Arc};
+
+use fogmux_auth::{Door as AuthDoor, Verified};
+use fogmux_bus::{AttachError, Attached, Door, Publisher, SessionKey};
+use fogmux_mqtt::{Authentication, Connect, Negotiation, OutboundConfig, PropertyBuffer, ReasonCode};
+
+use super::{
+    access::Gate, authenticate::Admitted, connection::Granted, login::Refusal, mailbox::MqttMailbox,
+    reauthenticate::Extended, will::Will,
+};
+use crate::{Peer, WorkerContext, credential};
+
+/// Gives the client its session, and writes CONNACK.
+pub(super) fn attach(
+    ctx: &Rc<WorkerContext>,
+    peer: &Peer,
+    connect: &Connect<'_>,
+    negotiation: &Negotiation,
+    admitted: Admitted,
+    generation: u64,
+) -> Result<Granted, Refusal> {
+    let door = &ctx.shared.mqtt;
+    let Admitted { who: Verified { principal, expires_unix_s }, last } = admitted;
+    let assigned = if negotiation.assign_client_id { Some(make_client_id()?) } else { None };
+    let client: Arc<str> = Arc::from(assigned.as_deref().unwrap_or(connect.client_id));
+    let key = SessionKey(Arc::clone(&client));
+    let gate = Arc::new(Gate::new(ctx.authority().access(&principal, &client, AuthDoor::Mqtt)));
+    let config = outbound(negotiation);
+    let publisher = |slot| {
+        let principal = Arc::clone(&principal.name);
+        Arc::new(Publisher { principal, client: Arc::clone(&client), door: Door::Mqtt, slot })
+    };
+    // Looked at before anything changes: a will that is refused must not cost the client its session.
+    let will = connect.will.as_ref().map(|will| Will::new(ctx, will, &gate, &publisher(None))).transpose();
+    let mut will = will.map_err(|reason| (reason, "the will is refused"))?;
+    let make = || ctx.bus().slot(MqttMailbox::new(config, Arc::clone(&gate), door.bounds(ctx)), ctx.id);
+    let attached = door.sessions.attach(&key, &principal.name, negotiation.clean_start, ctx.id, make);
+    let Attached { slot, claim, present, ended } = attached.map_err(|error| match error {
+        AttachError::NotYours => (ReasonCode::NOT_AUTHORIZED, "the session belongs to someone else"),
+        AttachError::Full => (ReasonCode::QUOTA_EXCEEDED, "too many sessions"),
+    })?;
+    match ended {
+        Some(ended) => {
+            door.end_session(ctx, &ended);
+            door.publish_will_of(ctx, &key);
+        }
+        None => door.cancel_will_of(&key),
+    }
+    let gate = if present {
+        // Displaced already? Then the first turn of the connection finds out.
+        let resumed = slot.with_claim(claim, |mailbox| {
+            mailbox.resume(config);
+            Arc::clone(&mailbox.gate)
+        });
+        resumed.map_or_else(|_| Arc::clone(&gate), |held| renewed(ctx, held, &gate))
+    } else {
+        gate
+    };
+    if let Some(will) = &mut will {
+        will.gate = Arc::clone(&gate);
+    }
+    let mut greeting = Vec::new();
+    let said = last.as_ref().map(|last| Authentication { method: &last.method, data: last.data.as_deref() });
+    let list = &mut PropertyBuffer::new();
+    let accepted = negotiation.accept(present, assigned.as_deref(), said.as_ref(), list, &mut greeting);
+    accepted.map_err(|_| (ReasonCode::UNSPECIFIED_ERROR, "no CONNACK"))?;
+    let publisher = publisher(Some(slot.id()));
+    let expires = expires_unix_s.map(|unix_s| credential::timestamp(ctx, unix_s));
+    let extended = last.map(|last| Extended::new(last.method, peer));
+    let negotiation = *negotiation;
+    Ok(Granted { negotiation, slot, claim, gate, publisher, will, greeting, expires, generation, extended })
+}
+
+fn outbound(negotiation: &Negotiation) -> OutboundConfig {
+    OutboundConfig {
+        version: negotiation.version,
+        window: negotiation.window,
+        packet_bytes_max: usize::try_from(negotiation.packet_bytes_max).unwrap_or(usize::MAX),
+        topic_alias_maximum: negotiation.topic_alias_maximum,
+    }
+}
+
+/// The gate of a session that goes on, with the permissions of the credential that was shown now.
+fn renewed(ctx: &WorkerContext, held: Arc<Gate>, shown: &Gate) -> Arc<Gate> {
+    if held.renew(shown.access()) {
+        ctx.bus().invalidate();
+    }
+    held
+}
+
+/// An identifier nobody else has ([MQTT-3.1.3-6]).
+fn make_client_id() -> Result<String, Refusal> {
+    let mut random = [0; 12];
+    getrandom::fill(&mut random).map_err(|_| (ReasonCode::SERVER_UNAVAILABLE, "no random numbers"))?;
+    let mut id = String::from("fogmux-");
+    for byte in random {
+        id.extend([byte >> 4, byte & 15].map(|digit| char::from_digit(u32::from(digit), 16).unwrap_or('0')));
+    }
+    Ok(id)
+}

@@ -1,0 +1,188 @@
+//! Who a client is: by the handshake below, by name and password, by extended authentication (§4.12), or nobody.
+//!
+//! Who shows several has to be the same in each. A user name without a password is no credential but a claim: it has to
+//! be that of the principal.
+
+use fogmux_auth::{
+    Door, Principal, Refused, Verified,
+    sasl::{Exchange, Step},
+};
+use fogmux_mqtt::{Authentication, Connect, ReasonCode};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+
+use super::{
+    early::Early,
+    login::{Failed, Refusal},
+};
+use crate::{
+    Peer, WorkerContext,
+    credential::{self, Denied},
+};
+
+/// Somebody who may come in.
+pub(super) struct Admitted {
+    pub(super) who: Verified,
+    /// What extended authentication says in CONNACK.
+    pub(super) last: Option<Last>,
+}
+
+/// The end of an exchange.
+pub(super) struct Last {
+    pub(super) method: Box<str>,
+    pub(super) data: Option<Vec<u8>>,
+}
+
+/// A client that wants in.
+pub(super) struct Login<'a, S> {
+    pub(super) ctx: &'a WorkerContext,
+    pub(super) peer: &'a Peer,
+    pub(super) connect: &'a Connect<'a>,
+    pub(super) stream: &'a mut S,
+    pub(super) rest: &'a mut Early,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Login<'_, S> {
+    /// Looks at everything the client shows.
+    pub(super) async fn authenticate(mut self) -> Result<Admitted, Failed> {
+        let channel = credential::of_channel(self.ctx, self.peer)
+            .map_err(|_| self.refused((ReasonCode::NOT_AUTHORIZED, "the certificate or key is nobody's here")))?;
+        let shown = match self.connect.password {
+            Some(password) => Some(self.log_in(password).await?),
+            None => None,
+        };
+        let extended = match Authentication::of(self.connect.properties) {
+            Some(hello) => Some(self.extended(&hello, channel.as_ref()).await?),
+            None => None,
+        };
+        let (who, last) = match (extended, shown) {
+            (Some((who, last)), None) => (who, Some(last)),
+            (Some((who, last)), Some(shown)) => (self.agree(Some(&shown.principal), who)?, Some(last)),
+            (None, Some(shown)) => (shown, None),
+            (None, None) => (self.without_words(channel.as_ref())?, None),
+        };
+        let who = self.agree(channel.as_ref(), who)?;
+        self.check_name(&who.principal)?;
+        Ok(Admitted { who: credential::bounded(self.peer, who), last })
+    }
+
+    const fn refused(&self, refusal: Refusal) -> Failed {
+        Failed::Refused(self.connect.version, refusal)
+    }
+
+    fn agree(&self, first: Option<&Principal>, second: Verified) -> Result<Verified, Failed> {
+        credential::agree(first, second).map_err(|_| {
+            self.refused((ReasonCode::BAD_USER_NAME_OR_PASSWORD, "the credentials are of different users"))
+        })
+    }
+
+    /// A password, or a token in its place.
+    async fn log_in(&self, password: &[u8]) -> Result<Verified, Failed> {
+        let exposed = !self.peer.secure && !self.peer.is_loopback();
+        if exposed && !self.ctx.shared.mqtt.config.password_without_tls {
+            return Err(self.refused((ReasonCode::NOT_AUTHORIZED, "passwords are taken over TLS only")));
+        }
+        let (client, user) = (self.connect.client_id, self.connect.user.unwrap_or_default());
+        let login = credential::Login { door: Door::Mqtt, client, user, password };
+        credential::log_in(self.ctx, self.peer, login).await.map_err(|denied| {
+            self.refused(match denied {
+                Denied::Refused(Refused::Mechanism) => (ReasonCode::NOT_AUTHORIZED, "passwords are not taken here"),
+                Denied::Refused(_) | Denied::TooOften(_) => refusal(denied, ReasonCode::BAD_USER_NAME_OR_PASSWORD),
+            })
+        })
+    }
+
+    /// Whom the handshake has shown, or nobody in particular where that is allowed.
+    fn without_words(&self, channel: Option<&Principal>) -> Result<Verified, Failed> {
+        let anonymous = || {
+            self.ctx
+                .authority()
+                .anonymous(self.peer.anonymous)
+                // Another listener that is open to all opens nothing here.
+                .filter(|_| self.peer.anonymous)
+                .ok_or_else(|| self.refused((ReasonCode::NOT_AUTHORIZED, "credentials are required here")))
+        };
+        channel.cloned().map_or_else(anonymous, Ok).map(Verified::from)
+    }
+
+    fn check_name(&self, principal: &Principal) -> Result<(), Failed> {
+        let claimed = self.connect.user.filter(|name| !name.is_empty() && self.connect.password.is_none());
+        match claimed {
+            Some(_) if principal.anonymous => {
+                Err(self.refused((ReasonCode::BAD_USER_NAME_OR_PASSWORD, "a user name goes with a password")))
+            }
+            Some(name) if *name != *principal.name => {
+                Err(self.refused((ReasonCode::BAD_USER_NAME_OR_PASSWORD, "the user name is another's")))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// §4.12: challenges and answers until one of us is satisfied.
+    async fn extended(
+        &mut self,
+        hello: &Authentication<'_>,
+        channel: Option<&Principal>,
+    ) -> Result<(Verified, Last), Failed> {
+        let failed = |denied| Failed::Refused(self.connect.version, refusal(denied, ReasonCode::NOT_AUTHORIZED));
+        credential::may_try(self.ctx, self.peer, "").map_err(failed)?;
+        let (mut exchange, mut step) = begin(self.ctx, self.peer, channel, hello);
+        loop {
+            let user = exchange.as_ref().and_then(Exchange::user).unwrap_or_default();
+            credential::may_try(self.ctx, self.peer, user).map_err(failed)?;
+            let data = match step {
+                Step::Challenge(data) => data,
+                Step::Done { principal, data, expires_unix_s } => {
+                    let who = Verified { principal, expires_unix_s };
+                    let who = credential::noted(self.ctx, self.peer, user, Ok(who)).map_err(failed)?;
+                    return Ok((who, Last { method: hello.method.into(), data }));
+                }
+                Step::Refused(refused) => {
+                    return Err(credential::noted(self.ctx, self.peer, user, Err::<(), _>(refused))
+                        .map_or_else(failed, |()| Failed::Silently));
+                }
+                // Methods that carry a password are not offered.
+                Step::Check(_) | Step::Ask { .. } => return Err(failed(Refused::Mechanism.into())),
+            };
+            let said = Authentication { method: hello.method, data: Some(&data) };
+            let mut out = Vec::new();
+            said.encode(ReasonCode::CONTINUE_AUTHENTICATION, &mut out).map_err(|_| Failed::Silently)?;
+            self.stream.write_all(&out).await.map_err(|_| Failed::Silently)?;
+            self.stream.flush().await.map_err(|_| Failed::Silently)?;
+            let answer = self.rest.read_auth(self.stream, hello.method).await?;
+            step = exchange.as_mut().map_or(Step::Refused(Refused::Mechanism), |exchange| exchange.respond(&answer));
+        }
+    }
+}
+
+/// Begins an exchange. What CONNECT has fields for is no method here.
+pub(super) fn begin(
+    ctx: &WorkerContext,
+    peer: &Peer,
+    channel: Option<&Principal>,
+    hello: &Authentication<'_>,
+) -> (Option<Exchange>, Step) {
+    if matches!(hello.method, "PLAIN" | "ANONYMOUS") {
+        return (None, Step::Refused(Refused::Mechanism));
+    }
+    let context = credential::sasl(ctx, peer, channel);
+    let (exchange, step) = Exchange::start(ctx.authority(), context, hello.method, hello.data);
+    (Some(exchange), step)
+}
+
+/// What a client is told; `wrong` when its credential is.
+const fn refusal(denied: Denied, wrong: ReasonCode) -> Refusal {
+    match denied {
+        Denied::TooOften(_) => (ReasonCode::CONNECTION_RATE_EXCEEDED, "too many failed attempts, try later"),
+        Denied::Refused(Refused::Busy) => (ReasonCode::SERVER_BUSY, "logins cannot be checked now"),
+        Denied::Refused(Refused::Mechanism) => {
+            (ReasonCode::BAD_AUTHENTICATION_METHOD, "the authentication method is not offered here")
+        }
+        Denied::Refused(
+            Refused::Credentials
+            | Refused::Malformed(_)
+            | Refused::Identity
+            | Refused::ChannelBinding
+            | Refused::Barred,
+        ) => (wrong, "not authorised"),
+    }
+}

@@ -1,0 +1,128 @@
+//! What a client sends before it is logged in: a CONNECT within a size, AUTH when it was asked for one, and what comes
+//! too early.
+
+use std::{future::poll_fn, pin::Pin, rc::Rc};
+
+use fogmux_mqtt::{AuthStep, DecodeError, Limits, Packet, ProtocolError, ReasonCode, Version, decode};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::login::Failed;
+use crate::WorkerContext;
+
+/// Bytes of an unfinished CONNECT that are taken even when memory is tight.
+const SMALL_CONNECT_BYTES: usize = 2048;
+
+/// Bytes of a login, counted among what the gateway holds.
+pub(super) struct Early {
+    bytes: Vec<u8>,
+    ctx: Rc<WorkerContext>,
+}
+
+impl Early {
+    pub(super) const fn new(ctx: Rc<WorkerContext>) -> Self {
+        Self { bytes: Vec::new(), ctx }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Takes what stands behind `at` away from here.
+    pub(super) fn split_off(&mut self, at: usize) -> Self {
+        let mut rest = Self::new(Rc::clone(&self.ctx));
+        rest.extend(self.bytes.get(at..).unwrap_or_default());
+        self.bytes.truncate(at);
+        rest
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        let before = self.bytes.capacity();
+        self.bytes.extend_from_slice(bytes);
+        self.ctx.bus().memory().change(before, self.bytes.capacity());
+    }
+
+    /// Reads until a CONNECT is whole; gives its length. Any other first packet ends the connection ([MQTT-3.1.0-1]).
+    pub(super) async fn read_connect<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Result<usize, Failed> {
+        loop {
+            self.read(stream).await?;
+            // Not even the beginning of a CONNECT: somebody speaks another protocol.
+            if self.bytes.first().is_none_or(|first| *first != 0x10) {
+                self.ctx.shared.metrics.mqtt.misbehaved.increment();
+                return Err(Failed::Silently);
+            }
+            match decode(&self.bytes, Version::V5, &self.limits()) {
+                Ok(Some((_, used))) => return Ok(used),
+                Ok(None) if self.ctx.bus().memory().pressure() && self.bytes.len() > SMALL_CONNECT_BYTES => {
+                    return Err(Failed::Silently);
+                }
+                Ok(None) => {}
+                Err(error) => return Err(Failed::Unreadable(error)),
+            }
+        }
+    }
+
+    /// Reads the answer to an AUTH of ours. Until CONNACK only AUTH and DISCONNECT may come ([MQTT-3.1.2-30]).
+    pub(super) async fn read_auth<S: AsyncRead + Unpin>(
+        &mut self,
+        stream: &mut S,
+        method: &str,
+    ) -> Result<Vec<u8>, Failed> {
+        loop {
+            if let Some((data, used)) = self.auth(method)? {
+                self.bytes.drain(..used);
+                return Ok(data);
+            }
+            self.read(stream).await?;
+        }
+    }
+
+    fn auth(&self, method: &str) -> Result<Option<(Vec<u8>, usize)>, Failed> {
+        let decoded = decode(&self.bytes, Version::V5, &self.limits()).map_err(|error| misbehaved(&error))?;
+        let Some((packet, used)) = decoded else { return Ok(None) };
+        if matches!(packet, Packet::Disconnect(_)) {
+            return Err(Failed::Silently);
+        }
+        let Packet::Auth(auth) = packet else { return Err(broken(&ProtocolError::Unexpected(packet.kind()))) };
+        match auth.step(Some(method), true).map_err(|error| broken(&error))? {
+            AuthStep::Continue(data) => Ok(Some((data.unwrap_or_default().to_vec(), used))),
+            AuthStep::Reauthenticate(_) => Err(broken(&ProtocolError::Unexpected(fogmux_mqtt::PacketType::Auth))),
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { packet_bytes_max: self.ctx.shared.mqtt.config.connect_bytes_max }
+    }
+
+    /// Reads once; an error at the end.
+    async fn read<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Result<(), Failed> {
+        let ctx = Rc::clone(&self.ctx);
+        let more = poll_fn(|cx| {
+            let mut shared = ctx.read_buffer.borrow_mut();
+            let mut read = ReadBuf::new(&mut shared);
+            Pin::new(&mut *stream).poll_read(cx, &mut read).map_ok(|()| {
+                self.extend(read.filled());
+                read.filled().len()
+            })
+        });
+        match more.await {
+            Ok(count) if count > 0 => Ok(()),
+            Ok(_) | Err(_) => Err(Failed::Silently),
+        }
+    }
+}
+
+impl Drop for Early {
+    fn drop(&mut self) {
+        self.ctx.bus().memory().change(self.bytes.capacity(), 0);
+    }
+}
+
+fn misbehaved(error: &DecodeError) -> Failed {
+    tracing::debug!(%error, "no AUTH");
+    Failed::Refused(Version::V5, (error.reason(), "that is no AUTH"))
+}
+
+fn broken(error: &ProtocolError) -> Failed {
+    tracing::debug!(%error, "client misbehaved before it was logged in");
+    Failed::Refused(Version::V5, (ReasonCode::PROTOCOL_ERROR, "an AUTH of the same method is awaited"))
+}

@@ -1,0 +1,177 @@
+//! The end of a connection: what the client is told, what becomes of its session and its will.
+
+use std::{sync::Arc, task::Poll, time::Duration};
+
+use fogmux_mqtt::{Disconnect, Packet, Properties, Property, PropertyBuffer, ReasonCode, SESSION_NEVER_EXPIRES};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::{
+    connection::{Connection, End},
+    mailbox::MqttMailbox,
+};
+use crate::WorkerContext;
+
+/// More than a packet with a Reason String has beside the string: an acknowledgement without codes, or one code.
+const PACKET_BYTES: usize = 64;
+/// How long a goodbye may take.
+const GOODBYE: Duration = Duration::from_secs(2);
+/// What is read and thrown away after a goodbye, so that the peer gets to read it (RFC 1122 §4.2.2.13: closing with
+/// unread bytes resets the connection).
+const LINGER_BYTES: usize = 8 << 20;
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Says goodbye as the version allows, leaves the session, and sees to the will.
+    pub(super) async fn close(mut self: Box<Self>, end: End) {
+        if let Some(entry) = self.entry {
+            self.ctx.shared.mqtt.unregister(entry);
+        }
+        self.count(end);
+        self.leave(end);
+        if end == End::Closed {
+            return;
+        }
+        if let Some(reason) = self.goodbye(end) {
+            let mut list = PropertyBuffer::new();
+            let why = self.rare.as_ref().and_then(|rare| rare.why.as_deref()).or(plainly(end));
+            let properties = self.reason_string(why, &mut list);
+            let packet = Packet::Disconnect(Disconnect { reason, properties });
+            let buffer = self.output.buffer(&self.ctx);
+            // What the list took fits.
+            let _ = packet.encode(self.version, buffer);
+        }
+        let Self { ctx, stream, output, .. } = &mut *self;
+        let write = std::future::poll_fn(|cx| {
+            loop {
+                match std::task::ready!(output.poll_write(stream, cx)) {
+                    Ok(0) => return Poll::Ready(true),
+                    Ok(_) => {}
+                    Err(_) => return Poll::Ready(false),
+                }
+            }
+        });
+        if tokio::time::timeout(GOODBYE, write).await == Ok(true) {
+            linger(ctx, stream).await;
+        }
+    }
+
+    /// The reason to give in DISCONNECT, which a server sends in version 5 only.
+    fn goodbye(&self, end: End) -> Option<ReasonCode> {
+        if !self.version.is_v5() {
+            return None;
+        }
+        match end {
+            End::Closed | End::Disconnected { .. } => None,
+            End::Misbehaved(reason) | End::TimedOut(reason) => Some(reason),
+            End::Displaced => Some(ReasonCode::SESSION_TAKEN_OVER),
+            End::Refused => Some(ReasonCode::QUOTA_EXCEEDED),
+            End::Forbidden | End::Unauthorized => Some(ReasonCode::NOT_AUTHORIZED),
+            End::Expired => Some(ReasonCode::MAXIMUM_CONNECT_TIME),
+            End::Draining => Some(ReasonCode::SERVER_SHUTTING_DOWN),
+        }
+    }
+
+    /// A Reason String, unless the client takes no packet that large ([MQTT-3.14.2-3] and its like).
+    fn reason_string<'l>(&self, text: Option<&str>, list: &'l mut PropertyBuffer) -> Properties<'l> {
+        if let Some(text) = text {
+            let fits = usize::try_from(self.packet_bytes_max).is_ok_and(|max| text.len() + PACKET_BYTES <= max);
+            if self.version.is_v5() && fits {
+                // Our texts are short.
+                let _ = list.push(Property::ReasonString(text));
+            }
+        }
+        list.properties()
+    }
+
+    /// A Reason String for an acknowledgement, which the client may have asked not to be sent ([MQTT-3.1.2-29]).
+    pub(super) fn explanation<'l>(&self, text: Option<&str>, list: &'l mut PropertyBuffer) -> Properties<'l> {
+        self.reason_string(text.filter(|_| self.problem_information), list)
+    }
+
+    /// The client broke the protocol: how, and what it is told.
+    pub(super) fn misbehaved(&mut self, how: &dyn std::fmt::Display, reason: ReasonCode) -> End {
+        let how = how.to_string();
+        tracing::debug!(%reason, %how, "client misbehaved");
+        self.rare().why = Some(how.into());
+        End::Misbehaved(reason)
+    }
+
+    fn count(&self, end: End) {
+        let metrics = &self.ctx.shared.metrics.mqtt;
+        match end {
+            End::Misbehaved(_) => metrics.misbehaved.increment(),
+            End::TimedOut(reason) => {
+                metrics.timed_out.increment();
+                tracing::debug!(%reason, "client timed out");
+            }
+            End::Expired | End::Unauthorized => metrics.unauthenticated.increment(),
+            End::Closed | End::Disconnected { .. } | End::Displaced | End::Refused | End::Forbidden | End::Draining => {
+            }
+        }
+    }
+
+    /// Leaves the session, which may go on without a connection, and publishes or keeps the will.
+    fn leave(&mut self, end: End) {
+        let (ctx, key) = (&self.ctx, self.key());
+        let door = &ctx.shared.mqtt;
+        // §3.1.2.5: published unless the client said a plain goodbye.
+        let will = self.will.take().filter(|_| end != End::Disconnected { will: false });
+        if end == End::Displaced {
+            let resumed = door.sessions.get(&key).is_some_and(|slot| Arc::ptr_eq(&slot, &self.slot));
+            // The session goes on with the new connection, which comes before any delay ([MQTT-3.1.3-9]); if it
+            // ended, its delay is over.
+            if let Some(will) = will.filter(|will| !resumed || will.delay == 0) {
+                will.publish(ctx);
+            }
+            return;
+        }
+        // Nobody else's claim can be lost by this: `with_claim` fails then, and so does `detach`.
+        let _ = self.slot.with_claim(self.claim, MqttMailbox::disconnect);
+        let keep =
+            (self.session_expiry != SESSION_NEVER_EXPIRES).then(|| Duration::from_secs(u64::from(self.session_expiry)));
+        if let Some(slot) = door.sessions.detach(&key, &self.slot, self.claim, keep, self.now) {
+            door.end_session(ctx, &slot);
+        }
+        let Some(will) = will else { return };
+        let delay = will.delay.min(self.session_expiry);
+        if delay == 0 {
+            will.publish(ctx);
+        } else {
+            door.delay_will(key, *will, self.now + Duration::from_secs(u64::from(delay)));
+        }
+    }
+}
+
+/// What to say of an end that is about the client's credential.
+const fn plainly(end: End) -> Option<&'static str> {
+    match end {
+        End::Expired => Some("the credential has ended"),
+        End::Unauthorized => Some("not authorised any more"),
+        End::Closed
+        | End::Disconnected { .. }
+        | End::Misbehaved(_)
+        | End::TimedOut(_)
+        | End::Displaced
+        | End::Refused
+        | End::Forbidden
+        | End::Draining => None,
+    }
+}
+
+/// Closes the stream's own end, then reads and drops what still comes, so that the peer can read what was said last.
+pub(super) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(ctx: &WorkerContext, stream: &mut S) {
+    let wait = async {
+        if stream.shutdown().await.is_err() {
+            return;
+        }
+        let mut left = LINGER_BYTES;
+        let mut sink = [0; 1024];
+        while let Ok(read) = stream.read(&mut sink).await {
+            left = left.saturating_sub(read);
+            if read == 0 || left == 0 || ctx.is_draining() {
+                return;
+            }
+        }
+    };
+    // Too slow a peer does not get to read it.
+    let _ = tokio::time::timeout(GOODBYE, wait).await;
+}

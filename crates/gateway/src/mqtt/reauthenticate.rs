@@ -1,0 +1,100 @@
+//! Re-authentication on an open connection (§4.12.1): the same method, the same user, a credential that may hold longer
+//! or grant something else. Meanwhile everything goes on as before.
+
+use std::sync::Arc;
+
+use fogmux_auth::{
+    Door, Refused, Verified,
+    sasl::{Exchange, Step},
+};
+use fogmux_mqtt::{Auth, AuthStep, Authentication, ReasonCode};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{
+    authenticate,
+    connection::{Connection, End},
+};
+use crate::{Peer, credential};
+
+/// What a client with a method of its own needs to show again who it is.
+pub(super) struct Extended {
+    method: Box<str>,
+    peer: Peer,
+    /// An AUTH of ours awaits its answer.
+    exchange: Option<Exchange>,
+}
+
+impl Extended {
+    pub(super) fn new(method: Box<str>, peer: &Peer) -> Self {
+        Self { method, peer: peer.clone(), exchange: None }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// An AUTH of the client.
+    pub(super) fn reauthenticate(&mut self, auth: &Auth<'_>) -> Result<(), End> {
+        let mut extended = self.rare().extended.take();
+        let (method, running) = match &extended {
+            Some(extended) => (Some(&*extended.method), extended.exchange.is_some()),
+            None => (None, false),
+        };
+        let asked = auth.step(method, running).map_err(|error| self.misbehaved(&error, error.reason()))?;
+        let Some(held) = &mut extended else { return Err(End::Unauthorized) };
+        let step = match asked {
+            AuthStep::Continue(data) => held.exchange.as_mut().map(|running| running.respond(data.unwrap_or_default())),
+            AuthStep::Reauthenticate(data) => Some(self.begin(held, data)),
+        };
+        let result = self.go_on(held, step.unwrap_or(Step::Refused(Refused::Mechanism)));
+        self.rare().extended = extended;
+        result
+    }
+
+    fn begin(&self, held: &mut Extended, data: Option<&[u8]>) -> Step {
+        let hello = Authentication { method: &held.method, data };
+        // The handshake below is still the same; the rules may not be.
+        let channel = credential::of_channel(&self.ctx, &held.peer).unwrap_or_default();
+        let (exchange, step) = authenticate::begin(&self.ctx, &held.peer, channel.as_ref(), &hello);
+        held.exchange = exchange;
+        step
+    }
+
+    /// [MQTT-4.12.1-2]: who fails is disconnected.
+    fn go_on(&mut self, held: &mut Extended, step: Step) -> Result<(), End> {
+        let user = held.exchange.as_ref().and_then(Exchange::user).unwrap_or_default().to_owned();
+        credential::may_try(&self.ctx, &held.peer, &user).map_err(|_| End::Unauthorized)?;
+        match step {
+            Step::Challenge(data) => self.say(&held.method, ReasonCode::CONTINUE_AUTHENTICATION, Some(&data)),
+            Step::Done { principal, data, expires_unix_s } => {
+                held.exchange = None;
+                let who = credential::bounded(&held.peer, Verified { principal, expires_unix_s });
+                let access = self.gate.access();
+                let same = credential::agree(Some(access.principal()), who);
+                let who = credential::noted(&self.ctx, &held.peer, &user, same).map_err(|_| End::Unauthorized)?;
+                self.renew(&who);
+                self.say(&held.method, ReasonCode::SUCCESS, data.as_deref())
+            }
+            Step::Refused(refused) => {
+                let _ = credential::noted(&self.ctx, &held.peer, &user, Err::<(), _>(refused));
+                Err(End::Unauthorized)
+            }
+            // Methods that carry a password are not offered.
+            Step::Check(_) | Step::Ask { .. } => Err(End::Unauthorized),
+        }
+    }
+
+    /// What the new credential grants holds from now on.
+    fn renew(&mut self, who: &Verified) {
+        self.rare().expires = who.expires_unix_s.map(|unix_s| credential::timestamp(&self.ctx, unix_s));
+        // The alarm may be set for the end of the old one; it is looked at when it rings.
+        let access = self.ctx.authority().access(&who.principal, &self.publisher.client, Door::Mqtt);
+        if self.gate.renew(Arc::new(access)) {
+            self.writable = None;
+            self.ctx.bus().invalidate();
+        }
+    }
+
+    fn say(&mut self, method: &str, reason: ReasonCode, data: Option<&[u8]>) -> Result<(), End> {
+        let out = self.output.buffer(&self.ctx);
+        Authentication { method, data }.encode(reason, out).map_err(|_| End::Closed)
+    }
+}

@@ -1,0 +1,342 @@
+//! Who is let in by what, and what a refusal looks like.
+
+use std::{
+    path::Path,
+    sync::LazyLock,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use fogmux_auth::{
+    Acl, AnonymousPolicy, Psks, SourceKind, SourceSet, TokenSettings, Tokens, Users,
+    scram::{ScramClient, ScramHash},
+};
+use fogmux_mqtt::Authentication;
+use fogmux_net::{Channel, ClientCertificate};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+
+use super::*;
+
+const ACL: &str = r#"
+[[allow]]
+user = "alice"
+both = ["open/#"]
+
+[[allow]]
+group = "readers"
+read = ["open/#"]
+"#;
+const SECRET: &[u8] = b"a secret that is long enough for HS256";
+/// "a secret that is long enough for HS256" in base64url.
+const SECRET_BASE64: &str = "YSBzZWNyZXQgdGhhdCBpcyBsb25nIGVub3VnaCBmb3IgSFMyNTY";
+
+fn base64url(bytes: &[u8]) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
+}
+
+fn rules(disabled: &str) -> Rules {
+    static USERS: LazyLock<Users> = LazyLock::new(|| {
+        let mut users = Users::default();
+        users.set_password("alice", b"wonderland").unwrap();
+        users.set_password("bob", b"builder").unwrap();
+        users
+    });
+    let users = if disabled.is_empty() {
+        USERS.clone()
+    } else {
+        Users::parse(Path::new("users"), &format!("[users.{disabled}]\ndisabled = true\n")).unwrap()
+    };
+    let settings = TokenSettings { leeway: Duration::ZERO, ..TokenSettings::default() };
+    let keys = format!(r#"{{"keys":[{{"kty":"oct","k":"{SECRET_BASE64}"}}]}}"#);
+    let psks = "[[psk]]\nidentity = \"device-1\"\nkey = \"00112233445566778899aabbccddeeff\"\nuser = \"alice\"\n";
+    Rules::new(users, Some(Acl::parse(Path::new("acl.toml"), ACL).unwrap()), AnonymousPolicy::Never)
+        .with_tokens(Tokens::with_key_set(settings, keys.as_bytes()).unwrap())
+        .with_psks(Psks::parse(Path::new("psk.toml"), psks).unwrap())
+}
+
+fn token(user: &str, seconds: i64, groups: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let claims = format!(r#"{{"sub":"{user}","exp":{},"groups":"{groups}"}}"#, now.saturating_add_signed(seconds));
+    let signed = format!("{}.{}", base64url(br#"{"alg":"HS256"}"#), base64url(claims.as_bytes()));
+    let mac = Hmac::<Sha256>::new_from_slice(SECRET).unwrap().chain_update(&signed).finalize().into_bytes();
+    format!("{signed}.{}", base64url(&mac))
+}
+
+fn peer() -> Peer {
+    Peer::plain(SocketAddr::from(([127, 0, 0, 1], 1)), false)
+}
+
+fn channel() -> Channel {
+    Channel {
+        protocol: "TLSv1.3",
+        cipher: "TLS_AES_128_GCM_SHA256".into(),
+        certificate: None,
+        psk_identity: None,
+        exporter: Some([7; 32]),
+        end_point: None,
+    }
+}
+
+fn with_certificate(name: &str) -> Peer {
+    let certificate = ClientCertificate {
+        der: [].into(),
+        common_name: Some(name.into()),
+        dns: Vec::new(),
+        emails: Vec::new(),
+        uris: Vec::new(),
+        xmpp_addresses: Vec::new(),
+        issuer: "CN=us".into(),
+        serial: "01".into(),
+        sha256: [0; 32],
+        not_after_unix_s: u64::MAX,
+    };
+    peer().over(Arc::new(Channel { certificate: Some(Arc::new(certificate)), ..channel() }))
+}
+
+fn shown<'a>(version: Version, user: Option<&'a str>, password: Option<&'a str>) -> Connect<'a> {
+    Connect { user, password: password.map(str::as_bytes), ..connect(version, "c") }
+}
+
+impl House {
+    async fn come(&self, peer: Peer, connect: &Connect<'_>) -> Result<Wire, ReasonCode> {
+        self.try_connect(self.open_as(peer), connect).await
+    }
+}
+
+const ALL_VERSIONS: [Version; 3] = [Version::V31, Version::V311, Version::V5];
+
+#[test]
+fn a_certificate_is_its_owner_and_nobody_else() {
+    run_under(MqttConfig::default(), rules(""), async |house: House| {
+        for version in ALL_VERSIONS {
+            let come = async |peer: Peer, user, password| {
+                let come = house.come(peer, &shown(version, user, password)).await;
+                come.map(|_| ())
+            };
+            let alice = || with_certificate("alice");
+            let wrong = Err(ReasonCode::BAD_USER_NAME_OR_PASSWORD);
+            assert_eq!(come(alice(), None, None).await, Ok(()));
+            assert_eq!(come(alice(), Some("alice"), None).await, Ok(()));
+            assert_eq!(come(alice(), Some("bob"), None).await, wrong, "a name is a claim");
+            assert_eq!(come(alice(), Some("alice"), Some("wonderland")).await, Ok(()));
+            assert_eq!(come(alice(), Some("alice"), Some("wrong")).await, wrong);
+            assert_eq!(come(alice(), Some("bob"), Some("builder")).await, wrong, "who shows two is the same in both");
+            assert_eq!(come(peer(), Some("alice"), None).await, Err(ReasonCode::NOT_AUTHORIZED));
+            let untaken = Peer { sources: SourceSet::ALL.without(SourceKind::Certificate), ..alice() };
+            assert_eq!(come(untaken.clone(), None, None).await, Err(ReasonCode::NOT_AUTHORIZED));
+            assert_eq!(come(untaken, Some("bob"), Some("builder")).await, Ok(()));
+            let psk = |identity: &[u8]| Channel { psk_identity: Some(identity.into()), ..channel() };
+            let mut device = house.come(peer().over(Arc::new(psk(b"device-1"))), &connect(version, "d")).await.unwrap();
+            device.subscribe("open/#", Qos::AtLeastOnce).await;
+            assert_eq!(
+                come(peer().over(Arc::new(psk(b"device-2"))), None, None).await,
+                Err(ReasonCode::NOT_AUTHORIZED)
+            );
+        }
+    });
+}
+
+#[test]
+fn a_listener_that_is_open_to_all_opens_no_other() {
+    let acl = Acl::parse(Path::new("acl.toml"), ACL).unwrap();
+    let everywhere = Rules::new(Users::default(), Some(acl), AnonymousPolicy::Everywhere);
+    run_under(MqttConfig::default(), everywhere, async |house: House| {
+        for version in ALL_VERSIONS {
+            let open = Peer { anonymous: true, ..peer() };
+            assert!(house.come(open, &shown(version, None, None)).await.is_ok());
+            let closed = house.come(peer(), &shown(version, None, None)).await;
+            assert_eq!(closed.err(), Some(ReasonCode::NOT_AUTHORIZED));
+        }
+    });
+}
+
+#[test]
+fn a_token_in_place_of_the_password() {
+    run_under(MqttConfig::default(), rules(""), async |house: House| {
+        for version in ALL_VERSIONS {
+            let (good, old) = (token("carol", 600, "readers"), token("carol", -5, ""));
+            let mut carol = house.come(peer(), &shown(version, Some("anything"), Some(&good))).await.unwrap();
+            carol.subscribe("open/x", Qos::AtLeastOnce).await;
+            let refused = house.come(peer(), &shown(version, Some("carol"), Some(&old))).await.err();
+            assert_eq!(refused, Some(ReasonCode::BAD_USER_NAME_OR_PASSWORD));
+        }
+        let short = token("carol", 2, "readers");
+        let mut carol = house.come(peer(), &shown(Version::V5, None, Some(&short))).await.unwrap();
+        assert_eq!(carol.disconnected().await, ReasonCode::MAXIMUM_CONNECT_TIME);
+        let mut elder =
+            house.come(peer(), &shown(Version::V311, Some("x"), Some(&token("carol", 1, "")))).await.unwrap();
+        let mut rest = Vec::new();
+        elder.stream.read_to_end(&mut rest).await.unwrap();
+        assert!(rest.is_empty(), "3.1.1 is closed without a word");
+    });
+}
+
+#[test]
+fn a_refused_publication_is_never_acknowledged() {
+    run_under(MqttConfig::default(), rules(""), async |house: House| {
+        let bob = |version, qos| {
+            let house = &house;
+            async move {
+                let mut bob = house.come(peer(), &shown(version, Some("bob"), Some("builder"))).await.unwrap();
+                bob.send(&message("open/x", b"", qos)).await;
+                bob
+            }
+        };
+        for version in ALL_VERSIONS {
+            bob(version, Qos::AtMostOnce).await.nothing().await;
+        }
+        for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
+            for version in [Version::V31, Version::V311] {
+                let mut bob = bob(version, qos).await;
+                let mut rest = Vec::new();
+                bob.stream.read_to_end(&mut rest).await.unwrap();
+                assert!(rest.is_empty(), "{rest:?}");
+            }
+            let mut modern = bob(Version::V5, qos).await;
+            let reason = modern.next(|event| match event {
+                Event::Published { reason, .. } => *reason,
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(reason.await, ReasonCode::NOT_AUTHORIZED);
+        }
+        let mut bob = house.come(peer(), &shown(Version::V5, Some("bob"), Some("builder"))).await.unwrap();
+        let options = SubscriptionOptions::default();
+        assert_eq!(bob.subscribe_with("open/#", options, Properties::NONE).await, ReasonCode::NOT_AUTHORIZED);
+        let mut list = PropertyBuffer::new();
+        list.push(Property::SessionExpiryInterval(0)).unwrap();
+        let will = fogmux_mqtt::Will {
+            qos: Qos::AtLeastOnce,
+            retain: false,
+            topic: "open/x",
+            payload: b"",
+            properties: Properties::NONE,
+        };
+        let leaving = Connect { will: Some(will), ..shown(Version::V5, Some("bob"), Some("builder")) };
+        assert_eq!(house.come(peer(), &leaving).await.err(), Some(ReasonCode::NOT_AUTHORIZED));
+    });
+}
+
+#[test]
+fn rules_that_change_reach_open_connections() {
+    run_under(MqttConfig::default(), rules(""), async |house: House| {
+        let mut alice = house.come(peer(), &shown(Version::V5, Some("alice"), Some("wonderland"))).await.unwrap();
+        assert_eq!(alice.publish(&message("open/x", b"", Qos::AtLeastOnce)).await, ReasonCode::NO_MATCHING_SUBSCRIBERS);
+        house.ctx.authority().replace(rules("alice"));
+        // Nothing is sent meanwhile.
+        assert_eq!(alice.disconnected().await, ReasonCode::NOT_AUTHORIZED);
+    });
+}
+
+/// SCRAM by AUTH packets; gives what CONNACK, or AUTH of success, said.
+async fn prove(wire: &mut Wire, mut scram: ScramClient) {
+    let challenge = wire
+        .next(|event| match event {
+            Event::Authentication { reason: ReasonCode::CONTINUE_AUTHENTICATION, data } => data.unwrap().to_vec(),
+            other => panic!("{other:?}"),
+        })
+        .await;
+    let last = scram.respond(&challenge).unwrap();
+    let mut out = Vec::new();
+    let said = Authentication { method: "SCRAM-SHA-256", data: Some(&last) };
+    said.encode(ReasonCode::CONTINUE_AUTHENTICATION, &mut out).unwrap();
+    wire.stream.write_all(&out).await.unwrap();
+    let proof = wire
+        .next(|event| match event {
+            Event::Connected { properties, .. } => properties.authentication.unwrap().data.unwrap().to_vec(),
+            Event::Authentication { reason: ReasonCode::SUCCESS, data } => data.unwrap().to_vec(),
+            other => panic!("{other:?}"),
+        })
+        .await;
+    scram.verify(&proof).unwrap();
+}
+
+fn scram(password: &str) -> ScramClient {
+    ScramClient::new(ScramHash::Sha256, "alice", password, "nonce-of-the-client").unwrap()
+}
+
+impl House {
+    /// CONNECT with the first message of SCRAM.
+    async fn begin(&self, hello: &Authentication<'_>) -> Wire {
+        let mut list = PropertyBuffer::new();
+        hello.push(&mut list).unwrap();
+        let connect = Connect { properties: list.properties(), ..connect(Version::V5, "c") };
+        let mut out = Vec::new();
+        let client = Client::connect(&connect, ClientLimits::default(), &mut out).unwrap();
+        let mut wire = Wire { stream: self.open_as(peer()), client, buffer: Vec::new(), session_present: false };
+        wire.stream.write_all(&out).await.unwrap();
+        wire
+    }
+}
+
+async fn refused(wire: &mut Wire) -> ReasonCode {
+    wire.next(|event| match event {
+        Event::Refused { reason, .. } | Event::Disconnected { reason, .. } => *reason,
+        other => panic!("{other:?}"),
+    })
+    .await
+}
+
+#[test]
+fn s4_12_scram_and_again() {
+    run_under(MqttConfig::default(), rules(""), async |house: House| {
+        let right = scram("wonderland");
+        let first = right.first();
+        let hello = Authentication { method: "SCRAM-SHA-256", data: Some(&first) };
+        let mut alice = house.begin(&hello).await;
+        prove(&mut alice, right).await;
+        alice.subscribe("open/#", Qos::AtLeastOnce).await;
+
+        let again = scram("wonderland");
+        let first = again.first();
+        let mut out = Vec::new();
+        let said = Authentication { method: "SCRAM-SHA-256", data: Some(&first) };
+        said.encode(ReasonCode::RE_AUTHENTICATE, &mut out).unwrap();
+        alice.stream.write_all(&out).await.unwrap();
+        prove(&mut alice, again).await;
+        alice.publish(&message("open/x", b"still here", Qos::AtLeastOnce)).await;
+
+        out.clear();
+        Authentication { method: "OAUTHBEARER", data: None }.encode(ReasonCode::RE_AUTHENTICATE, &mut out).unwrap();
+        alice.stream.write_all(&out).await.unwrap();
+        let end = alice.next(|event| match event {
+            Event::Disconnected { reason, .. } => Some(*reason),
+            Event::Message(_) => None,
+            other => panic!("{other:?}"),
+        });
+        let end = end.await;
+        let end = if end.is_none() { Some(alice.disconnected().await) } else { end };
+        assert_eq!(end, Some(ReasonCode::PROTOCOL_ERROR), "[MQTT-4.12.1-1]");
+    });
+}
+
+#[test]
+fn s4_12_what_is_refused() {
+    run_under(MqttConfig::default(), rules(""), async |house: House| {
+        let unknown = Authentication { method: "GS2-KRB5", data: None };
+        assert_eq!(refused(&mut house.begin(&unknown).await).await, ReasonCode::BAD_AUTHENTICATION_METHOD);
+        let first = scram("wonderland").first();
+        let hello = Authentication { method: "SCRAM-SHA-256", data: Some(&first) };
+        let go_on = |data: &'static [u8]| {
+            let mut out = Vec::new();
+            let said = Authentication { method: "SCRAM-SHA-256", data: Some(data) };
+            said.encode(ReasonCode::CONTINUE_AUTHENTICATION, &mut out).unwrap();
+            out
+        };
+        for (answer, reason) in [
+            (go_on(b"c=biws,r=x,p=AA=="), ReasonCode::NOT_AUTHORIZED),
+            (vec![0xC0, 0], ReasonCode::PROTOCOL_ERROR),
+            (vec![0xF0, 1, 0x18], ReasonCode::PROTOCOL_ERROR),
+            (vec![0xF0, 0], ReasonCode::PROTOCOL_ERROR),
+        ] {
+            let mut wire = house.begin(&hello).await;
+            let challenged = wire.next(|event| matches!(event, Event::Authentication { .. })).await;
+            assert!(challenged);
+            wire.stream.write_all(&answer).await.unwrap();
+            assert_eq!(refused(&mut wire).await, reason);
+        }
+        let mut plain = house.come(peer(), &shown(Version::V5, Some("alice"), Some("wonderland"))).await.unwrap();
+        plain.stream.write_all(&go_on(b"x")).await.unwrap();
+        assert_eq!(plain.disconnected().await, ReasonCode::PROTOCOL_ERROR, "[MQTT-4.12.0-7]");
+    });
+}

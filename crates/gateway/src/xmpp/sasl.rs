@@ -1,0 +1,263 @@
+//! Who somebody is (RFC 6120 §6): what a connection offers, and what an exchange needs of the gateway around it.
+//!
+//! What is offered follows from the listener's sources, from what is behind them, and from the channel: nothing that
+//! shows a secret without TLS, `-PLUS` where there is something to bind to, EXTERNAL to who has shown a certificate.
+
+use fogmux_auth::{
+    CertificateIdentity, Door, Principal, Question, Refused, Verified,
+    sasl::{self, Exchange, Mechanism, Step},
+};
+use fogmux_net::ClientCertificate;
+use fogmux_xmpp::{
+    Jid,
+    stream::{Offer, SaslCondition, StartTls},
+};
+
+use super::names;
+use crate::{Peer, WorkerContext, credential};
+
+/// Longest authorisation identity: an address.
+const AUTHZID_BYTES_MAX: usize = 3071;
+
+/// What a message of the client's led to.
+pub(super) enum Outcome {
+    /// It goes on.
+    Challenge(Vec<u8>),
+    /// Logged in; with data for the client, if any.
+    Success(Verified, Option<Vec<u8>>),
+    /// Not logged in.
+    Failure(SaslCondition),
+}
+
+/// The logins of one connection over one channel.
+pub(super) struct Logins {
+    context: sasl::Context,
+    /// Whom the handshake has shown.
+    of_channel: Result<Option<Principal>, Refused>,
+    state: State,
+}
+
+enum State {
+    Idle,
+    Exchange(Box<Exchange>),
+    /// EXTERNAL was begun without an authorisation identity.
+    External,
+}
+
+impl Logins {
+    pub(super) fn new(ctx: &WorkerContext, peer: &Peer) -> Self {
+        let of_channel = credential::of_channel(ctx, peer).inspect_err(|refused| {
+            tracing::debug!(%refused, "a client certificate that is nobody's here");
+        });
+        // The listener has said whether it lets them in, whatever their address. Who has shown to be somebody is not
+        // nobody in particular.
+        let anonymous = peer.anonymous && of_channel == Ok(None) && ctx.authority().anonymous(peer.anonymous).is_some();
+        let realm = Some(ctx.shared.xmpp.server.domain.as_str().into());
+        let context = credential::sasl(ctx, peer, of_channel.as_ref().ok().and_then(Option::as_ref));
+        Self { context: sasl::Context { anonymous, realm, ..context }, of_channel, state: State::Idle }
+    }
+
+    /// What the stream's features say. Without TLS nobody logs in from elsewhere, whether or not there is a certificate
+    /// to begin it with.
+    pub(super) fn offer(&self, peer: &Peer, starttls: StartTls) -> Offer {
+        if !peer.secure && !peer.is_loopback() {
+            return Offer { starttls, mechanisms: Vec::new(), channel_bindings: Vec::new() };
+        }
+        let bound = sasl::mechanisms(&self.context).any(|mechanism| matches!(mechanism, Mechanism::ScramPlus(_)));
+        let channel_bindings = self.context.bindings().filter(|_| bound).map(|binding| binding.kind).collect();
+        let mechanisms = sasl::mechanisms(&self.context).map(Mechanism::name).collect();
+        Offer { starttls, mechanisms, channel_bindings }
+    }
+
+    /// Begins an exchange.
+    pub(super) async fn start(
+        &mut self,
+        ctx: &WorkerContext,
+        peer: &Peer,
+        mechanism: &str,
+        initial: Option<Vec<u8>>,
+    ) -> Outcome {
+        self.state = State::Idle;
+        if self.of_channel.is_err() {
+            // A certificate that is shown counts, whatever comes after it, as at any other door.
+            return Outcome::Failure(SaslCondition::NotAuthorized);
+        }
+        if credential::may_try(ctx, peer, "").is_err() {
+            return Outcome::Failure(SaslCondition::TemporaryAuthFailure);
+        }
+        if mechanism == Mechanism::External.name() && self.context.channel.certificate.is_some() {
+            return match initial {
+                Some(authzid) => self.external(ctx, peer, &authzid),
+                None => {
+                    self.state = State::External;
+                    Outcome::Challenge(Vec::new())
+                }
+            };
+        }
+        self.context.now_unix_s = credential::unix_s();
+        let (exchange, step) = Exchange::start(ctx.authority(), self.context.clone(), mechanism, initial.as_deref());
+        self.settle(ctx, peer, exchange, step).await
+    }
+
+    /// Goes on with it.
+    pub(super) async fn respond(&mut self, ctx: &WorkerContext, peer: &Peer, data: &[u8]) -> Outcome {
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Exchange(mut exchange) => {
+                let step = exchange.respond(data);
+                self.settle(ctx, peer, *exchange, step).await
+            }
+            State::External => self.external(ctx, peer, data),
+            State::Idle => Outcome::Failure(SaslCondition::MalformedRequest),
+        }
+    }
+
+    /// The client gave up.
+    pub(super) fn abort(&mut self) {
+        self.state = State::Idle;
+    }
+
+    async fn settle(&mut self, ctx: &WorkerContext, peer: &Peer, exchange: Exchange, step: Step) -> Outcome {
+        let user: Box<str> = exchange.user().unwrap_or_default().into();
+        let attempt = match &step {
+            // Nothing that could be wrong was shown yet, or ever will be.
+            Step::Challenge(_) => credential::may_try(ctx, peer, &user).map(|()| None),
+            Step::Done { principal, .. } if principal.anonymous => Ok(None),
+            Step::Done { .. } | Step::Refused(_) | Step::Check(_) | Step::Ask { .. } => {
+                credential::begin(ctx, peer, &user).map(Some)
+            }
+        };
+        let Ok(attempt) = attempt else { return Outcome::Failure(SaslCondition::TemporaryAuthFailure) };
+        let mut last = None;
+        let verified = match step {
+            Step::Challenge(data) => {
+                self.state = State::Exchange(Box::new(exchange));
+                return Outcome::Challenge(data);
+            }
+            Step::Done { principal, data, expires_unix_s } => {
+                last = data;
+                Ok(Verified { principal, expires_unix_s })
+            }
+            Step::Refused(refused) => Err(refused),
+            Step::Check(check) => {
+                // An error: the check panicked.
+                let checked = tokio::task::spawn_blocking(move || check.run()).await.unwrap_or(Err(Refused::Busy));
+                checked.map(Verified::from)
+            }
+            Step::Ask { check, user, password } => {
+                let question = Question {
+                    user: &user,
+                    password: &password,
+                    client: "",
+                    door: Door::Xmpp,
+                    address: peer.address.ip(),
+                };
+                check.run(question, ctx.now().as_millis(), credential::unix_s()).await
+            }
+        };
+        let verified = verified.and_then(|verified| self.agreed(ctx, peer, verified));
+        if let Some(attempt) = attempt {
+            credential::settle(ctx, attempt, &verified);
+        }
+        match verified {
+            Ok(verified) => Outcome::Success(credential::bounded(peer, verified), last),
+            Err(refused) => failure(refused),
+        }
+    }
+
+    /// Who has shown a certificate and logs in otherwise has to be the same in both: its owner, or the user of one of
+    /// its addresses. Who is not hears what a wrong password hears.
+    fn agreed(&self, ctx: &WorkerContext, peer: &Peer, shown: Verified) -> Result<Verified, Refused> {
+        let of_channel = self.of_channel.as_ref().map_err(|refused| *refused)?;
+        let certificate = peer.channel.as_deref().and_then(|channel| channel.certificate.as_deref());
+        let certificate = certificate.filter(|_| self.context.channel.certificate.is_some());
+        if certificate.is_some_and(|certificate| is_addressed(ctx, certificate, &shown.principal.name)) {
+            return Ok(shown);
+        }
+        credential::agree(of_channel.as_ref(), shown).map_err(|_| Refused::Barred)
+    }
+
+    /// EXTERNAL (XEP-0178 §3): the handshake has verified the certificate; which of its names is meant is left to say.
+    fn external(&self, ctx: &WorkerContext, peer: &Peer, authzid: &[u8]) -> Outcome {
+        let certificate = peer.channel.as_deref().and_then(|channel| channel.certificate.as_deref());
+        let identity = std::str::from_utf8(authzid).ok();
+        let identity = identity.filter(|identity| identity.len() <= AUTHZID_BYTES_MAX && !identity.contains('\0'));
+        let found = match (certificate, identity) {
+            (None, _) => Err(Refused::Mechanism),
+            (_, None) => Err(Refused::Malformed("authorisation identity")),
+            (Some(certificate), Some(identity)) => whose(ctx, certificate, Some(identity).filter(|i| !i.is_empty())),
+        };
+        match found {
+            Ok(principal) => Outcome::Success(credential::bounded(peer, principal.into()), None),
+            Err(refused) => failure(refused),
+        }
+    }
+}
+
+/// The owner of a certificate: by its addresses at our domain (id-on-xmppAddr), of which the client chooses when there
+/// are several, else as at any other door, dNSName included. An entry of the certificates file stands above both.
+fn whose(ctx: &WorkerContext, certificate: &ClientCertificate, authzid: Option<&str>) -> Result<Principal, Refused> {
+    let domain = &ctx.shared.xmpp.server.domain;
+    let owner = ctx.authority().certificate(&identity(certificate, certificate.common_name.as_deref(), domain))?;
+    let names = addressed(certificate, domain);
+    let named = match (authzid, &*names) {
+        (Some(authzid), _) => names.iter().find(|name| names::is_identity_of(authzid, name, domain)),
+        (None, [only]) => Some(only),
+        (None, _) => None,
+    };
+    let principal = match named {
+        Some(name) => ctx.authority().certificate(&identity(certificate, Some(name), domain))?,
+        None => owner,
+    };
+    match authzid {
+        Some(authzid) if !names::is_identity_of(authzid, &principal.name, domain) => Err(Refused::Identity),
+        // Who has several addresses says which one is meant.
+        None if names.len() > 1 && named.is_none() => Err(Refused::Identity),
+        Some(_) | None => Ok(principal),
+    }
+}
+
+/// The users of our domain whose addresses are in a certificate.
+fn addressed(certificate: &ClientCertificate, domain: &Jid) -> Vec<String> {
+    let mut names: Vec<String> =
+        certificate.xmpp_addresses.iter().filter_map(|address| names::user_of(address, domain)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Whether one of a certificate's addresses is that user's.
+fn is_addressed(ctx: &WorkerContext, certificate: &ClientCertificate, user: &str) -> bool {
+    let domain = &ctx.shared.xmpp.server.domain;
+    addressed(certificate, domain).iter().any(|name| {
+        let owner = ctx.authority().certificate(&identity(certificate, Some(name), domain));
+        owner.is_ok_and(|owner| *owner.name == *user)
+    })
+}
+
+fn identity<'c>(
+    certificate: &'c ClientCertificate,
+    common_name: Option<&'c str>,
+    domain: &'c Jid,
+) -> CertificateIdentity<'c> {
+    CertificateIdentity {
+        sha256: &certificate.sha256,
+        common_name,
+        dns: &certificate.dns,
+        emails: &certificate.emails,
+        uris: &certificate.uris,
+        xmpp_addresses: &certificate.xmpp_addresses,
+        realm: domain.as_str(),
+    }
+}
+
+/// RFC 6120 §6.5.
+fn failure(refused: Refused) -> Outcome {
+    tracing::debug!(%refused, "no login");
+    Outcome::Failure(match refused {
+        Refused::Credentials | Refused::ChannelBinding | Refused::Barred => SaslCondition::NotAuthorized,
+        Refused::Busy => SaslCondition::TemporaryAuthFailure,
+        Refused::Mechanism => SaslCondition::InvalidMechanism,
+        Refused::Malformed(_) => SaslCondition::MalformedRequest,
+        Refused::Identity => SaslCondition::InvalidAuthzid,
+    })
+}
