@@ -1,11 +1,22 @@
-//! `fogmux acl test`: which rule allows or refuses.
+//! `fogmux acl test`: who somebody would be, and which rule allows or refuses.
+//!
+//! WHO is a user's name or `anonymous`, or any other credential that a door takes: `cert:FILE`, `psk:IDENTITY`,
+//! `oscore:USER`, `token:FILE` (`-` for standard input), `callback:USER`; `user:NAME` is a user of whatever name.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use fogmux_auth::{ANONYMOUS, Action, Authority, Door, Principal, Reach, RuleRef};
+use fogmux_auth::{
+    ANONYMOUS, Action, Authority, CertificateIdentity, Door, Principal, Reach, Refused, RuleRef, Verified,
+};
+use fogmux_net::ClientCertificate;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 
+use crate::callback;
 use crate::check::read;
 use crate::cli::{Acl, AclAction, AclDoor, AclTest};
+use crate::config::Config;
 use crate::exit::{Failure, Status};
 use crate::home;
 
@@ -15,28 +26,64 @@ pub(crate) fn run(command: &Acl) -> Result<(), Failure> {
     let config = read(arguments.config.as_deref(), &[])?;
     let sources = home::sources(&config, arguments.data.directory.as_deref())?;
     let rules = fogmux_auth::Rules::load(&sources).map_err(|problems| Failure::new(Status::Config, problems))?;
+    let rules = rules.with_callback(callback::configured(&config.auth.callback));
     let authority = Arc::new(Authority::new(rules));
-    let answer = decide(&authority, arguments)?;
+    let answer = match principal(&authority, &config, arguments)? {
+        Ok(principal) => decide(&authority, arguments, principal)?,
+        Err(refused) => Answer::nobody(&refused),
+    };
     if arguments.json {
         println!("{}", answer.to_json(arguments));
     } else {
         println!("{}", answer.text);
+        if let Some(principal) = answer.principal.as_ref().filter(|principal| is_shown(arguments, principal)) {
+            println!("{}", introduction(principal));
+        }
     }
     if answer.allowed { Ok(()) } else { Err(Failure::silent(Status::NoPerm)) }
+}
+
+/// A user who was named needs no introduction.
+fn is_shown(arguments: &AclTest, principal: &Principal) -> bool {
+    *arguments.user != *principal.name
+}
+
+/// Who a credential turned out to be.
+fn introduction(principal: &Principal) -> String {
+    let mut text = format!("the holder is {}, believed by {}", principal.name, principal.source.name());
+    if !principal.groups.is_empty() {
+        text += &format!(", in groups {}", principal.groups.join(", "));
+    }
+    if let Some(variables) = &principal.variables {
+        let named = variables.iter().map(|(name, values)| format!("%{{{name}}} = {}", values.join(" ")));
+        text += &format!("; {}", named.collect::<Vec<_>>().join(", "));
+    }
+    text
 }
 
 struct Answer {
     allowed: bool,
     text: String,
     rule: Option<RuleRef>,
+    principal: Option<Principal>,
 }
 
 impl Answer {
+    /// The credential is nobody's.
+    fn nobody(refused: &Refused) -> Self {
+        let text = format!("refused: the credential is not believed here: {refused}");
+        Self { allowed: false, text, rule: None, principal: None }
+    }
+
     fn to_json(&self, arguments: &AclTest) -> serde_json::Value {
+        let principal = self.principal.as_ref();
         serde_json::json!({
             "allowed": self.allowed,
-            "user": arguments.user,
+            "user": principal.map_or(arguments.user.as_str(), |principal| &principal.name),
+            "source": principal.filter(|principal| !principal.anonymous).map(|principal| principal.source.name()),
+            "groups": principal.map(|principal| principal.groups.iter().map(|group| &**group).collect::<Vec<_>>()),
             "topic": arguments.topic,
+            "text": self.text,
             "rule": self.rule.as_ref().map(ToString::to_string),
             "file": self.rule.as_ref().filter(|rule| rule.line() > 0).map(|rule| rule.file().display().to_string()),
             "line": self.rule.as_ref().map(RuleRef::line).filter(|line| *line > 0),
@@ -44,9 +91,8 @@ impl Answer {
     }
 }
 
-fn decide(authority: &Arc<Authority>, arguments: &AclTest) -> Result<Answer, Failure> {
-    let principal = principal(authority, &arguments.user)?;
-    let client = arguments.client.as_deref().unwrap_or(&arguments.user);
+fn decide(authority: &Arc<Authority>, arguments: &AclTest, principal: Principal) -> Result<Answer, Failure> {
+    let client = arguments.client.as_deref().unwrap_or(&principal.name);
     let door = match arguments.door {
         AclDoor::Mqtt => Door::Mqtt,
         AclDoor::Coap => Door::Coap,
@@ -54,39 +100,88 @@ fn decide(authority: &Arc<Authority>, arguments: &AclTest) -> Result<Answer, Fai
         AclDoor::Xmpp => Door::Xmpp,
     };
     let is_filter = arguments.topic.split('/').any(|level| level == "+" || level == "#");
-    match arguments.action {
-        AclAction::Write if is_filter => Err(Failure::new(Status::Usage, "one writes to a topic, not to a filter")),
+    let (allowed, text, rule) = match arguments.action {
+        AclAction::Write if is_filter => {
+            return Err(Failure::new(Status::Usage, "one writes to a topic, not to a filter"));
+        }
         AclAction::Read if is_filter => {
-            Ok(reach(&authority.access(&principal, client, door).may_subscribe(&arguments.topic)))
+            reach(&authority.access(&principal, client, door).may_subscribe(&arguments.topic))
         }
         AclAction::Read | AclAction::Write => {
             let action = if arguments.action == AclAction::Read { Action::Read } else { Action::Write };
             let decision = authority.may(&principal, client, action, door, &arguments.topic);
-            Ok(Answer { allowed: decision.allowed, text: decision.to_string(), rule: decision.rule })
+            (decision.allowed, decision.to_string(), decision.rule)
         }
-    }
+    };
+    Ok(Answer { allowed, text, rule, principal: Some(principal) })
 }
 
-fn reach(reach: &Reach) -> Answer {
+fn reach(reach: &Reach) -> (bool, String, Option<RuleRef>) {
     match reach {
-        Reach::Everything => {
-            Answer { allowed: true, text: "allowed: everything that the filter matches".to_owned(), rule: None }
-        }
-        Reach::Some => Answer {
-            allowed: true,
-            text: "allowed in part: only those topics arrive that rules allow one by one".to_owned(),
-            rule: None,
-        },
-        Reach::Nothing(decision) => Answer { allowed: false, text: decision.to_string(), rule: decision.rule.clone() },
+        Reach::Everything => (true, "allowed: everything that the filter matches".to_owned(), None),
+        Reach::Some => (true, "allowed in part: only those topics arrive that rules allow one by one".to_owned(), None),
+        Reach::Nothing(decision) => (false, decision.to_string(), decision.rule.clone()),
     }
 }
 
-fn principal(authority: &Authority, user: &str) -> Result<Principal, Failure> {
-    if user == ANONYMOUS {
-        return Ok(Principal::anonymous());
+/// Who it is, or why nobody.
+fn principal(
+    authority: &Authority,
+    config: &Config,
+    arguments: &AclTest,
+) -> Result<Result<Principal, Refused>, Failure> {
+    let who = arguments.user.as_str();
+    let (kind, named) = who.split_once(':').unwrap_or(("", who));
+    match kind {
+        "cert" => {
+            certificate(named).map(|certificate| authority.certificate(&identity(&certificate, &config.xmpp.domain)))
+        }
+        "psk" => Ok(authority.psk(named.as_bytes())),
+        "oscore" => Ok(authority.oscore(named)),
+        "callback" if config.auth.callback.url.is_empty() => {
+            Err(Failure::new(Status::Config, "auth.callback.url is not set: nobody is asked"))
+        }
+        "callback" => Ok(authority.vouched_elsewhere(named, &arguments.groups)),
+        "token" => token(authority, named).map(|verified| verified.map(|verified| verified.principal)),
+        "user" => user(authority, named).map(Ok),
+        _ if who == ANONYMOUS => Ok(Ok(Principal::anonymous())),
+        _ => user(authority, who).map(Ok),
     }
-    let known = authority.principal(user);
-    known.ok_or_else(|| {
-        Failure::new(Status::DataErr, format!("there is no user {user:?}; `fogmux passwd {user}` makes one"))
+}
+
+fn user(authority: &Authority, name: &str) -> Result<Principal, Failure> {
+    authority.principal(name).ok_or_else(|| {
+        let message = format!(
+            "there is no user {name:?}; `fogmux passwd {name}` makes one, and cert:FILE, psk:IDENTITY, oscore:USER, \
+             token:FILE or callback:USER name others"
+        );
+        Failure::new(Status::DataErr, message)
     })
+}
+
+fn certificate(file: &str) -> Result<ClientCertificate, Failure> {
+    let broken = |error: String| Failure::new(Status::DataErr, format!("{file}: {error}"));
+    let der = CertificateDer::from_pem_file(file).map_err(|error| broken(error.to_string()))?;
+    ClientCertificate::parse(&der).map_err(|error| broken(error.to_string()))
+}
+
+fn identity<'c>(certificate: &'c ClientCertificate, realm: &'c str) -> CertificateIdentity<'c> {
+    CertificateIdentity {
+        sha256: &certificate.sha256,
+        common_name: certificate.common_name.as_deref(),
+        dns: &certificate.dns,
+        emails: &certificate.emails,
+        uris: &certificate.uris,
+        xmpp_addresses: &certificate.xmpp_addresses,
+        realm,
+    }
+}
+
+fn token(authority: &Authority, file: &str) -> Result<Result<Verified, Refused>, Failure> {
+    let text = match file {
+        "-" => std::io::read_to_string(std::io::stdin()).map_err(|error| Failure::io("standard input", &error)),
+        file => std::fs::read_to_string(file).map_err(|error| Failure::io(file, &error)),
+    }?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    Ok(authority.token(text.trim(), now))
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fogmux_auth::{Acl, Users};
+use fogmux_auth::{Acl, CertificateRules, Psks, Tokens, Users};
 use fogmux_net::TlsConfig;
 
 use crate::cli::Check;
@@ -52,6 +52,15 @@ fn problems_of_files(config: &Config) -> Problems {
     }
     if let Some(Err(found)) = config.auth.users_file.as_deref().map(Users::load) {
         note("auth.users_file", found);
+    }
+    if let Some(Err(found)) = config.auth.psk_file.as_deref().map(Psks::load) {
+        note("auth.psk_file", found);
+    }
+    if let Some(Err(found)) = config.auth.certificates_file.as_deref().map(CertificateRules::load) {
+        note("auth.certificates_file", found);
+    }
+    if let Err(found) = Tokens::load(&config.auth.token.settings()) {
+        note("auth.token", found);
     }
     if let (Some(certificate), Some(key)) = (&config.tls.certificate_file, &config.tls.key_file)
         && let Err(error) = TlsConfig::load(certificate, key)

@@ -1,26 +1,30 @@
 //! `pub`, `sub` and `get`: one client for every door, with the same flags everywhere.
 
 mod coap;
+mod coap_stream;
+mod dtls;
 mod error;
 mod http;
 mod http3;
 mod message;
 mod mqtt;
+mod oscore;
 mod stream;
-mod tls;
+pub(crate) mod tls;
 mod url;
 mod websocket;
 mod xmpp;
 
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
+use fogmux_net::channel::Zeroizing;
 
 pub(crate) use error::ClientError;
 pub(crate) use message::{Arrived, Outgoing};
-pub(crate) use tls::Trust;
+pub(crate) use tls::{Own, Trust};
 pub(crate) use url::{Scheme, Url};
 
 use crate::cli::{Access, Format, Get, HttpVersion, MqttVersion, Publish, Subscribe};
@@ -39,6 +43,26 @@ pub(crate) struct Options {
     pub(crate) client_id: Option<String>,
     pub(crate) domain: Option<String>,
     pub(crate) qos: u8,
+    /// A certificate of one's own.
+    pub(crate) own: Option<Own>,
+    /// A pre-shared key.
+    pub(crate) psk: Option<Psk>,
+    /// The OSCORE context, for CoAP.
+    pub(crate) oscore: Option<PathBuf>,
+}
+
+/// A pre-shared key.
+#[derive(Clone)]
+pub(crate) struct Psk {
+    pub(crate) identity: String,
+    pub(crate) key: Zeroizing<Vec<u8>>,
+}
+
+impl std::fmt::Debug for Psk {
+    /// Without the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Psk").field("identity", &self.identity).finish_non_exhaustive()
+    }
 }
 
 /// A connection to any door, to publish by.
@@ -55,7 +79,9 @@ impl Publisher {
         Ok(match url.scheme {
             Scheme::Http => Self::Http(Box::new(http::Publisher::open(url, options).await?)),
             Scheme::Mqtt | Scheme::WebSocket => Self::Mqtt(Box::new(mqtt::Publisher::open(url, options).await?)),
-            Scheme::Coap => Self::Coap(Box::new(coap::Publisher::open(url, options).await?)),
+            Scheme::Coap | Scheme::CoapTcp | Scheme::CoapWebSocket => {
+                Self::Coap(Box::new(coap::Publisher::open(url, options).await?))
+            }
             Scheme::Xmpp => Self::Xmpp(Box::new(xmpp::Publisher::open(url, options).await?)),
         })
     }
@@ -86,7 +112,7 @@ pub(crate) async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>,
     match url.scheme {
         Scheme::Http => http::get(url, options).await,
         Scheme::Mqtt | Scheme::WebSocket => mqtt::get(url, options).await,
-        Scheme::Coap => coap::get(url, options).await,
+        Scheme::Coap | Scheme::CoapTcp | Scheme::CoapWebSocket => coap::get(url, options).await,
         Scheme::Xmpp => xmpp::get(url, options).await,
     }
 }
@@ -96,7 +122,9 @@ pub(crate) async fn subscribe(url: &Url, options: &Options) -> Result<Subscripti
     Ok(match url.scheme {
         Scheme::Http => Subscription::Http(Box::new(http::subscribe(url, options).await?)),
         Scheme::Mqtt | Scheme::WebSocket => Subscription::Mqtt(Box::new(mqtt::subscribe(url, options).await?)),
-        Scheme::Coap => Subscription::Coap(Box::new(coap::subscribe(url, options).await?)),
+        Scheme::Coap | Scheme::CoapTcp | Scheme::CoapWebSocket => {
+            Subscription::Coap(Box::new(coap::subscribe(url, options).await?))
+        }
         Scheme::Xmpp => Subscription::Xmpp(Box::new(xmpp::subscribe(url, options).await?)),
     })
 }
@@ -219,8 +247,34 @@ fn prepare(address: &str, access: &Access) -> Result<(Url, Options), Failure> {
         client_id: access.client_id.clone(),
         domain: access.domain.clone(),
         qos: access.qos,
+        own: access.cert.clone().zip(access.key.clone()).map(|(certificate, key)| Own { certificate, key }),
+        psk: psk(access)?,
+        oscore: access.oscore.clone(),
     };
     Ok((url, options))
+}
+
+/// Identity and key of `--psk-id` and `--psk` or `--psk-file`.
+fn psk(access: &Access) -> Result<Option<Psk>, Failure> {
+    let Some(identity) = &access.psk_id else { return Ok(None) };
+    let digits = match (&access.psk, &access.psk_file) {
+        (Some(digits), _) => Zeroizing::new(digits.clone()),
+        (None, Some(file)) => Zeroizing::new(password_from(file)?),
+        (None, None) => return Err(Failure::new(Status::Usage, "--psk-id needs a key: --psk-file FILE or --psk HEX")),
+    };
+    let pairs = digits.trim().as_bytes().as_chunks::<2>();
+    let key: Option<Vec<u8>> = match pairs {
+        (pairs, []) => pairs.iter().map(|pair| hex_byte(*pair)).collect(),
+        _ => None,
+    };
+    let key = key.filter(|key| !key.is_empty());
+    let key = key.ok_or_else(|| Failure::new(Status::Usage, "the pre-shared key is not in hexadecimal digits"))?;
+    Ok(Some(Psk { identity: identity.clone(), key: Zeroizing::new(key) }))
+}
+
+fn hex_byte(pair: [u8; 2]) -> Option<u8> {
+    let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
+    u8::try_from(high? << 4 | low?).ok()
 }
 
 /// The first line of a file, or of standard input for `-`.

@@ -6,15 +6,18 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use fogmux_auth::Authority;
+use fogmux_gateway::coap::oscore::Keyring;
 use fogmux_gateway::runtime::Listen;
+use fogmux_gateway::xmpp::XmppConfig;
 use fogmux_gateway::{Gateway, GatewayConfig, Listener, RunningGateway, StartError};
-use fogmux_net::AdmissionLimits;
+use fogmux_net::channel::Zeroizing;
+use fogmux_net::{AdmissionLimits, PskSource, profile::Stack};
 use fogmux_store::{FjallStore, OpenError, StoreConfig};
 
-use crate::config::Config;
+use crate::config::{Config, Tls};
 use crate::exit::{Failure, Status};
 use crate::home::{self, Home};
-use crate::open_files;
+use crate::{open_files, oscore};
 
 /// A gateway at work, and what is to be closed after it.
 pub(crate) struct Running {
@@ -26,9 +29,13 @@ pub(crate) struct Running {
 impl Running {
     /// Ends everything in good order. Whether all connections were done in time and everything is on the disk.
     pub(crate) async fn stop(self, deadline: Duration) -> bool {
+        let contexts = Arc::clone(&self.gateway.shared.coap.oscore);
         let drained = self.gateway.drain(deadline).await;
         if !drained {
             tracing::warn!("some connections were cut off");
+        }
+        if drained {
+            contexts.rest();
         }
         let closed = self.store.close();
         if !closed {
@@ -42,23 +49,57 @@ impl Running {
 pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
     let authority = Arc::new(Authority::new(home::rules(config, &home.directory)?));
     let store = open_store(config, &home.directory)?;
+    let contexts = contexts(config, &home.directory).inspect_err(|_| {
+        store.close();
+    })?;
+    warn_of_weakness(config);
     let gateway = GatewayConfig {
         workers: workers(config),
         bus: config.bus,
         listen: listen(config),
-        tls: Some(home.tls.clone()),
+        tls: Some(home.tls.clone().with_psk(Arc::new(Keys(Arc::clone(&authority))))),
         accept: limits(config),
         quic: config.http.quic,
         mqtt: config.mqtt.clone(),
-        coap: config.coap.clone(),
+        coap: config.coap.door.clone(),
+        oscore: Arc::clone(&contexts),
         http: config.http.door.clone(),
-        xmpp: config.xmpp.clone(),
+        xmpp: XmppConfig { store: Some(Arc::new(store.clone())), ..config.xmpp.clone() },
     };
     let gateway = Gateway::start(gateway, Arc::clone(&authority), Box::new(store.clone())).map_err(|error| {
         store.close();
         not_started(&error)
     })?;
+    gateway.shared.logins.configure(config.auth.backoff);
     Ok(Running { gateway, authority, store })
+}
+
+/// The OSCORE contexts of all users.
+fn contexts(config: &Config, directory: &Path) -> Result<Arc<Keyring>, Failure> {
+    let contexts = Arc::new(Keyring::default());
+    let fresh = oscore::read(&contexts, config, directory)?;
+    oscore::put_in_place(&contexts, fresh, directory)?;
+    Ok(contexts)
+}
+
+/// Where handshakes find pre-shared keys.
+struct Keys(Arc<Authority>);
+
+impl PskSource for Keys {
+    fn secret(&self, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        self.0.psk_secret(identity)
+    }
+}
+
+/// What the operator has allowed by name is said once more, where everybody sees it.
+fn warn_of_weakness(config: &Config) {
+    for (name, listener) in config.listeners.each() {
+        if let Some(profile) = listener.tls().map(|tls| tls.profile).filter(|_| listener.enabled)
+            && let Some(why) = profile.weak
+        {
+            tracing::warn!("listeners.{name} has the weak profile {:?}: {why}", profile.name);
+        }
+    }
 }
 
 fn workers(config: &Config) -> usize {
@@ -97,19 +138,27 @@ fn listen(config: &Config) -> Vec<Listen> {
         (Listener::Mqtt, &listeners.mqtt),
         (Listener::Mqtts, &listeners.mqtts),
         (Listener::Coap, &listeners.coap),
+        (Listener::Coaps, &listeners.coaps),
+        (Listener::CoapTcp, &listeners.coap_tcp),
+        (Listener::CoapsTcp, &listeners.coaps_tcp),
         (Listener::Http, &listeners.http),
         (Listener::Https, &listeners.https),
         (Listener::Http3, &listeners.https),
         (Listener::Xmpp, &listeners.xmpp),
         (Listener::Xmpps, &listeners.xmpps),
     ];
-    let wanted = |listener| listener != Listener::Http3 || config.http.http3;
+    // QUIC has TLS 1.3 of rustls, and no way without (RFC 9001).
+    let https = listeners.https.tls().map(Tls::security).unwrap_or_default();
+    let quic = config.http.http3 && https.profile.stack == Stack::Rustls;
+    let wanted = |listener| listener != Listener::Http3 || quic;
     all.into_iter()
         .filter(|(listener, settings)| settings.enabled && wanted(*listener))
         .map(|(listener, settings)| Listen {
             listener,
             address: settings.address,
             anonymous: settings.lets_anonymous_in(),
+            sources: settings.auth,
+            security: settings.tls().map(Tls::security).unwrap_or_default(),
         })
         .collect()
 }
@@ -118,7 +167,7 @@ fn not_started(error: &StartError) -> Failure {
     let status = match error {
         StartError::Bind { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Status::NoPerm,
         StartError::Bind { .. } => Status::Unavailable,
-        StartError::NoCertificate(_) => Status::Config,
+        StartError::NoCertificate(_) | StartError::Tls { .. } => Status::Config,
         StartError::Worker(_) => Status::IoErr,
     };
     Failure::new(status, error.to_string())

@@ -4,6 +4,7 @@
 //! The invariant: a configuration is either whole and consistent or it is a list of [`Problems`]; there is nothing in
 //! between, and no access is ever opened because something could not be read.
 
+pub(crate) mod auth;
 mod clashes;
 mod doors;
 mod listeners;
@@ -16,6 +17,7 @@ mod units;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use listeners::Tls;
 pub(crate) use load::{load, sources};
 pub(crate) use model::Config;
 #[cfg(test)]

@@ -8,8 +8,16 @@ use crate::exit::{Failure, Status};
 pub(crate) const PKI: &str = "pki";
 /// The certificate of the gateway's own authority, below the data directory.
 pub(crate) const AUTHORITY: &str = "pki/ca.pem";
+/// What our authority has revoked, below the data directory.
+pub(crate) const REVOCATIONS: &str = "pki/crl.pem";
 /// Users, below the data directory.
 pub(crate) const USERS: &str = "users.toml";
+/// Pre-shared keys, below the data directory.
+pub(crate) const PSK: &str = "psk.toml";
+/// Which certificate is whose, below the data directory.
+pub(crate) const CERTIFICATES: &str = "certificates.toml";
+/// OSCORE contexts and how far their numbers are used, below the data directory.
+pub(crate) const OSCORE: &str = "oscore";
 /// Access rules, below the data directory.
 pub(crate) const ACL: &str = "acl.toml";
 
@@ -36,9 +44,48 @@ pub(crate) fn default_directory() -> Result<PathBuf, Failure> {
     }
 }
 
+/// A file that may be there or not. One that cannot be looked for is neither: that is an error.
+pub(crate) fn found(file: PathBuf) -> Result<Option<PathBuf>, Failure> {
+    let there = file.try_exists().map_err(|error| Failure::io(file.display(), &error))?;
+    Ok(there.then_some(file))
+}
+
+/// Writes a file that only its owner can read, whatever was there before; by root for the owner of the directory.
+pub(crate) fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut open = std::fs::File::options().write(true).create_new(true).mode(0o600).open(file)?;
+    fogmux_net::pki::inherit(&open, file)?;
+    open.write_all(bytes)?;
+    open.sync_all()
+}
+
 /// Makes the directory with everything above it; only its owner may look inside.
 pub(crate) fn create(directory: &Path) -> Result<(), Failure> {
     use std::os::unix::fs::DirBuilderExt as _;
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
     made.map_err(|error| Failure::io(directory.display(), &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+
+    use super::*;
+
+    /// Says nothing but as root, who alone may give files away.
+    #[test]
+    fn what_root_writes_belongs_to_whose_directory_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("a");
+        if chown(directory.path(), Some(54_321), Some(54_322)).is_ok() {
+            write_private(&file, b"secret").unwrap();
+            write_private(&file, b"another").unwrap();
+            assert_eq!(std::fs::metadata(&file).unwrap().uid(), 54_321);
+        }
+    }
 }

@@ -1,15 +1,13 @@
-//! What a gateway finds in its data directory, and what the first start puts there: an authority with a certificate, and
-//! an administrator with a random password.
+//! What a gateway finds in its data directory, and what the first start puts there: an authority with a certificate,
+//! and an administrator with a random password.
 
-use std::fs::File;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use fogmux_auth::{AnonymousPolicy, Rules, Sources, Users};
-use fogmux_net::{TlsConfig, pki};
+use fogmux_net::{ClientTrust, KeyKind, TlsConfig, pki};
 
+use crate::callback;
 use crate::client::password_from;
 use crate::config::Config;
 use crate::data;
@@ -47,16 +45,45 @@ pub(crate) fn prepare(config: &Config, directory: &Path) -> Result<Home, Failure
     Ok(Home { directory, authority, tls, admin })
 }
 
-/// The operator's certificate, or our own, made or renewed.
+/// Everything that handshakes need but the pre-shared keys: the operator's certificate, or our own, made or renewed;
+/// others of our own where a profile wants another key; and whose client certificates are believed.
 pub(crate) fn certificate(config: &Config, directory: &Path) -> Result<(TlsConfig, Option<PathBuf>), Failure> {
-    if let (Some(certificate), Some(key)) = (&config.tls.certificate_file, &config.tls.key_file) {
-        let tls = TlsConfig::load(certificate, key).or_fail(Status::Config, "tls.certificate_file")?;
-        return Ok((tls, None));
-    }
-    let made = pki::ensure(&directory.join(data::PKI), &names(config), SystemTime::now());
-    let made = made.or_fail(Status::IoErr, "the gateway's own certificate")?;
-    let tls = TlsConfig::load(&made.certificate, &made.key).or_fail(Status::IoErr, "the gateway's own certificate")?;
-    Ok((tls, Some(made.ca)))
+    const OWN: &str = "the gateway's own certificate";
+    let (tls, authority) = match (&config.tls.certificate_file, &config.tls.key_file) {
+        (Some(certificate), Some(key)) => {
+            (TlsConfig::load(certificate, key).or_fail(Status::Config, "tls.certificate_file")?, None)
+        }
+        (Some(_), None) | (None, Some(_)) | (None, None) => {
+            let (pki, names) = (directory.join(data::PKI), names(config));
+            let made = pki::ensure(&pki, &names, SystemTime::now()).or_fail(Status::IoErr, OWN)?;
+            let mut tls = TlsConfig::load(&made.certificate, &made.key).or_fail(Status::IoErr, OWN)?;
+            for kind in other_keys(config) {
+                let more = pki::ensure_server(&pki, kind, &names, SystemTime::now()).or_fail(Status::IoErr, OWN)?;
+                tls = tls.with_certificate(&more.certificate, &more.key).or_fail(Status::IoErr, OWN)?;
+            }
+            (tls, Some(made.ca))
+        }
+    };
+    let believed = match config.tls.client_ca_file.as_ref().or(authority.as_ref()) {
+        Some(file) => Some(file.clone()),
+        // The operator's certificate for the gateway, our own for its clients.
+        None => data::found(directory.join(data::AUTHORITY))?,
+    };
+    let Some(believed) = believed else { return Ok((tls, authority)) };
+    let revoked = config.tls.crl_file.clone().unwrap_or_else(|| directory.join(data::REVOCATIONS));
+    let clients = ClientTrust::load(&believed, &revoked).or_fail(Status::Config, "client certificates")?;
+    Ok((tls.with_clients(clients, config.tls.cut_revoked), authority))
+}
+
+/// The kinds of keys that profiles ask for beside ours.
+fn other_keys(config: &Config) -> Vec<KeyKind> {
+    let enabled = config.listeners.each().into_iter().filter(|(_, listener)| listener.enabled);
+    let mut kinds: Vec<_> = enabled.filter_map(|(_, listener)| listener.tls()?.profile.server_key).collect();
+    kinds.retain(|kind| *kind != KeyKind::EcdsaP256);
+    // The shorter first: it is taken by who asks for no more.
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
 }
 
 /// What clients call this gateway, beside localhost and the host's name.
@@ -73,20 +100,35 @@ pub(crate) fn sources(config: &Config, directory: Option<&Path>) -> Result<Sourc
     let directory = data::directory(directory)?;
     let acl = match &config.auth.acl_file {
         Some(file) => Some(file.clone()),
-        None => Some(directory.join(data::ACL)).filter(|file| file.exists()),
+        None => data::found(directory.join(data::ACL))?,
     };
-    let anonymous = config.listeners.each().into_iter().any(|(_, listener)| listener.lets_anonymous_in());
     Ok(Sources {
         users: Some(users_file(config, &directory)),
         acl,
-        // Each listener says for itself; this is whether any of them may.
-        anonymous: if anonymous { AnonymousPolicy::Loopback } else { AnonymousPolicy::Never },
+        anonymous: anonymous(config),
+        psk: Some(config.auth.psk_file.clone().unwrap_or_else(|| directory.join(data::PSK))),
+        certificates: Some(config.auth.certificates_file.clone().unwrap_or_else(|| directory.join(data::CERTIFICATES))),
+        certificate_users_only: config.auth.certificate_users_only,
+        tokens: config.auth.token.settings(),
     })
+}
+
+/// Each listener says for itself whether it lets in who has no credentials; this is where any of them does.
+fn anonymous(config: &Config) -> AnonymousPolicy {
+    let all = config.listeners.each();
+    let open = all.into_iter().map(|(_, listener)| listener).filter(|listener| listener.lets_anonymous_in());
+    let policy = open.map(|listener| match listener.is_loopback() || !listener.enabled {
+        true => AnonymousPolicy::Loopback,
+        false => AnonymousPolicy::Everywhere,
+    });
+    policy.reduce(|a, b| if a == AnonymousPolicy::Everywhere { a } else { b }).unwrap_or(AnonymousPolicy::Never)
 }
 
 /// Users and rules as the files have them now.
 pub(crate) fn rules(config: &Config, directory: &Path) -> Result<Rules, Failure> {
-    Rules::load(&sources(config, Some(directory))?).map_err(|problems| Failure::new(Status::Config, problems))
+    let rules = Rules::load(&sources(config, Some(directory))?);
+    let rules = rules.map_err(|problems| Failure::new(Status::Config, problems))?;
+    Ok(rules.with_callback(callback::configured(&config.auth.callback)))
 }
 
 fn users_file(config: &Config, directory: &Path) -> PathBuf {
@@ -96,7 +138,7 @@ fn users_file(config: &Config, directory: &Path) -> PathBuf {
 /// On first start, when there is no users file: one with an administrator in it.
 fn administrator(config: &Config, directory: &Path) -> Result<Option<Admin>, Failure> {
     let file = users_file(config, directory);
-    if file.exists() {
+    if data::found(file.clone())?.is_some() {
         return Ok(None);
     }
     let (password, password_file) = match &config.auth.admin_password_file {
@@ -104,7 +146,8 @@ fn administrator(config: &Config, directory: &Path) -> Result<Option<Admin>, Fai
         None => {
             let password = random_password()?;
             let beside = directory.join(ADMIN_PASSWORD);
-            leave(&beside, &password).map_err(|error| Failure::io(beside.display(), &error))?;
+            data::write_private(&beside, format!("{password}\n").as_bytes())
+                .map_err(|error| Failure::io(beside.display(), &error))?;
             (password, beside)
         }
     };
@@ -125,14 +168,31 @@ fn random_password() -> Result<String, Failure> {
     Ok(letters.map(|letter| char::from(*letter)).collect())
 }
 
-/// Writes a file that only its owner can read, whatever was there before.
-fn leave(file: &Path, text: &str) -> std::io::Result<()> {
-    match std::fs::remove_file(file) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Source, load};
+
+    #[test]
+    fn anonymous_access_beyond_loopback_needs_rules() {
+        use AnonymousPolicy::{Everywhere, Loopback, Never};
+        let remote = "[listeners.mqtts]\naddress = \"0.0.0.0:8883\"\nallow_remote_anonymous = true\n";
+        let listeners = Config::default().listeners;
+        let closed = listeners.each().map(|(name, _)| format!("[listeners.{name}]\nanonymous = false\n")).concat();
+        let cases = [
+            ("", Loopback),
+            (&*closed, Never),
+            (remote, Everywhere),
+            (&format!("{remote}enabled = false\n"), Loopback),
+        ];
+        for (text, expected) in cases {
+            let config = load(&[Source::new("f.toml", text)]).unwrap_or_else(|problems| panic!("{text}: {problems}"));
+            assert_eq!(anonymous(&config), expected, "{text}");
+            let directory = tempfile::tempdir().unwrap();
+            assert_eq!(rules(&config, directory.path()).is_ok(), expected != Everywhere, "{text}");
+            std::fs::write(directory.path().join(data::ACL), "[[allow]]\nanonymous = true\nread = [\"open/#\"]\n")
+                .unwrap();
+            assert!(rules(&config, directory.path()).is_ok(), "{text}");
+        }
     }
-    let mut open = File::options().write(true).create_new(true).mode(0o600).open(file)?;
-    open.write_all(text.as_bytes())?;
-    open.write_all(b"\n")?;
-    open.sync_all()
 }

@@ -1,6 +1,7 @@
 //! The fogmux daemon and its command line: the one place where the parts are put together.
 
 mod acl;
+mod callback;
 mod check;
 mod cli;
 mod client;
@@ -10,8 +11,11 @@ mod data;
 mod demo;
 mod exit;
 mod home;
+mod import;
 mod open_files;
+mod oscore;
 mod passwd;
+mod pki;
 mod serve;
 mod terminal;
 
@@ -51,6 +55,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Get(arguments) => client::run_get(&arguments),
         Command::Passwd(arguments) => passwd::run(&arguments),
         Command::Acl(command) => acl::run(&command),
+        Command::Pki(command) => pki::run(&command),
+        Command::Import(command) => import::run(&command),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
     }

@@ -1,4 +1,4 @@
-//! `fogmux passwd`: adds a user, changes a password or groups, removes a user.
+//! `fogmux passwd`: adds a user, changes a password or groups, shuts a user out, removes one.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
@@ -24,14 +24,21 @@ pub(crate) fn run(arguments: &Passwd) -> Result<(), Failure> {
     if arguments.delete {
         return remove(&file, &arguments.user);
     }
+    if arguments.disable || arguments.enable {
+        return set_disabled(&file, &arguments.user, arguments.disable);
+    }
     let password = password()?;
     let groups: Vec<_> = arguments.groups.iter().map(String::as_str).collect();
     let changed = Users::update(&file, |users| {
         users.set_password(&arguments.user, password.as_bytes())?;
-        if groups.is_empty() { Ok(()) } else { users.set_groups(&arguments.user, &groups) }
+        if !groups.is_empty() {
+            users.set_groups(&arguments.user, &groups)?;
+        }
+        Ok(users.is_disabled(&arguments.user))
     });
-    changed.map_err(|error| failed(&file, error))?;
-    eprintln!("{}: {} may log in; a running gateway learns of it by SIGHUP", file.display(), arguments.user);
+    let disabled = changed.map_err(|error| failed(&file, error))?;
+    let may = if disabled { "has a new password and stays shut out until --enable" } else { "may log in" };
+    eprintln!("{}: {} {may}; a running gateway notices within seconds", file.display(), arguments.user);
     Ok(())
 }
 
@@ -40,15 +47,37 @@ fn remove(file: &Path, user: &str) -> Result<(), Failure> {
     if !removed {
         return Err(Failure::new(Status::DataErr, format!("{}: there is no user {user:?}", file.display())));
     }
-    eprintln!("{}: {user} is removed; a running gateway learns of it by SIGHUP", file.display());
+    eprintln!("{}: {user} is removed; a running gateway notices within seconds", file.display());
     Ok(())
+}
+
+fn set_disabled(file: &Path, user: &str, disabled: bool) -> Result<(), Failure> {
+    let changed = Users::update(file, |users| users.set_disabled(user, disabled));
+    changed.map_err(|error| match error {
+        UserError::Unknown => Failure::new(Status::DataErr, unknown(file, user, disabled)),
+        error @ (UserError::Name | UserError::Psk | UserError::Password(_) | UserError::File(_) | UserError::Io(_)) => {
+            failed(file, error)
+        }
+    })?;
+    let may = if disabled { "may no longer" } else { "may" };
+    eprintln!("{}: {user} {may} log in; a running gateway notices within seconds", file.display());
+    Ok(())
+}
+
+/// Who has no password here may still come by something else.
+fn unknown(file: &Path, user: &str, disabled: bool) -> String {
+    let file = file.display();
+    let hint = "; who comes by a certificate, key or token of that name is shut out by an entry with disabled = true";
+    format!("{file}: there is no user {user:?}{}", if disabled { hint } else { "" })
 }
 
 fn failed(file: &Path, error: UserError) -> Failure {
     match error {
         UserError::Io(error) => Failure::io(file.display(), &error),
         UserError::File(problems) => Failure::new(Status::Config, problems),
-        error @ (UserError::Name | UserError::Unknown | UserError::Password(_)) => Failure::new(Status::DataErr, error),
+        error @ (UserError::Name | UserError::Unknown | UserError::Psk | UserError::Password(_)) => {
+            Failure::new(Status::DataErr, error)
+        }
     }
 }
 

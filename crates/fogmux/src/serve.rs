@@ -4,9 +4,12 @@
 //! certificates again, all of them or none.
 
 mod banner;
+mod kept;
 mod logging;
+mod looked;
 mod notify;
 mod reload;
+mod watch;
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,12 +20,13 @@ use tokio::time::{MissedTickBehavior, interval};
 pub(crate) use self::logging::Log;
 use self::notify::ServiceManager;
 use self::reload::Reloader;
+use self::watch::Watch;
 use crate::check::read;
 use crate::cli::Serve;
 use crate::client::block_on;
 use crate::compose::{self, Running};
 use crate::config::Config;
-use crate::exit::Failure;
+use crate::exit::{Failure, OrFail as _, Status};
 use crate::{data, home};
 
 /// Runs a gateway until a signal ends it.
@@ -31,10 +35,11 @@ pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
     let log = Log::start(&config.log.filter)?;
     let directory = data::directory(arguments.data.directory.as_deref())?;
     let home = home::prepare(&config, &directory)?;
+    // Begins before anything is read. Certificates have been, so once more.
+    let watch = Watch::new(&config, &home);
+    home.tls.reload().or_fail(Status::Config, "certificates")?;
     let running = compose::start(&config, &home)?;
-    banner::print(&running.gateway.addresses, &home, config.xmpp_domain(), arguments.json);
-    tracing::info!(data = %home.directory.display(), "ready");
-    let reloader = Reloader::new(arguments.clone(), config, home, log);
+    let reloader = Reloader::new(arguments.clone(), config, home, log, watch);
     block_on(supervise(running, reloader))?
 }
 
@@ -54,6 +59,10 @@ async fn supervise(running: Running, mut reloader: Reloader) -> Result<(), Failu
     let every = manager.watchdog();
     let mut watchdog = interval(every.unwrap_or(Duration::from_secs(3600)));
     watchdog.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut look = interval(watch::LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // Not before signals are listened to: who reads that we are ready may send one.
+    reloader.announce(&running);
     manager.ready();
     loop {
         tokio::select! {
@@ -63,6 +72,7 @@ async fn supervise(running: Running, mut reloader: Reloader) -> Result<(), Failu
                 reloader.reload(&running);
                 manager.ready();
             }
+            _ = look.tick() => reloader.look(&running),
             _ = watchdog.tick(), if every.is_some() => manager.alive(),
         }
     }

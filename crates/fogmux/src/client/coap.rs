@@ -1,4 +1,4 @@
-//! The CoAP door from outside: UDP around the client role of `fogmux_coap`, which keeps time, blocks and observations.
+//! The CoAP door from outside: sockets around the client role of `fogmux_coap`, which keeps time, blocks and observations.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -8,14 +8,20 @@ use tokio::net::UdpSocket;
 use tokio::time::{Duration, Instant, sleep_until};
 
 use super::Options;
+use super::coap_stream::Line;
+use super::dtls::Link;
 use super::error::ClientError;
 use super::message::{Arrived, Outgoing};
-use super::url::Url;
+use super::oscore::Oscore;
+use super::url::{Scheme, Url};
 
 /// Where topics live.
 const ROOT: &str = "ps";
 /// RFC 7252 §5.10: what a Uri-Path option holds at most.
 const LEVEL_BYTES_MAX: usize = 255;
+
+/// Bytes of a payload in one message over a connection; other messages have their turn in between.
+const CHUNK_BYTES_MAX: usize = 64 << 10;
 
 /// A socket to publish by.
 pub(crate) struct Publisher(Exchange);
@@ -135,17 +141,40 @@ fn accepted(answer: &Answer) -> Result<(), ClientError> {
 
 /// A socket, a machine and the time.
 struct Exchange {
-    socket: UdpSocket,
+    link: Link,
     client: Client,
     out: Outbox<()>,
     started: Instant,
-    buffer: Vec<u8>,
+    oscore: Option<Oscore>,
+    /// A message on its way into protection or out of it.
+    scratch: Vec<u8>,
 }
 
 impl Exchange {
     async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
         if options.credentials.is_some() {
-            return Err(ClientError::Usage("coap:// has no way to carry a user and password".to_owned()));
+            return Err(ClientError::Usage("CoAP has no way to carry a user and password".to_owned()));
+        }
+        let secret = getrandom::u64().map_err(|error| ClientError::Io(format!("no random numbers: {error}")))?;
+        let link = Self::link(url, options).await?;
+        let mut config = ClientConfig::default();
+        if let Some(limits) = link.limits() {
+            config.reliable = true;
+            (config.block_size, config.chunk) = limits.blocks(CHUNK_BYTES_MAX);
+        }
+        Ok(Self {
+            link,
+            client: Client::new(config, secret),
+            out: Outbox::default(),
+            started: Instant::now(),
+            oscore: options.oscore.as_deref().map(Oscore::open).transpose()?,
+            scratch: Vec::new(),
+        })
+    }
+
+    async fn link(url: &Url, options: &Options) -> Result<Link, ClientError> {
+        if url.scheme != Scheme::Coap {
+            return Ok(Link::Stream(Box::new(Line::open(url, options).await?)));
         }
         let mut found =
             tokio::net::lookup_host((url.host.as_str(), url.port)).await.map_err(ClientError::unavailable)?;
@@ -154,14 +183,7 @@ impl Exchange {
             if remote.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
         let socket = UdpSocket::bind(local).await.map_err(ClientError::unavailable)?;
         socket.connect(remote).await.map_err(ClientError::unavailable)?;
-        let secret = getrandom::u64().map_err(|error| ClientError::Io(format!("no random numbers: {error}")))?;
-        Ok(Self {
-            socket,
-            client: Client::new(ClientConfig::default(), secret),
-            out: Outbox::default(),
-            started: Instant::now(),
-            buffer: vec![0; 1 << 16],
-        })
+        Link::open(socket, url, options).await
     }
 
     fn now(&self) -> Timestamp {
@@ -192,11 +214,18 @@ impl Exchange {
         let due = self.client.next_timeout().map(|due| self.started + Duration::from_millis(due.as_millis()));
         let never = Instant::now() + Duration::from_secs(3600);
         tokio::select! {
-            received = self.socket.recv(&mut self.buffer) => {
-                let bytes = received.map_err(ClientError::unavailable)?;
+            received = self.link.receive() => {
+                let datagram = received?;
                 let now = self.now();
-                if let Some(datagram) = self.buffer.get(..bytes) {
-                    self.client.handle(now, datagram, &mut self.out);
+                match &mut self.oscore {
+                    None => self.client.handle(now, &datagram, &mut self.out),
+                    Some(oscore) => {
+                        self.scratch.clear();
+                        oscore.receive(&datagram, &mut self.scratch)?;
+                        if !self.scratch.is_empty() {
+                            self.client.handle(now, &self.scratch, &mut self.out);
+                        }
+                    }
                 }
             }
             () = sleep_until(due.unwrap_or(never)) => {
@@ -208,8 +237,16 @@ impl Exchange {
     }
 
     async fn flush(&mut self) -> Result<(), ClientError> {
-        for ((), datagram) in self.out.iter() {
-            self.socket.send(datagram).await.map_err(ClientError::unavailable)?;
+        for ((), message) in self.out.iter() {
+            let datagram = match &mut self.oscore {
+                None => message,
+                Some(oscore) => {
+                    self.scratch.clear();
+                    oscore.send(message, &mut self.scratch)?;
+                    &self.scratch
+                }
+            };
+            self.link.send(datagram).await?;
         }
         self.out.clear();
         Ok(())

@@ -161,13 +161,13 @@ impl Connection {
     async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
         match options.http {
             HttpVersion::One => {
-                let io = TokioIo::new(Stream::open(url, &options.trust, &[b"http/1.1"]).await?);
+                let io = TokioIo::new(Stream::open(url, options, &[b"http/1.1"]).await?);
                 let (sender, connection) = http1::handshake(io).await.map_err(ClientError::unavailable)?;
                 tokio::spawn(connection);
                 Ok(Self::One(sender))
             }
             HttpVersion::Two => {
-                let io = TokioIo::new(Stream::open(url, &options.trust, &[b"h2"]).await?);
+                let io = TokioIo::new(Stream::open(url, options, &[b"h2"]).await?);
                 let handshake = http2::handshake(TokioExecutor::new(), io).await;
                 let (sender, connection) = handshake.map_err(ClientError::unavailable)?;
                 tokio::spawn(connection);

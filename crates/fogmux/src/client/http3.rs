@@ -26,7 +26,7 @@ impl Http3 {
         if !url.secure {
             return Err(ClientError::Usage("HTTP/3 needs https://".to_owned()));
         }
-        let tls = tls::config(&options.trust, &[b"h3"])?;
+        let tls = tls::config(&options.trust, options.own.as_ref(), &[b"h3"])?;
         let crypto = QuicClientConfig::try_from(tls).map_err(ClientError::unavailable)?;
         let mut addresses =
             tokio::net::lookup_host((url.host.as_str(), url.port)).await.map_err(ClientError::unavailable)?;

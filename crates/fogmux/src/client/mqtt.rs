@@ -163,8 +163,8 @@ impl Conversation {
     async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
         let transport = match url.scheme {
             Scheme::WebSocket => Transport::WebSocket(Box::new(WebSocket::open(url, options).await?)),
-            Scheme::Mqtt | Scheme::Coap | Scheme::Http | Scheme::Xmpp => {
-                Transport::Stream(Box::new(Stream::open(url, &options.trust, &[b"mqtt"]).await?))
+            Scheme::Mqtt | Scheme::Coap | Scheme::CoapTcp | Scheme::CoapWebSocket | Scheme::Http | Scheme::Xmpp => {
+                Transport::Stream(Box::new(Stream::open(url, options, &[b"mqtt"]).await?))
             }
         };
         let connect = Connect {

@@ -4,28 +4,33 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+#[cfg(feature = "tls-openssl")]
+use fogmux_net::openssl::SslStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use super::error::ClientError;
-use super::tls::{self, Trust};
 use super::url::Url;
+use super::{Options, tls};
 
 /// A byte stream to a door.
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+    /// TLS by a pre-shared key.
+    #[cfg(feature = "tls-openssl")]
+    Psk(SslStream<TcpStream>),
 }
 
 impl Stream {
     /// Connects as the URL says; `alpn` only matters with TLS.
-    pub(crate) async fn open(url: &Url, trust: &Trust, alpn: &[&[u8]]) -> Result<Self, ClientError> {
+    pub(crate) async fn open(url: &Url, options: &Options, alpn: &[&[u8]]) -> Result<Self, ClientError> {
         let stream = tcp(url).await?;
         if !url.secure {
             return Ok(Self::Plain(stream));
         }
-        Ok(Self::Tls(Box::new(tls::connect(stream, &url.host, trust, alpn).await?)))
+        tls::open(stream, &url.host, options, alpn).await
     }
 }
 
@@ -43,6 +48,8 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(cx, buffer),
+            #[cfg(feature = "tls-openssl")]
+            Self::Psk(stream) => Pin::new(stream).poll_read(cx, buffer),
         }
     }
 }
@@ -52,6 +59,8 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write(cx, bytes),
+            #[cfg(feature = "tls-openssl")]
+            Self::Psk(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
 
@@ -59,6 +68,8 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
+            #[cfg(feature = "tls-openssl")]
+            Self::Psk(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
@@ -66,6 +77,8 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(cx),
+            #[cfg(feature = "tls-openssl")]
+            Self::Psk(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

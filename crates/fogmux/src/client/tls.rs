@@ -3,16 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::error::ClientError;
+use super::stream::Stream;
+use super::{Options, Psk};
 
 /// How the server proves who it is.
 #[derive(Clone, Debug, Default)]
@@ -26,37 +29,104 @@ pub(crate) enum Trust {
     Insecure,
 }
 
-/// A TLS configuration that offers `alpn`.
-pub(crate) fn config(trust: &Trust, alpn: &[&[u8]]) -> Result<ClientConfig, ClientError> {
+/// A certificate of one's own, with its key.
+#[derive(Clone, Debug)]
+pub(crate) struct Own {
+    pub(crate) certificate: std::path::PathBuf,
+    pub(crate) key: std::path::PathBuf,
+}
+
+/// What checks a server's certificate, for stacks that are not rustls.
+pub(crate) fn verifier(trust: &Trust) -> Result<Arc<dyn ServerCertVerifier>, ClientError> {
     let provider = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(ClientError::unavailable)?;
-    let mut config = match trust {
-        Trust::Insecure => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(TrustEverybody(provider)))
-            .with_no_client_auth(),
+    let roots = match trust {
+        Trust::Insecure => return Ok(Arc::new(TrustEverybody(provider))),
         Trust::File(file) => {
             let mut roots = RootCertStore::empty();
             add(&mut roots, file).map_err(|error| ClientError::Io(format!("{}: {error}", file.display())))?;
-            builder.with_root_certificates(roots).with_no_client_auth()
+            roots
         }
-        Trust::System => builder.with_root_certificates(system_roots()).with_no_client_auth(),
+        Trust::System => system_roots(),
+    };
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+    Ok(verifier.build().map_err(ClientError::unavailable)?)
+}
+
+/// A TLS configuration that offers `alpn` and shows a certificate of one's own when it is asked to.
+pub(crate) fn config(trust: &Trust, own: Option<&Own>, alpn: &[&[u8]]) -> Result<ClientConfig, ClientError> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(ClientError::unavailable)?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier(trust)?);
+    let mut config = match own {
+        Some(own) => {
+            let (chain, key) = own.read()?;
+            builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| ClientError::Io(format!("{}: {error}", own.certificate.display())))?
+        }
+        None => builder.with_no_client_auth(),
     };
     config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
     Ok(config)
 }
 
-/// A TLS stream over a TCP stream.
+impl Own {
+    fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), ClientError> {
+        let failed = |file: &Path, error: pem::Error| ClientError::Io(format!("{}: {error}", file.display()));
+        let chain = CertificateDer::pem_file_iter(&self.certificate).and_then(Iterator::collect);
+        let chain = chain.map_err(|error| failed(&self.certificate, error))?;
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| failed(&self.key, error))?;
+        Ok((chain, key))
+    }
+}
+
+/// A TLS stream over a TCP stream, to a server that need not know us.
 pub(crate) async fn connect(
     stream: TcpStream,
     host: &str,
     trust: &Trust,
     alpn: &[&[u8]],
 ) -> Result<TlsStream<TcpStream>, ClientError> {
-    let connector = TlsConnector::from(Arc::new(config(trust, alpn)?));
-    connector.connect(server_name(host)?, stream).await.map_err(tls_failed)
+    secure(config(trust, None, alpn)?, stream, host).await
+}
+
+/// A TLS stream over a TCP stream, with whatever the options have to show.
+pub(crate) async fn open(
+    stream: TcpStream,
+    host: &str,
+    options: &Options,
+    alpn: &[&[u8]],
+) -> Result<Stream, ClientError> {
+    if let Some(psk) = &options.psk {
+        return by_key(stream, host, psk, alpn).await;
+    }
+    let config = config(&options.trust, options.own.as_ref(), alpn)?;
+    Ok(Stream::Tls(Box::new(secure(config, stream, host).await?)))
+}
+
+async fn secure(config: ClientConfig, stream: TcpStream, host: &str) -> Result<TlsStream<TcpStream>, ClientError> {
+    TlsConnector::from(Arc::new(config)).connect(server_name(host)?, stream).await.map_err(tls_failed)
+}
+
+/// With a pre-shared key both ends know each other, and nobody needs a certificate.
+#[cfg(feature = "tls-openssl")]
+async fn by_key(stream: TcpStream, host: &str, psk: &Psk, alpn: &[&[u8]]) -> Result<Stream, ClientError> {
+    let client = fogmux_net::openssl::Client {
+        offer: &fogmux_net::profile::PSK.accept,
+        alpn,
+        psk: Some((psk.identity.as_bytes(), &psk.key)),
+        ca: None,
+        certificate: None,
+    };
+    let stream = client.connect(stream, host).await;
+    Ok(Stream::Psk(stream.map_err(|error| ClientError::Unavailable(format!("TLS: {error}")))?))
+}
+
+#[cfg(not(feature = "tls-openssl"))]
+async fn by_key(_: TcpStream, _: &str, _: &Psk, _: &[&[u8]]) -> Result<Stream, ClientError> {
+    Err(ClientError::Usage("TLS with a pre-shared key needs a build with the feature tls-openssl".to_owned()))
 }
 
 /// The name that the certificate must carry.

@@ -15,6 +15,10 @@ pub(crate) enum Scheme {
     WebSocket,
     /// CoAP over UDP.
     Coap,
+    /// CoAP over TCP (RFC 8323).
+    CoapTcp,
+    /// CoAP over WebSocket (RFC 8323 §8.3).
+    CoapWebSocket,
     /// HTTP in any version.
     Http,
     /// XMPP.
@@ -46,10 +50,12 @@ impl fmt::Debug for Url {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UrlError {
     #[error(
-        "{0:?} has no scheme; use one of mqtt, mqtts, ws, wss, coap, http, https, xmpp, xmpps, as in mqtt://127.0.0.1/topic"
+        "{0:?} has no scheme; use one of mqtt, mqtts, ws, wss, coap(s), coap(s)+tcp, coap(s)+ws, http, https, xmpp, xmpps, as in mqtt://127.0.0.1/topic"
     )]
     NoScheme(String),
-    #[error("there is no scheme {0:?}; use one of mqtt, mqtts, ws, wss, coap, http, https, xmpp, xmpps")]
+    #[error(
+        "there is no scheme {0:?}; use one of mqtt, mqtts, ws, wss, coap(s), coap(s)+tcp, coap(s)+ws, http, https, xmpp, xmpps"
+    )]
     Scheme(String),
     #[error("{0:?} is no port")]
     Port(String),
@@ -94,6 +100,11 @@ fn scheme(name: &str) -> Result<(Scheme, bool, u16, &'static str), UrlError> {
         "ws" => (Scheme::WebSocket, false, 8080, "mqtt/"),
         "wss" => (Scheme::WebSocket, true, 8443, "mqtt/"),
         "coap" => (Scheme::Coap, false, 5683, "ps/"),
+        "coaps" => (Scheme::Coap, true, 5684, "ps/"),
+        "coap+tcp" => (Scheme::CoapTcp, false, 5683, "ps/"),
+        "coaps+tcp" => (Scheme::CoapTcp, true, 5684, "ps/"),
+        "coap+ws" => (Scheme::CoapWebSocket, false, 8080, "ps/"),
+        "coaps+ws" => (Scheme::CoapWebSocket, true, 8443, "ps/"),
         "http" => (Scheme::Http, false, 8080, "topics/"),
         "https" => (Scheme::Http, true, 8443, "topics/"),
         "xmpp" => (Scheme::Xmpp, false, 5222, "\0"),
@@ -157,6 +168,10 @@ mod tests {
             ("wss://h/a", "h", 8443, "a"),
             ("coap://[::1]/ps/a", "::1", 5683, "a"),
             ("coap://[::1]:5/a%2Fb", "::1", 5, "a/b"),
+            ("coap+tcp://h/ps/a", "h", 5683, "a"),
+            ("coaps+tcp://h/a", "h", 5684, "a"),
+            ("coap+ws://h/a", "h", 8080, "a"),
+            ("coaps+ws://h/a", "h", 8443, "a"),
             ("http://h/topics/a", "h", 8080, "a"),
             ("http://h/topics/topics/a", "h", 8080, "topics/a"),
             ("https://h/a%20b", "h", 8443, "a b"),

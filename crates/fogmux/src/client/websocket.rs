@@ -1,4 +1,4 @@
-//! A WebSocket (RFC 6455) that carries MQTT ([MQTT-6]) from outside: hyper makes the handshake, `fogmux_http` the frames.
+//! A WebSocket (RFC 6455) that carries MQTT ([MQTT-6]) or CoAP (RFC 8323 §4) from outside: hyper makes the handshake, `fogmux_http` the frames.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -27,23 +27,34 @@ pub(crate) struct WebSocket {
     stream: TokioIo<Upgraded>,
     receiver: Receiver,
     input: BytesMut,
+    whole: bool,
 }
 
 impl WebSocket {
     /// Connects and makes the handshake for the subprotocol `mqtt` ([MQTT-6.0.0-3]).
     pub(crate) async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
-        let io = TokioIo::new(Stream::open(url, &options.trust, &[b"http/1.1"]).await?);
+        Self::open_at(url, options, PATH, "mqtt").await
+    }
+
+    /// The same at another place, for another subprotocol.
+    pub(crate) async fn open_at(
+        url: &Url,
+        options: &Options,
+        path: &str,
+        subprotocol: &'static str,
+    ) -> Result<Self, ClientError> {
+        let io = TokioIo::new(Stream::open(url, options, &[b"http/1.1"]).await?);
         let (mut sender, connection) = http1::handshake(io).await.map_err(ClientError::unavailable)?;
         tokio::spawn(connection.with_upgrades());
         let key = STANDARD.encode(random::<16>()?);
         let host = if url.host.contains(':') { format!("[{}]", url.host) } else { url.host.clone() };
-        let request = Request::get(PATH)
+        let request = Request::get(path)
             .header(header::HOST, format!("{host}:{}", url.port))
             .header(header::CONNECTION, "Upgrade")
             .header(header::UPGRADE, "websocket")
             .header(header::SEC_WEBSOCKET_VERSION, VERSION)
             .header(header::SEC_WEBSOCKET_KEY, &key)
-            .header(header::SEC_WEBSOCKET_PROTOCOL, "mqtt")
+            .header(header::SEC_WEBSOCKET_PROTOCOL, subprotocol)
             .body(Empty::<Bytes>::new())
             .map_err(|error| ClientError::Usage(error.to_string()))?;
         let response = sender.send_request(request).await.map_err(ClientError::unavailable)?;
@@ -52,7 +63,7 @@ impl WebSocket {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 return Err(ClientError::Refused(response.status().to_string()));
             }
-            status => return Err(ClientError::unavailable(format!("no WebSocket at {PATH}: {status}"))),
+            status => return Err(ClientError::unavailable(format!("no WebSocket at {path}: {status}"))),
         }
         let accepted = response.headers().get(header::SEC_WEBSOCKET_ACCEPT).map(|value| value.as_bytes());
         if accepted != Some(accept_key(key.as_bytes()).as_bytes()) {
@@ -63,6 +74,7 @@ impl WebSocket {
             stream: TokioIo::new(upgraded),
             receiver: Receiver::new(Role::Client, MESSAGE_BYTES_MAX),
             input: BytesMut::new(),
+            whole: true,
         })
     }
 
@@ -71,17 +83,23 @@ impl WebSocket {
         self.send_frame(Opcode::Binary, bytes).await
     }
 
+    /// Whether what was received last ended a message.
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.whole
+    }
+
     /// More bytes, appended to `output`.
     pub(crate) async fn receive(&mut self, output: &mut BytesMut) -> Result<(), ClientError> {
         loop {
             match self.receiver.receive(&mut self.input).map_err(ClientError::protocol)? {
-                Some(Incoming::Binary { bytes, .. }) => {
+                Some(Incoming::Binary { bytes, end }) => {
                     output.extend_from_slice(&bytes);
+                    self.whole = end;
                     return Ok(());
                 }
                 Some(Incoming::Ping(payload)) => self.send_frame(Opcode::Pong, &payload).await?,
                 Some(Incoming::Pong(_)) => {}
-                Some(Incoming::Text { .. }) => return Err(ClientError::protocol("text in a WebSocket of MQTT")),
+                Some(Incoming::Text { .. }) => return Err(ClientError::protocol("text in a WebSocket of bytes")),
                 Some(Incoming::Close(_)) => return Err(ClientError::unavailable("the gateway closed the WebSocket")),
                 None => {
                     if self.stream.read_buf(&mut self.input).await.map_err(ClientError::unavailable)? == 0 {

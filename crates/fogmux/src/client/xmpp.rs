@@ -2,8 +2,9 @@
 //! the client role of `fogmux_xmpp`.
 
 use bytes::{Buf as _, BytesMut};
-use fogmux_auth::sasl::Plain;
-use fogmux_auth::scram::{ScramClient, ScramHash};
+use fogmux_auth::looks_like_token;
+use fogmux_auth::sasl::{Bearer, Plain};
+use fogmux_auth::scram::{ChannelBinding, ClientBinding, ScramClient, ScramHash};
 use fogmux_xmpp::form::{self, FieldType};
 use fogmux_xmpp::iq::{self, IqKind};
 use fogmux_xmpp::pubsub::FILTER_OPTION;
@@ -221,6 +222,8 @@ struct Session {
     output: Vec<u8>,
     service: String,
     jid: String,
+    /// The host and port of the URL.
+    host: (String, u16),
 }
 
 impl Session {
@@ -230,7 +233,7 @@ impl Session {
         let transport = tcp(url).await?;
         let transport = if url.secure {
             // XEP-0368 §3: the protocol name of direct TLS.
-            Stream::Tls(Box::new(tls::connect(transport, &domain, &options.trust, &[b"xmpp-client"]).await?))
+            tls::open(transport, &domain, options, &[b"xmpp-client"]).await?
         } else {
             Stream::Plain(transport)
         };
@@ -243,7 +246,8 @@ impl Session {
         let mut output = Vec::new();
         let stream = ClientStream::new(config, &mut output);
         let service = format!("pubsub.{domain}");
-        let mut this = Self { transport, stream, input: BytesMut::new(), output, service, jid: String::new() };
+        let host = (url.host.clone(), url.port);
+        let mut this = Self { transport, stream, input: BytesMut::new(), output, service, jid: String::new(), host };
         if !url.secure {
             this.until(|event| matches!(event, ClientEvent::StartTls).then_some(())).await?;
             this = this.secure(&domain, options).await?;
@@ -259,8 +263,7 @@ impl Session {
     /// RFC 6120 §5.4.3.3: what came before TLS does not count.
     async fn secure(mut self, domain: &str, options: &Options) -> Result<Self, ClientError> {
         let Stream::Plain(plain) = self.transport else { return Ok(self) };
-        let secured = tls::connect(plain, domain, &options.trust, &[]).await?;
-        self.transport = Stream::Tls(Box::new(secured));
+        self.transport = tls::open(plain, domain, options, &[]).await?;
         self.input.clear();
         self.stream.tls_established(&mut self.output);
         Ok(self)
@@ -272,32 +275,108 @@ impl Session {
         };
         let offered = self.until(mechanisms).await?;
         let offers = |name: &str| offered.iter().any(|offer| offer == name);
-        match &options.credentials {
+        let Some((user, password)) = &options.credentials else {
+            // Offered to who has shown a certificate (XEP-0178 §3); the identity is the certificate's own.
+            if offers("EXTERNAL") {
+                return self.authenticate("EXTERNAL", b"").await;
+            }
+            if options.own.is_some() {
+                return Err(ClientError::Refused("the gateway does not take the certificate".to_owned()));
+            }
             // RFC 4505 §2: the trace may be empty; sent at once it spares a challenge.
-            None if offers("ANONYMOUS") => self.stream.authenticate("ANONYMOUS", Some(b""), &mut self.output),
-            None => return Err(ClientError::Refused("the gateway wants a user and password".to_owned())),
-            Some((user, password)) if offers("SCRAM-SHA-256") => {
-                return self.scram("SCRAM-SHA-256", ScramHash::Sha256, user, password).await;
+            if offers("ANONYMOUS") {
+                return self.authenticate("ANONYMOUS", b"").await;
             }
-            Some((user, password)) if offers("SCRAM-SHA-1") => {
-                return self.scram("SCRAM-SHA-1", ScramHash::Sha1, user, password).await;
-            }
-            Some((user, password)) if offers("PLAIN") => {
-                self.stream.authenticate("PLAIN", Some(&Plain::encode(user, password)), &mut self.output);
-            }
-            Some(_) => return Err(ClientError::protocol(format!("no mechanism in common: {}", offered.join(" ")))),
+            return Err(ClientError::Refused("the gateway wants a user and password".to_owned()));
+        };
+        if offers("OAUTHBEARER") && looks_like_token(password.as_bytes()) {
+            return self.bearer(password).await;
         }
+        let bound = self.binding(&offered);
+        for hash in [ScramHash::Sha256, ScramHash::Sha1] {
+            let (plain, plus) = (hash.mechanism(), format!("{}-PLUS", hash.mechanism()));
+            match &bound {
+                ClientBinding::Bound(_) if offers(&plus) => {
+                    return self.scram(&plus, hash, user, password, bound).await;
+                }
+                ClientBinding::Bound(_) if offers(plain) => {
+                    return self.scram(plain, hash, user, password, ClientBinding::None).await;
+                }
+                ClientBinding::None | ClientBinding::NotOffered if offers(plain) => {
+                    return self.scram(plain, hash, user, password, bound).await;
+                }
+                ClientBinding::Bound(_) | ClientBinding::None | ClientBinding::NotOffered => {}
+            }
+        }
+        if offers("PLAIN") && !matches!(self.transport, Stream::Plain(_)) {
+            return self.authenticate("PLAIN", &Plain::encode(user, password)).await;
+        }
+        Err(ClientError::protocol(format!("no mechanism in common: {}", offered.join(" "))))
+    }
+
+    /// A mechanism of one message.
+    async fn authenticate(&mut self, mechanism: &str, message: &[u8]) -> Result<(), ClientError> {
+        self.stream.authenticate(mechanism, Some(message), &mut self.output);
         self.until(succeeded).await?;
         self.stream.accept(&mut self.output);
         Ok(())
     }
 
-    async fn scram(&mut self, name: &str, hash: ScramHash, user: &str, password: &str) -> Result<(), ClientError> {
+    /// RFC 7628 §3.2.3: who is told what is wrong says that it has understood, and is refused then.
+    async fn bearer(&mut self, token: &str) -> Result<(), ClientError> {
+        let message = Bearer::encode(token, &self.host.0, self.host.1);
+        self.stream.authenticate("OAUTHBEARER", Some(&message), &mut self.output);
+        let answered = |event: ClientEvent<'_>| match event {
+            ClientEvent::Challenge(_) => Some(false),
+            ClientEvent::Success(_) => Some(true),
+            ClientEvent::StartTls
+            | ClientEvent::Mechanisms(_)
+            | ClientEvent::Refused(_)
+            | ClientEvent::Bound(_)
+            | ClientEvent::Stanza(_)
+            | ClientEvent::Ended(_)
+            | ClientEvent::Failed(_) => None,
+        };
+        if !self.until(answered).await? {
+            self.stream.respond(Bearer::KISS, &mut self.output);
+            self.until(succeeded).await?;
+        }
+        self.stream.accept(&mut self.output);
+        Ok(())
+    }
+
+    /// What a login is tied to: this very TLS 1.3 connection (RFC 9266), where the server takes that.
+    fn binding(&self, offered: &[String]) -> ClientBinding {
+        let Stream::Tls(stream) = &self.transport else { return ClientBinding::None };
+        let connection = stream.get_ref().1;
+        if connection.protocol_version() != Some(rustls::ProtocolVersion::TLSv1_3) {
+            return ClientBinding::None;
+        }
+        let exported = connection.export_keying_material([0; 32], b"EXPORTER-Channel-Binding", Some(&[]));
+        let plus = offered.iter().any(|offer| offer.starts_with("SCRAM-") && offer.ends_with("-PLUS"));
+        match exported {
+            // So that the server notices when somebody in between has taken the `-PLUS` away.
+            Ok(_) if !plus => ClientBinding::NotOffered,
+            Ok(data) if self.stream.takes_channel_binding("tls-exporter") => {
+                ClientBinding::Bound(ChannelBinding::exporter(&data))
+            }
+            Ok(_) | Err(_) => ClientBinding::None,
+        }
+    }
+
+    async fn scram(
+        &mut self,
+        name: &str,
+        hash: ScramHash,
+        user: &str,
+        password: &str,
+        binding: ClientBinding,
+    ) -> Result<(), ClientError> {
         let nonce = getrandom::u64().and_then(|high| Ok((high, getrandom::u64()?)));
         let (high, low) = nonce.map_err(|error| ClientError::Io(format!("no random numbers: {error}")))?;
         let nonce = format!("{high:016x}{low:016x}");
         let refused = |error: fogmux_auth::scram::ScramClientError| ClientError::Refused(error.to_string());
-        let mut client = ScramClient::new(hash, user, password, &nonce).map_err(refused)?;
+        let mut client = ScramClient::new(hash, user, password, &nonce).map_err(refused)?.bound(binding);
         self.stream.authenticate(name, Some(&client.first()), &mut self.output);
         let challenge =
             |event: ClientEvent<'_>| if let ClientEvent::Challenge(data) = event { Some(data) } else { None };

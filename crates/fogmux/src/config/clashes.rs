@@ -4,7 +4,9 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::listeners::{Listener, Security};
+use fogmux_net::{ClientCertificates, profile::Stack};
+
+use super::listeners::{Listener, Protection};
 use super::model::Config;
 use super::reader::Findings;
 
@@ -14,6 +16,9 @@ pub(crate) fn find_clashes(config: &Config, findings: &mut Findings) {
     for (name, listener) in config.listeners.each() {
         if listener.enabled && !listener.is_loopback() {
             find_open_doors(name, listener, findings);
+        }
+        if listener.enabled {
+            find_weak_profiles(name, listener, findings);
         }
     }
     find_half_certificates(config, findings);
@@ -44,7 +49,7 @@ fn find_shared_ports(config: &Config, findings: &mut Findings) {
 
 fn transports(name: &str, config: &Config) -> &'static [&'static str] {
     match name {
-        "coap" => &["udp"],
+        "coap" | "coaps" => &["udp"],
         "https" if config.http.http3 => &["tcp", "udp"],
         _ => &["tcp"],
     }
@@ -57,7 +62,7 @@ fn overlap(a: &SocketAddr, b: &SocketAddr) -> bool {
 
 /// Beyond loopback: plaintext and anonymous clients must have been asked for by name.
 fn find_open_doors(name: &str, listener: &Listener, findings: &mut Findings) {
-    if listener.security == (Security::Plain { allow_plaintext: false }) {
+    if listener.protection == (Protection::Plain { allow_plaintext: false }) {
         findings.clash(
             &format!("listeners.{name}.address"),
             format!("{} is beyond loopback and not encrypted", listener.address),
@@ -70,6 +75,34 @@ fn find_open_doors(name: &str, listener: &Listener, findings: &mut Findings) {
             &anonymous,
             format!("clients without credentials would be let in at {}", listener.address),
             format!("false, a loopback address, or listeners.{name}.allow_remote_anonymous = true"),
+        );
+    }
+}
+
+/// What is dangerous has to be allowed by name, and a pre-shared key leaves no room for a certificate.
+fn find_weak_profiles(name: &str, listener: &Listener, findings: &mut Findings) {
+    let Some(tls) = listener.tls() else { return };
+    if let (Some(why), false) = (tls.profile.weak, tls.allow_weak) {
+        findings.clash(
+            &format!("listeners.{name}.profile"),
+            format!("{:?} is weak: {why}", tls.profile.name),
+            format!("another profile, or listeners.{name}.allow_weak = true"),
+        );
+    }
+    let security = tls.security();
+    if security.client_certificates != ClientCertificates::No && (tls.profile.psk || !tls.profile.is_encrypted()) {
+        findings.clash(
+            &format!("listeners.{name}.client_certificates"),
+            format!("with the profile {:?} there are no certificates", tls.profile.name),
+            "\"no\", or another profile",
+        );
+    }
+    let opens_openssl = tls.profile.stack == Stack::OpenSsl;
+    if opens_openssl && !cfg!(feature = "tls-openssl") {
+        findings.clash(
+            &format!("listeners.{name}.profile"),
+            format!("{:?} needs OpenSSL, which this build is without", tls.profile.name),
+            "another profile, or a build with the feature tls-openssl",
         );
     }
 }
@@ -94,8 +127,15 @@ fn find_missing_files(config: &Config, findings: &mut Findings) {
     let files = [
         ("tls.certificate_file", &config.tls.certificate_file),
         ("tls.key_file", &config.tls.key_file),
+        ("tls.client_ca_file", &config.tls.client_ca_file),
+        ("tls.crl_file", &config.tls.crl_file),
         ("auth.acl_file", &config.auth.acl_file),
         ("auth.admin_password_file", &config.auth.admin_password_file),
+        ("auth.psk_file", &config.auth.psk_file),
+        ("auth.certificates_file", &config.auth.certificates_file),
+        ("auth.token.jwks_file", &config.auth.token.settings.jwks_file),
+        ("auth.token.key_file", &config.auth.token.settings.key_file),
+        ("auth.callback.ca_file", &config.auth.callback.ca_file),
     ];
     for (key, file) in files {
         let Some(file) = file else { continue };

@@ -1,9 +1,11 @@
 //! The keys of each door. What they mean and what they are by default stands where the door is.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use fogmux_coap::server::Amplification;
 use fogmux_gateway::{coap::CoapConfig, http::HttpConfig, mqtt::MqttConfig, xmpp::XmppConfig};
+use fogmux_net::dtls::EndpointConfig;
 use fogmux_net::quic::QuicLimits;
 
 use super::reader::{Reader, Section};
@@ -37,6 +39,10 @@ impl Section for Http {
         reader.size("payload_bytes_max", &mut door.payload_bytes_max, 1..=MESSAGE_BYTES);
         reader.size("batch_bytes_max", &mut door.batch_bytes_max, 1..=MESSAGE_BYTES);
         reader.count("batch_lines_max", &mut door.batch_lines_max, 1..=1_000_000);
+        reader.size("uploads_bytes_max", &mut door.uploads_bytes_max, 1 << 20..=16 << 30);
+        reader.flag("allow_password_without_tls", &mut door.password_without_tls);
+        reader.count("sessions_max", &mut door.sessions_max, 0..=1_000_000);
+        reader.duration("session_lifetime", &mut door.session_lifetime, Duration::from_secs(60)..=30 * DAY);
         reader.size("header_bytes_max", &mut door.header_bytes_max, 8 << 10..=1 << 20);
         reader.duration("header_timeout", &mut door.header_timeout, SECOND..=HOUR);
         reader.duration("body_timeout", &mut door.body_timeout, SECOND..=HOUR);
@@ -97,6 +103,33 @@ impl Section for MqttConfig {
     }
 }
 
+/// The CoAP door and what is read again while it is open.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Coap {
+    pub(crate) door: CoapConfig,
+    pub(crate) oscore: Oscore,
+}
+
+/// OSCORE (RFC 8613).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Oscore {
+    /// `oscore` in the data directory when absent.
+    pub(crate) directory: Option<PathBuf>,
+}
+
+impl Section for Coap {
+    fn read(&mut self, reader: &mut Reader<'_>) {
+        self.door.read(reader);
+        reader.section("oscore", &mut self.oscore);
+    }
+}
+
+impl Section for Oscore {
+    fn read(&mut self, reader: &mut Reader<'_>) {
+        reader.path("directory", &mut self.directory);
+    }
+}
+
 impl Section for CoapConfig {
     fn read(&mut self, reader: &mut Reader<'_>) {
         reader.size("payload_bytes_max", &mut self.payload_bytes_max, 64..=MESSAGE_BYTES);
@@ -118,11 +151,30 @@ impl Section for CoapConfig {
         reader.count("confirm_every", &mut self.confirm_every, 1..=65_535);
         // RFC 7641 §4.5: at least once in 24 hours.
         reader.duration("confirm_interval", &mut self.confirm_interval, SECOND..=DAY);
+        // RFC 8323 §5.3.1: 1152 bytes have to be accepted.
+        reader.size("message_bytes_max", &mut self.message_bytes_max, 1152..=MESSAGE_BYTES);
+        reader.duration("settings_timeout", &mut self.settings_timeout, SECOND..=HOUR);
+        reader.duration("message_timeout", &mut self.message_timeout, SECOND..=HOUR);
+        reader.duration("idle_timeout", &mut self.idle_timeout, SECOND..=DAY);
+        reader.duration("pong_timeout", &mut self.pong_timeout, SECOND..=HOUR);
+        reader.duration("write_timeout", &mut self.write_timeout, SECOND..=HOUR);
         reader.count("pending_max", &mut self.pending_max, 1..=1_000_000);
         reader.count("links_max", &mut self.links_max, 0..=1_000_000);
         let whom =
             [("unverified", Amplification::Unverified), ("all", Amplification::All), ("nobody", Amplification::Off)];
         reader.choice("prove_address", &mut self.amplification, &whom);
+        reader.section("dtls", &mut self.dtls);
+    }
+}
+
+impl Section for EndpointConfig {
+    fn read(&mut self, reader: &mut Reader<'_>) {
+        reader.count("sessions_max", &mut self.sessions_max, 1..=10_000_000);
+        reader.count("sessions_per_address_max", &mut self.sessions_per_address_max, 1..=10_000_000);
+        reader.count("handshakes_max", &mut self.handshakes_max, 1..=1_000_000);
+        reader.count("handshakes_per_address_max", &mut self.handshakes_per_address_max, 1..=1_000_000);
+        reader.duration("handshake_timeout", &mut self.handshake_timeout, SECOND..=HOUR);
+        reader.duration("idle_timeout", &mut self.idle_timeout, SECOND..=30 * DAY);
     }
 }
 

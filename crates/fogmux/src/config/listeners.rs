@@ -1,21 +1,64 @@
-//! Where the doors listen and whom they let in without a name.
+//! Where the doors listen, how what passes through them is protected, and whom they let in by which credential.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use fogmux_auth::{SourceKind, SourceSet};
+use fogmux_net::{ClientCertificates, Profile, Security, profile};
+
 use super::reader::{Reader, Section};
 
-/// How a listener protects what passes through it.
+/// When a listener protects what passes through it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Security {
-    /// Not at all: loopback only unless the operator says otherwise.
+pub(crate) enum Protection {
+    /// Never: loopback only unless the operator says otherwise.
     Plain {
         /// Listens beyond loopback all the same.
         allow_plaintext: bool,
     },
     /// TLS is negotiated inside the protocol, and required before credentials.
-    StartTls,
-    /// TLS from the first byte.
-    Tls,
+    StartTls(Tls),
+    /// TLS or DTLS from the first byte.
+    Tls(Tls),
+}
+
+/// The TLS of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tls {
+    /// Which one.
+    pub(crate) profile: &'static Profile,
+    /// Lets a profile that is weak be used.
+    pub(crate) allow_weak: bool,
+    /// Whether clients are asked for a certificate; none: as the profile says.
+    pub(crate) client_certificates: Option<ClientCertificates>,
+}
+
+impl Default for Tls {
+    fn default() -> Self {
+        Self { profile: &profile::MODERN, allow_weak: false, client_certificates: None }
+    }
+}
+
+impl Tls {
+    /// What is asked of those who connect.
+    pub(crate) fn security(&self) -> Security {
+        let client_certificates = self.client_certificates.unwrap_or(self.profile.client_certificates);
+        Security { profile: self.profile, client_certificates }
+    }
+}
+
+impl Section for Tls {
+    fn read(&mut self, reader: &mut Reader<'_>) {
+        let profiles = profile::PROFILES.map(|profile| (profile.name, profile));
+        reader.choice("profile", &mut self.profile, &profiles);
+        reader.flag("allow_weak", &mut self.allow_weak);
+        let whom = [
+            ("profile", None),
+            ("no", Some(ClientCertificates::No)),
+            ("optional", Some(ClientCertificates::Optional)),
+            ("required", Some(ClientCertificates::Required)),
+        ];
+        reader.choice("client_certificates", &mut self.client_certificates, &whom);
+    }
 }
 
 /// One listener.
@@ -29,18 +72,21 @@ pub(crate) struct Listener {
     pub(crate) anonymous: bool,
     /// Lets clients without credentials in from anywhere.
     pub(crate) allow_remote_anonymous: bool,
+    /// The credentials it takes.
+    pub(crate) auth: SourceSet,
     /// How it is protected.
-    pub(crate) security: Security,
+    pub(crate) protection: Protection,
 }
 
 impl Listener {
-    fn on_loopback(port: u16, security: Security) -> Self {
+    fn on_loopback(port: u16, protection: Protection) -> Self {
         Self {
             enabled: true,
             address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
             anonymous: true,
             allow_remote_anonymous: false,
-            security,
+            auth: SourceSet::ALL,
+            protection,
         }
     }
 
@@ -53,6 +99,14 @@ impl Listener {
     pub(crate) fn lets_anonymous_in(&self) -> bool {
         self.anonymous && (self.is_loopback() || self.allow_remote_anonymous)
     }
+
+    /// Its TLS, if it has any.
+    pub(crate) fn tls(&self) -> Option<&Tls> {
+        match &self.protection {
+            Protection::Plain { .. } => None,
+            Protection::StartTls(tls) | Protection::Tls(tls) => Some(tls),
+        }
+    }
 }
 
 impl Section for Listener {
@@ -61,8 +115,13 @@ impl Section for Listener {
         reader.address("address", &mut self.address);
         reader.flag("anonymous", &mut self.anonymous);
         reader.flag("allow_remote_anonymous", &mut self.allow_remote_anonymous);
-        if let Security::Plain { allow_plaintext } = &mut self.security {
-            reader.flag("allow_plaintext", allow_plaintext);
+        let mut kinds: Vec<_> = self.auth.iter().map(|kind| kind.name().to_owned()).collect();
+        let names: Vec<_> = SourceKind::ALL.iter().map(|kind| format!("{:?}", kind.name())).collect();
+        reader.words("auth", &mut kinds, |name| SourceKind::named(name).is_some(), &names.join(", "));
+        self.auth = kinds.iter().filter_map(|name| SourceKind::named(name)).collect();
+        match &mut self.protection {
+            Protection::Plain { allow_plaintext } => reader.flag("allow_plaintext", allow_plaintext),
+            Protection::StartTls(tls) | Protection::Tls(tls) => tls.read(reader),
         }
     }
 }
@@ -76,6 +135,12 @@ pub(crate) struct Listeners {
     pub(crate) mqtts: Listener,
     /// CoAP over UDP.
     pub(crate) coap: Listener,
+    /// CoAP over DTLS.
+    pub(crate) coaps: Listener,
+    /// CoAP over TCP.
+    pub(crate) coap_tcp: Listener,
+    /// CoAP over TLS.
+    pub(crate) coaps_tcp: Listener,
     /// HTTP/1.1 and h2c, with MQTT over WebSocket at `/mqtt`.
     pub(crate) http: Listener,
     /// The same over TLS, and HTTP/3 on the UDP port of the same number.
@@ -88,15 +153,19 @@ pub(crate) struct Listeners {
 
 impl Default for Listeners {
     fn default() -> Self {
-        let plain = || Security::Plain { allow_plaintext: false };
+        let plain = || Protection::Plain { allow_plaintext: false };
+        let tls = || Protection::Tls(Tls::default());
         Self {
             mqtt: Listener::on_loopback(1883, plain()),
-            mqtts: Listener::on_loopback(8883, Security::Tls),
+            mqtts: Listener::on_loopback(8883, tls()),
             coap: Listener::on_loopback(5683, plain()),
+            coaps: Listener::on_loopback(5684, tls()),
+            coap_tcp: Listener::on_loopback(5683, plain()),
+            coaps_tcp: Listener::on_loopback(5684, tls()),
             http: Listener::on_loopback(8080, plain()),
-            https: Listener::on_loopback(8443, Security::Tls),
-            xmpp: Listener::on_loopback(5222, Security::StartTls),
-            xmpps: Listener::on_loopback(5223, Security::Tls),
+            https: Listener::on_loopback(8443, tls()),
+            xmpp: Listener::on_loopback(5222, Protection::StartTls(Tls::default())),
+            xmpps: Listener::on_loopback(5223, tls()),
         }
     }
 }
@@ -108,6 +177,9 @@ impl Listeners {
             &mut self.mqtt,
             &mut self.mqtts,
             &mut self.coap,
+            &mut self.coaps,
+            &mut self.coap_tcp,
+            &mut self.coaps_tcp,
             &mut self.http,
             &mut self.https,
             &mut self.xmpp,
@@ -119,11 +191,14 @@ impl Listeners {
     }
 
     /// Each with its key.
-    pub(crate) fn each(&self) -> [(&'static str, &Listener); 7] {
+    pub(crate) fn each(&self) -> [(&'static str, &Listener); 10] {
         [
             ("mqtt", &self.mqtt),
             ("mqtts", &self.mqtts),
             ("coap", &self.coap),
+            ("coaps", &self.coaps),
+            ("coap_tcp", &self.coap_tcp),
+            ("coaps_tcp", &self.coaps_tcp),
             ("http", &self.http),
             ("https", &self.https),
             ("xmpp", &self.xmpp),
@@ -137,6 +212,9 @@ impl Section for Listeners {
         reader.section("mqtt", &mut self.mqtt);
         reader.section("mqtts", &mut self.mqtts);
         reader.section("coap", &mut self.coap);
+        reader.section("coaps", &mut self.coaps);
+        reader.section("coap_tcp", &mut self.coap_tcp);
+        reader.section("coaps_tcp", &mut self.coaps_tcp);
         reader.section("http", &mut self.http);
         reader.section("https", &mut self.https);
         reader.section("xmpp", &mut self.xmpp);

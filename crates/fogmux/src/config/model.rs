@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fogmux_bus::BusConfig;
-use fogmux_gateway::{coap::CoapConfig, mqtt::MqttConfig, xmpp::XmppConfig};
+use fogmux_gateway::{mqtt::MqttConfig, xmpp::XmppConfig};
 use fogmux_net::AdmissionLimits;
 use fogmux_store::{Durability, StoreConfig};
 
-use super::doors::Http;
+use super::auth::Auth;
+use super::doors::{Coap, Http};
 use super::listeners::Listeners;
 use super::reader::{Reader, Section};
 
@@ -22,7 +23,7 @@ pub(crate) struct Config {
     pub(crate) limits: AdmissionLimits,
     pub(crate) bus: BusConfig,
     pub(crate) mqtt: MqttConfig,
-    pub(crate) coap: CoapConfig,
+    pub(crate) coap: Coap,
     pub(crate) http: Http,
     pub(crate) xmpp: XmppConfig,
     pub(crate) store: Store,
@@ -62,7 +63,7 @@ impl Config {
             ("limits", self.limits != other.limits),
             ("bus", self.bus != other.bus),
             ("mqtt", shown(&self.mqtt) != shown(&other.mqtt)),
-            ("coap", shown(&self.coap) != shown(&other.coap)),
+            ("coap", shown(&self.coap.door) != shown(&other.coap.door)),
             ("http", shown(&self.http) != shown(&other.http)),
             ("xmpp", shown(&self.xmpp) != shown(&other.xmpp)),
             ("store", self.store != other.store),
@@ -76,6 +77,7 @@ impl Config {
         self.workers.drain = other.workers.drain;
         self.auth = other.auth;
         self.log = other.log;
+        self.coap.oscore = other.coap.oscore;
     }
 }
 
@@ -148,25 +150,6 @@ impl Section for Store {
     }
 }
 
-/// Who may do what.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Auth {
-    /// `users.toml` in the data directory when absent.
-    pub(crate) users_file: Option<PathBuf>,
-    /// The built-in rules when absent.
-    pub(crate) acl_file: Option<PathBuf>,
-    /// A random one when absent; only looked at when the users file is made.
-    pub(crate) admin_password_file: Option<PathBuf>,
-}
-
-impl Section for Auth {
-    fn read(&mut self, reader: &mut Reader<'_>) {
-        reader.path("users_file", &mut self.users_file);
-        reader.path("acl_file", &mut self.acl_file);
-        reader.path("admin_password_file", &mut self.admin_password_file);
-    }
-}
-
 /// The certificate of every TLS and QUIC listener.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tls {
@@ -174,12 +157,21 @@ pub(crate) struct Tls {
     pub(crate) certificate_file: Option<PathBuf>,
     /// PEM.
     pub(crate) key_file: Option<PathBuf>,
+    /// PEM: the authorities whose client certificates are believed; our own when absent.
+    pub(crate) client_ca_file: Option<PathBuf>,
+    /// PEM: what they have revoked; that of our own when absent.
+    pub(crate) crl_file: Option<PathBuf>,
+    /// Open connections end when their certificate is revoked.
+    pub(crate) cut_revoked: bool,
 }
 
 impl Section for Tls {
     fn read(&mut self, reader: &mut Reader<'_>) {
         reader.path("certificate_file", &mut self.certificate_file);
         reader.path("key_file", &mut self.key_file);
+        reader.path("client_ca_file", &mut self.client_ca_file);
+        reader.path("crl_file", &mut self.crl_file);
+        reader.flag("cut_revoked", &mut self.cut_revoked);
     }
 }
 

@@ -43,7 +43,7 @@ fn people(addresses: &[(Listener, SocketAddr)], home: &Home, domain: &str) -> St
     for (listener, address) in addresses {
         let line = example(*listener, reachable(*address), ca.as_deref(), domain);
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {:<6} {:<21} {line}", listener.name(), address.to_string());
+        let _ = writeln!(text, "  {:<9} {:<21} {line}", listener.name(), address.to_string());
     }
     let _ = write!(text, "\n  data   {}", home.directory.display());
     if let Some(admin) = &home.admin {
@@ -76,6 +76,9 @@ fn example(listener: Listener, at: SocketAddr, ca: Option<&str>, domain: &str) -
         Listener::Mqtt => format!("mosquitto_sub -h {ip} -p {port} -v -t '#'"),
         Listener::Mqtts => format!("mosquitto_sub -h {ip} -p {port} {}-v -t '#'", option("--cafile")),
         Listener::Coap => format!("coap-client -m put -e 21.5 coap://{at}/ps/room/temperature"),
+        Listener::Coaps => format!("fogmux get {}coaps://{at}/room/temperature", option("--ca")),
+        Listener::CoapTcp => format!("fogmux get coap+tcp://{at}/room/temperature"),
+        Listener::CoapsTcp => format!("fogmux get {}coaps+tcp://{at}/room/temperature", option("--ca")),
         Listener::Http => {
             format!("curl -X PUT -d 21.5 -H 'Content-Type: text/plain' http://{at}/topics/room/temperature")
         }

@@ -39,6 +39,11 @@ impl Log {
     }
 }
 
+/// Whether there is such a filter.
+pub(super) fn check(configured: &str) -> Result<(), Failure> {
+    filter(configured).map(|_| ())
+}
+
 fn filter(configured: &str) -> Result<EnvFilter, Failure> {
     let text = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
     let (text, name) = match &text {

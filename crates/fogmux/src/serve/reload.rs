@@ -1,16 +1,20 @@
-//! SIGHUP: everything is read and checked before anything is put in place, and on any problem all stays as it was.
+//! SIGHUP: everything is read and checked before anything is put in place, and on any problem found by then all stays as
+//! it was.
 
 use std::time::Duration;
 
 use fogmux_auth::Rules;
+use fogmux_gateway::coap::oscore::Fresh as Contexts;
 
-use super::configuration;
-use super::logging::Log;
+use super::logging::{self, Log};
+use super::watch::Watch;
+use super::{banner, configuration};
 use crate::cli::Serve;
 use crate::compose::Running;
 use crate::config::Config;
 use crate::exit::Failure;
 use crate::home::{self, Home};
+use crate::oscore;
 
 /// What is needed to read everything again.
 pub(crate) struct Reloader {
@@ -18,17 +22,33 @@ pub(crate) struct Reloader {
     config: Config,
     home: Home,
     log: Log,
+    watch: Watch,
 }
 
 /// Read, checked, and not yet in place.
 struct Fresh {
     config: Config,
     rules: Rules,
+    contexts: Contexts,
+    watch: Watch,
 }
 
 impl Reloader {
-    pub(crate) fn new(arguments: Serve, config: Config, home: Home, log: Log) -> Self {
-        Self { arguments, config, home, log }
+    /// `watch` has begun before anything was read.
+    pub(crate) fn new(arguments: Serve, config: Config, home: Home, log: Log, watch: Watch) -> Self {
+        Self { arguments, config, home, log, watch }
+    }
+
+    /// Says where the gateway is.
+    pub(crate) fn announce(&self, running: &Running) {
+        let (addresses, domain) = (&running.gateway.addresses, self.config.xmpp_domain());
+        banner::print(addresses, &self.home, domain, self.arguments.json);
+        tracing::info!(data = %self.home.directory.display(), "ready");
+    }
+
+    /// Looks whether files have changed under us.
+    pub(crate) fn look(&mut self, running: &Running) {
+        self.watch.look(running, &self.config, &self.home);
     }
 
     /// How long connections get to end, by the newest configuration.
@@ -38,28 +58,41 @@ impl Reloader {
 
     /// Reads everything again; logs what came of it.
     pub(crate) fn reload(&mut self, running: &Running) {
-        let done = self.read().and_then(|fresh| self.put_in_place(fresh, running).map_err(|failure| vec![failure]));
+        const NOTHING: &str = "nothing was reloaded; everything stays as it was";
+        // Certificates and contexts that could be taken are; those are also read again by themselves.
+        const IN_PART: &str = "not everything was reloaded; configuration, users and rules stay as they were";
+        let done = self.read(running).map_err(|failures| (failures, NOTHING)).and_then(|fresh| {
+            let placed = self.put_in_place(fresh, running);
+            placed.map_err(|failure| (vec![failure], IN_PART))
+        });
         match done {
             Ok(()) => tracing::info!("configuration, users, rules and certificates are read again"),
-            Err(failures) => {
+            Err((failures, outcome)) => {
                 for line in failures.iter().filter_map(Failure::message).flat_map(lines) {
                     tracing::error!("{line}");
                 }
-                tracing::error!("nothing was reloaded; everything stays as it was");
+                tracing::error!("{outcome}");
             }
         }
     }
 
-    fn read(&self) -> Result<Fresh, Vec<Failure>> {
+    fn read(&self, running: &Running) -> Result<Fresh, Vec<Failure>> {
         let config = configuration(&self.arguments).map_err(|failure| vec![failure])?;
         let mut failures = Vec::new();
         let mut note = |failure| failures.push(failure);
-        let rules = home::rules(&config, &self.home.directory).map_err(&mut note).ok();
+        let watch = self.watch.anew(&config, &self.home);
+        let rules = self.watch.rules(&config, &self.home).map_err(&mut note).ok();
         // Checks the files; the one in use reads them again below.
         let certificate = home::certificate(&config, &self.home.directory).map_err(&mut note).ok();
-        match (rules, certificate) {
-            (Some(rules), Some(_)) => Ok(Fresh { config, rules }),
-            (None, _) | (_, None) => Err(failures),
+        let keyring = &running.gateway.shared.coap.oscore;
+        let contexts = oscore::read(keyring, &config, &self.home.directory).map_err(&mut note).ok();
+        logging::check(&config.log.filter).unwrap_or_else(&mut note);
+        watch.unchanged(&config, &self.home).unwrap_or_else(&mut note);
+        match (rules, certificate, contexts) {
+            (Some(rules), Some(_), Some(contexts)) if failures.is_empty() => {
+                Ok(Fresh { config, rules, contexts, watch })
+            }
+            (_, _, _) => Err(failures),
         }
     }
 
@@ -68,13 +101,17 @@ impl Reloader {
         if let Some(tls) = running.gateway.tls() {
             tls.reload().map_err(|error| Failure::new(crate::exit::Status::IoErr, error))?;
         }
+        oscore::put_in_place(&running.gateway.shared.coap.oscore, fresh.contexts, &self.home.directory)?;
         self.log.replace(&fresh.config.log.filter)?;
         running.authority.replace(fresh.rules);
         running.gateway.shared.bus.invalidate();
+        running.gateway.shared.refusals.forget();
+        running.gateway.shared.logins.configure(fresh.config.auth.backoff);
         for section in self.config.sections_that_need_a_restart(&fresh.config) {
             tracing::warn!("[{section}] has changed; that takes effect when the gateway is restarted");
         }
         self.config.take_over(fresh.config);
+        self.watch = fresh.watch;
         Ok(())
     }
 }

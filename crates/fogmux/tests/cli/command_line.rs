@@ -152,19 +152,82 @@ fn a_reload_is_all_or_nothing() {
     let file = directory.path().join("fogmux.toml");
     std::fs::write(&file, "").unwrap();
     let gateway = Gateway::start(&directory.path().join("data"), &["-c", file.to_str().unwrap()]);
-    let acl = directory.path().join("data/acl.toml");
+    // Not where rules are watched for, so that only the reload brings them.
+    let rules = directory.path().join("rules.toml");
 
-    std::fs::write(&acl, "[[allow]]\nanonymous = true\nread = [\"open/#\"]\n").unwrap();
-    std::fs::write(&file, "[workers]\ndrain = 3\n").unwrap();
+    std::fs::write(&rules, "[[allow]]\nanonymous = true\nread = [\"open/#\"]\n").unwrap();
+    std::fs::write(&file, "[auth]\nacl_file = \"rules.toml\"\n[workers]\ndrain = 3\n").unwrap();
     gateway.hang_up();
     gateway.wait_for_log("nothing was reloaded");
-    assert!(gateway.log().contains("fogmux.toml:2: workers.drain"), "{}", gateway.log());
+    assert!(gateway.log().contains("fogmux.toml:4: workers.drain"), "{}", gateway.log());
     assert_eq!(run(&["pub", &gateway.url("http", "closed"), "x"]).code, 0, "the old rules stay");
 
-    std::fs::write(&file, "[workers]\ndrain = \"3s\"\n").unwrap();
+    std::fs::write(&file, "[auth]\nacl_file = \"rules.toml\"\n[workers]\ndrain = \"3s\"\n").unwrap();
     gateway.hang_up();
     gateway.wait_for_log("are read again");
     assert_eq!(run(&["pub", &gateway.url("http", "closed"), "x"]).code, 77, "the new rules hold");
+    assert_eq!(gateway.stop(), 0);
+}
+
+#[test]
+fn access_does_not_open_when_its_files_are_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let rules = directory.path().join("acl.toml");
+    std::fs::write(&rules, "[[allow]]\nanonymous = true\nread = [\"open/#\"]\n").unwrap();
+    let gateway = Gateway::start(directory.path(), &[]);
+    let closed = || run(&["pub", &gateway.url("http", "closed"), "x"]).code;
+    assert_eq!(closed(), 77);
+
+    std::fs::remove_file(&rules).unwrap();
+    gateway.wait_for_log("the access rules are gone");
+    assert_eq!(closed(), 77, "noticed");
+    gateway.hang_up();
+    gateway.wait_for_log("nothing was reloaded");
+    assert_eq!(closed(), 77, "asked for");
+
+    std::fs::write(directory.path().join("users.toml"), "").unwrap();
+    std::fs::write(&rules, "[[allow]]\nanonymous = true\nwrite = [\"closed\"]\n").unwrap();
+    gateway.wait_for_log("users.toml: the users are gone");
+    assert_eq!(closed(), 77, "no users, no new rules");
+    std::fs::write(directory.path().join("users.toml"), "# nobody\n").unwrap();
+    gateway.wait_for_log("users, rules and keys are read again");
+    assert_eq!(closed(), 0);
+    assert_eq!(gateway.stop(), 0);
+}
+
+#[test]
+fn a_reload_that_stops_halfway_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().to_str().unwrap();
+    assert_eq!(Gateway::start(directory.path(), &[]).stop(), 0, "an authority is made");
+    assert_eq!(run(&["pki", "client", "--data", data, "lost"]).code, 0);
+    assert_eq!(run(&["pki", "revoke", "--data", data, "lost"]).code, 0);
+    let gateway = Gateway::start(directory.path(), &[]);
+    std::fs::remove_file(directory.path().join("pki/crl.pem")).unwrap();
+    gateway.hang_up();
+    gateway.wait_for_log("configuration, users and rules stay as they were");
+    assert!(gateway.log().contains("the revocation list is gone"), "{}", gateway.log());
+    assert_eq!(gateway.stop(), 0);
+}
+
+#[test]
+fn an_oscore_context_comes_and_goes_within_seconds() {
+    let directory = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(directory.path(), &[]);
+    let (data, out) = (directory.path().to_str().unwrap(), directory.path().join("device.toml"));
+    let device = out.to_str().unwrap();
+    assert_eq!(run(&["pki", "oscore", "--data", data, "--out", device, "alice"]).code, 0);
+    gateway.wait_for_log("OSCORE contexts are read again");
+    let url = gateway.url("coap", "t");
+    let publish = || run(&["pub", "--timeout", "20", "--oscore", device, &url, "x"]).code;
+    assert_eq!(publish(), 0);
+
+    let contexts = std::fs::read_dir(directory.path().join("oscore")).unwrap().flatten().map(|entry| entry.path());
+    let made: Vec<_> = contexts.filter(|path| path.extension().is_some_and(|ending| ending == "toml")).collect();
+    assert_eq!(made.len(), 1);
+    std::fs::remove_file(&made[0]).unwrap();
+    gateway.wait_for_log_times("OSCORE contexts are read again", 2);
+    assert_ne!(publish(), 0, "the device is lost");
     assert_eq!(gateway.stop(), 0);
 }
 

@@ -106,9 +106,14 @@ impl Gateway {
 
     /// Waits until the log says `text`.
     pub(crate) fn wait_for_log(&self, text: &str) {
+        self.wait_for_log_times(text, 1);
+    }
+
+    /// Waits until the log has said `text` so many times.
+    pub(crate) fn wait_for_log_times(&self, text: &str, times: usize) {
         let begun = Instant::now();
-        while !self.log().contains(text) {
-            assert!(begun.elapsed() < PATIENCE, "{text:?} is not in the log:\n{}", self.log());
+        while self.log().matches(text).count() < times {
+            assert!(begun.elapsed() < PATIENCE, "{text:?} is not {times} times in the log:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -1,0 +1,112 @@
+//! What CoAP's messages travel by: UDP, DTLS over it, or a connection.
+
+use std::sync::Arc;
+
+use fogmux_coap::server::StreamLimits;
+use fogmux_net::dtls::client::{ClientConfig, ConnectError, Connection};
+use fogmux_net::dtls::{Alert, Suite};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use tokio::net::UdpSocket;
+use tokio::time::Duration;
+
+use super::coap_stream::Line;
+use super::error::ClientError;
+use super::tls::{self, Own};
+use super::url::Url;
+use super::{Options, Psk};
+
+/// How long a handshake is tried: four repeats (RFC 6347 §4.2.4.1).
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A connected socket, with or without protection.
+pub(crate) enum Link {
+    Plain {
+        socket: UdpSocket,
+        buffer: Box<[u8]>,
+    },
+    Protected(Box<Connection>),
+    /// TCP, TLS or a WebSocket (RFC 8323).
+    Stream(Box<Line>),
+}
+
+impl Link {
+    /// What the other end takes in a message, where that is not what a datagram holds.
+    pub(crate) fn limits(&self) -> Option<StreamLimits> {
+        match self {
+            Self::Plain { .. } | Self::Protected(_) => None,
+            Self::Stream(line) => Some(line.limits()),
+        }
+    }
+
+    /// Makes a handshake where the address asks for it.
+    pub(crate) async fn open(socket: UdpSocket, url: &Url, options: &Options) -> Result<Self, ClientError> {
+        if !url.secure {
+            return Ok(Self::Plain { socket, buffer: vec![0; 1 << 16].into() });
+        }
+        let connection = Connection::connect(socket, config(url, options)?, PATIENCE).await.map_err(not_made)?;
+        Ok(Self::Protected(Box::new(connection)))
+    }
+
+    /// The next datagram, appended to nothing else.
+    pub(crate) async fn receive(&mut self) -> Result<Vec<u8>, ClientError> {
+        match self {
+            Self::Plain { socket, buffer } => {
+                let len = socket.recv(buffer).await.map_err(ClientError::unavailable)?;
+                Ok(buffer.get(..len).unwrap_or_default().to_vec())
+            }
+            Self::Stream(line) => line.receive().await,
+            Self::Protected(connection) => {
+                let message = connection.receive().await.map_err(ClientError::unavailable)?;
+                message.ok_or_else(|| ClientError::unavailable("the gateway has ended the DTLS session"))
+            }
+        }
+    }
+
+    pub(crate) async fn send(&mut self, datagram: &[u8]) -> Result<(), ClientError> {
+        match self {
+            Self::Stream(line) => return line.send(datagram).await,
+            Self::Plain { socket, .. } => socket.send(datagram).await.map(drop),
+            Self::Protected(connection) => connection.send(datagram).await,
+        }
+        .map_err(ClientError::unavailable)
+    }
+}
+
+/// A pre-shared key where there is one, else certificates.
+fn config(url: &Url, options: &Options) -> Result<ClientConfig, ClientError> {
+    if let Some(Psk { identity, key }) = &options.psk {
+        return Ok(ClientConfig::psk(identity.as_bytes(), key));
+    }
+    let certified_key = options.own.as_ref().map(certified).transpose()?;
+    let verifier = tls::verifier(&options.trust)?;
+    let config = ClientConfig::certificates(verifier, tls::server_name(&url.host)?);
+    Ok(ClientConfig { certified_key, suites: Suite::ALL.to_vec(), ..config })
+}
+
+fn certified(own: &Own) -> Result<Arc<CertifiedKey>, ClientError> {
+    let failed = |file: &std::path::Path, error: String| ClientError::Io(format!("{}: {error}", file.display()));
+    let of_certificate = |error: rustls::pki_types::pem::Error| failed(&own.certificate, error.to_string());
+    let chain = CertificateDer::pem_file_iter(&own.certificate).map_err(of_certificate)?;
+    let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(of_certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&own.key).map_err(|error| failed(&own.key, error.to_string()))?;
+    let provider = rustls::crypto::ring::default_provider();
+    CertifiedKey::from_der(chain, key, &provider)
+        .map(Arc::new)
+        .map_err(|error| failed(&own.certificate, error.to_string()))
+}
+
+fn not_made(error: ConnectError) -> ClientError {
+    let hint = match &error {
+        ConnectError::Refused(Alert::UnknownCa) => " (name the authority with --ca FILE)",
+        ConnectError::Refused(Alert::DecryptError) => " (is it the right key, and the right identity?)",
+        ConnectError::Refused(_) | ConnectError::Silence(_) | ConnectError::Io(_) => "",
+    };
+    match error {
+        ConnectError::Refused(Alert::DecryptError) => ClientError::Refused(format!("{error}{hint}")),
+        ConnectError::Refused(_) | ConnectError::Silence(_) | ConnectError::Io(_) => {
+            ClientError::Unavailable(format!("{error}{hint}"))
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! A client's OSCORE context (RFC 8613): a file of ours or libcoap's, or a directory of aiocoap's, and beside it how far
+//! its sequence numbers are used, so that no number serves twice (appendix B.1.1).
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fogmux_gateway::coap::oscore::ContextFile;
+use fogmux_oscore::{Context, Received, Requests, Reservation, SealError, SequenceStore, Start, Tunnel};
+use serde_json::{Map, Value, json};
+
+use super::error::ClientError;
+
+/// Numbers that a command sets aside; what it does not use, it gives back. Of 2^40, a million killed commands may lose
+/// as many.
+const SET_ASIDE: u64 = 1 << 20;
+
+/// aiocoap's own names (`oscore.FilesystemSecurityContext`).
+const AIOCOAP_LOCK: &str = "lock";
+const AIOCOAP_SEQUENCE: &str = "sequence.json";
+const NEXT: &str = "next-to-send";
+
+/// Messages of one client on their way to and from a server.
+pub(crate) struct Oscore {
+    tunnel: Tunnel,
+    numbers: Arc<Numbers>,
+    /// Where the numbers end that this command set aside.
+    below: u64,
+}
+
+impl Oscore {
+    /// Reads a context and sets numbers aside.
+    pub(crate) fn open(path: &Path) -> Result<Self, ClientError> {
+        let file = ContextFile::read(path).map_err(ClientError::Io)?;
+        let numbers = Arc::new(Numbers::beside(path));
+        let (next, below) = numbers.set_aside().map_err(|error| numbers.failed(&error))?;
+        let start = Start { next, durable: below, requests: Requests::SeenBelow(0) };
+        let store: Arc<dyn SequenceStore> = Arc::clone(&numbers) as _;
+        let context = Context::new(Arc::from(file.user), &file.parameters, start, store)
+            .map_err(|error| ClientError::Io(format!("{}: {error}", path.display())))?;
+        Ok(Self { tunnel: Tunnel::new(context), numbers, below })
+    }
+
+    /// Appends to `out` what is to be sent for a message of the client.
+    pub(crate) fn send(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), ClientError> {
+        self.tunnel.send(message, out).map_err(|error| match error {
+            SealError::NotDurable => ClientError::Io(format!("{}: {error}", self.numbers.path.display())),
+            SealError::Exhausted => ClientError::Usage("the context has no sequence numbers left; make another".into()),
+            SealError::Nested | SealError::ProxyUri | SealError::TooLong => ClientError::Usage(error.to_string()),
+        })
+    }
+
+    /// Appends to `inner` what a message from the network says to the client, if it says anything. An error of the
+    /// server's OSCORE is not protected, and yet the best explanation there is.
+    pub(crate) fn receive(&mut self, message: &[u8], inner: &mut Vec<u8>) -> Result<(), ClientError> {
+        match self.tunnel.receive(message, inner) {
+            Received::Message | Received::Nothing => Ok(()),
+            Received::Refused { code, text, .. } => {
+                Err(ClientError::Refused(format!("{code} without protection: {text}")))
+            }
+        }
+    }
+}
+
+impl Drop for Oscore {
+    fn drop(&mut self) {
+        let (next, _) = self.tunnel.context().at_rest();
+        // Not to give numbers back loses nothing but numbers.
+        let _ = self.numbers.give_back(next, self.below);
+    }
+}
+
+/// Where it is written how far numbers are used.
+struct Numbers {
+    path: PathBuf,
+    lock: PathBuf,
+    aiocoap: bool,
+}
+
+impl SequenceStore for Numbers {
+    /// Half a million messages later. If another command has set numbers aside meanwhile, these are its numbers.
+    fn reserve(&self, reservation: Reservation) {
+        let begin = reservation.below().saturating_sub(fogmux_oscore::CHUNK);
+        if self.replace(begin, reservation.below()).unwrap_or(false) {
+            reservation.is_durable();
+        }
+    }
+}
+
+impl Numbers {
+    fn beside(context: &Path) -> Self {
+        let aiocoap = context.is_dir();
+        let (path, lock) = if aiocoap {
+            (context.join(AIOCOAP_SEQUENCE), context.join(AIOCOAP_LOCK))
+        } else {
+            (context.with_added_extension("sequence"), context.to_owned())
+        };
+        Self { path, lock, aiocoap }
+    }
+
+    /// The first number to use and the first not to use.
+    fn set_aside(&self) -> io::Result<(u64, u64)> {
+        let _lock = self.lock()?;
+        let next = self.read()?;
+        let below = next.saturating_add(SET_ASIDE);
+        self.write(below)?;
+        Ok((next, below))
+    }
+
+    fn give_back(&self, next: u64, below: u64) -> io::Result<bool> {
+        self.replace(below, next)
+    }
+
+    /// Writes `to` where `from` stands; `false` when something else stands there.
+    fn replace(&self, from: u64, to: u64) -> io::Result<bool> {
+        let _lock = self.lock()?;
+        let same = self.read()? == from;
+        if same {
+            self.write(to)?;
+        }
+        Ok(same)
+    }
+
+    /// Keeps other commands away, and aiocoap, which locks the same file.
+    fn lock(&self) -> io::Result<File> {
+        let file = if self.aiocoap {
+            File::options().write(true).create(true).truncate(false).mode(0o600).open(&self.lock)?
+        } else {
+            File::open(&self.lock)?
+        };
+        file.lock()?;
+        Ok(file)
+    }
+
+    fn read(&self) -> io::Result<u64> {
+        let text = match fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            Err(error) => return Err(error),
+        };
+        let number =
+            if self.aiocoap { fields(&text).get(NEXT).and_then(Value::as_u64) } else { text.trim().parse().ok() };
+        number.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it does not say which number is next"))
+    }
+
+    /// Returns when it is on the disk.
+    fn write(&self, number: u64) -> io::Result<()> {
+        let text = if self.aiocoap {
+            let mut fields = fs::read_to_string(&self.path).map_or_else(|_| Map::new(), |text| fields(&text));
+            fields.insert(NEXT.to_owned(), json!(number));
+            fields.entry("received").or_insert_with(|| json!("unknown"));
+            Value::Object(fields).to_string()
+        } else {
+            format!("{number}\n")
+        };
+        let fresh = self.path.with_added_extension("new");
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&fresh, &self.path)?;
+        match self.path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            Some(parent) => File::open(parent)?.sync_all(),
+            None => Ok(()),
+        }
+    }
+
+    fn failed(&self, error: &io::Error) -> ClientError {
+        ClientError::Io(format!("{}: {error}", self.path.display()))
+    }
+}
+
+fn fields(text: &str) -> Map<String, Value> {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("fogmux-client-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    #[test]
+    fn what_is_not_used_is_given_back_unless_another_came_after() {
+        let directory = scratch("numbers");
+        let context = directory.join("a.toml");
+        fs::write(&context, "").unwrap();
+        let numbers = Numbers::beside(&context);
+        let (first, end) = numbers.set_aside().unwrap();
+        assert_eq!((first, end), (0, SET_ASIDE));
+        assert!(numbers.give_back(7, end).unwrap());
+        let (second, end) = numbers.set_aside().unwrap();
+        assert_eq!(second, 7);
+        let (third, last) = Numbers::beside(&context).set_aside().unwrap();
+        assert_eq!((third, last), (end, end + SET_ASIDE));
+        assert!(!numbers.give_back(8, end).unwrap());
+        assert!(numbers.replace(last, last + 1).unwrap());
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn aiocoap_finds_its_own_file() {
+        let directory = scratch("aiocoap");
+        fs::write(directory.join(AIOCOAP_SEQUENCE), r#"{"next-to-send": 300, "received": {"index": 4}}"#).unwrap();
+        let numbers = Numbers::beside(&directory);
+        let (next, end) = numbers.set_aside().unwrap();
+        assert_eq!(next, 300);
+        assert!(numbers.give_back(302, end).unwrap());
+        let text = fs::read_to_string(directory.join(AIOCOAP_SEQUENCE)).unwrap();
+        assert_eq!(fields(&text), fields(r#"{"next-to-send": 302, "received": {"index": 4}}"#));
+        fs::remove_dir_all(directory).unwrap();
+    }
+}

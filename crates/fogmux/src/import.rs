@@ -1,0 +1,234 @@
+//! `fogmux import mosquitto`: users, keys and rules of another broker, with everything said that does not come along.
+//!
+//! Nothing is written that would open more than was open before: a `deny` that cannot be said stops the import.
+
+mod acl;
+mod keys;
+mod report;
+
+use std::path::{Path, PathBuf};
+
+use fogmux_auth::{Acl, Psks, UserError, Users};
+
+use self::report::Report;
+use crate::check::read;
+use crate::cli::{Import, ImportMosquitto};
+use crate::exit::{Failure, Status};
+use crate::{data, home};
+
+/// Keys of mosquitto.conf whose files are read.
+const FILES: [&str; 3] = ["acl_file", "password_file", "psk_file"];
+
+/// Does what the arguments say.
+pub(crate) fn run(command: &Import) -> Result<(), Failure> {
+    let Import::Mosquitto(arguments) = command;
+    let mut given =
+        Given { acl: arguments.acl.clone(), passwords: arguments.passwords.clone(), psk: arguments.psk.clone() };
+    let mut reports = Vec::new();
+    if let Some(file) = &arguments.file {
+        let mut report = Report::new(file);
+        given.take_from(file, &read_text(file)?, &mut report);
+        reports.push(report);
+    }
+    if given.is_empty() {
+        let message = "there is nothing to import: name mosquitto.conf, or files with --acl, --passwords or --psk";
+        return Err(Failure::new(Status::Usage, message));
+    }
+    let targets = Targets::find(arguments)?;
+    let done = import(&given, &targets, arguments, &mut reports)?;
+    say(&done, &reports, arguments.json);
+    Ok(())
+}
+
+/// The files of the other broker.
+struct Given {
+    acl: Option<PathBuf>,
+    passwords: Option<PathBuf>,
+    psk: Option<PathBuf>,
+}
+
+impl Given {
+    fn is_empty(&self) -> bool {
+        self.acl.is_none() && self.passwords.is_none() && self.psk.is_none()
+    }
+
+    /// What mosquitto.conf names; its other lines are noted, for they are not looked at.
+    fn take_from(&mut self, file: &Path, text: &str, report: &mut Report) {
+        let beside = file.parent().unwrap_or(Path::new(""));
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            let (key, value) = line.split_once([' ', '\t']).map_or((line, ""), |(key, value)| (key, value.trim()));
+            let target = match key {
+                "" => continue,
+                comment if comment.starts_with('#') => continue,
+                "acl_file" => &mut self.acl,
+                "password_file" => &mut self.passwords,
+                "psk_file" => &mut self.psk,
+                other => {
+                    report.lost(index + 1, format!("{other} is not looked at; see config/fogmux.toml"));
+                    continue;
+                }
+            };
+            if target.is_some() {
+                report.lost(index + 1, "there is one such file already");
+            } else {
+                *target = Some(beside.join(value));
+            }
+        }
+        if self.is_empty() {
+            report.lost(0, format!("it names none of {}", FILES.join(", ")));
+        }
+    }
+}
+
+/// Our files.
+struct Targets {
+    users: PathBuf,
+    acl: PathBuf,
+    psk: PathBuf,
+}
+
+impl Targets {
+    fn find(arguments: &ImportMosquitto) -> Result<Self, Failure> {
+        let config = read(arguments.config.as_deref(), &[])?;
+        let directory = data::directory(arguments.data.directory.as_deref())?;
+        if !arguments.dry_run {
+            data::create(&directory)?;
+        }
+        let sources = home::sources(&config, Some(&directory))?;
+        Ok(Self {
+            users: sources.users.unwrap_or_else(|| directory.join(data::USERS)),
+            acl: config.auth.acl_file.unwrap_or_else(|| directory.join(data::ACL)),
+            psk: sources.psk.unwrap_or_else(|| directory.join(data::PSK)),
+        })
+    }
+}
+
+/// What was taken over, and where it is.
+struct Done {
+    what: &'static str,
+    count: usize,
+    into: PathBuf,
+    written: bool,
+}
+
+fn import(
+    given: &Given,
+    targets: &Targets,
+    arguments: &ImportMosquitto,
+    reports: &mut Vec<Report>,
+) -> Result<Vec<Done>, Failure> {
+    let mut done = Vec::new();
+    let written = !arguments.dry_run;
+    // The rules first: if they cannot be had, nobody new is let in either.
+    if let Some(file) = &given.acl {
+        let count = import_acl(file, &targets.acl, arguments, reports)?;
+        done.push(Done { what: "rules", count, into: targets.acl.clone(), written });
+    }
+    if let Some(file) = &given.passwords {
+        let mut report = Report::new(file);
+        let text = read_text(file)?;
+        let mut take = |users: &mut Users| keys::passwords(&text, users, arguments.replace, &mut report);
+        let count = if written {
+            Users::update(&targets.users, |users| Ok(take(users))).map_err(|error| failed(&targets.users, error))?
+        } else {
+            take(&mut Users::load(&targets.users).map_err(|problems| Failure::new(Status::Config, problems))?)
+        };
+        done.push(Done { what: "users", count, into: targets.users.clone(), written });
+        reports.push(report);
+    }
+    if let Some(file) = &given.psk {
+        let mut report = Report::new(file);
+        let text = read_text(file)?;
+        let mut take = |psks: &mut Psks| keys::psks(&text, psks, arguments.replace, &mut report);
+        let count = if written {
+            Psks::update(&targets.psk, |psks| Ok(take(psks))).map_err(|error| failed(&targets.psk, error))?
+        } else {
+            take(&mut Psks::load(&targets.psk).map_err(|problems| Failure::new(Status::Config, problems))?)
+        };
+        done.push(Done { what: "pre-shared keys", count, into: targets.psk.clone(), written });
+        reports.push(report);
+    }
+    Ok(done)
+}
+
+fn import_acl(
+    file: &Path,
+    target: &Path,
+    arguments: &ImportMosquitto,
+    reports: &mut Vec<Report>,
+) -> Result<usize, Failure> {
+    let mut report = Report::new(file);
+    let translated = acl::translate(&read_text(file)?, &mut report);
+    if translated.deny_lost {
+        eprint!("{report}");
+        let message = "a deny cannot be translated: without it more would be allowed than before; nothing was written";
+        return Err(Failure::new(Status::DataErr, message));
+    }
+    Acl::parse(target, &translated.toml).map_err(|problems| Failure::new(Status::DataErr, problems))?;
+    if target.exists() && !arguments.replace {
+        let message = format!("{}: there are rules already; --replace puts these in their place", target.display());
+        return Err(Failure::new(Status::DataErr, message));
+    }
+    report.differs(0, "who has no rule may do nothing here as there – the administrator of the gateway included");
+    reports.push(report);
+    if !arguments.dry_run {
+        write(target, &translated.toml)?;
+    }
+    Ok(translated.rules)
+}
+
+/// Whole or not at all.
+fn write(target: &Path, text: &str) -> Result<(), Failure> {
+    let directory = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let written = tempfile::NamedTempFile::new_in(directory).and_then(|mut file| {
+        fogmux_net::pki::inherit(file.as_file(), target)?;
+        std::io::Write::write_all(&mut file, text.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(target).map(drop).map_err(|error| error.error)
+    });
+    written.map_err(|error| Failure::io(target.display(), &error))
+}
+
+fn failed(file: &Path, error: UserError) -> Failure {
+    match error {
+        UserError::Io(error) => Failure::io(file.display(), &error),
+        UserError::File(problems) => Failure::new(Status::Config, problems),
+        error @ (UserError::Name | UserError::Unknown | UserError::Psk | UserError::Password(_)) => {
+            Failure::new(Status::DataErr, error)
+        }
+    }
+}
+
+fn read_text(file: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(file).map_err(|error| Failure::io(file.display(), &error))
+}
+
+fn say(done: &[Done], reports: &[Report], json: bool) {
+    if json {
+        let imported: Vec<_> = done
+            .iter()
+            .map(|done| {
+                let into = done.into.display().to_string();
+                serde_json::json!({"what": done.what, "count": done.count, "into": into, "written": done.written})
+            })
+            .collect();
+        let notes: Vec<_> = reports.iter().flat_map(Report::to_json).collect();
+        println!("{}", serde_json::json!({"imported": imported, "notes": notes}));
+        return;
+    }
+    for report in reports {
+        print!("{report}");
+    }
+    for done in done {
+        let verb = if done.written { "imported into" } else { "would go into" };
+        println!("{} {} {verb} {}", done.count, done.what, done.into.display());
+    }
+    let lost = reports.iter().flat_map(Report::lost_lines).count();
+    if lost > 0 {
+        println!("{lost} lines were left out");
+    }
+    if done.iter().any(|done| done.written) {
+        println!("a running gateway notices within seconds");
+    }
+}

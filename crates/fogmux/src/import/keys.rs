@@ -1,0 +1,121 @@
+//! mosquitto's `password_file` and `psk_file`: names with hashes, identities with keys.
+
+use fogmux_auth::{Psks, UserError, Users};
+
+use super::report::Report;
+
+/// Adds the users of a password file; how many. Those who are there already stay unless `replace`.
+pub(super) fn passwords(text: &str, users: &mut Users, replace: bool, report: &mut Report) -> usize {
+    let mut taken = 0;
+    for (number, name, hash) in entries(text, report) {
+        if users.contains(name) && !replace {
+            report.lost(number, format!("there is a user {name:?} already; --replace takes the password from here"));
+            continue;
+        }
+        if !hash.starts_with('$') {
+            report.lost(number, "the password is not hashed; run mosquitto_passwd -U on the file first");
+            continue;
+        }
+        match users.set_hash(name, hash) {
+            Ok(()) => taken += 1,
+            Err(error) => report.lost(number, error.to_string()),
+        }
+    }
+    if taken > 0 {
+        let text =
+            "SCRAM (XMPP, MQTT 5 AUTH) needs keys that cannot be made from these hashes; `fogmux passwd` makes them";
+        report.differs(0, text);
+    }
+    taken
+}
+
+/// Adds the keys of a key file; how many.
+pub(super) fn psks(text: &str, psks: &mut Psks, replace: bool, report: &mut Report) -> usize {
+    let mut taken = 0;
+    for (number, identity, key) in entries(text, report) {
+        let known = psks.identities().any(|(known, _)| known == identity.as_bytes());
+        if known && !replace {
+            report.lost(number, format!("{identity:?} has a key already; --replace takes the one from here"));
+            continue;
+        }
+        let Some(key) = decode_hex(key) else {
+            report.lost(number, "the key is no hexadecimal number");
+            continue;
+        };
+        match psks.set(identity.as_bytes(), &key, None) {
+            Ok(()) => taken += 1,
+            Err(error @ (UserError::Name | UserError::Psk)) => report.lost(number, error.to_string()),
+            Err(_) => report.lost(number, "it cannot be used"),
+        }
+        if key.len() < 16 {
+            report.differs(number, "a key of less than 16 bytes can be guessed at");
+        }
+    }
+    taken
+}
+
+/// `name:value` lines.
+fn entries<'a>(text: &'a str, report: &mut Report) -> Vec<(usize, &'a str, &'a str)> {
+    let mut entries = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        match line.split_once(':') {
+            Some((name, value)) => entries.push((index + 1, name, value.trim())),
+            None => report.lost(index + 1, "there is no colon in it"),
+        }
+    }
+    entries
+}
+
+fn decode_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect();
+    let digits = digits.filter(|digits| !digits.is_empty() && digits.len() % 2 == 0)?;
+    let pairs = digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit));
+    Some(pairs.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Of mosquitto_passwd, for the password "secret".
+    const PASSWORDS: &str = "\
+alice:$7$101$Crmx7QrRoGqjVE6Y$Q79G2lGg1cCy76WxrRmLiY4jZEkwRv+kWg0NYjEj87RXFkfGUe1WKprhiKK8eIYstNQr5NAGx0MfPRPzdT4IIQ==
+bob:$6$ep2ynmhUMT//sR7p$3bmTwYdRx5CnO/cfpldDIMaofZaN0du8dXfjYSE88ulhlNxRGdaKLMLxtPOjaTs7Ojo3gXIws5dLllnZFwRpzw==
+carol:secret
+anonymous:$6$ep2ynmhUMT//sR7p$3bmTwYdRx5CnO/cfpldDIMaofZaN0du8dXfjYSE88ulhlNxRGdaKLMLxtPOjaTs7Ojo3gXIws5dLllnZFwRpzw==
+dave
+eve:$9$x
+";
+
+    #[test]
+    fn users_come_with_their_hashes() {
+        let mut users = Users::default();
+        let mut report = Report::new(Path::new("passwords"));
+        assert_eq!(passwords(PASSWORDS, &mut users, false, &mut report), 2);
+        assert!(users.contains("alice") && users.contains("bob"));
+        let mut lines: Vec<usize> = report.lost_lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, [3, 4, 5, 6], "{report}");
+        assert!(!report.to_string().contains("secret"));
+        let mut again = Report::new(Path::new("passwords"));
+        assert_eq!(passwords(PASSWORDS, &mut users, false, &mut again), 0);
+        assert_eq!(passwords(PASSWORDS, &mut users, true, &mut Report::new(Path::new("p"))), 2);
+    }
+
+    #[test]
+    fn keys_come_with_their_identities() {
+        let mut found = Psks::default();
+        let mut report = Report::new(Path::new("psk"));
+        let text = "sensor:00112233445566778899aabbccddeeff\nshort:0011\nodd:123\nnone:\n";
+        assert_eq!(psks(text, &mut found, false, &mut report), 2);
+        assert_eq!(found.secret(b"short").unwrap().as_slice(), [0, 0x11]);
+        assert_eq!(report.lost_lines().collect::<Vec<_>>(), [3, 4]);
+        assert!(report.to_string().contains("psk:2: differs"), "{report}");
+    }
+}

@@ -1,0 +1,29 @@
+//! OSCORE contexts on the disk of a gateway: where they are, and how they come into use.
+
+use std::path::{Path, PathBuf};
+
+use fogmux_gateway::coap::oscore::{Fresh, Keyring, KeyringError, journal_path};
+
+use crate::config::Config;
+use crate::data;
+use crate::exit::{Failure, Status};
+
+/// Where contexts are: the configured directory, or ours in the data directory.
+pub(crate) fn directory(config: &Config, data: &Path) -> PathBuf {
+    config.coap.oscore.directory.clone().unwrap_or_else(|| data.join(data::OSCORE))
+}
+
+/// Reads and checks all contexts; nothing is changed.
+pub(crate) fn read(keyring: &Keyring, config: &Config, data: &Path) -> Result<Fresh, Failure> {
+    keyring.read(&directory(config, data)).map_err(refused)
+}
+
+/// Puts what was read into use.
+pub(crate) fn put_in_place(keyring: &Keyring, fresh: Fresh, data: &Path) -> Result<(), Failure> {
+    data::create(&data.join(data::OSCORE))?;
+    keyring.replace(fresh, &journal_path(data)).map_err(|error| Failure::new(Status::IoErr, error))
+}
+
+fn refused(error: KeyringError) -> Failure {
+    Failure::new(Status::Config, error)
+}

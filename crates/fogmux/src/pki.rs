@@ -1,0 +1,263 @@
+//! `fogmux pki`: the authority, certificates of servers and clients, pre-shared keys, and what has been revoked.
+//!
+//! Everything lies in the data directory and is looked at by a running gateway within seconds; the revocation list at
+//! every handshake. A secret is printed by the command that makes it, once, and by no other.
+
+mod list;
+mod oscore;
+mod psk;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fogmux_net::pki::{self, Authority, PkiError, Purpose, Wanted};
+use rustls::pki_types::ServerName;
+
+use crate::cli::{KeyChoice, Pki, PkiClient, PkiInit, PkiRevoke, PkiServer};
+use crate::data;
+use crate::exit::{Failure, Status};
+
+/// Where certificates of clients lie, below that of the authority.
+const CLIENTS: &str = "clients";
+const DAY: Duration = Duration::from_secs(86_400);
+/// RFC 5280 §4.1.2.2: 20 bytes.
+const SERIAL_DIGITS_MAX: usize = 40;
+
+/// Does what the arguments say.
+pub(crate) fn run(command: &Pki) -> Result<(), Failure> {
+    match command {
+        Pki::Init(arguments) => init(arguments),
+        Pki::Server(arguments) => server(arguments),
+        Pki::Client(arguments) => client(arguments),
+        Pki::Psk(arguments) => psk::run(arguments),
+        Pki::Oscore(arguments) => oscore::run(arguments),
+        Pki::Revoke(arguments) => revoke(arguments),
+        Pki::List(arguments) => list::run(arguments),
+    }
+}
+
+/// The directory of the authority.
+fn directory(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    let directory = data::directory(named)?;
+    data::create(&directory)?;
+    Ok(directory.join(data::PKI))
+}
+
+fn failed(error: PkiError) -> Failure {
+    let status = match &error {
+        PkiError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Status::NoPerm,
+        PkiError::Io { .. } | PkiError::Generate(_) => Status::IoErr,
+        PkiError::Name(_) => Status::DataErr,
+        PkiError::Kind(_) | PkiError::Exists(_) => Status::Usage,
+        PkiError::Key { .. }
+        | PkiError::Revocations(_)
+        | PkiError::Certificate(_)
+        | PkiError::Half { .. }
+        | PkiError::Authority(_) => Status::Config,
+    };
+    Failure::new(status, error)
+}
+
+fn init(arguments: &PkiInit) -> Result<(), Failure> {
+    let directory = directory(arguments.data.directory.as_deref())?;
+    let made = Authority::make(&directory, arguments.key.kind(), SystemTime::now()).map_err(failed)?;
+    println!("{}", made.certificate().display());
+    Ok(())
+}
+
+/// The certificate that the gateway shows, or with `--out` one for another server.
+fn server(arguments: &PkiServer) -> Result<(), Failure> {
+    let directory = directory(arguments.data.directory.as_deref())?;
+    let Some(out) = &arguments.out else {
+        let made = pki::ensure_server(&directory, arguments.key.kind(), &arguments.names, SystemTime::now());
+        let made = made.map_err(failed)?;
+        if !made.renewed {
+            eprintln!("the certificate that is there covers these names");
+        }
+        println!("{}", made.certificate.display());
+        return Ok(());
+    };
+    let names = server_names(&arguments.names)?;
+    let first = arguments.names.first();
+    let first = first.ok_or_else(|| Failure::new(Status::Usage, "a server needs a name"))?;
+    let wanted = Wanted { names, validity: DAY * arguments.days, ..Wanted::new(Purpose::Server, first.as_str()) };
+    let (certificate, key) = (out.with_added_extension("pem"), out.with_added_extension("key"));
+    issue(&directory, &wanted, arguments.key, &certificate, &key)
+}
+
+fn server_names(names: &[String]) -> Result<Vec<ServerName<'static>>, Failure> {
+    let name = |name: &String| {
+        let bad = || Failure::new(Status::Usage, format!("{name:?} is no DNS name or address"));
+        ServerName::try_from(name.clone()).map_err(|_| bad())
+    };
+    names.iter().map(name).collect()
+}
+
+fn client(arguments: &PkiClient) -> Result<(), Failure> {
+    // Everything that may be wrong with the arguments, before anything is made.
+    let names = server_names(&arguments.dns)?;
+    if arguments.pkcs12.is_some() && (arguments.password_file.is_none() || !cfg!(feature = "tls-openssl")) {
+        let error = "--pkcs12 needs --password-file, and a build with the feature tls-openssl";
+        return Err(Failure::new(Status::Usage, error));
+    }
+    let directory = directory(arguments.data.directory.as_deref())?;
+    let name = &arguments.name;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte);
+    if name.is_empty() || name.starts_with('.') || !name.bytes().all(plain) {
+        return Err(Failure::new(Status::Usage, format!("{name:?}: a name here is of letters, digits and ._@-")));
+    }
+    let base = arguments.out.clone().unwrap_or_else(|| directory.join(CLIENTS).join(name));
+    if let Some(parent) = base.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        data::create(parent)?;
+    }
+    let (certificate, key) = (base.with_added_extension("pem"), base.with_added_extension("key"));
+    if certificate.exists() && arguments.renew {
+        // The old one can still be revoked, under its serial number.
+        let old = pki::inspect(&certificate).map_err(failed)?;
+        let aside = base.with_added_extension(format!("{}.pem", old.serial));
+        fs::rename(&certificate, &aside).map_err(|error| Failure::io(aside.display(), &error))?;
+    } else if certificate.exists() {
+        let error = format!("{} is there already; --renew replaces it", certificate.display());
+        return Err(Failure::new(Status::Usage, error));
+    }
+    let wanted = Wanted {
+        names,
+        emails: arguments.email.clone(),
+        uris: arguments.uri.clone(),
+        xmpp_addresses: arguments.xmpp.clone(),
+        validity: DAY * arguments.days,
+        ..Wanted::new(Purpose::Client, name.as_str())
+    };
+    issue(&directory, &wanted, arguments.key, &certificate, &key)?;
+    match &arguments.pkcs12 {
+        Some(file) => pkcs12(arguments, &directory, &certificate, &key, file),
+        None => Ok(()),
+    }
+}
+
+fn issue(
+    directory: &Path,
+    wanted: &Wanted,
+    key: KeyChoice,
+    certificate: &Path,
+    key_file: &Path,
+) -> Result<(), Failure> {
+    let authority = Authority::open_or_make(directory, SystemTime::now()).map_err(failed)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let issued = authority.issue(wanted, key.kind(), now).map_err(failed)?;
+    issued.write(certificate, key_file).map_err(failed)?;
+    println!("{}\n{}", certificate.display(), key_file.display());
+    Ok(())
+}
+
+#[cfg(feature = "tls-openssl")]
+fn pkcs12(arguments: &PkiClient, directory: &Path, certificate: &Path, key: &Path, file: &Path) -> Result<(), Failure> {
+    let read = |file: &Path| fs::read_to_string(file).map_err(|error| Failure::io(file.display(), &error));
+    let password = arguments.password_file.as_deref().map(crate::client::password_from).transpose()?;
+    let password = password.unwrap_or_default();
+    let (certificate, key, ca) = (read(certificate)?, read(key)?, read(&directory.join("ca.pem"))?);
+    let made = fogmux_net::openssl::pkcs12(&arguments.name, &certificate, &key, &ca, &password);
+    let made = made.map_err(|error| Failure::new(Status::IoErr, error))?;
+    data::write_private(file, &made).map_err(|error| Failure::io(file.display(), &error))?;
+    println!("{}", file.display());
+    Ok(())
+}
+
+#[cfg(not(feature = "tls-openssl"))]
+fn pkcs12(_: &PkiClient, _: &Path, _: &Path, _: &Path, _: &Path) -> Result<(), Failure> {
+    Err(Failure::new(Status::Usage, "--pkcs12 needs a build with the feature tls-openssl"))
+}
+
+/// By the name of a client, by file, or by serial number.
+fn revoke(arguments: &PkiRevoke) -> Result<(), Failure> {
+    let directory = directory(arguments.data.directory.as_deref())?;
+    let serials = serials(&directory.join(CLIENTS), &arguments.certificate)?;
+    let authority = Authority::open(&directory).map_err(failed)?;
+    for serial in serials {
+        let is_new = authority.revoke(&serial, SystemTime::now()).map_err(failed)?;
+        let done = if is_new { "is revoked" } else { "was revoked already" };
+        eprintln!("{serial} {done}; the next handshake sees it unless tls.crl_file names another list");
+    }
+    Ok(())
+}
+
+/// What is to be revoked: every certificate of a client of that name, else that of a file, else the number itself.
+fn serials(clients: &Path, which: &str) -> Result<Vec<String>, Failure> {
+    let serials = serials_of_client(clients, which)?;
+    if !serials.is_empty() {
+        return Ok(serials);
+    }
+    let file = Path::new(which);
+    if file.is_file() {
+        return Ok(vec![pki::inspect(file).map_err(failed)?.serial.into_string()]);
+    }
+    let is_serial = which.len().is_multiple_of(2)
+        && (2..=SERIAL_DIGITS_MAX).contains(&which.len())
+        && which.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if is_serial {
+        return Ok(vec![which.to_ascii_lowercase()]);
+    }
+    let error = format!("{which:?} is no client, no file and no serial number");
+    Err(Failure::new(Status::DataErr, error))
+}
+
+/// `NAME.pem`, and each `NAME.SERIAL.pem` that `--renew` set aside: that one may be the stolen one.
+fn serials_of_client(clients: &Path, name: &str) -> Result<Vec<String>, Failure> {
+    let io = |error| Failure::io(clients.display(), &error);
+    let entries = match fs::read_dir(clients) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(io(error)),
+    };
+    let mut serials = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(io)?.path();
+        let rest = path.file_name().and_then(|file| file.to_str()?.strip_suffix(".pem")?.strip_prefix(name));
+        let Some(rest) = rest else { continue };
+        if rest.is_empty() {
+            serials.push(pki::inspect(&path).map_err(failed)?.serial.into_string());
+        } else if let Some(serial) = rest.strip_prefix('.')
+            // Else it is a client of its own, whose name begins in the same way.
+            && pki::inspect(&path).is_ok_and(|aside| *aside.serial == *serial)
+        {
+            serials.push(serial.to_owned());
+        }
+    }
+    Ok(serials)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_revoked_with_what_was_set_aside_and_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let clients = directory.path().join(CLIENTS);
+        data::create(&clients).unwrap();
+        let authority = Authority::open_or_make(directory.path(), SystemTime::now()).unwrap();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let make = |name: &str| {
+            let wanted = Wanted::new(Purpose::Client, name);
+            let issued = authority.issue(&wanted, KeyChoice::default().kind(), now).unwrap();
+            let file = clients.join(name).with_added_extension("pem");
+            issued.write(&file, &file.with_extension("key")).unwrap();
+            (pki::inspect(&file).unwrap().serial.into_string(), file)
+        };
+        let (old, file) = make("ada");
+        fs::rename(file, clients.join(format!("ada.{old}.pem"))).unwrap();
+        let (new, file) = make("ada");
+        let (other, _) = make("ada.beef");
+        make("adam");
+        let mut both = serials(&clients, "ada").unwrap();
+        both.sort();
+        let mut wanted = vec![old, new.clone()];
+        wanted.sort();
+        assert_eq!(both, wanted);
+        assert_eq!(serials(&clients, "ada.beef").unwrap(), [other]);
+        assert_eq!(serials(&clients, file.to_str().unwrap()).unwrap(), [new]);
+        assert_eq!(serials(&clients, "0A0b").unwrap(), ["0a0b"]);
+        assert!(serials(&clients, "nobody").is_err());
+    }
+}

@@ -1,0 +1,51 @@
+//! `fogmux pki list`: every certificate there is, until when it is good, and whether it has been revoked.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fogmux_net::pki::{self, Revocations};
+use serde_json::json;
+
+use super::{CLIENTS, directory, failed};
+use crate::cli::PkiList;
+use crate::exit::Failure;
+
+/// Prints the list.
+pub(crate) fn run(arguments: &PkiList) -> Result<(), Failure> {
+    let directory = directory(arguments.data.directory.as_deref())?;
+    let revocations = Revocations::load(&directory.join("crl.pem")).map_err(failed)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut listed = Vec::new();
+    for file in certificates(&directory).into_iter().chain(certificates(&directory.join(CLIENTS))) {
+        // A list of revocations ends in .pem as well.
+        let Ok(found) = pki::inspect(&file) else { continue };
+        let not_after = Duration::from_secs(found.not_after_unix_s);
+        let state = match () {
+            () if revocations.contains(&found.serial) => "revoked",
+            () if not_after < now => "expired",
+            () => "good",
+        };
+        let days = not_after.saturating_sub(now).as_secs() / 86_400;
+        let name = found.common_name.as_deref().unwrap_or_default().to_owned();
+        listed.push((file, name, found.serial, state, days));
+    }
+    if arguments.json {
+        let list = listed.iter().map(|(file, name, serial, state, days)| {
+            json!({"file": file, "name": name, "serial": serial, "state": state, "days": days})
+        });
+        println!("{}", serde_json::Value::from_iter(list));
+        return Ok(());
+    }
+    for (file, name, serial, state, days) in listed {
+        println!("{state:<8} {days:>5} days  {serial:<40}  {name:<24} {}", file.display());
+    }
+    Ok(())
+}
+
+fn certificates(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "pem"));
+    files.sort();
+    files
+}

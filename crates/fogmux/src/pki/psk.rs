@@ -1,0 +1,59 @@
+//! `fogmux pki psk`: a key that a device and the gateway share.
+
+use fogmux_auth::{Psks, UserError};
+
+use crate::check::read;
+use crate::cli::PkiPsk;
+use crate::data;
+use crate::exit::{Failure, Status};
+
+/// RFC 9257 §4: at least 128 bits.
+const KEY_BYTES: usize = 16;
+
+/// Makes or takes a key, keeps it and prints it, or removes one.
+pub(crate) fn run(arguments: &PkiPsk) -> Result<(), Failure> {
+    let config = read(arguments.config.as_deref(), &[])?;
+    let directory = data::directory(arguments.data.directory.as_deref())?;
+    data::create(&directory)?;
+    let file = config.auth.psk_file.unwrap_or_else(|| directory.join(data::PSK));
+    let identity = arguments.identity.as_bytes();
+    let failed = |error: UserError| match error {
+        UserError::Io(error) => Failure::io(file.display(), &error),
+        UserError::File(problems) => Failure::new(Status::Config, problems),
+        error @ (UserError::Name | UserError::Unknown | UserError::Psk | UserError::Password(_)) => {
+            Failure::new(Status::DataErr, error)
+        }
+    };
+    if arguments.delete {
+        let removed = Psks::update(&file, |psks| Ok(psks.remove(identity))).map_err(failed)?;
+        return match removed {
+            true => Ok(()),
+            false => Err(Failure::new(Status::DataErr, format!("there is no key for {:?}", arguments.identity))),
+        };
+    }
+    let key = match &arguments.key {
+        Some(digits) => {
+            bytes(digits).ok_or_else(|| Failure::new(Status::Usage, "a key is an even number of hexadecimal digits"))?
+        }
+        None => {
+            let mut key = vec![0; KEY_BYTES];
+            getrandom::fill(&mut key)
+                .map_err(|error| Failure::new(Status::IoErr, format!("no random numbers: {error}")))?;
+            key
+        }
+    };
+    Psks::update(&file, |psks| psks.set(identity, &key, arguments.user.as_deref())).map_err(failed)?;
+    if arguments.key.is_none() {
+        println!("{}:{}", arguments.identity, fogmux_net::channel::hex(&key));
+    }
+    Ok(())
+}
+
+/// Hexadecimal digits as bytes.
+fn bytes(digits: &str) -> Option<Vec<u8>> {
+    let whole = digits.len().is_multiple_of(2) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let pairs = digits.as_bytes().chunks(2).filter(|_| whole);
+    let bytes: Option<Vec<_>> =
+        pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect();
+    bytes.filter(|_| whole)
+}

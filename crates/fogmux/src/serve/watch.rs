@@ -1,0 +1,195 @@
+//! Notices that somebody has changed keys, certificates, revocations, users or rules, and puts the new ones in place:
+//! what `fogmux pki`, `passwd` and a tool that renews certificates write holds within seconds, and nobody is dropped
+//! for it.
+//!
+//! Files are looked at, and read only when they look different and have been left alone since the look before; one that
+//! cannot be used, or is gone, changes nothing and is complained of once.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fogmux_auth::{Rules, Sources, Stamp as RulesStamp};
+use fogmux_net::Stamp;
+
+use super::kept::Kept;
+use super::looked::Looked;
+use crate::compose::Running;
+use crate::config::Config;
+use crate::exit::{Failure, Status};
+use crate::home::{self, Home};
+use crate::oscore;
+
+/// How often the files are looked at; a change holds after two looks.
+pub(super) const LOOK: Duration = Duration::from_secs(1);
+
+/// What the files looked like when they were last read.
+pub(super) struct Watch {
+    certificates: Vec<(PathBuf, Stamp)>,
+    /// Nothing where one cannot look.
+    rules: Looked<Option<RulesStamp>>,
+    /// Nothing where one cannot look.
+    contexts: Looked<Option<Vec<(PathBuf, Stamp)>>>,
+    kept: Kept,
+}
+
+impl Watch {
+    /// Begins. What is to be watched is read after this, so that no change in between is missed.
+    pub(super) fn new(config: &Config, home: &Home) -> Self {
+        let certificates = home.tls.files().into_iter().map(|file| (file.clone(), Stamp::of(&file))).collect();
+        let (rules, contexts) = (Looked::new(stamp(config, home)), Looked::new(contexts(config, home)));
+        let kept = sources(config, home).map(|sources| Kept::of(&sources)).unwrap_or_default();
+        Self { certificates, rules, contexts, kept }
+    }
+
+    /// Begins again, with nothing forgotten that must stay.
+    pub(super) fn anew(&self, config: &Config, home: &Home) -> Self {
+        let fresh = Self::new(config, home);
+        Self { kept: self.kept.and(fresh.kept), ..fresh }
+    }
+
+    /// Users, rules and keys for a gateway that has had some.
+    pub(super) fn rules(&self, config: &Config, home: &Home) -> Result<Rules, Failure> {
+        self.kept.check(&home::sources(config, Some(&home.directory))?)?;
+        home::rules(config, &home.directory)
+    }
+
+    /// Refuses what was read while somebody wrote.
+    pub(super) fn unchanged(&self, config: &Config, home: &Home) -> Result<(), Failure> {
+        if self.rules.is(&stamp(config, home)) && self.contexts.is(&contexts(config, home)) {
+            return Ok(());
+        }
+        Err(Failure::new(Status::Config, "users, rules or keys have changed while they were read"))
+    }
+
+    /// Looks, and puts what has changed in place.
+    pub(super) fn look(&mut self, running: &Running, config: &Config, home: &Home) {
+        self.look_at_certificates(home);
+        self.look_at_rules(running, config, home);
+        self.look_at_contexts(running, config, home);
+    }
+
+    fn look_at_certificates(&mut self, home: &Home) {
+        let mut changed = false;
+        for (file, stamp) in &mut self.certificates {
+            let now = Stamp::of(file);
+            changed |= std::mem::replace(stamp, now) != now;
+        }
+        if !changed {
+            return;
+        }
+        match home.tls.reload() {
+            Ok(()) => tracing::info!("certificates and revocations are read again"),
+            Err(error) => tracing::error!(%error, "certificates and revocations stay as they were"),
+        }
+        if let Some(clients) = home.tls.clients().filter(|_| home.tls.cuts_revoked()) {
+            match clients.cut_revoked() {
+                0 => {}
+                count => tracing::info!(count, "connections are cut, their certificates have been revoked"),
+            }
+        }
+    }
+
+    fn look_at_rules(&mut self, running: &Running, config: &Config, home: &Home) {
+        let before = stamp(config, home);
+        if !self.rules.settled(&before) {
+            return;
+        }
+        let fresh = self.rules(config, home);
+        if !self.rules.read(before, stamp(config, home)) {
+            return;
+        }
+        match fresh {
+            Ok(rules) => {
+                self.kept = self.kept.and(sources(config, home).map(|sources| Kept::of(&sources)).unwrap_or_default());
+                running.authority.replace(rules);
+                running.gateway.shared.bus.invalidate();
+                running.gateway.shared.refusals.forget();
+                tracing::info!("users, rules and keys are read again");
+            }
+            Err(failure) => {
+                let why = failure.message().unwrap_or_default();
+                tracing::error!("users, rules and keys stay as they were: {why}");
+            }
+        }
+    }
+
+    fn look_at_contexts(&mut self, running: &Running, config: &Config, home: &Home) {
+        let before = contexts(config, home);
+        if !self.contexts.settled(&before) {
+            return;
+        }
+        let keyring = &running.gateway.shared.coap.oscore;
+        let fresh = oscore::read(keyring, config, &home.directory);
+        if !self.contexts.read(before, contexts(config, home)) {
+            return;
+        }
+        match fresh.and_then(|fresh| oscore::put_in_place(keyring, fresh, &home.directory)) {
+            Ok(()) => tracing::info!("OSCORE contexts are read again"),
+            Err(failure) => {
+                let why = failure.message().unwrap_or_default();
+                tracing::error!("OSCORE contexts stay as they were: {why}");
+            }
+        }
+    }
+}
+
+fn sources(config: &Config, home: &Home) -> Option<Sources> {
+    home::sources(config, Some(&home.directory)).ok()
+}
+
+fn stamp(config: &Config, home: &Home) -> Option<RulesStamp> {
+    sources(config, home).map(|sources| sources.stamp())
+}
+
+/// How the OSCORE contexts look.
+fn contexts(config: &Config, home: &Home) -> Option<Vec<(PathBuf, Stamp)>> {
+    contexts_in(&oscore::directory(config, &home.directory))
+}
+
+/// Files and, one below, what aiocoap keeps in a directory for each context; without the journal, which is ours.
+fn contexts_in(directory: &Path) -> Option<Vec<(PathBuf, Stamp)>> {
+    let mut files = list(directory)?;
+    files.retain(|file| {
+        let name = file.file_name().unwrap_or_default().as_encoded_bytes();
+        !name.starts_with(b".") && !name.starts_with(b"journal")
+    });
+    let below: Vec<_> = files.iter().filter(|file| file.is_dir()).filter_map(|file| list(file)).flatten().collect();
+    files.extend(below);
+    files.sort_unstable();
+    Some(files.into_iter().map(|file| (Stamp::of(&file), file)).map(|(stamp, file)| (file, stamp)).collect())
+}
+
+fn list(directory: &Path) -> Option<Vec<PathBuf>> {
+    match fs::read_dir(directory) {
+        Ok(entries) => entries.map(|entry| entry.ok().map(|entry| entry.path())).collect(),
+        Err(error) => (error.kind() == ErrorKind::NotFound).then(Vec::new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_that_come_change_and_go_are_seen_and_the_journal_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let look = || contexts_in(directory.path()).unwrap();
+        assert_eq!(contexts_in(&at("none")), Some(Vec::new()));
+        fs::write(at("a.toml"), "1").unwrap();
+        fs::create_dir(at("b")).unwrap();
+        fs::write(at("b/secret.json"), "{}").unwrap();
+        let before = look();
+        assert_eq!(before.len(), 3);
+        fs::write(at("journal"), "1").unwrap();
+        fs::write(at("journal.new"), "1").unwrap();
+        assert_eq!(look(), before, "what is ours");
+        fs::write(at("b/secret.json"), "{ }").unwrap();
+        assert_ne!(look(), before, "below");
+        let before = look();
+        fs::remove_file(at("a.toml")).unwrap();
+        assert_ne!(look(), before, "gone");
+    }
+}
