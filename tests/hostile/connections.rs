@@ -19,7 +19,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "garbage at each UDP port", run: || attack(garbage_datagrams) },
 ];
 
-const TCP_DOORS: [&str; 6] = ["mqtt", "mqtts", "http", "https", "xmpp", "xmpps"];
+const TCP_DOORS: [&str; 8] = ["mqtt", "mqtts", "coap_tcp", "coaps_tcp", "http", "https", "xmpp", "xmpps"];
 /// By then every door has to have let go of who never said a whole word.
 const LOGIN_MAX: Duration = Duration::from_secs(45);
 
@@ -56,6 +56,8 @@ fn is_open(mut stream: &TcpStream) -> bool {
 fn opening(door: &str) -> Vec<u8> {
     match door {
         "mqtt" => b"\x10\xff\xff\x03\x00\x04MQTT\x04\x02\x00\x3c\xff\xff".to_vec(),
+        // Capabilities and Settings of 64 KiB (RFC 8323 §5.3), of which no byte comes.
+        "coap_tcp" => b"\xe0\xff\xff\xe1".to_vec(),
         "http" => b"GET /topics/a HTTP/1.1\r\nHost: localhost\r\nX-Slow: ".to_vec(),
         "xmpp" => b"<?xml version='1.0'?><stream:stream to='localhost' version='1.0' xmlns='jabber:client' ".to_vec(),
         // The start of a TLS record of handshake type that announces 16 KiB.
@@ -87,7 +89,7 @@ fn slow_loris(gateway: &Gateway) -> Result<String> {
     let mut left: Vec<&str> = victims.iter().filter_map(|(door, stream, _)| is_open(stream).then_some(*door)).collect();
     left.dedup();
     ensure!(left.is_empty(), "still held after {LOGIN_MAX:?}: {}", left.join(" "));
-    Ok(format!("300 connections, the last one let go after {:.0} s", began.elapsed().as_secs_f32()))
+    Ok(format!("400 connections, the last one let go after {:.0} s", began.elapsed().as_secs_f32()))
 }
 
 fn garbage(gateway: &Gateway) -> Result<String> {
@@ -97,11 +99,11 @@ fn garbage(gateway: &Gateway) -> Result<String> {
             tcp::pour(&mut stream, &noise(2048, seed))?;
         }
     }
-    Ok("600 × 2 KiB".to_owned())
+    Ok("800 × 2 KiB".to_owned())
 }
 
 fn garbage_datagrams(gateway: &Gateway) -> Result<String> {
-    for door in ["coap", "http3"] {
+    for door in ["coap", "coaps", "http3"] {
         let socket = fogmux_tests::coap::endpoint(gateway.address(door)?)?;
         for seed in 0..10_000u64 {
             let length = usize::try_from(seed % 1400)?;
@@ -109,12 +111,16 @@ fn garbage_datagrams(gateway: &Gateway) -> Result<String> {
             if seed % 2 == 0
                 && let Some(first) = bytes.first_mut()
             {
-                // Half of them begin like the real thing: a QUIC Initial, a CoAP confirmable message.
-                *first = if door == "http3" { 0xc0 | (*first & 0x0f) } else { 0x40 | (*first & 0x0f) };
+                // Half of them begin like the real thing: a QUIC Initial, a DTLS handshake, a CoAP confirmable message.
+                *first = match door {
+                    "http3" => 0xc0 | (*first & 0x0f),
+                    "coaps" => 0x16,
+                    _ => 0x40 | (*first & 0x0f),
+                };
             }
             // A full buffer drops it; that is what UDP does.
             let _ = socket.send(&bytes);
         }
     }
-    Ok("20 000 datagrams".to_owned())
+    Ok("30 000 datagrams".to_owned())
 }

@@ -58,23 +58,35 @@ async def run_matrix(arguments, report):
     print(report.matrix())
 
 
+PARTS = ["matrix", "scenarios", "access", "powercut", "loss"]
+
+
 async def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", default="target/debug/fogmux", help="the gateway to test")
-    parser.add_argument("--part", choices=["matrix", "scenarios"], action="append", help="only this")
+    parser.add_argument("--part", choices=PARTS, action="append", help="only this")
     parser.add_argument("--client", action="append", help="only clients whose name contains this")
     parser.add_argument("--payload", action="append", help="only this payload")
     parser.add_argument("--scenario", action="append", help="only scenarios whose name contains this")
     arguments = parser.parse_args()
     # slixmpp leaves tasks behind when a stream is cut, as many tests do on purpose.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    parts = arguments.part or ["matrix", "scenarios"]
+    parts = arguments.part or PARTS
     report, began = Report(), time.monotonic()
     if "matrix" in parts:
         await run_matrix(arguments, report)
     if "scenarios" in parts:
         from scenarios import run_scenarios
         await run_scenarios(arguments, report)
+    if "access" in parts:
+        from access import run_access
+        await run_access(arguments, report)
+    if "powercut" in parts:
+        from powercut import run_powercut
+        await run_powercut(arguments, report)
+    if "loss" in parts:
+        from loss import run_loss
+        await run_loss(arguments, report)
     for failure in report.failures:
         print(f"failed: {failure}")
     print(f"{report.passed} passed, {len(report.failures)} failed in {time.monotonic() - began:.0f} s")

@@ -14,6 +14,15 @@ CLIENTS = Path(os.environ.get("FOGMUX_CLIENTS", Path(__file__).parents[2] / "tar
 """Where `cargo xtask test` put the npm and Maven clients."""
 
 
+HANDSHAKE_FAILED = ("HandshakeException", "SSLException", "fatal alert", "Connection reset", "Server closed connection",
+                    "Broken pipe")
+
+
+def plain(error: str) -> str:
+    """A handshake that failed, as such; Java's libraries have many words for it."""
+    return f"handshake: {error}" if any(words in error for words in HANDSHAKE_FAILED) else error
+
+
 class Bridge(Publisher, Follower):
     def command(self) -> list[str]:
         raise NotImplementedError
@@ -46,7 +55,7 @@ class Bridge(Publisher, Follower):
                 self.pending.pop(item["done"]).set_result(item.get("error"))
             elif not self.ready.done():
                 if "fatal" in item:
-                    self.ready.set_exception(Refused(item["fatal"]))
+                    self.ready.set_exception(Refused(plain(item["fatal"])))
                 else:
                     self.ready.set_result(None)
         for future in self.pending.values():
@@ -65,7 +74,7 @@ class Bridge(Publisher, Follower):
         except TimeoutError:
             raise Missing("no answer") from None
         if error is not None:
-            raise Refused(error)
+            raise Refused(plain(error))
 
     async def publish(self, topic, data, content_type, retain=True):
         await self.ask({"do": "publish", "topic": topic, "data": base64.b64encode(data).decode(),
@@ -114,6 +123,8 @@ class XmppJs(Node):
 
 class Java(Bridge):
     kind = "?"
+    mechanism = None
+    """Of SASL, where there is a choice."""
 
     def address(self) -> tuple[str, int]:
         raise NotImplementedError
@@ -122,7 +133,15 @@ class Java(Bridge):
         place = CLIENTS / "java"
         host, port = self.address()
         return ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{place}/classes:{place}/dependency/*", "Bridge",
-                self.kind, host, str(port), self.gateway.ca]
+                self.kind, host, str(port), self.gateway.ca, json.dumps(self.keys())]
+
+    def keys(self):
+        """The credential in JSON, as Keys.java reads it."""
+        keys = self.credential
+        return {
+            "user": keys.user, "password": keys.password, "token": keys.token, "mechanism": self.mechanism,
+            "certificate": keys.certificate and keys.certificate[0], "key": keys.certificate and keys.certificate[1],
+            "identity": keys.psk and keys.psk[0], "secret": keys.psk and keys.psk[1].hex(), "context": keys.context}
 
 
 class Hivemq(Java):
@@ -136,7 +155,7 @@ class Californium(Java):
     name, door, kind = "californium", "coap", "coap"
 
     def address(self):
-        return self.gateway.coap_address()
+        return self.gateway.coap_address(self.kind)
 
 
 class Smack(Java):

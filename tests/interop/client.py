@@ -4,6 +4,8 @@ import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from credential import NOBODY, Credential
+
 PATIENCE = 20.0
 """Seconds after which an answer that should have come is said to be missing."""
 
@@ -40,8 +42,8 @@ class Client:
     content_types = True
     """Whether the protocol has a place for a content type."""
 
-    def __init__(self, gateway):
-        self.gateway = gateway
+    def __init__(self, gateway, credential: Credential = NOBODY):
+        self.gateway, self.credential = gateway, credential
 
     async def open(self) -> None:
         pass
@@ -62,8 +64,8 @@ class Publisher(Client):
 class Follower(Client):
     """A reader to which messages come."""
 
-    def __init__(self, gateway):
-        super().__init__(gateway)
+    def __init__(self, gateway, credential: Credential = NOBODY):
+        super().__init__(gateway, credential)
         self._inbox: dict[str, asyncio.Queue] = defaultdict(asyncio.Queue)
 
     async def follow(self, topic: str) -> None:

@@ -1,10 +1,15 @@
-"""CoAP: aiocoap kept open with its observations, libcoap's command-line client once per request."""
+"""CoAP: aiocoap kept open with its observations, libcoap's command-line clients once per request.
+
+Each over every transport it has, with the keys it takes: aiocoap OSCORE, libcoap pre-shared keys and certificates.
+"""
 
 import asyncio
 import re
 import tempfile
 
 import aiocoap
+from aiocoap import oscore
+from aiocoap.message import UndecidedRemote
 from aiocoap.numbers import ContentFormat, codes
 
 from client import PATIENCE, Follower, Getter, Missing, Publisher, Received, Refused, run
@@ -14,6 +19,8 @@ FORMATS = {
     "text/plain;charset=utf-8": 0, "application/link-format": 40, "application/xml": 41,
     "application/octet-stream": 42, "application/json": 50, "application/cbor": 60,
 }
+HANDSHAKE_FAILED = r"(?i)COAP_EVENT_DTLS_ERROR|alert|handshake fail\w*|certificate \w+|cannot send CoAP"
+"""What libcoap says of a handshake that came to nothing, whichever library it is built with."""
 TYPES = {number: name for name, number in FORMATS.items()}
 
 
@@ -27,10 +34,15 @@ class Aiocoap(Publisher, Follower, Getter):
 
     name = "aiocoap"
     door = "coap"
+    scheme = "coap"
 
     async def open(self):
         self.context = await aiocoap.Context.create_client_context()
         self.observed = []
+        if self.credential.context:
+            host, port = self.gateway.coap_address(self.scheme)
+            self.context.client_credentials.load_from_dict(
+                {f"{self.scheme}://{host}:{port}/*": {"oscore": {"basedir": self.credential.context + "/"}}})
 
     async def close(self):
         for observation in self.observed:
@@ -38,11 +50,11 @@ class Aiocoap(Publisher, Follower, Getter):
         await self.context.shutdown()
 
     def message(self, code, path, query=(), **options):
-        host, port = self.gateway.coap_address()
+        host, port = self.gateway.coap_address(self.scheme)
         message = aiocoap.Message(code=code, **options)
         message.opt.uri_path = tuple(path)
         message.opt.uri_query = tuple(query)
-        message.unresolved_remote = f"{host}:{port}"
+        message.remote = UndecidedRemote(self.scheme, f"{host}:{port}")
         return message
 
     async def request(self, message):
@@ -50,6 +62,9 @@ class Aiocoap(Publisher, Follower, Getter):
             return await asyncio.wait_for(self.context.request(message).response, 3 * PATIENCE)
         except TimeoutError:
             raise Missing("no response") from None
+        except oscore.NotAProtectedMessage as error:
+            # What is wrong with the protection cannot be said under it (RFC 8613 §8.2).
+            raise Refused(f"unprotected {error.plain_message.code.dotted}") from None
 
     async def publish(self, topic, data, content_type, retain=True):
         message = self.message(codes.PUT if retain else codes.POST, ["ps", *topic.split("/")], payload=data)
@@ -107,21 +122,36 @@ class Aiocoap(Publisher, Follower, Getter):
 
 
 class Libcoap(Publisher, Getter):
-    """coap-client-notls: PUT from a file, GET into a file, the response's options read from its log."""
+    """coap-client: PUT from a file, GET into a file, the response's options read from its log."""
 
     name = "libcoap"
     door = "coap"
+    program = "coap-client-notls"
+    scheme = "coap"
+    seconds = "30"
+    """For one exchange, handshake and all."""
 
     def url(self, topic):
-        host, port = self.gateway.coap_address()
-        return f"coap://{host}:{port}/ps/{topic}"
+        host, port = self.gateway.coap_address(self.scheme)
+        return f"{self.scheme}://{host}:{port}/ps/{topic}"
+
+    def _keys(self):
+        keys = self.credential
+        if keys.psk:
+            return ["-u", keys.psk[0], "-k", keys.psk[1].decode()]
+        if keys.certificate:
+            return ["-c", keys.certificate[0], "-j", keys.certificate[1], "-C", self.gateway.ca]
+        return []
 
     async def request(self, method, topic, *extra):
         # -v 7 prints every PDU; the code and options of the last one that came in are the answer.
         code, out, err = await run(
-            "coap-client-notls", "-v", "7", "-B", "30", "-b", "1024", "-m", method, *extra, self.url(topic))
+            self.program, "-v", "7", "-B", self.seconds, "-b", "1024", "-m", method, *self._keys(), *extra,
+            self.url(topic), patience=2.0 * float(self.seconds))
         text = (out + err).decode(errors="replace")
         answers = re.findall(r"<?v:1 t:(?:ACK|CON|NON) c:([2-5]\.\d\d) i:\w+ \{\w*\} \[([^\]]*)\]", text)
+        if not answers and self.scheme.startswith("coaps") and re.search(HANDSHAKE_FAILED, text):
+            raise Refused(f"handshake: {re.findall(HANDSHAKE_FAILED, text)}")
         if code != 0 or not answers:
             raise Missing(f"coap-client: exit {code}: {text[-300:]}")
         return answers[-1]

@@ -3,13 +3,13 @@
 import asyncio
 import base64
 import json
-import ssl
 import tempfile
 from urllib.parse import quote, urlencode
 
 import httpx
 import websockets
 from curl_cffi import AsyncSession, CurlHttpVersion
+from curl_cffi.requests.exceptions import RequestException
 from aioquic.asyncio.client import connect as quic_connect
 from aioquic.asyncio.protocol import QuicConnectionProtocol
 from aioquic.h3.connection import H3_ALPN, H3Connection
@@ -21,6 +21,8 @@ from client import PATIENCE, Follower, Getter, Missing, Publisher, Received, Ref
 
 H1, H1S, H2, H2C, H3 = "h1", "h1s", "h2", "h2c", "h3"
 UNTYPED = "application/octet-stream"
+HANDSHAKE_FAILED = (35, 52, 55, 56)
+"""curl's exit codes when TLS was refused, which TLS 1.3 may tell it only after the request is on its way."""
 
 
 def topic_path(topic):
@@ -43,6 +45,15 @@ class Requests(Publisher, Getter):
 
     door = "http"
     version = H1
+
+    def authorization(self):
+        """The header, for clients that have no other way to be given a password or a token."""
+        keys = self.credential
+        if keys.token is not None:
+            return [("authorization", f"Bearer {keys.token}")]
+        if keys.password is not None:
+            return [("authorization", "Basic " + base64.b64encode(f"{keys.user}:{keys.password}".encode()).decode())]
+        return []
 
     async def request(self, method, path, headers=(), body=None):
         """(status, headers as a dict of lower-case names, body)"""
@@ -78,6 +89,7 @@ class Curl(Requests):
         with tempfile.NamedTemporaryFile(dir=self.gateway.scratch) as sent, \
                 tempfile.NamedTemporaryFile(dir=self.gateway.scratch) as came:
             argv = ["curl", "-sS", *self.flags, "--cacert", self.gateway.ca, "-X", method, "-D", "-", "-o", came.name]
+            argv += self._keys()
             if method == "HEAD":
                 argv += ["-I"]
             for name, value in headers:
@@ -90,6 +102,8 @@ class Curl(Requests):
                 # -T streams the file as it is; Expect: 100-continue stays as curl likes it.
                 argv += ["-T", sent.name]
             code, out, err = await run(*argv, base_url(self.gateway, self.version) + path)
+            if code in HANDSHAKE_FAILED and self.credential.certificate:
+                raise Refused(f"handshake: {err.decode().strip()}")
             if code != 0:
                 raise Missing(err.decode().strip())
             blocks = [block for block in out.decode().split("\r\n\r\n") if block.strip()]
@@ -101,6 +115,15 @@ class Curl(Requests):
             fields = {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in lines[1:])}
             came.seek(0)
             return int(status), fields, came.read()
+
+
+    def _keys(self):
+        keys = self.credential
+        if keys.certificate:
+            return ["--cert", keys.certificate[0], "--key", keys.certificate[1]]
+        if keys.token is not None:
+            return ["--oauth2-bearer", keys.token]
+        return [] if keys.password is None else ["--user", f"{keys.user}:{keys.password}"]
 
 
 class CurlStream(Follower):
@@ -149,7 +172,7 @@ class Httpx(Requests, Follower):
     def _client(self):
         return httpx.AsyncClient(
             base_url=base_url(self.gateway, self.version), http1=self.version in (H1, H1S),
-            http2=self.version in (H2, H2C), verify=ssl.create_default_context(cafile=self.gateway.ca),
+            http2=self.version in (H2, H2C), verify=self.credential.tls(self.gateway.ca), headers=self.authorization(),
             timeout=httpx.Timeout(60.0), limits=httpx.Limits(max_connections=None, max_keepalive_connections=None))
 
     async def close(self):
@@ -161,7 +184,12 @@ class Httpx(Requests, Follower):
             await streams.aclose()
 
     async def request(self, method, path, headers=(), body=None):
-        answer = await self.client.request(method, path, headers=list(headers), content=body)
+        try:
+            answer = await self.client.request(method, path, headers=list(headers), content=body)
+        except (httpx.TransportError, OSError) as error:
+            if self.credential.certificate:
+                raise Refused(f"handshake: {error!r}") from None
+            raise
         return answer.status_code, {k.lower(): v for k, v in answer.headers.items()}, answer.content
 
     async def follow(self, topic):
@@ -258,9 +286,14 @@ class Aioquic(Requests, Follower):
             is_client=True, alpn_protocols=H3_ALPN, server_name="localhost", idle_timeout=600.0,
             max_data=1 << 26, max_stream_data=1 << 24)
         configuration.load_verify_locations(cafile=self.gateway.ca)
+        if self.credential.certificate:
+            configuration.load_cert_chain(*self.credential.certificate)
         self.authority = f"localhost:{port}"
         self.context = quic_connect(host, port, configuration=configuration, create_protocol=H3Protocol)
-        self.protocol = await asyncio.wait_for(self.context.__aenter__(), PATIENCE)
+        try:
+            self.protocol = await asyncio.wait_for(self.context.__aenter__(), PATIENCE)
+        except ConnectionError as error:
+            raise Refused(f"handshake: {error}") from None
         self.tasks = []
 
     async def close(self):
@@ -278,7 +311,7 @@ class Aioquic(Requests, Follower):
         if self.protocol.ended:
             # It was idle for longer than the gateway holds a QUIC connection; a browser opens the next one too.
             await self.open()
-        queue = self.protocol.start(method, self.authority, path, headers, body)
+        queue = self.protocol.start(method, self.authority, path, [*headers, *self.authorization()], body)
         fields, data = None, bytearray()
         while True:
             kind, value = await self._next(queue)
@@ -321,7 +354,8 @@ class CurlCffi(Requests, Follower):
     async def open(self):
         # By default it does ten things at once, and every followed topic is one.
         self.session = AsyncSession(
-            max_clients=200, http_version=CurlHttpVersion.V3ONLY, verify=self.gateway.ca, timeout=60)
+            max_clients=200, http_version=CurlHttpVersion.V3ONLY, verify=self.gateway.ca, timeout=60,
+            cert=self.credential.certificate)
         self.base = self.gateway.http3_base()
         self.tasks = []
 
@@ -333,8 +367,14 @@ class CurlCffi(Requests, Follower):
 
     async def request(self, method, path, headers=(), body=None):
         extra = [] if any(name == "content-type" for name, _ in headers) or body is None else [("content-type", None)]
-        answer = await self.session.request(
-            method, self.base + path, headers=dict([*headers, *extra]), data=body, default_headers=False)
+        try:
+            answer = await self.session.request(
+                method, self.base + path, headers=dict([*headers, *self.authorization(), *extra]), data=body,
+                default_headers=False)
+        except RequestException as error:
+            if self.credential.certificate:
+                raise Refused(f"handshake: {error}") from None
+            raise
         if answer.http_version not in (CurlHttpVersion.V3, CurlHttpVersion.V3ONLY, 3):
             raise Refused(f"HTTP version {answer.http_version}")
         return answer.status_code, {k.lower(): v for k, v in answer.headers.items()}, answer.content

@@ -12,6 +12,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from client import PATIENCE, Follower, Missing, Publisher, Received, Refused, run
+from credential import NOBODY
 
 TCP, TLS, WS, WSS = "tcp", "tls", "ws", "wss"
 
@@ -19,7 +20,8 @@ TCP, TLS, WS, WSS = "tcp", "tls", "ws", "wss"
 class Connection:
     """One paho client on its own network thread, its callbacks turned into futures of the test's loop."""
 
-    def __init__(self, gateway, version, transport, client_id=None, clean=True, expiry=None, user=None, will=None):
+    def __init__(self, gateway, version, transport, client_id=None, clean=True, expiry=None, user=None, will=None,
+                 credential=NOBODY):
         self.gateway, self.version, self.transport = gateway, version, transport
         self.loop = asyncio.get_running_loop()
         self.client_id = client_id or f"paho-{uuid.uuid4().hex[:12]}"
@@ -37,7 +39,8 @@ class Connection:
         if transport in (WS, WSS):
             self.client.ws_set_options(path="/mqtt")
         if transport in (TLS, WSS):
-            self.client.tls_set_context(ssl.create_default_context(cafile=gateway.ca))
+            self.client.tls_set_context(credential.tls(gateway.ca))
+        user = user or credential.login
         if user:
             self.client.username_pw_set(*user)
         if will:
@@ -86,12 +89,19 @@ class Connection:
             if self.expiry is not None:
                 properties.SessionExpiryInterval = self.expiry
             options = {"clean_start": self.clean, "properties": properties}
-        await self.loop.run_in_executor(None, lambda: self.client.connect(host, port, 60, **options))
-        self.client.loop_start()
         try:
-            flags, reason, properties = await asyncio.wait_for(asyncio.shield(self.connected), PATIENCE)
-        except TimeoutError:
-            raise Missing("no CONNACK") from None
+            await self.loop.run_in_executor(None, lambda: self.client.connect(host, port, 60, **options))
+        except ssl.SSLError as error:
+            raise Refused(f"handshake: {error.reason}") from None
+        self.client.loop_start()
+        # In TLS 1.3 a certificate is refused after the client's side of the handshake is done.
+        done, _ = await asyncio.wait(
+            [self.connected, self.disconnected], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            raise Missing("no CONNACK")
+        if self.connected not in done:
+            raise Refused("handshake: closed without a CONNACK")
+        flags, reason, properties = self.connected.result()
         if reason.is_failure:
             raise Refused(f"0x{reason.value:02x}")
         return flags, properties
@@ -137,7 +147,7 @@ class Paho(Publisher, Follower):
     qos = 1
 
     async def open(self):
-        self.connection = Connection(self.gateway, self.version, self.transport)
+        self.connection = Connection(self.gateway, self.version, self.transport, credential=self.credential)
         self.connection.on_message = lambda message: self.arrived(message.topic, received(message))
         await self.connection.open()
 
@@ -179,15 +189,24 @@ class Mosquitto(Publisher, Follower):
 
     def _address(self):
         host, port = self.gateway.mqtt_address(TLS if self.tls else TCP)
-        extra = ["--cafile", self.gateway.ca] if self.tls else []
-        return ["-h", "localhost" if self.tls else host, "-p", str(port), "-V", self.protocol, *extra]
+        extra = ["--cafile", self.gateway.ca] if self.tls and not self.credential.psk else []
+        return ["-h", "localhost" if self.tls else host, "-p", str(port), "-V", self.protocol, *extra, *self._keys()]
+
+    def _keys(self):
+        keys = self.credential
+        if keys.psk:
+            return ["--psk-identity", keys.psk[0], "--psk", keys.psk[1].hex()]
+        if keys.certificate:
+            return ["--cert", keys.certificate[0], "--key", keys.certificate[1]]
+        return ["-u", keys.login[0], "-P", keys.login[1]] if keys.login else []
 
     async def open(self):
         self.readers = []
 
     async def close(self):
         for process, task in self.readers:
-            process.terminate()
+            if process.returncode is None:
+                process.terminate()
             await process.wait()
             task.cancel()
 
@@ -200,12 +219,12 @@ class Mosquitto(Publisher, Follower):
             file.flush()
             code, _, err = await run("mosquitto_pub", *self._address(), "-q", "1", "-t", topic, *extra, "-f", file.name)
         if code != 0 or err:
-            raise Refused(err.decode().strip() or f"exit {code}")
+            raise Refused(reason(err.decode()) or f"exit {code}")
 
     async def clear(self, topic):
         code, _, err = await run("mosquitto_pub", *self._address(), "-q", "1", "-t", topic, "-r", "-n")
         if code != 0:
-            raise Refused(err.decode().strip())
+            raise Refused(reason(err.decode()))
 
     async def follow(self, topic):
         # %x: the payload in hexadecimal; -d says on the same stream when the SUBACK is there.
@@ -221,15 +240,32 @@ class Mosquitto(Publisher, Follower):
             raise Missing("no SUBACK") from None
 
     async def _read(self, process, confirmed):
+        said = ""
         while line := await process.stdout.readline():
             if line.startswith(b"\x1e"):
                 item = json.loads(line[1:])
                 self.arrived(item["t"], Received(
                     bytes.fromhex(item["x"]), item.get("c") or None, item["t"], item["r"] == "1"))
             elif line.startswith(b"Subscribed") and not confirmed.done():
-                confirmed.set_result(None)
+                code = int(line.rpartition(b":")[2])
+                if code < 0x80:
+                    confirmed.set_result(None)
+                else:
+                    confirmed.set_exception(Refused(f"0x{code:02x}"))
+            else:
+                said += line.decode(errors="replace")
         if not confirmed.done():
-            confirmed.set_exception(Refused("mosquitto_sub ended"))
+            confirmed.set_exception(Refused(reason(said) or "mosquitto_sub ended"))
+
+
+REASONS = {
+    "not authorized": "0x87", "not authorised": "0x87", "bad user name or password": "0x86", "a tls error occurred": "handshake",
+    "protocol error": "handshake", "the connection was lost": "handshake"}
+
+
+def reason(text: str) -> str:
+    """What mosquitto's programs print, as the code that they got."""
+    return next((code for words, code in REASONS.items() if words in text.lower()), text.strip())
 
 
 def mosquitto_variant(label, protocol, tls):

@@ -59,9 +59,12 @@ class Slixmpp(Publisher, Follower, Getter):
 
     async def open(self):
         jid, password = "localhost", ""
-        if self.user:
-            jid, password = f"{self.user[0]}@localhost/{uuid.uuid4().hex[:8]}", self.user[1]
+        if self.user or self.credential.user:
+            user, password = self.user or (self.credential.user, self.credential.password or "")
+            jid = f"{user}@localhost/{uuid.uuid4().hex[:8]}"
         self.client = ClientXMPP(jid, password, sasl_mech=self.mechanism)
+        if self.credential.certificate:
+            self.client.certfile, self.client.keyfile = self.credential.certificate
         self.client.ca_certs = self.gateway.ca
         self.client.enable_direct_tls, self.client.enable_starttls = self.direct, not self.direct
         self.client.enable_plaintext = False

@@ -11,7 +11,10 @@ from pathlib import Path
 
 from client import PATIENCE
 
-LISTENERS = ("mqtt", "mqtts", "coap", "http", "https", "xmpp", "xmpps")
+LISTENERS = ("mqtt", "mqtts", "coap", "coaps", "coap_tcp", "coaps_tcp", "http", "https", "xmpp", "xmpps")
+
+COAP_LISTENERS = {"coap": "coap", "coaps": "coaps", "coap+tcp": "coap_tcp", "coaps+tcp": "coaps_tcp", "coap+ws": "http"}
+"""Which listener a scheme of RFC 7252 §6 and RFC 8323 §8 leads to."""
 
 
 class Gateway:
@@ -97,8 +100,8 @@ class Gateway:
         host, port = self.addresses[{"tcp": "mqtt", "tls": "mqtts", "ws": "http", "wss": "https"}[transport]]
         return (host if transport in ("tcp", "ws") else "localhost"), port
 
-    def coap_address(self):
-        return self.addresses["coap"]
+    def coap_address(self, scheme="coap"):
+        return self.addresses[COAP_LISTENERS[scheme]]
 
     def http_base(self, secure):
         host, port = self.addresses["https" if secure else "http"]

@@ -97,3 +97,26 @@ async def ping_version_and_stream_management_answer(doors):
     version = await client.plugin["xep_0092"].get_version("localhost", timeout=PATIENCE)
     require("version", "fogmux" in str(version["software_version"]["name"]).lower(), version)
     require("XEP-0198 is on", client.plugin["xep_0198"].enabled_in and client.plugin["xep_0198"].enabled_out)
+
+
+@scenario
+async def one_subscription_follows_a_filter(doors):
+    xmpp, place = doors.xmpp, fresh("filter")
+    form = xmpp.client.plugin["xep_0004"].make_form(ftype="submit")
+    form.add_field(var="FORM_TYPE", ftype="hidden", value="http://jabber.org/protocol/pubsub#subscribe_options")
+    form.add_field(var="{urn:fogmux:0}filter", value="true")
+    await xmpp.ask(xmpp.pubsub.subscribe(xmpp.service, f"{place}/+/t", options=form, timeout=PATIENCE))
+    for door, level in ((doors.mqtt, "one"), (doors.http, "two"), (doors.coap, "three")):
+        await door.publish(f"{place}/{level}/other", b"not this", TEXT)
+        await door.publish(f"{place}/{level}/t", level.encode(), TEXT)
+        # The node of the notification is the topic, not the filter.
+        expect(f"by {door.door}", (await xmpp.next(f"{place}/{level}/t")).payload, level.encode())
+    others = [xmpp._inbox[f"{place}/{level}/other"] for level in ("one", "two", "three")]
+    require("nothing else came", all(other.empty() for other in others))
+    await xmpp.ask(xmpp.pubsub.unsubscribe(xmpp.service, f"{place}/+/t", timeout=PATIENCE))
+    end = fresh("filter")
+    await xmpp.ask(xmpp.pubsub.subscribe(xmpp.service, end, timeout=PATIENCE))
+    await doors.http.publish(f"{place}/one/t", b"after the end", TEXT)
+    await doors.http.publish(end, b"the end", TEXT)
+    expect("after it", (await xmpp.next(end)).payload, b"the end")
+    require("the filter is silent", xmpp._inbox[f"{place}/one/t"].empty())

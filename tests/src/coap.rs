@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::tcp;
 
@@ -121,9 +121,12 @@ pub fn receive(socket: &UdpSocket, patience: Duration) -> Result<Option<Vec<u8>>
 /// When none comes.
 pub fn exchange(socket: &UdpSocket, request: &[u8], token: &[u8]) -> Result<Vec<u8>> {
     socket.send(request)?;
-    let answer = receive(socket, tcp::PATIENCE)?.context("no response")?;
-    ensure!(answer.get(4..4 + token.len()) == Some(token), "another token in {answer:02x?}");
-    Ok(answer)
+    loop {
+        let answer = receive(socket, tcp::PATIENCE)?.context("no response with our token")?;
+        if answer.get(4..4 + token.len()) == Some(token) {
+            return Ok(answer);
+        }
+    }
 }
 
 /// `2.05` as people write it.

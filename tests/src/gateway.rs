@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -31,11 +32,29 @@ impl Gateway {
     /// # Errors
     /// When it does not start or does not become ready in a minute.
     pub fn start(settings: &[&str]) -> Result<Self> {
+        Self::start_furnished(settings, &[])
+    }
+
+    /// The same with files, name and text, that are in the data directory before it starts.
+    ///
+    /// # Errors
+    /// When it does not start or does not become ready in a minute.
+    pub fn start_furnished(settings: &[&str], files: &[(&str, &str)]) -> Result<Self> {
         let binary = std::env::var("FOGMUX_BIN").context("FOGMUX_BIN names no gateway; use `cargo xtask test`")?;
         let home = tempfile::tempdir()?;
+        let data = home.path().join("data");
+        fs::DirBuilder::new().mode(0o700).create(&data)?;
+        for (name, text) in files {
+            fs::OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(data.join(name))?
+                .write_all(text.as_bytes())?;
+        }
         let log = fs::File::create(home.path().join("log"))?;
         let mut command = Command::new(binary);
-        command.args(["serve", "--json", "--free-ports", "--data"]).arg(home.path().join("data"));
+        command.args(["serve", "--json", "--free-ports", "--data"]).arg(data);
         for setting in settings {
             command.args(["--set", setting]);
         }
@@ -79,8 +98,20 @@ impl Gateway {
     /// # Errors
     /// When `/proc` does not say.
     pub fn peak_resident_bytes(&self) -> Result<u64> {
+        self.status_bytes("VmHWM:")
+    }
+
+    /// The resident set now, in bytes.
+    ///
+    /// # Errors
+    /// When `/proc` does not say.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        self.status_bytes("VmRSS:")
+    }
+
+    fn status_bytes(&self, name: &str) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
         Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
     }
 

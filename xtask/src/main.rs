@@ -5,6 +5,7 @@ mod check;
 mod command;
 mod cross;
 mod deny;
+mod deploy;
 mod foreign;
 mod fuzz;
 mod gateway;
@@ -21,7 +22,7 @@ use tree::Tree;
 
 const USAGE: &str = "\
 cargo xtask test [PART]…   everything, or only these parts, in this order:
-                           fmt deny clippy unit docs conformance hostile interop
+                           fmt deny clippy unit docs deploy conformance hostile interop
 cargo xtask setup          only installs what the tests need, under target/
 cargo xtask cross          builds for aarch64 and runs `fogmux demo` under qemu
 cargo xtask fuzz [SECONDS] runs every fuzz target, 60 seconds each unless told otherwise (nightly, cargo-fuzz)";
@@ -32,12 +33,13 @@ struct Part {
     run: fn(&Tree) -> Result<()>,
 }
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     Part { name: "fmt", run: check::fmt },
     Part { name: "deny", run: deny::deny },
     Part { name: "clippy", run: check::clippy },
     Part { name: "unit", run: check::unit },
     Part { name: "docs", run: check::docs },
+    Part { name: "deploy", run: deploy::deploy },
     Part { name: "conformance", run: foreign::conformance },
     Part { name: "hostile", run: foreign::hostile },
     Part { name: "interop", run: foreign::interop },

@@ -18,9 +18,15 @@ struct Program {
     package: &'static str,
 }
 
-const CLIENTS: [Program; 7] = [
+const CLIENTS: [Program; 13] = [
     Program { name: "mosquitto_pub", package: "mosquitto-clients" },
     Program { name: "coap-client-notls", package: "libcoap3-bin" },
+    Program { name: "coap-client-openssl", package: "libcoap3-bin" },
+    Program { name: "coap-client-gnutls", package: "libcoap3-bin" },
+    Program { name: "openssl", package: "openssl" },
+    Program { name: "nft", package: "nftables" },
+    Program { name: "ip", package: "iproute2" },
+    Program { name: "unshare", package: "util-linux" },
     Program { name: "curl", package: "curl" },
     Program { name: "node", package: "nodejs" },
     Program { name: "npm", package: "npm" },
@@ -38,6 +44,7 @@ pub(crate) fn everything(tree: &Tree) -> Result<()> {
 pub(crate) fn clients(tree: &Tree) -> Result<()> {
     let missing = CLIENTS.iter().filter(|program| !on_path(program.name)).map(|program| program.package);
     let mut packages: Vec<&str> = missing.collect();
+    packages.dedup();
     if !succeeds(&mut command("python3", &["-c", "import venv, ensurepip"])) {
         packages.extend(["python3", "python3-venv"]);
     }
@@ -84,7 +91,9 @@ fn python(tree: &Tree) -> Result<()> {
     let pins = tree.root().join("tests/interop/requirements.txt");
     let place = tree.clients().join("venv");
     let stamp = place.join("installed");
-    if same(&pins, &stamp) && succeeds(&mut command(tree.python(), &["-c", "import aiocoap, aioquic, paho, slixmpp"])) {
+    if same(&pins, &stamp)
+        && succeeds(&mut command(tree.python(), &["-c", "import aiocoap.oscore, aioquic, jwt, paho, slixmpp"]))
+    {
         return said("Python clients", "are there");
     }
     println!("setup: Python clients into {}", place.display());

@@ -3,40 +3,40 @@ import com.google.gson.GsonBuilder;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import java.io.BufferedReader;
-import java.io.FileInputStream;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
-import java.security.KeyStore;
-import java.security.cert.CertificateFactory;
 import java.util.Base64;
-import javax.net.ssl.TrustManagerFactory;
 
-/** The Maven clients behind a line protocol, one JSON object a line: {@code Bridge mqtt|coap|xmpp HOST PORT CA}. */
+/** Maven clients behind a line protocol, JSON object by line: {@code Bridge mqtt|xmpp|SCHEME HOST PORT CA KEYS}. */
 public final class Bridge {
     private static final Gson GSON = new GsonBuilder().serializeNulls().create();
 
     public static void main(String[] arguments) throws Exception {
         try {
-            serve(client(arguments[0], arguments[1], Integer.parseInt(arguments[2]), trust(arguments[3])));
+            Keys keys = new Keys(arguments[3], arguments[4]);
+            serve(client(arguments[0], arguments[1], Integer.parseInt(arguments[2]), keys));
             System.exit(0);
         } catch (Exception error) {
             JsonObject line = new JsonObject();
-            line.addProperty("fatal", error.toString());
+            // What a library wraps around the reason says less than the reason.
+            Throwable cause = error;
+            while (cause.getCause() != null) {
+                cause = cause.getCause();
+            }
+            line.addProperty("fatal", error instanceof Client.Refused ? error.getMessage() : cause.toString());
             say(line);
             System.exit(1);
         }
     }
 
-    private static Client client(String kind, String host, int port, TrustManagerFactory trust) throws Exception {
+    private static Client client(String kind, String host, int port, Keys keys) throws Exception {
         switch (kind) {
             case "mqtt":
-                return new HivemqClient(host, port, trust, Bridge::arrived);
-            case "coap":
-                return new CaliforniumClient(host, port, Bridge::arrived);
+                return new HivemqClient(host, port, keys, Bridge::arrived);
             case "xmpp":
-                return new SmackClient(host, port, trust, Bridge::arrived);
+                return new SmackClient(host, port, keys, Bridge::arrived);
             default:
-                throw new IllegalArgumentException(kind);
+                return new CaliforniumClient(kind, host, port, keys, Bridge::arrived);
         }
     }
 
@@ -90,16 +90,5 @@ public final class Bridge {
     private static synchronized void say(JsonObject line) {
         System.out.println(GSON.toJson(line));
         System.out.flush();
-    }
-
-    private static TrustManagerFactory trust(String ca) throws Exception {
-        KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
-        store.load(null, null);
-        try (FileInputStream file = new FileInputStream(ca)) {
-            store.setCertificateEntry("ca", CertificateFactory.getInstance("X.509").generateCertificate(file));
-        }
-        TrustManagerFactory factory = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
-        factory.init(store);
-        return factory;
     }
 }

@@ -9,30 +9,30 @@ import org.eclipse.californium.core.CoapResponse;
 import org.eclipse.californium.core.coap.CoAP;
 import org.eclipse.californium.core.coap.Request;
 import org.eclipse.californium.core.config.CoapConfig;
-import org.eclipse.californium.core.network.CoapEndpoint;
 import org.eclipse.californium.elements.config.Configuration;
 
-/** Californium: block-wise PUT and Observe with its own ideas of both. */
+/** Californium: block-wise PUT and Observe with its own ideas of both, in the clear, by Scandium, TLS or OSCORE. */
 final class CaliforniumClient implements Client {
     private static final Map<String, Integer> FORMATS = Map.of(
             "text/plain;charset=utf-8", 0, "application/xml", 41, "application/octet-stream", 42, "application/json", 50);
 
     private final CoapClient client;
     private final String base;
+    private final boolean oscore;
     private final Inbox inbox;
     private final List<CoapObserveRelation> relations = new ArrayList<>();
 
-    CaliforniumClient(String host, int port, Inbox inbox) {
-        CoapConfig.register();
-        Configuration configuration = Configuration.createStandardWithoutFile();
+    CaliforniumClient(String scheme, String host, int port, Keys keys, Inbox inbox) throws Exception {
+        Configuration configuration = CaliforniumEndpoint.configuration();
         configuration.set(CoapConfig.MAX_RESOURCE_BODY_SIZE, 4 << 20);
         configuration.set(CoapConfig.RESPONSE_MATCHING, CoapConfig.MatcherMode.STRICT);
         // It keeps each message id from use for 247 s, and a mebibyte in blocks takes a thousand of them.
         configuration.set(CoapConfig.MID_TRACKER, CoapConfig.TrackerMode.NULL);
         client = new CoapClient();
-        client.setEndpoint(CoapEndpoint.builder().setConfiguration(configuration).build());
+        oscore = keys.has("context");
+        client.setEndpoint(CaliforniumEndpoint.of(scheme, scheme + "://" + host + ":" + port, keys, configuration));
         client.setTimeout(TimeUnit.SECONDS.toMillis(60));
-        base = "coap://" + host + ":" + port + "/ps/";
+        base = scheme + "://" + host + ":" + port + "/ps/";
         this.inbox = inbox;
     }
 
@@ -55,6 +55,7 @@ final class CaliforniumClient implements Client {
     }
 
     private void ask(Request request) throws Exception {
+        protect(request);
         CoapResponse answer = client.advanced(request);
         if (answer == null) {
             throw new IllegalStateException("no response");
@@ -64,11 +65,19 @@ final class CaliforniumClient implements Client {
         }
     }
 
+    /** An empty option asks cf-oscore's layer to fill it in. */
+    private void protect(Request request) {
+        if (oscore) {
+            request.getOptions().setOscore(new byte[0]);
+        }
+    }
+
     @Override
     public void follow(String topic) throws Exception {
         Request request = new Request(CoAP.Code.GET);
         request.setURI(base + topic);
         request.setObserve();
+        protect(request);
         CoapObserveRelation relation = client.observeAndWait(request, new CoapHandler() {
             @Override
             public void onLoad(CoapResponse answer) {
@@ -83,6 +92,10 @@ final class CaliforniumClient implements Client {
             }
         });
         if (relation.isCanceled()) {
+            // The relation keeps no answer that is an error; whoever asks without observing is told the same.
+            Request plain = new Request(CoAP.Code.GET);
+            plain.setURI(base + topic);
+            ask(plain);
             throw new Refused("the observation was not accepted");
         }
         relations.add(relation);

@@ -3,11 +3,12 @@ import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
-import javax.net.ssl.TrustManagerFactory;
 import javax.net.ssl.X509TrustManager;
 import javax.xml.parsers.DocumentBuilderFactory;
 import org.jivesoftware.smack.ConnectionConfiguration.SecurityMode;
+import org.jivesoftware.smack.SASLAuthentication;
 import org.jivesoftware.smack.XMPPException.XMPPErrorException;
+import org.jivesoftware.smack.sasl.SASLErrorException;
 import org.jivesoftware.smack.tcp.XMPPTCPConnection;
 import org.jivesoftware.smack.tcp.XMPPTCPConnectionConfiguration;
 import org.jivesoftware.smack.util.StringUtils;
@@ -20,7 +21,7 @@ import org.jxmpp.jid.impl.JidCreate;
 import org.w3c.dom.Element;
 import org.xml.sax.InputSource;
 
-/** Smack: STARTTLS, SASL ANONYMOUS and XEP-0060 as its parsers want them. */
+/** Smack: STARTTLS, SASL ANONYMOUS, SCRAM or EXTERNAL, and XEP-0060 as its parsers want it. */
 final class SmackClient implements Client {
     private static final String DATA = "urn:fogmux:0";
     private static final String JSON = "urn:xmpp:json:0";
@@ -29,14 +30,29 @@ final class SmackClient implements Client {
     private final PubSubManager pubsub;
     private final Inbox inbox;
 
-    SmackClient(String host, int port, TrustManagerFactory trust, Inbox inbox) throws Exception {
-        connection = new XMPPTCPConnection(XMPPTCPConnectionConfiguration.builder()
-                .setXmppDomain("localhost").setHost(host).setPort(port)
-                .setSecurityMode(SecurityMode.required)
-                .setCustomX509TrustManager((X509TrustManager) trust.getTrustManagers()[0])
-                .performSaslAnonymousAuthentication().build());
+    SmackClient(String host, int port, Keys keys, Inbox inbox) throws Exception {
+        XMPPTCPConnectionConfiguration.Builder builder = XMPPTCPConnectionConfiguration.builder()
+                .setXmppDomain("localhost").setHost(host).setPort(port).setSecurityMode(SecurityMode.required);
+        if (keys.has("certificate")) {
+            builder.performSaslExternalAuthentication(keys.context())
+                    .setKeyManagers(keys.managers().getKeyManagers());
+        }
+        builder.setCustomX509TrustManager((X509TrustManager) keys.trust().getTrustManagers()[0]);
+        if (keys.has("password")) {
+            // Smack does not trust every Java to know its own channel bindings.
+            SASLAuthentication.unBlacklistSASLMechanism(keys.get("mechanism"));
+            builder.setUsernameAndPassword(keys.get("user"), keys.get("password"))
+                    .addEnabledSaslMechanism(keys.get("mechanism"));
+        } else if (!keys.has("certificate")) {
+            builder.performSaslAnonymousAuthentication();
+        }
+        connection = new XMPPTCPConnection(builder.build());
         connection.setReplyTimeout(20_000);
-        connection.connect().login();
+        try {
+            connection.connect().login();
+        } catch (SASLErrorException error) {
+            throw new Refused(error.getSASLFailure().getSASLErrorString());
+        }
         pubsub = PubSubManager.getInstanceFor(connection, JidCreate.domainBareFrom("pubsub.localhost"));
         this.inbox = inbox;
     }

@@ -1,0 +1,170 @@
+//! DTLS towards the gateway: OpenSSL as the client for whole sessions, and handshake messages by hand for what no client
+//! would send.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use openssl::ssl::{Ssl, SslContext, SslMethod, SslStream, SslVerifyMode, SslVersion};
+
+use crate::tcp::PATIENCE;
+
+/// DTLS 1.2 on the wire (RFC 6347 §4.1).
+const VERSION: [u8; 2] = [0xfe, 0xfd];
+const HANDSHAKE: u8 = 22;
+const CLIENT_HELLO: u8 = 1;
+const HELLO_VERIFY_REQUEST: u8 = 3;
+/// Record header and handshake header (RFC 6347 §4.1, §4.2.2).
+const HEADERS: usize = 13 + 12;
+/// `TLS_PSK_WITH_AES_128_CCM_8` and `_GCM_SHA256` (RFC 6655 §6, RFC 5487 §2), `TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8`
+/// (RFC 7251 §2).
+const SUITES: [u8; 6] = [0xc0, 0xa8, 0x00, 0xa8, 0xc0, 0xae];
+
+/// The datagrams of a socket as OpenSSL wants to read and write them.
+#[derive(Debug)]
+pub struct Datagrams(UdpSocket);
+
+impl Read for Datagrams {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.recv(buffer)
+    }
+}
+
+impl Write for Datagrams {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.0.send(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A session after its handshake.
+#[derive(Debug)]
+pub struct Session(SslStream<Datagrams>);
+
+impl Session {
+    /// Shakes hands from this socket, which is connected to the gateway.
+    ///
+    /// # Errors
+    /// When the handshake fails or takes too long.
+    pub fn open(context: &SslContext, socket: UdpSocket) -> Result<Self> {
+        let mut ssl = Ssl::new(context)?;
+        // Loopback takes any; without it OpenSSL asks a socket that it does not have.
+        ssl.set_mtu(1400)?;
+        let mut stream = SslStream::new(ssl, Datagrams(socket))?;
+        stream.connect().context("DTLS handshake")?;
+        Ok(Self(stream))
+    }
+
+    /// Sends a message and gives the next one that comes.
+    ///
+    /// # Errors
+    /// When none comes.
+    pub fn exchange(&mut self, message: &[u8]) -> Result<Vec<u8>> {
+        self.0.write_all(message)?;
+        let mut buffer = vec![0; 2048];
+        let count = self.0.read(&mut buffer).context("no answer under DTLS")?;
+        buffer.truncate(count);
+        Ok(buffer)
+    }
+
+    /// The socket beneath, for datagrams that are none of the session's.
+    #[must_use]
+    pub fn socket(&self) -> &UdpSocket {
+        &self.0.get_ref().0
+    }
+
+    /// Forgets the keys as a device does that loses its power; the port stays.
+    ///
+    /// # Errors
+    /// When the system is out of sockets.
+    pub fn into_socket(self) -> Result<UdpSocket> {
+        Ok(self.socket().try_clone()?)
+    }
+}
+
+/// What clients with one pre-shared key share.
+///
+/// # Errors
+/// When OpenSSL was built without it.
+pub fn psk(identity: &'static str, key: &'static [u8]) -> Result<SslContext> {
+    let mut context = SslContext::builder(SslMethod::dtls_client())?;
+    context.set_min_proto_version(Some(SslVersion::DTLS1_2))?;
+    context.set_verify(SslVerifyMode::NONE);
+    context.set_cipher_list("PSK-AES128-CCM8:PSK-AES128-GCM-SHA256:@SECLEVEL=0")?;
+    context.set_psk_client_callback(move |_, _, identity_out, key_out| {
+        // Identity with its NUL, then the key; a buffer too small is a handshake that fails.
+        let Some(place) = identity_out.get_mut(..=identity.len()) else { return Ok(0) };
+        let (name, end) = place.split_at_mut(identity.len());
+        name.copy_from_slice(identity.as_bytes());
+        end.fill(0);
+        let Some(place) = key_out.get_mut(..key.len()) else { return Ok(0) };
+        place.copy_from_slice(key);
+        Ok(key.len())
+    });
+    Ok(context.build())
+}
+
+/// A socket at one of loopback's sixteen million addresses, so that thousands of peers are not one address.
+///
+/// # Errors
+/// When no port is left.
+pub fn endpoint(server: SocketAddr, number: u32) -> Result<UdpSocket> {
+    let [_, high, middle, low] = (number / 200 + 0x0001_0001).to_be_bytes();
+    let socket = UdpSocket::bind((IpAddr::V4(Ipv4Addr::new(127, high, middle, low.max(1))), 0))?;
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    Ok(socket)
+}
+
+/// A ClientHello in one record, with a cookie or an empty one (RFC 6347 §4.2.1).
+#[must_use]
+pub fn client_hello(sequence: u16, cookie: &[u8]) -> Vec<u8> {
+    let mut body = VERSION.to_vec();
+    body.extend([0x5a; 32]);
+    body.push(0);
+    body.push(u8::try_from(cookie.len()).unwrap_or(u8::MAX));
+    body.extend(cookie);
+    body.extend([0, 6]);
+    body.extend(SUITES);
+    body.extend([1, 0]);
+    record(sequence, CLIENT_HELLO, &body)
+}
+
+fn record(sequence: u16, kind: u8, body: &[u8]) -> Vec<u8> {
+    let length = |bytes: usize| u16::try_from(bytes).unwrap_or(u16::MAX).to_be_bytes();
+    let mut out = vec![HANDSHAKE];
+    out.extend(VERSION);
+    out.extend([0; 6]);
+    out.extend(sequence.to_be_bytes());
+    out.extend(length(body.len() + 12));
+    out.push(kind);
+    out.push(0);
+    out.extend(length(body.len()));
+    out.extend(sequence.to_be_bytes());
+    out.extend([0; 3]);
+    out.push(0);
+    out.extend(length(body.len()));
+    out.extend(body);
+    out
+}
+
+/// Asks for a cookie and gives it back: a handshake that has begun and, if nothing more is sent, never ends.
+///
+/// # Errors
+/// When the answer is no HelloVerifyRequest.
+pub fn half_open(socket: &UdpSocket) -> Result<usize> {
+    socket.set_read_timeout(Some(Duration::from_secs(2)))?;
+    let first = client_hello(0, b"");
+    socket.send(&first)?;
+    let mut answer = [0; 512];
+    let count = socket.recv(&mut answer).context("no HelloVerifyRequest")?;
+    ensure!(answer.get(13) == Some(&HELLO_VERIFY_REQUEST), "{:02x?} instead of HelloVerifyRequest", answer.get(13));
+    // Two bytes of version, one of length.
+    let cookie = answer.get(HEADERS + 3..count).context("no cookie")?;
+    socket.send(&client_hello(1, cookie))?;
+    Ok(count * 100 / first.len())
+}

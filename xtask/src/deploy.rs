@@ -1,0 +1,84 @@
+//! What is shipped beside the binary: the unit as systemd reads it, and the image's list of ports.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::command::{command, on_path, output, run};
+use crate::gateway;
+use crate::tree::Tree;
+
+const INSTALLED: &str = "/usr/bin/fogmux";
+/// `systemd-analyze security` says 1.4 today; its scale ends at 10.
+const EXPOSURE_MAX: &str = "20";
+
+/// Both files of `deploy/`.
+pub(crate) fn deploy(tree: &Tree) -> Result<()> {
+    image(tree)?;
+    unit(tree)
+}
+
+/// `systemd-analyze` looks for the program too, so the unit is checked with the one built here.
+fn unit(tree: &Tree) -> Result<()> {
+    if !on_path("systemd-analyze") {
+        println!("deploy: there is no systemd-analyze here, the unit is not checked");
+        return Ok(());
+    }
+    let text = fs::read_to_string(tree.root().join("deploy/fogmux.service")).context("deploy/fogmux.service")?;
+    ensure!(text.contains(INSTALLED), "deploy/fogmux.service does not start {INSTALLED}");
+    let binary = gateway::build(tree)?;
+    let place = tree.target().join("tmp/fogmux.service");
+    fs::create_dir_all(tree.target().join("tmp"))?;
+    fs::write(&place, text.replace(INSTALLED, &binary.to_string_lossy()))?;
+    run(command("systemd-analyze", &["verify", "--man=no"]).arg(&place))?;
+    let threshold = format!("--threshold={EXPOSURE_MAX}");
+    let arguments = ["security", "--offline=yes", "--no-pager", &threshold];
+    let told = output(command("systemd-analyze", &arguments).arg(&place))?;
+    println!("{}", told.lines().last().unwrap_or_default().trim_start_matches('→').trim());
+    Ok(())
+}
+
+/// Every port of the default configuration is exposed, and no other.
+fn image(tree: &Tree) -> Result<()> {
+    let config = fs::read_to_string(tree.root().join("config/fogmux.toml")).context("config/fogmux.toml")?;
+    let recipe = fs::read_to_string(tree.root().join("deploy/Containerfile")).context("deploy/Containerfile")?;
+    let exposed = recipe.lines().find_map(|line| line.strip_prefix("EXPOSE ")).context("no EXPOSE")?;
+    let mut exposed: Vec<&str> = exposed.split_whitespace().collect();
+    let mut wanted = ports(&config);
+    exposed.sort_unstable();
+    wanted.sort_unstable();
+    ensure!(exposed == wanted, "deploy/Containerfile exposes {exposed:?}, the defaults listen on {wanted:?}");
+    println!("deploy: the image exposes the {} ports of the defaults; it is not built here", exposed.len());
+    Ok(())
+}
+
+/// `PORT` or `PORT/udp` of every `[listeners.…]`; HTTP/3 listens beside HTTPS.
+fn ports(config: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for section in config.split("\n[listeners.").skip(1) {
+        let name = section.split(']').next().unwrap_or_default();
+        let address = section.lines().find_map(|line| line.strip_prefix("address = \"")).unwrap_or_default();
+        let port = address.trim_end_matches('"').rsplit(':').next().unwrap_or_default();
+        if matches!(name, "coap" | "coaps") {
+            found.push(format!("{port}/udp"));
+        } else {
+            found.push(port.to_owned());
+        }
+        if name == "https" {
+            found.push(format!("{port}/udp"));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_those_of_the_listeners() {
+        let config = "[workers]\n\n[listeners.coap] # UDP\naddress = \"127.0.0.1:5683\"\n\n[listeners.https]\n\
+                      enabled = true\naddress = \"127.0.0.1:8443\"\n\n[limits]\naddress = \"x:1\"\n";
+        assert_eq!(ports(config), ["5683/udp", "8443", "8443/udp"]);
+    }
+}
