@@ -16,7 +16,8 @@ fn serve(data: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
         limits: Limits { stanza_bytes_max: 4096, ..Limits::default() },
         login_timeout: Duration::from_secs(1),
     };
-    let offer = Offer { starttls: StartTls::Unavailable, mechanisms: vec!["PLAIN", "SCRAM-SHA-256"] };
+    let mechanisms = vec!["PLAIN", "SCRAM-SHA-256"];
+    let offer = Offer { starttls: StartTls::Unavailable, mechanisms, channel_bindings: vec!["tls-exporter"] };
     let mut server = ServerStream::new(Arc::new(config), offer, 1, Duration::ZERO);
     let (mut events, mut out, mut buffer) = (Vec::new(), Vec::new(), Vec::new());
     for piece in data.chunks(piece) {
