@@ -1,0 +1,145 @@
+//! One file for each protocol: connections that take operations, and say what became of them.
+//!
+//! A [`Driver`] connects; a [`Client`] is one connection, logged in. A client does not wait: operations are put into it
+//! as many as the pattern wants, and [`Client::poll_turn`] sends what waits, reads what came, and reports it to a
+//! [`Sink`]. So a turn costs one read and one write whatever it carries, and a pattern drives every door alike.
+
+pub mod coap;
+pub mod http;
+pub mod mqtt;
+pub mod xmpp;
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::experiment::{Door, Experiment};
+use crate::outcome::Bytes;
+use crate::target::Access;
+
+/// A future of one thread.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Makes connections of one door under one kind of protection.
+pub trait Driver {
+    /// Connects as client `number` of its role and logs in; with XMPP and HTTP everything that must precede the first
+    /// operation is done too.
+    fn connect(&self, role: Role, number: u32) -> Pending<'_, Result<Connected, DriverError>>;
+}
+
+/// What a connection is for. Client identifiers and users are made of it, so that two never meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Sends, or asks.
+    Publisher,
+    /// Follows a topic.
+    Subscriber,
+}
+
+/// A connection and what it took.
+pub struct Connected {
+    /// The connection.
+    pub client: Box<dyn Client>,
+    /// Of the transport, TLS and the protocol's own beginning together.
+    pub took: Duration,
+    /// The cipher suite as IANA names it; empty without one.
+    pub cipher: String,
+}
+
+/// One operation; `tag` comes back with its outcome.
+#[derive(Clone, Copy, Debug)]
+pub enum Request<'a> {
+    /// Publishes, at the QoS and in the way (kept or not) that the experiment says.
+    Publish {
+        /// Where to.
+        topic: &'a str,
+        /// What.
+        payload: &'a [u8],
+    },
+    /// Asks for the kept message.
+    Get {
+        /// Of this topic.
+        topic: &'a str,
+    },
+    /// Follows; done when the other end has confirmed it.
+    Subscribe {
+        /// This topic.
+        topic: &'a str,
+    },
+}
+
+/// A connection of any door.
+pub trait Client {
+    /// Puts a request in line; it goes out with the next turn.
+    ///
+    /// # Errors
+    /// The door has no such request, or its own limit is reached (65 535 packet identifiers).
+    fn submit(&mut self, request: Request<'_>, tag: u64) -> Result<(), DriverError>;
+
+    /// Sends what waits and reads what came. Ready when something happened or was sent – the sink knows what –, pending
+    /// when there is nothing to do until the socket or a deadline of the protocol wakes the task.
+    ///
+    /// # Errors
+    /// The connection is over.
+    fn poll_turn(&mut self, cx: &mut Context<'_>, sink: &mut dyn Sink) -> Poll<Result<(), DriverError>>;
+
+    /// Payload, protocol and socket bytes so far, in both directions.
+    fn bytes(&self) -> Bytes;
+
+    /// Ends in good order: DISCONNECT, `close_notify`, `</stream:stream>`.
+    fn close(self: Box<Self>) -> Pending<'static, ()>;
+}
+
+/// What happens to a client in a turn.
+pub trait Sink {
+    /// A request was answered: `Ok`, or what the answer says. With QoS 0 and NON: it is on its way.
+    fn done(&mut self, tag: u64, answer: Answer<'_>);
+    /// A message arrived for a subscriber.
+    fn message(&mut self, payload: &[u8]);
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer<'a> {
+    /// As it should be, with the payload of a `Get`.
+    Success(&'a [u8]),
+    /// The other end refused.
+    Refused(&'a str),
+    /// There was none in the time that the protocol gives (CoAP: all retransmissions are over).
+    Lost,
+}
+
+/// Why a client cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DriverError {
+    /// It could not be connected, or the connection broke.
+    #[error("{0}")]
+    Connection(String),
+    /// The other end broke the protocol.
+    #[error("protocol: {0}")]
+    Protocol(String),
+    /// It does not let us in.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// This door has no such thing.
+    #[error("{door} has no {what}")]
+    Unsupported {
+        /// The door.
+        door: Door,
+        /// What was asked of it.
+        what: &'static str,
+    },
+}
+
+/// The driver of a door.
+///
+/// # Errors
+/// The door and the protection do not go together, or credentials cannot be read.
+pub fn open(door: Door, experiment: &Experiment, access: &Access) -> Result<Box<dyn Driver>, DriverError> {
+    match door {
+        Door::Mqtt | Door::Mqtt5 | Door::MqttWs => mqtt::driver(door, experiment, access),
+        Door::Coap | Door::CoapTcp => coap::driver(door, experiment, access),
+        Door::Http1 | Door::Http2 | Door::Http3 => http::driver(door, experiment, access),
+        Door::Xmpp | Door::Xmpps => xmpp::driver(door, experiment, access),
+    }
+}

@@ -1,0 +1,344 @@
+//! What is to be done, as data: one experiment is one row of a table.
+//!
+//! Everything that a result depends on stands here, so that a report can say it, a paper's file can set it key by key,
+//! and two runs can be told to be the same by comparing it. Keys are flat: `door = "mqtt"`, `qos = 1`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use fogmux_net::profile::{self, Profile};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A protocol over a transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Door {
+    /// MQTT 3.1.1 over TCP.
+    Mqtt,
+    /// MQTT 5 over TCP.
+    Mqtt5,
+    /// MQTT 3.1.1 over WebSocket.
+    MqttWs,
+    /// CoAP over UDP (RFC 7252).
+    Coap,
+    /// CoAP over TCP (RFC 8323).
+    CoapTcp,
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2; without TLS with prior knowledge.
+    Http2,
+    /// HTTP/3; always TLS 1.3.
+    Http3,
+    /// XMPP publish-subscribe (XEP-0060); TLS by STARTTLS.
+    Xmpp,
+    /// The same with TLS from the first byte.
+    Xmpps,
+}
+
+impl Door {
+    /// All of them, in the order of reports.
+    pub const ALL: [Self; 10] = [
+        Self::Mqtt,
+        Self::Mqtt5,
+        Self::MqttWs,
+        Self::Coap,
+        Self::CoapTcp,
+        Self::Http1,
+        Self::Http2,
+        Self::Http3,
+        Self::Xmpp,
+        Self::Xmpps,
+    ];
+
+    /// As files and the command line write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mqtt => "mqtt",
+            Self::Mqtt5 => "mqtt5",
+            Self::MqttWs => "mqtt-ws",
+            Self::Coap => "coap",
+            Self::CoapTcp => "coap-tcp",
+            Self::Http1 => "http1",
+            Self::Http2 => "http2",
+            Self::Http3 => "http3",
+            Self::Xmpp => "xmpp",
+            Self::Xmpps => "xmpps",
+        }
+    }
+}
+
+impl fmt::Display for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Door {
+    type Err = ExperimentError;
+
+    fn from_str(text: &str) -> Result<Self, ExperimentError> {
+        Self::ALL
+            .into_iter()
+            .find(|door| door.name() == text)
+            .ok_or_else(|| ExperimentError::Unknown("door", text.to_owned()))
+    }
+}
+
+/// How a connection is protected: `none`, the name of a profile, `oscore`, or `oscore+` and a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Security {
+    /// TLS or DTLS below the protocol.
+    pub profile: &'static Profile,
+    /// RFC 8613 on top of it; with CoAP only.
+    pub oscore: bool,
+}
+
+impl Security {
+    /// Nothing at all.
+    pub const NONE: Self = Self { profile: &profile::NONE, oscore: false };
+
+    /// Whether there is TLS or DTLS.
+    #[must_use]
+    pub fn is_secure(self) -> bool {
+        self.profile.is_encrypted()
+    }
+}
+
+impl fmt::Display for Security {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.oscore, self.is_secure()) {
+            (true, true) => write!(f, "oscore+{}", self.profile.name),
+            (true, false) => f.write_str("oscore"),
+            (false, _) => f.write_str(self.profile.name),
+        }
+    }
+}
+
+impl FromStr for Security {
+    type Err = ExperimentError;
+
+    fn from_str(text: &str) -> Result<Self, ExperimentError> {
+        let (oscore, name) = match text.strip_prefix("oscore") {
+            Some("") => return Ok(Self { oscore: true, ..Self::NONE }),
+            Some(rest) => (true, rest.strip_prefix('+').unwrap_or(text)),
+            None => (false, text),
+        };
+        let unknown = || ExperimentError::Unknown("security profile", text.to_owned());
+        Ok(Self { profile: Profile::named(name).ok_or_else(unknown)?, oscore })
+    }
+}
+
+impl Serialize for Security {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Security {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Who a client says it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Credential {
+    /// What goes with the profile: a certificate with `high` and `pki`, a key with `psk`, a context with OSCORE, else a
+    /// password where the door has a place for one.
+    #[default]
+    OfProfile,
+    /// Nobody.
+    Anonymous,
+    /// User and password.
+    Password,
+    /// A client certificate.
+    Certificate,
+    /// A bearer token.
+    Token,
+}
+
+/// What is done over and over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Operation {
+    /// Publishers send, subscribers receive: SUBSCRIBE, Observe, an event stream, a pubsub subscription.
+    #[default]
+    Deliver,
+    /// The kept message is asked for; every client asks alone.
+    Get,
+    /// The kept message is replaced, and nobody listens.
+    Put,
+    /// A message is published that is not kept, and nobody listens.
+    Post,
+    /// Connections are made, used for `count` messages of each (none: not at all), and closed again.
+    Connect,
+    /// Connections are made and held.
+    Hold,
+}
+
+/// Until when a publication is not done, in the words of MQTT. Rows are comparable only where it is the same:
+/// 1 is a CON, an awaited 2xx, the result of an IQ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Qos {
+    /// It is gone: MQTT QoS 0, CoAP NON. HTTP and XMPP have no such thing and answer all the same.
+    #[default]
+    AtMostOnce,
+    /// It is acknowledged.
+    AtLeastOnce,
+    /// MQTT's four packets.
+    ExactlyOnce,
+}
+
+impl Qos {
+    /// 0, 1 or 2.
+    #[must_use]
+    pub fn level(self) -> u8 {
+        match self {
+            Self::AtMostOnce => 0,
+            Self::AtLeastOnce => 1,
+            Self::ExactlyOnce => 2,
+        }
+    }
+
+    /// Of 0, 1 or 2.
+    ///
+    /// # Errors
+    /// Any other number.
+    pub fn of_level(level: u8) -> Result<Self, ExperimentError> {
+        match level {
+            0 => Ok(Self::AtMostOnce),
+            1 => Ok(Self::AtLeastOnce),
+            2 => Ok(Self::ExactlyOnce),
+            other => Err(ExperimentError::Unknown("qos", other.to_string())),
+        }
+    }
+}
+
+impl Serialize for Qos {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u8(self.level())
+    }
+}
+
+impl<'de> Deserialize<'de> for Qos {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::of_level(u8::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// How a CoAP server answers, or notifies: the scenarios of seed 002.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CoapAnswer {
+    /// In the acknowledgement (RFC 7252 §5.2.1).
+    #[default]
+    Piggybacked,
+    /// Acknowledged first and answered by a Confirmable message of its own (§5.2.2).
+    Separate,
+    /// Non-confirmable, asked and answered (§5.2.3).
+    NonConfirmable,
+}
+
+/// One experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Experiment {
+    /// What publishers, and askers, connect to.
+    pub door: Door,
+    /// What subscribers connect to, if to another door.
+    pub reader_door: Option<Door>,
+    /// Protection of both.
+    pub security: Security,
+    /// Who the clients are.
+    pub credential: Credential,
+    /// What they do.
+    pub operation: Operation,
+    /// Of publications, and of what subscribers ask for.
+    pub qos: Qos,
+    /// How a CoAP server is to answer.
+    pub coap_answer: CoapAnswer,
+    /// Bytes of a payload.
+    pub payload_bytes: usize,
+    /// Publishers, or clients that ask; with `Connect` and `Hold` how many connections at once and in all.
+    pub publishers: u32,
+    /// Subscribers.
+    pub subscribers: u32,
+    /// Topics: publisher i sends to topic i mod topics, subscriber j follows j mod topics.
+    pub topics: u32,
+    /// Unanswered operations of one publisher at most; 0: without bound.
+    pub window: u32,
+    /// Deliveries that are under way over all, at most; 0: without bound.
+    pub in_flight: u32,
+    /// Operations a second of all publishers together, at intended times; none: as fast as the windows let.
+    pub rate: Option<f64>,
+    /// Operations of all publishers together; none: until the time is over.
+    pub count: Option<u64>,
+    /// For how long at most operations begin, in seconds.
+    pub seconds: f64,
+    /// What passes before the measurement begins, in seconds; left out with a `count`.
+    pub warm_up_seconds: f64,
+    /// How long is waited for what is missing, in seconds, since the last delivery.
+    pub drain_seconds: f64,
+    /// Kept publications (retain, PUT, persisted items) rather than transient ones.
+    pub retain: bool,
+    /// The network between the two ends: `loopback`, `lossless`, a preset, or conditions as `loss=5%,delay=20ms`.
+    pub link: String,
+    /// Of everything random.
+    pub seed: u64,
+}
+
+impl Default for Experiment {
+    fn default() -> Self {
+        Self {
+            door: Door::Mqtt,
+            reader_door: None,
+            security: Security::NONE,
+            credential: Credential::OfProfile,
+            operation: Operation::Deliver,
+            qos: Qos::AtMostOnce,
+            coap_answer: CoapAnswer::Piggybacked,
+            payload_bytes: 64,
+            publishers: 1,
+            subscribers: 1,
+            topics: 1,
+            window: 100,
+            in_flight: 0,
+            rate: None,
+            count: None,
+            seconds: 5.0,
+            warm_up_seconds: 0.5,
+            drain_seconds: 3.0,
+            retain: false,
+            link: "loopback".to_owned(),
+            seed: 1,
+        }
+    }
+}
+
+impl Experiment {
+    /// The door of the subscribers.
+    #[must_use]
+    pub fn reader_door(&self) -> Door {
+        self.reader_door.unwrap_or(self.door)
+    }
+
+    /// In a few words, for a line of a table.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let doors = match self.reader_door.filter(|reader| *reader != self.door) {
+            Some(reader) => format!("{}→{reader}", self.door),
+            None => self.door.to_string(),
+        };
+        format!("{doors} {} q{} {} B", self.security, self.qos.level(), self.payload_bytes)
+    }
+}
+
+/// What no experiment can be made of.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExperimentError {
+    /// There is no such thing.
+    #[error("there is no {0} {1:?}")]
+    Unknown(&'static str, String),
+}

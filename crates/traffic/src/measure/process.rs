@@ -1,0 +1,1 @@
+//! Processor time and memory of processes.

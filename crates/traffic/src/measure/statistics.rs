@@ -1,0 +1,1 @@
+//! Medians, bootstrap intervals, and whether two sets of repetitions differ.

@@ -1,0 +1,153 @@
+//! What an experiment gave: numbers as they were counted, from which every table is computed.
+//!
+//! This is the shape of the JSON that `fogmux bench` writes, documented in `docs/benchmarks.md`; keys are only added.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::Experiment;
+use crate::measure::environment::Environment;
+use crate::measure::latency::Latency;
+
+/// Everything of one call of `fogmux bench`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Of this format; rises when a key changes its meaning.
+    pub version: u32,
+    /// The command, as it was typed.
+    pub command: String,
+    /// When it began, in seconds since 1970.
+    pub began_unix_s: u64,
+    /// The machine.
+    pub environment: Environment,
+    /// One for each experiment.
+    pub runs: Vec<Run>,
+}
+
+/// One experiment and its repetitions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// What was done.
+    pub experiment: Experiment,
+    /// Against what: `fogmux 0.1.0`, or the address of a peer.
+    pub target: String,
+    /// What came out, in the order in which it was done.
+    pub outcomes: Vec<Outcome>,
+    /// Why there are fewer outcomes than asked for, or none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// One repetition.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Outcome {
+    /// Operations begun within the measurement.
+    pub sent: u64,
+    /// Of these, those that were answered as they should be (QoS 0: those that are gone).
+    pub acknowledged: u64,
+    /// Answers that refuse, and operations that failed.
+    pub errors: u64,
+    /// What the first of these said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_error: Option<String>,
+    /// Messages that should have reached subscribers.
+    pub expected: u64,
+    /// Different messages that did.
+    pub delivered: u64,
+    /// Messages that came again.
+    pub duplicates: u64,
+    /// Messages that came after a later one of the same publisher.
+    pub reordered: u64,
+    /// Values left out on purpose, where a protocol may (CoAP Observe); not part of `delivered`, nor lost.
+    pub conflated: u64,
+    /// Connections that ended before they should.
+    pub disconnects: u64,
+    /// From the first operation to the last delivery or answer, in seconds.
+    pub seconds: f64,
+    /// From when an operation was due to its delivery.
+    pub delivery: Latency,
+    /// From when an operation was due to its answer.
+    pub answer: Latency,
+    /// Of connecting, until the first operation may be sent.
+    pub connect: Latency,
+    /// Done operations (deliveries, else answers) in each tenth of a second since the first.
+    pub per_tenth: Vec<u64>,
+    /// Steady state: after connecting, before closing.
+    pub bytes: Bytes,
+    /// The same for connecting, of all connections together.
+    pub connect_bytes: Bytes,
+    /// The cipher suite that was agreed on, or empty.
+    pub cipher: String,
+    /// The gateway's, if its process is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<ProcessUse>,
+    /// The same for connecting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway_connect: Option<ProcessUse>,
+    /// Our own.
+    pub generator: ProcessUse,
+    /// Seconds of processor time that others on this machine used meanwhile.
+    pub others_cpu_s: f64,
+    /// Why the generator, and not what is measured, has set the pace; such an outcome says nothing about a rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limited_by_generator: Option<String>,
+    /// What only one kind of experiment knows, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub more: BTreeMap<String, f64>,
+}
+
+/// Bytes and packets, layer by layer. `up` is to the gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Bytes {
+    /// Of applications: payloads.
+    pub payload_up: u64,
+    /// The same, down.
+    pub payload_down: u64,
+    /// What the protocol machine wrote, payloads included.
+    pub protocol_up: u64,
+    /// The same, read.
+    pub protocol_down: u64,
+    /// What went into sockets: with TLS, DTLS and OSCORE.
+    pub socket_up: u64,
+    /// The same, out of sockets.
+    pub socket_down: u64,
+    /// What the link counted, with all headers down to Ethernet's; nothing without a link of our own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wire: Option<Wire>,
+}
+
+/// Counters of the link's two ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wire {
+    /// Bytes of frames towards the gateway.
+    pub bytes_up: u64,
+    /// Bytes of frames towards the clients.
+    pub bytes_down: u64,
+    /// Frames towards the gateway.
+    pub packets_up: u64,
+    /// Frames towards the clients.
+    pub packets_down: u64,
+}
+
+/// What a process used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessUse {
+    /// Processor time in microseconds.
+    pub cpu_us: f64,
+    /// Over how many microseconds it was looked at.
+    pub wall_us: f64,
+    /// Resident at the end, in bytes.
+    pub resident_bytes: u64,
+    /// The most since it was looked at, in bytes.
+    pub peak_resident_bytes: u64,
+    /// Instructions, where the machine counts them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<u64>,
+    /// Cycles, where the machine counts them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<u64>,
+}

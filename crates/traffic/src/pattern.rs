@@ -1,0 +1,1 @@
+//! How connections are kept busy.

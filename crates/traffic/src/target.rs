@@ -1,0 +1,32 @@
+//! What is measured: a gateway of ours that is started for it, or any broker that already runs.
+
+use std::path::PathBuf;
+
+use fogmux_net::channel::Zeroizing;
+
+/// How to reach one door of a target, and with what.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// A name or an address, without brackets.
+    pub host: String,
+    /// The port of the door.
+    pub port: u16,
+    /// The name that a certificate must carry, and with XMPP the domain.
+    pub name: String,
+    /// The authority to trust, as PEM; none: whoever answers is believed, which is all that a measurement needs.
+    pub authority: Option<PathBuf>,
+    /// User and password.
+    pub password: Option<(String, Zeroizing<String>)>,
+    /// A certificate and its key, as PEM.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Identity and key.
+    pub psk: Option<(String, Zeroizing<Vec<u8>>)>,
+    /// A directory with one OSCORE context for each client: `publisher-0.toml`, `subscriber-0.toml`, …
+    pub oscore: Option<PathBuf>,
+    /// A bearer token.
+    pub token: Option<Zeroizing<String>>,
+    /// What stands before a topic in a path: `ps` on our CoAP door, nothing for a peer's single resource.
+    pub prefix: Option<String>,
+    /// Where secrets of TLS go (`SSLKEYLOGFILE`'s format), for a capture to be read with.
+    pub key_log: Option<PathBuf>,
+}
