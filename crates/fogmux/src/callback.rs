@@ -14,6 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use fogmux_auth::{Answer, Callback, NoAnswer, Question, Remote, Variables};
+use fogmux_client::tls::{self, Trust};
 use http::{Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
@@ -22,8 +23,7 @@ use serde_json::{Map, Value};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-use crate::client::Trust;
-use crate::client::tls;
+use crate::client::trust_here;
 use crate::config::auth;
 
 /// Questions at once; more wait, within the time that one has.
@@ -34,7 +34,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// The source that a configuration asks for, if any.
 pub(crate) fn configured(config: &auth::Callback) -> Option<Callback> {
     let target = Target::parse(&config.url)?;
-    let trust = config.ca_file.clone().map_or(Trust::System, Trust::File);
+    let trust = config.ca_file.clone().map_or_else(trust_here, Trust::File);
     let http = Http { target, trust, timeout: config.timeout, turns: Arc::new(Semaphore::new(QUESTIONS_MAX)) };
     Some(Callback::new(Box::new(http), config.cache))
 }
@@ -254,7 +254,7 @@ mod tests {
             String::from_utf8(heard).unwrap()
         });
         let turns = Arc::new(Semaphore::new(1));
-        let http = Http { target: Target::parse(&url).unwrap(), trust: Trust::System, timeout, turns };
+        let http = Http { target: Target::parse(&url).unwrap(), trust: trust_here(), timeout, turns };
         let question = Question {
             user: "alice",
             password: b"se\"cret",

@@ -1,153 +1,24 @@
-//! `pub`, `sub` and `get`: one client for every door, with the same flags everywhere.
+//! `pub`, `sub` and `get`: one client for every door, with the same flags everywhere. The client itself is
+//! [`fogmux_client`]; here are its flags, its exit codes and what it prints.
 
-mod coap;
-mod coap_stream;
-mod dtls;
-mod error;
-mod http;
-mod http3;
-mod message;
-mod mqtt;
-mod oscore;
-mod stream;
-pub(crate) mod tls;
-mod url;
-mod websocket;
-mod xmpp;
+mod print;
 
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fogmux_client::{
+    Arrived, ClientError, HttpVersion, MqttVersion, Options, Outgoing, Own, Psk, Publisher, Trust, Url, get, subscribe,
+};
 use fogmux_net::channel::Zeroizing;
 
-pub(crate) use error::ClientError;
-pub(crate) use message::{Arrived, Outgoing};
-pub(crate) use tls::{Own, Trust};
-pub(crate) use url::{Scheme, Url};
-
-use crate::cli::{Access, Format, Get, HttpVersion, MqttVersion, Publish, Subscribe};
+use crate::cli::{self, Access, Format, Get, Publish, Subscribe};
+use crate::data;
 use crate::exit::{Failure, OrFail as _, Status};
 
 /// How long `pub` and `get` wait when nothing is said.
 const PATIENCE_SECONDS: f64 = 10.0;
-
-/// How a door is to be used, whatever it is.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Options {
-    pub(crate) credentials: Option<(String, String)>,
-    pub(crate) trust: Trust,
-    pub(crate) http: HttpVersion,
-    pub(crate) mqtt: MqttVersion,
-    pub(crate) client_id: Option<String>,
-    pub(crate) domain: Option<String>,
-    pub(crate) qos: u8,
-    /// A certificate of one's own.
-    pub(crate) own: Option<Own>,
-    /// A pre-shared key.
-    pub(crate) psk: Option<Psk>,
-    /// The OSCORE context, for CoAP.
-    pub(crate) oscore: Option<PathBuf>,
-}
-
-/// A pre-shared key.
-#[derive(Clone)]
-pub(crate) struct Psk {
-    pub(crate) identity: String,
-    pub(crate) key: Zeroizing<Vec<u8>>,
-}
-
-impl std::fmt::Debug for Psk {
-    /// Without the key.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Psk").field("identity", &self.identity).finish_non_exhaustive()
-    }
-}
-
-/// A connection to any door, to publish by.
-pub(crate) enum Publisher {
-    Http(Box<http::Publisher>),
-    Mqtt(Box<mqtt::Publisher>),
-    Coap(Box<coap::Publisher>),
-    Xmpp(Box<xmpp::Publisher>),
-}
-
-impl Publisher {
-    /// Connects and logs in.
-    pub(crate) async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
-        Ok(match url.scheme {
-            Scheme::Http => Self::Http(Box::new(http::Publisher::open(url, options).await?)),
-            Scheme::Mqtt | Scheme::WebSocket => Self::Mqtt(Box::new(mqtt::Publisher::open(url, options).await?)),
-            Scheme::Coap | Scheme::CoapTcp | Scheme::CoapWebSocket => {
-                Self::Coap(Box::new(coap::Publisher::open(url, options).await?))
-            }
-            Scheme::Xmpp => Self::Xmpp(Box::new(xmpp::Publisher::open(url, options).await?)),
-        })
-    }
-
-    /// Publishes one message; returns when the door has acknowledged it.
-    pub(crate) async fn publish(&mut self, message: &Outgoing) -> Result<(), ClientError> {
-        match self {
-            Self::Http(publisher) => publisher.publish(message).await,
-            Self::Mqtt(publisher) => publisher.publish(message).await,
-            Self::Coap(publisher) => publisher.publish(message).await,
-            Self::Xmpp(publisher) => publisher.publish(message).await,
-        }
-    }
-
-    /// Says goodbye where the protocol has a word for it.
-    pub(crate) async fn close(mut self) -> Result<(), ClientError> {
-        match &mut self {
-            Self::Mqtt(publisher) => publisher.close().await?,
-            Self::Xmpp(publisher) => publisher.close().await,
-            Self::Http(_) | Self::Coap(_) => {}
-        }
-        Ok(())
-    }
-}
-
-/// The message that a topic keeps.
-pub(crate) async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, ClientError> {
-    match url.scheme {
-        Scheme::Http => http::get(url, options).await,
-        Scheme::Mqtt | Scheme::WebSocket => mqtt::get(url, options).await,
-        Scheme::Coap | Scheme::CoapTcp | Scheme::CoapWebSocket => coap::get(url, options).await,
-        Scheme::Xmpp => xmpp::get(url, options).await,
-    }
-}
-
-/// Follows a filter; returns when the door has confirmed it, so that nothing published from then on is missed.
-pub(crate) async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, ClientError> {
-    Ok(match url.scheme {
-        Scheme::Http => Subscription::Http(Box::new(http::subscribe(url, options).await?)),
-        Scheme::Mqtt | Scheme::WebSocket => Subscription::Mqtt(Box::new(mqtt::subscribe(url, options).await?)),
-        Scheme::Coap | Scheme::CoapTcp | Scheme::CoapWebSocket => {
-            Subscription::Coap(Box::new(coap::subscribe(url, options).await?))
-        }
-        Scheme::Xmpp => Subscription::Xmpp(Box::new(xmpp::subscribe(url, options).await?)),
-    })
-}
-
-/// A subscription at any door.
-pub(crate) enum Subscription {
-    Http(Box<http::Subscription>),
-    Mqtt(Box<mqtt::Subscription>),
-    Coap(Box<coap::Subscription>),
-    Xmpp(Box<xmpp::Subscription>),
-}
-
-impl Subscription {
-    /// The next message.
-    pub(crate) async fn next(&mut self) -> Result<Arrived, ClientError> {
-        match self {
-            Self::Http(subscription) => subscription.next().await,
-            Self::Mqtt(subscription) => subscription.next().await,
-            Self::Coap(subscription) => subscription.next().await,
-            Self::Xmpp(subscription) => subscription.next().await,
-        }
-    }
-}
 
 /// `fogmux pub`.
 pub(crate) fn run_publish(arguments: &Publish) -> Result<(), Failure> {
@@ -216,7 +87,7 @@ fn format(format: Format, access: &Access) -> Format {
 
 /// Prints; whether there is still somebody who reads.
 fn print(message: &Arrived, format: Format) -> Result<bool, Failure> {
-    match message.print(format, &mut std::io::stdout().lock()) {
+    match print::print(message, format, &mut std::io::stdout().lock()) {
         Ok(()) => Ok(true),
         // `fogmux sub … | head -1` is no error.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
@@ -240,10 +111,10 @@ fn prepare(address: &str, access: &Access) -> Result<(Url, Options), Failure> {
         trust: match (&access.ca, access.insecure) {
             (Some(file), _) => Trust::File(file.clone()),
             (None, true) => Trust::Insecure,
-            (None, false) => Trust::System,
+            (None, false) => trust_here(),
         },
-        http: access.http,
-        mqtt: access.mqtt,
+        http: access.http.into(),
+        mqtt: access.mqtt.into(),
         client_id: access.client_id.clone(),
         domain: access.domain.clone(),
         qos: access.qos,
@@ -252,6 +123,11 @@ fn prepare(address: &str, access: &Access) -> Result<(Url, Options), Failure> {
         oscore: access.oscore.clone(),
     };
     Ok((url, options))
+}
+
+/// The system's authorities and, on this machine, the gateway's own: who can write there is who started it.
+pub(crate) fn trust_here() -> Trust {
+    Trust::System(data::default_directory().ok().map(|directory| directory.join(data::AUTHORITY)))
 }
 
 /// Identity and key of `--psk-id` and `--psk` or `--psk-file`.
@@ -299,4 +175,37 @@ async fn within<T>(seconds: f64, work: impl Future<Output = Result<T, ClientErro
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.map_err(|error| Failure::io("the runtime", &error))?.block_on(work))
+}
+
+impl From<cli::HttpVersion> for HttpVersion {
+    fn from(version: cli::HttpVersion) -> Self {
+        match version {
+            cli::HttpVersion::One => Self::One,
+            cli::HttpVersion::Two => Self::Two,
+            cli::HttpVersion::Three => Self::Three,
+        }
+    }
+}
+
+impl From<cli::MqttVersion> for MqttVersion {
+    fn from(version: cli::MqttVersion) -> Self {
+        match version {
+            cli::MqttVersion::V311 => Self::V311,
+            cli::MqttVersion::V5 => Self::V5,
+        }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let status = match &error {
+            ClientError::Unavailable(_) | ClientError::Timeout(_) | ClientError::Nothing => Status::Unavailable,
+            ClientError::Refused(_) => Status::NoPerm,
+            ClientError::NotAccepted(_) => Status::DataErr,
+            ClientError::Protocol(_) => Status::Protocol,
+            ClientError::Usage(_) => Status::Usage,
+            ClientError::Io(_) => Status::IoErr,
+        };
+        Self::new(status, error)
+    }
 }

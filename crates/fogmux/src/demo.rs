@@ -9,13 +9,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fogmux_client::{Arrived, ClientError, Outgoing, Publisher, Subscription};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use self::doors::DemoDoor;
 use self::table::Table;
 use crate::cli::Demo;
-use crate::client::{self, Arrived, ClientError, Outgoing, Publisher, Subscription, block_on};
+use crate::client::block_on;
 use crate::compose;
 use crate::config::Config;
 use crate::exit::{Failure, Status};
@@ -68,7 +69,7 @@ async fn show(doors: &[DemoDoor], patience: Duration) -> Result<Table, Failure> 
     let expected = doors.len() * samples().len();
     for (index, door) in doors.iter().enumerate() {
         let url = door.url(&format!("{ROOT}/#"));
-        let subscription = within(patience, client::subscribe(&url, &door.options)).await;
+        let subscription = within(patience, fogmux_client::subscribe(&url, &door.options)).await;
         let subscription = subscription.map_err(|error| named(door, "subscribe", error))?;
         readers.spawn_local(read(subscription, index, expected, Rc::clone(&table)));
         let publisher = within(patience, Publisher::open(&url, &door.options)).await;

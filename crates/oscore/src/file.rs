@@ -1,6 +1,8 @@
-//! Contexts as text: our own TOML, and the formats of aiocoap and libcoap, read and written. No file is opened here.
+//! Contexts as text: our own TOML, and the formats of aiocoap and libcoap, read and written. No file is opened here, but
+//! in [`directory`].
 
 pub mod aiocoap;
+pub mod directory;
 pub mod libcoap;
 pub mod toml;
 

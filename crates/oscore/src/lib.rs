@@ -4,7 +4,7 @@
 //! that comes of it seals what answers. A client's context seals requests ([`Context::seal_request`]), and what is
 //! [`Pending`] opens their responses. Contexts may be shared between threads; messages come and go as bytes.
 //!
-//! No socket, clock, file, task or randomness: what must be random is an argument, and what must be on the disk before a
+//! No socket, clock, task or randomness, and no file but for [`file::directory`], which both ends read contexts by: what must be random is an argument, and what must be on the disk before a
 //! number is used is asked of a [`SequenceStore`]. Nothing a peer sends makes it panic.
 
 mod aad;

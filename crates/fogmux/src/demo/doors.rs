@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
+use fogmux_client::{HttpVersion, MqttVersion, Options, Scheme, Trust, Url};
 use fogmux_gateway::Listener;
 
-use crate::cli::{HttpVersion, MqttVersion};
-use crate::client::{Options, Scheme, Trust, Url};
+use crate::client::trust_here;
 use crate::home::Home;
 
 /// One way in and out.
@@ -22,7 +22,7 @@ pub(crate) struct DemoDoor {
 impl DemoDoor {
     /// Every door in every version.
     pub(crate) fn all(addresses: &[(Listener, SocketAddr)], home: &Home) -> Vec<Self> {
-        let trust = home.authority.clone().map_or(Trust::System, Trust::File);
+        let trust = home.authority.clone().map_or_else(trust_here, Trust::File);
         let options = Options { trust, qos: 1, mqtt: MqttVersion::V5, ..Options::default() };
         let with_http = |http| Options { http, ..options.clone() };
         let with_mqtt = |mqtt| Options { mqtt, ..options.clone() };

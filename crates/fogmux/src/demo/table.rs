@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use fogmux_client::{Arrived, ClientError, Outgoing};
 use serde_json::{Value, json};
 
 use super::doors::DemoDoor;
-use crate::client::{Arrived, ClientError, Outgoing};
 
 /// A row for each publishing door, a column for each reading one.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use fogmux_gateway::coap::oscore::ContextFile;
+use fogmux_oscore::file::directory::ContextFile;
 use fogmux_oscore::file::{aiocoap, libcoap, toml};
 use fogmux_oscore::{Id, Parameters, Zeroizing};
 

@@ -1,17 +1,15 @@
 //! OSCORE (RFC 8613) at the CoAP door: the contexts of all users, shared by all workers, and their sequence numbers on
 //! the disk.
 //!
-//! `keyring` has the contexts, `directory` reads them, `journal` keeps what must survive a power cut, and `shield` is
+//! `keyring` has the contexts, `journal` keeps what must survive a power cut, and `shield` is
 //! what a worker puts between messages and requests.
 
-mod directory;
 mod journal;
 mod keyring;
 mod shield;
 #[cfg(test)]
 mod tests;
 
-pub use directory::ContextFile;
 pub use keyring::{Fresh, Keyring, KeyringError, journal_path};
 
 use std::sync::Arc;

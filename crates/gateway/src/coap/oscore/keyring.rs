@@ -11,12 +11,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use fogmux_oscore::{CHUNK, Context, Fingerprint, Requests, Reservation, Ring, SequenceStore, Start};
-
-use super::{
-    directory::{self, ContextFile},
-    journal::{Journal, Lock, Record, Records, Seen},
+use fogmux_oscore::{
+    CHUNK, Context, Fingerprint, Requests, Reservation, Ring, SequenceStore, Start,
+    file::directory::{self, ContextFile},
 };
+
+use super::journal::{Journal, Lock, Record, Records, Seen};
 
 /// A context whose numbers are nowhere noted may be an old one that came back from a backup: its own numbers begin
 /// where the clock is, [`PER_SECOND`] for each second since this one (2020-01-01), 2^40 last until 2156 …

@@ -8,7 +8,7 @@ use std::fmt;
 
 /// The doors as URL schemes name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scheme {
+pub enum Scheme {
     /// MQTT over TCP or TLS.
     Mqtt,
     /// MQTT over WebSocket.
@@ -27,17 +27,21 @@ pub(crate) enum Scheme {
 
 /// Where a command goes.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Url {
-    pub(crate) scheme: Scheme,
+pub struct Url {
+    /// The door.
+    pub scheme: Scheme,
     /// TLS from the first byte.
-    pub(crate) secure: bool,
+    pub secure: bool,
     /// A name or an address, without brackets.
-    pub(crate) host: String,
-    pub(crate) port: u16,
+    pub host: String,
+    /// The door's port.
+    pub port: u16,
     /// A topic, or for `sub` a filter; never empty.
-    pub(crate) topic: String,
-    pub(crate) user: Option<String>,
-    pub(crate) password: Option<String>,
+    pub topic: String,
+    /// What stands before the host, if anything does.
+    pub user: Option<String>,
+    /// What stands behind the user.
+    pub password: Option<String>,
 }
 
 impl fmt::Debug for Url {
@@ -48,21 +52,27 @@ impl fmt::Debug for Url {
 
 /// Why an address is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum UrlError {
+pub enum UrlError {
+    /// Nothing stands before the host.
     #[error(
         "{0:?} has no scheme; use one of mqtt, mqtts, ws, wss, coap(s), coap(s)+tcp, coap(s)+ws, http, https, xmpp, xmpps, as in mqtt://127.0.0.1/topic"
     )]
     NoScheme(String),
+    /// A scheme of no door.
     #[error(
         "there is no scheme {0:?}; use one of mqtt, mqtts, ws, wss, coap(s), coap(s)+tcp, coap(s)+ws, http, https, xmpp, xmpps"
     )]
     Scheme(String),
+    /// What stands behind the colon is no number of 16 bits.
     #[error("{0:?} is no port")]
     Port(String),
+    /// Nothing stands between the slashes.
     #[error("there is no host")]
     Host,
+    /// Nothing stands behind the host.
     #[error("there is no topic; it follows the host, as in mqtt://127.0.0.1/room/temperature")]
     Topic,
+    /// An escape that is none.
     #[error("a percent sign in {0:?} is not followed by two hexadecimal digits, or what it stands for is not UTF-8")]
     Percent(String),
 }

@@ -1,4 +1,4 @@
-//! The HTTP door from outside: HTTP/1.1 and HTTP/2 by hyper, HTTP/3 beside it in [`super::http3`].
+//! The HTTP door from outside: HTTP/1.1 and HTTP/2 by hyper, HTTP/3 beside it in [`crate::http3`].
 
 use std::convert::Infallible;
 
@@ -11,19 +11,18 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-use super::Options;
-use super::error::ClientError;
-use super::http3::{Http3, Http3Body};
-use super::message::{Arrived, Outgoing};
-use super::stream::Stream;
-use super::url::Url;
-use crate::cli::HttpVersion;
+use crate::error::ClientError;
+use crate::http3::{Http3, Http3Body};
+use crate::message::{Arrived, Outgoing};
+use crate::stream::Stream;
+use crate::url::Url;
+use crate::{HttpVersion, Options};
 
 /// Longest line of an event stream: a message of 16 MiB in base64 and what stands around it.
 const LINE_BYTES_MAX: usize = 24 << 20;
 
 /// A connection to publish by.
-pub(crate) struct Publisher {
+pub struct Publisher {
     connection: Connection,
     url: Url,
     flags: Flags,
@@ -31,13 +30,13 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     /// Connects.
-    pub(crate) async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
+    pub async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
         let connection = Connection::open(url, options).await?;
         Ok(Self { connection, url: url.clone(), flags: flags(options) })
     }
 
     /// Publishes, and waits for 201, 202 or 204.
-    pub(crate) async fn publish(&mut self, message: &Outgoing) -> Result<(), ClientError> {
+    pub async fn publish(&mut self, message: &Outgoing) -> Result<(), ClientError> {
         let flags = Flags {
             retain: message.retain,
             qos: Some(message.qos),
@@ -51,7 +50,7 @@ impl Publisher {
 }
 
 /// The latest message; nothing on 404.
-pub(crate) async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, ClientError> {
+pub async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, ClientError> {
     let mut connection = Connection::open(url, options).await?;
     let response = connection.send(url, surface::latest(&url.topic, &flags(options)), Bytes::new()).await?;
     if response.status() == StatusCode::NOT_FOUND {
@@ -66,7 +65,7 @@ pub(crate) async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>,
 }
 
 /// Follows a filter as NDJSON.
-pub(crate) async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, ClientError> {
+pub async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, ClientError> {
     let flags = Flags { qos: Some(options.qos), ..flags(options) };
     let mut connection = Connection::open(url, options).await?;
     let response = connection.send(url, surface::subscribe(&url.topic, &flags), Bytes::new()).await?;
@@ -75,7 +74,7 @@ pub(crate) async fn subscribe(url: &Url, options: &Options) -> Result<Subscripti
 }
 
 /// An event stream.
-pub(crate) struct Subscription {
+pub struct Subscription {
     _connection: Connection,
     body: Body,
     lines: BytesMut,
@@ -83,7 +82,7 @@ pub(crate) struct Subscription {
 
 impl Subscription {
     /// The next message. Lines that are none (gaps, keep-alives) are said on standard error or skipped.
-    pub(crate) async fn next(&mut self) -> Result<Arrived, ClientError> {
+    pub async fn next(&mut self) -> Result<Arrived, ClientError> {
         loop {
             while let Some(end) = self.lines.iter().position(|byte| *byte == b'\n') {
                 let line = self.lines.split_to(end + 1);
@@ -152,8 +151,10 @@ enum Connection {
 }
 
 /// A response body of any HTTP version.
-pub(crate) enum Body {
+pub enum Body {
+    /// Of HTTP/1.1 and HTTP/2.
     Hyper(Incoming),
+    /// Of HTTP/3.
     Three(Box<Http3Body>),
 }
 

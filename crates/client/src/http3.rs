@@ -9,20 +9,20 @@ use h3_quinn::{BidiStream, OpenStreams};
 use http::{Request, Response};
 use quinn::crypto::rustls::QuicClientConfig;
 
-use super::Options;
-use super::error::ClientError;
-use super::tls;
-use super::url::Url;
+use crate::Options;
+use crate::error::ClientError;
+use crate::tls;
+use crate::url::Url;
 
 /// A connection.
-pub(crate) struct Http3 {
+pub struct Http3 {
     sender: SendRequest<OpenStreams, Bytes>,
     endpoint: quinn::Endpoint,
 }
 
 impl Http3 {
     /// Connects by QUIC; there is no HTTP/3 without it.
-    pub(crate) async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
+    pub async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
         if !url.secure {
             return Err(ClientError::Usage("HTTP/3 needs https://".to_owned()));
         }
@@ -44,11 +44,7 @@ impl Http3 {
     }
 
     /// One request.
-    pub(crate) async fn send(
-        &mut self,
-        request: Request<()>,
-        payload: Bytes,
-    ) -> Result<Response<Http3Body>, ClientError> {
+    pub async fn send(&mut self, request: Request<()>, payload: Bytes) -> Result<Response<Http3Body>, ClientError> {
         let mut stream = self.sender.send_request(request).await.map_err(ClientError::unavailable)?;
         // A gateway that has heard enough answers and stops reading: then the answer tells more than the failed write.
         let sent = async {
@@ -73,13 +69,13 @@ impl Drop for Http3 {
 }
 
 /// A response body.
-pub(crate) struct Http3Body {
+pub struct Http3Body {
     stream: RequestStream<BidiStream<Bytes>, Bytes>,
 }
 
 impl Http3Body {
     /// The next piece; nothing at the end.
-    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, ClientError> {
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, ClientError> {
         let chunk = self.stream.recv_data().await.map_err(ClientError::unavailable)?;
         Ok(chunk.map(|mut chunk| chunk.copy_to_bytes(chunk.remaining())))
     }

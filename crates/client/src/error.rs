@@ -1,10 +1,8 @@
-//! What can go wrong between a client command and a door, by whose fault it is.
+//! What can go wrong between a client and a door, by whose fault it is.
 
-use crate::exit::{Failure, Status};
-
-/// Why a client command did not do what it was asked.
+/// Why a client did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ClientError {
+pub enum ClientError {
     /// Nobody there, or the connection was lost.
     #[error("{0}")]
     Unavailable(String),
@@ -33,26 +31,12 @@ pub(crate) enum ClientError {
 
 impl ClientError {
     /// The connection broke, or could not be made.
-    pub(crate) fn unavailable(what: impl std::fmt::Display) -> Self {
+    pub fn unavailable(what: impl std::fmt::Display) -> Self {
         Self::Unavailable(what.to_string())
     }
 
     /// The other side says what its protocol does not know.
-    pub(crate) fn protocol(what: impl std::fmt::Display) -> Self {
+    pub fn protocol(what: impl std::fmt::Display) -> Self {
         Self::Protocol(what.to_string())
-    }
-}
-
-impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Self {
-        let status = match &error {
-            ClientError::Unavailable(_) | ClientError::Timeout(_) | ClientError::Nothing => Status::Unavailable,
-            ClientError::Refused(_) => Status::NoPerm,
-            ClientError::NotAccepted(_) => Status::DataErr,
-            ClientError::Protocol(_) => Status::Protocol,
-            ClientError::Usage(_) => Status::Usage,
-            ClientError::Io(_) => Status::IoErr,
-        };
-        Self::new(status, error)
     }
 }

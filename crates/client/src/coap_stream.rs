@@ -9,11 +9,11 @@ use fogmux_coap::{Encoder, Message, Timestamp};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Duration, Instant, sleep_until};
 
-use super::Options;
-use super::error::ClientError;
-use super::stream::Stream;
-use super::url::{Scheme, Url};
-use super::websocket::WebSocket;
+use crate::Options;
+use crate::error::ClientError;
+use crate::stream::Stream;
+use crate::url::{Scheme, Url};
+use crate::websocket::WebSocket;
 
 /// What every endpoint over WebSockets speaks, and where (RFC 8323 §8.1).
 const PATH: &str = "/.well-known/coap";
@@ -36,7 +36,7 @@ enum Carrier {
 }
 
 /// A connection that is agreed on.
-pub(crate) struct Line {
+pub struct Line {
     carrier: Carrier,
     session: Session,
     input: BytesMut,
@@ -52,7 +52,7 @@ enum News {
 
 impl Line {
     /// Connects, and waits for the other end's settings: what it takes.
-    pub(crate) async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
+    pub async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
         let (carrier, framing) = if url.scheme == Scheme::CoapWebSocket {
             let socket = WebSocket::open_at(url, options, PATH, SUBPROTOCOL).await?;
             (Carrier::WebSocket(Box::new(socket)), Framing::WebSocket)
@@ -69,12 +69,13 @@ impl Line {
         Ok(line)
     }
 
-    pub(crate) fn limits(&self) -> StreamLimits {
+    /// What the other end takes in a message.
+    pub fn limits(&self) -> StreamLimits {
         self.session.limits()
     }
 
     /// Sends a message; an Empty one says nothing here.
-    pub(crate) async fn send(&mut self, datagram: &[u8]) -> Result<(), ClientError> {
+    pub async fn send(&mut self, datagram: &[u8]) -> Result<(), ClientError> {
         let Some(frame) = Frame::of_datagram(datagram).filter(|frame| frame.code.as_byte() != 0) else {
             return Ok(());
         };
@@ -84,7 +85,7 @@ impl Line {
     }
 
     /// The next message. May be dropped while it waits: nothing is lost.
-    pub(crate) async fn receive(&mut self) -> Result<Vec<u8>, ClientError> {
+    pub async fn receive(&mut self) -> Result<Vec<u8>, ClientError> {
         loop {
             if let News::Datagram(datagram) = self.turn().await? {
                 return Ok(datagram);

@@ -1,6 +1,6 @@
-//! Whom the client commands trust: the authorities of `--ca`; else the system's and, on this machine, the gateway's own.
+//! Whom clients trust: the authorities of a file; else the system's and, on this machine, the gateway's own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
@@ -13,31 +13,38 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::error::ClientError;
-use super::stream::Stream;
-use super::{Options, Psk};
+use crate::error::ClientError;
+use crate::stream::Stream;
+use crate::{Options, Psk};
 
 /// How the server proves who it is.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum Trust {
-    /// By the system's authorities, or that of the gateway on this machine.
-    #[default]
-    System,
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// By the system's authorities, or that in a PEM file, if it is there: a gateway's on this machine.
+    System(Option<PathBuf>),
     /// By the authorities in a PEM file and by no other.
-    File(std::path::PathBuf),
+    File(PathBuf),
     /// Not at all.
     Insecure,
 }
 
+impl Default for Trust {
+    fn default() -> Self {
+        Self::System(None)
+    }
+}
+
 /// A certificate of one's own, with its key.
 #[derive(Clone, Debug)]
-pub(crate) struct Own {
-    pub(crate) certificate: std::path::PathBuf,
-    pub(crate) key: std::path::PathBuf,
+pub struct Own {
+    /// As PEM, leaf first.
+    pub certificate: PathBuf,
+    /// As PEM.
+    pub key: PathBuf,
 }
 
 /// What checks a server's certificate, for stacks that are not rustls.
-pub(crate) fn verifier(trust: &Trust) -> Result<Arc<dyn ServerCertVerifier>, ClientError> {
+pub fn verifier(trust: &Trust) -> Result<Arc<dyn ServerCertVerifier>, ClientError> {
     let provider = Arc::new(ring::default_provider());
     let roots = match trust {
         Trust::Insecure => return Ok(Arc::new(TrustEverybody(provider))),
@@ -46,14 +53,14 @@ pub(crate) fn verifier(trust: &Trust) -> Result<Arc<dyn ServerCertVerifier>, Cli
             add(&mut roots, file).map_err(|error| ClientError::Io(format!("{}: {error}", file.display())))?;
             roots
         }
-        Trust::System => system_roots(),
+        Trust::System(gateway) => system_roots(gateway.as_deref()),
     };
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
     Ok(verifier.build().map_err(ClientError::unavailable)?)
 }
 
 /// A TLS configuration that offers `alpn` and shows a certificate of one's own when it is asked to.
-pub(crate) fn config(trust: &Trust, own: Option<&Own>, alpn: &[&[u8]]) -> Result<ClientConfig, ClientError> {
+pub fn config(trust: &Trust, own: Option<&Own>, alpn: &[&[u8]]) -> Result<ClientConfig, ClientError> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(ClientError::unavailable)?
@@ -83,7 +90,7 @@ impl Own {
 }
 
 /// A TLS stream over a TCP stream, to a server that need not know us.
-pub(crate) async fn connect(
+pub async fn connect(
     stream: TcpStream,
     host: &str,
     trust: &Trust,
@@ -93,12 +100,7 @@ pub(crate) async fn connect(
 }
 
 /// A TLS stream over a TCP stream, with whatever the options have to show.
-pub(crate) async fn open(
-    stream: TcpStream,
-    host: &str,
-    options: &Options,
-    alpn: &[&[u8]],
-) -> Result<Stream, ClientError> {
+pub async fn open(stream: TcpStream, host: &str, options: &Options, alpn: &[&[u8]]) -> Result<Stream, ClientError> {
     if let Some(psk) = &options.psk {
         return by_key(stream, host, psk, alpn).await;
     }
@@ -130,12 +132,12 @@ async fn by_key(_: TcpStream, _: &str, _: &Psk, _: &[&[u8]]) -> Result<Stream, C
 }
 
 /// The name that the certificate must carry.
-pub(crate) fn server_name(host: &str) -> Result<ServerName<'static>, ClientError> {
+pub fn server_name(host: &str) -> Result<ServerName<'static>, ClientError> {
     ServerName::try_from(host.to_owned()).map_err(|_| ClientError::Usage(format!("{host:?} is no host name")))
 }
 
 /// A failed handshake, with the way out when the authority is not known.
-pub(crate) fn tls_failed(error: std::io::Error) -> ClientError {
+pub fn tls_failed(error: std::io::Error) -> ClientError {
     let unknown_issuer = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some_and(|inner| {
         matches!(inner, rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer))
     });
@@ -143,12 +145,12 @@ pub(crate) fn tls_failed(error: std::io::Error) -> ClientError {
     ClientError::Unavailable(format!("TLS: {error}{hint}"))
 }
 
-fn system_roots() -> RootCertStore {
+fn system_roots(gateway: Option<&Path>) -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if let Ok(data) = crate::data::default_directory() {
-        // Who can write there is who started the gateway. It is no error that nobody has yet.
-        let _ = add(&mut roots, &data.join(crate::data::AUTHORITY));
+    if let Some(authority) = gateway {
+        // It is no error that no gateway has made one yet.
+        let _ = add(&mut roots, authority);
     }
     roots
 }

@@ -12,10 +12,10 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::Options;
-use super::error::ClientError;
-use super::stream::Stream;
-use super::url::Url;
+use crate::Options;
+use crate::error::ClientError;
+use crate::stream::Stream;
+use crate::url::Url;
 
 /// Where the gateway speaks MQTT over WebSocket.
 const PATH: &str = "/mqtt";
@@ -23,7 +23,7 @@ const PATH: &str = "/mqtt";
 const MESSAGE_BYTES_MAX: u64 = 268_435_460;
 
 /// An open WebSocket.
-pub(crate) struct WebSocket {
+pub struct WebSocket {
     stream: TokioIo<Upgraded>,
     receiver: Receiver,
     input: BytesMut,
@@ -32,12 +32,12 @@ pub(crate) struct WebSocket {
 
 impl WebSocket {
     /// Connects and makes the handshake for the subprotocol `mqtt` ([MQTT-6.0.0-3]).
-    pub(crate) async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
+    pub async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
         Self::open_at(url, options, PATH, "mqtt").await
     }
 
     /// The same at another place, for another subprotocol.
-    pub(crate) async fn open_at(
+    pub async fn open_at(
         url: &Url,
         options: &Options,
         path: &str,
@@ -79,17 +79,17 @@ impl WebSocket {
     }
 
     /// One message of bytes ([MQTT-6.0.0-1]).
-    pub(crate) async fn send(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+    pub async fn send(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
         self.send_frame(Opcode::Binary, bytes).await
     }
 
     /// Whether what was received last ended a message.
-    pub(crate) const fn is_whole(&self) -> bool {
+    pub const fn is_whole(&self) -> bool {
         self.whole
     }
 
     /// More bytes, appended to `output`.
-    pub(crate) async fn receive(&mut self, output: &mut BytesMut) -> Result<(), ClientError> {
+    pub async fn receive(&mut self, output: &mut BytesMut) -> Result<(), ClientError> {
         loop {
             match self.receiver.receive(&mut self.input).map_err(ClientError::protocol)? {
                 Some(Incoming::Binary { bytes, end }) => {
@@ -111,7 +111,7 @@ impl WebSocket {
     }
 
     /// Says goodbye.
-    pub(crate) async fn close(&mut self) -> Result<(), ClientError> {
+    pub async fn close(&mut self) -> Result<(), ClientError> {
         let mut frame = Vec::new();
         push_close(CloseCode::Normal, "", Some(random()?), &mut frame);
         self.stream.write_all(&frame).await.map_err(ClientError::unavailable)?;

@@ -6,11 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fogmux_oscore::{
-    Parameters,
-    file::{FileError, aiocoap, libcoap, toml},
-};
 use zeroize::Zeroizing;
+
+use super::{FileError, aiocoap, libcoap, toml};
+use crate::parameters::Parameters;
 
 /// One context as its file has it.
 #[derive(Debug)]
@@ -27,7 +26,7 @@ pub struct ContextFile {
 
 /// Why a file gives no context.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ReadError {
+enum ReadError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error(transparent)]
@@ -57,8 +56,11 @@ impl ContextFile {
     }
 }
 
-/// All contexts of a directory, in the order of their names; all problems at once. A directory that is not there has none.
-pub(super) fn read_all(directory: &Path) -> Result<Vec<ContextFile>, Vec<String>> {
+/// All contexts of a directory, in the order of their names. A directory that is not there has none.
+///
+/// # Errors
+/// All problems at once, each with its file.
+pub fn read_all(directory: &Path) -> Result<Vec<ContextFile>, Vec<String>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

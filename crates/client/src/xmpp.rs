@@ -12,27 +12,27 @@ use fogmux_xmpp::stream::{ClientConfig, TlsWish};
 use fogmux_xmpp::{ClientEvent, ClientStream, Element, Limits, Payload, Writer, ns, payload};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::Options;
-use super::error::ClientError;
-use super::message::{Arrived, Outgoing};
-use super::stream::{Stream, tcp};
-use super::tls;
-use super::url::Url;
+use crate::Options;
+use crate::error::ClientError;
+use crate::message::{Arrived, Outgoing};
+use crate::stream::{Stream, tcp};
+use crate::tls;
+use crate::url::Url;
 
 /// A message of 16 MiB in base64 and what stands around it.
 const STANZA_BYTES_MAX: usize = 24 << 20;
 
 /// A session to publish by.
-pub(crate) struct Publisher(Session);
+pub struct Publisher(Session);
 
 impl Publisher {
     /// Logs in.
-    pub(crate) async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
+    pub async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
         Session::open(url, options).await.map(Self)
     }
 
     /// Publishes an item; returns on the result.
-    pub(crate) async fn publish(&mut self, message: &Outgoing) -> Result<(), ClientError> {
+    pub async fn publish(&mut self, message: &Outgoing) -> Result<(), ClientError> {
         let session = &mut self.0;
         let service = session.service.clone();
         iq::request(&mut session.output, IqKind::Set, "publish", Some(&service), |w| write_publish(w, message));
@@ -40,13 +40,13 @@ impl Publisher {
     }
 
     /// Says goodbye.
-    pub(crate) async fn close(&mut self) {
+    pub async fn close(&mut self) {
         self.0.close().await;
     }
 }
 
 /// The kept item; nothing on `<item-not-found/>` or an empty list.
-pub(crate) async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, ClientError> {
+pub async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, ClientError> {
     let mut session = Session::open(url, options).await?;
     let service = session.service.clone();
     iq::request(&mut session.output, IqKind::Get, "items", Some(&service), |w| {
@@ -64,7 +64,7 @@ pub(crate) async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>,
 }
 
 /// Follows a filter; returns on the result.
-pub(crate) async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, ClientError> {
+pub async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, ClientError> {
     let mut session = Session::open(url, options).await?;
     let service = session.service.clone();
     let jid = session.jid.clone();
@@ -96,7 +96,7 @@ pub(crate) async fn subscribe(url: &Url, options: &Options) -> Result<Subscripti
 }
 
 /// A subscription.
-pub(crate) struct Subscription {
+pub struct Subscription {
     session: Session,
     /// What has arrived and was not asked for yet, the newest first.
     early: Vec<Arrived>,
@@ -104,7 +104,7 @@ pub(crate) struct Subscription {
 
 impl Subscription {
     /// The next item.
-    pub(crate) async fn next(&mut self) -> Result<Arrived, ClientError> {
+    pub async fn next(&mut self) -> Result<Arrived, ClientError> {
         loop {
             if let Some(message) = self.early.pop() {
                 return Ok(message);

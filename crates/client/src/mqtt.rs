@@ -12,13 +12,12 @@ use fogmux_mqtt::{
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::Options;
-use super::error::ClientError;
-use super::message::{Arrived, Outgoing};
-use super::stream::Stream;
-use super::url::{Scheme, Url};
-use super::websocket::WebSocket;
-use crate::cli::MqttVersion;
+use crate::error::ClientError;
+use crate::message::{Arrived, Outgoing};
+use crate::stream::Stream;
+use crate::url::{Scheme, Url};
+use crate::websocket::WebSocket;
+use crate::{MqttVersion, Options};
 
 /// Seconds; the gateway may ask for another.
 const KEEP_ALIVE: u16 = 60;
@@ -26,16 +25,16 @@ const KEEP_ALIVE: u16 = 60;
 const GRACE: Duration = Duration::from_millis(500);
 
 /// A connection to publish by.
-pub(crate) struct Publisher(Conversation);
+pub struct Publisher(Conversation);
 
 impl Publisher {
     /// Connects; returns on CONNACK.
-    pub(crate) async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
+    pub async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
         Conversation::open(url, options).await.map(Self)
     }
 
     /// Publishes; returns on PUBACK, PUBCOMP, or for QoS 0 on the answer to a ping behind it.
-    pub(crate) async fn publish(&mut self, message: &Outgoing) -> Result<(), ClientError> {
+    pub async fn publish(&mut self, message: &Outgoing) -> Result<(), ClientError> {
         let conversation = &mut self.0;
         if message.content_type.is_some() && conversation.version == MqttVersion::V311 {
             return Err(ClientError::Usage("MQTT 3.1.1 has no content type; leave it out or use --mqtt 5".to_owned()));
@@ -62,13 +61,13 @@ impl Publisher {
     }
 
     /// Says goodbye.
-    pub(crate) async fn close(&mut self) -> Result<(), ClientError> {
+    pub async fn close(&mut self) -> Result<(), ClientError> {
         self.0.close().await
     }
 }
 
 /// The message that arrives as kept after subscribing.
-pub(crate) async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, ClientError> {
+pub async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, ClientError> {
     let mut subscription = subscribe(url, options).await?;
     let conversation = &mut subscription.0;
     conversation.client.ping(&mut conversation.output);
@@ -92,7 +91,7 @@ pub(crate) async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>,
 }
 
 /// Follows a filter; returns on SUBACK.
-pub(crate) async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, ClientError> {
+pub async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, ClientError> {
     let mut conversation = Conversation::open(url, options).await?;
     let wanted = SubscriptionOptions {
         qos: qos(options.qos),
@@ -121,11 +120,11 @@ pub(crate) async fn subscribe(url: &Url, options: &Options) -> Result<Subscripti
 }
 
 /// A subscription.
-pub(crate) struct Subscription(Conversation);
+pub struct Subscription(Conversation);
 
 impl Subscription {
     /// The next message.
-    pub(crate) async fn next(&mut self) -> Result<Arrived, ClientError> {
+    pub async fn next(&mut self) -> Result<Arrived, ClientError> {
         if !self.0.early.is_empty() {
             return Ok(self.0.early.remove(0));
         }

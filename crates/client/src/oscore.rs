@@ -7,11 +7,11 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fogmux_gateway::coap::oscore::ContextFile;
+use fogmux_oscore::file::directory::ContextFile;
 use fogmux_oscore::{Context, Received, Requests, Reservation, SealError, SequenceStore, Start, Tunnel};
 use serde_json::{Map, Value, json};
 
-use super::error::ClientError;
+use crate::error::ClientError;
 
 /// Numbers that a command sets aside; what it does not use, it gives back. Of 2^40, a million killed commands may lose
 /// as many.
@@ -23,7 +23,7 @@ const AIOCOAP_SEQUENCE: &str = "sequence.json";
 const NEXT: &str = "next-to-send";
 
 /// Messages of one client on their way to and from a server.
-pub(crate) struct Oscore {
+pub struct Oscore {
     tunnel: Tunnel,
     numbers: Arc<Numbers>,
     /// Where the numbers end that this command set aside.
@@ -32,7 +32,7 @@ pub(crate) struct Oscore {
 
 impl Oscore {
     /// Reads a context and sets numbers aside.
-    pub(crate) fn open(path: &Path) -> Result<Self, ClientError> {
+    pub fn open(path: &Path) -> Result<Self, ClientError> {
         let file = ContextFile::read(path).map_err(ClientError::Io)?;
         let numbers = Arc::new(Numbers::beside(path));
         let (next, below) = numbers.set_aside().map_err(|error| numbers.failed(&error))?;
@@ -44,7 +44,7 @@ impl Oscore {
     }
 
     /// Appends to `out` what is to be sent for a message of the client.
-    pub(crate) fn send(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), ClientError> {
+    pub fn send(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), ClientError> {
         self.tunnel.send(message, out).map_err(|error| match error {
             SealError::NotDurable => ClientError::Io(format!("{}: {error}", self.numbers.path.display())),
             SealError::Exhausted => ClientError::Usage("the context has no sequence numbers left; make another".into()),
@@ -54,7 +54,7 @@ impl Oscore {
 
     /// Appends to `inner` what a message from the network says to the client, if it says anything. An error of the
     /// server's OSCORE is not protected, and yet the best explanation there is.
-    pub(crate) fn receive(&mut self, message: &[u8], inner: &mut Vec<u8>) -> Result<(), ClientError> {
+    pub fn receive(&mut self, message: &[u8], inner: &mut Vec<u8>) -> Result<(), ClientError> {
         match self.tunnel.receive(message, inner) {
             Received::Message | Received::Nothing => Ok(()),
             Received::Refused { code, text, .. } => {

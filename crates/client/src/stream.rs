@@ -10,13 +10,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use super::error::ClientError;
-use super::url::Url;
-use super::{Options, tls};
+use crate::error::ClientError;
+use crate::url::Url;
+use crate::{Options, tls};
 
 /// A byte stream to a door.
-pub(crate) enum Stream {
+pub enum Stream {
+    /// TCP.
     Plain(TcpStream),
+    /// TLS by rustls.
     Tls(Box<TlsStream<TcpStream>>),
     /// TLS by a pre-shared key.
     #[cfg(feature = "tls-openssl")]
@@ -25,7 +27,7 @@ pub(crate) enum Stream {
 
 impl Stream {
     /// Connects as the URL says; `alpn` only matters with TLS.
-    pub(crate) async fn open(url: &Url, options: &Options, alpn: &[&[u8]]) -> Result<Self, ClientError> {
+    pub async fn open(url: &Url, options: &Options, alpn: &[&[u8]]) -> Result<Self, ClientError> {
         let stream = tcp(url).await?;
         if !url.secure {
             return Ok(Self::Plain(stream));
@@ -35,7 +37,7 @@ impl Stream {
 }
 
 /// TCP to the host of the URL.
-pub(crate) async fn tcp(url: &Url) -> Result<TcpStream, ClientError> {
+pub async fn tcp(url: &Url) -> Result<TcpStream, ClientError> {
     let stream = TcpStream::connect((url.host.as_str(), url.port))
         .await
         .map_err(|error| ClientError::Unavailable(format!("{}:{}: {error}", url.host, url.port)))?;

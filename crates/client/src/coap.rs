@@ -7,13 +7,13 @@ use fogmux_coap::{Call, Client, ClientConfig, ClientEvent, Code, Outbox, Timesta
 use tokio::net::UdpSocket;
 use tokio::time::{Duration, Instant, sleep_until};
 
-use super::Options;
-use super::coap_stream::Line;
-use super::dtls::Link;
-use super::error::ClientError;
-use super::message::{Arrived, Outgoing};
-use super::oscore::Oscore;
-use super::url::{Scheme, Url};
+use crate::Options;
+use crate::coap_stream::Line;
+use crate::dtls::Link;
+use crate::error::ClientError;
+use crate::message::{Arrived, Outgoing};
+use crate::oscore::Oscore;
+use crate::url::{Scheme, Url};
 
 /// Where topics live.
 const ROOT: &str = "ps";
@@ -24,16 +24,16 @@ const LEVEL_BYTES_MAX: usize = 255;
 const CHUNK_BYTES_MAX: usize = 64 << 10;
 
 /// A socket to publish by.
-pub(crate) struct Publisher(Exchange);
+pub struct Publisher(Exchange);
 
 impl Publisher {
     /// Opens a socket; nothing is sent yet.
-    pub(crate) async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
+    pub async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
         Exchange::open(url, options).await.map(Self)
     }
 
     /// PUT keeps, POST does not; QoS 0 goes Non-confirmable. Returns on 2.xx.
-    pub(crate) async fn publish(&mut self, message: &Outgoing) -> Result<(), ClientError> {
+    pub async fn publish(&mut self, message: &Outgoing) -> Result<(), ClientError> {
         let format = message.content_type.as_deref().map(|name| (name, content_format::from_mime_type(name)));
         if let Some((name, None)) = format {
             eprintln!("fogmux: {name:?} has no CoAP Content-Format; it is left out");
@@ -48,7 +48,7 @@ impl Publisher {
 }
 
 /// The latest message; nothing on 4.04.
-pub(crate) async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, ClientError> {
+pub async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, ClientError> {
     let mut exchange = Exchange::open(url, options).await?;
     exchange.ask(call(Code::GET, &url.topic)?).await?;
     let (_, answer) = exchange.answer().await?;
@@ -60,7 +60,7 @@ pub(crate) async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>,
 }
 
 /// Follows a filter by FETCH with Observe: unlike GET it needs no message to be there yet.
-pub(crate) async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, ClientError> {
+pub async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, ClientError> {
     let mut call = Call::new(Code::FETCH, ROOT);
     call.queries.push(format!("filter={}", url.topic));
     call.observe = true;
@@ -76,7 +76,7 @@ pub(crate) async fn subscribe(url: &Url, options: &Options) -> Result<Subscripti
 }
 
 /// An observation.
-pub(crate) struct Subscription {
+pub struct Subscription {
     exchange: Exchange,
     topic: String,
     first: Option<Answer>,
@@ -84,7 +84,7 @@ pub(crate) struct Subscription {
 
 impl Subscription {
     /// The next state of a topic that the filter matches.
-    pub(crate) async fn next(&mut self) -> Result<Arrived, ClientError> {
+    pub async fn next(&mut self) -> Result<Arrived, ClientError> {
         loop {
             let answer = match self.first.take() {
                 Some(answer) => answer,

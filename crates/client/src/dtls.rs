@@ -11,21 +11,25 @@ use rustls::sign::CertifiedKey;
 use tokio::net::UdpSocket;
 use tokio::time::Duration;
 
-use super::coap_stream::Line;
-use super::error::ClientError;
-use super::tls::{self, Own};
-use super::url::Url;
-use super::{Options, Psk};
+use crate::coap_stream::Line;
+use crate::error::ClientError;
+use crate::tls::{self, Own};
+use crate::url::Url;
+use crate::{Options, Psk};
 
 /// How long a handshake is tried: four repeats (RFC 6347 §4.2.4.1).
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A connected socket, with or without protection.
-pub(crate) enum Link {
+pub enum Link {
+    /// UDP.
     Plain {
+        /// Connected.
         socket: UdpSocket,
+        /// For the largest datagram there is.
         buffer: Box<[u8]>,
     },
+    /// DTLS.
     Protected(Box<Connection>),
     /// TCP, TLS or a WebSocket (RFC 8323).
     Stream(Box<Line>),
@@ -33,7 +37,7 @@ pub(crate) enum Link {
 
 impl Link {
     /// What the other end takes in a message, where that is not what a datagram holds.
-    pub(crate) fn limits(&self) -> Option<StreamLimits> {
+    pub fn limits(&self) -> Option<StreamLimits> {
         match self {
             Self::Plain { .. } | Self::Protected(_) => None,
             Self::Stream(line) => Some(line.limits()),
@@ -41,7 +45,7 @@ impl Link {
     }
 
     /// Makes a handshake where the address asks for it.
-    pub(crate) async fn open(socket: UdpSocket, url: &Url, options: &Options) -> Result<Self, ClientError> {
+    pub async fn open(socket: UdpSocket, url: &Url, options: &Options) -> Result<Self, ClientError> {
         if !url.secure {
             return Ok(Self::Plain { socket, buffer: vec![0; 1 << 16].into() });
         }
@@ -50,7 +54,7 @@ impl Link {
     }
 
     /// The next datagram, appended to nothing else.
-    pub(crate) async fn receive(&mut self) -> Result<Vec<u8>, ClientError> {
+    pub async fn receive(&mut self) -> Result<Vec<u8>, ClientError> {
         match self {
             Self::Plain { socket, buffer } => {
                 let len = socket.recv(buffer).await.map_err(ClientError::unavailable)?;
@@ -64,7 +68,8 @@ impl Link {
         }
     }
 
-    pub(crate) async fn send(&mut self, datagram: &[u8]) -> Result<(), ClientError> {
+    /// Sends one.
+    pub async fn send(&mut self, datagram: &[u8]) -> Result<(), ClientError> {
         match self {
             Self::Stream(line) => return line.send(datagram).await,
             Self::Plain { socket, .. } => socket.send(datagram).await.map(drop),

@@ -1,33 +1,13 @@
-//! A message as the client commands send and print it, whatever the door.
+//! A message as the client commands print it, whatever the door.
 
 use std::io::Write;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
+use fogmux_client::Arrived;
 use serde::Serialize;
 
 use crate::cli::Format;
-
-/// What is sent.
-#[derive(Clone, Debug)]
-pub(crate) struct Outgoing {
-    pub(crate) topic: String,
-    pub(crate) payload: Bytes,
-    pub(crate) content_type: Option<String>,
-    pub(crate) qos: u8,
-    pub(crate) retain: bool,
-}
-
-/// What arrives; a door leaves out what it does not say.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Arrived {
-    pub(crate) topic: String,
-    pub(crate) payload: Bytes,
-    pub(crate) content_type: Option<String>,
-    pub(crate) qos: Option<u8>,
-    pub(crate) retain: Option<bool>,
-}
 
 /// The gateway's JSON object of a message, as far as the clients print it.
 #[derive(Serialize)]
@@ -43,40 +23,38 @@ struct Json {
     retain: Option<bool>,
 }
 
-impl Arrived {
-    fn to_json(&self) -> Json {
-        let (payload, encoding) = match std::str::from_utf8(&self.payload) {
-            Ok(text) => (text.to_owned(), "utf8"),
-            Err(_) => (STANDARD.encode(&self.payload), "base64"),
-        };
-        Json {
-            topic: self.topic.clone(),
-            payload,
-            encoding,
-            content_type: self.content_type.clone(),
-            qos: self.qos,
-            retain: self.retain,
+/// Prints the message and hands it on at once: who follows a topic does not wait for a buffer to fill.
+pub(crate) fn print(message: &Arrived, format: Format, out: &mut impl Write) -> std::io::Result<()> {
+    match format {
+        Format::Raw => out.write_all(&message.payload)?,
+        Format::Json => {
+            serde_json::to_writer(&mut *out, &json(message))?;
+            out.write_all(b"\n")?;
         }
+        Format::Text => writeln!(out, "{} {}", printable(&message.topic), text(message))?,
     }
+    out.flush()
+}
 
-    /// Prints the message and hands it on at once: who follows a topic does not wait for a buffer to fill.
-    pub(crate) fn print(&self, format: Format, out: &mut impl Write) -> std::io::Result<()> {
-        match format {
-            Format::Raw => out.write_all(&self.payload)?,
-            Format::Json => {
-                serde_json::to_writer(&mut *out, &self.to_json())?;
-                out.write_all(b"\n")?;
-            }
-            Format::Text => writeln!(out, "{} {}", printable(&self.topic), self.text())?,
-        }
-        out.flush()
+fn json(message: &Arrived) -> Json {
+    let (payload, encoding) = match std::str::from_utf8(&message.payload) {
+        Ok(text) => (text.to_owned(), "utf8"),
+        Err(_) => (STANDARD.encode(&message.payload), "base64"),
+    };
+    Json {
+        topic: message.topic.clone(),
+        payload,
+        encoding,
+        content_type: message.content_type.clone(),
+        qos: message.qos,
+        retain: message.retain,
     }
+}
 
-    fn text(&self) -> String {
-        match std::str::from_utf8(&self.payload) {
-            Ok(text) => printable(text),
-            Err(_) => format!("base64:{}", STANDARD.encode(&self.payload)),
-        }
+fn text(message: &Arrived) -> String {
+    match std::str::from_utf8(&message.payload) {
+        Ok(text) => printable(text),
+        Err(_) => format!("base64:{}", STANDARD.encode(&message.payload)),
     }
 }
 
@@ -95,12 +73,14 @@ fn printable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn printed(payload: &'static [u8], format: Format) -> String {
         let mut out = Vec::new();
         let message = Arrived { topic: "a/b".to_owned(), payload: Bytes::from_static(payload), ..Arrived::default() };
-        message.print(format, &mut out).unwrap();
+        print(&message, format, &mut out).unwrap();
         String::from_utf8_lossy(&out).into_owned()
     }
 
@@ -122,7 +102,7 @@ mod tests {
                 retain: Some(true),
             };
             let mut out = Vec::new();
-            message.print(Format::Json, &mut out).unwrap();
+            print(&message, Format::Json, &mut out).unwrap();
             let read = fogmux_http::event::decode(out.trim_ascii_end()).unwrap();
             assert_eq!((read.topic.as_ref(), read.payload.as_ref()), ("a", payload));
             assert_eq!((read.content_type.as_deref(), read.qos, read.retain), (Some("text/plain"), Some(1), true));

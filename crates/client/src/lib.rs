@@ -1,0 +1,184 @@
+//! Every door from outside: what `fogmux pub`, `sub` and `get` share with the traffic generator.
+//!
+//! [`Publisher`], [`Subscription`] and [`get`] are one client for every door and wait for each answer; below them are
+//! the parts that the generator builds its own, faster drivers of: addresses, TLS, DTLS, streams, WebSocket, OSCORE.
+//! Nothing here prints, but for hints on standard error, or knows the gateway's configuration.
+
+pub mod coap;
+pub mod coap_stream;
+pub mod dtls;
+pub mod error;
+pub mod http;
+pub mod http3;
+pub mod message;
+pub mod mqtt;
+pub mod oscore;
+pub mod stream;
+pub mod tls;
+pub mod url;
+pub mod websocket;
+pub mod xmpp;
+
+use std::path::PathBuf;
+
+use fogmux_net::channel::Zeroizing;
+
+pub use error::ClientError;
+pub use message::{Arrived, Outgoing};
+pub use tls::{Own, Trust};
+pub use url::{Scheme, Url};
+
+/// How a door is to be used, whatever it is.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// User and password.
+    pub credentials: Option<(String, String)>,
+    /// How the server proves who it is.
+    pub trust: Trust,
+    /// Of `http` and `https`.
+    pub http: HttpVersion,
+    /// Of everything that carries MQTT.
+    pub mqtt: MqttVersion,
+    /// Of MQTT; none: the server chooses.
+    pub client_id: Option<String>,
+    /// Of XMPP; none: the host.
+    pub domain: Option<String>,
+    /// Of subscriptions.
+    pub qos: u8,
+    /// A certificate of one's own.
+    pub own: Option<Own>,
+    /// A pre-shared key.
+    pub psk: Option<Psk>,
+    /// The OSCORE context, for CoAP.
+    pub oscore: Option<PathBuf>,
+}
+
+/// The versions of HTTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HttpVersion {
+    /// HTTP/1.1.
+    #[default]
+    One,
+    /// HTTP/2, without TLS with prior knowledge.
+    Two,
+    /// HTTP/3.
+    Three,
+}
+
+/// The versions of MQTT.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MqttVersion {
+    /// MQTT 3.1.1.
+    V311,
+    /// MQTT 5.
+    #[default]
+    V5,
+}
+
+/// A pre-shared key.
+#[derive(Clone)]
+pub struct Psk {
+    /// Whose it is.
+    pub identity: String,
+    /// The key.
+    pub key: Zeroizing<Vec<u8>>,
+}
+
+impl std::fmt::Debug for Psk {
+    /// Without the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Psk").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+/// A connection to any door, to publish by.
+pub enum Publisher {
+    /// HTTP.
+    Http(Box<http::Publisher>),
+    /// MQTT.
+    Mqtt(Box<mqtt::Publisher>),
+    /// CoAP.
+    Coap(Box<coap::Publisher>),
+    /// XMPP.
+    Xmpp(Box<xmpp::Publisher>),
+}
+
+impl Publisher {
+    /// Connects and logs in.
+    pub async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
+        Ok(match url.scheme {
+            Scheme::Http => Self::Http(Box::new(http::Publisher::open(url, options).await?)),
+            Scheme::Mqtt | Scheme::WebSocket => Self::Mqtt(Box::new(mqtt::Publisher::open(url, options).await?)),
+            Scheme::Coap | Scheme::CoapTcp | Scheme::CoapWebSocket => {
+                Self::Coap(Box::new(coap::Publisher::open(url, options).await?))
+            }
+            Scheme::Xmpp => Self::Xmpp(Box::new(xmpp::Publisher::open(url, options).await?)),
+        })
+    }
+
+    /// Publishes one message; returns when the door has acknowledged it.
+    pub async fn publish(&mut self, message: &Outgoing) -> Result<(), ClientError> {
+        match self {
+            Self::Http(publisher) => publisher.publish(message).await,
+            Self::Mqtt(publisher) => publisher.publish(message).await,
+            Self::Coap(publisher) => publisher.publish(message).await,
+            Self::Xmpp(publisher) => publisher.publish(message).await,
+        }
+    }
+
+    /// Says goodbye where the protocol has a word for it.
+    pub async fn close(mut self) -> Result<(), ClientError> {
+        match &mut self {
+            Self::Mqtt(publisher) => publisher.close().await?,
+            Self::Xmpp(publisher) => publisher.close().await,
+            Self::Http(_) | Self::Coap(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// The message that a topic keeps.
+pub async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, ClientError> {
+    match url.scheme {
+        Scheme::Http => http::get(url, options).await,
+        Scheme::Mqtt | Scheme::WebSocket => mqtt::get(url, options).await,
+        Scheme::Coap | Scheme::CoapTcp | Scheme::CoapWebSocket => coap::get(url, options).await,
+        Scheme::Xmpp => xmpp::get(url, options).await,
+    }
+}
+
+/// Follows a filter; returns when the door has confirmed it, so that nothing published from then on is missed.
+pub async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, ClientError> {
+    Ok(match url.scheme {
+        Scheme::Http => Subscription::Http(Box::new(http::subscribe(url, options).await?)),
+        Scheme::Mqtt | Scheme::WebSocket => Subscription::Mqtt(Box::new(mqtt::subscribe(url, options).await?)),
+        Scheme::Coap | Scheme::CoapTcp | Scheme::CoapWebSocket => {
+            Subscription::Coap(Box::new(coap::subscribe(url, options).await?))
+        }
+        Scheme::Xmpp => Subscription::Xmpp(Box::new(xmpp::subscribe(url, options).await?)),
+    })
+}
+
+/// A subscription at any door.
+pub enum Subscription {
+    /// HTTP.
+    Http(Box<http::Subscription>),
+    /// MQTT.
+    Mqtt(Box<mqtt::Subscription>),
+    /// CoAP.
+    Coap(Box<coap::Subscription>),
+    /// XMPP.
+    Xmpp(Box<xmpp::Subscription>),
+}
+
+impl Subscription {
+    /// The next message.
+    pub async fn next(&mut self) -> Result<Arrived, ClientError> {
+        match self {
+            Self::Http(subscription) => subscription.next().await,
+            Self::Mqtt(subscription) => subscription.next().await,
+            Self::Coap(subscription) => subscription.next().await,
+            Self::Xmpp(subscription) => subscription.next().await,
+        }
+    }
+}
