@@ -66,6 +66,17 @@ pub enum ClientEvent {
     Ended(Alert),
 }
 
+/// What one record of a session says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// The data that was appended.
+    Data,
+    /// Nothing that counts: forged, repeated, or no data.
+    Nothing,
+    /// The session is over.
+    Ended(Alert),
+}
+
 /// One association of a client.
 pub struct Client {
     state: State,
@@ -121,25 +132,36 @@ impl Client {
             },
             State::Established(session) => {
                 let mut plain = Vec::new();
-                if session.open(record, &mut plain).is_none() {
-                    return;
-                }
-                match record.content {
-                    ContentType::ApplicationData => events.push(ClientEvent::Data(plain)),
-                    ContentType::Alert => {
-                        if let [level, alert] = plain[..]
-                            && (level == 2 || alert == Alert::CloseNotify.byte())
-                        {
-                            self.state = State::Over;
-                            events.push(ClientEvent::Ended(Alert::parse(alert)));
-                        }
+                match opened(session, record, &mut plain, send) {
+                    Opened::Data => events.push(ClientEvent::Data(plain)),
+                    Opened::Nothing => {}
+                    Opened::Ended(alert) => {
+                        self.state = State::Over;
+                        events.push(ClientEvent::Ended(alert));
                     }
-                    ContentType::Handshake => refuse_hello_request(session, &plain, send),
-                    ContentType::ChangeCipherSpec => {}
                 }
             }
             State::Over => {}
         }
+    }
+
+    /// Takes the first record off a datagram and appends what it holds to `plain`, so that who receives much allocates
+    /// nothing. `None` when there is no record any more, or no session: its handshake is [`Client::handle`]'s.
+    pub fn open(&mut self, datagram: &mut &[u8], plain: &mut Vec<u8>, send: &mut dyn FnMut(&[u8])) -> Option<Opened> {
+        let State::Established(session) = &mut self.state else { return None };
+        let (record, rest) = Record::split(datagram)?;
+        *datagram = rest;
+        let what = opened(session, &record, plain, send);
+        if let Opened::Ended(_) = what {
+            self.state = State::Over;
+        }
+        Some(what)
+    }
+
+    /// Appends a record that holds `data`, for who sends it himself; `false` when there is no session.
+    pub fn seal(&mut self, data: &[u8], out: &mut Vec<u8>) -> bool {
+        let State::Established(session) = &mut self.state else { return false };
+        session.seal(ContentType::ApplicationData, data, out).is_some()
     }
 
     /// Sends data; `false` when there is no session.
@@ -186,6 +208,29 @@ impl Client {
     pub const fn is_established(&self) -> bool {
         matches!(self.state, State::Established(_))
     }
+}
+
+/// Takes in a record; data, and nothing else, stays in `plain`.
+fn opened(session: &mut Session, record: &Record<'_>, plain: &mut Vec<u8>, send: &mut dyn FnMut(&[u8])) -> Opened {
+    let start = plain.len();
+    if session.open(record, plain).is_none() {
+        return Opened::Nothing;
+    }
+    let held = plain.get(start..).unwrap_or_default();
+    let what = match record.content {
+        ContentType::ApplicationData => return Opened::Data,
+        ContentType::Alert => match *held {
+            [level, alert] if level == 2 || alert == Alert::CloseNotify.byte() => Opened::Ended(Alert::parse(alert)),
+            _ => Opened::Nothing,
+        },
+        ContentType::Handshake => {
+            refuse_hello_request(session, held, send);
+            Opened::Nothing
+        }
+        ContentType::ChangeCipherSpec => Opened::Nothing,
+    };
+    plain.truncate(start);
+    what
 }
 
 /// RFC 5246 §7.4.1.1: a HelloRequest may be answered with `no_renegotiation`.
