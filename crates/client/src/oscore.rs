@@ -25,28 +25,20 @@ const NEXT: &str = "next-to-send";
 /// Messages of one client on their way to and from a server.
 pub struct Oscore {
     tunnel: Tunnel,
-    numbers: Arc<Numbers>,
-    /// Where the numbers end that this command set aside.
-    below: u64,
+    reserved: Reserved,
 }
 
 impl Oscore {
     /// Reads a context and sets numbers aside.
     pub fn open(path: &Path) -> Result<Self, ClientError> {
-        let file = ContextFile::read(path).map_err(ClientError::Io)?;
-        let numbers = Arc::new(Numbers::beside(path));
-        let (next, below) = numbers.set_aside().map_err(|error| numbers.failed(&error))?;
-        let start = Start { next, durable: below, requests: Requests::SeenBelow(0) };
-        let store: Arc<dyn SequenceStore> = Arc::clone(&numbers) as _;
-        let context = Context::new(Arc::from(file.user), &file.parameters, start, store)
-            .map_err(|error| ClientError::Io(format!("{}: {error}", path.display())))?;
-        Ok(Self { tunnel: Tunnel::new(context), numbers, below })
+        let reserved = Reserved::read(path, SET_ASIDE)?;
+        Ok(Self { tunnel: Tunnel::new(Arc::clone(reserved.context())), reserved })
     }
 
     /// Appends to `out` what is to be sent for a message of the client.
     pub fn send(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), ClientError> {
         self.tunnel.send(message, out).map_err(|error| match error {
-            SealError::NotDurable => ClientError::Io(format!("{}: {error}", self.numbers.path.display())),
+            SealError::NotDurable => ClientError::Io(format!("{}: {error}", self.reserved.numbers.path.display())),
             SealError::Exhausted => ClientError::Usage("the context has no sequence numbers left; make another".into()),
             SealError::Nested | SealError::ProxyUri | SealError::TooLong => ClientError::Usage(error.to_string()),
         })
@@ -64,9 +56,37 @@ impl Oscore {
     }
 }
 
-impl Drop for Oscore {
+/// A context and numbers that nobody else uses. What of them was not used is given back when it goes.
+pub struct Reserved {
+    context: Arc<Context>,
+    numbers: Arc<Numbers>,
+    /// Where the numbers end that were set aside.
+    below: u64,
+}
+
+impl Reserved {
+    /// Reads a context and sets so many numbers aside, by one write to the disk.
+    pub fn read(path: &Path, count: u64) -> Result<Self, ClientError> {
+        let file = ContextFile::read(path).map_err(ClientError::Io)?;
+        let numbers = Arc::new(Numbers::beside(path));
+        let (next, below) = numbers.set_aside(count).map_err(|error| numbers.failed(&error))?;
+        let start = Start { next, durable: below, requests: Requests::SeenBelow(0) };
+        let store: Arc<dyn SequenceStore> = Arc::clone(&numbers) as _;
+        let context = Context::new(Arc::from(file.user), &file.parameters, start, store)
+            .map_err(|error| ClientError::Io(format!("{}: {error}", path.display())))?;
+        Ok(Self { context, numbers, below })
+    }
+
+    /// The context.
+    #[must_use]
+    pub const fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+}
+
+impl Drop for Reserved {
     fn drop(&mut self) {
-        let (next, _) = self.tunnel.context().at_rest();
+        let (next, _) = self.context.at_rest();
         // Not to give numbers back loses nothing but numbers.
         let _ = self.numbers.give_back(next, self.below);
     }
@@ -101,10 +121,10 @@ impl Numbers {
     }
 
     /// The first number to use and the first not to use.
-    fn set_aside(&self) -> io::Result<(u64, u64)> {
+    fn set_aside(&self, count: u64) -> io::Result<(u64, u64)> {
         let _lock = self.lock()?;
         let next = self.read()?;
-        let below = next.saturating_add(SET_ASIDE);
+        let below = next.saturating_add(count);
         self.write(below)?;
         Ok((next, below))
     }
@@ -192,12 +212,12 @@ mod tests {
         let context = directory.join("a.toml");
         fs::write(&context, "").unwrap();
         let numbers = Numbers::beside(&context);
-        let (first, end) = numbers.set_aside().unwrap();
+        let (first, end) = numbers.set_aside(SET_ASIDE).unwrap();
         assert_eq!((first, end), (0, SET_ASIDE));
         assert!(numbers.give_back(7, end).unwrap());
-        let (second, end) = numbers.set_aside().unwrap();
+        let (second, end) = numbers.set_aside(SET_ASIDE).unwrap();
         assert_eq!(second, 7);
-        let (third, last) = Numbers::beside(&context).set_aside().unwrap();
+        let (third, last) = Numbers::beside(&context).set_aside(SET_ASIDE).unwrap();
         assert_eq!((third, last), (end, end + SET_ASIDE));
         assert!(!numbers.give_back(8, end).unwrap());
         assert!(numbers.replace(last, last + 1).unwrap());
@@ -209,7 +229,7 @@ mod tests {
         let directory = scratch("aiocoap");
         fs::write(directory.join(AIOCOAP_SEQUENCE), r#"{"next-to-send": 300, "received": {"index": 4}}"#).unwrap();
         let numbers = Numbers::beside(&directory);
-        let (next, end) = numbers.set_aside().unwrap();
+        let (next, end) = numbers.set_aside(SET_ASIDE).unwrap();
         assert_eq!(next, 300);
         assert!(numbers.give_back(302, end).unwrap());
         let text = fs::read_to_string(directory.join(AIOCOAP_SEQUENCE)).unwrap();
