@@ -1,11 +1,245 @@
 //! What a result depends on beside the experiment: the machine, its software and its state.
+//!
+//! Everything is read from where Linux says it; what a machine does not say stays empty. Nothing here identifies the
+//! machine or its user: no host name, no address, no serial number.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// The share of the cores that others may use before it is worth a word.
+const LOAD_MAX: f64 = 0.25;
 
 /// A machine as it was when a measurement began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Environment {
-    /// Of the kernel.
+    /// Of the kernel: name, release and architecture.
     pub kernel: String,
+    /// What the machine calls itself: `Raspberry Pi 4 Model B Rev 1.4`.
+    pub machine: String,
+    /// Of the processor.
+    pub cpu: String,
+    /// That may be used.
+    pub cores: usize,
+    /// Of the machine, in bytes.
+    pub memory_bytes: u64,
+    /// Of the processor's frequency: `ondemand`, `performance`, …
+    pub governor: String,
+    /// The lowest frequency that the governor may choose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frequency_min_mhz: Option<f64>,
+    /// The highest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frequency_max_mhz: Option<f64>,
+    /// Of the hottest sensor, in degrees Celsius.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature_c: Option<f64>,
+    /// What a Raspberry Pi's firmware held the processor back for: now, or (`was …`) since it started.
+    pub throttled: Vec<String>,
+    /// Whether this is a virtual machine, if it says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub virtualised: Option<bool>,
+    /// Of the last minute: tasks that ran or wanted to.
+    pub load: f64,
+    /// What the kernel reads time from.
+    pub clock_source: String,
+    /// Versions by name: `fogmux`, and what else is known.
+    pub software: BTreeMap<String, String>,
+    /// SHA-256 of the gateway's configuration; empty if there is none of ours.
+    pub configuration_sha256: String,
+}
+
+impl Environment {
+    /// Of this machine, now.
+    #[must_use]
+    pub fn here() -> Self {
+        let frequency = Path::new("/sys/devices/system/cpu/cpu0/cpufreq");
+        let mhz = |name| number(&frequency.join(name)).map(|khz| khz / 1_000.0);
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        Self {
+            kernel: kernel(),
+            machine: machine(),
+            cpu: cpu(&cpuinfo),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            memory_bytes: memory(&fs::read_to_string("/proc/meminfo").unwrap_or_default()),
+            governor: word(&frequency.join("scaling_governor")),
+            frequency_min_mhz: mhz("scaling_min_freq"),
+            frequency_max_mhz: mhz("scaling_max_freq"),
+            temperature_c: temperature(Path::new("/sys/class/thermal")),
+            throttled: throttled_bits().map(throttled).unwrap_or_default(),
+            virtualised: virtualised(&cpuinfo),
+            load: first_number(&word(Path::new("/proc/loadavg"))).unwrap_or(0.0),
+            clock_source: word(Path::new("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
+            software: BTreeMap::from([("fogmux".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
+            configuration_sha256: String::new(),
+        }
+    }
+
+    /// Notes which configuration the gateway has.
+    #[must_use]
+    pub fn with_configuration(mut self, text: &str) -> Self {
+        self.configuration_sha256 = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        self
+    }
+
+    /// What makes a measurement here less than it could be, in words.
+    #[must_use]
+    pub fn caveats(&self) -> Vec<String> {
+        let mut caveats = Vec::new();
+        if self.virtualised == Some(true) {
+            caveats.push("a virtual machine: its host may take processor time away".to_owned());
+        }
+        if !matches!(self.governor.as_str(), "" | "performance") {
+            caveats.push(format!("the frequency governor is {}, not performance", self.governor));
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a number of cores")]
+        if self.load > LOAD_MAX * self.cores as f64 {
+            caveats.push(format!("others are at work: load {:.2} on {} cores", self.load, self.cores));
+        }
+        caveats.extend(self.throttled.iter().map(|what| format!("the firmware reports: {what}")));
+        caveats
+    }
+}
+
+fn kernel() -> String {
+    let uname = rustix::system::uname();
+    let parts = [uname.sysname(), uname.release(), uname.machine()];
+    parts.map(|part| part.to_string_lossy().into_owned()).join(" ")
+}
+
+/// The device tree's name for it, or the one of the firmware.
+fn machine() -> String {
+    let tree = word(Path::new("/proc/device-tree/model"));
+    if tree.is_empty() { word(Path::new("/sys/class/dmi/id/product_name")) } else { tree }
+}
+
+/// x86 names its model; ARM gives the number of a part.
+fn cpu(cpuinfo: &str) -> String {
+    if let Some(name) = field(cpuinfo, "model name") {
+        return name.to_owned();
+    }
+    match field(cpuinfo, "CPU part") {
+        Some("0xb76") => "ARM1176".to_owned(),
+        Some("0xc07") => "Cortex-A7".to_owned(),
+        Some("0xd03") => "Cortex-A53".to_owned(),
+        Some("0xd08") => "Cortex-A72".to_owned(),
+        Some("0xd0b") => "Cortex-A76".to_owned(),
+        Some("0xd0c") => "Neoverse N1".to_owned(),
+        Some(part) => format!("ARM part {part}"),
+        None => String::new(),
+    }
+}
+
+fn memory(meminfo: &str) -> u64 {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1_024
+}
+
+/// The kernel marks the processors of x86 guests; elsewhere the device tree may.
+fn virtualised(cpuinfo: &str) -> Option<bool> {
+    if let Some(flags) = field(cpuinfo, "flags") {
+        return Some(flags.split_ascii_whitespace().any(|flag| flag == "hypervisor"));
+    }
+    Path::new("/proc/device-tree/hypervisor").exists().then_some(true)
+}
+
+/// Thousandths of a degree, in one file per sensor.
+fn temperature(thermal: &Path) -> Option<f64> {
+    let zones = fs::read_dir(thermal).ok()?.flatten();
+    let degrees = zones.filter_map(|zone| Some(number(&zone.path().join("temp"))? / 1_000.0));
+    degrees.max_by(f64::total_cmp)
+}
+
+/// The firmware's word, from the driver or the tool that asks it.
+fn throttled_bits() -> Option<u32> {
+    let said = fs::read_to_string("/sys/devices/platform/soc/soc:firmware/get_throttled").ok().or_else(|| {
+        let output = Command::new("vcgencmd").arg("get_throttled").output().ok()?;
+        String::from_utf8(output.stdout).ok()?.trim().strip_prefix("throttled=").map(ToOwned::to_owned)
+    })?;
+    u32::from_str_radix(said.trim().trim_start_matches("0x"), 16).ok()
+}
+
+/// Raspberry Pi documentation, "vcgencmd get_throttled": bits 0 to 3 are now, 16 to 19 since the start.
+fn throttled(bits: u32) -> Vec<String> {
+    let names = ["under-voltage", "frequency capped", "throttled", "soft temperature limit"];
+    let set = |bit: usize| bits >> bit & 1 == 1;
+    let now = names.iter().enumerate().filter(|(bit, _)| set(*bit)).map(|(_, name)| (*name).to_owned());
+    let before = names.iter().enumerate().filter(|(bit, _)| set(bit + 16) && !set(*bit));
+    now.chain(before.map(|(_, name)| format!("was {name}"))).collect()
+}
+
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let values = text.lines().filter_map(|line| line.split_once(':'));
+    values.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim()).next()
+}
+
+fn word(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned()
+}
+
+fn first_number(text: &str) -> Option<f64> {
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+fn number(path: &Path) -> Option<f64> {
+    first_number(&word(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_says_something() {
+        let here = Environment::here();
+        assert!(here.kernel.starts_with("Linux "), "{here:?}");
+        assert!(here.cores > 0 && here.memory_bytes > 1 << 20, "{here:?}");
+        assert_eq!(here.software.get("fogmux").map(String::as_str), Some(env!("CARGO_PKG_VERSION")));
+    }
+
+    #[test]
+    fn what_an_older_report_does_not_have_is_empty() {
+        let read: Environment = serde_json::from_str(r#"{"kernel":"Linux 6.1"}"#).unwrap();
+        assert_eq!(read, Environment { kernel: "Linux 6.1".to_owned(), ..Environment::default() });
+        let here = Environment::here().with_configuration("x = 1\n");
+        let text = serde_json::to_string(&here).unwrap();
+        assert_eq!(serde_json::from_str::<Environment>(&text).unwrap(), here);
+    }
+
+    #[test]
+    fn the_hash_is_the_one_of_sha256sum() {
+        let hash = Environment::default().with_configuration("abc").configuration_sha256;
+        assert_eq!(hash, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn processors_are_named() {
+        let pi = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd08\nModel\t\t: Raspberry Pi 4\n";
+        assert_eq!(cpu(pi), "Cortex-A72");
+        assert_eq!(virtualised(pi), None);
+        let guest = "model name\t: Some Xeon\nflags\t\t: fpu sse hypervisor avx\n";
+        assert_eq!((cpu(guest).as_str(), virtualised(guest)), ("Some Xeon", Some(true)));
+        assert_eq!(virtualised("flags : fpu sse\n"), Some(false));
+    }
+
+    #[test]
+    fn the_firmware_tells_now_from_before() {
+        assert_eq!(throttled(0), Vec::<String>::new());
+        assert_eq!(throttled(0x5_0001), ["under-voltage", "was throttled"]);
+        assert_eq!(throttled(0x5_0005), ["under-voltage", "throttled"]);
+    }
+
+    #[test]
+    fn a_slow_governor_and_load_are_said() {
+        let quiet = Environment { cores: 4, load: 0.1, governor: "performance".to_owned(), ..Environment::default() };
+        assert_eq!(quiet.caveats(), Vec::<String>::new());
+        let busy = Environment { load: 3.0, governor: "ondemand".to_owned(), throttled: throttled(4), ..quiet };
+        assert_eq!(busy.caveats().len(), 3, "{:?}", busy.caveats());
+    }
 }

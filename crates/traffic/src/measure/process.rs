@@ -1,1 +1,390 @@
-//! Processor time and memory of processes.
+//! Processor time and memory of processes, and whether the generator was what set the pace.
+//!
+//! Processor time comes from the processes' own clocks (`clock_getcpuclockid`), to the nanosecond and with all threads,
+//! ended ones too; `/proc/PID/stat` counts ticks of 10 ms, too coarse for a handshake, and `schedstat` lags behind by one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::time::ClockId;
+use nix::unistd::Pid;
+use rustix::time::{ClockId as Clock, clock_gettime};
+
+use super::latency::Latency;
+use crate::outcome::ProcessUse;
+
+/// Processor time of threads of ours that stand for something else than the generator, in nanoseconds.
+static APART_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Above this share of one core the measuring thread has no time left to be waited for.
+const BUSY_MAX: f64 = 0.95;
+/// Later than this at the 99th percentile is not the timer's granularity (1 ms) any more.
+const LATE_MAX_US: f64 = 5_000.0;
+
+/// Looks at processes over an interval.
+#[derive(Debug)]
+pub struct ProcessProbe {
+    roots: Vec<u32>,
+    children: bool,
+    /// Whether it is ours, of which some threads do not count.
+    own: bool,
+    before: BTreeMap<u32, Duration>,
+    reaped_before: Duration,
+    apart_before: Duration,
+    began: Instant,
+}
+
+impl ProcessProbe {
+    /// Of these processes together.
+    #[must_use]
+    pub fn of(pids: &[u32]) -> Self {
+        let mut probe = Self {
+            roots: pids.to_vec(),
+            children: false,
+            own: false,
+            before: BTreeMap::new(),
+            reaped_before: Duration::ZERO,
+            apart_before: Duration::ZERO,
+            began: Instant::now(),
+        };
+        probe.start();
+        probe
+    }
+
+    /// Of our own process, without the threads that are [apart](Apart).
+    #[must_use]
+    pub fn own() -> Self {
+        let mut probe = Self::of(&[std::process::id()]);
+        probe.own = true;
+        probe.start();
+        probe
+    }
+
+    /// Counts their descendants too, as with brokers of several processes.
+    #[must_use]
+    pub fn with_children(mut self) -> Self {
+        self.children = true;
+        self.start();
+        self
+    }
+
+    /// Begins an interval: processor time and peak memory count from here.
+    pub fn start(&mut self) {
+        let pids = self.pids();
+        for pid in &pids {
+            // 5 resets VmHWM; where that is forbidden the peak is that of the process's life.
+            let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
+        }
+        self.before = pids.iter().map(|pid| (*pid, processor_time(*pid).unwrap_or_default())).collect();
+        self.reaped_before = self.reaped();
+        self.apart_before = Apart::total();
+        self.began = Instant::now();
+    }
+
+    /// What was used since. A process that is gone counts with nothing.
+    #[must_use]
+    pub fn read(&self) -> ProcessUse {
+        let wall = self.began.elapsed();
+        let mut used = Duration::ZERO;
+        let (mut resident, mut peak) = (0, 0);
+        for pid in self.pids() {
+            let before = self.before.get(&pid).copied().unwrap_or_default();
+            used += processor_time(pid).unwrap_or(before).saturating_sub(before);
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            resident += status_bytes(&status, "VmRSS:");
+            peak += status_bytes(&status, "VmHWM:");
+        }
+        used += self.reaped().saturating_sub(self.reaped_before);
+        if self.own {
+            used = used.saturating_sub(Apart::total().saturating_sub(self.apart_before));
+        }
+        ProcessUse {
+            cpu_us: micros(used),
+            wall_us: micros(wall),
+            resident_bytes: resident,
+            peak_resident_bytes: peak,
+            ..ProcessUse::default()
+        }
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        let mut pids = self.roots.clone();
+        if self.children {
+            let parents = parents();
+            let mut known = 0;
+            while let Some(parent) = pids.get(known).copied() {
+                known += 1;
+                let of_it = parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid);
+                let fresh: Vec<u32> = of_it.filter(|pid| !pids.contains(pid)).collect();
+                pids.extend(fresh);
+            }
+        }
+        pids
+    }
+
+    /// Of descendants that ended and were waited for, in ticks.
+    fn reaped(&self) -> Duration {
+        let of = |pid: &u32| stat_of(*pid).map(|stat| stat.reaped).unwrap_or_default();
+        if self.children { self.before.keys().map(of).sum() } else { Duration::ZERO }
+    }
+}
+
+/// Processor time of the whole machine.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineProbe(Duration);
+
+impl MachineProbe {
+    /// Begins an interval.
+    #[must_use]
+    pub fn start() -> Self {
+        Self(machine_time())
+    }
+
+    /// Seconds that others used since: everything but `known`, with what the host took from a virtual machine. The
+    /// kernel counts this in ticks of 10 ms, so that a little of it is noise.
+    #[must_use]
+    pub fn others_cpu_s(self, known: &[ProcessUse]) -> f64 {
+        let known: f64 = known.iter().map(|process| process.cpu_us / 1e6).sum();
+        (machine_time().saturating_sub(self.0).as_secs_f64() - known).max(0.0)
+    }
+}
+
+/// A thread of this process that is not the generator: the relay of a link, the writer of a capture. It is the thread
+/// that makes this, and that calls [`Apart::settle`] from time to time.
+#[derive(Debug)]
+pub struct Apart {
+    settled: Duration,
+}
+
+impl Apart {
+    /// From now on the calling thread is apart.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self { settled: thread_time() }
+    }
+
+    /// Books what the thread used since.
+    pub fn settle(&mut self) {
+        let now = thread_time();
+        let nanos = u64::try_from(now.saturating_sub(self.settled).as_nanos()).unwrap_or(u64::MAX);
+        APART_NS.fetch_add(nanos, Ordering::Relaxed);
+        self.settled = now;
+    }
+
+    fn total() -> Duration {
+        Duration::from_nanos(APART_NS.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
+/// How busy one thread of the generator is. Both ends of the interval are looked at by the thread itself.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadProbe {
+    began: Instant,
+    before: Duration,
+}
+
+impl ThreadProbe {
+    /// Begins an interval of the calling thread.
+    #[must_use]
+    pub fn start() -> Self {
+        Self { began: Instant::now(), before: thread_time() }
+    }
+
+    /// The share of one core that the calling thread used since.
+    #[must_use]
+    pub fn busy(self) -> f64 {
+        let wall = self.began.elapsed().as_secs_f64();
+        let used = thread_time().saturating_sub(self.before).as_secs_f64();
+        if wall > 0.0 { used / wall } else { 0.0 }
+    }
+}
+
+/// Why the generator, and not what it measures, has set the pace; nothing if it has not.
+///
+/// `busy` is the share of a core that its thread used. `late` holds, for an experiment with a rate, from when each
+/// operation was due to when it was sent – of those that nothing but the generator held back.
+#[must_use]
+pub fn limit(busy: f64, late: Option<&Latency>) -> Option<String> {
+    if busy > BUSY_MAX {
+        return Some(format!("the generator's thread was busy for {:.0} % of the time", busy * 100.0));
+    }
+    let late = late.and_then(|late| late.percentile_us(99.0))?;
+    (late > LATE_MAX_US)
+        .then(|| format!("one operation in a hundred was sent {:.1} ms or more after it was due", late / 1_000.0))
+}
+
+/// What `/proc/PID/stat` says.
+struct Stat {
+    parent: u32,
+    reaped: Duration,
+}
+
+/// proc_pid_stat(5): fields 4, 16 and 17, counted after the name, which may hold anything.
+fn stat_of(pid: u32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, after_name) = text.rsplit_once(')')?;
+    let mut fields = after_name.split_ascii_whitespace().skip(1);
+    let parent = fields.next()?.parse().ok()?;
+    let mut fields = fields.skip(11);
+    let reaped = ticks(fields.next()?) + ticks(fields.next()?);
+    Some(Stat { parent, reaped })
+}
+
+/// All processes and their parents.
+fn parents() -> Vec<(u32, u32)> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| Some((pid, stat_of(pid)?.parent))).collect()
+}
+
+fn processor_time(pid: u32) -> Option<Duration> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?);
+    let time = ClockId::pid_cpu_clock_id(pid).ok()?.now().ok()?;
+    Some(time.into())
+}
+
+fn thread_time() -> Duration {
+    let time = clock_gettime(Clock::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
+}
+
+/// proc_stat(5): user, nice, system, irq, softirq and steal of all cores together.
+fn machine_time() -> Duration {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let fields: Vec<&str> = text.lines().next().unwrap_or_default().split_ascii_whitespace().collect();
+    [1, 2, 3, 6, 7, 8].iter().filter_map(|field| fields.get(*field)).map(|field| ticks(field)).sum()
+}
+
+fn ticks(field: &str) -> Duration {
+    let ticks: u64 = field.parse().unwrap_or(0);
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / per_second))
+}
+
+/// A line of `/proc/PID/status`, which are in KiB.
+fn status_bytes(status: &str, field: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1_024
+}
+
+fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Uses a core until the thread's own clock says so.
+    fn burn(time: Duration) {
+        let until = thread_time() + time;
+        while thread_time() < until {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[test]
+    fn our_own_time_is_counted_to_the_millisecond_and_of_ended_threads_too() {
+        let probe = ProcessProbe::own();
+        std::thread::spawn(|| burn(Duration::from_millis(30))).join().unwrap();
+        let used = probe.read();
+        assert!(used.cpu_us >= 30_000.0, "{} µs", used.cpu_us);
+        assert!(used.wall_us >= 30_000.0);
+        assert!(used.resident_bytes > 0 && used.peak_resident_bytes >= used.resident_bytes);
+    }
+
+    #[test]
+    fn a_thread_that_is_apart_is_not_the_generator() {
+        // Other tests of this process run beside: only the sum that is set apart can be looked at.
+        let before = Apart::total();
+        std::thread::spawn(|| {
+            let _apart = Apart::begin();
+            burn(Duration::from_millis(60));
+        })
+        .join()
+        .unwrap();
+        assert!(Apart::total().saturating_sub(before) >= Duration::from_millis(60));
+    }
+
+    #[test]
+    fn the_peak_counts_from_the_start() {
+        drop(std::hint::black_box(vec![1u8; 64 << 20]));
+        let probe = ProcessProbe::own();
+        let before = probe.read().peak_resident_bytes;
+        let held = std::hint::black_box(vec![1u8; 32 << 20]);
+        assert!(probe.read().peak_resident_bytes >= before + (24 << 20));
+        drop(held);
+    }
+
+    #[test]
+    fn descendants_count_when_asked_for() {
+        let work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; read line";
+        let mut child = Command::new("sh")
+            .args(["-c", &format!("sh -c '{work}'; true")])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (alone, family) = (ProcessProbe::of(&[child.id()]), ProcessProbe::of(&[child.id()]).with_children());
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while family.read().cpu_us < 20_000.0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let (alone, family) = (alone.read(), family.read());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(family.cpu_us >= 20_000.0, "{family:?}");
+        assert!(alone.cpu_us < family.cpu_us && alone.resident_bytes < family.resident_bytes, "{alone:?} {family:?}");
+    }
+
+    #[test]
+    fn a_process_that_is_gone_uses_nothing() {
+        let mut child = Command::new("true").spawn().unwrap();
+        let probe = ProcessProbe::of(&[child.id()]);
+        child.wait().unwrap();
+        assert_eq!(probe.read().resident_bytes, 0);
+    }
+
+    #[test]
+    fn what_others_use_is_what_is_left() {
+        let machine = MachineProbe::start();
+        let own = ProcessProbe::own();
+        let mut other = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let theirs = ProcessProbe::of(&[other.id()]);
+        std::thread::sleep(Duration::from_millis(300));
+        let (own, theirs) = (own.read(), theirs.read());
+        other.kill().unwrap();
+        other.wait().unwrap();
+        let without = machine.others_cpu_s(&[own]);
+        let with = machine.others_cpu_s(&[own, theirs]);
+        assert!(without > 0.05, "{without}");
+        assert!(with < without, "{with} {without}");
+    }
+
+    #[test]
+    fn a_busy_thread_is_the_limit_and_an_idle_one_is_not() {
+        let idle = ThreadProbe::start();
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(limit(idle.busy(), None), None);
+        assert!(limit(0.96, None).is_some_and(|why| why.contains("96 %")));
+    }
+
+    #[test]
+    fn sending_late_is_a_limit_too() {
+        let mut late = Latency::default();
+        (0..200).for_each(|_| late.record_ns(900_000));
+        assert_eq!(limit(0.5, Some(&late)), None);
+        (0..10).for_each(|_| late.record_ns(20_000_000));
+        assert!(limit(0.5, Some(&late)).is_some_and(|why| why.contains("20.0 ms")));
+    }
+}
