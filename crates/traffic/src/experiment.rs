@@ -172,7 +172,7 @@ pub enum Operation {
     Put,
     /// A message is published that is not kept, and nobody listens.
     Post,
-    /// Connections are made, used for `count` messages of each (none: not at all), and closed again.
+    /// Connections are made, used for `messages` kept messages each, and closed again; `count` of them.
     Connect,
     /// Connections are made and held.
     Hold,
@@ -275,6 +275,8 @@ pub struct Experiment {
     pub rate: Option<f64>,
     /// Operations of all publishers together; none: until the time is over.
     pub count: Option<u64>,
+    /// Messages of one connection, with `Connect`.
+    pub messages: u32,
     /// For how long at most operations begin, in seconds.
     pub seconds: f64,
     /// What passes before the measurement begins, in seconds; left out with a `count`.
@@ -307,6 +309,7 @@ impl Default for Experiment {
             in_flight: 0,
             rate: None,
             count: None,
+            messages: 0,
             seconds: 5.0,
             warm_up_seconds: 0.5,
             drain_seconds: 3.0,

@@ -98,6 +98,20 @@ pub struct Outcome {
     pub more: BTreeMap<String, f64>,
 }
 
+impl Outcome {
+    /// Frames of closing all connections: part of a packet count, and of neither connecting nor steady state.
+    pub fn note_closing(&mut self, wire: Wire) {
+        #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+        let mut note = |name: &str, value: u64| {
+            self.more.insert(format!("closing.{name}"), value as f64);
+        };
+        note("bytes_up", wire.bytes_up);
+        note("bytes_down", wire.bytes_down);
+        note("packets_up", wire.packets_up);
+        note("packets_down", wire.packets_down);
+    }
+}
+
 /// Bytes and packets, layer by layer. `up` is to the gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -117,6 +131,45 @@ pub struct Bytes {
     /// What the link counted, with all headers down to Ethernet's; nothing without a link of our own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wire: Option<Wire>,
+}
+
+impl Bytes {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        self.with(other, u64::saturating_add)
+    }
+
+    /// What came since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        self.with(earlier, u64::saturating_sub)
+    }
+
+    fn with(self, other: Self, change: fn(u64, u64) -> u64) -> Self {
+        Self {
+            payload_up: change(self.payload_up, other.payload_up),
+            payload_down: change(self.payload_down, other.payload_down),
+            protocol_up: change(self.protocol_up, other.protocol_up),
+            protocol_down: change(self.protocol_down, other.protocol_down),
+            socket_up: change(self.socket_up, other.socket_up),
+            socket_down: change(self.socket_down, other.socket_down),
+            wire: self.wire,
+        }
+    }
+}
+
+impl Wire {
+    /// What came since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            bytes_up: self.bytes_up.saturating_sub(earlier.bytes_up),
+            bytes_down: self.bytes_down.saturating_sub(earlier.bytes_down),
+            packets_up: self.packets_up.saturating_sub(earlier.packets_up),
+            packets_down: self.packets_down.saturating_sub(earlier.packets_down),
+        }
+    }
 }
 
 /// Counters of the link's two ends.

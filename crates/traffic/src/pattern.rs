@@ -1,1 +1,125 @@
-//! How connections are kept busy.
+//! How connections are kept busy: publishers and subscribers, askers, connections made over and over, connections held.
+//!
+//! One repetition of an [`Experiment`] is one call of [`run`], on one thread: every client is a task of a
+//! `tokio::task::LocalSet`, and all of them share one stage, where is counted who may send and what has arrived.
+//! What is due at a time is due whether or not the one before was answered, and latency counts from then: a gateway
+//! that stands still for a second shows that second (no coordinated omission).
+
+mod connect;
+mod connections;
+mod deliver;
+mod hold;
+mod ledger;
+mod pacer;
+mod publisher;
+mod stage;
+mod stamp;
+mod subscriber;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::driver::{Driver, DriverError};
+use crate::experiment::{Experiment, Operation};
+use crate::measure::process::ProcessProbe;
+use crate::outcome::{Outcome, Wire};
+
+/// Connections that are being made at the same time.
+const CONNECTING_MAX: usize = 64;
+
+/// Longer than a delayed acknowledgement of TCP (Linux: 40 ms, at most 200 ms).
+const SETTLING: Duration = Duration::from_millis(60);
+/// How often it is looked again.
+const SETTLING_MAX: u32 = 5;
+
+/// Where one repetition runs.
+pub struct Bench {
+    /// Connects publishers and askers.
+    pub publishers: Rc<dyn Driver>,
+    /// Connects subscribers.
+    pub subscribers: Rc<dyn Driver>,
+    /// The processes of the gateway, where they are known.
+    pub gateway: Option<ProcessProbe>,
+    /// Ourselves.
+    pub generator: ProcessProbe,
+    /// What the link has counted since it was laid.
+    pub wire: Option<Box<dyn Fn() -> Wire>>,
+    /// The CoAP door leaves out superseded values.
+    pub conflates: bool,
+}
+
+impl Bench {
+    /// Begins the interval of both processes.
+    fn start(&mut self) {
+        self.generator.start();
+        if let Some(gateway) = &mut self.gateway {
+            gateway.start();
+        }
+    }
+
+    fn wire(&self) -> Option<Wire> {
+        self.wire.as_ref().map(|read| read())
+    }
+
+    fn wire_since(&self, earlier: Option<Wire>) -> Option<Wire> {
+        Some(self.wire()?.since(earlier?))
+    }
+
+    /// The same, when nothing has passed for a while: acknowledgements of TCP may come later than what they answer.
+    async fn settled_wire_since(&self, earlier: Option<Wire>) -> Option<Wire> {
+        let mut last = self.wire_since(earlier)?;
+        for _ in 0..SETTLING_MAX {
+            tokio::time::sleep(SETTLING).await;
+            let now = self.wire_since(earlier)?;
+            if now == last {
+                break;
+            }
+            last = now;
+        }
+        Some(last)
+    }
+}
+
+/// Why there is no outcome.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// A client could not be connected, or broke.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// The experiment contradicts itself.
+    #[error("{0}")]
+    Experiment(String),
+    /// The other end accepted and then was silent.
+    #[error("no answer within {0} s")]
+    Silence(u64),
+}
+
+/// Does one repetition. Has to be called within a `LocalSet` of a current-thread runtime with time and I/O.
+///
+/// # Errors
+/// Nothing was measured: connections could not be made, or the experiment is none.
+pub async fn run(experiment: &Experiment, bench: &mut Bench) -> Result<Outcome, PatternError> {
+    check(experiment)?;
+    match experiment.operation {
+        Operation::Deliver | Operation::Get | Operation::Put | Operation::Post => deliver::run(experiment, bench).await,
+        Operation::Connect => connect::run(experiment, bench).await,
+        Operation::Hold => hold::run(experiment, bench).await,
+    }
+}
+
+fn check(experiment: &Experiment) -> Result<(), PatternError> {
+    let wrong = |what: String| Err(PatternError::Experiment(what));
+    if experiment.publishers == 0 || experiment.topics == 0 {
+        return wrong("there has to be a publisher and a topic".to_owned());
+    }
+    if experiment.publishers > stamp::PUBLISHERS_MAX && experiment.operation == Operation::Deliver {
+        return wrong(format!("at most {} publishers can be told apart", stamp::PUBLISHERS_MAX));
+    }
+    if experiment.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
+        return wrong("a rate is a number above nothing".to_owned());
+    }
+    if !experiment.seconds.is_finite() || experiment.seconds <= 0.0 {
+        return wrong("an experiment lasts some seconds".to_owned());
+    }
+    Ok(())
+}

@@ -1,8 +1,32 @@
 //! What is measured: a gateway of ours that is started for it, or any broker that already runs.
 
+mod gateway;
+mod home;
+mod settings;
+
 use std::path::PathBuf;
 
 use fogmux_net::channel::Zeroizing;
+
+pub use gateway::Gateway;
+pub use home::Home;
+
+/// Why there is no target.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// A file, or a process that could not be started.
+    #[error("{0}: {1}")]
+    Io(String, #[source] std::io::Error),
+    /// A command of ours failed.
+    #[error("`fogmux {0}` failed: {1}")]
+    Command(String, String),
+    /// The gateway did not start.
+    #[error("the gateway did not start: {0}")]
+    Start(String),
+    /// This door cannot be opened so.
+    #[error("{0}")]
+    Unsupported(String),
+}
 
 /// How to reach one door of a target, and with what.
 #[derive(Clone, Debug, Default)]

@@ -25,6 +25,11 @@ impl Latency {
         self.0.saturating_record(ns);
     }
 
+    /// Counts the same duration several times.
+    pub fn record_many_ns(&mut self, ns: u64, times: u64) {
+        self.0.saturating_record_n(ns, times);
+    }
+
     /// Adds another's counts.
     pub fn add(&mut self, other: &Self) {
         // Same bounds: nothing that does not fit.

@@ -1,0 +1,203 @@
+//! Messages from publishers to subscribers, and requests that nobody else hears of: the conductor of one repetition.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::connections::{Connections, Shared};
+use super::publisher::Publisher;
+use super::stage::{Stage, is_stamped};
+use super::subscriber::Subscriber;
+use super::{Bench, PatternError, stamp};
+use crate::driver::{Answer, DriverError, Request, Role, Sink};
+use crate::experiment::{Experiment, Operation};
+use crate::measure::process::{MachineProbe, ThreadProbe, limit};
+use crate::outcome::Outcome;
+
+/// How long a subscription, or the first kept message, is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often the conductor looks when nobody tells it anything.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// One repetition.
+pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench) -> Result<Outcome, PatternError> {
+    if experiment.operation == Operation::Deliver && experiment.payload_bytes < stamp::STAMP_BYTES {
+        one_publisher_a_topic(experiment)?;
+    }
+    let stage = Rc::new(Stage::new(experiment, bench.conflates));
+    let mut tasks = JoinSet::new();
+    let wire = bench.wire();
+    bench.start();
+    let readers = subscribe(&stage, bench, &mut tasks).await?;
+    let mut writers = Connections::open(&*bench.publishers, Role::Publisher, experiment.publishers).await?;
+    if experiment.operation == Operation::Get {
+        for (number, client) in (0..experiment.topics).zip(&writers.clients) {
+            keep(client, &stage.topic(number), experiment).await?;
+        }
+    }
+    let mut connecting = Outcome { cipher: std::mem::take(&mut writers.cipher), ..Outcome::default() };
+    connecting.connect = std::mem::take(&mut writers.took);
+    connecting.connect.add(&readers.took);
+    connecting.connect_bytes = writers.bytes().plus(readers.bytes());
+    connecting.connect_bytes.wire = bench.wire_since(wire);
+    connecting.gateway_connect = bench.gateway.as_ref().map(|gateway| gateway.read());
+
+    let under_way = Rc::new(Cell::new(0));
+    for (number, client) in (0..).zip(&writers.clients) {
+        let publisher = Publisher::new(&stage, Rc::clone(client), number, &under_way);
+        let publisher = publisher.map_err(|error| PatternError::Experiment(format!("no timer: {error}")))?;
+        tasks.spawn_local(publisher.work());
+    }
+    let outcome = measure(&stage, bench, &writers, &readers, &under_way).await;
+    tasks.shutdown().await;
+    let wire = bench.wire();
+    writers.close().await;
+    readers.close().await;
+    let mut outcome = Outcome { connect: connecting.connect, connect_bytes: connecting.connect_bytes, ..outcome };
+    outcome.cipher = connecting.cipher;
+    outcome.gateway_connect = connecting.gateway_connect;
+    if let Some(closing) = bench.settled_wire_since(wire).await {
+        outcome.note_closing(closing);
+    }
+    Ok(outcome)
+}
+
+/// Without room for a stamp, messages are known by their order alone.
+fn one_publisher_a_topic(experiment: &Experiment) -> Result<(), PatternError> {
+    if experiment.publishers > experiment.topics {
+        return Err(PatternError::Experiment(format!(
+            "payloads of less than {} bytes need a topic for each publisher",
+            stamp::STAMP_BYTES
+        )));
+    }
+    debug_assert!(!is_stamped(experiment), "who is not stamped goes by the topic");
+    Ok(())
+}
+
+/// Connects all subscribers; they receive from then on.
+async fn subscribe(stage: &Rc<Stage>, bench: &Bench, tasks: &mut JoinSet<()>) -> Result<Connections, PatternError> {
+    let experiment = &stage.experiment;
+    if experiment.operation != Operation::Deliver {
+        return Ok(Connections::default());
+    }
+    let readers = Connections::open(&*bench.subscribers, Role::Subscriber, experiment.subscribers).await?;
+    let mut following = JoinSet::new();
+    for (number, client) in (0..).zip(&readers.clients) {
+        let mut subscriber = Subscriber::new(stage, Rc::clone(client), number);
+        let topic = stage.topic(number);
+        following.spawn_local(async move { subscriber.follow(&topic).await.map(|()| subscriber) });
+    }
+    while let Some(followed) = timeout(PATIENCE, following.join_next()).await.map_err(|_| silence())? {
+        let subscriber = followed.map_err(|error| DriverError::Connection(error.to_string()))??;
+        tasks.spawn_local(subscriber.receive());
+    }
+    Ok(readers)
+}
+
+fn silence() -> PatternError {
+    PatternError::Silence(PATIENCE.as_secs())
+}
+
+/// Publishes one message for those who will ask for it.
+async fn keep(client: &Shared, topic: &str, experiment: &Experiment) -> Result<(), PatternError> {
+    struct Kept(Option<Result<(), DriverError>>);
+    impl Sink for Kept {
+        fn done(&mut self, _: u64, answer: Answer<'_>) {
+            self.0 = Some(match answer {
+                Answer::Success(_) => Ok(()),
+                Answer::Refused(why) => Err(DriverError::Refused(why.to_owned())),
+                Answer::Lost => Err(DriverError::Connection("the kept message was never acknowledged".to_owned())),
+            });
+        }
+        fn message(&mut self, _: &[u8]) {}
+    }
+    let payload = stamp::filler(experiment.payload_bytes, experiment.seed);
+    client.borrow_mut().submit(Request::Publish { topic, payload: &payload }, 0)?;
+    let mut kept = Kept(None);
+    let done = poll_fn(|cx| {
+        loop {
+            let turned = client.borrow_mut().poll_turn(cx, &mut kept);
+            match (kept.0.take(), turned) {
+                (Some(done), _) => return Poll::Ready(done),
+                (None, Poll::Ready(Err(error))) => return Poll::Ready(Err(error)),
+                (None, Poll::Ready(Ok(()))) => {}
+                (None, Poll::Pending) => return Poll::Pending,
+            }
+        }
+    });
+    Ok(timeout(PATIENCE, done).await.map_err(|_| silence())??)
+}
+
+/// Opens the stage, and closes it when the time is over or everything is done.
+async fn measure(
+    stage: &Stage,
+    bench: &mut Bench,
+    writers: &Connections,
+    readers: &Connections,
+    under_way: &Cell<u64>,
+) -> Outcome {
+    let experiment = &stage.experiment;
+    stage.first_due_ns.set(stage.now_ns());
+    if experiment.count.is_none() && experiment.warm_up_seconds > 0.0 {
+        open(stage);
+        sleep(Duration::from_secs_f64(experiment.warm_up_seconds)).await;
+    }
+    let bytes = writers.bytes().plus(readers.bytes());
+    let wire = bench.wire();
+    let (machine, thread) = (MachineProbe::start(), ThreadProbe::start());
+    bench.start();
+    stage.ledger.borrow_mut().begin(stage.now_ns());
+    if !stage.open.get() {
+        stage.first_due_ns.set(stage.now_ns());
+        open(stage);
+    }
+    let end = Instant::now() + Duration::from_secs_f64(experiment.seconds);
+    while !(under_way.get() == 0 && stage.all_begun()) && stage.publishers.get() > 0 {
+        tokio::select! {
+            () = stage.changed.notified() => {}
+            () = sleep_until(end) => break,
+        }
+    }
+    let busy = thread.busy();
+    stage.open.set(false);
+    drain(stage, under_way).await;
+    let mut outcome = stage.ledger.borrow_mut().finish();
+    outcome.generator = bench.generator.read();
+    outcome.gateway = bench.gateway.as_ref().map(|gateway| gateway.read());
+    let known: Vec<_> = outcome.gateway.iter().copied().chain([outcome.generator]).collect();
+    outcome.others_cpu_s = machine.others_cpu_s(&known);
+    outcome.limited_by_generator = limit(busy, stage.late().as_ref());
+    outcome.bytes = writers.bytes().plus(readers.bytes()).since(bytes);
+    outcome.bytes.wire = bench.settled_wire_since(wire).await;
+    outcome
+}
+
+fn open(stage: &Stage) {
+    stage.open.set(true);
+    stage.wake();
+}
+
+/// Waits for what is missing, as long as something comes.
+async fn drain(stage: &Stage, under_way: &Cell<u64>) {
+    let patience = Duration::from_secs_f64(stage.experiment.drain_seconds.max(0.0));
+    let mut heard = Instant::now();
+    let mut last = 0;
+    loop {
+        let (settled, at) = stage.ledger.borrow().settled();
+        if settled && under_way.get() == 0 {
+            return;
+        }
+        if at != last {
+            (last, heard) = (at, Instant::now());
+        }
+        if heard.elapsed() > patience {
+            return;
+        }
+        let _ = timeout(LOOK, stage.changed.notified()).await;
+    }
+}

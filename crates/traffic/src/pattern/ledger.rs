@@ -1,0 +1,409 @@
+//! Who sent what when, and who has received it: everything that is counted while a pattern runs.
+//!
+//! A **lane** is a row of numbered messages: those of one publisher, or – where payloads are too short for a stamp –
+//! those of one topic, whose n-th arrival is then taken for the n-th message. Times are nanoseconds since the pattern
+//! began. While everything arrives in order, a message costs a few instructions here.
+
+use std::collections::BTreeMap;
+
+use super::stamp;
+use crate::driver::Answer;
+use crate::outcome::Outcome;
+
+/// Of `Outcome::per_tenth`.
+const TENTH_NS: u64 = 100_000_000;
+/// Tenths that are kept: more than a day. A clock gone mad must not fill the memory.
+const TENTHS_MAX: usize = 1_000_000;
+
+/// The row of messages of one publisher, or of one topic.
+#[derive(Debug, Default)]
+pub(crate) struct Lane {
+    /// The number of the next message.
+    next: u32,
+    /// Numbers below were sent before the measurement began.
+    measured_from: u32,
+    /// Where a new due time begins: messages of one turn share theirs.
+    batches: Vec<Batch>,
+    /// Deliveries that one message should cause.
+    fan_out: u32,
+    /// Deliveries that have not come yet.
+    outstanding: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    first: u32,
+    due_ns: u64,
+}
+
+/// What one subscriber has seen of one lane.
+#[derive(Debug, Default)]
+struct Seen {
+    /// One above the highest number seen.
+    next: u32,
+    /// Numbers below `next` that have not come, as ranges: first and one above the last.
+    missing: BTreeMap<u32, u32>,
+    /// Where in the lane's batches the last one was found.
+    cursor: usize,
+}
+
+/// One subscriber.
+#[derive(Debug, Default)]
+struct Reader {
+    lanes: BTreeMap<u32, Seen>,
+    /// The lane of the last message, which is mostly that of the next.
+    current: Option<(u32, Seen)>,
+    /// The only lane, where payloads bear no stamp.
+    unstamped: Option<u32>,
+    /// Whether its protocol may leave out values that are superseded.
+    conflates: bool,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    lanes: Vec<Lane>,
+    readers: Vec<Reader>,
+    outcome: Outcome,
+    /// When the measurement began; none: it has not.
+    began_ns: Option<u64>,
+    last_ns: u64,
+    /// Equal latencies in a row, not yet in the histogram.
+    same: (u64, u64),
+}
+
+impl Ledger {
+    /// A ledger with this many lanes.
+    pub(crate) fn new(lanes: u32) -> Self {
+        let lanes = std::iter::repeat_with(Lane::default).take(usize::try_from(lanes).unwrap_or_default()).collect();
+        Self { lanes, ..Self::default() }
+    }
+
+    /// One more subscriber, who follows these lanes. Returns its place.
+    pub(crate) fn add_reader(&mut self, lanes: &[u32], stamped: bool, conflates: bool) -> usize {
+        for number in lanes {
+            if let Some(lane) = self.lane_mut(*number) {
+                lane.fan_out += 1;
+            }
+        }
+        let unstamped = lanes.first().copied().filter(|_| !stamped);
+        self.readers.push(Reader { unstamped, conflates, ..Reader::default() });
+        self.readers.len() - 1
+    }
+
+    fn lane_mut(&mut self, lane: u32) -> Option<&mut Lane> {
+        self.lanes.get_mut(usize::try_from(lane).ok()?)
+    }
+
+    fn lane(&self, lane: u32) -> Option<&Lane> {
+        self.lanes.get(usize::try_from(lane).ok()?)
+    }
+
+    /// From now on everything counts.
+    pub(crate) fn begin(&mut self, now_ns: u64) {
+        self.same = (0, 0);
+        self.outcome = Outcome::default();
+        self.began_ns = Some(now_ns);
+        self.last_ns = now_ns;
+        for lane in &mut self.lanes {
+            lane.measured_from = lane.next;
+        }
+    }
+
+    /// Deliveries of this lane that are still to come.
+    pub(crate) fn outstanding(&self, lane: u32) -> u64 {
+        self.lane(lane).map_or(0, |lane| lane.outstanding)
+    }
+
+    /// How many deliveries one message of this lane makes.
+    pub(crate) fn fan_out(&self, lane: u32) -> u32 {
+        self.lane(lane).map_or(0, |lane| lane.fan_out)
+    }
+
+    /// A message goes out that was due then. Returns its number.
+    pub(crate) fn send(&mut self, lane: u32, due_ns: u64) -> u32 {
+        let measuring = self.began_ns.is_some();
+        let Some(lane) = self.lane_mut(lane) else { return 0 };
+        let number = lane.next;
+        lane.next += 1;
+        lane.outstanding += u64::from(lane.fan_out);
+        if lane.batches.last().is_none_or(|batch| batch.due_ns != due_ns) {
+            lane.batches.push(Batch { first: number, due_ns });
+        }
+        if measuring {
+            let fan_out = lane.fan_out;
+            self.outcome.sent += 1;
+            self.outcome.expected += u64::from(fan_out);
+        }
+        number
+    }
+
+    /// A message was answered; `is_end` where nothing more comes of it.
+    pub(crate) fn answered(&mut self, lane: u32, number: u32, answer: Answer<'_>, now_ns: u64, is_end: bool) {
+        let Some(lane) = self.lane(lane) else { return };
+        if self.began_ns.is_none() || number < lane.measured_from {
+            return;
+        }
+        let due_ns = lane.due(number, None).0;
+        match answer {
+            Answer::Success(_) => {
+                self.outcome.acknowledged += 1;
+                self.outcome.answer.record_ns(now_ns.saturating_sub(due_ns).max(1));
+                if is_end {
+                    self.tick(now_ns);
+                }
+            }
+            Answer::Refused(why) => self.failed(why),
+            Answer::Lost => self.failed("no answer in the time that the protocol gives"),
+        }
+        self.last_ns = self.last_ns.max(now_ns);
+    }
+
+    /// Something went wrong with an operation.
+    pub(crate) fn failed(&mut self, why: &str) {
+        self.outcome.errors += 1;
+        self.outcome.first_error.get_or_insert_with(|| why.to_owned());
+    }
+
+    /// A connection ended before it should.
+    pub(crate) fn disconnected(&mut self, why: &str) {
+        self.outcome.disconnects += 1;
+        self.outcome.first_error.get_or_insert_with(|| why.to_owned());
+    }
+
+    /// A message arrived. Returns whether it was one of ours.
+    pub(crate) fn arrived(&mut self, reader: usize, payload: &[u8], now_ns: u64) -> bool {
+        let Some(reader) = self.readers.get_mut(reader) else { return false };
+        let stamped = match reader.unstamped {
+            Some(lane) => Some((lane, reader.seen(lane).next)),
+            None => stamp::read(payload),
+        };
+        let Some((lane_number, number)) = stamped else { return false };
+        let lane = usize::try_from(lane_number).ok().and_then(|lane| self.lanes.get_mut(lane));
+        let Some(lane) = lane.filter(|lane| number < lane.next) else { return false };
+        let conflates = reader.conflates;
+        let seen = reader.seen(lane_number);
+        let (kind, skipped) = seen.take(number);
+        let due_ns;
+        (due_ns, seen.cursor) = lane.due(number, Some(seen.cursor));
+        let settled = match kind {
+            Kind::New => 1 + if conflates { u64::from(skipped) } else { 0 },
+            Kind::Late => u64::from(!conflates),
+            Kind::Duplicate => 0,
+        };
+        lane.outstanding = lane.outstanding.saturating_sub(settled);
+        if self.began_ns.is_none() || number < lane.measured_from {
+            return true;
+        }
+        let superseded = if conflates { u64::from(skipped.min(number - lane.measured_from)) } else { 0 };
+        self.outcome.conflated += superseded;
+        if kind == Kind::Late && conflates {
+            self.outcome.conflated = self.outcome.conflated.saturating_sub(1);
+        }
+        self.count(kind, now_ns.saturating_sub(due_ns).max(1), now_ns);
+        true
+    }
+
+    fn count(&mut self, kind: Kind, latency_ns: u64, now_ns: u64) {
+        match kind {
+            Kind::Duplicate => {
+                self.outcome.duplicates += 1;
+                return;
+            }
+            Kind::New => {}
+            Kind::Late => self.outcome.reordered += 1,
+        }
+        self.outcome.delivered += 1;
+        if self.same.0 != latency_ns {
+            self.flush();
+            self.same.0 = latency_ns;
+        }
+        self.same.1 += 1;
+        self.tick(now_ns);
+    }
+
+    /// One more in its tenth of a second.
+    fn tick(&mut self, now_ns: u64) {
+        self.last_ns = self.last_ns.max(now_ns);
+        let tenth = now_ns.saturating_sub(self.began_ns.unwrap_or(now_ns)) / TENTH_NS;
+        let Some(tenth) = usize::try_from(tenth).ok().filter(|tenth| *tenth < TENTHS_MAX) else { return };
+        if self.outcome.per_tenth.len() <= tenth {
+            self.outcome.per_tenth.resize(tenth + 1, 0);
+        }
+        if let Some(count) = self.outcome.per_tenth.get_mut(tenth) {
+            *count += 1;
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.same.1 > 0 {
+            self.outcome.delivery.record_many_ns(self.same.0, self.same.1);
+            self.same.1 = 0;
+        }
+    }
+
+    /// Whether everything that was sent has been delivered (or superseded), and when the last thing happened.
+    pub(crate) fn settled(&self) -> (bool, u64) {
+        (self.lanes.iter().all(|lane| lane.outstanding == 0), self.last_ns)
+    }
+
+    /// What was counted since the measurement began.
+    pub(crate) fn finish(&mut self) -> Outcome {
+        self.flush();
+        let mut outcome = std::mem::take(&mut self.outcome);
+        let began = self.began_ns.unwrap_or(self.last_ns);
+        outcome.seconds = std::time::Duration::from_nanos(self.last_ns.saturating_sub(began)).as_secs_f64();
+        outcome
+    }
+}
+
+impl Lane {
+    /// When a message was due, and where that was found.
+    fn due(&self, number: u32, cursor: Option<usize>) -> (u64, usize) {
+        let first = |place: usize| self.batches.get(place).map(|batch| batch.first);
+        let near = cursor.filter(|cursor| {
+            first(*cursor).is_some_and(|first| first <= number) && first(cursor + 2).is_none_or(|first| first > number)
+        });
+        let place = match near {
+            Some(cursor) if first(cursor + 1).is_some_and(|first| first <= number) => cursor + 1,
+            Some(cursor) => cursor,
+            None => self.batches.partition_point(|batch| batch.first <= number).saturating_sub(1),
+        };
+        (self.batches.get(place).map_or(0, |batch| batch.due_ns), place)
+    }
+}
+
+/// What a message is to one subscriber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    New,
+    /// After a later one.
+    Late,
+    Duplicate,
+}
+
+impl Reader {
+    fn seen(&mut self, lane: u32) -> &mut Seen {
+        if self.current.as_ref().is_none_or(|(of, _)| *of != lane) {
+            let next = self.lanes.remove(&lane).unwrap_or_default();
+            if let Some((of, seen)) = self.current.replace((lane, next)) {
+                self.lanes.insert(of, seen);
+            }
+        }
+        &mut self.current.get_or_insert_with(|| (lane, Seen::default())).1
+    }
+}
+
+impl Seen {
+    /// Takes one number, and says how many before it are missing since then.
+    fn take(&mut self, number: u32) -> (Kind, u32) {
+        if number == self.next {
+            self.next += 1;
+            return (Kind::New, 0);
+        }
+        if number > self.next {
+            let skipped = number - self.next;
+            self.missing.insert(self.next, number);
+            self.next = number + 1;
+            return (Kind::New, skipped);
+        }
+        let hole = self.missing.range(..=number).next_back().map(|(first, end)| (*first, *end));
+        let Some((first, end)) = hole.filter(|(_, end)| number < *end) else { return (Kind::Duplicate, 0) };
+        self.missing.remove(&first);
+        if first < number {
+            self.missing.insert(first, number);
+        }
+        if number + 1 < end {
+            self.missing.insert(number + 1, end);
+        }
+        (Kind::Late, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamped(lane: u32, number: u32) -> Vec<u8> {
+        let mut payload = vec![b'x'; 10];
+        stamp::write(&mut payload, lane, number);
+        payload
+    }
+
+    fn sent(conflates: bool) -> Ledger {
+        let mut ledger = Ledger::new(2);
+        ledger.add_reader(&[0, 1], true, conflates);
+        ledger.begin(1_000);
+        for number in 0..6 {
+            assert_eq!(ledger.send(0, 1_000 * u64::from(number / 2 + 1)), number);
+        }
+        ledger
+    }
+
+    #[test]
+    fn loss_duplicates_and_order_are_told_apart() {
+        let mut ledger = sent(false);
+        for number in [0, 2, 1, 1, 4] {
+            assert!(ledger.arrived(0, &stamped(0, number), 5_000));
+        }
+        assert_eq!(ledger.outstanding(0), 2);
+        let outcome = ledger.finish();
+        assert_eq!((outcome.expected, outcome.delivered, outcome.duplicates, outcome.reordered), (6, 4, 1, 1));
+        assert_eq!(outcome.conflated, 0);
+    }
+
+    #[test]
+    fn superseded_values_are_not_lost_and_do_not_hold_up() {
+        let mut ledger = sent(true);
+        for number in [0, 5] {
+            assert!(ledger.arrived(0, &stamped(0, number), 5_000));
+        }
+        assert_eq!(ledger.outstanding(0), 0);
+        let outcome = ledger.finish();
+        assert_eq!((outcome.delivered, outcome.conflated), (2, 4));
+    }
+
+    #[test]
+    fn latency_counts_from_when_a_message_was_due() {
+        let mut ledger = sent(false);
+        for number in 0..6 {
+            ledger.arrived(0, &stamped(0, number), 11_000);
+        }
+        let outcome = ledger.finish();
+        assert_eq!(outcome.delivery.min_us().map(f64::round), Some(8.0));
+        assert_eq!(outcome.delivery.max_us().map(f64::round), Some(10.0));
+    }
+
+    #[test]
+    fn what_was_sent_before_the_measurement_does_not_count() {
+        let mut ledger = sent(false);
+        ledger.begin(7_000);
+        ledger.send(0, 7_000);
+        for number in 0..7 {
+            ledger.arrived(0, &stamped(0, number), 8_000);
+        }
+        let outcome = ledger.finish();
+        assert_eq!((outcome.sent, outcome.expected, outcome.delivered), (1, 1, 1));
+    }
+
+    #[test]
+    fn short_payloads_are_matched_in_order() {
+        let mut ledger = Ledger::new(1);
+        ledger.add_reader(&[0], false, false);
+        ledger.begin(0);
+        ledger.send(0, 0);
+        ledger.send(0, 10);
+        assert!(ledger.arrived(0, b"x", 20));
+        assert!(ledger.arrived(0, b"x", 20));
+        assert!(!ledger.arrived(0, b"x", 20));
+        assert_eq!(ledger.finish().delivered, 2);
+    }
+
+    #[test]
+    fn what_nobody_sent_is_not_ours() {
+        let mut ledger = sent(false);
+        assert!(!ledger.arrived(0, b"something else", 1));
+        assert!(!ledger.arrived(0, &stamped(0, 6), 1));
+        assert!(!ledger.arrived(0, &stamped(7, 0), 1));
+    }
+}

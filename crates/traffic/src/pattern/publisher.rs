@@ -1,0 +1,237 @@
+//! A client that publishes, or asks, as fast as its windows let it, or at a rate.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::connections::Shared;
+use super::pacer::Pacer;
+use super::stage::{Stage, is_stamped};
+use super::stamp;
+use crate::driver::{Answer, DriverError, Request, Sink};
+use crate::experiment::{Door, Experiment, Operation, Qos};
+
+/// Bytes of payloads that go into a client before it writes.
+const TURN_BYTES: usize = 256 << 10;
+/// Messages that do.
+const TURN_MESSAGES: u64 = 16_384;
+
+/// One publisher, or asker.
+pub(crate) struct Publisher {
+    stage: Rc<Stage>,
+    client: Shared,
+    lane: u32,
+    number: u32,
+    topic: String,
+    payload: Vec<u8>,
+    /// Operations that have not been answered.
+    unanswered: u64,
+    /// Unanswered operations at most.
+    window: u64,
+    /// Deliveries on their way at most, of those that it caused.
+    share: u64,
+    /// Operations it may still begin.
+    left: u64,
+    pacer: Option<Pacer>,
+    /// A window is full, and what is late is late because of the other end.
+    held: bool,
+    /// Unanswered operations of all publishers together.
+    under_way: Rc<Cell<u64>>,
+}
+
+impl Publisher {
+    /// `under_way` counts the unanswered operations of all publishers together.
+    pub(crate) fn new(
+        stage: &Rc<Stage>,
+        client: Shared,
+        number: u32,
+        under_way: &Rc<Cell<u64>>,
+    ) -> std::io::Result<Self> {
+        let experiment = &stage.experiment;
+        let publishers = u64::from(experiment.publishers);
+        let left = experiment
+            .count
+            .map_or(u64::MAX, |count| count / publishers + u64::from(u64::from(number) < count % publishers));
+        if left == 0 {
+            stage.finished.set(stage.finished.get() + 1);
+        }
+        let share = match experiment.in_flight {
+            0 => u64::MAX,
+            in_flight => (u64::from(in_flight) / publishers).max(1),
+        };
+        let pacer = experiment.rate.map(|rate| Pacer::new(rate, number, experiment.publishers)).transpose()?;
+        Ok(Self {
+            stage: Rc::clone(stage),
+            client,
+            lane: stage.lane(number),
+            number,
+            topic: stage.topic(number),
+            payload: stamp::filler(experiment.payload_bytes, experiment.seed),
+            unanswered: 0,
+            window: window(experiment),
+            share,
+            left,
+            pacer,
+            held: false,
+            under_way: Rc::clone(under_way),
+        })
+    }
+
+    /// Works until it is aborted, or the connection ends.
+    pub(crate) async fn work(mut self) {
+        let ended = poll_fn(|cx| self.poll(cx)).await;
+        self.stage.publishers.set(self.stage.publishers.get().saturating_sub(1));
+        self.stage.ledger.borrow_mut().disconnected(&ended.to_string());
+        self.under_way.set(self.under_way.get().saturating_sub(self.unanswered));
+        self.stage.changed.notify_one();
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DriverError> {
+        let now_ns = self.stage.now_ns();
+        let allowed = self.allowance(now_ns);
+        for _ in 0..allowed {
+            if let Err(error) = self.begin(now_ns) {
+                return Poll::Ready(error);
+            }
+        }
+        let turned = self.turn(cx);
+        match turned {
+            Poll::Ready(Err(error)) => return Poll::Ready(error),
+            // Others have their turn before the next write.
+            Poll::Ready(Ok(())) => cx.waker().wake_by_ref(),
+            Poll::Pending if self.allowance(self.stage.now_ns()) > 0 => cx.waker().wake_by_ref(),
+            Poll::Pending => self.wait(cx),
+        }
+        if self.unanswered == 0 && (self.left == 0 || !self.stage.open.get()) {
+            self.stage.changed.notify_one();
+        }
+        Poll::Pending
+    }
+
+    /// How many operations may begin now.
+    fn allowance(&self, now_ns: u64) -> u64 {
+        if !self.stage.open.get() {
+            return 0;
+        }
+        let mut allowed = self.left.min(self.window.saturating_sub(self.unanswered)).min(TURN_MESSAGES);
+        if self.share != u64::MAX {
+            let ledger = self.stage.ledger.borrow();
+            let fan_out = u64::from(ledger.fan_out(self.lane)).max(1);
+            let room = self.share.saturating_sub(ledger.outstanding(self.lane));
+            // One that causes more deliveries than are allowed at once still has to be possible.
+            let first = u64::from(room == self.share);
+            allowed = allowed.min((room / fan_out).max(first));
+        }
+        match &self.pacer {
+            Some(pacer) if allowed > 0 => allowed.min(pacer.due(now_ns.saturating_sub(self.stage.first_due_ns.get()))),
+            Some(_) | None => allowed,
+        }
+    }
+
+    fn begin(&mut self, now_ns: u64) -> Result<(), DriverError> {
+        let due_ns = match &mut self.pacer {
+            Some(pacer) => {
+                let due_ns = self.stage.first_due_ns.get() + pacer.next_ns();
+                pacer.advance();
+                if !self.held {
+                    self.stage.lateness.borrow_mut().record_ns(now_ns.saturating_sub(due_ns).max(1));
+                }
+                due_ns
+            }
+            None => now_ns,
+        };
+        let experiment = &self.stage.experiment;
+        let number = self.stage.ledger.borrow_mut().send(self.lane, due_ns);
+        if is_stamped(experiment) {
+            stamp::write(&mut self.payload, self.number, number);
+        }
+        let topic = self.topic.as_str();
+        let request = match experiment.operation {
+            Operation::Get => Request::Get { topic },
+            Operation::Deliver | Operation::Put | Operation::Post | Operation::Connect | Operation::Hold => {
+                Request::Publish { topic, payload: &self.payload }
+            }
+        };
+        self.left -= 1;
+        if self.left == 0 {
+            self.stage.finished.set(self.stage.finished.get() + 1);
+        }
+        self.unanswered += 1;
+        self.under_way.set(self.under_way.get() + 1);
+        self.client.borrow_mut().submit(request, u64::from(number))
+    }
+
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DriverError>> {
+        let client = Rc::clone(&self.client);
+        let mut client = client.borrow_mut();
+        let mut answers = Answers { publisher: self, now_ns: None };
+        client.poll_turn(cx, &mut answers)
+    }
+
+    /// Sees to it that the task is woken when it may go on.
+    fn wait(&mut self, cx: &mut Context<'_>) {
+        self.held = self.unanswered >= self.window;
+        if !self.stage.open.get() {
+            return self.stage.wait(cx.waker());
+        }
+        if self.left == 0 || self.unanswered >= self.window {
+            return;
+        }
+        if self.share != u64::MAX && self.stage.ledger.borrow().outstanding(self.lane) > 0 {
+            self.held = true;
+            self.stage.wait(cx.waker());
+        }
+        if let Some(pacer) = &mut self.pacer {
+            let now_ns = self.stage.now_ns().saturating_sub(self.stage.first_due_ns.get());
+            let wait = Duration::from_nanos(pacer.next_ns().saturating_sub(now_ns));
+            if pacer.poll_in(wait, cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
+        }
+    }
+}
+
+/// Where an operation is over when it is sent, bytes are bounded and not messages.
+fn window(experiment: &Experiment) -> u64 {
+    let unanswered = match experiment.door {
+        Door::Mqtt | Door::Mqtt5 | Door::MqttWs | Door::Coap | Door::CoapTcp => experiment.qos == Qos::AtMostOnce,
+        Door::Http1 | Door::Http2 | Door::Http3 | Door::Xmpp | Door::Xmpps => false,
+    };
+    if unanswered && experiment.operation == Operation::Deliver {
+        let bytes = experiment.payload_bytes.max(1);
+        return u64::try_from(TURN_BYTES / bytes).unwrap_or(1).max(1);
+    }
+    match experiment.window {
+        0 => u64::MAX,
+        window => u64::from(window),
+    }
+}
+
+/// One turn's answers.
+struct Answers<'a> {
+    publisher: &'a mut Publisher,
+    now_ns: Option<u64>,
+}
+
+impl Sink for Answers<'_> {
+    fn done(&mut self, tag: u64, answer: Answer<'_>) {
+        let publisher = &mut *self.publisher;
+        let stage = &publisher.stage;
+        let now_ns = *self.now_ns.get_or_insert_with(|| stage.now_ns());
+        publisher.unanswered = publisher.unanswered.saturating_sub(1);
+        publisher.under_way.set(publisher.under_way.get().saturating_sub(1));
+        let Ok(number) = u32::try_from(tag) else { return };
+        let mut ledger = stage.ledger.borrow_mut();
+        let short = matches!(answer, Answer::Success(payload)
+            if stage.experiment.operation == Operation::Get && payload.len() != stage.experiment.payload_bytes);
+        if short {
+            return ledger.failed("an answer without the payload that was kept");
+        }
+        let is_end = stage.experiment.operation != Operation::Deliver || stage.experiment.subscribers == 0;
+        ledger.answered(publisher.lane, number, answer, now_ns, is_end);
+    }
+
+    fn message(&mut self, _: &[u8]) {}
+}

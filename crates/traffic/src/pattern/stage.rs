@@ -1,0 +1,118 @@
+//! What all clients of one repetition share.
+
+use std::cell::{Cell, RefCell};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use super::ledger::Ledger;
+use super::stamp;
+use crate::experiment::{Experiment, Operation};
+use crate::measure::latency::Latency;
+
+/// Shared by every task of one thread.
+pub(crate) struct Stage {
+    pub(crate) experiment: Experiment,
+    pub(crate) ledger: RefCell<Ledger>,
+    epoch: Instant,
+    /// Publishers may send.
+    pub(crate) open: Cell<bool>,
+    /// Publishers that are at work.
+    pub(crate) publishers: Cell<u32>,
+    /// Publishers that have begun all that they should.
+    pub(crate) finished: Cell<u32>,
+    /// From when an operation was due to when it was sent, where nothing but the generator held it back.
+    pub(crate) lateness: RefCell<Latency>,
+    /// When the first operation was, or is, due.
+    pub(crate) first_due_ns: Cell<u64>,
+    /// Publishers that wait for others' deliveries.
+    waiting: RefCell<Vec<Waker>>,
+    /// Something that the conductor may wait for has happened.
+    pub(crate) changed: Notify,
+}
+
+impl Stage {
+    pub(crate) fn new(experiment: &Experiment, conflates: bool) -> Self {
+        let mut ledger = Ledger::new(lanes(experiment));
+        if experiment.operation == Operation::Deliver {
+            for subscriber in 0..experiment.subscribers {
+                let lanes = lanes_of_subscriber(experiment, subscriber);
+                ledger.add_reader(&lanes, is_stamped(experiment), conflates);
+            }
+        }
+        Self {
+            experiment: experiment.clone(),
+            ledger: RefCell::new(ledger),
+            epoch: Instant::now(),
+            open: Cell::new(false),
+            publishers: Cell::new(experiment.publishers),
+            finished: Cell::new(0),
+            lateness: RefCell::default(),
+            first_due_ns: Cell::new(0),
+            waiting: RefCell::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Nanoseconds since this stage was set up.
+    pub(crate) fn now_ns(&self) -> u64 {
+        nanoseconds(self.epoch.elapsed())
+    }
+
+    /// Wakes this task when deliveries have made room.
+    pub(crate) fn wait(&self, waker: &Waker) {
+        let mut waiting = self.waiting.borrow_mut();
+        if !waiting.iter().any(|other| other.will_wake(waker)) {
+            waiting.push(waker.clone());
+        }
+    }
+
+    /// There is room, or the rules have changed.
+    pub(crate) fn wake(&self) {
+        // Woken tasks run later, and may wait again: the list must not be borrowed then, nor is it.
+        self.waiting.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+
+    /// Whether a count was asked for, and everything has begun.
+    pub(crate) fn all_begun(&self) -> bool {
+        self.finished.get() >= self.publishers.get()
+    }
+
+    /// How late operations were, where they come at a rate.
+    pub(crate) fn late(&self) -> Option<Latency> {
+        self.experiment.rate.map(|_| self.lateness.take())
+    }
+
+    /// The lane of a publisher's messages.
+    pub(crate) fn lane(&self, publisher: u32) -> u32 {
+        if is_stamped(&self.experiment) { publisher } else { publisher % self.experiment.topics }
+    }
+
+    /// The topic of publisher, or subscriber, `number`.
+    pub(crate) fn topic(&self, number: u32) -> String {
+        format!("bench/{}", number % self.experiment.topics)
+    }
+}
+
+/// A duration as it is counted here.
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Whether payloads have room for a stamp. What nobody receives needs none.
+pub(crate) fn is_stamped(experiment: &Experiment) -> bool {
+    experiment.operation != Operation::Deliver || experiment.payload_bytes >= stamp::STAMP_BYTES
+}
+
+fn lanes(experiment: &Experiment) -> u32 {
+    if is_stamped(experiment) { experiment.publishers } else { experiment.topics }
+}
+
+fn lanes_of_subscriber(experiment: &Experiment, subscriber: u32) -> Vec<u32> {
+    let topic = subscriber % experiment.topics;
+    if !is_stamped(experiment) {
+        return vec![topic];
+    }
+    (0..experiment.publishers).filter(|publisher| publisher % experiment.topics == topic).collect()
+}

@@ -1,0 +1,101 @@
+//! A client that follows a topic, and counts what comes.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use super::connections::Shared;
+use super::stage::Stage;
+use crate::driver::{Answer, DriverError, Request, Sink};
+
+/// One subscriber.
+pub(crate) struct Subscriber {
+    stage: Rc<Stage>,
+    client: Shared,
+    place: usize,
+    heard: bool,
+    confirmed: Option<Result<(), String>>,
+}
+
+impl Subscriber {
+    pub(crate) fn new(stage: &Rc<Stage>, client: Shared, number: u32) -> Self {
+        let place = usize::try_from(number).unwrap_or_default();
+        Self { stage: Rc::clone(stage), client, place, heard: false, confirmed: None }
+    }
+
+    /// Subscribes; returns when that is confirmed.
+    pub(crate) async fn follow(&mut self, topic: &str) -> Result<(), DriverError> {
+        self.client.borrow_mut().submit(Request::Subscribe { topic }, 0)?;
+        poll_fn(|cx| {
+            loop {
+                match self.turn(cx) {
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Ready(Ok(())) if self.confirmed.is_none() => {}
+                    Poll::Pending if self.confirmed.is_none() => return Poll::Pending,
+                    Poll::Ready(Ok(())) | Poll::Pending => return Poll::Ready(Ok(())),
+                }
+            }
+        })
+        .await?;
+        self.confirmed.take().unwrap_or(Ok(())).map_err(DriverError::Refused)
+    }
+
+    /// Receives until it is aborted, or the connection ends.
+    pub(crate) async fn receive(mut self) {
+        let ended = poll_fn(|cx| {
+            let turned = self.turn(cx);
+            if std::mem::take(&mut self.heard) {
+                if self.stage.experiment.in_flight > 0 {
+                    self.stage.wake();
+                }
+                if !self.stage.open.get() {
+                    self.stage.changed.notify_one();
+                }
+            }
+            match turned {
+                Poll::Ready(Ok(())) => {
+                    // Others have their turn before the next read.
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                Poll::Ready(Err(error)) => Poll::Ready(error),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await;
+        self.stage.ledger.borrow_mut().disconnected(&ended.to_string());
+        self.stage.changed.notify_one();
+    }
+
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DriverError>> {
+        let client = Rc::clone(&self.client);
+        let mut client = client.borrow_mut();
+        let mut arrivals = Arrivals { subscriber: self, now_ns: None };
+        client.poll_turn(cx, &mut arrivals)
+    }
+}
+
+/// One turn's arrivals, which all came at the same time: when they were read.
+struct Arrivals<'a> {
+    subscriber: &'a mut Subscriber,
+    now_ns: Option<u64>,
+}
+
+impl Sink for Arrivals<'_> {
+    fn done(&mut self, _: u64, answer: Answer<'_>) {
+        self.subscriber.confirmed = Some(match answer {
+            Answer::Success(_) => Ok(()),
+            Answer::Refused(why) => Err(why.to_owned()),
+            Answer::Lost => Err("the subscription was never answered".to_owned()),
+        });
+    }
+
+    fn message(&mut self, payload: &[u8]) {
+        let stage = &self.subscriber.stage;
+        let now_ns = *self.now_ns.get_or_insert_with(|| stage.now_ns());
+        // What is not ours was kept before we came, or belongs to somebody else on the same gateway.
+        if stage.ledger.borrow_mut().arrived(self.subscriber.place, payload, now_ns) {
+            self.subscriber.heard = true;
+        }
+    }
+}
