@@ -5,6 +5,7 @@ use std::sync::Arc;
 use fogmux_coap::server::StreamLimits;
 use fogmux_net::dtls::client::{ClientConfig, ConnectError, Connection};
 use fogmux_net::dtls::{Alert, Suite};
+use rustls::KeyLog;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
@@ -49,7 +50,7 @@ impl Link {
         if !url.secure {
             return Ok(Self::Plain { socket, buffer: vec![0; 1 << 16].into() });
         }
-        let connection = Connection::connect(socket, config(url, options)?, PATIENCE).await.map_err(not_made)?;
+        let connection = Connection::connect(socket, config(&url.host, options)?, PATIENCE).await.map_err(not_made)?;
         Ok(Self::Protected(Box::new(connection)))
     }
 
@@ -79,15 +80,31 @@ impl Link {
     }
 }
 
-/// A pre-shared key where there is one, else certificates.
-fn config(url: &Url, options: &Options) -> Result<ClientConfig, ClientError> {
-    if let Some(Psk { identity, key }) = &options.psk {
-        return Ok(ClientConfig::psk(identity.as_bytes(), key));
+/// A pre-shared key where there is one, else certificates; of suites what the profile offers. `name` is what the
+/// server's certificate must carry.
+pub fn config(name: &str, options: &Options) -> Result<ClientConfig, ClientError> {
+    let suites = suites(options)?;
+    let key_log = options.key_log.clone().map(|log| log as Arc<dyn KeyLog>);
+    let by_key = options.profile.is_none_or(|profile| profile.psk || profile.offer.suites.is_empty());
+    if let Some(Psk { identity, key }) = options.psk.as_ref().filter(|_| by_key) {
+        return Ok(ClientConfig { suites, key_log, ..ClientConfig::psk(identity.as_bytes(), key) });
     }
     let certified_key = options.own.as_ref().map(certified).transpose()?;
     let verifier = tls::verifier(&options.trust)?;
-    let config = ClientConfig::certificates(verifier, tls::server_name(&url.host)?);
-    Ok(ClientConfig { certified_key, suites: Suite::ALL.to_vec(), ..config })
+    let config = ClientConfig::certificates(verifier, tls::server_name(name)?);
+    Ok(ClientConfig { certified_key, suites, key_log, ..config })
+}
+
+fn suites(options: &Options) -> Result<Vec<Suite>, ClientError> {
+    let all = Suite::ALL.into_iter();
+    let Some(profile) = options.profile.filter(|profile| !profile.offer.suites.is_empty()) else {
+        return Ok(all.collect());
+    };
+    let suites: Vec<_> = all.filter(|suite| profile.offer.suites.contains(&suite.name())).collect();
+    if suites.is_empty() {
+        return Err(ClientError::Usage(format!("profile {} has no suite for DTLS 1.2", profile.name)));
+    }
+    Ok(suites)
 }
 
 fn certified(own: &Own) -> Result<Arc<CertifiedKey>, ClientError> {

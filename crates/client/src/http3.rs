@@ -7,7 +7,6 @@ use bytes::{Buf as _, Bytes};
 use h3::client::{RequestStream, SendRequest};
 use h3_quinn::{BidiStream, OpenStreams};
 use http::{Request, Response};
-use quinn::crypto::rustls::QuicClientConfig;
 
 use crate::Options;
 use crate::error::ClientError;
@@ -26,8 +25,7 @@ impl Http3 {
         if !url.secure {
             return Err(ClientError::Usage("HTTP/3 needs https://".to_owned()));
         }
-        let tls = tls::config(&options.trust, options.own.as_ref(), &[b"h3"])?;
-        let crypto = QuicClientConfig::try_from(tls).map_err(ClientError::unavailable)?;
+        let crypto = tls::quic(options, &[b"h3"])?;
         let mut addresses =
             tokio::net::lookup_host((url.host.as_str(), url.port)).await.map_err(ClientError::unavailable)?;
         let remote = addresses.next().ok_or_else(|| ClientError::unavailable("the host has no address"))?;

@@ -6,6 +6,8 @@
 
 pub mod coap;
 pub mod coap_stream;
+pub mod connector;
+pub mod counted;
 pub mod dtls;
 pub mod error;
 pub mod http;
@@ -20,11 +22,16 @@ pub mod websocket;
 pub mod xmpp;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use fogmux_net::channel::Zeroizing;
+use fogmux_net::{KeyLogFile, Profile};
 
+pub use connector::{Connector, Dialer};
+pub use counted::{Counted, Counter};
 pub use error::ClientError;
 pub use message::{Arrived, Outgoing};
+pub use stream::Stream;
 pub use tls::{Own, Trust};
 pub use url::{Scheme, Url};
 
@@ -51,6 +58,10 @@ pub struct Options {
     pub psk: Option<Psk>,
     /// The OSCORE context, for CoAP.
     pub oscore: Option<PathBuf>,
+    /// What is offered of TLS and DTLS; none: whatever is safe.
+    pub profile: Option<&'static Profile>,
+    /// Where secrets of TLS and DTLS are written down.
+    pub key_log: Option<Arc<KeyLogFile>>,
 }
 
 /// The versions of HTTP.

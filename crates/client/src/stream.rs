@@ -5,82 +5,94 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 #[cfg(feature = "tls-openssl")]
-use fogmux_net::openssl::SslStream;
+use fogmux_net::openssl::{self, SslStream};
+use fogmux_net::tls::iana_name;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use crate::Options;
+use crate::connector::Connector;
 use crate::error::ClientError;
 use crate::url::Url;
-use crate::{Options, tls};
 
-/// A byte stream to a door.
-pub enum Stream {
-    /// TCP.
-    Plain(TcpStream),
+/// A byte stream to a door, over TCP or what counts on top of it.
+#[derive(Debug)]
+pub enum Stream<S = TcpStream> {
+    /// As it is.
+    Plain(S),
     /// TLS by rustls.
-    Tls(Box<TlsStream<TcpStream>>),
-    /// TLS by a pre-shared key.
+    Tls(Box<TlsStream<S>>),
+    /// TLS by OpenSSL.
     #[cfg(feature = "tls-openssl")]
-    Psk(SslStream<TcpStream>),
+    OpenSsl(SslStream<S>),
 }
 
 impl Stream {
     /// Connects as the URL says; `alpn` only matters with TLS.
     pub async fn open(url: &Url, options: &Options, alpn: &[&[u8]]) -> Result<Self, ClientError> {
-        let stream = tcp(url).await?;
+        let stream = tcp(&url.host, url.port).await?;
         if !url.secure {
             return Ok(Self::Plain(stream));
         }
-        tls::open(stream, &url.host, options, alpn).await
+        Connector::new(options, alpn)?.connect(stream, &url.host).await
     }
 }
 
-/// TCP to the host of the URL.
-pub async fn tcp(url: &Url) -> Result<TcpStream, ClientError> {
-    let stream = TcpStream::connect((url.host.as_str(), url.port))
+impl<S> Stream<S> {
+    /// The cipher suite that was agreed on, as IANA names it; empty without TLS.
+    pub fn cipher(&self) -> String {
+        match self {
+            Self::Plain(_) => String::new(),
+            Self::Tls(stream) => {
+                let suite = stream.get_ref().1.negotiated_cipher_suite();
+                suite.map(|suite| iana_name(&format!("{:?}", suite.suite()))).unwrap_or_default()
+            }
+            #[cfg(feature = "tls-openssl")]
+            Self::OpenSsl(stream) => openssl::cipher(stream).to_owned(),
+        }
+    }
+}
+
+/// TCP to a host; what is written goes out at once.
+pub async fn tcp(host: &str, port: u16) -> Result<TcpStream, ClientError> {
+    let stream = TcpStream::connect((host, port))
         .await
-        .map_err(|error| ClientError::Unavailable(format!("{}:{}: {error}", url.host, url.port)))?;
+        .map_err(|error| ClientError::Unavailable(format!("{host}:{port}: {error}")))?;
     stream.set_nodelay(true).map_err(ClientError::unavailable)?;
     Ok(stream)
 }
 
-impl AsyncRead for Stream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(cx, buffer),
+macro_rules! pass_on {
+    ($self:ident, $stream:ident => $call:expr) => {
+        match $self.get_mut() {
+            Self::Plain($stream) => $call,
+            Self::Tls(boxed) => {
+                let $stream = boxed.as_mut();
+                $call
+            }
             #[cfg(feature = "tls-openssl")]
-            Self::Psk(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::OpenSsl($stream) => $call,
         }
+    };
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        pass_on!(self, stream => Pin::new(stream).poll_read(cx, buffer))
     }
 }
 
-impl AsyncWrite for Stream {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write(cx, bytes),
-            #[cfg(feature = "tls-openssl")]
-            Self::Psk(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
+        pass_on!(self, stream => Pin::new(stream).poll_write(cx, bytes))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
-            #[cfg(feature = "tls-openssl")]
-            Self::Psk(stream) => Pin::new(stream).poll_flush(cx),
-        }
+        pass_on!(self, stream => Pin::new(stream).poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(cx),
-            #[cfg(feature = "tls-openssl")]
-            Self::Psk(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
+        pass_on!(self, stream => Pin::new(stream).poll_shutdown(cx))
     }
 }

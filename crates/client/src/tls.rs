@@ -3,19 +3,21 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
+use fogmux_net::profile::{self, Offer, Version};
+use fogmux_net::tls::{provider_of, supported};
+use quinn::crypto::rustls::QuicClientConfig;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, Tls13CipherSuite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::Options;
 use crate::error::ClientError;
-use crate::stream::Stream;
-use crate::{Options, Psk};
 
 /// How the server proves who it is.
 #[derive(Clone, Debug)]
@@ -31,6 +33,17 @@ pub enum Trust {
 impl Default for Trust {
     fn default() -> Self {
         Self::System(None)
+    }
+}
+
+impl Trust {
+    /// The authorities' file, for a stack that knows no others; none for who believes everybody.
+    pub fn authority(&self) -> Result<Option<&Path>, ClientError> {
+        match self {
+            Self::Insecure => Ok(None),
+            Self::File(file) | Self::System(Some(file)) => Ok(Some(file)),
+            Self::System(None) => Err(ClientError::Usage("this kind of TLS needs the file of an authority".to_owned())),
+        }
     }
 }
 
@@ -59,14 +72,32 @@ pub fn verifier(trust: &Trust) -> Result<Arc<dyn ServerCertVerifier>, ClientErro
     Ok(verifier.build().map_err(ClientError::unavailable)?)
 }
 
-/// A TLS configuration that offers `alpn` and shows a certificate of one's own when it is asked to.
-pub fn config(trust: &Trust, own: Option<&Own>, alpn: &[&[u8]]) -> Result<ClientConfig, ClientError> {
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
+/// A configuration of rustls that offers `alpn`, and of versions and suites what the profile does; shows a certificate of
+/// one's own when it is asked to.
+pub fn config(options: &Options, alpn: &[&[u8]]) -> Result<ClientConfig, ClientError> {
+    let offer = &options.profile.unwrap_or(&profile::MODERN).offer;
+    config_of(options, offer, alpn)
+}
+
+/// The same for QUIC, which has TLS 1.3 only (RFC 9001 §4.2): of a profile count the suites that it has for that, if any.
+pub fn quic(options: &Options, alpn: &[&[u8]]) -> Result<QuicClientConfig, ClientError> {
+    let wanted = options.profile.map_or(profile::MODERN.offer, |profile| profile.offer);
+    let newest = wanted.versions.contains(&Version::Tls13);
+    let suites = if newest { wanted.suites } else { &[] };
+    let config = config_of(options, &Offer { versions: &[Version::Tls13], suites }, alpn)?;
+    // RFC 9001 §5.2: the first packets are protected by AES-128 whatever the connection will use.
+    let initial = ring::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13().and_then(Tls13CipherSuite::quic_suite);
+    let initial = initial.ok_or_else(|| ClientError::unavailable("no AES-128"))?;
+    QuicClientConfig::with_initial(Arc::new(config), initial).map_err(ClientError::unavailable)
+}
+
+fn config_of(options: &Options, offer: &Offer, alpn: &[&[u8]]) -> Result<ClientConfig, ClientError> {
+    let builder = ClientConfig::builder_with_provider(provider_of(offer))
+        .with_protocol_versions(&supported(offer.versions))
         .map_err(ClientError::unavailable)?
         .dangerous()
-        .with_custom_certificate_verifier(verifier(trust)?);
-    let mut config = match own {
+        .with_custom_certificate_verifier(verifier(&options.trust)?);
+    let mut config = match &options.own {
         Some(own) => {
             let (chain, key) = own.read()?;
             builder
@@ -76,6 +107,13 @@ pub fn config(trust: &Trust, own: Option<&Own>, alpn: &[&[u8]]) -> Result<Client
         None => builder.with_no_client_auth(),
     };
     config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+    if options.profile.is_some() {
+        // Who names a profile wants to see its handshake, each time.
+        config.resumption = Resumption::disabled();
+    }
+    if let Some(log) = options.key_log.clone() {
+        config.key_log = log;
+    }
     Ok(config)
 }
 
@@ -96,39 +134,9 @@ pub async fn connect(
     trust: &Trust,
     alpn: &[&[u8]],
 ) -> Result<TlsStream<TcpStream>, ClientError> {
-    secure(config(trust, None, alpn)?, stream, host).await
-}
-
-/// A TLS stream over a TCP stream, with whatever the options have to show.
-pub async fn open(stream: TcpStream, host: &str, options: &Options, alpn: &[&[u8]]) -> Result<Stream, ClientError> {
-    if let Some(psk) = &options.psk {
-        return by_key(stream, host, psk, alpn).await;
-    }
-    let config = config(&options.trust, options.own.as_ref(), alpn)?;
-    Ok(Stream::Tls(Box::new(secure(config, stream, host).await?)))
-}
-
-async fn secure(config: ClientConfig, stream: TcpStream, host: &str) -> Result<TlsStream<TcpStream>, ClientError> {
-    TlsConnector::from(Arc::new(config)).connect(server_name(host)?, stream).await.map_err(tls_failed)
-}
-
-/// With a pre-shared key both ends know each other, and nobody needs a certificate.
-#[cfg(feature = "tls-openssl")]
-async fn by_key(stream: TcpStream, host: &str, psk: &Psk, alpn: &[&[u8]]) -> Result<Stream, ClientError> {
-    let client = fogmux_net::openssl::Client {
-        offer: &fogmux_net::profile::PSK.accept,
-        alpn,
-        psk: Some((psk.identity.as_bytes(), &psk.key)),
-        ca: None,
-        certificate: None,
-    };
-    let stream = client.connect(stream, host).await;
-    Ok(Stream::Psk(stream.map_err(|error| ClientError::Unavailable(format!("TLS: {error}")))?))
-}
-
-#[cfg(not(feature = "tls-openssl"))]
-async fn by_key(_: TcpStream, _: &str, _: &Psk, _: &[&[u8]]) -> Result<Stream, ClientError> {
-    Err(ClientError::Usage("TLS with a pre-shared key needs a build with the feature tls-openssl".to_owned()))
+    let options = Options { trust: trust.clone(), ..Options::default() };
+    let connector = TlsConnector::from(Arc::new(config(&options, alpn)?));
+    connector.connect(server_name(host)?, stream).await.map_err(tls_failed)
 }
 
 /// The name that the certificate must carry.

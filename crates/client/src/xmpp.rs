@@ -13,10 +13,10 @@ use fogmux_xmpp::{ClientEvent, ClientStream, Element, Limits, Payload, Writer, n
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::Options;
+use crate::connector::Connector;
 use crate::error::ClientError;
 use crate::message::{Arrived, Outgoing};
 use crate::stream::{Stream, tcp};
-use crate::tls;
 use crate::url::Url;
 
 /// A message of 16 MiB in base64 and what stands around it.
@@ -230,10 +230,10 @@ impl Session {
     /// Connects, secures, logs in and binds a resource.
     async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
         let domain = options.domain.clone().unwrap_or_else(|| default_domain(&url.host));
-        let transport = tcp(url).await?;
+        let transport = tcp(&url.host, url.port).await?;
         let transport = if url.secure {
             // XEP-0368 §3: the protocol name of direct TLS.
-            tls::open(transport, &domain, options, &[b"xmpp-client"]).await?
+            Connector::new(options, &[b"xmpp-client"])?.connect(transport, &domain).await?
         } else {
             Stream::Plain(transport)
         };
@@ -263,7 +263,7 @@ impl Session {
     /// RFC 6120 §5.4.3.3: what came before TLS does not count.
     async fn secure(mut self, domain: &str, options: &Options) -> Result<Self, ClientError> {
         let Stream::Plain(plain) = self.transport else { return Ok(self) };
-        self.transport = tls::open(plain, domain, options, &[]).await?;
+        self.transport = Connector::new(options, &[])?.connect(plain, domain).await?;
         self.input.clear();
         self.stream.tls_established(&mut self.output);
         Ok(self)

@@ -121,6 +121,7 @@ fn prepare(address: &str, access: &Access) -> Result<(Url, Options), Failure> {
         own: access.cert.clone().zip(access.key.clone()).map(|(certificate, key)| Own { certificate, key }),
         psk: psk(access)?,
         oscore: access.oscore.clone(),
+        ..Options::default()
     };
     Ok((url, options))
 }

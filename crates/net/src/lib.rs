@@ -10,6 +10,7 @@ pub mod channel;
 pub mod clients;
 pub mod dtls;
 mod handshakes;
+pub mod key_log;
 pub mod listener;
 #[cfg(feature = "tls-openssl")]
 pub mod openssl;
@@ -23,6 +24,7 @@ pub use acceptor::{HandshakeError, TlsAcceptor};
 pub use admission::{Admission, AdmissionLimits, Admitted};
 pub use channel::{Channel, ClientCertificate, PskSource};
 pub use clients::{ClientTrust, Cut, Stamp};
+pub use key_log::KeyLogFile;
 pub use profile::{ClientCertificates, KeyKind, Profile, Security};
 pub use stream::Stream;
 pub use tls::{TlsConfig, TlsError};

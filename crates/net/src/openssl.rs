@@ -26,11 +26,12 @@ use openssl::{
     x509::{X509, X509Ref},
 };
 use rustls::pki_types::CertificateDer;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 pub use tokio_openssl::SslStream;
 
 use crate::{
     channel::{Channel, ClientCertificate, EXPORTER_LABEL, PskSource, Zeroizing},
+    key_log::KeyLogFile,
     profile::{ClientCertificates, KeyKind, Offer, Security, Version},
     stream::Socket,
     tls::{Certificate, ServerIdentity, TlsError},
@@ -233,28 +234,17 @@ pub struct Client<'a> {
     pub ca: Option<&'a Path>,
     /// PEM files of the client's certificate and its key.
     pub certificate: Option<(&'a Path, &'a Path)>,
+    /// Where secrets are written down.
+    pub key_log: Option<&'a Arc<KeyLogFile>>,
 }
 
 impl Client<'_> {
-    /// A TLS stream over a TCP stream to `host`.
+    /// Reads the files; what comes of it makes any number of connections.
     ///
     /// # Errors
-    /// A file cannot be used, or the handshake failed.
-    pub async fn connect(&self, stream: TcpStream, host: &str) -> io::Result<SslStream<TcpStream>> {
-        let context = self.context()?;
-        let mut ssl = Ssl::new(&context)?;
-        ssl.set_connect_state();
-        match host.parse() {
-            Ok(address) => ssl.param_mut().set_ip(address)?,
-            Err(_) => {
-                ssl.set_hostname(host)?;
-                ssl.param_mut().set_host(host)?;
-            }
-        }
-        let mut stream = SslStream::new(ssl, stream)?;
-        let handshake = Pin::new(&mut stream).connect().await;
-        handshake.map_err(|error| error.into_io_error().unwrap_or_else(io::Error::other))?;
-        Ok(stream)
+    /// A file cannot be used.
+    pub fn connector(&self) -> io::Result<Connector> {
+        Ok(Connector(self.context()?))
     }
 
     fn context(&self) -> Result<SslContext, ErrorStack> {
@@ -287,8 +277,45 @@ impl Client<'_> {
             builder.set_certificate_chain_file(certificate)?;
             builder.set_private_key_file(key, SslFiletype::PEM)?;
         }
+        if let Some(log) = self.key_log.cloned() {
+            builder.set_keylog_callback(move |_, line| log.line(line));
+        }
         Ok(builder.build())
     }
+}
+
+/// Connects clients of ours.
+pub struct Connector(SslContext);
+
+impl Connector {
+    /// A TLS stream over another one to `host`.
+    ///
+    /// # Errors
+    /// The handshake failed.
+    pub async fn connect<S>(&self, stream: S, host: &str) -> io::Result<SslStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let mut ssl = Ssl::new(&self.0)?;
+        ssl.set_connect_state();
+        match host.parse() {
+            Ok(address) => ssl.param_mut().set_ip(address)?,
+            Err(_) => {
+                ssl.set_hostname(host)?;
+                ssl.param_mut().set_host(host)?;
+            }
+        }
+        let mut stream = SslStream::new(ssl, stream)?;
+        let handshake = Pin::new(&mut stream).connect().await;
+        handshake.map_err(|error| error.into_io_error().unwrap_or_else(io::Error::other))?;
+        Ok(stream)
+    }
+}
+
+/// The suite that was agreed on, as IANA names it.
+#[must_use]
+pub fn cipher<S>(stream: &SslStream<S>) -> &'static str {
+    stream.ssl().current_cipher().and_then(|cipher| cipher.standard_name()).unwrap_or_default()
 }
 
 /// The first of our protocols that the other end has as well.

@@ -275,7 +275,8 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
 }
 
 /// With the suites of an offer and no others.
-pub(crate) fn provider_of(offer: &Offer) -> Arc<CryptoProvider> {
+#[must_use]
+pub fn provider_of(offer: &Offer) -> Arc<CryptoProvider> {
     let mut provider = rustls_ring::default_provider();
     if !offer.suites.is_empty() {
         provider.cipher_suites.retain(|suite| {
@@ -286,7 +287,9 @@ pub(crate) fn provider_of(offer: &Offer) -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
-fn supported(versions: &[Version]) -> Vec<&'static SupportedProtocolVersion> {
+/// The versions, as rustls has them.
+#[must_use]
+pub fn supported(versions: &[Version]) -> Vec<&'static SupportedProtocolVersion> {
     let version = |version: &Version| match version {
         Version::Tls12 => &TLS12,
         Version::Tls13 => &TLS13,
@@ -295,7 +298,8 @@ fn supported(versions: &[Version]) -> Vec<&'static SupportedProtocolVersion> {
 }
 
 /// rustls writes `TLS13_AES_…` where IANA has `TLS_AES_…`.
-pub(crate) fn iana_name(name: &str) -> String {
+#[must_use]
+pub fn iana_name(name: &str) -> String {
     name.replacen("TLS13_", "TLS_", 1)
 }
 

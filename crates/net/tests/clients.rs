@@ -236,8 +236,8 @@ mod openssl {
 
     async fn try_key(address: SocketAddr, offer: &Offer, identity: &str, key: &[u8]) -> std::io::Result<()> {
         let psk = Some((identity.as_bytes(), key));
-        let client = Client { offer, alpn: &[b"mqtt"], psk, ca: None, certificate: None };
-        let mut stream = client.connect(TcpStream::connect(address).await?, "localhost").await?;
+        let client = Client { offer, alpn: &[b"mqtt"], psk, ca: None, certificate: None, key_log: None };
+        let mut stream = client.connector()?.connect(TcpStream::connect(address).await?, "localhost").await?;
         stream.write_all(b"x").await?;
         stream.read_u8().await.map(drop)
     }
@@ -278,9 +278,10 @@ mod openssl {
         let (address, mut hears) = serve(house.acceptor(&profile::PKI, ClientCertificates::Required));
         let ca = house.ca();
         let certificate = Some((own.0.as_path(), own.1.as_path()));
-        let client = Client { offer: &profile::PKI.offer, alpn: &[b"mqtt"], psk: None, ca: Some(&ca), certificate };
+        let offer = &profile::PKI.offer;
+        let client = Client { offer, alpn: &[b"mqtt"], psk: None, ca: Some(&ca), certificate, key_log: None };
         let connect = async || {
-            let mut stream = client.connect(TcpStream::connect(address).await?, "localhost").await?;
+            let mut stream = client.connector()?.connect(TcpStream::connect(address).await?, "localhost").await?;
             stream.write_all(b"x").await?;
             stream.read_u8().await
         };
@@ -294,7 +295,7 @@ mod openssl {
         let (address, mut hears) = serve(house.acceptor(&profile::PKI, ClientCertificates::Required));
         let without = Client { certificate: None, ..client };
         let stream = TcpStream::connect(address).await.unwrap();
-        assert!(without.connect(stream, "localhost").await.is_err());
+        assert!(without.connector().unwrap().connect(stream, "localhost").await.is_err());
         assert!(hears.recv().await.unwrap().is_err());
     }
 

@@ -5,7 +5,7 @@ mod handshake;
 
 use std::{sync::Arc, time::Duration};
 
-use rustls::{client::danger::ServerCertVerifier, pki_types::ServerName, sign::CertifiedKey};
+use rustls::{KeyLog, client::danger::ServerCertVerifier, pki_types::ServerName, sign::CertifiedKey};
 use zeroize::Zeroizing;
 
 use self::handshake::{Handshake, Step};
@@ -29,6 +29,8 @@ pub struct ClientConfig {
     pub certified_key: Option<Arc<CertifiedKey>>,
     /// Who checks the server's certificate, and the name it is checked for.
     pub server: Option<(Arc<dyn ServerCertVerifier>, ServerName<'static>)>,
+    /// Who is told the secret of the session.
+    pub key_log: Option<Arc<dyn KeyLog>>,
 }
 
 /// A pre-shared key and whose it is.
@@ -45,13 +47,14 @@ impl ClientConfig {
     #[must_use]
     pub fn psk(identity: &[u8], key: &[u8]) -> Self {
         let psk = Some(Psk { identity: identity.into(), key: Zeroizing::new(key.to_vec()) });
-        Self { suites: Suite::ALL.to_vec(), psk, certified_key: None, server: None }
+        Self { suites: Suite::ALL.to_vec(), psk, certified_key: None, server: None, key_log: None }
     }
 
     /// With certificates.
     #[must_use]
     pub fn certificates(verifier: Arc<dyn ServerCertVerifier>, name: ServerName<'static>) -> Self {
-        Self { suites: Suite::ALL.to_vec(), psk: None, certified_key: None, server: Some((verifier, name)) }
+        let server = Some((verifier, name));
+        Self { suites: Suite::ALL.to_vec(), psk: None, certified_key: None, server, key_log: None }
     }
 }
 

@@ -25,6 +25,7 @@ use crate::{
         suite::Exchange,
         wire::{self, ContentType, DTLS_1_2, Fragment, Reader, Record, message},
     },
+    key_log::CLIENT_RANDOM,
 };
 
 /// Bytes of a server's messages that are not finished.
@@ -411,6 +412,9 @@ impl Handshake {
     fn sent(&self, agreed: Agreed, premaster: &Zeroizing<Vec<u8>>) -> Sent {
         let session_hash = agreed.extended_master_secret.then_some(self.transcript.as_slice());
         let master = prf::master_secret(premaster, &self.randoms, session_hash);
+        if let Some(log) = &self.config.key_log {
+            log.log(CLIENT_RANDOM, &self.randoms.client, master.as_ref());
+        }
         let (write, read) = prf::keys(agreed.suite, &master, &self.randoms);
         Sent { agreed, master, session: Session::new(read, write, Window::default(), 0), finished: Vec::new() }
     }
