@@ -267,6 +267,8 @@ pub struct Experiment {
     pub subscribers: u32,
     /// Topics: publisher i sends to topic i mod topics, subscriber j follows j mod topics.
     pub topics: u32,
+    /// Their names; `{}` stands for the number.
+    pub topic: String,
     /// Unanswered operations of one publisher at most; 0: without bound.
     pub window: u32,
     /// Deliveries that are under way over all, at most; 0: without bound.
@@ -305,6 +307,7 @@ impl Default for Experiment {
             publishers: 1,
             subscribers: 1,
             topics: 1,
+            topic: "bench/{}".to_owned(),
             window: 100,
             in_flight: 0,
             rate: None,
@@ -325,6 +328,17 @@ impl Experiment {
     #[must_use]
     pub fn reader_door(&self) -> Door {
         self.reader_door.unwrap_or(self.door)
+    }
+
+    /// With what follows of the operation: PUT and what is asked for are kept, POST is not.
+    #[must_use]
+    pub fn normalized(mut self) -> Self {
+        match self.operation {
+            Operation::Get | Operation::Put => self.retain = true,
+            Operation::Post => self.retain = false,
+            Operation::Deliver | Operation::Connect | Operation::Hold => {}
+        }
+        self
     }
 
     /// In a few words, for a line of a table.

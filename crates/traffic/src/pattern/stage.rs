@@ -91,7 +91,7 @@ impl Stage {
 
     /// The topic of publisher, or subscriber, `number`.
     pub(crate) fn topic(&self, number: u32) -> String {
-        format!("bench/{}", number % self.experiment.topics)
+        self.experiment.topic.replace("{}", &(number % self.experiment.topics).to_string())
     }
 }
 

@@ -1,0 +1,193 @@
+//! Sets up both ends of an experiment, has it done, and takes both down again: once for each repetition, so that
+//! nothing of one is left for the next.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::driver::{self, DriverError};
+use crate::experiment::{Door, Experiment};
+use crate::link::{Conditions, Laid, LinkError};
+use crate::measure::process::ProcessProbe;
+use crate::outcome::{Outcome, Run};
+use crate::pattern::{self, Bench, PatternError};
+use crate::target::{Access, Gateway, Home, TargetError};
+
+/// What is added to the time that an experiment should take at most, before it counts as hanging.
+const GRACE: Duration = Duration::from_secs(120);
+
+/// Whom the generator drives.
+pub enum Target {
+    /// A gateway of ours, started for each repetition.
+    Gateway(Box<Home>),
+    /// A broker that runs already.
+    Peer(Box<Peer>),
+}
+
+/// A broker that runs already.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// What reports call it.
+    pub name: String,
+    /// How publishers reach it.
+    pub access: Access,
+    /// How subscribers do, where it is otherwise.
+    pub reader_access: Option<Access>,
+    /// Its processes, where they are on this machine.
+    pub pids: Vec<u32>,
+}
+
+/// Why a repetition has no outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum ConductorError {
+    /// The target.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The network between.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The clients.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// It did not end.
+    #[error("it did not end within {0:?}")]
+    Hanging(Duration),
+}
+
+impl From<DriverError> for ConductorError {
+    fn from(error: DriverError) -> Self {
+        Self::Pattern(error.into())
+    }
+}
+
+/// Does experiments, one after the other.
+pub struct Conductor {
+    target: Target,
+    /// The last link, kept for the next experiment over the same.
+    link: Option<(String, Laid)>,
+    /// Where secrets of TLS go.
+    key_log: Option<PathBuf>,
+}
+
+impl Conductor {
+    /// Against this target.
+    #[must_use]
+    pub fn new(target: Target, key_log: Option<PathBuf>) -> Self {
+        Self { target, link: None, key_log }
+    }
+
+    /// What reports call the target.
+    #[must_use]
+    pub fn target(&self) -> String {
+        match &self.target {
+            Target::Gateway(_) => format!("fogmux {}", env!("CARGO_PKG_VERSION")),
+            Target::Peer(peer) => peer.name.clone(),
+        }
+    }
+
+    /// One repetition. Has to be called within a `LocalSet` of a current-thread runtime.
+    ///
+    /// # Errors
+    /// There is nothing to be measured; why is said.
+    pub async fn repeat(&mut self, experiment: &Experiment) -> Result<Outcome, ConductorError> {
+        let experiment = experiment.clone().normalized();
+        self.lay(&experiment.link)?;
+        let link = self.link.as_ref().map(|(_, laid)| laid);
+        let (gateway, publishers, subscribers, pids) = match &mut self.target {
+            Target::Gateway(home) => {
+                let (wrapper, address) = match link {
+                    Some(laid) => (laid.wrapper(), laid.gateway_address().to_string()),
+                    None => (Vec::new(), "127.0.0.1".to_owned()),
+                };
+                let gateway = Gateway::start(home, &experiment, &wrapper, &address)?;
+                let publishers = gateway.access(home, &experiment, experiment.door)?;
+                let subscribers = gateway.access(home, &experiment, experiment.reader_door())?;
+                let pids = gateway.pids();
+                (Some(gateway), publishers, subscribers, pids)
+            }
+            Target::Peer(peer) => {
+                let readers = peer.reader_access.as_ref().unwrap_or(&peer.access);
+                (None, peer.access.clone(), readers.clone(), peer.pids.clone())
+            }
+        };
+        let outcome = self.drive(&experiment, publishers, subscribers, &pids).await;
+        drop(gateway);
+        outcome
+    }
+
+    async fn drive(
+        &self,
+        experiment: &Experiment,
+        mut publishers: Access,
+        mut subscribers: Access,
+        pids: &[u32],
+    ) -> Result<Outcome, ConductorError> {
+        publishers.key_log.clone_from(&self.key_log);
+        subscribers.key_log.clone_from(&self.key_log);
+        let writer: Rc<dyn driver::Driver> = driver::open(experiment.door, experiment, &publishers)?.into();
+        let reader = match experiment.reader_door() {
+            door if door == experiment.door => Rc::clone(&writer),
+            door => driver::open(door, experiment, &subscribers)?.into(),
+        };
+        let laid = self.link.as_ref().map(|(_, laid)| laid);
+        let _inside = laid.map(Laid::enter_client).transpose()?;
+        let mut bench = Bench {
+            publishers: writer,
+            subscribers: reader,
+            gateway: (!pids.is_empty()).then(|| ProcessProbe::of(pids)),
+            generator: ProcessProbe::own(),
+            wire: laid.map(Laid::counter),
+            conflates: matches!(experiment.reader_door(), Door::Coap | Door::CoapTcp),
+        };
+        let most = Duration::from_secs_f64(
+            experiment.seconds + experiment.warm_up_seconds + experiment.drain_seconds.max(0.0),
+        ) + GRACE;
+        let done = tokio::time::timeout(most, pattern::run(experiment, &mut bench)).await;
+        Ok(done.map_err(|_| ConductorError::Hanging(most))??)
+    }
+
+    /// Lays the network that the experiment asks for, unless it lies already.
+    fn lay(&mut self, link: &str) -> Result<(), ConductorError> {
+        if self.link.as_ref().is_some_and(|(name, _)| name == link) {
+            return Ok(());
+        }
+        self.link = None;
+        let conditions: Conditions = link.parse()?;
+        if conditions.is_loopback() {
+            return Ok(());
+        }
+        if let Target::Peer(_) = self.target {
+            return Err(TargetError::Unsupported("a broker that runs already is where it is: use loopback".into()).into());
+        }
+        self.link = Some((link.to_owned(), Laid::lay(&conditions)?));
+        Ok(())
+    }
+
+    /// Does all experiments, each as often as is asked for, interleaved: first all of them once, then all again. So
+    /// whatever changes on the machine meanwhile is spread over all. One that fails is not tried again.
+    pub async fn perform(
+        &mut self,
+        experiments: &[Experiment],
+        repetitions: u32,
+        progress: &mut dyn FnMut(&Experiment, u32),
+    ) -> Vec<Run> {
+        let target = self.target();
+        let fresh = |experiment: &Experiment| Run {
+            experiment: experiment.clone(),
+            target: target.clone(),
+            outcomes: Vec::new(),
+            problem: None,
+        };
+        let mut runs: Vec<Run> = experiments.iter().map(fresh).collect();
+        for repetition in 0..repetitions {
+            for run in runs.iter_mut().filter(|run| run.problem.is_none()) {
+                progress(&run.experiment, repetition);
+                match self.repeat(&run.experiment).await {
+                    Ok(outcome) => run.outcomes.push(outcome),
+                    Err(error) => run.problem = Some(error.to_string()),
+                }
+            }
+        }
+        runs
+    }
+}
