@@ -1,0 +1,156 @@
+//! What a gateway must be set to for an experiment to be possible: which doors, under which profile, with room for
+//! the payloads. Everything else stays as users have it.
+
+use super::TargetError;
+use super::home::shows_certificate;
+use crate::experiment::{Credential, Door, Experiment};
+
+const LISTENERS: [&str; 10] =
+    ["mqtt", "mqtts", "coap", "coaps", "coap_tcp", "coaps_tcp", "http", "https", "xmpp", "xmpps"];
+/// Payloads below pass with what users have.
+const LARGE: usize = 500_000;
+
+/// The listener of a door under the experiment's protection.
+pub(crate) fn listener(door: Door, experiment: &Experiment) -> Result<&'static str, TargetError> {
+    let secure = experiment.security.is_secure();
+    if experiment.security.oscore && !matches!(door, Door::Coap | Door::CoapTcp) {
+        return Err(TargetError::Unsupported(format!("OSCORE is for CoAP, not for {door}")));
+    }
+    Ok(match (door, secure) {
+        (Door::Mqtt | Door::Mqtt5, false) => "mqtt",
+        (Door::Mqtt | Door::Mqtt5, true) => "mqtts",
+        (Door::MqttWs | Door::Http1 | Door::Http2, false) => "http",
+        (Door::MqttWs | Door::Http1 | Door::Http2 | Door::Http3, true) => "https",
+        (Door::Http3, false) => return Err(TargetError::Unsupported("there is no HTTP/3 without TLS".to_owned())),
+        (Door::Coap, false) => "coap",
+        (Door::Coap, true) => "coaps",
+        (Door::CoapTcp, false) => "coap_tcp",
+        (Door::CoapTcp, true) => "coaps_tcp",
+        (Door::Xmpp, _) => "xmpp",
+        (Door::Xmpps, true) => "xmpps",
+        (Door::Xmpps, false) => {
+            return Err(TargetError::Unsupported("XMPP over TLS from the first byte without TLS".to_owned()));
+        }
+    })
+}
+
+/// `KEY=VALUE` for `--set`. `address` is where the gateway listens.
+pub(crate) fn settings(experiment: &Experiment, address: &str) -> Result<Vec<String>, TargetError> {
+    let doors = [experiment.door, experiment.reader_door()];
+    let mut used = vec!["http"];
+    for door in doors {
+        used.push(listener(door, experiment)?);
+    }
+    let mut set = Vec::new();
+    let loopback = address.starts_with("127.");
+    for name in LISTENERS {
+        if !used.contains(&name) {
+            set.push(format!("listeners.{name}.enabled=false"));
+            continue;
+        }
+        set.push(format!("listeners.{name}.address={address}:0"));
+        if !loopback {
+            set.push(format!("listeners.{name}.allow_remote_anonymous=true"));
+        }
+        let secure = matches!(name, "mqtts" | "coaps" | "coaps_tcp" | "https" | "xmpp" | "xmpps");
+        if !secure {
+            if !loopback {
+                set.push(format!("listeners.{name}.allow_plaintext=true"));
+            }
+            continue;
+        }
+        if experiment.security.is_secure() {
+            set.extend(profile(name, experiment));
+        }
+    }
+    if !loopback {
+        // The generator's addresses are its own: nobody is to be protected from answers, which an Echo would add to.
+        set.push("coap.prove_address=nobody".to_owned());
+        set.push("mqtt.allow_password_without_tls=true".to_owned());
+        set.push("http.allow_password_without_tls=true".to_owned());
+    }
+    set.push("log.filter=warn".to_owned());
+    set.extend(room(experiment));
+    Ok(set)
+}
+
+fn profile(listener: &str, experiment: &Experiment) -> Vec<String> {
+    let profile = experiment.security.profile;
+    let mut set = vec![format!("listeners.{listener}.profile={}", profile.name)];
+    if profile.weak.is_some() {
+        set.push(format!("listeners.{listener}.allow_weak=true"));
+    }
+    let asked = shows_certificate(experiment.security, experiment.credential);
+    if !asked && experiment.credential != Credential::OfProfile {
+        set.push(format!("listeners.{listener}.client_certificates=no"));
+    } else if asked {
+        set.push(format!("listeners.{listener}.client_certificates=required"));
+    }
+    set
+}
+
+/// Limits that large payloads and many clients would run into.
+fn room(experiment: &Experiment) -> Vec<String> {
+    let mut set = Vec::new();
+    let clients = experiment.publishers.saturating_add(experiment.subscribers);
+    if clients > 1_000 {
+        set.push(format!("limits.connections_max={}", clients.saturating_add(1_000).max(60_000)));
+        set.push("coap.dtls.handshakes_max=16384".to_owned());
+    }
+    let bytes = experiment.payload_bytes;
+    if bytes < LARGE {
+        return set;
+    }
+    // A payload, what stands around it, and a third more where it has to become text.
+    let one = bytes / 3 * 4 + (256 << 10);
+    let many = one.saturating_mul(16).max(64 << 20);
+    for key in ["mqtt.packet_bytes_max", "coap.payload_bytes_max", "http.payload_bytes_max", "xmpp.stanza_bytes_max"] {
+        set.push(format!("{key}={one}B"));
+    }
+    for key in [
+        "mqtt.unfinished_bytes_max",
+        "mqtt.inflight_bytes_max",
+        "mqtt.queue_bytes_max",
+        "mqtt.out_bytes_max",
+        "coap.exchange_bytes_max",
+        "coap.upload_bytes_max",
+        "coap.download_bytes_max",
+        "coap.notification_bytes_max",
+        "http.uploads_bytes_max",
+        "http.event_stream_bytes",
+        "http.event_streams_bytes",
+        "xmpp.open_stanzas_bytes_max",
+        "xmpp.mailbox_bytes_max",
+        "bus.retained_bytes_max",
+        "store.queue_bytes_max",
+    ] {
+        set.push(format!("{key}={many}B"));
+    }
+    set.push(format!("mqtt.tight_bytes={}B", many.saturating_mul(4)));
+    set.push(format!("bus.memory_high_bytes={}B", many.saturating_mul(8)));
+    set
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_door_has_its_listener() {
+        let secure = Experiment { security: "modern".parse().unwrap(), ..Experiment::default() };
+        for door in Door::ALL {
+            assert!(listener(door, &secure).is_ok(), "{door}");
+        }
+        let plain = Experiment::default();
+        assert!(listener(Door::Http3, &plain).is_err());
+        assert!(listener(Door::Mqtt, &Experiment { security: "oscore".parse().unwrap(), ..plain }).is_err());
+    }
+
+    #[test]
+    fn only_the_doors_of_the_experiment_are_open() {
+        let experiment = Experiment { door: Door::Coap, ..Experiment::default() };
+        let set = settings(&experiment, "127.0.0.1").unwrap();
+        assert!(set.contains(&"listeners.mqtt.enabled=false".to_owned()));
+        assert!(set.contains(&"listeners.coap.address=127.0.0.1:0".to_owned()));
+    }
+}
