@@ -157,7 +157,9 @@ impl Conductor {
             return Ok(());
         }
         if let Target::Peer(_) = self.target {
-            return Err(TargetError::Unsupported("a broker that runs already is where it is: use loopback".into()).into());
+            return Err(
+                TargetError::Unsupported("a broker that runs already is where it is: use loopback".into()).into()
+            );
         }
         self.link = Some((link.to_owned(), Laid::lay(&conditions)?));
         Ok(())

@@ -12,6 +12,7 @@ pub mod driver;
 pub mod experiment;
 pub mod link;
 pub mod measure;
+pub mod origin;
 pub mod outcome;
 pub mod paper;
 pub mod pattern;

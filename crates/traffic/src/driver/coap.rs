@@ -1,13 +1,367 @@
-//! Stub until its owner writes it.
+//! CoAP over UDP, DTLS 1.2, TCP and TLS, with or without OSCORE: PUT or POST, GET, Observe.
+//!
+//! A request is a few bytes behind a header, so what a client costs is what it does besides: here one system call for
+//! each datagram each way and no allocation. [`machine`] knows the protocol, [`datagrams`] and [`line`] the sockets.
 
-use crate::driver::{Driver, DriverError};
-use crate::experiment::{Door, Experiment};
+mod blockwise;
+mod contexts;
+mod datagrams;
+mod exchanges;
+mod line;
+mod machine;
+mod observation;
+mod resource;
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use fogmux_client::connector::{Connector, Dialer};
+use fogmux_client::{ClientError, Options, Own, Psk, Trust};
+use fogmux_coap::Timestamp;
+use fogmux_coap::transmission::Transmission;
+use fogmux_net::dtls::client::ClientConfig as DtlsConfig;
+use tokio::time::{Instant, Sleep, timeout};
+
+use self::blockwise::Cut;
+use self::contexts::Contexts;
+use self::datagrams::{Buffers, Datagrams};
+use self::line::Line;
+use self::machine::{Machine, MachineConfig};
+use self::resource::Shape;
+use crate::driver::{Answer, Client, Connected, Driver, DriverError, Pending, Request, Role, Sink};
+use crate::experiment::{Credential, Door, Experiment};
+use crate::outcome::Bytes;
 use crate::target::Access;
 
-/// The driver.
+/// As ALPN names CoAP over TLS (RFC 8323 §8.2).
+const ALPN: &[u8] = b"coap";
+/// Datagrams that a client takes in before others have their turn.
+const TURN: usize = 64;
+/// How long the end of observations is waited for.
+const CLOSING_PATIENCE: Duration = Duration::from_millis(500);
+
+/// CoAP.
 ///
 /// # Errors
-/// Always, for now.
-pub fn driver(door: Door, _: &Experiment, _: &Access) -> Result<Box<dyn Driver>, DriverError> {
-    Err(DriverError::Unsupported { door, what: "driver" })
+/// The door and the protection do not go together, or credentials cannot be read.
+pub fn driver(door: Door, experiment: &Experiment, access: &Access) -> Result<Box<dyn Driver>, DriverError> {
+    CoapDriver::new(door, experiment, access).map(|driver| Box::new(driver) as Box<dyn Driver>)
+}
+
+/// What messages travel by.
+enum Carrier {
+    Udp(Option<DtlsConfig>),
+    Tcp(Dialer),
+}
+
+struct CoapDriver {
+    carrier: Carrier,
+    shape: Rc<Shape>,
+    contexts: Option<Contexts>,
+    buffers: Rc<RefCell<Buffers>>,
+    host: String,
+    port: u16,
+    unconfirmed_wait: Duration,
+    transmission: Transmission,
+    seed: u64,
+}
+
+impl CoapDriver {
+    fn new(door: Door, experiment: &Experiment, access: &Access) -> Result<Self, DriverError> {
+        let contexts = match (experiment.security.oscore, &access.oscore) {
+            (false, _) => None,
+            (true, Some(directory)) => Some(Contexts::new(directory)),
+            (true, None) => return Err(DriverError::Refused("there are no OSCORE contexts".to_owned())),
+        };
+        Ok(Self {
+            carrier: carrier(door, experiment, access)?,
+            shape: Rc::new(Shape::new(experiment, access.prefix.as_deref())),
+            contexts,
+            buffers: Rc::default(),
+            host: access.host.clone(),
+            port: access.port,
+            unconfirmed_wait: Duration::from_secs_f64(experiment.drain_seconds.max(0.1)),
+            transmission: Transmission::default(),
+            seed: experiment.seed,
+        })
+    }
+
+    async fn open(&self, role: Role, number: u32) -> Result<Connected, DriverError> {
+        let context = self.contexts.as_ref().map(|contexts| contexts.of(role, number)).transpose()?;
+        let began = Instant::now();
+        let (link, cipher) = match &self.carrier {
+            Carrier::Udp(dtls) => {
+                let (datagrams, cipher) = Datagrams::connect(self.remote().await?, dtls.clone()).await?;
+                (Link::Datagrams(datagrams), cipher)
+            }
+            Carrier::Tcp(dialer) => {
+                let (socket, counter) = dialer.dial().await.map_err(refused)?;
+                let cipher = socket.cipher();
+                (Link::Line(Box::new(Line::open(socket, counter).await?)), cipher)
+            }
+        };
+        let took = began.elapsed();
+        let config = MachineConfig {
+            transmission: self.transmission,
+            reliable: matches!(link, Link::Line(_)),
+            cut: link.cut(),
+            unconfirmed_wait: self.unconfirmed_wait,
+            seed: self.seed ^ (u64::from(number) << 1) ^ u64::from(role == Role::Subscriber),
+        };
+        let client = CoapClient {
+            link,
+            machine: Machine::new(config, Rc::clone(&self.shape), context),
+            buffers: Rc::clone(&self.buffers),
+            began,
+            alarm: None,
+        };
+        Ok(Connected { client: Box::new(client), took, cipher })
+    }
+
+    async fn remote(&self) -> Result<SocketAddr, DriverError> {
+        if let Ok(address) = self.host.parse::<IpAddr>() {
+            return Ok((address, self.port).into());
+        }
+        let failed = |why: String| DriverError::Connection(format!("{}: {why}", self.host));
+        let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
+        let mut found = found.map_err(|error| failed(error.to_string()))?;
+        found.next().ok_or_else(|| failed("the host has no address".to_owned()))
+    }
+}
+
+impl Driver for CoapDriver {
+    fn connect(&self, role: Role, number: u32) -> Pending<'_, Result<Connected, DriverError>> {
+        Box::pin(self.open(role, number))
+    }
+}
+
+fn carrier(door: Door, experiment: &Experiment, access: &Access) -> Result<Carrier, DriverError> {
+    let options = options(door, experiment, access)?;
+    let secure = experiment.security.is_secure();
+    if door == Door::CoapTcp {
+        let connector = secure.then(|| Connector::new(&options, &[ALPN])).transpose().map_err(refused)?;
+        return Ok(Carrier::Tcp(Dialer::new(&access.host, access.port, &access.name, connector)));
+    }
+    let dtls = secure.then(|| fogmux_client::dtls::config(&access.name, &options)).transpose().map_err(refused)?;
+    Ok(Carrier::Udp(dtls))
+}
+
+/// What the client shows, and whom it believes.
+fn options(door: Door, experiment: &Experiment, access: &Access) -> Result<Options, DriverError> {
+    let profile = experiment.security.profile;
+    let with_certificate = match experiment.credential {
+        Credential::OfProfile => !profile.psk,
+        Credential::Certificate => true,
+        Credential::Anonymous => false,
+        // RFC 7252 §9 knows none of these; OSCORE and DTLS say who somebody is.
+        Credential::Password => return Err(DriverError::Unsupported { door, what: "passwords" }),
+        Credential::Token => return Err(DriverError::Unsupported { door, what: "tokens" }),
+    };
+    let own = access.certificate.as_ref().filter(|_| with_certificate);
+    let key_log = access.key_log.as_deref().map(fogmux_net::KeyLogFile::open).transpose();
+    Ok(Options {
+        profile: Some(profile),
+        trust: access.authority.clone().map_or(Trust::Insecure, Trust::File),
+        own: own.map(|(certificate, key)| Own { certificate: certificate.clone(), key: key.clone() }),
+        psk: access.psk.clone().filter(|_| profile.psk).map(|(identity, key)| Psk { identity, key }),
+        key_log: key_log.map_err(|error| DriverError::Connection(error.to_string()))?.map(Arc::new),
+        ..Options::default()
+    })
+}
+
+fn refused(error: ClientError) -> DriverError {
+    DriverError::Refused(error.to_string())
+}
+
+/// Where messages go and come from.
+enum Link {
+    Datagrams(Datagrams),
+    Line(Box<Line>),
+}
+
+impl Link {
+    fn cut(&self) -> Cut {
+        match self {
+            Self::Datagrams(_) => Cut::DATAGRAM,
+            Self::Line(line) => line.cut(),
+        }
+    }
+}
+
+struct CoapClient {
+    link: Link,
+    machine: Machine,
+    buffers: Rc<RefCell<Buffers>>,
+    began: Instant,
+    /// When the earliest deadline was, the last time one was set, and what wakes us then.
+    alarm: Option<(Timestamp, Pin<Box<Sleep>>)>,
+}
+
+impl CoapClient {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Sends what waits. Returns whether anything went out.
+    fn send(&mut self, cx: &mut Context<'_>, now: Timestamp, sink: &mut dyn Sink) -> Result<bool, DriverError> {
+        let mut sent = false;
+        match &mut self.link {
+            Link::Datagrams(datagrams) => {
+                let mut buffers = self.buffers.borrow_mut();
+                while let Some(message) = self.machine.front() {
+                    match datagrams.poll_send(cx, message, &mut buffers.record) {
+                        Poll::Ready(result) => result?,
+                        Poll::Pending => break,
+                    }
+                    self.machine.sent(now, sink);
+                    sent = true;
+                }
+            }
+            Link::Line(line) => {
+                while line.has_room() {
+                    let Some(message) = self.machine.front() else { break };
+                    line.push(message);
+                    self.machine.sent(now, sink);
+                    sent = true;
+                }
+                if let Poll::Ready(result) = line.poll_flush(cx) {
+                    result?;
+                }
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Takes in what came, up to a turn's worth. Returns whether anything did.
+    fn receive(&mut self, cx: &mut Context<'_>, now: Timestamp, sink: &mut dyn Sink) -> Result<bool, DriverError> {
+        let mut buffers = self.buffers.borrow_mut();
+        let Buffers { datagram, plain, .. } = &mut *buffers;
+        let machine = &mut self.machine;
+        for turn in 0..TURN {
+            match &mut self.link {
+                Link::Datagrams(datagrams) => {
+                    let Poll::Ready(bytes) = datagrams.poll_receive(cx, datagram) else { return Ok(turn > 0) };
+                    let datagram = datagram.get(..bytes?).unwrap_or_default();
+                    datagrams.each_message(datagram, plain, |message| machine.handle(now, message, sink))?;
+                    if machine.is_idle() {
+                        datagrams.rest();
+                    }
+                }
+                Link::Line(line) => {
+                    let Poll::Ready(result) = line.poll_receive(cx, datagram) else { return Ok(turn > 0) };
+                    result?;
+                    line.each_message(now, |message, bytes| machine.handle_stream(now, message, bytes, sink))?;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Does what is due, and sees to it that we are woken for what will be. The alarm may be too early, for it is set
+    /// only when a deadline comes before all others; answers cost no timer.
+    fn watch_clock(&mut self, cx: &mut Context<'_>, now: Timestamp, sink: &mut dyn Sink) -> Result<bool, DriverError> {
+        loop {
+            let of_line = match &self.link {
+                Link::Datagrams(_) => None,
+                Link::Line(line) => Some(line.next_timeout()),
+            };
+            let Some(due) = [self.machine.next_timeout(), of_line].into_iter().flatten().min() else {
+                self.alarm = None;
+                return Ok(false);
+            };
+            let at = self.began + Duration::from_millis(due.as_millis());
+            match &mut self.alarm {
+                Some((set, _)) if *set <= due => {}
+                Some((set, sleep)) => {
+                    *set = due;
+                    sleep.as_mut().reset(at);
+                }
+                None => self.alarm = Some((due, Box::pin(tokio::time::sleep_until(at)))),
+            }
+            let Some((_, sleep)) = &mut self.alarm else { return Ok(false) };
+            if sleep.as_mut().poll(cx).is_pending() {
+                return Ok(false);
+            }
+            self.alarm = None;
+            let now = now.max(self.now());
+            self.machine.handle_timeout(now, sink);
+            if let Link::Line(line) = &mut self.link
+                && line.next_timeout() <= now
+            {
+                line.handle_timeout(now)?;
+            }
+            if self.send(cx, now, sink)? {
+                return Ok(true);
+            }
+        }
+    }
+
+    async fn end(mut self) {
+        if self.machine.has_observations() && self.machine.deregister().is_ok() {
+            let mut nobody = Nobody;
+            let ended = std::future::poll_fn(|cx| {
+                loop {
+                    match self.poll_turn(cx, &mut nobody) {
+                        Poll::Ready(Ok(())) if self.machine.has_observations() => {}
+                        Poll::Ready(_) => return Poll::Ready(()),
+                        Poll::Pending => return Poll::Pending,
+                    }
+                }
+            });
+            let _ = timeout(CLOSING_PATIENCE, ended).await;
+        }
+        match self.link {
+            Link::Datagrams(datagrams) => datagrams.close().await,
+            Link::Line(line) => line.close().await,
+        }
+    }
+}
+
+impl Client for CoapClient {
+    fn submit(&mut self, request: Request<'_>, tag: u64) -> Result<(), DriverError> {
+        self.machine.submit(request, tag)
+    }
+
+    fn poll_turn(&mut self, cx: &mut Context<'_>, sink: &mut dyn Sink) -> Poll<Result<(), DriverError>> {
+        let now = self.now();
+        let mut happened = self.send(cx, now, sink)?;
+        if self.receive(cx, now, sink)? {
+            happened = true;
+            // Acknowledgements, and the next blocks.
+            self.send(cx, now, sink)?;
+        }
+        if let Some(failure) = self.machine.failure() {
+            return Poll::Ready(Err(failure));
+        }
+        if self.watch_clock(cx, now, sink)? || happened { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    fn bytes(&self) -> Bytes {
+        let (socket_up, socket_down) = match &self.link {
+            Link::Datagrams(datagrams) => (datagrams.up, datagrams.down),
+            Link::Line(line) => line.bytes(),
+        };
+        Bytes { socket_up, socket_down, ..self.machine.bytes() }
+    }
+
+    fn close(self: Box<Self>) -> Pending<'static, ()> {
+        Box::pin(self.end())
+    }
+}
+
+/// Hears what comes while a client says goodbye.
+struct Nobody;
+
+impl Sink for Nobody {
+    fn done(&mut self, _: u64, _: Answer<'_>) {}
+
+    fn message(&mut self, _: &[u8]) {}
 }

@@ -1,0 +1,216 @@
+//! A connected UDP socket, alone or under DTLS 1.2.
+//!
+//! What is received goes through buffers that all clients share, so that thousands of them cost little more than their
+//! sockets and sessions.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use fogmux_net::dtls::Alert;
+use fogmux_net::dtls::client::{Client as Session, ClientConfig, ClientEvent, Opened};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::driver::DriverError;
+
+/// Bytes of the largest datagram there is.
+const DATAGRAM_MAX: usize = 64 << 10;
+/// Bytes of the largest datagram of a handshake: servers cut their flights to the path (RFC 6347 §4.1.1.1).
+const HANDSHAKE_DATAGRAM_MAX: usize = 16 << 10;
+/// How long a handshake is tried: RFC 6347 §4.2.4.1, six repeats and an answer to the last.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(90);
+/// How long is waited for the server's `close_notify` (RFC 5246 §7.2.1). A socket that is closed before it comes
+/// answers it with an ICMP message, which would be one packet too many on the wire.
+const CLOSING_PATIENCE: Duration = Duration::from_millis(200);
+/// Bytes that a socket may hold for us until its client has its turn.
+const RECEIVE_BUFFER: usize = 1 << 20;
+
+/// What all clients of a driver use in turn.
+pub(super) struct Buffers {
+    /// A datagram as it came.
+    pub(super) datagram: Box<[u8]>,
+    /// A record on its way out.
+    pub(super) record: Vec<u8>,
+    /// What records held.
+    pub(super) plain: Vec<u8>,
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        Self { datagram: vec![0; DATAGRAM_MAX].into(), record: Vec::new(), plain: Vec::new() }
+    }
+}
+
+/// A socket and perhaps a session.
+pub(super) struct Datagrams {
+    socket: UdpSocket,
+    session: Option<Box<Session>>,
+    /// Bytes into the socket.
+    pub(super) up: u64,
+    /// Bytes out of it.
+    pub(super) down: u64,
+}
+
+impl Datagrams {
+    /// Opens a socket and makes the handshake, if there is one. Returns the cipher suite, too.
+    pub(super) async fn connect(remote: SocketAddr, dtls: Option<ClientConfig>) -> Result<(Self, String), DriverError> {
+        let socket = open(remote).await.map_err(|error| failed(&error))?;
+        let mut this = Self { socket, session: None, up: 0, down: 0 };
+        let Some(config) = dtls else { return Ok((this, String::new())) };
+        let handshake = timeout(HANDSHAKE_PATIENCE, this.handshake(config)).await;
+        let silence = || DriverError::Connection("nothing answered the DTLS handshake".to_owned());
+        let cipher = handshake.map_err(|_| silence())??;
+        Ok((this, cipher))
+    }
+
+    async fn handshake(&mut self, config: ClientConfig) -> Result<String, DriverError> {
+        let began = Instant::now();
+        let mut out: Vec<Vec<u8>> = Vec::new();
+        let mut session = Session::start(config, Duration::ZERO, &mut |datagram| out.push(datagram.to_vec()))
+            .map_err(|alert| refused(&alert))?;
+        let mut buffer = vec![0; HANDSHAKE_DATAGRAM_MAX];
+        loop {
+            for datagram in out.drain(..) {
+                self.socket.send(&datagram).await.map_err(|error| failed(&error))?;
+                self.up += length(&datagram);
+            }
+            let send = &mut |datagram: &[u8]| out.push(datagram.to_vec());
+            let again_at = began + session.next_timeout().unwrap_or(HANDSHAKE_PATIENCE);
+            let Ok(received) = timeout_at(again_at, self.socket.recv(&mut buffer)).await else {
+                session.handle_timeout(began.elapsed(), send);
+                continue;
+            };
+            let received = received.map_err(|error| failed(&error))?;
+            let datagram = buffer.get(..received).unwrap_or_default();
+            self.down += length(datagram);
+            for event in session.handle(began.elapsed(), datagram, send) {
+                match event {
+                    ClientEvent::Established(channel) => {
+                        self.session = Some(Box::new(session));
+                        return Ok(channel.cipher.to_string());
+                    }
+                    ClientEvent::Ended(alert) => return Err(refused(&alert)),
+                    ClientEvent::Data(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Sends one message.
+    pub(super) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        message: &[u8],
+        record: &mut Vec<u8>,
+    ) -> Poll<Result<(), DriverError>> {
+        let datagram = match &mut self.session {
+            None => message,
+            Some(session) => {
+                record.clear();
+                if !session.seal(message, record) {
+                    return Poll::Ready(Err(ended()));
+                }
+                record
+            }
+        };
+        loop {
+            match self.socket.try_send(datagram) {
+                Ok(_) => {
+                    self.up += length(datagram);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.socket.poll_send_ready(cx)).map_err(|error| failed(&error))?;
+                }
+                Err(error) => return Poll::Ready(Err(failed(&error))),
+            }
+        }
+    }
+
+    /// Waits for the next datagram and says how long it is.
+    pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, DriverError>> {
+        loop {
+            ready!(self.socket.poll_recv_ready(cx)).map_err(|error| failed(&error))?;
+            match self.socket.try_recv(buffer) {
+                Ok(bytes) => {
+                    self.down += u64::try_from(bytes).unwrap_or_default();
+                    return Poll::Ready(Ok(bytes));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(failed(&error))),
+            }
+        }
+    }
+
+    /// Hands over the messages in a datagram, one by one.
+    pub(super) fn each_message(
+        &mut self,
+        datagram: &[u8],
+        plain: &mut Vec<u8>,
+        mut handle: impl FnMut(&[u8]),
+    ) -> Result<(), DriverError> {
+        let Some(session) = &mut self.session else {
+            handle(datagram);
+            return Ok(());
+        };
+        let (socket, mut rest) = (&self.socket, datagram);
+        loop {
+            plain.clear();
+            // A refusal to renegotiate that does not get out is asked for again.
+            let mut send = |record: &[u8]| drop(socket.try_send(record));
+            match session.open(&mut rest, plain, &mut send) {
+                Some(Opened::Data) => handle(plain),
+                Some(Opened::Nothing) => {}
+                Some(Opened::Ended(_)) => return Err(ended()),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Nothing more is expected now: the next datagram wakes us. Otherwise it would take a read that finds nothing, for
+    /// each answer, to make that known to tokio; what has come unexpectedly waits for the next.
+    pub(super) fn rest(&self) {
+        let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+        let _ = self.socket.try_io(Interest::READABLE, nothing);
+    }
+
+    /// Says goodbye, where there is somebody to say it to.
+    pub(super) async fn close(mut self) {
+        let Some(session) = &mut self.session else { return };
+        let mut out = Vec::new();
+        session.close(&mut |datagram| out.extend_from_slice(datagram));
+        if self.socket.send(&out).await.is_ok() {
+            let mut buffer = [0; 64];
+            let _ = timeout(CLOSING_PATIENCE, self.socket.recv(&mut buffer)).await;
+        }
+    }
+}
+
+async fn open(remote: SocketAddr) -> io::Result<UdpSocket> {
+    let local: SocketAddr =
+        if remote.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
+    let socket = UdpSocket::bind(local).await?;
+    // As much as the kernel lets us have; many answers may come in one turn.
+    let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER);
+    socket.connect(remote).await?;
+    Ok(socket)
+}
+
+fn refused(alert: &Alert) -> DriverError {
+    DriverError::Refused(format!("the DTLS handshake failed: {alert}"))
+}
+
+fn ended() -> DriverError {
+    DriverError::Connection("the server has ended the DTLS session".to_owned())
+}
+
+fn failed(error: &io::Error) -> DriverError {
+    DriverError::Connection(error.to_string())
+}
+
+fn length(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}

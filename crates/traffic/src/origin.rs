@@ -1,0 +1,327 @@
+//! A small CoAP origin, for what our gateway does not do by itself: it answers as it is told, piggybacked or separately
+//! (RFC 7252 §5.2), which is scenario B of the document wiss and of seed 002.
+//!
+//! It keeps a value for each path: PUT and POST replace it, GET gives it (4.04 when there is none), Observe follows. It
+//! is to be measured against, not to be used: anybody may write, and nothing bounds how many paths there are.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fogmux_coap::server::{Amplification, Event, Notification, Registered, RelationId};
+use fogmux_coap::transmission::Transmission;
+use fogmux_coap::{Code, ETag, Incoming, Outbox, Response, Server, ServerConfig, Ticket, Timestamp};
+use fogmux_net::dtls::{self, CookieKey, Credentials, Endpoint, EndpointConfig, Inbox};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::sign::CertifiedKey;
+use tokio::net::UdpSocket;
+use tokio::time::{Instant, sleep_until};
+use zeroize::Zeroizing;
+
+use crate::experiment::CoapAnswer;
+
+/// Bytes of the largest datagram there is.
+const DATAGRAM_MAX: usize = 64 << 10;
+/// Bodies that are taken, which is what the documents send at most.
+const BODY_BYTES_MAX: usize = 16 << 20;
+
+/// Confirmables under way to one client.
+const NSTART: usize = 4096;
+
+/// What an origin is to be like.
+#[derive(Clone, Default)]
+pub struct OriginConfig {
+    /// How it answers Confirmable requests. Non-confirmable ones are answered so in any case.
+    pub answer: CoapAnswer,
+    /// Whether notifications are Confirmable.
+    pub confirm_notifications: bool,
+    /// DTLS, if at all.
+    pub dtls: Option<Keys>,
+}
+
+/// What the server side of DTLS has: a pre-shared key and its identity, a certificate, or both.
+#[derive(Clone, Default)]
+pub struct Keys {
+    psk: Option<(Vec<u8>, Zeroizing<Vec<u8>>)>,
+    certified: Option<Arc<CertifiedKey>>,
+}
+
+impl Keys {
+    /// A pre-shared key.
+    #[must_use]
+    pub fn psk(identity: &str, key: &[u8]) -> Self {
+        Self { psk: Some((identity.as_bytes().to_vec(), Zeroizing::new(key.to_vec()))), certified: None }
+    }
+
+    /// A certificate and its key, as PEM.
+    ///
+    /// # Errors
+    /// What is wrong with which file.
+    pub fn certificate(chain: &Path, key: &Path) -> Result<Self, String> {
+        let failed = |file: &Path, why: String| format!("{}: {why}", file.display());
+        let certificates = CertificateDer::pem_file_iter(chain).and_then(Iterator::collect);
+        let certificates = certificates.map_err(|error| failed(chain, error.to_string()))?;
+        let key = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, error.to_string()))?;
+        let certified = CertifiedKey::from_der(certificates, key, &rustls::crypto::ring::default_provider());
+        let certified = certified.map_err(|error| failed(chain, error.to_string()))?;
+        Ok(Self { psk: None, certified: Some(Arc::new(certified)) })
+    }
+}
+
+impl Credentials for Keys {
+    fn certified_key(&self) -> Option<Arc<CertifiedKey>> {
+        self.certified.clone()
+    }
+
+    fn client_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
+        None
+    }
+
+    fn has_psk(&self) -> bool {
+        self.psk.is_some()
+    }
+
+    fn psk(&self, _: std::net::IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        self.psk.as_ref().filter(|(known, _)| known == identity).map(|(_, key)| key.clone())
+    }
+}
+
+/// One value and who follows it.
+#[derive(Default)]
+struct Value {
+    bytes: Option<Bytes>,
+    version: u64,
+    followers: Vec<RelationId>,
+}
+
+/// An origin on one socket.
+pub struct Origin {
+    socket: UdpSocket,
+    server: Server<SocketAddr>,
+    out: Outbox<SocketAddr>,
+    dtls: Option<Protected>,
+    values: HashMap<String, Value>,
+    config: OriginConfig,
+    began: Instant,
+}
+
+/// Sessions, and the one that each peer has now.
+struct Protected {
+    endpoint: Endpoint<SocketAddr>,
+    inbox: Inbox<SocketAddr>,
+    current: HashMap<SocketAddr, dtls::Association>,
+    /// Records on their way out.
+    records: Outbox<SocketAddr>,
+}
+
+impl Origin {
+    /// Binds the socket.
+    ///
+    /// # Errors
+    /// The socket's, or there are no random numbers.
+    pub async fn bind(address: SocketAddr, config: OriginConfig) -> io::Result<Self> {
+        let socket = UdpSocket::bind(address).await?;
+        let secret = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
+        let dtls = config.dtls.clone().map(Protected::new).transpose()?;
+        let server = ServerConfig {
+            acknowledge_after: Duration::ZERO,
+            body_bytes_max: BODY_BYTES_MAX,
+            upload_bytes_max: 4 * BODY_BYTES_MAX,
+            download_bytes_max: 4 * BODY_BYTES_MAX,
+            amplification: Amplification::Off,
+            // As many separate answers at once as an experiment asks for, not one.
+            transmission: Transmission { nstart: NSTART, ..Transmission::default() },
+            ..ServerConfig::default()
+        };
+        // Echo is never demanded: what makes its values need keep no secret.
+        let server = Server::new(server, secret, Box::new(|_: &[u8]| [0; 8]));
+        let (out, values) = (Outbox::default(), HashMap::new());
+        Ok(Self { socket, server, out, dtls, values, config, began: Instant::now() })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Serves until the future is dropped.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub async fn serve(mut self) -> io::Result<()> {
+        let mut buffer = vec![0; DATAGRAM_MAX];
+        loop {
+            let due = self.next_timeout();
+            tokio::select! {
+                received = self.socket.recv_from(&mut buffer) => match received {
+                    Ok((bytes, from)) => self.take(from, buffer.get(..bytes).unwrap_or_default()),
+                    // Somebody who was answered is gone (ICMP).
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                    Err(error) => return Err(error),
+                },
+                () = sleep_until(due) => self.handle_timeout(),
+            }
+            self.flush().await;
+        }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn next_timeout(&self) -> Instant {
+        let of_server = self.server.next_timeout().map(|due| Duration::from_millis(due.as_millis()));
+        let of_dtls = self.dtls.as_ref().and_then(|dtls| dtls.endpoint.next_timeout());
+        let soonest = [of_server, of_dtls].into_iter().flatten().min();
+        self.began + soonest.unwrap_or(self.elapsed() + Duration::from_secs(3600))
+    }
+
+    fn handle_timeout(&mut self) {
+        let (now, elapsed) = (self.now(), self.elapsed());
+        self.server.handle_timeout(now, &mut self.out);
+        if let Some(Protected { endpoint, inbox, records, .. }) = &mut self.dtls {
+            endpoint.handle_timeout(elapsed, inbox, &mut |to, record| records.push(to, record));
+        }
+        self.take_events();
+    }
+
+    /// Takes a datagram in.
+    fn take(&mut self, from: SocketAddr, datagram: &[u8]) {
+        let elapsed = self.elapsed();
+        match &mut self.dtls {
+            None => self.handle(from, datagram),
+            Some(Protected { endpoint, inbox, records, .. }) => {
+                endpoint.handle(elapsed, from, datagram, inbox, &mut |to, record| records.push(to, record));
+                self.take_events();
+            }
+        }
+    }
+
+    fn take_events(&mut self) {
+        let Some(protected) = &mut self.dtls else { return };
+        let inbox = std::mem::take(&mut protected.inbox);
+        for event in inbox.events() {
+            let Some(protected) = &mut self.dtls else { return };
+            match event {
+                dtls::Event::Established { peer, association, .. } => {
+                    protected.current.insert(peer, association);
+                    self.server.forget(&peer);
+                }
+                dtls::Event::Data { peer, data, .. } => self.handle(peer, data),
+                dtls::Event::Ended { peer, association, .. } => {
+                    if protected.current.get(&peer) == Some(&association) {
+                        protected.current.remove(&peer);
+                        self.server.forget(&peer);
+                    }
+                }
+                dtls::Event::Failed { .. } => {}
+            }
+        }
+    }
+
+    /// Takes a message in.
+    fn handle(&mut self, from: SocketAddr, message: &[u8]) {
+        let now = self.now();
+        let Some(Incoming { request, ticket }) = self.server.handle(now, from, message, &mut self.out) else {
+            self.forget_the_gone();
+            return;
+        };
+        if self.config.answer == CoapAnswer::Separate {
+            self.server.defer(now, &ticket);
+            self.server.handle_timeout(now, &mut self.out);
+        }
+        let path = request.path().collect::<Vec<_>>().join("/");
+        match request.method {
+            Code::GET => self.get(now, path, ticket),
+            Code::PUT | Code::POST => {
+                self.server.respond(now, ticket, &Response::new(Code::CHANGED), &mut self.out);
+                self.put(now, path, Bytes::copy_from_slice(request.body.as_slice()));
+            }
+            _ => self.server.respond(now, ticket, &Response::new(Code::METHOD_NOT_ALLOWED), &mut self.out),
+        }
+        self.forget_the_gone();
+    }
+
+    fn get(&mut self, now: Timestamp, path: String, mut ticket: Ticket<SocketAddr>) {
+        let value = self.values.entry(path).or_default();
+        let observed = self.server.observe(now, &mut ticket);
+        if let Ok(Registered::New(relation)) = observed {
+            value.followers.push(relation);
+        }
+        let response = match &value.bytes {
+            Some(bytes) => content(bytes, value.version),
+            // Who is to be told of the first value must not hear an error before (RFC 7641 §4.2).
+            None if observed.is_ok() => Response::new(Code::CONTENT),
+            None => Response::new(Code::NOT_FOUND),
+        };
+        self.server.respond(now, ticket, &response, &mut self.out);
+    }
+
+    fn put(&mut self, now: Timestamp, path: String, bytes: Bytes) {
+        let value = self.values.entry(path).or_default();
+        value.version += 1;
+        let response = content(&bytes, value.version);
+        let confirmable = self.config.confirm_notifications;
+        for relation in &value.followers {
+            let notification = Notification { response, confirmable, subject: 0 };
+            self.server.notify(now, *relation, &notification, &mut self.out);
+        }
+        value.bytes = Some(bytes);
+    }
+
+    fn forget_the_gone(&mut self) {
+        while let Some(Event::ObserverGone { relation, .. }) = self.server.poll_event() {
+            self.values.values_mut().for_each(|value| value.followers.retain(|follower| *follower != relation));
+        }
+    }
+
+    /// Sends what waits. What the socket has no room for is lost, as on a network.
+    async fn flush(&mut self) {
+        let elapsed = self.elapsed();
+        if let Some(Protected { endpoint, current, records, .. }) = &mut self.dtls {
+            for (to, message) in self.out.iter() {
+                if let Some(association) = current.get(&to) {
+                    endpoint.send(elapsed, to, *association, message, &mut |to, record| records.push(to, record));
+                }
+            }
+            self.out.clear();
+            std::mem::swap(&mut self.out, records);
+        }
+        for (to, datagram) in self.out.iter() {
+            let _ = self.socket.send_to(datagram, to).await;
+        }
+        self.out.clear();
+    }
+}
+
+impl Protected {
+    fn new(keys: Keys) -> io::Result<Self> {
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(Self {
+            endpoint: Endpoint::new(EndpointConfig::default(), Arc::new(keys), Arc::new(CookieKey::new(&secret))),
+            inbox: Inbox::default(),
+            current: HashMap::new(),
+            records: Outbox::default(),
+        })
+    }
+}
+
+/// A value, tagged so that its blocks are told from those of another.
+fn content(bytes: &Bytes, version: u64) -> Response<'_> {
+    let etag = Some(ETag::from_u64(version));
+    Response { etag, payload: fogmux_coap::response::Payload::Shared(bytes), ..Response::new(Code::CONTENT) }
+}
