@@ -1,0 +1,82 @@
+//! The one table that terminal, Markdown and HTML show: which columns there are, and what stands in them.
+
+use super::figure::Figure;
+use super::number::Scale;
+use super::summary::Summary;
+use crate::measure::statistics::Interval;
+
+/// The figures that make columns, by what they are about; those at the end of the list are the first to go where there
+/// is no room.
+const COLUMNS: [(Figure, u8); 22] = [
+    (Figure::Rate, 0),
+    (Figure::Goodput, 6),
+    (Figure::LatencyP50, 0),
+    (Figure::LatencyP99, 1),
+    (Figure::LatencyP999, 4),
+    (Figure::LatencyMax, 5),
+    (Figure::ConnectP50, 4),
+    (Figure::Lost, 1),
+    (Figure::Duplicates, 2),
+    (Figure::Reordered, 2),
+    (Figure::Errors, 1),
+    (Figure::GatewayCpu, 2),
+    (Figure::GeneratorCpu, 6),
+    (Figure::Instructions, 6),
+    (Figure::Memory, 7),
+    (Figure::PeakMemory, 3),
+    (Figure::TotalBytes, 3),
+    (Figure::Packets, 3),
+    (Figure::SecurityBytes, 7),
+    (Figure::HandshakeBytes, 5),
+    (Figure::HandshakePackets, 6),
+    (Figure::HandshakeCpu, 5),
+];
+
+/// A column and the unit that all of it is in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    pub(crate) figure: Figure,
+    pub(crate) scale: Scale,
+    /// 0 is never left out; the higher, the sooner.
+    pub(crate) dispensable: u8,
+}
+
+impl Column {
+    /// Title and unit: `p99 ms`.
+    pub(crate) fn head(&self) -> String {
+        format!("{} {}", self.figure.meaning().title, self.scale.name).trim_end().to_owned()
+    }
+
+    /// What stands in it for a run: the median, or nothing. A rate that is only a bound says so.
+    pub(crate) fn cell(&self, summary: &Summary<'_>) -> String {
+        let median = summary.get(self.figure).map(|interval| self.scale.median(interval));
+        median.map(|text| if self.is_bound(summary) { format!("≥{text}") } else { text }).unwrap_or_default()
+    }
+
+    /// The interval below it; nothing where there is no other value than the median.
+    pub(crate) fn range(&self, summary: &Summary<'_>) -> Option<String> {
+        let interval = summary.get(self.figure).filter(|interval| is_wide(interval))?;
+        Some(self.scale.range(interval))
+    }
+
+    fn is_bound(&self, summary: &Summary<'_>) -> bool {
+        summary.is_bound && [Figure::Rate, Figure::Goodput].contains(&self.figure)
+    }
+}
+
+/// Whether the ends differ by more than adding up in another order does.
+pub(crate) fn is_wide(interval: &Interval) -> bool {
+    interval.high - interval.low > interval.median.abs() * 1e-9
+}
+
+/// The columns for which there is anything to show. Counts of what should not happen are there only where it did.
+pub(crate) fn columns(summaries: &[Summary<'_>]) -> Vec<Column> {
+    let column = |(figure, dispensable): (Figure, u8)| {
+        let all: Vec<f64> =
+            summaries.iter().filter_map(|summary| summary.get(figure)).map(|interval| interval.median).collect();
+        let highest = |summary: &Summary<'_>| summary.get(figure).is_some_and(|interval| interval.high > 0.0);
+        let is_shown = summaries.iter().any(highest) || (figure == Figure::Lost && !all.is_empty());
+        is_shown.then(|| Column { figure, scale: figure.meaning().unit.scale(all), dispensable })
+    };
+    COLUMNS.into_iter().filter_map(column).collect()
+}

@@ -1,0 +1,140 @@
+//! What a reader must know before believing a number.
+
+use std::fmt;
+
+use super::summary::Summary;
+
+/// Processor seconds of others, for each second of a repetition, from which on they are named: a twentieth of a core.
+const OTHERS_NOTICEABLE: f64 = 0.05;
+
+/// A reason for doubt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// Of which run; none: of all.
+    pub run: Option<String>,
+    /// What is the matter.
+    pub text: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.run {
+            Some(run) => write!(f, "{run}: {}", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
+}
+
+/// All there are, the gravest of each run first. The same for many runs is said once.
+#[must_use]
+pub fn warnings(summaries: &[Summary<'_>]) -> Vec<Warning> {
+    let mut all: Vec<Warning> = Vec::new();
+    for summary in summaries {
+        let of_run = |text| Warning { run: Some(summary.label.clone()), text };
+        all.extend(
+            [problem(summary), limited(summary), errors(summary), others(summary)].into_iter().flatten().map(of_run),
+        );
+    }
+    all.extend(weak(summaries));
+    all.extend(few(summaries));
+    all
+}
+
+fn problem(summary: &Summary<'_>) -> Option<String> {
+    summary.run.problem.clone()
+}
+
+fn limited(summary: &Summary<'_>) -> Option<String> {
+    let (first, why) = summary.left_out.first()?;
+    let of = summary.run.outcomes.len();
+    Some(if summary.is_bound {
+        format!("the generator set the pace in every repetition ({why}): the rate is a lower bound")
+    } else if summary.left_out.len() == 1 {
+        format!("repetition {first} of {of} is left out: the generator set the pace ({why})")
+    } else {
+        format!("{} of {of} repetitions are left out: the generator set the pace ({why})", summary.left_out.len())
+    })
+}
+
+fn errors(summary: &Summary<'_>) -> Option<String> {
+    let failed: u64 = summary.used.iter().map(|outcome| outcome.errors).sum();
+    let broken: u64 = summary.used.iter().map(|outcome| outcome.disconnects).sum();
+    let first = summary.used.iter().find_map(|outcome| outcome.first_error.as_deref());
+    (failed + broken > 0).then(|| {
+        let first = first.map(|text| format!("; the first: {text}")).unwrap_or_default();
+        format!("{failed} operations failed and {broken} connections broke{first}")
+    })
+}
+
+fn others(summary: &Summary<'_>) -> Option<String> {
+    let shares = summary.used.iter().filter(|outcome| outcome.seconds > 0.0);
+    let worst = shares.map(|outcome| outcome.others_cpu_s / outcome.seconds).fold(0.0, f64::max);
+    (worst > OTHERS_NOTICEABLE)
+        .then(|| format!("others on this machine used up to {:.0} % of a core meanwhile", worst * 100.0))
+}
+
+fn weak(summaries: &[Summary<'_>]) -> Vec<Warning> {
+    let mut all = Vec::new();
+    for summary in summaries {
+        let profile = summary.run.experiment.security.profile;
+        let Some(why) = profile.weak.filter(|_| profile.is_encrypted()) else { continue };
+        let warning = Warning { run: None, text: format!("profile {} is weak: {why}", profile.name) };
+        if !all.contains(&warning) {
+            all.push(warning);
+        }
+    }
+    all
+}
+
+fn few(summaries: &[Summary<'_>]) -> Option<Warning> {
+    let fewest = summaries.iter().map(|summary| summary.used.len()).filter(|used| *used > 0).min()?;
+    (fewest < 5).then(|| Warning {
+        run: None,
+        text: match fewest {
+            1 => "some figures come from one repetition and have no interval".to_owned(),
+            _ => format!("some figures come from {fewest} repetitions; five make an interval worth its name"),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Experiment;
+    use crate::outcome::{Outcome, Run};
+
+    fn said(outcomes: Vec<Outcome>, security: &str) -> String {
+        let experiment = Experiment { security: security.parse().unwrap(), ..Experiment::default() };
+        let run = Run { experiment, target: "fogmux".to_owned(), outcomes, problem: None };
+        let all = warnings(&[Summary::of(&run, "run".to_owned())]);
+        all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    fn good() -> Outcome {
+        Outcome { delivered: 10, seconds: 1.0, ..Outcome::default() }
+    }
+
+    #[test]
+    fn five_quiet_repetitions_leave_nothing_to_say() {
+        assert_eq!(said(vec![good(); 5], "high"), "");
+    }
+
+    #[test]
+    fn each_doubt_is_named() {
+        let limited = Outcome { limited_by_generator: Some("its core was busy".to_owned()), ..good() };
+        let mut outcomes = vec![good(); 5];
+        outcomes.push(limited);
+        assert!(
+            said(outcomes, "high")
+                .contains("repetition 6 of 6 is left out: the generator set the pace (its core was busy)")
+        );
+        let loaded = Outcome { others_cpu_s: 0.5, ..good() };
+        assert!(said(vec![loaded; 5], "high").contains("50 % of a core"));
+        let failed = Outcome { errors: 2, first_error: Some("4.03".to_owned()), ..good() };
+        assert!(
+            said(vec![failed; 5], "high").contains("10 operations failed and 0 connections broke; the first: 4.03")
+        );
+        assert!(said(vec![good()], "high").contains("one repetition"));
+        assert!(said(vec![good(); 5], "low").contains("profile low is weak"));
+    }
+}

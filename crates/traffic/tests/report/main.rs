@@ -1,0 +1,108 @@
+//! What is done with a report once it is there: every format is made of it, and says what it says.
+//!
+//! The files stay under the target directory, where `cargo xtask test bench` opens the pages in a browser.
+
+mod sample;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fogmux_traffic::outcome::Report;
+use fogmux_traffic::report::{self, csv, html, json, markdown, terminal};
+
+/// A directory of this test's own, which stays.
+fn place(name: &str) -> PathBuf {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report").join(name);
+    fs::create_dir_all(&place).expect("a directory");
+    place
+}
+
+fn page(report: &Report) -> String {
+    html::document(report, &report::summaries(&report.runs))
+}
+
+#[test]
+fn json_is_read_as_it_was_written() {
+    let report = sample::hostile();
+    let path = place("json").join("report.json");
+    json::write(&report, &path).unwrap();
+    let read = json::read(&path).unwrap();
+    assert_eq!(read.runs[0].experiment, report.runs[0].experiment);
+    let (read, report) = (page(&read), page(&report));
+    assert!(read == report, "{:?}", read.lines().zip(report.lines()).find(|(read, written)| read != written));
+}
+
+#[test]
+fn a_format_of_the_future_is_refused_by_its_version() {
+    let path = place("future").join("report.json");
+    fs::write(&path, r#"{"version": 1000, "runs": "of another kind"}"#).unwrap();
+    assert!(json::read(&path).unwrap_err().to_string().contains("format 1000 is newer"));
+    fs::write(&path, "[]").unwrap();
+    assert!(json::read(&path).unwrap_err().to_string().contains("no report"));
+}
+
+#[test]
+fn all_formats_are_written_and_all_are_named() {
+    let report = sample::matrix(7);
+    let written = report::render(&report, &place("matrix")).unwrap();
+    assert!(written.iter().all(|path| path.exists()));
+    for ending in
+        ["report.csv", "report.md", "report.html", "report.rate-1.svg", "report.latency-1.svg", "report.bytes-1.svg"]
+    {
+        assert!(written.iter().any(|path| path.ends_with(ending)), "{ending} of {written:?}");
+    }
+}
+
+#[test]
+fn csv_has_a_line_for_each_repetition_and_as_many_fields_everywhere() {
+    let report = sample::matrix(7);
+    let table = csv::table(&report.runs);
+    let lines: Vec<&str> = table.split_terminator("\r\n").collect();
+    let outcomes: usize = report.runs.iter().map(|run| run.outcomes.len()).sum();
+    assert_eq!(lines.len(), outcomes + 1);
+    let fields = lines[0].split(',').count();
+    assert!(lines.iter().all(|line| line.split(',').count() == fields));
+}
+
+#[test]
+fn nothing_that_somebody_says_becomes_markup() {
+    let report = sample::hostile();
+    report::render(&report, &place("hostile")).unwrap();
+    let page = page(&report);
+    assert!(!page.contains("<script") && !page.contains("<img"), "{page}");
+    assert!(page.contains("&lt;script&gt;"));
+    let text = markdown::document(&report, &report::summaries(&report.runs));
+    assert!(!text.lines().skip(1).any(|line| line.contains("<script")), "{text}");
+}
+
+#[test]
+fn a_page_needs_nothing_else() {
+    let page = page(&sample::matrix(7));
+    for loads in ["<script", "http://", "https://", "@import", "url(", " src=", "<iframe"] {
+        assert!(!page.contains(loads), "{loads}");
+    }
+    for id in ["rate", "payload", "latency", "tail", "cpu", "connect", "bytes", "time"] {
+        assert!(page.contains(&format!("<section id=\"{id}\">")), "{id}");
+    }
+}
+
+#[test]
+fn an_empty_report_is_a_report() {
+    let report = sample::report("fogmux bench run", Vec::new());
+    assert!(page(&report).contains("fogmux bench run"));
+    assert!(terminal::table(&report::summaries(&report.runs), Some(80)).contains("Nothing was measured."));
+}
+
+#[test]
+fn a_table_keeps_to_the_width_of_the_terminal() {
+    let report = sample::matrix(7);
+    let summaries = report::summaries(&report.runs);
+    let widest = |width| {
+        let table = terminal::table(&summaries, width);
+        println!("{table}");
+        table.lines().map(|line| line.chars().count()).max().unwrap()
+    };
+    assert!(widest(Some(80)) <= 80);
+    assert!(widest(Some(120)) <= 120);
+    assert!(widest(None) > 120);
+}

@@ -1,0 +1,165 @@
+// Opens the pages of `fogmux bench` in Chromium, as a phone and as a desk sees them, in light and in dark, and on paper.
+// Chromium is driven over its own pipe (--remote-debugging-pipe), so that no client library is needed.
+//
+//   node tests/bench/browser.mjs OUTPUT PAGE…
+import { spawn } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, dirname, join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+const VIEWS = [
+  { name: 'phone', width: 390, height: 844, scale: 2, mobile: true, scheme: 'light' },
+  { name: 'desk', width: 1280, height: 900, scale: 1, mobile: false, scheme: 'light' },
+  { name: 'dark', width: 1280, height: 900, scale: 1, mobile: false, scheme: 'dark' },
+];
+const ANSWER_MS = 20_000;
+
+// What a page is like, from inside: this is run in the page.
+function looked() {
+  const all = [...document.querySelectorAll('svg.plot')];
+  const shown = all.filter(plot => plot.checkVisibility());
+  const boxes = shown.map(plot => plot.getBoundingClientRect());
+  const overflows = [];
+  for (const plot of shown) {
+    const outer = plot.getBoundingClientRect();
+    for (const text of plot.querySelectorAll('text')) {
+      const box = text.getBoundingClientRect();
+      if (box.left < outer.left - 1 || box.right > outer.right + 1 || box.bottom > outer.bottom + 1) {
+        overflows.push(`${plot.querySelector('title').textContent}: ${text.textContent}`);
+      }
+    }
+  }
+  return {
+    width: innerWidth,
+    scrolls: document.documentElement.scrollWidth,
+    plots: all.length,
+    empty: boxes.filter(box => box.width < 200 || box.height < 60).length,
+    overflows,
+    small: shown.filter(plot => plot.getBoundingClientRect().width / plot.viewBox.baseVal.width < 0.85).length,
+    unnamed: all.filter(plot => !plot.querySelector('title')?.textContent).length,
+    text: document.body.innerText.length,
+  };
+}
+
+class Browser {
+  constructor() {
+    this.home = mkdtempSync(join(tmpdir(), 'fogmux-browser-'));
+    const flags = ['--headless=new', '--remote-debugging-pipe', `--user-data-dir=${this.home}`, '--disable-gpu',
+      '--no-first-run', '--hide-scrollbars', '--disable-extensions', '--disable-background-networking'];
+    // Chromium's sandbox refuses root, which is what CI is.
+    if (process.getuid() === 0) flags.push('--no-sandbox');
+    this.process = spawn(process.env.CHROMIUM ?? 'chromium', flags, { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] });
+    this.ended = new Promise(done => this.process.on('exit', done));
+    this.failed = new Promise((_, fail) => {
+      this.process.on('error', fail);
+      this.process.on('exit', code => fail(new Error(`Chromium ended with ${code}`)));
+    });
+    this.failed.catch(() => {});
+    this.number = 0;
+    this.waiting = new Map();
+    this.events = [];
+    let rest = '';
+    this.process.stdio[4].setEncoding('utf8').on('data', text => {
+      const messages = (rest + text).split('\0');
+      rest = messages.pop();
+      messages.forEach(message => this.take(JSON.parse(message)));
+    });
+  }
+
+  take(message) {
+    const waits = this.waiting.get(message.id);
+    if (!waits) { this.events.push(message); this.wake?.(); return; }
+    this.waiting.delete(message.id);
+    message.error ? waits.fail(new Error(message.error.message)) : waits.done(message.result);
+  }
+
+  call(method, params = {}, sessionId = undefined) {
+    const id = ++this.number;
+    this.process.stdio[3].write(`${JSON.stringify({ id, method, params, sessionId })}\0`);
+    const answer = new Promise((done, fail) => this.waiting.set(id, { done, fail }));
+    return this.within(answer, method);
+  }
+
+  async event(sessionId, method) {
+    const found = () => this.events.find(event => event.sessionId === sessionId && event.method === method);
+    const seen = async () => {
+      while (!found()) await new Promise(done => { this.wake = done; });
+    };
+    await this.within(seen(), method);
+  }
+
+  within(answer, what) {
+    let timer;
+    const late = new Promise((_, fail) => {
+      timer = setTimeout(() => fail(new Error(`no ${what} within ${ANSWER_MS} ms`)), ANSWER_MS);
+    });
+    return Promise.race([answer, late, this.failed]).finally(() => clearTimeout(timer));
+  }
+
+  async close() {
+    await this.call('Browser.close').catch(() => this.process.kill('SIGKILL'));
+    await this.ended;
+    rmSync(this.home, { recursive: true, force: true, maxRetries: 5 });
+  }
+}
+
+async function open(browser, page, view) {
+  const { targetId } = await browser.call('Target.createTarget', { url: 'about:blank' });
+  const { sessionId } = await browser.call('Target.attachToTarget', { targetId, flatten: true });
+  const call = (method, params) => browser.call(method, params, sessionId);
+  for (const domain of ['Page', 'Runtime', 'Log', 'Network']) await call(`${domain}.enable`);
+  await call('Emulation.setDeviceMetricsOverride',
+    { width: view.width, height: view.height, deviceScaleFactor: view.scale, mobile: view.mobile });
+  await call('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: view.scheme }] });
+  await call('Page.navigate', { url: page });
+  await browser.event(sessionId, 'Page.loadEventFired');
+  return { call, targetId, sessionId };
+}
+
+// What is wrong with a page in a view; screenshots, and the paper of the desk, go to the output.
+async function faults(browser, path, view, output) {
+  const page = pathToFileURL(resolve(path)).href;
+  const { call, targetId, sessionId } = await open(browser, page, view);
+  const { result } = await call('Runtime.evaluate', { expression: `(${looked})()`, returnByValue: true });
+  const found = result.value;
+  const name = join(output, `${basename(dirname(resolve(path)))}-${view.name}`);
+  const shot = await call('Page.captureScreenshot', { format: 'png', captureBeyondViewport: true });
+  writeFileSync(`${name}.png`, Buffer.from(shot.data, 'base64'));
+  if (view.name === 'desk') {
+    const paper = await call('Page.printToPDF', { preferCSSPageSize: true, printBackground: false });
+    writeFileSync(`${name}.pdf`, Buffer.from(paper.data, 'base64'));
+  }
+  const events = browser.events.filter(event => event.sessionId === sessionId);
+  const said = events.filter(event => ['Runtime.exceptionThrown', 'Runtime.consoleAPICalled', 'Log.entryAdded'].includes(event.method));
+  const loaded = events.filter(event => event.method === 'Network.requestWillBeSent').map(event => event.params.request.url);
+  const others = loaded.filter(url => url !== page && !url.startsWith('data:'));
+  await browser.call('Target.closeTarget', { targetId });
+  console.log(`${path} as ${view.name}: ${found.plots} plots, ${found.scrolls} of ${found.width} px wide`);
+  return [
+    ...said.map(event => `the console says ${JSON.stringify(event.params)}`),
+    ...others.map(url => `it loads ${url}`),
+    ...found.overflows.map(text => `words run out of their plot: ${text}`),
+    found.scrolls > found.width && `it is ${found.scrolls} px wide, the screen ${found.width}`,
+    found.plots === 0 && 'it has no plot',
+    found.empty > 0 && `${found.empty} plots have no size`,
+    found.small > 0 && `${found.small} plots are too small to read`,
+    found.unnamed > 0 && `${found.unnamed} plots have no title`,
+    found.text < 500 && 'it has no text',
+  ].filter(Boolean).map(fault => `${path} as ${view.name}: ${fault}`);
+}
+
+const [output, ...pages] = process.argv.slice(2);
+if (pages.length === 0) throw new Error('node browser.mjs OUTPUT PAGE…');
+mkdirSync(output, { recursive: true });
+const browser = new Browser();
+const wrong = [];
+try {
+  for (const page of pages) {
+    for (const view of VIEWS) wrong.push(...await faults(browser, page, view, output));
+  }
+} finally {
+  await browser.close();
+}
+wrong.forEach(fault => console.error(`FAULT ${fault}`));
+process.exitCode = wrong.length === 0 ? 0 : 1;
