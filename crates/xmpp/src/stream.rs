@@ -6,7 +6,7 @@ mod management;
 mod sasl;
 mod server;
 
-pub use client::{ClientConfig, ClientEvent, ClientStream, TlsWish};
+pub use client::{ClientConfig, ClientEvent, ClientStream, RawEvent, TlsWish};
 pub use management::StreamManagement;
 pub use sasl::SaslCondition;
 pub use server::{BindRequest, Offer, ServerConfig, ServerEvent, ServerStream, StartTls};

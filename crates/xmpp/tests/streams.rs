@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
-use fogmux_xmpp::stream::{ClientConfig, Offer, SaslCondition, StartTls, TlsWish};
+use fogmux_xmpp::stream::{ClientConfig, Offer, RawEvent, SaslCondition, StartTls, TlsWish};
 use fogmux_xmpp::{ClientEvent, ClientStream, Jid, Limits, ServerConfig, ServerEvent, ServerStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -300,4 +300,38 @@ fn xep0198_counts_both_ways() {
     assert!(feed(&mut s, "<a xmlns='urn:xmpp:sm:3' h='2000'/>").1.contains("handled-count-too-high"));
     let mut s = bound();
     assert!(feed(&mut s, "<resume xmlns='urn:xmpp:sm:3' previd='x' h='1'/>").1.contains("item-not-found"));
+}
+
+#[test]
+fn a_client_may_read_stanzas_itself_and_have_the_others_parsed() {
+    let config =
+        ClientConfig { domain: "localhost".into(), resource: None, tls: TlsWish::No, limits: Limits::default() };
+    let mut out = Vec::new();
+    let mut client = ClientStream::new(config, &mut out);
+    let header = OPEN.replace("to=", "from=");
+    let mut feed = |client: &mut ClientStream, text: &str| format!("{:?}", client.handle(text.as_bytes(), &mut out).1);
+    let offer = "<stream:features><mechanisms xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/></stream:features>";
+    assert_eq!(feed(&mut client, &format!("{header}{offer}")), "Some(Mechanisms([]))");
+    assert_eq!(feed(&mut client, "<success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>"), "Some(Success(None))");
+    client.accept(&mut Vec::new());
+    assert_eq!(feed(&mut client, &format!("{header}<stream:features/>")), "None");
+    let bound = "<iq type='result' id='bind'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><jid>a@localhost/x</jid></bind></iq>";
+    assert!(feed(&mut client, bound).starts_with("Some(Bound"));
+
+    let rest = "<message id='1'/> <iq id='2'><a>></a></iq><iq id='3'";
+    let mut input = rest.as_bytes();
+    let mut stanzas = Vec::new();
+    while let (used, Some(event)) = client.next_raw(input).unwrap() {
+        let RawEvent::Stanza(stanza) = event else { panic!("{event:?}") };
+        stanzas.push(std::str::from_utf8(stanza).unwrap());
+        input = &input[used..];
+    }
+    assert_eq!(stanzas, ["<message id='1'/>", "<iq id='2'><a>></a></iq>"]);
+    let Some(ClientEvent::Stanza(iq)) = client.handle_raw(stanzas[1].as_bytes(), &mut Vec::new()) else { panic!() };
+    assert_eq!((iq.name, iq.attr("id")), ("iq", Some("2")));
+    let again = format!("{}/></stream:stream>", std::str::from_utf8(input).unwrap());
+    let (used, event) = client.next_raw(again.as_bytes()).unwrap();
+    assert_eq!(event, Some(RawEvent::Stanza(b"<iq id='3'/>")));
+    assert_eq!(client.next_raw(&again.as_bytes()[used..]).unwrap().1, Some(RawEvent::Ended));
+    assert!(!client.is_bound());
 }

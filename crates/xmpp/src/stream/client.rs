@@ -60,6 +60,16 @@ pub enum ClientEvent<'b> {
     Failed(StreamError),
 }
 
+/// What a stream brought, as it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RawEvent<'b> {
+    /// A stanza, from its first `<` to its last `>`: one element, whose tags are balanced, and nothing else is known of
+    /// it. [`ClientStream::handle_raw`] reads it.
+    Stanza(&'b [u8]),
+    /// The stream has ended.
+    Ended,
+}
+
 #[derive(Debug, PartialEq, Eq)]
 enum State {
     AwaitingHeader,
@@ -130,6 +140,36 @@ impl ClientStream {
             }
         }
         (input.len(), None)
+    }
+
+    /// In place of [`Self::handle`] once a resource is bound: the next stanza, unread, for who gets too many of a kind to
+    /// build elements of each. Says how many bytes to drop, too.
+    ///
+    /// # Errors
+    /// The server broke the protocol.
+    pub fn next_raw<'b>(&mut self, input: &'b [u8]) -> Result<(usize, Option<RawEvent<'b>>), StreamError> {
+        if self.state == State::Closed {
+            return Ok((input.len(), None));
+        }
+        let framed = self.framer.next(input).inspect_err(|_| self.state = State::Closed)?;
+        let event = match framed.frame {
+            None => None,
+            Some(Frame::Stanza(bytes)) => Some(RawEvent::Stanza(bytes)),
+            Some(Frame::End) => {
+                self.state = State::Closed;
+                Some(RawEvent::Ended)
+            }
+            Some(Frame::Header(_)) => return Err(StreamError::new(StreamCondition::BadFormat, "a second header")),
+        };
+        Ok((framed.used, event))
+    }
+
+    /// Reads a stanza of [`Self::next_raw`].
+    pub fn handle_raw<'b>(&mut self, stanza: &'b [u8], out: &mut Vec<u8>) -> Option<ClientEvent<'b>> {
+        self.handle_frame(Frame::Stanza(stanza), out).unwrap_or_else(|error| {
+            self.state = State::Closed;
+            Some(ClientEvent::Failed(error))
+        })
     }
 
     fn handle_frame<'b>(
