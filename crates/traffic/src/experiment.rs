@@ -178,6 +178,17 @@ pub enum Operation {
     Hold,
 }
 
+/// What a connection of [`Operation::Connect`] is made for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Visit {
+    /// Its messages are published.
+    #[default]
+    Publish,
+    /// A kept message is asked for.
+    Get,
+}
+
 /// Until when a publication is not done, in the words of MQTT. Rows are comparable only where it is the same:
 /// 1 is a CON, an awaited 2xx, the result of an IQ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -291,6 +302,10 @@ pub struct Experiment {
     pub link: String,
     /// Of everything random.
     pub seed: u64,
+    /// What is done with the messages of `Connect`.
+    pub visit: Visit,
+    /// Subscribers that are there before `Connect` begins and hear what is published, besides.
+    pub followers: u32,
 }
 
 impl Default for Experiment {
@@ -319,6 +334,8 @@ impl Default for Experiment {
             retain: false,
             link: "loopback".to_owned(),
             seed: 1,
+            visit: Visit::Publish,
+            followers: 0,
         }
     }
 }

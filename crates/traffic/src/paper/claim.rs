@@ -1,0 +1,417 @@
+//! What authors conclude, as checks over cells: tried on the document's own numbers and on ours.
+
+use serde::Deserialize;
+use toml::value::Table as Keys;
+
+use super::file::{Line, Paper};
+
+/// A conclusion.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Keys")]
+pub struct Claim {
+    /// Its name.
+    pub id: String,
+    /// What they say, shortened.
+    pub text: String,
+    /// Section.
+    pub place: String,
+    /// What one should know.
+    pub note: Option<String>,
+    /// What would bear it out.
+    pub check: Check,
+}
+
+/// What has to be true of some cells.
+#[derive(Clone, Debug)]
+pub enum Check {
+    /// Each more than the one before; `tolerance` is the share by which it may be less.
+    Ascending(Vec<Selector>, f64),
+    /// Each less than the one before; it may be more by that share.
+    Descending(Vec<Selector>, f64),
+    /// One divided by another lies between two numbers.
+    Ratio {
+        /// The dividend.
+        of: Selector,
+        /// The divisor.
+        to: Selector,
+        /// The least it may be.
+        at_least: Option<f64>,
+        /// The most.
+        at_most: Option<f64>,
+    },
+    /// A number lies between two others.
+    Value {
+        /// The number.
+        of: Selector,
+        /// The least it may be.
+        at_least: Option<f64>,
+        /// The most.
+        at_most: Option<f64>,
+    },
+    /// All are the same but for this share of the greatest.
+    Equal(Vec<Selector>, f64),
+    /// One is less than all of the others.
+    Least(Selector, Vec<Selector>),
+    /// One is more than all of the others.
+    Greatest(Selector, Vec<Selector>),
+    /// Several things.
+    All(Vec<Check>),
+    /// It cannot be tried here, for this reason.
+    Untestable(String),
+}
+
+/// What came of a check.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Tried {
+    /// It is so, by these numbers.
+    Holds(String),
+    /// It is not.
+    Fails(String),
+    /// Some number is missing.
+    Open(String),
+}
+
+/// Numbers of cells: the document's, or ours.
+pub trait Numbers {
+    /// The number at a place, or why there is none.
+    ///
+    /// # Errors
+    /// There is none.
+    fn at(&self, table: usize, row: usize, column: usize) -> Result<f64, String>;
+}
+
+/// `TABLE:ROW/COLUMN`; a star for row or column is the mean over all that have a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selector(String);
+
+/// The cells that a selector names.
+struct Found {
+    table: usize,
+    rows: Vec<usize>,
+    columns: Vec<usize>,
+}
+
+impl Selector {
+    /// Where it leads.
+    pub(super) fn find(&self, paper: &Paper) -> Result<(), String> {
+        self.places(paper).map(drop)
+    }
+
+    fn places(&self, paper: &Paper) -> Result<Found, String> {
+        let unknown = || format!("there is no cell {:?}", self.0);
+        let (id, rest) = self.0.split_once(':').ok_or_else(unknown)?;
+        let (index, table) = paper.tables.iter().enumerate().find(|(_, table)| table.id == id).ok_or_else(unknown)?;
+        // Names may contain a slash: the cut is where both halves are names.
+        let cuts = rest.match_indices('/').filter_map(|(at, _)| Some((rest.get(..at)?, rest.get(at + 1..)?)));
+        for (row, column) in cuts {
+            let (rows, columns) = (named(&table.rows, row), named(&table.columns, column));
+            if !rows.is_empty() && !columns.is_empty() {
+                return Ok(Found { table: index, rows, columns });
+            }
+        }
+        Err(unknown())
+    }
+
+    /// The number, or the mean of the numbers.
+    fn value(&self, paper: &Paper, numbers: &impl Numbers) -> Result<f64, String> {
+        let found = self.places(paper)?;
+        let (mut sum, mut count, mut missing) = (0.0, 0.0, None);
+        for row in &found.rows {
+            for column in &found.columns {
+                match numbers.at(found.table, *row, *column) {
+                    Ok(number) => (sum, count) = (sum + number, count + 1.0),
+                    Err(why) => missing = missing.or(Some(why)),
+                }
+            }
+        }
+        if count > 0.0 {
+            return Ok(sum / count);
+        }
+        Err(format!("{}: {}", self.0, missing.unwrap_or_default()))
+    }
+}
+
+fn named(lines: &[Line], name: &str) -> Vec<usize> {
+    lines.iter().enumerate().filter(|(_, line)| name == "*" || line.name == name).map(|(at, _)| at).collect()
+}
+
+impl Claim {
+    /// Every cell that it names.
+    pub fn selectors(&self) -> impl Iterator<Item = &Selector> {
+        self.check.selectors().into_iter()
+    }
+}
+
+impl Check {
+    fn selectors(&self) -> Vec<&Selector> {
+        match self {
+            Self::Ascending(cells, _) | Self::Descending(cells, _) | Self::Equal(cells, _) => cells.iter().collect(),
+            Self::Ratio { of, to, .. } => vec![of, to],
+            Self::Value { of, .. } => vec![of],
+            Self::Least(of, among) | Self::Greatest(of, among) => std::iter::once(of).chain(among).collect(),
+            Self::All(checks) => checks.iter().flat_map(Self::selectors).collect(),
+            Self::Untestable(_) => Vec::new(),
+        }
+    }
+
+    /// Tries it on some numbers.
+    pub fn try_on(&self, paper: &Paper, numbers: &impl Numbers) -> Tried {
+        match self {
+            Self::All(checks) => all(checks.iter().map(|check| check.try_on(paper, numbers))),
+            Self::Untestable(why) => Tried::Open(why.clone()),
+            Self::Ascending(..)
+            | Self::Descending(..)
+            | Self::Ratio { .. }
+            | Self::Value { .. }
+            | Self::Equal(..)
+            | Self::Least(..)
+            | Self::Greatest(..) => self.try_simple(paper, numbers).unwrap_or_else(Tried::Open),
+        }
+    }
+
+    fn try_simple(&self, paper: &Paper, numbers: &impl Numbers) -> Result<Tried, String> {
+        let all = self.selectors();
+        let values = all.iter().map(|selector| selector.value(paper, numbers)).collect::<Result<Vec<_>, _>>()?;
+        let listed = |sign: &str| values.iter().map(|value| shown(*value)).collect::<Vec<_>>().join(sign);
+        let (first, others) = values.split_first().ok_or("no cells")?;
+        let steps = || values.iter().zip(values.iter().skip(1));
+        let (holds, numbers) = match self {
+            Self::Ascending(_, tolerance) => (steps().all(|(a, b)| *b > a * (1.0 - tolerance)), listed(" → ")),
+            Self::Descending(_, tolerance) => (steps().all(|(a, b)| *b < a * (1.0 + tolerance)), listed(" → ")),
+            Self::Ratio { at_least, at_most, .. } => {
+                let to = others.first().copied().filter(|to| *to != 0.0).ok_or("it is divided by nought")?;
+                let ratio = first / to;
+                let numbers = format!("{} ÷ {} = {}", shown(*first), shown(to), shown(ratio));
+                (lies(ratio, *at_least, *at_most), numbers + &bounds(*at_least, *at_most))
+            }
+            Self::Value { at_least, at_most, .. } => {
+                (lies(*first, *at_least, *at_most), shown(*first) + &bounds(*at_least, *at_most))
+            }
+            Self::Equal(_, within) => {
+                let (least, most) = values.iter().fold((*first, *first), |(a, b), v| (a.min(*v), b.max(*v)));
+                (most - least <= within * most.abs(), listed(", "))
+            }
+            Self::Least(..) => (others.iter().all(|other| first < other), others_shown(*first, others)),
+            Self::Greatest(..) => (others.iter().all(|other| first > other), others_shown(*first, others)),
+            Self::All(_) | Self::Untestable(_) => return Err("no simple check".to_owned()),
+        };
+        Ok(if holds { Tried::Holds(numbers) } else { Tried::Fails(numbers) })
+    }
+}
+
+/// One that fails decides; else one that is open.
+fn all(tried: impl Iterator<Item = Tried>) -> Tried {
+    let (mut held, mut failed, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    for one in tried {
+        match one {
+            Tried::Holds(numbers) => held.push(numbers),
+            Tried::Fails(numbers) => failed.push(numbers),
+            Tried::Open(why) => open.push(why),
+        }
+    }
+    match (failed.is_empty(), open.is_empty()) {
+        (false, _) => Tried::Fails(failed.join("; ")),
+        (true, false) => Tried::Open(open.join("; ")),
+        (true, true) => Tried::Holds(held.join("; ")),
+    }
+}
+
+fn lies(number: f64, at_least: Option<f64>, at_most: Option<f64>) -> bool {
+    at_least.is_none_or(|least| number >= least) && at_most.is_none_or(|most| number <= most)
+}
+
+fn bounds(at_least: Option<f64>, at_most: Option<f64>) -> String {
+    match (at_least, at_most) {
+        (Some(least), Some(most)) => format!(" ({} to {})", shown(least), shown(most)),
+        (Some(least), None) => format!(" (at least {})", shown(least)),
+        (None, Some(most)) => format!(" (at most {})", shown(most)),
+        (None, None) => String::new(),
+    }
+}
+
+fn others_shown(first: f64, others: &[f64]) -> String {
+    let others: Vec<_> = others.iter().map(|other| shown(*other)).collect();
+    format!("{} beside {}", shown(first), others.join(", "))
+}
+
+/// A number with four digits that matter.
+pub(super) fn shown(number: f64) -> String {
+    let size = number.abs();
+    let digits = match size {
+        _ if number.fract() == 0.0 && size < 1e15 => 0,
+        _ if size >= 1000.0 => 0,
+        _ if size >= 100.0 => 1,
+        _ if size >= 10.0 => 2,
+        _ => 3,
+    };
+    format!("{number:.digits$}")
+}
+
+/// The keys of a check, as files have them.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RawCheck {
+    ascending: Option<Vec<String>>,
+    descending: Option<Vec<String>>,
+    tolerance: Option<f64>,
+    ratio: Option<RawRatio>,
+    value: Option<RawValue>,
+    equal: Option<RawEqual>,
+    least: Option<RawExtreme>,
+    greatest: Option<RawExtreme>,
+    all: Option<Vec<Keys>>,
+    untestable: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRatio {
+    of: String,
+    to: String,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawValue {
+    of: String,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawEqual {
+    cells: Vec<String>,
+    within: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawExtreme {
+    of: String,
+    among: Vec<String>,
+}
+
+fn selectors(names: Vec<String>) -> Vec<Selector> {
+    names.into_iter().map(Selector).collect()
+}
+
+impl TryFrom<Keys> for Check {
+    type Error = String;
+
+    fn try_from(keys: Keys) -> Result<Self, String> {
+        let raw: RawCheck = keys.try_into().map_err(|error: toml::de::Error| error.message().to_owned())?;
+        let tolerance = raw.tolerance.unwrap_or(0.0);
+        let extreme = |raw: RawExtreme| (Selector(raw.of), selectors(raw.among));
+        let inner =
+            raw.all.map(|all| all.into_iter().map(Self::try_from).collect::<Result<Vec<_>, _>>()).transpose()?;
+        let mut checks = [
+            raw.ascending.map(|cells| Self::Ascending(selectors(cells), tolerance)),
+            raw.descending.map(|cells| Self::Descending(selectors(cells), tolerance)),
+            raw.ratio.map(|RawRatio { of, to, at_least, at_most }| Self::Ratio {
+                of: Selector(of),
+                to: Selector(to),
+                at_least,
+                at_most,
+            }),
+            raw.value.map(|RawValue { of, at_least, at_most }| Self::Value { of: Selector(of), at_least, at_most }),
+            raw.equal.map(|equal| Self::Equal(selectors(equal.cells), equal.within)),
+            raw.least.map(extreme).map(|(of, among)| Self::Least(of, among)),
+            raw.greatest.map(extreme).map(|(of, among)| Self::Greatest(of, among)),
+            inner.map(Self::All),
+            raw.untestable.map(Self::Untestable),
+        ]
+        .into_iter()
+        .flatten();
+        match (checks.next(), checks.next()) {
+            (Some(check), None) => Ok(check),
+            (None, _) => Err("there is no check".to_owned()),
+            (Some(_), Some(_)) => Err("there are several checks; put them under `all`".to_owned()),
+        }
+    }
+}
+
+impl TryFrom<Keys> for Claim {
+    type Error = String;
+
+    fn try_from(mut keys: Keys) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Words {
+            id: String,
+            text: String,
+            #[serde(rename = "where")]
+            place: String,
+            note: Option<String>,
+        }
+        let mut words = Keys::new();
+        for key in ["id", "text", "where", "note"] {
+            words.extend(keys.remove(key).map(|value| (key.to_owned(), value)));
+        }
+        let Words { id, text, place, note } =
+            words.try_into().map_err(|error: toml::de::Error| error.message().to_owned())?;
+        let check = Check::try_from(keys).map_err(|problem| format!("claim {id}: {problem}"))?;
+        Ok(Self { id, text, place, note, check })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Grid(Vec<Vec<Option<f64>>>);
+
+    impl Numbers for Grid {
+        fn at(&self, _: usize, row: usize, column: usize) -> Result<f64, String> {
+            self.0[row][column].ok_or_else(|| "not measured".to_owned())
+        }
+    }
+
+    const FILE: &str = "[paper]\nname=''\ntitle=''\nauthors=''\nyear=1\nsource=''\nsetup=''\ndifferences=''\n\
+                        [[table]]\nid='1'\ntitle=''\nwhere=''\nmetric='packets_total'\n\
+                        rows=[{name='a/b'},{name='c'}]\ncolumns=[{name='x'},{name='y/z'}]\nvalues=[[1,2],[3,4]]";
+
+    fn tried(check: &str, grid: Vec<Vec<Option<f64>>>) -> Tried {
+        let paper = Paper::parse(FILE).unwrap();
+        let check = Check::try_from(toml::from_str::<Keys>(check).unwrap()).unwrap();
+        check.try_on(&paper, &Grid(grid))
+    }
+
+    fn holds(check: &str) -> bool {
+        match tried(check, vec![vec![Some(1.0), Some(2.0)], vec![Some(3.0), Some(4.0)]]) {
+            Tried::Holds(_) => true,
+            Tried::Fails(_) => false,
+            Tried::Open(why) => panic!("{check}: {why}"),
+        }
+    }
+
+    #[test]
+    fn each_check_holds_where_it_should_and_nowhere_else() {
+        assert!(holds("ascending = ['1:a/b/x', '1:a/b/y/z', '1:c/x']"));
+        assert!(!holds("ascending = ['1:c/x', '1:c/x']"));
+        assert!(holds("ascending = ['1:c/y/z', '1:c/x']\ntolerance = 0.3"));
+        assert!(holds("descending = ['1:c/x', '1:a/b/x']"));
+        assert!(!holds("descending = ['1:a/b/x', '1:c/x']"));
+        assert!(holds("ratio = { of = '1:c/y/z', to = '1:a/b/x', at_least = 4, at_most = 4 }"));
+        assert!(!holds("ratio = { of = '1:c/y/z', to = '1:a/b/x', at_most = 3.9 }"));
+        assert!(holds("value = { of = '1:c/x', at_least = 3, at_most = 3 }"));
+        assert!(!holds("value = { of = '1:c/x', at_most = 2 }"));
+        assert!(holds("equal = { cells = ['1:c/x', '1:c/y/z'], within = 0.25 }"));
+        assert!(!holds("equal = { cells = ['1:c/x', '1:c/y/z'], within = 0.2 }"));
+        assert!(holds("least = { of = '1:a/b/x', among = ['1:*/y/z'] }"));
+        assert!(!holds("greatest = { of = '1:a/b/x', among = ['1:*/y/z'] }"));
+        assert!(!holds("all = [{ ascending = ['1:a/b/x', '1:c/x'] }, { ascending = ['1:c/x', '1:a/b/x'] }]"));
+    }
+
+    #[test]
+    fn a_star_is_the_mean_of_what_there_is() {
+        let grid = || vec![vec![Some(1.0), None], vec![Some(3.0), None]];
+        assert_eq!(tried("ascending = ['1:a/b/x', '1:*/x']", grid()), Tried::Holds("1 → 2".to_owned()));
+        assert_eq!(tried("ascending = ['1:a/b/x', '1:*/*']", grid()), Tried::Holds("1 → 2".to_owned()));
+        assert_eq!(
+            tried("ascending = ['1:a/b/x', '1:c/y/z']", grid()),
+            Tried::Open("1:c/y/z: not measured".to_owned())
+        );
+    }
+}

@@ -1,0 +1,420 @@
+//! Files of `papers/`: a document's numbers, and how each was obtained, as data.
+//!
+//! An experiment is put together key by key: the paper's `defaults`, the table's `base`, the `set` of the row and of
+//! the column, and with `--quick` what they have under `quick`; the nearest wins. What a file gets wrong is found when it is
+//! loaded, and a test loads all of them.
+
+use serde::{Deserialize, Deserializer};
+use toml::value::Table as Keys;
+
+use super::claim::Claim;
+use super::table::Printed;
+use super::{formula, metric};
+use crate::experiment::Experiment;
+
+const TEXTS: [(&str, &str); 5] = [
+    ("karamina2024", include_str!("../../papers/karamina2024.toml")),
+    ("mladek2022", include_str!("../../papers/mladek2022.toml")),
+    ("seoane2021", include_str!("../../papers/seoane2021.toml")),
+    ("cui2017", include_str!("../../papers/cui2017.toml")),
+    ("wiss2016", include_str!("../../papers/wiss2016.toml")),
+];
+
+/// Every paper there is.
+pub const NAMES: [&str; TEXTS.len()] = {
+    let mut names = [""; TEXTS.len()];
+    let mut at = 0;
+    while at < TEXTS.len() {
+        #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, which checks it")]
+        {
+            names[at] = TEXTS[at].0;
+        }
+        at += 1;
+    }
+    names
+};
+
+/// Reads and checks the paper of that name.
+///
+/// # Errors
+/// There is none, or its file contradicts itself.
+pub fn load(name: &str) -> Result<Paper, PaperError> {
+    let found = TEXTS.into_iter().find(|(known, _)| *known == name);
+    let (_, text) = found.ok_or_else(|| PaperError::Unknown(name.to_owned()))?;
+    let paper = Paper::parse(text)?;
+    if paper.head.name != name {
+        return Err(PaperError::Wrong(format!("{name}.toml calls itself {:?}", paper.head.name)));
+    }
+    Ok(paper)
+}
+
+/// A document.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Paper {
+    /// What it is.
+    #[serde(rename = "paper")]
+    pub head: Head,
+    /// Its tables, and figures whose numbers are known.
+    #[serde(default, rename = "table")]
+    pub tables: Vec<Table>,
+    /// What its authors conclude.
+    #[serde(default, rename = "claim")]
+    pub claims: Vec<Claim>,
+}
+
+/// What a document is, and what all of its experiments have in common.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Head {
+    /// Also the file's.
+    pub name: String,
+    /// Its title.
+    pub title: String,
+    /// Who wrote it.
+    pub authors: String,
+    /// When.
+    pub year: u32,
+    /// Where it appeared.
+    pub source: String,
+    /// With what it measured.
+    pub setup: String,
+    /// What is done otherwise here, and why.
+    pub differences: String,
+    /// Keys of all experiments.
+    #[serde(default)]
+    pub defaults: Keys,
+    /// What `--quick` changes.
+    #[serde(default)]
+    pub quick: Keys,
+    /// How often each experiment is done, unless quick.
+    #[serde(default = "five")]
+    pub repetitions: u32,
+    /// Anything else.
+    pub note: Option<String>,
+}
+
+const fn five() -> u32 {
+    5
+}
+
+/// A table: a grid of numbers, each of an experiment.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Keys")]
+pub struct Table {
+    /// As the document numbers it.
+    pub id: String,
+    /// Its caption.
+    pub title: String,
+    /// Page or section.
+    pub place: String,
+    /// What holds for all cells.
+    pub own: Line,
+    /// Rows.
+    pub rows: Vec<Line>,
+    /// Columns.
+    pub columns: Vec<Line>,
+    /// What the document prints.
+    pub values: Vec<Vec<Printed>>,
+    /// The ± that it prints beside; nothing at all, or as `values`.
+    pub spread: Vec<Vec<Printed>>,
+}
+
+/// What a row, a column or a table says of its cells; the column is heard first, then the row.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Line {
+    /// Its name; nothing for a table.
+    pub name: String,
+    /// Keys of the experiment.
+    pub set: Keys,
+    /// What is read off the outcome.
+    pub metric: Option<String>,
+    /// What the document's numbers are in.
+    pub unit: Option<String>,
+    /// By what the metric is multiplied to be in that unit.
+    pub scale: Option<f64>,
+    /// The number is one that must come out, not one that depends on the machine.
+    pub exact: Option<bool>,
+    /// A formula of the document that gives the number.
+    pub computed: Option<String>,
+    /// What is put into it.
+    pub input: Keys,
+    /// What `--quick` changes, or that it leaves this out.
+    pub quick: Option<Quick>,
+    /// Why it cannot be run.
+    pub not_here: Option<String>,
+    /// What one should know.
+    pub note: Option<String>,
+}
+
+/// What `--quick` does with some cells.
+#[derive(Clone, Debug)]
+pub enum Quick {
+    /// Changes keys of their experiments.
+    Changed(Keys),
+    /// Leaves them out.
+    LeftOut,
+}
+
+impl<'de> Deserialize<'de> for Quick {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Raw {
+            Run(bool),
+            Changed(Keys),
+        }
+        match Raw::deserialize(deserializer)? {
+            Raw::Changed(keys) => Ok(Self::Changed(keys)),
+            Raw::Run(false) => Ok(Self::LeftOut),
+            Raw::Run(true) => Err(serde::de::Error::custom("quick is false or a table of keys")),
+        }
+    }
+}
+
+impl TryFrom<Keys> for Table {
+    type Error = String;
+
+    fn try_from(mut keys: Keys) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Grid {
+            id: String,
+            title: String,
+            #[serde(rename = "where")]
+            place: String,
+            #[serde(default)]
+            base: Keys,
+            rows: Vec<Line>,
+            columns: Vec<Line>,
+            values: Vec<Vec<Printed>>,
+            #[serde(default)]
+            spread: Vec<Vec<Printed>>,
+        }
+        let mut grid = Keys::new();
+        for key in ["id", "title", "where", "base", "rows", "columns", "values", "spread"] {
+            grid.extend(keys.remove(key).map(|value| (key.to_owned(), value)));
+        }
+        let Grid { id, title, place, base, rows, columns, values, spread } =
+            grid.try_into().map_err(|error| error.to_string())?;
+        let said: Line = keys.try_into().map_err(|error| format!("table {id}: {error}"))?;
+        Ok(Self { id, title, place, own: Line { set: base, ..said }, rows, columns, values, spread })
+    }
+}
+
+/// Everything about one cell.
+#[derive(Clone, Debug)]
+pub struct Spec<'a> {
+    /// What is read off the outcome, if it is measured at all.
+    pub metric: Option<&'a str>,
+    /// What the number is in.
+    pub unit: &'a str,
+    /// By what the metric is multiplied.
+    pub scale: f64,
+    /// Whether the same must come out.
+    pub exact: bool,
+    /// The formula and what is put into it.
+    pub computed: Option<(&'a str, Keys)>,
+    /// Why it cannot be run.
+    pub not_here: Option<&'a str>,
+    /// Whether `--quick` leaves it out.
+    pub slow: bool,
+}
+
+impl Table {
+    /// Table, row and column; the nearest last.
+    fn lines(&self, row: usize, column: usize) -> [Option<&Line>; 3] {
+        [Some(&self.own), self.rows.get(row), self.columns.get(column)]
+    }
+
+    fn nearest<'a, T>(&'a self, (row, column): (usize, usize), of: impl Fn(&'a Line) -> Option<T>) -> Option<T> {
+        self.lines(row, column).into_iter().rev().flatten().find_map(of)
+    }
+
+    /// What the file says of a cell.
+    #[must_use]
+    pub fn spec(&self, row: usize, column: usize) -> Spec<'_> {
+        let at = (row, column);
+        let mut input = Keys::new();
+        for line in self.lines(row, column).into_iter().flatten() {
+            input.extend(line.input.clone());
+        }
+        let computed = self.nearest(at, |line| line.computed.as_deref());
+        Spec {
+            metric: self.nearest(at, |line| line.metric.as_deref()),
+            unit: self.nearest(at, |line| line.unit.as_deref()).unwrap_or_default(),
+            scale: self.nearest(at, |line| line.scale).unwrap_or(1.0),
+            exact: self.nearest(at, |line| line.exact).unwrap_or(false),
+            computed: computed.map(|name| (name, input)),
+            not_here: self.nearest(at, |line| line.not_here.as_deref()),
+            slow: self.nearest(at, |line| matches!(line.quick, Some(Quick::LeftOut)).then_some(())).is_some(),
+        }
+    }
+
+    /// What the document prints in a cell.
+    #[must_use]
+    pub fn printed(&self, row: usize, column: usize) -> Printed {
+        self.values.get(row).and_then(|row| row.get(column)).cloned().unwrap_or_default()
+    }
+
+    /// Every place of it.
+    pub fn places(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let columns = self.columns.len();
+        (0..self.rows.len()).flat_map(move |row| (0..columns).map(move |column| (row, column)))
+    }
+}
+
+impl Paper {
+    /// Reads a file and checks it.
+    ///
+    /// # Errors
+    /// It is no TOML, has unknown keys, or contradicts itself.
+    pub fn parse(text: &str) -> Result<Self, PaperError> {
+        let paper: Self = toml::from_str(text).map_err(|error| PaperError::Wrong(error.to_string()))?;
+        let problems = paper.problems();
+        if problems.is_empty() { Ok(paper) } else { Err(PaperError::Wrong(problems.join("\n"))) }
+    }
+
+    /// The experiment of a cell.
+    ///
+    /// # Errors
+    /// Some key is unknown or has a value that makes no sense.
+    pub fn experiment(&self, table: &Table, row: usize, column: usize, quick: bool) -> Result<Experiment, String> {
+        let mut keys = self.head.defaults.clone();
+        let lines = table.lines(row, column);
+        keys.extend(lines.into_iter().flatten().flat_map(|line| line.set.clone()));
+        if quick {
+            keys.extend(self.head.quick.clone());
+            for line in lines.into_iter().flatten() {
+                if let Some(Quick::Changed(changed)) = &line.quick {
+                    keys.extend(changed.clone());
+                }
+            }
+        }
+        toml::Value::Table(keys).try_into().map_err(|error: toml::de::Error| error.message().to_owned())
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (at, table) in self.tables.iter().enumerate() {
+            if self.tables.iter().take(at).any(|other| other.id == table.id) {
+                problems.push(format!("there are two tables {}", table.id));
+            }
+            problems.extend(shape_problems(table));
+            for (row, column) in table.places() {
+                if let Err(problem) = self.check_cell(table, row, column) {
+                    let name = |lines: &[Line], at: usize| lines.get(at).map_or("", |line| &line.name).to_owned();
+                    let (row, column) = (name(&table.rows, row), name(&table.columns, column));
+                    problems.push(format!("{}:{row}/{column}: {problem}", table.id));
+                }
+            }
+        }
+        for claim in &self.claims {
+            let unknown = claim.selectors().filter_map(|selector| selector.find(self).err());
+            problems.extend(unknown.map(|problem| format!("claim {}: {problem}", claim.id)));
+        }
+        problems
+    }
+
+    fn check_cell(&self, table: &Table, row: usize, column: usize) -> Result<(), String> {
+        let spec = table.spec(row, column);
+        if let Some((name, input)) = &spec.computed {
+            formula::compute(name, input).map_err(|error| error.to_string())?;
+        }
+        match spec.metric {
+            Some(name) => {
+                metric::named(name).ok_or_else(|| format!("there is no metric {name:?}"))?;
+            }
+            None if spec.computed.is_none() && spec.not_here.is_none() => {
+                return Err("neither a metric, nor computed, nor not_here".to_owned());
+            }
+            None => {}
+        }
+        if spec.metric.is_some() && spec.not_here.is_none() {
+            self.experiment(table, row, column, false)?;
+            self.experiment(table, row, column, true)?;
+        }
+        Ok(())
+    }
+}
+
+fn shape_problems(table: &Table) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (what, lines) in [("row", &table.rows), ("column", &table.columns)] {
+        for (at, line) in lines.iter().enumerate() {
+            if line.name.is_empty() || lines.iter().take(at).any(|other| other.name == line.name) {
+                problems.push(format!("table {}: {what} {:?} is there twice or has no name", table.id, line.name));
+            }
+        }
+    }
+    let fits = |values: &[Vec<Printed>]| {
+        values.len() == table.rows.len() && values.iter().all(|row| row.len() == table.columns.len())
+    };
+    if !fits(&table.values) {
+        problems.push(format!("table {}: its values are not rows × columns", table.id));
+    }
+    if !table.spread.is_empty() && !fits(&table.spread) {
+        problems.push(format!("table {}: its spread is not rows × columns", table.id));
+    }
+    problems
+}
+
+/// What is wrong with a paper's file, or its name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PaperError {
+    /// There is no such file.
+    #[error("there is no paper {0:?}; `fogmux bench paper list` names them")]
+    Unknown(String),
+    /// The file contradicts itself.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_paper_is_sound() {
+        for name in NAMES {
+            load(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+    }
+
+    const HEAD: &str = "[paper]\nname='p'\ntitle=''\nauthors=''\nyear=2020\nsource=''\nsetup=''\ndifferences=''\n\
+                        defaults={qos=1,count=100}\nquick={count=10}\n";
+    const TABLE: &str = "[[table]]\nid='1'\ntitle=''\nwhere=''\nmetric='packets_total'\nbase={payload_bytes=7}\n\
+                         rows=[{name='r'}]\ncolumns=[{name='a',set={qos=2}},{name='b',quick={count=5}}]\n";
+
+    fn problem(text: &str) -> String {
+        Paper::parse(text).expect_err("it should not be taken").to_string()
+    }
+
+    #[test]
+    fn keys_are_merged_and_the_nearest_wins() {
+        let paper = Paper::parse(&format!("{HEAD}{TABLE}values=[[1,'-']]")).unwrap();
+        let table = &paper.tables[0];
+        let (a, b) = (paper.experiment(table, 0, 0, false).unwrap(), paper.experiment(table, 0, 1, false).unwrap());
+        assert_eq!((a.qos.level(), b.qos.level(), a.payload_bytes, a.count), (2, 1, 7, Some(100)));
+        let quick = |column| paper.experiment(table, 0, column, true).unwrap().count;
+        assert_eq!((quick(0), quick(1)), (Some(10), Some(5)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (change, expected) in [
+            ("values=[[1]]", "rows × columns"),
+            ("values=[[1,2]]\nunknown=1", "unknown"),
+            ("values=[[1,2]]\nquick=true", "quick"),
+            ("values=[[1,2]]\n[[claim]]\nid='c'\ntext=''\nwhere=''\nascending=['1:r/a','1:r/c']", "1:r/c"),
+            ("values=[[1,2]]\n[[claim]]\nid='c'\ntext=''\nwhere=''\nrising=['1:r/a']", "rising"),
+            ("values=[[1,2]]\n[[claim]]\nid='c'\ntext=''\nwhere=''", "no check"),
+            ("values=[[1,2]]\ncomputed='magic'", "magic"),
+        ] {
+            let found = problem(&format!("{HEAD}{TABLE}{change}"));
+            assert!(found.contains(expected), "{change}: {found}");
+        }
+        assert!(problem(&format!("{HEAD}{}values=[[1,2]]", TABLE.replace("qos=2", "qos=3"))).contains("qos"));
+        assert!(problem(&format!("{HEAD}{}values=[[1,2]]", TABLE.replace("packets_total", "luck"))).contains("luck"));
+    }
+}

@@ -1,0 +1,274 @@
+//! Names for what is read off an outcome.
+//!
+//! "Message" is an operation that was begun: what `*_per_message` divides by. With connections made over and over it
+//! is what each of them carries, and then handshakes and goodbyes are part of every sum.
+
+use crate::experiment::{Experiment, Operation};
+use crate::measure::latency::Latency;
+use crate::outcome::{Outcome, ProcessUse, Wire};
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// As files write it.
+    pub name: &'static str,
+    /// What it is in.
+    pub unit: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    read: fn(&Experiment, &Outcome) -> Option<f64>,
+}
+
+impl Metric {
+    /// The number, if this outcome has it.
+    #[must_use]
+    pub fn read(&self, experiment: &Experiment, outcome: &Outcome) -> Option<f64> {
+        (self.read)(experiment, outcome).filter(|number| number.is_finite())
+    }
+}
+
+/// The metric of that name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static Metric> {
+    METRICS.iter().find(|metric| metric.name == name)
+}
+
+macro_rules! metrics {
+    ($($name:literal, $unit:literal, $about:literal, $read:expr;)*) => {
+        &[$(Metric { name: $name, unit: $unit, about: $about, read: $read }),*]
+    };
+}
+
+/// All metrics.
+pub const METRICS: &[Metric] = metrics! {
+    "sent_per_s", "1/s", "operations begun in a second", |_, o| per_second(o, o.sent);
+    "acknowledged_per_s", "1/s", "operations answered as they should be, in a second", |_, o| per_second(o, o.acknowledged);
+    "acknowledged_per_s_per_publisher", "1/s", "the same of one client",
+        |e, o| Some(per_second(o, o.acknowledged)? / f64::from(e.publishers));
+    "delivered_per_s", "1/s", "messages that reached subscribers in a second, all subscribers together",
+        |_, o| per_second(o, o.delivered);
+    "delivered_per_s_per_subscriber", "1/s", "what one subscriber saw",
+        |e, o| Some(per_second(o, o.delivered)? / f64::from(e.subscribers));
+    "delivered_per_s_per_client", "1/s", "what one subscriber saw of one publisher",
+        |e, o| Some(per_second(o, o.delivered)? / f64::from(e.subscribers) / f64::from(e.publishers));
+    "delivery_percent", "%", "deliveries, or answers where nobody listens, of those that should have been", |_, o| arrived(o);
+    "lost_percent", "%", "what is missing of that", |_, o| Some(100.0 - arrived(o)?);
+    "throughput_kib_per_s", "KiB/s", "payload delivered, or answered, in a second", throughput;
+    "seconds_total", "s", "from the first operation to the last delivery or answer", |_, o| Some(o.seconds);
+    "seconds_per_message", "s", "the same, for one operation", |e, o| Some(o.seconds / messages(e, o)?);
+    "seconds_with_connect", "s", "the same, and the longest connecting before it",
+        |_, o| Some(o.seconds + o.connect.max_us().unwrap_or(0.0) / 1e6);
+
+    "delivery_mean_ms", "ms", "from when a message was due to its delivery: mean", |_, o| ms(o.delivery.mean_us());
+    "delivery_min_ms", "ms", "shortest", |_, o| ms(o.delivery.min_us());
+    "delivery_p50_ms", "ms", "median", |_, o| percentile(&o.delivery, 50.0);
+    "delivery_p95_ms", "ms", "95th percentile", |_, o| percentile(&o.delivery, 95.0);
+    "delivery_p99_ms", "ms", "99th percentile", |_, o| percentile(&o.delivery, 99.0);
+    "delivery_max_ms", "ms", "longest", |_, o| ms(o.delivery.max_us());
+    "answer_mean_ms", "ms", "from when an operation was due to its answer: mean", |_, o| ms(o.answer.mean_us());
+    "answer_min_ms", "ms", "shortest", |_, o| ms(o.answer.min_us());
+    "answer_p50_ms", "ms", "median", |_, o| percentile(&o.answer, 50.0);
+    "answer_p95_ms", "ms", "95th percentile", |_, o| percentile(&o.answer, 95.0);
+    "answer_p99_ms", "ms", "99th percentile", |_, o| percentile(&o.answer, 99.0);
+    "answer_max_ms", "ms", "longest", |_, o| ms(o.answer.max_us());
+    "connect_mean_ms", "ms", "transport, TLS and login of one connection: mean", |_, o| ms(o.connect.mean_us());
+    "exchange_mean_ms", "ms", "connecting and the delivery, or else the answer, together: mean", exchange;
+
+    "bytes_per_message", "bytes", "on the wire, both ways, frames with their Ethernet header", |e, o| per_message(e, o, bytes);
+    "packets_per_message", "packets", "on the wire, both ways", |e, o| per_message(e, o, packets);
+    "bytes_up_per_message", "bytes", "towards the gateway", |e, o| per_message(e, o, |w| w.bytes_up);
+    "bytes_down_per_message", "bytes", "from the gateway", |e, o| per_message(e, o, |w| w.bytes_down);
+    "packets_up_per_message", "packets", "towards the gateway", |e, o| per_message(e, o, |w| w.packets_up);
+    "packets_down_per_message", "packets", "from the gateway", |e, o| per_message(e, o, |w| w.packets_down);
+    "bytes_total", "bytes", "of everything, connecting and closing included", |_, o| Some(count(bytes(&whole(o)?)));
+    "packets_total", "packets", "of everything, connecting and closing included", |_, o| Some(count(packets(&whole(o)?)));
+    "bytes_up_total", "bytes", "towards the gateway", |_, o| Some(count(whole(o)?.bytes_up));
+    "bytes_down_total", "bytes", "from the gateway", |_, o| Some(count(whole(o)?.bytes_down));
+    "packets_up_total", "packets", "towards the gateway", |_, o| Some(count(whole(o)?.packets_up));
+    "packets_down_total", "packets", "from the gateway", |_, o| Some(count(whole(o)?.packets_down));
+    "connect_bytes", "bytes", "on the wire for making one connection", |_, o| per_connection(o, bytes);
+    "connect_packets", "packets", "on the wire for making one connection", |_, o| per_connection(o, packets);
+    "cooked_bytes_per_message", "bytes",
+        "as a Linux cooked capture counts: 16 bytes before each IP packet, which is filled up to 46",
+        |e, o| Some(o.more.get("frames.cooked_bytes")? / messages(e, o)?);
+    "protocol_up_per_message", "bytes", "of the protocol itself, below TLS and above TCP or UDP, towards the gateway",
+        |e, o| protocol(e, o, o.bytes.protocol_up);
+    "protocol_down_per_message", "bytes", "the same from the gateway", |e, o| protocol(e, o, o.bytes.protocol_down);
+
+    "gateway_cpu_percent", "%", "processor time of the gateway, of one core", |_, o| cpu_percent(o.gateway.as_ref()?);
+    "gateway_cpu_us_per_message", "µs", "processor time of the gateway", |e, o| Some(o.gateway?.cpu_us / messages(e, o)?);
+    "gateway_cycles_per_message", "cycles", "of the gateway, where the machine counts them",
+        |e, o| Some(count(o.gateway?.cycles?) / messages(e, o)?);
+    "gateway_memory_mib", "MiB", "resident, of the gateway, at the end", |_, o| Some(mib(o.gateway?.resident_bytes));
+    "gateway_peak_mib", "MiB", "the most that was resident of the gateway", |_, o| Some(mib(o.gateway?.peak_resident_bytes));
+    "generator_cpu_percent", "%", "processor time of the clients, of one core", |_, o| cpu_percent(&o.generator);
+    "generator_cpu_us_per_message", "µs", "processor time of the clients", |e, o| Some(o.generator.cpu_us / messages(e, o)?);
+    "generator_cycles_per_message", "cycles", "of the clients, where the machine counts them",
+        |e, o| Some(count(o.generator.cycles?) / messages(e, o)?);
+    "generator_memory_mib", "MiB", "resident, of the clients, at the end", |_, o| Some(mib(o.generator.resident_bytes));
+};
+
+#[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+fn count(number: u64) -> f64 {
+    number as f64
+}
+
+fn mib(bytes: u64) -> f64 {
+    count(bytes) / f64::from(1 << 20)
+}
+
+fn ms(us: Option<f64>) -> Option<f64> {
+    us.map(|us| us / 1e3)
+}
+
+fn percentile(latency: &Latency, percent: f64) -> Option<f64> {
+    ms(latency.percentile_us(percent))
+}
+
+fn per_second(outcome: &Outcome, number: u64) -> Option<f64> {
+    (outcome.seconds > 0.0).then(|| count(number) / outcome.seconds)
+}
+
+/// Operations begun; none: nothing can be said of one.
+pub(super) fn messages(experiment: &Experiment, outcome: &Outcome) -> Option<f64> {
+    let each = match experiment.operation {
+        Operation::Connect => experiment.messages.max(1),
+        Operation::Deliver | Operation::Get | Operation::Put | Operation::Post | Operation::Hold => 1,
+    };
+    (outcome.sent > 0).then(|| count(outcome.sent) * f64::from(each))
+}
+
+fn arrived(outcome: &Outcome) -> Option<f64> {
+    let (there, wanted) = match outcome.expected {
+        0 => (outcome.acknowledged, outcome.sent),
+        expected => (outcome.delivered, expected.saturating_sub(outcome.conflated)),
+    };
+    (wanted > 0).then(|| 100.0 * count(there) / count(wanted))
+}
+
+fn throughput(experiment: &Experiment, outcome: &Outcome) -> Option<f64> {
+    let done = if outcome.expected > 0 { outcome.delivered } else { outcome.acknowledged };
+    #[expect(clippy::cast_precision_loss, reason = "a payload is below 2^53 bytes")]
+    let kib = experiment.payload_bytes as f64 / 1024.0;
+    Some(per_second(outcome, done)? * kib)
+}
+
+/// Visits measure the whole of themselves as their answer.
+fn exchange(experiment: &Experiment, outcome: &Outcome) -> Option<f64> {
+    let connecting = outcome.connect.mean_us().unwrap_or(0.0);
+    match (outcome.delivery.mean_us(), experiment.operation) {
+        (Some(delivery), _) => ms(Some(connecting + delivery)),
+        (None, Operation::Connect) => ms(outcome.answer.mean_us()),
+        (None, Operation::Deliver | Operation::Get | Operation::Put | Operation::Post | Operation::Hold) => {
+            ms(Some(connecting + outcome.answer.mean_us()?))
+        }
+    }
+}
+
+fn bytes(wire: &Wire) -> u64 {
+    wire.bytes_up.saturating_add(wire.bytes_down)
+}
+
+fn packets(wire: &Wire) -> u64 {
+    wire.packets_up.saturating_add(wire.packets_down)
+}
+
+/// What a message costs on the wire: in the steady state, or with everything where connections are part of it.
+fn per_message(experiment: &Experiment, outcome: &Outcome, of: impl Fn(&Wire) -> u64) -> Option<f64> {
+    let wire = match experiment.operation {
+        Operation::Connect => whole(outcome)?,
+        Operation::Deliver | Operation::Get | Operation::Put | Operation::Post | Operation::Hold => {
+            outcome.bytes.wire?
+        }
+    };
+    Some(count(of(&wire)) / messages(experiment, outcome)?)
+}
+
+fn per_connection(outcome: &Outcome, of: impl Fn(&Wire) -> u64) -> Option<f64> {
+    let connections = outcome.connect.count();
+    (connections > 0).then(|| Some(count(of(&outcome.connect_bytes.wire?)) / count(connections)))?
+}
+
+fn protocol(experiment: &Experiment, outcome: &Outcome, number: u64) -> Option<f64> {
+    (number > 0).then(|| Some(count(number) / messages(experiment, outcome)?))?
+}
+
+/// Connecting, the steady state and closing.
+fn whole(outcome: &Outcome) -> Option<Wire> {
+    let parts = [outcome.connect_bytes.wire, outcome.bytes.wire, closing(outcome)];
+    parts.into_iter().flatten().reduce(|a, b| Wire {
+        bytes_up: a.bytes_up.saturating_add(b.bytes_up),
+        bytes_down: a.bytes_down.saturating_add(b.bytes_down),
+        packets_up: a.packets_up.saturating_add(b.packets_up),
+        packets_down: a.packets_down.saturating_add(b.packets_down),
+    })
+}
+
+fn closing(outcome: &Outcome) -> Option<Wire> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counters, kept as floats")]
+    let counter = |name: &str| outcome.more.get(name).map(|value| *value as u64);
+    Some(Wire {
+        bytes_up: counter("closing.bytes_up")?,
+        bytes_down: counter("closing.bytes_down")?,
+        packets_up: counter("closing.packets_up")?,
+        packets_down: counter("closing.packets_down")?,
+    })
+}
+
+fn cpu_percent(used: &ProcessUse) -> Option<f64> {
+    (used.wall_us > 0.0).then(|| 100.0 * used.cpu_us / used.wall_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Bytes;
+
+    fn read(name: &str, experiment: &Experiment, outcome: &Outcome) -> Option<f64> {
+        named(name).unwrap().read(experiment, outcome)
+    }
+
+    fn wire(bytes_up: u64, packets_up: u64) -> Option<Wire> {
+        Some(Wire { bytes_up, packets_up, bytes_down: 10, packets_down: 1 })
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for (at, metric) in METRICS.iter().enumerate() {
+            assert!(METRICS.iter().skip(at + 1).all(|other| other.name != metric.name), "{}", metric.name);
+        }
+    }
+
+    #[test]
+    fn an_outcome_of_nothing_has_no_number_that_divides() {
+        for metric in METRICS {
+            let number = metric.read(&Experiment::default(), &Outcome::default());
+            let sums = ["seconds_total", "seconds_with_connect", "generator_memory_mib"];
+            assert_eq!(number.is_some(), sums.contains(&metric.name), "{}", metric.name);
+        }
+    }
+
+    #[test]
+    fn a_message_costs_what_passes_while_messages_pass_unless_connecting_is_part_of_it() {
+        let outcome = Outcome {
+            sent: 2,
+            bytes: Bytes { wire: wire(90, 3), ..Bytes::default() },
+            connect_bytes: Bytes { wire: wire(190, 7), ..Bytes::default() },
+            ..Outcome::default()
+        };
+        let steady = Experiment::default();
+        assert_eq!(read("bytes_per_message", &steady, &outcome), Some(50.0));
+        assert_eq!(read("packets_per_message", &steady, &outcome), Some(2.0));
+        assert_eq!(read("packets_total", &steady, &outcome), Some(12.0));
+        let visits = Experiment { operation: Operation::Connect, messages: 1, ..Experiment::default() };
+        assert_eq!(read("bytes_per_message", &visits, &outcome), Some(150.0));
+    }
+
+    #[test]
+    fn what_a_protocol_may_leave_out_is_not_lost() {
+        let outcome = Outcome { expected: 10, conflated: 2, delivered: 6, ..Outcome::default() };
+        assert_eq!(read("lost_percent", &Experiment::default(), &outcome), Some(25.0));
+        let unheard = Outcome { sent: 4, acknowledged: 3, ..Outcome::default() };
+        assert_eq!(read("delivery_percent", &Experiment::default(), &unheard), Some(75.0));
+    }
+}

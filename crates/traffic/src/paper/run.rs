@@ -1,0 +1,277 @@
+//! Has a plan's experiments executed, and makes tables and verdicts of what came out.
+
+use super::claim::{Claim, Numbers, Tried};
+use super::explain;
+use super::file::{Line, Table};
+use super::formula;
+use super::metric;
+use super::plan::{Place, Plan};
+use super::table::{Cell, ClaimResult, PaperResult, Printed, TableResult, Verdict};
+use crate::experiment::Experiment;
+use crate::measure::statistics::median_interval;
+use crate::outcome::{Outcome, Run};
+
+/// A packet that went astray is no other exchange: by so much a count per message may differ and be the same.
+const STRAY: f64 = 0.02;
+
+/// Has everything done, round by round so that what changes on the machine meanwhile meets all alike, and fills the
+/// tables. `execute` is given an experiment and the number of its repetition; what failed in the first round is not tried
+/// again.
+pub async fn rerun(
+    plan: &Plan<'_>,
+    target: &str,
+    mut execute: impl AsyncFnMut(&Experiment, u32) -> Result<Outcome, String>,
+) -> (PaperResult, Vec<Run>) {
+    let run = |experiment: &Experiment| Run {
+        experiment: experiment.clone(),
+        target: target.to_owned(),
+        outcomes: Vec::new(),
+        problem: None,
+    };
+    let mut runs: Vec<Run> = plan.experiments.iter().map(run).collect();
+    for repetition in 0..plan.repetitions {
+        for run in runs.iter_mut().filter(|run| run.problem.is_none() || !run.outcomes.is_empty()) {
+            match execute(&run.experiment, repetition).await {
+                Ok(outcome) => run.outcomes.push(outcome),
+                Err(problem) => run.problem = Some(problem),
+            }
+        }
+    }
+    (tabulate(plan, &runs), runs)
+}
+
+/// Tables and verdicts of runs that are there, one for each experiment of the plan.
+#[must_use]
+pub fn tabulate(plan: &Plan<'_>, runs: &[Run]) -> PaperResult {
+    let head = &plan.paper.head;
+    let filled = Filled { plan, runs };
+    let tables = plan.tables.iter().filter_map(|at| filled.table(*at)).collect();
+    let claims = plan.paper.claims.iter().map(|claim| filled.claim(claim)).collect();
+    PaperResult {
+        name: head.name.clone(),
+        title: head.title.clone(),
+        authors: head.authors.clone(),
+        year: head.year,
+        source: head.source.clone(),
+        setup: head.setup.clone(),
+        differences: head.differences.clone(),
+        quick: plan.quick,
+        repetitions: plan.repetitions,
+        tables,
+        claims,
+    }
+}
+
+struct Filled<'a> {
+    plan: &'a Plan<'a>,
+    runs: &'a [Run],
+}
+
+/// The document's numbers, for trying its claims on them.
+struct OfPaper<'a>(&'a Plan<'a>);
+
+impl Numbers for OfPaper<'_> {
+    fn at(&self, table: usize, row: usize, column: usize) -> Result<f64, String> {
+        let table = self.0.paper.tables.get(table).ok_or("no such table")?;
+        table.printed(row, column).number().ok_or_else(|| "the document prints no number".to_owned())
+    }
+}
+
+impl Numbers for Filled<'_> {
+    fn at(&self, table: usize, row: usize, column: usize) -> Result<f64, String> {
+        let values = self.values((table, row, column))?;
+        median_interval(&values).map(|interval| interval.median).ok_or_else(|| "nothing was measured".to_owned())
+    }
+}
+
+impl Filled<'_> {
+    /// The run that a cell shows.
+    fn run_of(&self, place: Place) -> Result<(usize, &Run), String> {
+        let at = match self.plan.cells.get(&place) {
+            Some(Ok(at)) => *at,
+            Some(Err(why)) => return Err(why.clone()),
+            None => return Err("there is no such cell".to_owned()),
+        };
+        self.runs.get(at).map(|run| (at, run)).ok_or_else(|| "it was not run".to_owned())
+    }
+
+    /// What was measured in a cell, in the document's unit.
+    fn values(&self, place: Place) -> Result<Vec<f64>, String> {
+        let (_, run) = self.run_of(place)?;
+        let table = self.plan.paper.tables.get(place.0).ok_or("no such table")?;
+        let spec = table.spec(place.1, place.2);
+        let metric = spec.metric.and_then(metric::named).ok_or("no metric")?;
+        let read = |outcome| Some(metric.read(&run.experiment, outcome)? * spec.scale);
+        let values: Vec<f64> = run.outcomes.iter().filter_map(read).collect();
+        match (values.is_empty(), &run.problem) {
+            (false, _) => Ok(values),
+            (true, Some(problem)) => Err(problem.clone()),
+            (true, None) => Err(missing(metric.name, run)),
+        }
+    }
+
+    fn table(&self, at: usize) -> Option<TableResult> {
+        let table = self.plan.paper.tables.get(at)?;
+        let names = |lines: &[Line]| lines.iter().map(|line| line.name.clone()).collect();
+        let cells: Vec<Vec<Cell>> = (0..table.rows.len())
+            .map(|row| (0..table.columns.len()).map(|column| self.cell(table, (at, row, column))).collect())
+            .collect();
+        Some(TableResult {
+            id: table.id.clone(),
+            title: table.title.clone(),
+            place: table.place.clone(),
+            unit: table.own.unit.clone().unwrap_or_default(),
+            computed: cells.iter().flatten().any(|cell| cell.computed.is_some()),
+            rows: names(&table.rows),
+            columns: names(&table.columns),
+            cells,
+            notes: notes(table),
+        })
+    }
+
+    fn cell(&self, table: &Table, place: Place) -> Cell {
+        let (_, row, column) = place;
+        let spec = table.spec(row, column);
+        let spread = table.spread.get(row).and_then(|row| row.get(column)).and_then(Printed::number);
+        let computed = spec.computed.as_ref().and_then(|(name, input)| formula::compute(name, input).ok());
+        let cell =
+            Cell { paper: table.printed(row, column), spread, computed, unit: spec.unit.to_owned(), ..Cell::default() };
+        let interval = self.values(place).map(|values| median_interval(&values));
+        let (interval, run) = match (interval, self.run_of(place)) {
+            (Ok(Some(interval)), Ok(run)) => (interval, run),
+            // A formula is no measurement that is missing.
+            (Err(_), _) if spec.metric.is_none() && spec.not_here.is_none() => return cell,
+            (Err(why), _) | (Ok(_), Err(why)) => return Cell { because: Some(why), ..cell },
+            (Ok(None), Ok(_)) => return cell,
+        };
+        let same = |paper: f64| (interval.median - paper).abs() <= STRAY;
+        let exact = spec.exact.then(|| cell.paper.number().map(same)).flatten();
+        let because = match (exact, run.1.outcomes.last()) {
+            (Some(false), Some(outcome)) => {
+                explain::difference(&spec, &run.1.experiment, outcome, interval.median, &cell)
+            }
+            (Some(_) | None, _) => None,
+        };
+        Cell {
+            measured: Some(interval.median),
+            low: Some(interval.low),
+            high: Some(interval.high),
+            exact,
+            because,
+            run: Some(run.0),
+            ..cell
+        }
+    }
+
+    fn claim(&self, claim: &Claim) -> ClaimResult {
+        let paper = self.plan.paper;
+        let paper_agrees = match claim.check.try_on(paper, &OfPaper(self.plan)) {
+            Tried::Holds(_) => Some(true),
+            Tried::Fails(_) => Some(false),
+            Tried::Open(_) => None,
+        };
+        let (verdict, because) = match claim.check.try_on(paper, self) {
+            Tried::Holds(numbers) => (Verdict::Holds, numbers),
+            Tried::Fails(numbers) => (Verdict::DoesNotHold, numbers),
+            Tried::Open(why) => (Verdict::CannotBeTested, why),
+        };
+        let because = match &claim.note {
+            Some(note) => format!("{because} ({note})"),
+            None => because,
+        };
+        ClaimResult {
+            id: claim.id.clone(),
+            text: claim.text.clone(),
+            place: claim.place.clone(),
+            verdict,
+            because,
+            paper_agrees,
+        }
+    }
+}
+
+/// Why an outcome has no such number.
+fn missing(metric: &str, run: &Run) -> String {
+    let wire = metric.contains("bytes") || metric.contains("packets");
+    match run.experiment.link.as_str() {
+        "loopback" if wire => "nothing counts on loopback: a link of our own needs root".to_owned(),
+        _ if metric.contains("cycles") => "this machine counts no cycles for us".to_owned(),
+        _ if metric.starts_with("cooked") => "the link did not record its frames".to_owned(),
+        _ => format!("the outcome has no {metric}"),
+    }
+}
+
+fn notes(table: &Table) -> Vec<String> {
+    let of_lines = |lines: &[Line]| {
+        let noted = lines.iter().filter_map(|line| Some(format!("{}: {}", line.name, line.note.as_ref()?)));
+        noted.collect::<Vec<_>>()
+    };
+    table.own.note.iter().cloned().chain(of_lines(&table.rows)).chain(of_lines(&table.columns)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::{Bytes, Wire};
+    use crate::paper::{NAMES, load, plan};
+
+    /// A machine on which every connection costs `packets` packets of 100 bytes.
+    fn outcome(experiment: &Experiment, packets: u64) -> Outcome {
+        let sent = experiment.count.unwrap_or(1);
+        let wire = Wire { packets_up: packets * sent, bytes_up: 100 * packets * sent, ..Wire::default() };
+        Outcome {
+            sent,
+            acknowledged: sent,
+            seconds: 1.0,
+            connect_bytes: Bytes { wire: Some(wire), ..Bytes::default() },
+            ..Outcome::default()
+        }
+    }
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn table_6_is_exact_where_it_should_be_and_claims_are_tried_on_both() {
+        let paper = load("seoane2021").unwrap();
+        let plan = plan(&paper, &["6".to_owned()], true).unwrap();
+        let (result, runs) = block_on(rerun(&plan, "a test", async |experiment, _| Ok(outcome(experiment, 2))));
+        assert_eq!(runs.len(), 3);
+        let [table] = result.tables.as_slice() else { panic!("one table was asked for") };
+        let packets = |row: usize| (table.cells[row][0].measured, table.cells[row][0].exact);
+        assert_eq!(packets(0), (Some(2.0), Some(true)));
+        assert_eq!(packets(1), (Some(2.0), Some(false)));
+        assert!(table.cells[1][0].because.is_some());
+        let claim = |id: &str| result.claims.iter().find(|claim| claim.id == id).unwrap();
+        assert_eq!(claim("b-needs-more").verdict, Verdict::DoesNotHold);
+        assert_eq!(claim("b-needs-more").paper_agrees, Some(true));
+    }
+
+    #[test]
+    fn what_cannot_be_run_says_why_and_decides_nothing() {
+        for name in NAMES {
+            let paper = load(name).unwrap();
+            let plan = plan(&paper, &[], true).unwrap();
+            let refuse = async |_: &Experiment, _| Err("no network namespaces here".to_owned());
+            let (result, _) = block_on(rerun(&plan, "a test", refuse));
+            assert!(result.claims.iter().all(|claim| claim.verdict == Verdict::CannotBeTested), "{name}");
+            for cell in result.tables.iter().flat_map(|table| table.cells.iter().flatten()) {
+                assert!(cell.measured.is_none() && (cell.because.is_some() || cell.computed.is_some()), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn repetitions_are_interleaved() {
+        let paper = load("seoane2021").unwrap();
+        let mut plan = plan(&paper, &["6".to_owned()], false).unwrap();
+        plan.repetitions = 2;
+        let mut order = Vec::new();
+        block_on(rerun(&plan, "a test", async |experiment, repetition| {
+            order.push(repetition);
+            Ok(outcome(experiment, 2))
+        }));
+        assert_eq!(order, [0, 0, 0, 1, 1, 1]);
+    }
+}
