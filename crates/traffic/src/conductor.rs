@@ -91,7 +91,7 @@ impl Conductor {
     /// There is nothing to be measured; why is said.
     pub async fn repeat(&mut self, experiment: &Experiment) -> Result<Outcome, ConductorError> {
         let experiment = experiment.clone().normalized();
-        self.lay(&experiment.link)?;
+        self.lay(&experiment)?;
         let link = self.link.as_ref().map(|(_, laid)| laid);
         let (gateway, publishers, subscribers, pids) = match &mut self.target {
             Target::Gateway(home) => {
@@ -99,6 +99,8 @@ impl Conductor {
                     Some(laid) => (laid.wrapper(), laid.gateway_address().to_string()),
                     None => (Vec::new(), "127.0.0.1".to_owned()),
                 };
+                // Seen from its own end, it is ready whatever the link does to frames.
+                let _beside = link.map(Laid::enter_gateway).transpose()?;
                 let gateway = Gateway::start(home, &experiment, &wrapper, &address)?;
                 let publishers = gateway.access(home, &experiment, experiment.door)?;
                 let subscribers = gateway.access(home, &experiment, experiment.reader_door())?;
@@ -147,7 +149,8 @@ impl Conductor {
     }
 
     /// Lays the network that the experiment asks for, unless it lies already.
-    fn lay(&mut self, link: &str) -> Result<(), ConductorError> {
+    fn lay(&mut self, experiment: &Experiment) -> Result<(), ConductorError> {
+        let link = experiment.link.as_str();
         if self.link.as_ref().is_some_and(|(name, _)| name == link) {
             return Ok(());
         }
@@ -161,7 +164,7 @@ impl Conductor {
                 TargetError::Unsupported("a broker that runs already is where it is: use loopback".into()).into()
             );
         }
-        self.link = Some((link.to_owned(), Laid::lay(&conditions)?));
+        self.link = Some((link.to_owned(), Laid::lay(&conditions, experiment.seed)?));
         Ok(())
     }
 

@@ -1,74 +1,188 @@
-//! The network between the two ends.
+//! The network between the two ends: the loopback, or a link of its own with conditions and counters.
+//!
+//! [`Laid`] is network namespaces of this machine, joined by pairs of virtual Ethernet devices. The gateway
+//! is started in one namespace; the generator's thread [enters](Laid::enter_client) the other. Nothing else is in them:
+//! no IPv6, no address resolution, no segmentation offload, so that the [counters](Laid::wire) hold the experiment's
+//! frames and nothing more, each as it would be on a cable.
+//!
+//! Loss alone is done by nftables where it is, which costs next to nothing. For delay, rate and jitter a third namespace
+//! stands between the two: there the kernel's `netem` does it, where it is, or else a [relay](relay) of ours. Frames are
+//! lost *after* the counter of the end that sent them.
+//!
+//! All of this needs root. Nothing outside the namespaces is changed, and they are removed when the link is dropped, or
+//! by the next one if the process was killed.
 
+mod background;
+mod capture;
+pub mod conditions;
+mod counters;
+mod impairment;
+mod namespace;
+mod packet_socket;
+mod relay;
+mod tool;
+mod veth;
+
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::str::FromStr;
+use std::path::Path;
+
+pub use capture::Capture;
+pub use conditions::Conditions;
+pub use impairment::Means;
+pub use namespace::Entered;
 
 use crate::outcome::Wire;
+use counters::Counters;
+use impairment::Impairment;
+use namespace::Namespace;
 
-/// What a network does to what passes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Conditions;
+/// The gateway's address on every link of ours.
+pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+/// The clients' address.
+pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 
-/// Why there is no such network.
-#[derive(Debug, thiserror::Error)]
-pub enum LinkError {
-    /// It cannot be laid here.
-    #[error("no link {0:?} here; use --link loopback")]
-    Unavailable(String),
-}
-
-impl FromStr for Conditions {
-    type Err = LinkError;
-
-    fn from_str(text: &str) -> Result<Self, LinkError> {
-        if text == "loopback" { Ok(Self) } else { Err(LinkError::Unavailable(text.to_owned())) }
-    }
-}
-
-impl Conditions {
-    /// Whether nothing has to be laid.
-    #[must_use]
-    pub fn is_loopback(self) -> bool {
-        true
-    }
-}
-
-/// A network that lies.
+/// A link that is there, until it is dropped.
 #[derive(Debug)]
-pub struct Laid;
+pub struct Laid {
+    // Order of dropping: what works in the namespaces, then they.
+    impairment: Impairment,
+    client_counters: Counters,
+    gateway_counters: Counters,
+    client: Namespace,
+    gateway: Namespace,
+}
 
 impl Laid {
-    /// Lays it.
+    /// Lays a link. `seed` decides which frames are lost, where we choose them ourselves.
     ///
     /// # Errors
-    /// It cannot be laid here.
-    pub fn lay(_: &Conditions) -> Result<Self, LinkError> {
-        Ok(Self)
+    /// We are not root, a tool is missing, or the kernel does not have what it needs.
+    pub fn lay(conditions: &Conditions, seed: u64) -> Result<Self, LinkError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(LinkError::NotRoot);
+        }
+        namespace::remove_leftovers();
+        let (gateway, client) = (Namespace::create("gateway")?, Namespace::create("client")?);
+        let impairment = Impairment::lay(conditions, seed, &client, &gateway)?;
+        if conditions.acks_each {
+            veth::acknowledge_each(&client)?;
+            veth::acknowledge_each(&gateway)?;
+        }
+        let client_counters = Counters::of(&client)?;
+        let gateway_counters = Counters::of(&gateway)?;
+        Ok(Self { impairment, client_counters, gateway_counters, client, gateway })
     }
 
-    /// What the gateway is started by.
+    /// What a command line begins with to run in the gateway's namespace. `ip netns exec` replaces itself by the program:
+    /// its process identifier is the one of the gateway.
     #[must_use]
     pub fn wrapper(&self) -> Vec<String> {
-        Vec::new()
+        ["ip", "netns", "exec", self.gateway.name()].map(ToOwned::to_owned).to_vec()
     }
 
-    /// Where the gateway listens.
+    /// The address at which the gateway has to listen.
     #[must_use]
     pub fn gateway_address(&self) -> IpAddr {
-        Ipv4Addr::LOCALHOST.into()
+        GATEWAY.into()
     }
 
-    /// Moves the calling thread to the clients' end, until the guard is dropped.
+    /// Moves the calling thread into the clients' namespace: sockets that it makes from now on are there. Threads that
+    /// it starts are too, others of this process are not. Dropping the guard moves it back.
     ///
     /// # Errors
-    /// The thread may not.
-    pub fn enter_client(&self) -> Result<(), LinkError> {
-        Ok(())
+    /// The kernel refuses.
+    pub fn enter_client(&self) -> Result<Entered, LinkError> {
+        self.client.enter()
     }
 
-    /// Reads what has passed.
+    /// The same with the gateway's namespace.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn enter_gateway(&self) -> Result<Entered, LinkError> {
+        self.gateway.enter()
+    }
+
+    /// What both ends have sent since the link was laid, before any of it was lost. Two small reads of `/proc`, from any
+    /// thread.
+    #[must_use]
+    pub fn wire(&self) -> Wire {
+        wire(&self.client_counters, &self.gateway_counters)
+    }
+
+    /// The same, to be kept apart from the link.
     #[must_use]
     pub fn counter(&self) -> Box<dyn Fn() -> Wire> {
-        Box::new(Wire::default)
+        let (client, gateway) = (self.client_counters.clone(), self.gateway_counters.clone());
+        Box::new(move || wire(&client, &gateway))
+    }
+
+    /// What makes frames late and lost.
+    #[must_use]
+    pub fn means(&self) -> Means {
+        self.impairment.means()
+    }
+
+    /// Looks at the frames at the clients' end until the capture is finished: all that the clients send, and what has
+    /// come through to them. They are written to `path`, which Wireshark opens, and shown to `inspect`.
+    ///
+    /// # Errors
+    /// The socket or the file cannot be made.
+    pub fn capture<T: Send + 'static>(
+        &self,
+        path: Option<&Path>,
+        state: T,
+        inspect: fn(&mut T, &[u8]),
+    ) -> Result<Capture<T>, LinkError> {
+        let _entered = self.enter_client()?;
+        Capture::begin(veth::END, path, state, inspect)
+    }
+}
+
+fn wire(client: &Counters, gateway: &Counters) -> Wire {
+    let (up, down) = (client.sent(), gateway.sent());
+    Wire { bytes_up: up.bytes, packets_up: up.packets, bytes_down: down.bytes, packets_down: down.packets }
+}
+
+/// Why there is no link.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// What was asked for is no link.
+    #[error("no link: {0:?}; write loopback, lossless, wifi, or loss=5%,delay=20ms,jitter=1ms,rate=250kbit")]
+    Conditions(String),
+    /// Namespaces are root's.
+    #[error("a link of its own needs root (network namespaces); run this as root, or use --link loopback")]
+    NotRoot,
+    /// A program that it takes is not installed.
+    #[error("a link of its own needs {tool}: install the package {package}, or use --link loopback")]
+    Missing {
+        /// Its name.
+        tool: &'static str,
+        /// Where it comes from.
+        package: &'static str,
+    },
+    /// A program that it takes did not do it.
+    #[error("{command}: {said}")]
+    Failed {
+        /// What was called.
+        command: String,
+        /// What it answered.
+        said: String,
+    },
+    /// The kernel did not do it.
+    #[error("{what}: {error}")]
+    Kernel {
+        /// What was asked of it.
+        what: String,
+        /// What it answered.
+        error: io::Error,
+    },
+}
+
+impl LinkError {
+    fn kernel(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |error| Self::Kernel { what, error }
     }
 }

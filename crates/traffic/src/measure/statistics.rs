@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 const RESAMPLES: usize = 10_000;
 /// Up to as many arrangements are all looked at, instead of some being drawn: 5 against 5 have 252.
 const ARRANGEMENTS_MAX: u64 = 20_000;
+/// Up to as many values the distribution is computed instead: n over k does not overflow.
+const EXACT_MAX: usize = 501;
 /// Of the interval: 2.5 % on both sides lie outside.
 const TAIL: f64 = 0.025;
 /// Below it a difference is taken to be one.
@@ -60,6 +62,14 @@ pub fn median(values: &[f64]) -> Option<f64> {
 #[must_use]
 pub fn median_interval(values: &[f64]) -> Option<Interval> {
     let middle = median(values)?;
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    if sorted.first() == sorted.last() {
+        return Some(Interval { median: middle, low: middle, high: middle });
+    }
+    if sorted.len() % 2 == 1 && sorted.len() <= EXACT_MAX {
+        return Some(exact_interval(&sorted, middle));
+    }
     let mut random = Random(SEED);
     let mut sample = Vec::with_capacity(values.len());
     let medians = (0..RESAMPLES).filter_map(|_| {
@@ -67,6 +77,32 @@ pub fn median_interval(values: &[f64]) -> Option<Interval> {
         median_of_sorted(&sample)
     });
     Some(Interval::about(middle, medians.collect()))
+}
+
+/// Of an odd number of values the bootstrap's distribution is known, and nothing has to be drawn: the median of a
+/// resample is at most the k-th value if more than half of its n draws are among the first k.
+fn exact_interval(sorted: &[f64], median: f64) -> Interval {
+    let n = sorted.len();
+    let at = |share: f64| {
+        let reached = (1..).zip(sorted).find(|(k, _)| at_least(n.div_ceil(2), n, count(*k) / count(n)) >= share);
+        reached.map_or(median, |(_, value)| *value)
+    };
+    Interval { median, low: at(TAIL), high: at(1.0 - TAIL) }
+}
+
+/// How probable at least `hits` of `n` are, each being one with this probability.
+fn at_least(hits: usize, n: usize, probability: f64) -> f64 {
+    // n over k, each from the one before.
+    let mut choices = 1.0;
+    let mut sum = 0.0;
+    for k in 0..=n {
+        if k >= hits {
+            let (k, n) = (i32::try_from(k).unwrap_or(i32::MAX), i32::try_from(n).unwrap_or(i32::MAX));
+            sum += choices * probability.powi(k) * (1.0 - probability).powi(n - k);
+        }
+        choices *= count(n - k) / count(k + 1);
+    }
+    sum
 }
 
 /// Median after over median before, and its interval; nothing if one is empty or the median before is zero.
@@ -243,6 +279,15 @@ mod tests {
         assert_eq!(interval.median, 50.0);
         assert!((39.0..=41.0).contains(&interval.low), "{interval:?}");
         assert!((59.0..=61.0).contains(&interval.high), "{interval:?}");
+    }
+
+    /// The same interval whether it is computed, or drawn as for an even number.
+    #[test]
+    fn computed_and_drawn_intervals_agree() {
+        let odd: Vec<f64> = (1..=99u32).map(f64::from).collect();
+        let even: Vec<f64> = (1..=100u32).map(f64::from).collect();
+        let (odd, even) = (median_interval(&odd).unwrap(), median_interval(&even).unwrap());
+        assert!((odd.low - even.low).abs() <= 1.5 && (odd.high - even.high).abs() <= 1.5, "{odd:?} {even:?}");
     }
 
     #[test]
