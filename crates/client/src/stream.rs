@@ -40,6 +40,18 @@ impl Stream {
 }
 
 impl<S> Stream<S> {
+    /// From now on a write is taken whole, however much it is, and encrypted at once; so whoever writes has to keep to
+    /// a bound.
+    pub fn unbound(&mut self) {
+        match self {
+            Self::Tls(stream) => stream.get_mut().1.set_buffer_limit(None),
+            Self::Plain(_) => {}
+            // It takes a record at a time.
+            #[cfg(feature = "tls-openssl")]
+            Self::OpenSsl(_) => {}
+        }
+    }
+
     /// The cipher suite that was agreed on, as IANA names it; empty without TLS.
     pub fn cipher(&self) -> String {
         match self {

@@ -10,7 +10,7 @@ use http_body_util::Empty;
 use hyper::client::conn::http1;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::Options;
 use crate::error::ClientError;
@@ -43,35 +43,11 @@ impl WebSocket {
         path: &str,
         subprotocol: &'static str,
     ) -> Result<Self, ClientError> {
-        let io = TokioIo::new(Stream::open(url, options, &[b"http/1.1"]).await?);
-        let (mut sender, connection) = http1::handshake(io).await.map_err(ClientError::unavailable)?;
-        tokio::spawn(connection.with_upgrades());
-        let key = STANDARD.encode(random::<16>()?);
+        let stream = Stream::open(url, options, &[b"http/1.1"]).await?;
         let host = if url.host.contains(':') { format!("[{}]", url.host) } else { url.host.clone() };
-        let request = Request::get(path)
-            .header(header::HOST, format!("{host}:{}", url.port))
-            .header(header::CONNECTION, "Upgrade")
-            .header(header::UPGRADE, "websocket")
-            .header(header::SEC_WEBSOCKET_VERSION, VERSION)
-            .header(header::SEC_WEBSOCKET_KEY, &key)
-            .header(header::SEC_WEBSOCKET_PROTOCOL, subprotocol)
-            .body(Empty::<Bytes>::new())
-            .map_err(|error| ClientError::Usage(error.to_string()))?;
-        let response = sender.send_request(request).await.map_err(ClientError::unavailable)?;
-        match response.status() {
-            StatusCode::SWITCHING_PROTOCOLS => {}
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                return Err(ClientError::Refused(response.status().to_string()));
-            }
-            status => return Err(ClientError::unavailable(format!("no WebSocket at {path}: {status}"))),
-        }
-        let accepted = response.headers().get(header::SEC_WEBSOCKET_ACCEPT).map(|value| value.as_bytes());
-        if accepted != Some(accept_key(key.as_bytes()).as_bytes()) {
-            return Err(ClientError::protocol("Sec-WebSocket-Accept does not fit"));
-        }
-        let upgraded = hyper::upgrade::on(response).await.map_err(ClientError::unavailable)?;
+        let stream = upgrade(stream, &format!("{host}:{}", url.port), path, subprotocol).await?;
         Ok(Self {
-            stream: TokioIo::new(upgraded),
+            stream,
             receiver: Receiver::new(Role::Client, MESSAGE_BYTES_MAX),
             input: BytesMut::new(),
             whole: true,
@@ -124,6 +100,43 @@ impl WebSocket {
         self.stream.write_all(&frame).await.map_err(ClientError::unavailable)?;
         self.stream.flush().await.map_err(ClientError::unavailable)
     }
+}
+
+/// Makes the handshake (RFC 6455 §4.1) over a stream; what comes of it carries frames.
+pub async fn upgrade<S>(
+    stream: S,
+    authority: &str,
+    path: &str,
+    subprotocol: &'static str,
+) -> Result<TokioIo<Upgraded>, ClientError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(ClientError::unavailable)?;
+    tokio::spawn(connection.with_upgrades());
+    let key = STANDARD.encode(random::<16>()?);
+    let request = Request::get(path)
+        .header(header::HOST, authority)
+        .header(header::CONNECTION, "Upgrade")
+        .header(header::UPGRADE, "websocket")
+        .header(header::SEC_WEBSOCKET_VERSION, VERSION)
+        .header(header::SEC_WEBSOCKET_KEY, &key)
+        .header(header::SEC_WEBSOCKET_PROTOCOL, subprotocol)
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| ClientError::Usage(error.to_string()))?;
+    let response = sender.send_request(request).await.map_err(ClientError::unavailable)?;
+    match response.status() {
+        StatusCode::SWITCHING_PROTOCOLS => {}
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            return Err(ClientError::Refused(response.status().to_string()));
+        }
+        status => return Err(ClientError::unavailable(format!("no WebSocket at {path}: {status}"))),
+    }
+    let accepted = response.headers().get(header::SEC_WEBSOCKET_ACCEPT).map(|value| value.as_bytes());
+    if accepted != Some(accept_key(key.as_bytes()).as_bytes()) {
+        return Err(ClientError::protocol("Sec-WebSocket-Accept does not fit"));
+    }
+    hyper::upgrade::on(response).await.map(TokioIo::new).map_err(ClientError::unavailable)
 }
 
 /// Keys and masks must not be foreseeable (RFC 6455 §10.3).
