@@ -155,6 +155,17 @@ impl Carrier {
     pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(cx)
     }
+
+    /// Waits for the other side's end; what still comes is nobody's.
+    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<()>> {
+        loop {
+            let mut read = ReadBuf::new(buffer);
+            ready!(Pin::new(&mut self.io).poll_read(cx, &mut read))?;
+            if read.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
 }
 
 impl Frames {

@@ -105,13 +105,15 @@ impl MqttClient {
         }
     }
 
-    /// [MQTT-3.14.4-1]: after DISCONNECT nothing is sent.
+    /// [MQTT-3.14.4-1]: after DISCONNECT nothing is sent. It waits for the server's end, so that the connection is over
+    /// on both sides and not reset.
     async fn finish(mut self) -> Result<(), DriverError> {
         self.session.disconnect();
         poll_fn(|cx| self.poll_empty(cx)).await?;
         self.carrier.say_goodbye();
         poll_fn(|cx| self.poll_empty(cx)).await?;
-        poll_fn(|cx| self.carrier.poll_shutdown(cx)).await.map_err(broken)
+        poll_fn(|cx| self.carrier.poll_shutdown(cx)).await.map_err(broken)?;
+        poll_fn(|cx| self.carrier.poll_end(cx, &mut self.buffer.borrow_mut())).await.map_err(broken)
     }
 }
 
