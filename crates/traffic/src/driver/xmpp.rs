@@ -43,7 +43,7 @@ pub fn driver(door: Door, experiment: &Experiment, access: &Access) -> Result<Bo
     if proofs.is_empty() {
         return Err(DriverError::Unsupported { door, what: "credential of the kind that is asked for" });
     }
-    let domain = if access.name.is_empty() { default_domain(&access.host) } else { access.name.clone() };
+    let domain = default_domain(if access.name.is_empty() { &access.host } else { &access.name });
     Ok(Box::new(XmppDriver {
         address: (access.host.clone(), access.port),
         security: security(door, experiment, access)?,

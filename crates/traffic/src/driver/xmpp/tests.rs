@@ -234,3 +234,10 @@ fn what_does_not_go_together_is_refused_at_once() {
         assert!(matches!(refused(door, experiment), Some(DriverError::Unsupported { .. })), "{experiment:?}");
     }
 }
+
+#[test]
+fn an_address_of_this_machine_is_no_domain() {
+    for (host, domain) in [("127.0.0.1", "localhost"), ("::1", "localhost"), ("pi.example", "pi.example")] {
+        assert_eq!(super::default_domain(host), domain);
+    }
+}
