@@ -1,20 +1,25 @@
 //! Sets up both ends of an experiment, has it done, and takes both down again: once for each repetition, so that
 //! nothing of one is left for the next.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
 use crate::driver::{self, DriverError};
-use crate::experiment::{Door, Experiment};
+use crate::experiment::{Door, Experiment, Operation};
 use crate::link::{Conditions, Laid, LinkError};
 use crate::measure::process::ProcessProbe;
 use crate::outcome::{Outcome, Run};
-use crate::pattern::{self, Bench, PatternError};
-use crate::target::{Access, Gateway, Home, TargetError};
+use crate::paper::frames::{Frames, Inside};
+use crate::pattern::{self, Bench, PatternError, Recording};
+use crate::target::{self, Access, Apart, Gateway, Home, TargetError};
 
 /// What is added to the time that an experiment should take at most, before it counts as hanging.
 const GRACE: Duration = Duration::from_secs(120);
+
+/// Connections whose frames are looked at, at most: what costs time is not to be measured with it.
+const RECORDED_MAX: u64 = 2_000;
 
 /// Whom the generator drives.
 pub enum Target {
@@ -35,6 +40,38 @@ pub struct Peer {
     pub reader_access: Option<Access>,
     /// Its processes, where they are on this machine.
     pub pids: Vec<u32>,
+}
+
+/// What runs for one repetition and ends with it.
+#[expect(dead_code, reason = "held until it is to be ended")]
+enum Serving {
+    Gateway(Gateway),
+    Apart(Apart),
+    Peer,
+}
+
+/// Frames are told apart where single packets are counted: of connections that are made a number of times.
+fn is_recorded(experiment: &Experiment) -> bool {
+    experiment.operation == Operation::Connect && experiment.count.is_some_and(|count| count <= RECORDED_MAX)
+}
+
+/// Begins to record the frames of a link.
+fn recorder<'a>(laid: &'a Laid, experiment: &Experiment) -> Box<dyn Fn() -> Option<Recording> + 'a> {
+    let inside = match experiment.door {
+        Door::Mqtt | Door::Mqtt5 => Inside::Mqtt,
+        Door::MqttWs | Door::Coap | Door::CoapTcp | Door::Http1 | Door::Http2 | Door::Http3 => Inside::Other,
+        Door::Xmpp | Door::Xmpps => Inside::Other,
+    };
+    Box::new(move || {
+        let capture = laid.capture(None, Frames::new(inside), Frames::add).ok()?;
+        Some(Box::new(move || {
+            let mut counts = BTreeMap::new();
+            if let Some(captured) = capture.finish().ok().filter(|captured| captured.problem.is_none()) {
+                captured.state.write(&mut counts);
+            }
+            counts
+        }))
+    })
 }
 
 /// Why a repetition has no outcome.
@@ -93,7 +130,14 @@ impl Conductor {
         let experiment = experiment.clone().normalized();
         self.lay(&experiment)?;
         let link = self.link.as_ref().map(|(_, laid)| laid);
-        let (gateway, publishers, subscribers, pids) = match &mut self.target {
+        let (_serving, publishers, subscribers, pids) = match &mut self.target {
+            Target::Gateway(home) if target::is_apart(&experiment) => {
+                let _beside = link.map(Laid::enter_gateway).transpose()?;
+                let address = link.map_or_else(|| "127.0.0.1".to_owned(), |laid| laid.gateway_address().to_string());
+                let origin = Apart::start(home, &experiment, &address)?;
+                let access = origin.access(home, &experiment);
+                (Serving::Apart(origin), access.clone(), access, Vec::new())
+            }
             Target::Gateway(home) => {
                 let (wrapper, address) = match link {
                     Some(laid) => (laid.wrapper(), laid.gateway_address().to_string()),
@@ -105,16 +149,14 @@ impl Conductor {
                 let publishers = gateway.access(home, &experiment, experiment.door)?;
                 let subscribers = gateway.access(home, &experiment, experiment.reader_door())?;
                 let pids = gateway.pids();
-                (Some(gateway), publishers, subscribers, pids)
+                (Serving::Gateway(gateway), publishers, subscribers, pids)
             }
             Target::Peer(peer) => {
                 let readers = peer.reader_access.as_ref().unwrap_or(&peer.access);
-                (None, peer.access.clone(), readers.clone(), peer.pids.clone())
+                (Serving::Peer, peer.access.clone(), readers.clone(), peer.pids.clone())
             }
         };
-        let outcome = self.drive(&experiment, publishers, subscribers, &pids).await;
-        drop(gateway);
-        outcome
+        self.drive(&experiment, publishers, subscribers, &pids).await
     }
 
     async fn drive(
@@ -139,6 +181,7 @@ impl Conductor {
             gateway: (!pids.is_empty()).then(|| ProcessProbe::of(pids)),
             generator: ProcessProbe::own(),
             wire: laid.map(Laid::counter),
+            record: laid.filter(|_| is_recorded(experiment)).map(|laid| recorder(laid, experiment)),
             conflates: matches!(experiment.reader_door(), Door::Coap | Door::CoapTcp),
         };
         let most = Duration::from_secs_f64(

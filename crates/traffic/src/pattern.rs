@@ -16,6 +16,7 @@ mod stage;
 mod stamp;
 mod subscriber;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -32,8 +33,11 @@ const SETTLING: Duration = Duration::from_millis(60);
 /// How often it is looked again.
 const SETTLING_MAX: u32 = 5;
 
+/// Ends the recording of frames, and says what they were: keys of [`Outcome::more`].
+pub type Recording = Box<dyn FnOnce() -> BTreeMap<String, f64>>;
+
 /// Where one repetition runs.
-pub struct Bench {
+pub struct Bench<'a> {
     /// Connects publishers and askers.
     pub publishers: Rc<dyn Driver>,
     /// Connects subscribers.
@@ -44,17 +48,23 @@ pub struct Bench {
     pub generator: ProcessProbe,
     /// What the link has counted since it was laid.
     pub wire: Option<Box<dyn Fn() -> Wire>>,
+    /// Begins to record which frames pass, where that is wanted.
+    pub record: Option<Box<dyn Fn() -> Option<Recording> + 'a>>,
     /// The CoAP door leaves out superseded values.
     pub conflates: bool,
 }
 
-impl Bench {
+impl Bench<'_> {
     /// Begins the interval of both processes.
     fn start(&mut self) {
         self.generator.start();
         if let Some(gateway) = &mut self.gateway {
             gateway.start();
         }
+    }
+
+    fn record(&self) -> Option<Recording> {
+        self.record.as_ref().and_then(|begin| begin())
     }
 
     fn wire(&self) -> Option<Wire> {
@@ -98,7 +108,7 @@ pub enum PatternError {
 ///
 /// # Errors
 /// Nothing was measured: connections could not be made, or the experiment is none.
-pub async fn run(experiment: &Experiment, bench: &mut Bench) -> Result<Outcome, PatternError> {
+pub async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Result<Outcome, PatternError> {
     check(experiment)?;
     match experiment.operation {
         Operation::Deliver | Operation::Get | Operation::Put | Operation::Post => deliver::run(experiment, bench).await,

@@ -1,5 +1,6 @@
 //! What is measured: a gateway of ours that is started for it, or any broker that already runs.
 
+mod apart;
 mod gateway;
 mod home;
 mod settings;
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 
 use fogmux_net::channel::Zeroizing;
 
+pub use apart::{Apart, is_apart};
 pub use gateway::Gateway;
 pub use home::Home;
 

@@ -1,55 +1,67 @@
-//! Connections made over and over: what a handshake costs, and devices that wake, send and sleep again.
+//! Connections made over and over: what a handshake costs, and devices that wake, send or ask, and sleep again.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::stage::{Stage, nanoseconds};
+use super::connections::Connections;
+use super::deliver;
+use super::pacer::Pacer;
+use super::stage::{Stage, is_stamped, nanoseconds};
 use super::{Bench, PatternError, stamp};
 use crate::driver::{Answer, Client, Driver, DriverError, Request, Role, Sink};
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Operation, Visit};
 use crate::measure::process::{MachineProbe, ThreadProbe, limit};
 use crate::outcome::{Bytes, Outcome};
 
-/// Longer than any handshake that succeeds.
-const VISIT_MAX: Duration = Duration::from_secs(60);
+/// Longer than any handshake that succeeds, and than all repeats of a Confirmable (RFC 7252 §4.8.2).
+const VISIT_MAX: Duration = Duration::from_secs(120);
 
 /// What visitors share.
 struct Visits {
-    stage: Stage,
+    experiment: Experiment,
+    /// Followers, and what they should hear.
+    stage: Rc<Stage>,
     counted: RefCell<Outcome>,
-    left: std::cell::Cell<u64>,
+    left: Cell<u64>,
+    began: Instant,
     end: Instant,
 }
 
-/// One repetition: `publishers` visitors, each of whom begins again when it is done.
-pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench) -> Result<Outcome, PatternError> {
-    let stage = Stage::new(experiment, bench.conflates);
-    let end = Instant::now() + Duration::from_secs_f64(experiment.seconds);
-    let visits = Rc::new(Visits {
-        counted: RefCell::default(),
-        left: std::cell::Cell::new(experiment.count.unwrap_or(u64::MAX)),
-        stage,
-        end,
-    });
-    let wire = bench.wire();
+/// One repetition: `publishers` visitors, each of whom begins again when it is done, or due.
+pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Result<Outcome, PatternError> {
+    let stage = Rc::new(Stage::new(&as_heard(experiment), bench.conflates));
+    let mut following = JoinSet::new();
+    let followers = deliver::subscribe(&stage, bench, &mut following).await?;
+    if experiment.visit == Visit::Get {
+        keep(experiment, &stage, bench).await?;
+    }
+    // What was said to set this up is over, delayed acknowledgements too.
+    bench.settled_wire_since(bench.wire()).await;
+    let recording = bench.record();
+    let (wire, carried) = (bench.wire(), followers.bytes());
     let (machine, thread) = (MachineProbe::start(), ThreadProbe::start());
     bench.start();
-    let began = Instant::now();
+    stage.ledger.borrow_mut().begin(stage.now_ns());
+    let visits = Rc::new(Visits::begin(experiment, &stage));
     let mut visitors = JoinSet::new();
     for number in 0..experiment.publishers {
-        visitors.spawn_local(come_and_go(Rc::clone(&visits), Rc::clone(&bench.publishers), number));
+        let pacer = experiment.rate.map(|rate| Pacer::new(rate, number, experiment.publishers)).transpose();
+        let pacer = pacer.map_err(|error| PatternError::Experiment(format!("no timer: {error}")))?;
+        visitors.spawn_local(come_and_go(Rc::clone(&visits), Rc::clone(&bench.publishers), number, pacer));
     }
     while let Some(visited) = visitors.join_next().await {
         visited.map_err(|error| DriverError::Connection(error.to_string()))?;
     }
-    let mut outcome = visits.counted.take();
-    outcome.seconds = began.elapsed().as_secs_f64();
+    let seconds = visits.began.elapsed().as_secs_f64();
+    deliver::drain(&stage, &Cell::new(0)).await;
+    let mut outcome = visits.outcome(seconds);
+    outcome.bytes = outcome.bytes.plus(followers.bytes().since(carried));
     outcome.generator = bench.generator.read();
     outcome.gateway = bench.gateway.as_ref().map(|gateway| gateway.read());
     outcome.gateway_connect = outcome.gateway;
@@ -57,32 +69,104 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench) -> Result<Ou
     outcome.others_cpu_s = machine.others_cpu_s(&known);
     outcome.limited_by_generator = limit(thread.busy(), None);
     outcome.connect_bytes.wire = bench.settled_wire_since(wire).await;
+    outcome.more.extend(recording.map(|finish| finish()).unwrap_or_default());
+    following.shutdown().await;
+    followers.close().await;
     Ok(outcome)
 }
 
-async fn come_and_go(visits: Rc<Visits>, driver: Rc<dyn Driver>, number: u32) {
-    while Instant::now() < visits.end && visits.left.get() > 0 {
+/// The experiment as its followers see it.
+fn as_heard(experiment: &Experiment) -> Experiment {
+    let operation = if experiment.followers > 0 { Operation::Deliver } else { Operation::Connect };
+    Experiment { operation, subscribers: experiment.followers, ..experiment.clone() }
+}
+
+/// Has something kept on every topic, for those who will ask.
+async fn keep(experiment: &Experiment, stage: &Stage, bench: &Bench<'_>) -> Result<(), PatternError> {
+    let keeper = Connections::open(&*bench.publishers, Role::Publisher, 1).await?;
+    for number in 0..experiment.topics {
+        for client in &keeper.clients {
+            deliver::keep(client, &stage.topic(number), experiment).await?;
+        }
+    }
+    keeper.close().await;
+    Ok(())
+}
+
+impl Visits {
+    fn begin(experiment: &Experiment, stage: &Rc<Stage>) -> Self {
+        let began = Instant::now();
+        Self {
+            experiment: experiment.clone(),
+            stage: Rc::clone(stage),
+            counted: RefCell::default(),
+            left: Cell::new(experiment.count.unwrap_or(u64::MAX)),
+            began,
+            end: began + Duration::from_secs_f64(experiment.seconds),
+        }
+    }
+
+    /// What was counted by visitors, with what was counted by followers.
+    fn outcome(&self, seconds: f64) -> Outcome {
+        let heard = self.stage.ledger.borrow_mut().finish();
+        Outcome {
+            seconds,
+            expected: heard.expected,
+            delivered: heard.delivered,
+            duplicates: heard.duplicates,
+            reordered: heard.reordered,
+            conflated: heard.conflated,
+            disconnects: heard.disconnects,
+            delivery: heard.delivery,
+            per_tenth: heard.per_tenth,
+            ..self.counted.take()
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.left.get() == 0 || Instant::now() >= self.end
+    }
+
+    fn failed(&self, why: String) {
+        let mut counted = self.counted.borrow_mut();
+        counted.errors += 1;
+        counted.first_error.get_or_insert(why);
+    }
+}
+
+async fn come_and_go(visits: Rc<Visits>, driver: Rc<dyn Driver>, number: u32, mut pacer: Option<Pacer>) {
+    while !visits.is_over() {
+        if let Some(pacer) = &mut pacer {
+            poll_fn(|cx| poll_due(&visits, pacer, cx)).await;
+            pacer.advance();
+            if visits.is_over() {
+                return;
+            }
+        }
         visits.left.set(visits.left.get() - 1);
         visits.counted.borrow_mut().sent += 1;
-        let visited = timeout_at(Instant::now() + VISIT_MAX, visit(&visits, &*driver, number)).await;
-        let mut counted = visits.counted.borrow_mut();
-        match visited {
-            Ok(Ok(())) => counted.acknowledged += 1,
-            Ok(Err(error)) => {
-                counted.errors += 1;
-                counted.first_error.get_or_insert_with(|| error.to_string());
-            }
-            Err(_) => {
-                counted.errors += 1;
-                counted.first_error.get_or_insert_with(|| "a visit took longer than a minute".to_owned());
-            }
+        match timeout_at(Instant::now() + VISIT_MAX, visit(&visits, &*driver, number)).await {
+            Ok(Ok(())) => visits.counted.borrow_mut().acknowledged += 1,
+            Ok(Err(error)) => visits.failed(error.to_string()),
+            Err(_) => visits.failed(format!("a visit took longer than {VISIT_MAX:?}")),
         }
     }
 }
 
-/// Connects, publishes what there is to be published, and goes.
+fn poll_due(visits: &Visits, pacer: &mut Pacer, cx: &mut Context<'_>) -> Poll<()> {
+    loop {
+        let wait = Duration::from_nanos(pacer.next_ns()).saturating_sub(visits.began.elapsed());
+        if wait.is_zero() || visits.is_over() {
+            return Poll::Ready(());
+        }
+        if pacer.poll_in(wait, cx).is_pending() {
+            return Poll::Pending;
+        }
+    }
+}
+
+/// Connects, says or asks what there is to be said or asked, and goes.
 async fn visit(visits: &Visits, driver: &dyn Driver, number: u32) -> Result<(), DriverError> {
-    let experiment = &visits.stage.experiment;
     let began = Instant::now();
     let connected = driver.connect(Role::Publisher, number).await?;
     let mut client = connected.client;
@@ -93,55 +177,105 @@ async fn visit(visits: &Visits, driver: &dyn Driver, number: u32) -> Result<(), 
         counted.connect_bytes = counted.connect_bytes.plus(client.bytes());
     }
     let connecting = client.bytes();
-    if experiment.messages > 0 {
-        burst(&mut *client, &visits.stage.topic(number), experiment).await?;
-    }
+    let done = match visits.experiment.messages {
+        0 => Ok(()),
+        _ => Burst::new(visits, number).through(&mut *client).await,
+    };
     let carried: Bytes = client.bytes().since(connecting);
     client.close().await;
     let mut counted = visits.counted.borrow_mut();
     counted.bytes = counted.bytes.plus(carried);
-    counted.answer.record_ns(nanoseconds(began.elapsed()).max(1));
-    Ok(())
+    if done.is_ok() {
+        counted.answer.record_ns(nanoseconds(began.elapsed()).max(1));
+    }
+    done
 }
 
-/// Publishes all messages of one visit, as many at once as the window lets, and waits for all answers.
-async fn burst(client: &mut dyn Client, topic: &str, experiment: &Experiment) -> Result<(), DriverError> {
-    struct Answers {
-        open: u32,
-        refused: Option<String>,
-    }
-    impl Sink for Answers {
-        fn done(&mut self, _: u64, answer: Answer<'_>) {
-            self.open = self.open.saturating_sub(1);
-            match answer {
-                Answer::Success(_) => {}
-                Answer::Refused(why) => self.refused = Some(why.to_owned()),
-                Answer::Lost => self.refused = Some("a message was never acknowledged".to_owned()),
-            }
+/// The messages of one visit: as many at once as the window lets.
+struct Burst<'a> {
+    visits: &'a Visits,
+    lane: u32,
+    number: u32,
+    topic: String,
+    payload: Vec<u8>,
+    left: u32,
+    answers: Answers,
+}
+
+/// What came back.
+#[derive(Default)]
+struct Answers {
+    open: u32,
+    refused: Option<String>,
+}
+
+impl Sink for Answers {
+    fn done(&mut self, _: u64, answer: Answer<'_>) {
+        self.open = self.open.saturating_sub(1);
+        match answer {
+            Answer::Success(_) => {}
+            Answer::Refused(why) => self.refused = Some(why.to_owned()),
+            Answer::Lost => self.refused = Some("a message was never answered".to_owned()),
         }
-        fn message(&mut self, _: &[u8]) {}
     }
-    let payload = stamp::filler(experiment.payload_bytes, experiment.seed);
-    let window = if experiment.window == 0 { u32::MAX } else { experiment.window };
-    let (mut left, mut answers) = (experiment.messages, Answers { open: 0, refused: None });
-    poll_fn(|cx| {
+
+    fn message(&mut self, _: &[u8]) {}
+}
+
+impl<'a> Burst<'a> {
+    fn new(visits: &'a Visits, number: u32) -> Self {
+        let experiment = &visits.experiment;
+        Self {
+            visits,
+            lane: visits.stage.lane(number),
+            number,
+            topic: visits.stage.topic(number),
+            payload: stamp::filler(experiment.payload_bytes, experiment.seed),
+            left: experiment.messages,
+            answers: Answers::default(),
+        }
+    }
+
+    /// Waits for all answers.
+    async fn through(mut self, client: &mut dyn Client) -> Result<(), DriverError> {
+        poll_fn(|cx| self.poll(client, cx)).await?;
+        self.answers.refused.map_or(Ok(()), |why| Err(DriverError::Refused(why)))
+    }
+
+    fn poll(&mut self, client: &mut dyn Client, cx: &mut Context<'_>) -> Poll<Result<(), DriverError>> {
+        let window = match self.visits.experiment.window {
+            0 => u32::MAX,
+            window => window,
+        };
         loop {
-            while left > 0 && answers.open < window {
-                if let Err(error) = client.submit(Request::Publish { topic, payload: &payload }, u64::from(left)) {
-                    return Poll::Ready(Err(error));
-                }
-                left -= 1;
-                answers.open += 1;
+            while self.left > 0 && self.answers.open < window {
+                self.submit(client)?;
             }
-            let turned = client.poll_turn(cx, &mut answers);
+            let turned = client.poll_turn(cx, &mut self.answers);
             match turned {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                _ if left == 0 && answers.open == 0 => return Poll::Ready(Ok(())),
-                Poll::Pending if left == 0 || answers.open >= window => return Poll::Pending,
+                _ if self.left == 0 && self.answers.open == 0 => return Poll::Ready(Ok(())),
+                Poll::Pending if self.left == 0 || self.answers.open >= window => return Poll::Pending,
                 Poll::Ready(Ok(())) | Poll::Pending => {}
             }
         }
-    })
-    .await?;
-    answers.refused.map_or(Ok(()), |why| Err(DriverError::Refused(why)))
+    }
+
+    fn submit(&mut self, client: &mut dyn Client) -> Result<(), DriverError> {
+        let stage = &self.visits.stage;
+        let tag = u64::from(self.left);
+        match self.visits.experiment.visit {
+            Visit::Get => client.submit(Request::Get { topic: &self.topic }, tag)?,
+            Visit::Publish => {
+                let number = stage.ledger.borrow_mut().send(self.lane, stage.now_ns());
+                if is_stamped(&stage.experiment) {
+                    stamp::write(&mut self.payload, self.number, number);
+                }
+                client.submit(Request::Publish { topic: &self.topic, payload: &self.payload }, tag)?;
+            }
+        }
+        self.left -= 1;
+        self.answers.open += 1;
+        Ok(())
+    }
 }

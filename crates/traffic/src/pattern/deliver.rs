@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// One repetition.
-pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench) -> Result<Outcome, PatternError> {
+pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Result<Outcome, PatternError> {
     if experiment.operation == Operation::Deliver && experiment.payload_bytes < stamp::STAMP_BYTES {
         one_publisher_a_topic(experiment)?;
     }
@@ -80,7 +80,7 @@ fn one_publisher_a_topic(experiment: &Experiment) -> Result<(), PatternError> {
 }
 
 /// Connects all subscribers; they receive from then on.
-async fn subscribe(stage: &Rc<Stage>, bench: &Bench, tasks: &mut JoinSet<()>) -> Result<Connections, PatternError> {
+pub(crate) async fn subscribe(stage: &Rc<Stage>, bench: &Bench<'_>, tasks: &mut JoinSet<()>) -> Result<Connections, PatternError> {
     let experiment = &stage.experiment;
     if experiment.operation != Operation::Deliver {
         return Ok(Connections::default());
@@ -104,7 +104,7 @@ fn silence() -> PatternError {
 }
 
 /// Publishes one message for those who will ask for it.
-async fn keep(client: &Shared, topic: &str, experiment: &Experiment) -> Result<(), PatternError> {
+pub(crate) async fn keep(client: &Shared, topic: &str, experiment: &Experiment) -> Result<(), PatternError> {
     struct Kept(Option<Result<(), DriverError>>);
     impl Sink for Kept {
         fn done(&mut self, _: u64, answer: Answer<'_>) {
@@ -136,7 +136,7 @@ async fn keep(client: &Shared, topic: &str, experiment: &Experiment) -> Result<(
 /// Opens the stage, and closes it when the time is over or everything is done.
 async fn measure(
     stage: &Stage,
-    bench: &mut Bench,
+    bench: &mut Bench<'_>,
     writers: &Connections,
     readers: &Connections,
     under_way: &Cell<u64>,
@@ -183,7 +183,7 @@ fn open(stage: &Stage) {
 }
 
 /// Waits for what is missing, as long as something comes.
-async fn drain(stage: &Stage, under_way: &Cell<u64>) {
+pub(crate) async fn drain(stage: &Stage, under_way: &Cell<u64>) {
     let patience = Duration::from_secs_f64(stage.experiment.drain_seconds.max(0.0));
     let mut heard = Instant::now();
     let mut last = 0;

@@ -14,7 +14,7 @@ use crate::outcome::Outcome;
 /// Opens all connections, holds them for the time of the experiment, and closes them.
 ///
 /// `more` has `resident_bytes_per_connection`, the gateway's growth by one connection, and `connects_per_s`.
-pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench) -> Result<Outcome, PatternError> {
+pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Result<Outcome, PatternError> {
     let wire = bench.wire();
     let (machine, thread) = (MachineProbe::start(), ThreadProbe::start());
     bench.start();

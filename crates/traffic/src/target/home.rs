@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::SystemTime;
 
 use fogmux_net::channel::Zeroizing;
 use fogmux_net::profile::{ClientCertificates, KeyKind};
@@ -19,6 +20,9 @@ const NAME: &str = "localhost";
 const RULES: &str = "[[allow]]\nuser = \"bench\"\nboth = [\"#\"]\n\n[[allow]]\nuser = \"anonymous\"\nboth = [\"#\"]\n";
 /// Of PSK-AES128-CCM8: as many bits as the cipher has.
 const PSK: [u8; 16] = *b"bench-shared-key";
+
+/// Where topics are on our CoAP door.
+const COAP_PREFIX: &str = "ps";
 
 /// Credentials, for as long as this lives.
 #[derive(Debug)]
@@ -123,9 +127,20 @@ impl Home {
             psk,
             oscore: security.oscore.then(|| self.directory.join("clients")),
             token: None,
-            prefix: None,
+            prefix: matches!(door, Door::Coap | Door::CoapTcp).then(|| COAP_PREFIX.to_owned()),
             key_log: None,
         }
+    }
+
+    /// The server's certificate and its key, made if there is none yet.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(super) fn server_certificate(&self, kind: Option<KeyKind>) -> Result<(PathBuf, PathBuf), TargetError> {
+        let kind = kind.unwrap_or(KeyKind::EcdsaP256);
+        let made = fogmux_net::pki::ensure_server(&self.data().join("pki"), kind, &[], SystemTime::now());
+        let made = made.map_err(|error| TargetError::Start(error.to_string()))?;
+        Ok((made.certificate, made.key))
     }
 
     fn certificate_base(&self, kind: KeyKind) -> PathBuf {
@@ -155,6 +170,11 @@ impl Drop for Home {
         // It holds secrets that nobody needs any more. If it cannot be removed there is nobody to tell.
         let _ = fs::remove_dir_all(&self.directory);
     }
+}
+
+/// The key that clients and servers share.
+pub(crate) const fn shared_key() -> &'static [u8] {
+    &PSK
 }
 
 /// Whether clients come with a certificate.
