@@ -29,7 +29,7 @@ const SLOWER_MAX: u32 = 10;
 /// least bound. The gateway is built with optimisation (`xtask/src/gateway.rs`), so that it is not its own noise.
 const P99_FLOOR: Duration = Duration::from_millis(2);
 /// How often a delay has to show to be believed.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: usize = 5;
 /// Sockets on our side: 10 000 connections and what the suite itself needs.
 const FILES: u64 = 12_000;
 

@@ -143,7 +143,7 @@ class Access:
 
     async def step(self, row, what, attempt):
         try:
-            await asyncio.wait_for(attempt, 90)
+            await asyncio.wait_for(attempt, 4 * PATIENCE)
         except Exception as error:
             self.report.check(f"{row.name}: {what}", f"{type(error).__name__}: {error}")
         else:
@@ -158,7 +158,7 @@ class Access:
                                   ("may not read elsewhere", self.may_not_read)]),
                 ("bob", bob, [("reads", self.reads), ("may not publish", self.may_not_publish("open"))])):
             try:
-                await asyncio.wait_for(client.open(), 60)
+                await asyncio.wait_for(client.open(), 2 * PATIENCE)
             except Exception as error:
                 self.report.check(f"{row.name}: {user} comes in", f"{type(error).__name__}: {error}")
                 continue
@@ -208,7 +208,7 @@ class Access:
         client, topic = row.client(self.gateway, credential), f"open/{next(_numbers)}"
         try:
             try:
-                await asyncio.wait_for(client.open(), 60)
+                await asyncio.wait_for(client.open(), 2 * PATIENCE)
                 await client.publish(topic, b"by a stranger", TEXT)
             finally:
                 await close_quietly(client)

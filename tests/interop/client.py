@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from credential import NOBODY, Credential
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which an answer that should have come is said to be missing."""
 
 

@@ -216,7 +216,7 @@ class Cuts:
             payload = str(device.counter).encode()
             answer = None
             for _ in range(20):
-                answer = await device.request(wire, codes.PUT, PATIENCE / 10, payload=payload)
+                answer = await device.request(wire, codes.PUT, 2.0, payload=payload)
                 if answer is not None and answer.code.is_successful():
                     break
             came = answer is not None and answer.code.is_successful()

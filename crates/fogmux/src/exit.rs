@@ -7,6 +7,8 @@ use std::process::ExitCode;
 /// The codes this program uses, by their names in `sysexits.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
+    /// `bench compare` found a regression.
+    Regression = 1,
     /// The command line was wrong.
     Usage = 64,
     /// What was sent or received did not have the form it must have.

@@ -28,7 +28,7 @@ final class HivemqClient implements Client {
                 message.getContentType().map(type -> StandardCharsets.UTF_8.decode(type.toByteBuffer()).toString()).orElse(null),
                 message.isRetain(), false));
         try {
-            client.connect(hello(keys)).get(20, TimeUnit.SECONDS);
+            client.connect(hello(keys)).get(60, TimeUnit.SECONDS);
         } catch (ExecutionException error) {
             if (error.getCause() instanceof Mqtt5ConnAckException) {
                 int code = ((Mqtt5ConnAckException) error.getCause()).getMqttMessage().getReasonCode().getCode();
@@ -58,7 +58,7 @@ final class HivemqClient implements Client {
         Mqtt5Publish message = Mqtt5Publish.builder().topic(topic).payload(data).qos(MqttQos.EXACTLY_ONCE)
                 .retain(retain).contentType(contentType).build();
         try {
-            Mqtt5PublishResult result = client.publish(message).get(40, TimeUnit.SECONDS);
+            Mqtt5PublishResult result = client.publish(message).get(90, TimeUnit.SECONDS);
             if (result.getError().isPresent()) {
                 throw new Refused(result.getError().get().toString());
             }
@@ -79,7 +79,7 @@ final class HivemqClient implements Client {
     @Override
     public void follow(String topic) throws Exception {
         try {
-            client.subscribeWith().topicFilter(topic).qos(MqttQos.AT_LEAST_ONCE).send().get(20, TimeUnit.SECONDS);
+            client.subscribeWith().topicFilter(topic).qos(MqttQos.AT_LEAST_ONCE).send().get(60, TimeUnit.SECONDS);
         } catch (ExecutionException error) {
             if (error.getCause() instanceof Mqtt5SubAckException) {
                 Mqtt5SubAckException refusal = (Mqtt5SubAckException) error.getCause();
@@ -91,6 +91,6 @@ final class HivemqClient implements Client {
 
     @Override
     public void close() throws Exception {
-        client.disconnect().get(20, TimeUnit.SECONDS);
+        client.disconnect().get(60, TimeUnit.SECONDS);
     }
 }
