@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fogmux_net::KeyKind;
 
+use crate::bench::arguments::Bench;
+
 /// A gateway for a fog node: MQTT, CoAP, HTTP and XMPP meet on one topic bus.
 #[derive(Debug, Parser)]
 #[command(name = "fogmux", version, args_conflicts_with_subcommands = true)]
@@ -41,6 +43,9 @@ pub(crate) enum Command {
     Sub(Subscribe),
     /// Print the message a topic keeps, and end
     Get(Get),
+    /// Generate traffic and measure: this gateway or any broker, single experiments or published ones
+    #[command(subcommand)]
+    Bench(Bench),
 }
 
 /// Runs the gateway.

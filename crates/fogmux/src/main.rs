@@ -1,6 +1,7 @@
 //! The fogmux daemon and its command line: the one place where the parts are put together.
 
 mod acl;
+mod bench;
 mod callback;
 mod check;
 mod cli;
@@ -59,5 +60,6 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Import(command) => import::run(&command),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Bench(command) => bench::run(&command),
     }
 }

@@ -7,6 +7,8 @@ mod list;
 mod oscore;
 mod psk;
 
+pub(crate) use psk::bytes;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

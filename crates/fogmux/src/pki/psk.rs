@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &PkiPsk) -> Result<(), Failure> {
 }
 
 /// Hexadecimal digits as bytes.
-fn bytes(digits: &str) -> Option<Vec<u8>> {
+pub(crate) fn bytes(digits: &str) -> Option<Vec<u8>> {
     let whole = digits.len().is_multiple_of(2) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     let pairs = digits.as_bytes().chunks(2).filter(|_| whole);
     let bytes: Option<Vec<_>> =

@@ -1,0 +1,76 @@
+//! `fogmux bench paper`: published experiments, listed, shown, and done again.
+
+use std::path::Path;
+
+use fogmux_traffic::conductor::Conductor;
+use fogmux_traffic::outcome::Run;
+use fogmux_traffic::paper::{self, NAMES, PaperError, PaperResult, Plan};
+use fogmux_traffic::report;
+
+use super::arguments::{Output, Paper, PaperRun};
+use crate::exit::{Failure, Status};
+
+/// Lists, shows or runs.
+pub(super) fn run(command: &Paper) -> Result<(), Failure> {
+    match command {
+        Paper::List => list(),
+        Paper::Show { name } => {
+            print!("{}", report::paper::shown(&load(name)?));
+            Ok(())
+        }
+        Paper::Run(arguments) => rerun(arguments),
+    }
+}
+
+fn load(name: &str) -> Result<paper::Paper, Failure> {
+    paper::load(name).map_err(wrong)
+}
+
+fn wrong(error: PaperError) -> Failure {
+    Failure::new(Status::Usage, error)
+}
+
+fn list() -> Result<(), Failure> {
+    for name in NAMES {
+        let paper = load(name)?;
+        let tables: Vec<&str> = paper.tables.iter().map(|table| table.id.as_str()).collect();
+        println!("{name}: {} ({}, {})", paper.head.title, paper.head.authors, paper.head.year);
+        println!("    tables {}; {} claims", tables.join(" "), paper.claims.len());
+    }
+    Ok(())
+}
+
+fn rerun(arguments: &PaperRun) -> Result<(), Failure> {
+    let mut paper = load(&arguments.name)?;
+    if let Some(link) = &arguments.link {
+        paper.lay_over(link);
+    }
+    let mut plan = paper::plan(&paper, &arguments.table, arguments.quick).map_err(wrong)?;
+    plan.repetitions = arguments.repeat.unwrap_or(plan.repetitions);
+    let mut conductor = super::own_gateway(&arguments.output)?;
+    let (result, runs) = super::block_on(perform(&mut conductor, &plan))?;
+    finish(&result, runs, &arguments.output)
+}
+
+async fn perform(conductor: &mut Conductor, plan: &Plan<'_>) -> (PaperResult, Vec<Run>) {
+    let mut shown = super::progress(&plan.experiments, plan.repetitions);
+    let target = conductor.target();
+    paper::rerun(plan, &target, async |experiment, repetition| {
+        shown(experiment, repetition);
+        conductor.repeat(experiment).await.map_err(|error| error.to_string())
+    })
+    .await
+}
+
+fn finish(result: &PaperResult, runs: Vec<Run>, output: &Output) -> Result<(), Failure> {
+    if output.json {
+        println!("{}", serde_json::to_string(result).unwrap_or_default());
+    } else {
+        print!("{}", report::paper::terminal(result));
+    }
+    let Some(directory) = &output.out else { return Ok(()) };
+    let failed = |error: std::io::Error| Failure::io(directory.display(), &error);
+    super::write(&super::report_of(runs), directory).map_err(failed)?;
+    report::paper::render(result, Path::new(directory)).map_err(failed)?.iter().for_each(|file| eprintln!("{}", file.display()));
+    Ok(())
+}

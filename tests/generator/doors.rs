@@ -1,0 +1,82 @@
+//! Every door under every profile that it has, as the matrix does it, and every pattern at some door.
+
+use anyhow::{Context as _, Result, ensure};
+use fogmux_tests::suite::Case;
+use serde_json::Value;
+
+use crate::{check, number, outcomes, report};
+
+pub(crate) const CASES: &[Case] = &[
+    Case { name: "every door under every profile delivers everything", run: matrix },
+    Case { name: "one door in, another out", run: mixed },
+    Case { name: "every pattern", run: patterns },
+    Case { name: "bytes by layer", run: layers },
+];
+
+fn matrix() -> Result<String> {
+    let report = report(&["matrix", "--quick", "--repeat", "1", "--seconds", "0.2"])?;
+    let done = outcomes(&report)?;
+    for (outcome, run) in done.iter().zip(report.get("runs").and_then(Value::as_array).context("no runs")?) {
+        check(outcome).with_context(|| run.get("experiment").map(Value::to_string).unwrap_or_default())?;
+    }
+    Ok(format!("({} doors and profiles)", done.len()))
+}
+
+fn mixed() -> Result<String> {
+    let doors = ["mqtt", "mqtt5", "coap", "http1", "http2", "xmpp"];
+    let mut ways = 0;
+    for from in doors {
+        for to in doors.iter().filter(|to| **to != from) {
+            // Counted, and slow enough that an observer misses no value.
+            let words =
+                ["run", "--door", from, "--to", to, "--qos", "1", "--count", "20", "--window", "1", "--in-flight", "1", "--repeat", "1"];
+            let report = report(&words).with_context(|| format!("{from} to {to}"))?;
+            outcomes(&report)?.into_iter().try_for_each(check).with_context(|| format!("{from} to {to}"))?;
+            ways += 1;
+        }
+    }
+    Ok(format!("({ways} ways)"))
+}
+
+fn patterns() -> Result<String> {
+    let table: &[&[&str]] = &[
+        &["--door", "coap", "--operation", "get", "--pubs", "8", "--window", "1"],
+        &["--door", "coap", "--operation", "put", "--security", "psk", "--qos", "1"],
+        &["--door", "http2", "--operation", "get", "--window", "20"],
+        &["--door", "http1", "--operation", "post", "--window", "1", "--rate", "200"],
+        &["--door", "mqtt", "--operation", "connect", "--security", "modern", "--pubs", "4", "--messages", "3", "--qos", "1"],
+        &["--door", "coap", "--operation", "connect", "--security", "psk", "--pubs", "4"],
+        &["--door", "mqtt", "--operation", "hold", "--pubs", "200"],
+        &["--door", "mqtt", "--pubs", "10", "--subs", "10", "--topics", "5", "--in-flight", "1000"],
+        &["--door", "mqtt", "--size", "1", "--qos", "2", "--count", "50"],
+        &["--door", "mqtt", "--size", "2000000", "--qos", "1", "--count", "3"],
+        &["--door", "coap", "--size", "100000", "--qos", "1", "--operation", "put", "--count", "3", "--window", "1"],
+        &["--door", "mqtt", "--rate", "500", "--qos", "1"],
+    ];
+    for row in table {
+        let words = [&["run", "--seconds", "0.4", "--warm-up", "0.1", "--repeat", "1"], *row].concat();
+        let report = report(&words).with_context(|| row.join(" "))?;
+        outcomes(&report)?.into_iter().try_for_each(check).with_context(|| row.join(" "))?;
+    }
+    Ok(format!("({} patterns)", table.len()))
+}
+
+/// Whatever is in a layer is in those below too.
+fn layers() -> Result<String> {
+    let mut shown = Vec::new();
+    for (door, security) in [("mqtt", "none"), ("mqtt", "modern"), ("coap", "psk"), ("coap", "oscore"), ("http2", "modern")] {
+        let words = ["run", "--door", door, "--security", security, "--qos", "1", "--count", "50", "--size", "100", "--window", "1", "--in-flight", "1", "--repeat", "1"];
+        let report = report(&words)?;
+        for outcome in outcomes(&report)? {
+            check(outcome)?;
+            let bytes = outcome.get("bytes").context("no bytes")?;
+            let (payload, protocol, socket) =
+                (number(bytes, "payload_up")?, number(bytes, "protocol_up")?, number(bytes, "socket_up")?);
+            ensure!(payload == 5_000.0, "{door} {security}: {payload} bytes of payload");
+            ensure!(protocol > payload && socket >= protocol, "{door} {security}: {bytes}");
+            ensure!((socket > protocol) == (security != "none"), "{door} {security}: {bytes}");
+            shown.push(format!("{door} {security} {payload}+{}+{}", protocol - payload, socket - protocol));
+        }
+    }
+    Ok(format!("({})", shown.join(", ")))
+}

@@ -1,0 +1,150 @@
+//! Brokers and servers that others wrote, driven by the same generator.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use fogmux_tests::suite::Case;
+
+use crate::{check, number, outcomes, report};
+
+pub(crate) const CASES: &[Case] = &[
+    Case { name: "mosquitto, MQTT 3.1.1 and 5", run: mosquitto },
+    Case { name: "libcoap's server, plain and by a pre-shared key", run: libcoap },
+    Case { name: "nginx, HTTP/1.1 and HTTP/2", run: nginx },
+];
+
+const START_MAX: Duration = Duration::from_secs(20);
+
+/// A server of others; dropped, it is killed.
+struct Server(Child);
+
+impl Server {
+    fn start(command: &mut Command) -> Result<Self> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        Ok(Self(child.with_context(|| format!("{program} is missing; use `cargo xtask test`"))?))
+    }
+
+    fn wait_tcp(&self, port: u16) -> Result<()> {
+        let until = Instant::now() + START_MAX;
+        while Instant::now() < until {
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(20));
+        }
+        anyhow::bail!("nobody listens on port {port}")
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Whatever went wrong, it went wrong before.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn free_tcp_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+fn free_udp_port() -> Result<u16> {
+    Ok(UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// One short experiment, whose outcomes must be sound and must know what the server used.
+fn drive(url: &str, pid: &str, words: &[&str]) -> Result<f64> {
+    let common = ["peer", url, "--pid", pid, "--seconds", "0.5", "--warm-up", "0.1", "--repeat", "1"];
+    let report = report(&[&common[..], words].concat()).with_context(|| format!("{url} {}", words.join(" ")))?;
+    let mut rate = 0.0;
+    for outcome in outcomes(&report)? {
+        check(outcome).with_context(|| format!("{url} {}", words.join(" ")))?;
+        let used = number(outcome.get("gateway").context("the server's processor time is missing")?, "cpu_us")?;
+        ensure!(used > 0.0, "the server used nothing");
+        rate = number(outcome, "acknowledged")?.max(number(outcome, "delivered")?) / number(outcome, "seconds")?;
+    }
+    Ok(rate)
+}
+
+fn mosquitto() -> Result<String> {
+    let place = tempfile::tempdir()?;
+    let port = free_tcp_port()?;
+    let file = place.path().join("mosquitto.conf");
+    fs::write(&file, format!("listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n"))?;
+    let server = Server::start(Command::new(program("mosquitto")).arg("-c").arg(&file))?;
+    server.wait_tcp(port)?;
+    let url = format!("mqtt://127.0.0.1:{port}");
+    let rates = [
+        drive(&url, &server.pid(), &["--in-flight", "1000"])?,
+        drive(&url, &server.pid(), &["--qos", "1"])?,
+        drive(&url, &server.pid(), &["--qos", "2", "--door", "mqtt5"])?,
+    ];
+    Ok(format!("({} messages a second by QoS)", rates.map(|rate| format!("{rate:.0}")).join(", ")))
+}
+
+fn libcoap() -> Result<String> {
+    let (port, secure) = (free_udp_port()?, free_udp_port()?);
+    let plain = Server::start(Command::new("coap-server-notls").args(["-A", "127.0.0.1", "-p", &port.to_string()]))?;
+    let key = Server::start(Command::new("coap-server-openssl").args([
+        "-A", "127.0.0.1", "-p", &(secure - 1).to_string(), "-k", "secretPSK", "-h", "",
+    ]))?;
+    sleep(Duration::from_millis(500));
+    let words = ["--topic", "example_data", "--pubs", "4", "--window", "1"];
+    let url = format!("coap://127.0.0.1:{port}");
+    let put = drive(&url, &plain.pid(), &[&words[..], &["--operation", "put", "--qos", "1"]].concat())?;
+    let get = drive(&url, &plain.pid(), &[&words[..], &["--operation", "get"]].concat())?;
+    let psk = ["--psk-id", "dev1", "--psk", "73656372657450534b", "--operation", "put", "--qos", "1"];
+    let url = format!("coaps://127.0.0.1:{secure}");
+    let dtls = drive(&url, &key.pid(), &[&words[..], &psk].concat())?;
+    Ok(format!("(PUT {put:.0}, GET {get:.0}, under DTLS {dtls:.0} a second)"))
+}
+
+fn nginx() -> Result<String> {
+    let place = tempfile::tempdir()?;
+    let (port, h2) = (free_tcp_port()?, free_tcp_port()?);
+    let file = place.path().join("nginx.conf");
+    let answer = "x".repeat(64);
+    let at = place.path().display();
+    fs::write(
+        &file,
+        format!(
+            "daemon off; worker_processes 1; pid {at}/pid; error_log {at}/error;\nevents {{}}\nhttp {{ access_log off; \
+             client_body_temp_path {at}/a; proxy_temp_path {at}/b; fastcgi_temp_path {at}/c; uwsgi_temp_path {at}/d; scgi_temp_path {at}/e;\n\
+             keepalive_requests 1000000000;\n\
+             server {{ listen 127.0.0.1:{port}; location / {{ return 200 \"{answer}\"; }} }}\n\
+             server {{ listen 127.0.0.1:{h2} http2; location / {{ return 200 \"{answer}\"; }} }} }}\n"
+        ),
+    )?;
+    let server = Server::start(Command::new(program("nginx")).arg("-c").arg(&file).arg("-p").arg(place.path()))?;
+    server.wait_tcp(h2)?;
+    let workers = children(server.0.id())?;
+    let words = ["--operation", "get", "--pubs", "4"];
+    let url = format!("http://127.0.0.1:{port}");
+    let one = drive(&url, &workers, &[&words[..], &["--window", "1"]].concat())?;
+    let url = format!("http://127.0.0.1:{h2}");
+    let two = drive(&url, &workers, &[&words[..], &["--door", "http2", "--window", "10"]].concat())?;
+    Ok(format!("(HTTP/1.1 {one:.0}, HTTP/2 {two:.0} a second)"))
+}
+
+/// Where Debian has servers: not on everybody's path.
+fn program(name: &str) -> String {
+    let there = Path::new("/usr/sbin").join(name);
+    if there.exists() { there.display().to_string() } else { name.to_owned() }
+}
+
+/// A process and its children, as `--pid` takes them.
+fn children(parent: u32) -> Result<String> {
+    let listed = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))?;
+    let all: Vec<String> = std::iter::once(parent.to_string()).chain(listed.split_whitespace().map(str::to_owned)).collect();
+    Ok(all.join(","))
+}

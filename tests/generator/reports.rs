@@ -1,0 +1,66 @@
+//! What is written: every format, rendered again, and compared.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
+use fogmux_tests::suite::Case;
+
+use crate::bench;
+
+pub(crate) const CASES: &[Case] = &[
+    Case { name: "every format is written and can be rendered again", run: formats },
+    Case { name: "a regression ends with 1, noise does not", run: regressions },
+    Case { name: "every document is listed and shown", run: documents },
+];
+
+fn formats() -> Result<String> {
+    let place = tempfile::tempdir()?;
+    let out = place.path().display().to_string();
+    let done = bench(&["run", "--count", "200", "--qos", "1", "--repeat", "2", "--out", &out])?.output()?;
+    ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let page = fs::read_to_string(place.path().join("report.html"))?;
+    for foreign in ["http://", "https://", "src=", "@import"] {
+        let inside = page.matches(foreign).filter(|_| !page.contains("xmlns")).count();
+        ensure!(inside == 0, "the page asks for something else: {foreign}");
+    }
+    for ending in ["csv", "md", "html"] {
+        fs::remove_file(place.path().join(format!("report.{ending}")))?;
+    }
+    let again = bench(&["report", &out])?.output()?;
+    ensure!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+    ensure!(fs::read_to_string(place.path().join("report.html"))? == page, "rendered again it is another page");
+    Ok(format!("({} bytes of page)", page.len()))
+}
+
+fn regressions() -> Result<String> {
+    let place = tempfile::tempdir()?;
+    let file = |name: &str| place.path().join(name).display().to_string();
+    let words = ["run", "--count", "300", "--qos", "1", "--repeat", "5", "--out"];
+    let done = bench(&[&words[..], &[&file("before")]].concat())?.output()?;
+    ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let before = fs::read_to_string(place.path().join("before/report.json"))?;
+    let mut slow: serde_json::Value = serde_json::from_str(&before)?;
+    for outcome in slow.pointer_mut("/runs/0/outcomes").and_then(|all| all.as_array_mut()).context("no outcomes")? {
+        let seconds = outcome.get("seconds").and_then(serde_json::Value::as_f64).context("no seconds")?;
+        *outcome.get_mut("seconds").context("no seconds")? = (seconds * 10.0).into();
+    }
+    fs::write(place.path().join("slow.json"), slow.to_string())?;
+    let before = file("before/report.json");
+    let same = bench(&["compare", &before, &before])?.output()?;
+    ensure!(same.status.code() == Some(0), "the same is no regression: {}", String::from_utf8_lossy(&same.stdout));
+    let worse = bench(&["compare", &before, &file("slow.json")])?.output()?;
+    ensure!(worse.status.code() == Some(1), "a tenth of the rate is one: {}", String::from_utf8_lossy(&worse.stdout));
+    Ok(String::new())
+}
+
+fn documents() -> Result<String> {
+    let names = ["karamina2024", "mladek2022", "seoane2021", "cui2017", "wiss2016"];
+    let list = bench(&["paper", "list"])?.output()?;
+    let text = String::from_utf8(list.stdout)?;
+    for name in names {
+        ensure!(text.contains(name), "{name} is not in the list");
+        let shown = bench(&["paper", "show", name])?.output()?;
+        ensure!(shown.status.success() && shown.stdout.len() > 1_000, "{name} is not shown");
+    }
+    Ok(format!("({} documents)", names.len()))
+}
