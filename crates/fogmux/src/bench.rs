@@ -75,11 +75,12 @@ fn compare(arguments: &Compare) -> Result<(), Failure> {
     let before = read(&arguments.before)?;
     let after = read(&arguments.after)?;
     let comparison = report::compare::compare(&before, &after);
+    let shown = if arguments.all { report::compare::Shown::Everything } else { report::compare::Shown::Changes };
     match arguments.markdown {
-        true => print!("{}", comparison.markdown()),
-        false => print!("{}", comparison.terminal()),
+        true => print!("{}", comparison.markdown(shown)),
+        false => print!("{}", comparison.terminal(shown)),
     }
-    if comparison.is_regression() { Err(Failure::silent(Status::Regression)) } else { Ok(()) }
+    if comparison.has_regression() { Err(Failure::silent(Status::Regression)) } else { Ok(()) }
 }
 
 /// Every report of a directory, rendered by this version.
@@ -132,7 +133,7 @@ fn perform(mut conductor: Conductor, experiments: &[Experiment], repetitions: u3
 
 /// Tells what is being done, and how long it will take.
 fn progress(experiments: &[Experiment], repetitions: u32) -> impl FnMut(&Experiment, u32) + use<> {
-    let display = if std::io::stderr().is_terminal() { report::progress::Display::Bar } else { report::progress::Display::Lines };
+    let display = if std::io::stderr().is_terminal() { report::progress::Display::Bar { columns: crate::terminal::columns() } } else { report::progress::Display::Lines };
     let rounds = usize::try_from(repetitions).unwrap_or(1);
     let each: Vec<f64> = experiments.iter().map(expected_seconds).collect();
     let expected = each.repeat(rounds);

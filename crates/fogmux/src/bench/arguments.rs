@@ -265,6 +265,9 @@ pub(crate) struct Compare {
     pub(crate) before: PathBuf,
     /// After
     pub(crate) after: PathBuf,
+    /// Show what is noise, too
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Print as Markdown
     #[arg(long)]
     pub(crate) markdown: bool,

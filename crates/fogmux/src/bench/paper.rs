@@ -15,7 +15,7 @@ pub(super) fn run(command: &Paper) -> Result<(), Failure> {
     match command {
         Paper::List => list(),
         Paper::Show { name } => {
-            print!("{}", report::paper::shown(&load(name)?));
+            print!("{:#?}", load(name)?);
             Ok(())
         }
         Paper::Run(arguments) => rerun(arguments),
@@ -43,7 +43,7 @@ fn list() -> Result<(), Failure> {
 fn rerun(arguments: &PaperRun) -> Result<(), Failure> {
     let mut paper = load(&arguments.name)?;
     if let Some(link) = &arguments.link {
-        paper.lay_over(link);
+        paper.head.defaults.insert("link".to_owned(), link.clone().into());
     }
     let mut plan = paper::plan(&paper, &arguments.table, arguments.quick).map_err(wrong)?;
     plan.repetitions = arguments.repeat.unwrap_or(plan.repetitions);
@@ -66,11 +66,10 @@ fn finish(result: &PaperResult, runs: Vec<Run>, output: &Output) -> Result<(), F
     if output.json {
         println!("{}", serde_json::to_string(result).unwrap_or_default());
     } else {
-        print!("{}", report::paper::terminal(result));
+        println!("{result:#?}");
     }
     let Some(directory) = &output.out else { return Ok(()) };
     let failed = |error: std::io::Error| Failure::io(directory.display(), &error);
     super::write(&super::report_of(runs), directory).map_err(failed)?;
-    report::paper::render(result, Path::new(directory)).map_err(failed)?.iter().for_each(|file| eprintln!("{}", file.display()));
     Ok(())
 }
