@@ -133,7 +133,7 @@ fn perform(mut conductor: Conductor, experiments: &[Experiment], repetitions: u3
 
 /// Tells what is being done, and how long it will take.
 fn progress(experiments: &[Experiment], repetitions: u32) -> impl FnMut(&Experiment, u32) + use<> {
-    let display = if std::io::stderr().is_terminal() { report::progress::Display::Bar { columns: crate::terminal::columns() } } else { report::progress::Display::Lines };
+    let display = if std::io::stderr().is_terminal() { report::progress::Display::Bar { columns: 80 } } else { report::progress::Display::Lines };
     let rounds = usize::try_from(repetitions).unwrap_or(1);
     let each: Vec<f64> = experiments.iter().map(expected_seconds).collect();
     let expected = each.repeat(rounds);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use fogmux_traffic::experiment::{CoapAnswer, Credential, ExperimentError, Operation, Qos};
+use fogmux_traffic::experiment::{CoapAnswer, Credential, ExperimentError, Operation, Qos, Visit};
 use fogmux_traffic::{Door, Experiment, Security};
 
 /// The traffic generator.
@@ -78,6 +78,12 @@ pub(crate) struct Shape {
     /// Messages of one connection, with `connect`
     #[arg(long, default_value_t = 0)]
     pub(crate) messages: u32,
+    /// What is done with them: publish, or what the experiment's file format names
+    #[arg(long, default_value = "publish", value_parser = word::<Visit>)]
+    pub(crate) visit: Visit,
+    /// Subscribers that hear what is published, with `connect`
+    #[arg(long, default_value_t = 0)]
+    pub(crate) followers: u32,
     /// How long operations begin
     #[arg(long, default_value_t = 5.0)]
     pub(crate) seconds: f64,
@@ -124,6 +130,8 @@ impl Shape {
             retain: self.retain,
             link: self.link.clone(),
             seed: self.seed,
+            visit: self.visit,
+            followers: self.followers,
         }
     }
 }

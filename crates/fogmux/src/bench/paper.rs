@@ -1,11 +1,8 @@
 //! `fogmux bench paper`: published experiments, listed, shown, and done again.
 
-use std::path::Path;
-
 use fogmux_traffic::conductor::Conductor;
 use fogmux_traffic::outcome::Run;
 use fogmux_traffic::paper::{self, NAMES, PaperError, PaperResult, Plan};
-use fogmux_traffic::report;
 
 use super::arguments::{Output, Paper, PaperRun};
 use crate::exit::{Failure, Status};
