@@ -34,9 +34,13 @@ const CLIENTS: [Program; 13] = [
     Program { name: "mvn", package: "maven" },
 ];
 
+const BROWSER: [Program; 2] =
+    [Program { name: "chromium", package: "chromium" }, Program { name: "node", package: "nodejs" }];
+
 /// All of it.
 pub(crate) fn everything(tree: &Tree) -> Result<()> {
     h2spec(tree)?;
+    browser()?;
     clients(tree)
 }
 
@@ -52,6 +56,12 @@ pub(crate) fn clients(tree: &Tree) -> Result<()> {
     python(tree)?;
     npm(tree)?;
     maven(tree)
+}
+
+/// What opens the pages of `fogmux bench`.
+pub(crate) fn browser() -> Result<()> {
+    let missing = BROWSER.iter().filter(|program| !on_path(program.name)).map(|program| program.package);
+    debian(&missing.collect::<Vec<&str>>())
 }
 
 /// The HTTP/2 conformance tester.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::experiment::Experiment;
 use crate::measure::environment::Environment;
 use crate::measure::latency::Latency;
+use crate::paper::table::PaperResult;
 
 /// Everything of one call of `fogmux bench`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +24,9 @@ pub struct Report {
     pub environment: Environment,
     /// One for each experiment.
     pub runs: Vec<Run>,
+    /// The document that they come from, with its numbers and claims.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paper: Option<PaperResult>,
 }
 
 /// One experiment and its repetitions.

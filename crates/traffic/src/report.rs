@@ -11,6 +11,7 @@ pub mod json;
 mod label;
 pub mod markdown;
 pub mod number;
+pub mod paper;
 pub mod progress;
 pub mod summary;
 mod table;

@@ -311,6 +311,7 @@ mod tests {
             began_unix_s: 0,
             environment,
             runs: runs.iter().map(run).collect(),
+            paper: None,
         }
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod escape;
 mod legend;
 pub(crate) mod lines;
 mod panels;
+mod paper;
 mod plots;
 pub(crate) mod svg;
 
@@ -37,6 +38,9 @@ pub fn document(report: &Report, summaries: &[Summary<'_>]) -> String {
     let mut body = String::new();
     header(&mut body, report, summaries);
     warnings(&mut body, summaries);
+    if let Some(result) = &report.paper {
+        paper::write(&mut body, result);
+    }
     results(&mut body, summaries);
     for (index, plots) in plots::all(summaries, &varying).iter().enumerate() {
         figure(&mut body, index + 1, plots);
@@ -110,7 +114,7 @@ fn warnings(out: &mut String, summaries: &[Summary<'_>]) {
 fn results(out: &mut String, summaries: &[Summary<'_>]) {
     let columns = table::columns(summaries);
     out.push_str(
-        "<section><h2>Results</h2><p class=\"caption\">Medians of the repetitions; below them the 95 % interval.</p>\
+        "<section class=\"wide\"><h2>Results</h2><p class=\"caption\">Medians of the repetitions; below them the 95 % interval.</p>\
          <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Results\"><table class=\"results\"><thead><tr><th scope=\"col\">experiment</th>",
     );
     for column in &columns {

@@ -14,6 +14,9 @@ use crate::outcome::Report;
 pub fn document(report: &Report, summaries: &[Summary<'_>]) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "`{}`, {}\n", report.command.replace('`', "'"), moment(report.began_unix_s));
+    if let Some(result) = &report.paper {
+        let _ = writeln!(out, "{}", super::paper::markdown(result));
+    }
     out.push_str(&results(summaries));
     let warnings = warning::warnings(summaries);
     if !warnings.is_empty() {

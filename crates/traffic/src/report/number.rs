@@ -28,7 +28,8 @@ pub struct Scale {
     pub divisor: f64,
 }
 
-const PLAIN: Scale = Scale { name: "", divisor: 1.0 };
+/// As it is.
+pub(crate) const PLAIN: Scale = Scale { name: "", divisor: 1.0 };
 const TIMES: [Scale; 3] = [
     Scale { name: "µs", divisor: 1.0 },
     Scale { name: "ms", divisor: 1_000.0 },

@@ -87,6 +87,18 @@ fn a_page_needs_nothing_else() {
 }
 
 #[test]
+fn a_document_and_its_claims_stand_before_our_own_table() {
+    let report = sample::paper(5);
+    report::render(&report, &place("paper")).unwrap();
+    let page = page(&report);
+    let document = page.find("A document that nobody wrote").unwrap();
+    assert!(document < page.find("<h2>Results</h2>").unwrap());
+    assert_eq!(page.matches("the handshake has two flights fewer").count(), 1);
+    let text = markdown::document(&report, &report::summaries(&report.runs));
+    assert!(text.contains("### Table 6: Packets of a message (§5.2), in packets"), "{text}");
+}
+
+#[test]
 fn an_empty_report_is_a_report() {
     let report = sample::report("fogmux bench run", Vec::new());
     assert!(page(&report).contains("fogmux bench run"));

@@ -5,6 +5,7 @@ use fogmux_traffic::experiment::Qos;
 use fogmux_traffic::measure::environment::Environment;
 use fogmux_traffic::measure::latency::Latency;
 use fogmux_traffic::outcome::{Bytes, Outcome, ProcessUse, Report, Run, Wire};
+use fogmux_traffic::paper::table::{Cell, ClaimResult, PaperResult, Printed, TableResult, Verdict};
 use fogmux_traffic::{Door, Experiment};
 
 /// Marsaglia's xorshift64.
@@ -55,6 +56,56 @@ pub(crate) fn matrix(seed: u64) -> Report {
     report("fogmux bench matrix --quick --link lossless", runs)
 }
 
+/// A document's table and claims, beside numbers of the seed.
+pub(crate) fn paper(seed: u64) -> Report {
+    let mut random = Random::new(seed);
+    let rows = ["0 %", "5 %", "10 %", "15 %", "20 %"].map(str::to_owned).to_vec();
+    let columns = ["NOSEC", "PSK", "PKI"].map(str::to_owned).to_vec();
+    let mut cell = |packets: f64| Cell {
+        paper: Printed::Number(packets),
+        computed: Some(packets),
+        measured: Some(packets * random.about_one(0.1)),
+        low: Some(packets * 0.9),
+        high: Some(packets * 1.1),
+        exact: Some(false),
+        because: Some("the handshake has two flights fewer".to_owned()),
+        ..Cell::default()
+    };
+    let cells = rows.iter().map(|_| [2.0, 14.0, 21.5].map(&mut cell).to_vec()).collect();
+    let table = TableResult {
+        id: "6".to_owned(),
+        title: "Packets of a message".to_owned(),
+        place: "§5.2".to_owned(),
+        unit: "packets".to_owned(),
+        computed: true,
+        rows,
+        columns,
+        cells,
+        notes: vec!["Loss is in both directions.".to_owned()],
+    };
+    let claim = |id: &str, verdict| ClaimResult {
+        id: id.to_owned(),
+        text: "Certificates cost more packets than pre-shared keys.".to_owned(),
+        place: "§6".to_owned(),
+        verdict,
+        because: "21.5 > 14 packets at 0 % loss".to_owned(),
+        paper_agrees: Some(true),
+    };
+    let claims =
+        vec![claim("c1", Verdict::Holds), claim("c2", Verdict::DoesNotHold), claim("c3", Verdict::CannotBeTested)];
+    let (title, authors) = ("A document that nobody wrote".to_owned(), "Nobody".to_owned());
+    let result = PaperResult {
+        title,
+        authors,
+        year: 2021,
+        repetitions: 5,
+        tables: vec![table],
+        claims,
+        ..PaperResult::default()
+    };
+    Report { paper: Some(result), ..report("fogmux bench paper run", vec![run(Experiment::default(), &mut random)]) }
+}
+
 /// One experiment, that a peer with ill intentions has answered.
 pub(crate) fn hostile() -> Report {
     let mut random = Random::new(3);
@@ -70,13 +121,18 @@ pub(crate) fn hostile() -> Report {
     }
     let mut report = report(evil, vec![run]);
     report.environment.kernel = evil.to_owned();
+    let mut document = paper(3).paper.unwrap_or_default();
+    document.title = evil.to_owned();
+    document.claims.iter_mut().for_each(|claim| claim.because = evil.to_owned());
+    document.tables.iter_mut().for_each(|table| table.notes.push(evil.to_owned()));
+    report.paper = Some(document);
     report
 }
 
 pub(crate) fn report(command: &str, runs: Vec<Run>) -> Report {
     let mut environment = Environment::default();
     environment.kernel.push_str("Linux 6.1.0 aarch64");
-    Report { version: 1, command: command.to_owned(), began_unix_s: 1_790_000_000, environment, runs }
+    Report { version: 1, command: command.to_owned(), began_unix_s: 1_790_000_000, environment, runs, paper: None }
 }
 
 pub(crate) fn run(experiment: Experiment, random: &mut Random) -> Run {

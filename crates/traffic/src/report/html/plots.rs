@@ -123,8 +123,8 @@ fn bars(summaries: &[Summary<'_>], varying: &Varying, figure: Figure) -> Vec<Svg
         } else {
             Axis::linear(meaning.title, meaning.unit, highest)
         };
-        let medians = runs.iter().filter_map(|run| run.get(figure)).map(|interval| interval.median);
-        let scale = meaning.unit.scale(medians);
+        // The axis's own.
+        let scale = meaning.unit.scale([highest]);
         let bar = |name: String, summary: &Summary<'_>| {
             let interval = summary.get(figure).copied()?;
             let classes = look(&protection(summary, varying), &[]).classes();
