@@ -268,40 +268,38 @@ impl CoapClient {
     /// Does what is due, and sees to it that we are woken for what will be. The alarm may be too early, for it is set
     /// only when a deadline comes before all others; answers cost no timer.
     fn watch_clock(&mut self, cx: &mut Context<'_>, now: Timestamp, sink: &mut dyn Sink) -> Result<bool, DriverError> {
-        loop {
-            let of_line = match &self.link {
-                Link::Datagrams(_) => None,
-                Link::Line(line) => Some(line.next_timeout()),
-            };
-            let Some(due) = [self.machine.next_timeout(), of_line].into_iter().flatten().min() else {
-                self.alarm = None;
-                return Ok(false);
-            };
-            let at = self.began + Duration::from_millis(due.as_millis());
-            match &mut self.alarm {
-                Some((set, _)) if *set <= due => {}
-                Some((set, sleep)) => {
-                    *set = due;
-                    sleep.as_mut().reset(at);
-                }
-                None => self.alarm = Some((due, Box::pin(tokio::time::sleep_until(at)))),
-            }
-            let Some((_, sleep)) = &mut self.alarm else { return Ok(false) };
-            if sleep.as_mut().poll(cx).is_pending() {
-                return Ok(false);
-            }
+        let of_line = match &self.link {
+            Link::Datagrams(_) => None,
+            Link::Line(line) => Some(line.next_timeout()),
+        };
+        let Some(due) = [self.machine.next_timeout(), of_line].into_iter().flatten().min() else {
             self.alarm = None;
-            let now = now.max(self.now());
-            self.machine.handle_timeout(now, sink);
-            if let Link::Line(line) = &mut self.link
-                && line.next_timeout() <= now
-            {
-                line.handle_timeout(now)?;
+            return Ok(false);
+        };
+        let at = self.began + Duration::from_millis(due.as_millis());
+        match &mut self.alarm {
+            Some((set, _)) if *set <= due => {}
+            Some((set, sleep)) => {
+                *set = due;
+                sleep.as_mut().reset(at);
             }
-            if self.send(cx, now, sink)? {
-                return Ok(true);
-            }
+            None => self.alarm = Some((due, Box::pin(tokio::time::sleep_until(at)))),
         }
+        let Some((_, sleep)) = &mut self.alarm else { return Ok(false) };
+        if sleep.as_mut().poll(cx).is_pending() {
+            return Ok(false);
+        }
+        self.alarm = None;
+        // The clock of the turn may be a little behind the timer's.
+        let now = now.max(self.now());
+        self.machine.handle_timeout(now, sink);
+        if let Link::Line(line) = &mut self.link
+            && line.next_timeout() <= now
+        {
+            line.handle_timeout(now)?;
+        }
+        self.send(cx, now, sink)?;
+        Ok(true)
     }
 
     async fn end(mut self) {
