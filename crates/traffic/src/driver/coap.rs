@@ -210,9 +210,9 @@ impl CoapClient {
         Timestamp::from_millis(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// Sends what waits. Returns whether anything went out.
+    /// Sends what waits. Returns whether something is done by that; what was merely sent is nobody's news.
     fn send(&mut self, cx: &mut Context<'_>, now: Timestamp, sink: &mut dyn Sink) -> Result<bool, DriverError> {
-        let mut sent = false;
+        let mut done = false;
         match &mut self.link {
             Link::Datagrams(datagrams) => {
                 let mut buffers = self.buffers.borrow_mut();
@@ -221,23 +221,21 @@ impl CoapClient {
                         Poll::Ready(result) => result?,
                         Poll::Pending => break,
                     }
-                    self.machine.sent(now, sink);
-                    sent = true;
+                    done |= self.machine.sent(now, sink);
                 }
             }
             Link::Line(line) => {
                 while line.has_room() {
                     let Some(message) = self.machine.front() else { break };
                     line.push(message);
-                    self.machine.sent(now, sink);
-                    sent = true;
+                    done |= self.machine.sent(now, sink);
                 }
                 if let Poll::Ready(result) = line.poll_flush(cx) {
                     result?;
                 }
             }
         }
-        Ok(sent)
+        Ok(done)
     }
 
     /// Takes in what came, up to a turn's worth. Returns whether anything did.

@@ -201,27 +201,27 @@ impl Machine {
         }
     }
 
-    /// [`Machine::front`] is on its way.
-    pub(super) fn sent(&mut self, now: Timestamp, sink: &mut dyn Sink) {
+    /// [`Machine::front`] is on its way. Returns whether something is done by that.
+    pub(super) fn sent(&mut self, now: Timestamp, sink: &mut dyn Sink) -> bool {
         let number = match self.outbox.pop_front() {
             Some(Outgoing::Request(number)) => number,
             Some(Outgoing::Empty(message)) => {
                 self.bytes.protocol_up += u64::try_from(message.len()).unwrap_or_default();
-                return;
+                return false;
             }
-            None => return,
+            None => return false,
         };
         let timeout = self.first_timeout();
-        let Some(exchange) = self.exchanges.get_mut(number) else { return };
+        let Some(exchange) = self.exchanges.get_mut(number) else { return false };
         self.bytes.protocol_up += u64::try_from(exchange.plain.len()).unwrap_or_default();
         if exchange.stage != Stage::Waiting {
-            return;
+            return false;
         }
         if exchange.fire_and_forget {
             let tag = exchange.tag;
             self.exchanges.end(number);
             sink.done(tag, Answer::Success(&[]));
-            return;
+            return true;
         }
         exchange.stage = if self.config.reliable {
             Stage::Unanswered { due: now + PROMISED_WAIT }
@@ -232,6 +232,7 @@ impl Machine {
         };
         let due = exchange.due();
         self.wake_by(due);
+        false
     }
 
     /// When [`Machine::handle_timeout`] has something to do, or would like to look.
