@@ -72,6 +72,8 @@ pub(super) struct Machine {
     random: u64,
     wake: Option<Timestamp>,
     observations: usize,
+    /// Something was sent whose answer may come, though nobody waits for it.
+    forgotten: bool,
     /// What was opened of a message under OSCORE.
     opened: Vec<u8>,
     /// An Empty message being written.
@@ -99,6 +101,7 @@ impl Machine {
             random,
             wake: None,
             observations: 0,
+            forgotten: false,
             opened: Vec::new(),
             scratch: Vec::new(),
             bytes: Bytes::default(),
@@ -113,7 +116,7 @@ impl Machine {
 
     /// Whether nothing is expected to come.
     pub(super) fn is_idle(&self) -> bool {
-        self.exchanges.len() == 0 && !self.shape.fire_and_forget
+        self.exchanges.len() == 0 && !self.forgotten
     }
 
     /// Whether an observation is there, or is on its way to its end.
@@ -220,6 +223,7 @@ impl Machine {
         if exchange.fire_and_forget {
             let tag = exchange.tag;
             self.exchanges.end(number);
+            self.forgotten = true;
             sink.done(tag, Answer::Success(&[]));
             return true;
         }
