@@ -210,9 +210,9 @@ impl CoapClient {
         Timestamp::from_millis(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// Sends what waits. Returns whether anything went out.
+    /// Sends what waits. Returns whether something is done by that; what was merely sent is nobody's news.
     fn send(&mut self, cx: &mut Context<'_>, now: Timestamp, sink: &mut dyn Sink) -> Result<bool, DriverError> {
-        let mut sent = false;
+        let mut done = false;
         match &mut self.link {
             Link::Datagrams(datagrams) => {
                 let mut buffers = self.buffers.borrow_mut();
@@ -221,23 +221,21 @@ impl CoapClient {
                         Poll::Ready(result) => result?,
                         Poll::Pending => break,
                     }
-                    self.machine.sent(now, sink);
-                    sent = true;
+                    done |= self.machine.sent(now, sink);
                 }
             }
             Link::Line(line) => {
                 while line.has_room() {
                     let Some(message) = self.machine.front() else { break };
                     line.push(message);
-                    self.machine.sent(now, sink);
-                    sent = true;
+                    done |= self.machine.sent(now, sink);
                 }
                 if let Poll::Ready(result) = line.poll_flush(cx) {
                     result?;
                 }
             }
         }
-        Ok(sent)
+        Ok(done)
     }
 
     /// Takes in what came, up to a turn's worth. Returns whether anything did.
@@ -268,40 +266,38 @@ impl CoapClient {
     /// Does what is due, and sees to it that we are woken for what will be. The alarm may be too early, for it is set
     /// only when a deadline comes before all others; answers cost no timer.
     fn watch_clock(&mut self, cx: &mut Context<'_>, now: Timestamp, sink: &mut dyn Sink) -> Result<bool, DriverError> {
-        loop {
-            let of_line = match &self.link {
-                Link::Datagrams(_) => None,
-                Link::Line(line) => Some(line.next_timeout()),
-            };
-            let Some(due) = [self.machine.next_timeout(), of_line].into_iter().flatten().min() else {
-                self.alarm = None;
-                return Ok(false);
-            };
-            let at = self.began + Duration::from_millis(due.as_millis());
-            match &mut self.alarm {
-                Some((set, _)) if *set <= due => {}
-                Some((set, sleep)) => {
-                    *set = due;
-                    sleep.as_mut().reset(at);
-                }
-                None => self.alarm = Some((due, Box::pin(tokio::time::sleep_until(at)))),
-            }
-            let Some((_, sleep)) = &mut self.alarm else { return Ok(false) };
-            if sleep.as_mut().poll(cx).is_pending() {
-                return Ok(false);
-            }
+        let of_line = match &self.link {
+            Link::Datagrams(_) => None,
+            Link::Line(line) => Some(line.next_timeout()),
+        };
+        let Some(due) = [self.machine.next_timeout(), of_line].into_iter().flatten().min() else {
             self.alarm = None;
-            let now = now.max(self.now());
-            self.machine.handle_timeout(now, sink);
-            if let Link::Line(line) = &mut self.link
-                && line.next_timeout() <= now
-            {
-                line.handle_timeout(now)?;
+            return Ok(false);
+        };
+        let at = self.began + Duration::from_millis(due.as_millis());
+        match &mut self.alarm {
+            Some((set, _)) if *set <= due => {}
+            Some((set, sleep)) => {
+                *set = due;
+                sleep.as_mut().reset(at);
             }
-            if self.send(cx, now, sink)? {
-                return Ok(true);
-            }
+            None => self.alarm = Some((due, Box::pin(tokio::time::sleep_until(at)))),
         }
+        let Some((_, sleep)) = &mut self.alarm else { return Ok(false) };
+        if sleep.as_mut().poll(cx).is_pending() {
+            return Ok(false);
+        }
+        self.alarm = None;
+        // The clock of the turn may be a little behind the timer's.
+        let now = now.max(self.now());
+        self.machine.handle_timeout(now, sink);
+        if let Link::Line(line) = &mut self.link
+            && line.next_timeout() <= now
+        {
+            line.handle_timeout(now)?;
+        }
+        self.send(cx, now, sink)?;
+        Ok(true)
     }
 
     async fn end(mut self) {

@@ -72,6 +72,8 @@ pub(super) struct Machine {
     random: u64,
     wake: Option<Timestamp>,
     observations: usize,
+    /// Something was sent whose answer may come, though nobody waits for it.
+    forgotten: bool,
     /// What was opened of a message under OSCORE.
     opened: Vec<u8>,
     /// An Empty message being written.
@@ -99,6 +101,7 @@ impl Machine {
             random,
             wake: None,
             observations: 0,
+            forgotten: false,
             opened: Vec::new(),
             scratch: Vec::new(),
             bytes: Bytes::default(),
@@ -113,7 +116,7 @@ impl Machine {
 
     /// Whether nothing is expected to come.
     pub(super) fn is_idle(&self) -> bool {
-        self.exchanges.len() == 0 && !self.shape.fire_and_forget
+        self.exchanges.len() == 0 && !self.forgotten
     }
 
     /// Whether an observation is there, or is on its way to its end.
@@ -201,27 +204,28 @@ impl Machine {
         }
     }
 
-    /// [`Machine::front`] is on its way.
-    pub(super) fn sent(&mut self, now: Timestamp, sink: &mut dyn Sink) {
+    /// [`Machine::front`] is on its way. Returns whether something is done by that.
+    pub(super) fn sent(&mut self, now: Timestamp, sink: &mut dyn Sink) -> bool {
         let number = match self.outbox.pop_front() {
             Some(Outgoing::Request(number)) => number,
             Some(Outgoing::Empty(message)) => {
                 self.bytes.protocol_up += u64::try_from(message.len()).unwrap_or_default();
-                return;
+                return false;
             }
-            None => return,
+            None => return false,
         };
         let timeout = self.first_timeout();
-        let Some(exchange) = self.exchanges.get_mut(number) else { return };
+        let Some(exchange) = self.exchanges.get_mut(number) else { return false };
         self.bytes.protocol_up += u64::try_from(exchange.plain.len()).unwrap_or_default();
         if exchange.stage != Stage::Waiting {
-            return;
+            return false;
         }
         if exchange.fire_and_forget {
             let tag = exchange.tag;
             self.exchanges.end(number);
+            self.forgotten = true;
             sink.done(tag, Answer::Success(&[]));
-            return;
+            return true;
         }
         exchange.stage = if self.config.reliable {
             Stage::Unanswered { due: now + PROMISED_WAIT }
@@ -232,6 +236,7 @@ impl Machine {
         };
         let due = exchange.due();
         self.wake_by(due);
+        false
     }
 
     /// When [`Machine::handle_timeout`] has something to do, or would like to look.
