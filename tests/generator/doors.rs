@@ -28,8 +28,23 @@ fn mixed() -> Result<String> {
     for from in doors {
         for to in doors.iter().filter(|to| **to != from) {
             // Counted, and slow enough that an observer misses no value.
-            let words =
-                ["run", "--door", from, "--to", to, "--qos", "1", "--count", "20", "--window", "1", "--in-flight", "1", "--repeat", "1"];
+            let words = [
+                "run",
+                "--door",
+                from,
+                "--to",
+                to,
+                "--qos",
+                "1",
+                "--count",
+                "20",
+                "--window",
+                "1",
+                "--in-flight",
+                "1",
+                "--repeat",
+                "1",
+            ];
             let report = report(&words).with_context(|| format!("{from} to {to}"))?;
             outcomes(&report)?.into_iter().try_for_each(check).with_context(|| format!("{from} to {to}"))?;
             ways += 1;
@@ -44,7 +59,20 @@ fn patterns() -> Result<String> {
         &["--door", "coap", "--operation", "put", "--security", "psk", "--qos", "1"],
         &["--door", "http2", "--operation", "get", "--window", "20"],
         &["--door", "http1", "--operation", "post", "--window", "1", "--rate", "200"],
-        &["--door", "mqtt", "--operation", "connect", "--security", "modern", "--pubs", "4", "--messages", "3", "--qos", "1"],
+        &[
+            "--door",
+            "mqtt",
+            "--operation",
+            "connect",
+            "--security",
+            "modern",
+            "--pubs",
+            "4",
+            "--messages",
+            "3",
+            "--qos",
+            "1",
+        ],
         &["--door", "coap", "--operation", "connect", "--security", "psk", "--pubs", "4"],
         &["--door", "mqtt", "--operation", "hold", "--pubs", "200"],
         &["--door", "mqtt", "--pubs", "10", "--subs", "10", "--topics", "5", "--in-flight", "1000"],
@@ -64,8 +92,28 @@ fn patterns() -> Result<String> {
 /// Whatever is in a layer is in those below too.
 fn layers() -> Result<String> {
     let mut shown = Vec::new();
-    for (door, security) in [("mqtt", "none"), ("mqtt", "modern"), ("coap", "psk"), ("coap", "oscore"), ("http2", "modern")] {
-        let words = ["run", "--door", door, "--security", security, "--qos", "1", "--count", "50", "--size", "100", "--window", "1", "--in-flight", "1", "--repeat", "1"];
+    for (door, security) in
+        [("mqtt", "none"), ("mqtt", "modern"), ("coap", "psk"), ("coap", "oscore"), ("http2", "modern")]
+    {
+        let words = [
+            "run",
+            "--door",
+            door,
+            "--security",
+            security,
+            "--qos",
+            "1",
+            "--count",
+            "50",
+            "--size",
+            "100",
+            "--window",
+            "1",
+            "--in-flight",
+            "1",
+            "--repeat",
+            "1",
+        ];
         let report = report(&words)?;
         for outcome in outcomes(&report)? {
             check(outcome)?;

@@ -96,7 +96,14 @@ fn libcoap() -> Result<String> {
     let (port, secure) = (free_udp_port()?, free_udp_port()?);
     let plain = Server::start(Command::new("coap-server-notls").args(["-A", "127.0.0.1", "-p", &port.to_string()]))?;
     let key = Server::start(Command::new("coap-server-openssl").args([
-        "-A", "127.0.0.1", "-p", &(secure - 1).to_string(), "-k", "secretPSK", "-h", "",
+        "-A",
+        "127.0.0.1",
+        "-p",
+        &(secure - 1).to_string(),
+        "-k",
+        "secretPSK",
+        "-h",
+        "",
     ]))?;
     sleep(Duration::from_millis(500));
     let words = ["--topic", "example_data", "--pubs", "4", "--window", "1"];
@@ -145,6 +152,7 @@ fn program(name: &str) -> String {
 /// A process and its children, as `--pid` takes them.
 fn children(parent: u32) -> Result<String> {
     let listed = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))?;
-    let all: Vec<String> = std::iter::once(parent.to_string()).chain(listed.split_whitespace().map(str::to_owned)).collect();
+    let all: Vec<String> =
+        std::iter::once(parent.to_string()).chain(listed.split_whitespace().map(str::to_owned)).collect();
     Ok(all.join(","))
 }

@@ -19,7 +19,22 @@ const STALL: Duration = Duration::from_secs(1);
 
 fn stall() -> Result<String> {
     let (rate, seconds) = (RATE.to_string(), SECONDS.to_string());
-    let words = ["run", "--qos", "1", "--window", "1", "--rate", &rate, "--seconds", &seconds, "--warm-up", "0", "--repeat", "1", "--json"];
+    let words = [
+        "run",
+        "--qos",
+        "1",
+        "--window",
+        "1",
+        "--rate",
+        &rate,
+        "--seconds",
+        &seconds,
+        "--warm-up",
+        "0",
+        "--repeat",
+        "1",
+        "--json",
+    ];
     let generator = bench(&words)?.spawn()?;
     let gateway = child_of(generator.id())?;
     // It starts, clients connect, and the measurement is under way.

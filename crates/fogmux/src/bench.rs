@@ -12,6 +12,7 @@ use fogmux_traffic::Experiment;
 use fogmux_traffic::conductor::{Conductor, Target};
 use fogmux_traffic::measure::environment::Environment;
 use fogmux_traffic::outcome::{self, Run};
+use fogmux_traffic::paper::PaperResult;
 use fogmux_traffic::report;
 use fogmux_traffic::target::Home;
 
@@ -46,13 +47,14 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
     }
 }
 
-fn report_of(runs: Vec<Run>) -> outcome::Report {
+fn report_of(runs: Vec<Run>, paper: Option<PaperResult>) -> outcome::Report {
     outcome::Report {
         version: VERSION,
         command: std::env::args().collect::<Vec<_>>().join(" "),
         began_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
         environment: Environment::here(),
         runs,
+        paper,
     }
 }
 
@@ -133,7 +135,11 @@ fn perform(mut conductor: Conductor, experiments: &[Experiment], repetitions: u3
 
 /// Tells what is being done, and how long it will take.
 fn progress(experiments: &[Experiment], repetitions: u32) -> impl FnMut(&Experiment, u32) + use<> {
-    let display = if std::io::stderr().is_terminal() { report::progress::Display::Bar { columns: 80 } } else { report::progress::Display::Lines };
+    let display = if std::io::stderr().is_terminal() {
+        report::progress::Display::Bar { columns: 80 }
+    } else {
+        report::progress::Display::Lines
+    };
     let rounds = usize::try_from(repetitions).unwrap_or(1);
     let each: Vec<f64> = experiments.iter().map(expected_seconds).collect();
     let expected = each.repeat(rounds);
@@ -156,7 +162,7 @@ fn expected_seconds(experiment: &Experiment) -> f64 {
 
 /// Prints, and writes where the arguments say. Nothing measured at all is a failure.
 fn finish(runs: Vec<Run>, output: &Output) -> Result<(), Failure> {
-    let report = report_of(runs);
+    let report = report_of(runs, None);
     if output.json {
         println!("{}", serde_json::to_string(&report).unwrap_or_default());
     } else {

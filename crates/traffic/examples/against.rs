@@ -1,19 +1,24 @@
 //! Hand tool.
-use std::rc::Rc;
+use fogmux_traffic::Experiment;
 use fogmux_traffic::driver;
 use fogmux_traffic::measure::process::ProcessProbe;
 use fogmux_traffic::pattern::{self, Bench};
 use fogmux_traffic::target::Access;
-use fogmux_traffic::Experiment;
+use std::rc::Rc;
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     let (port, pid, toml) = (args[1].parse().unwrap(), args[2].parse::<u32>().unwrap(), &args[3]);
     let mut prefix = args.get(4).cloned();
-    if prefix.as_deref() == Some("-") { prefix = None; }
+    if prefix.as_deref() == Some("-") {
+        prefix = None;
+    }
     let experiment: Experiment = toml::from_str(toml).unwrap();
     let access = Access {
-        host: "127.0.0.1".into(), port, name: "localhost".into(), prefix,
+        host: "127.0.0.1".into(),
+        port,
+        name: "localhost".into(),
+        prefix,
         psk: Some(("dev1".into(), b"secretPSK".to_vec().into())),
         oscore: args.get(5).map(Into::into),
         ..Access::default()

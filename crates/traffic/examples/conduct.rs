@@ -17,9 +17,29 @@ fn main() {
             Err(error) => println!("{}: {:?} FAILED {error}", experiment.title(), experiment.operation),
             Ok(o) => {
                 let n = o.delivered.max(o.acknowledged).max(1) as f64;
-                println!("{} {:?} sent {} ack {} del {}/{} confl {} dup {} reord {} err {} {:?} disc {} | {:.0}/s | gw {:.2} us own {:.2} us | p50 {:?} p99 {:?} conn {:?} | {} | {:?}",
-                    experiment.title(), experiment.operation, o.sent, o.acknowledged, o.delivered, o.expected, o.conflated, o.duplicates, o.reordered, o.errors, o.first_error, o.disconnects, n / o.seconds,
-                    o.gateway.map_or(0.0, |g| g.cpu_us) / n, o.generator.cpu_us / n, o.answer.percentile_us(50.0), o.answer.percentile_us(99.0), o.connect.percentile_us(50.0), o.cipher, o.bytes);
+                println!(
+                    "{} {:?} sent {} ack {} del {}/{} confl {} dup {} reord {} err {} {:?} disc {} | {:.0}/s | gw {:.2} us own {:.2} us | p50 {:?} p99 {:?} conn {:?} | {} | {:?}",
+                    experiment.title(),
+                    experiment.operation,
+                    o.sent,
+                    o.acknowledged,
+                    o.delivered,
+                    o.expected,
+                    o.conflated,
+                    o.duplicates,
+                    o.reordered,
+                    o.errors,
+                    o.first_error,
+                    o.disconnects,
+                    n / o.seconds,
+                    o.gateway.map_or(0.0, |g| g.cpu_us) / n,
+                    o.generator.cpu_us / n,
+                    o.answer.percentile_us(50.0),
+                    o.answer.percentile_us(99.0),
+                    o.connect.percentile_us(50.0),
+                    o.cipher,
+                    o.bytes
+                );
             }
         }
     }

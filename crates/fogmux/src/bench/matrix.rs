@@ -19,9 +19,7 @@ pub(super) fn experiments(arguments: &Matrix) -> (Vec<Experiment>, u32) {
     let seconds = arguments.seconds.unwrap_or(if quick { 0.5 } else { 3.0 });
     let mut experiments = Vec::new();
     for door in doors {
-        let wanted = |security: &Security| {
-            arguments.securities.is_empty() || arguments.securities.contains(security)
-        };
+        let wanted = |security: &Security| arguments.securities.is_empty() || arguments.securities.contains(security);
         for security in securities(door).into_iter().filter(wanted) {
             for qos in levels.iter().copied().filter(|qos| has(door, *qos)) {
                 for payload_bytes in sizes.iter().copied() {

@@ -3,6 +3,7 @@
 use fogmux_traffic::conductor::Conductor;
 use fogmux_traffic::outcome::Run;
 use fogmux_traffic::paper::{self, NAMES, PaperError, PaperResult, Plan};
+use fogmux_traffic::report;
 
 use super::arguments::{Output, Paper, PaperRun};
 use crate::exit::{Failure, Status};
@@ -46,7 +47,7 @@ fn rerun(arguments: &PaperRun) -> Result<(), Failure> {
     plan.repetitions = arguments.repeat.unwrap_or(plan.repetitions);
     let mut conductor = super::own_gateway(&arguments.output)?;
     let (result, runs) = super::block_on(perform(&mut conductor, &plan))?;
-    finish(&result, runs, &arguments.output)
+    finish(result, runs, &arguments.output)
 }
 
 async fn perform(conductor: &mut Conductor, plan: &Plan<'_>) -> (PaperResult, Vec<Run>) {
@@ -59,14 +60,13 @@ async fn perform(conductor: &mut Conductor, plan: &Plan<'_>) -> (PaperResult, Ve
     .await
 }
 
-fn finish(result: &PaperResult, runs: Vec<Run>, output: &Output) -> Result<(), Failure> {
+fn finish(result: PaperResult, runs: Vec<Run>, output: &Output) -> Result<(), Failure> {
     if output.json {
-        println!("{}", serde_json::to_string(result).unwrap_or_default());
+        println!("{}", serde_json::to_string(&result).unwrap_or_default());
     } else {
-        println!("{result:#?}");
+        print!("{}", report::paper::terminal(&result));
     }
     let Some(directory) = &output.out else { return Ok(()) };
-    let failed = |error: std::io::Error| Failure::io(directory.display(), &error);
-    super::write(&super::report_of(runs), directory).map_err(failed)?;
-    Ok(())
+    super::write(&super::report_of(runs, Some(result)), directory)
+        .map_err(|error| Failure::io(directory.display(), &error))
 }

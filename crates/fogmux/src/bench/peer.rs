@@ -21,7 +21,8 @@ pub(super) fn target(arguments: &Peer) -> Result<(Target, Experiment), Failure> 
     }
     let psk = match (&arguments.psk_id, &arguments.psk) {
         (Some(identity), Some(digits)) => {
-            let key = crate::pki::bytes(digits).ok_or_else(|| usage("a key is an even number of hexadecimal digits".to_owned()))?;
+            let key = crate::pki::bytes(digits)
+                .ok_or_else(|| usage("a key is an even number of hexadecimal digits".to_owned()))?;
             Some((identity.clone(), Zeroizing::new(key)))
         }
         _ => None,

@@ -80,7 +80,11 @@ fn one_publisher_a_topic(experiment: &Experiment) -> Result<(), PatternError> {
 }
 
 /// Connects all subscribers; they receive from then on.
-pub(crate) async fn subscribe(stage: &Rc<Stage>, bench: &Bench<'_>, tasks: &mut JoinSet<()>) -> Result<Connections, PatternError> {
+pub(crate) async fn subscribe(
+    stage: &Rc<Stage>,
+    bench: &Bench<'_>,
+    tasks: &mut JoinSet<()>,
+) -> Result<Connections, PatternError> {
     let experiment = &stage.experiment;
     if experiment.operation != Operation::Deliver {
         return Ok(Connections::default());
