@@ -17,7 +17,7 @@ pub(crate) enum Bench {
     #[command(subcommand)]
     Paper(Paper),
     /// Do one experiment with a broker that runs already: mqtt(s)://, ws(s)://, coap(s)://, http(s):// or xmpp(s)://HOST[:PORT]
-    Peer(Peer),
+    Peer(Box<Peer>),
     /// Tell a regression from noise: two JSON files of `bench`; ends with 1 on a regression
     Compare(Compare),
     /// Render the JSON files of a directory again

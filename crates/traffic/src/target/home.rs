@@ -17,8 +17,7 @@ use crate::experiment::{Credential, Door, Experiment, Security};
 pub(crate) const USER: &str = "bench";
 /// What the server's certificate says, and the XMPP domain.
 const NAME: &str = "localhost";
-const RULES: &str =
-    "[[allow]]\nauthenticated = true\nboth = [\"#\"]\n\n[[allow]]\nanonymous = true\nboth = [\"#\"]\n";
+const RULES: &str = "[[allow]]\nauthenticated = true\nboth = [\"#\"]\n\n[[allow]]\nanonymous = true\nboth = [\"#\"]\n";
 /// Of PSK-AES128-CCM8: as many bits as the cipher has.
 const PSK: [u8; 16] = *b"bench-shared-key";
 
