@@ -136,6 +136,11 @@ fn named(lines: &[Line], name: &str) -> Vec<usize> {
 }
 
 impl Claim {
+    /// Whether it names a cell of one of these tables.
+    pub fn is_about(&self, paper: &Paper, tables: &[usize]) -> bool {
+        self.selectors().any(|selector| selector.places(paper).is_ok_and(|found| tables.contains(&found.table)))
+    }
+
     /// Every cell that it names.
     pub fn selectors(&self) -> impl Iterator<Item = &Selector> {
         self.check.selectors().into_iter()

@@ -7,12 +7,10 @@ use super::file::Spec;
 use super::formula;
 use super::frames::{self, Part};
 use super::metric;
+use super::run::STRAY;
 use super::table::Cell;
 use crate::experiment::Experiment;
 use crate::outcome::Outcome;
-
-/// Less than this per message is a packet that went astray, not another exchange.
-const STRAY: f64 = 0.02;
 
 /// Why `measured` is not what the document prints; as much as the outcome can tell.
 pub(super) fn difference(
@@ -99,6 +97,13 @@ fn bytes(spec: &Spec<'_>, experiment: &Experiment, outcome: &Outcome) -> Vec<Str
     let mut reasons = Vec::new();
     let Some(messages) = metric::messages(experiment, outcome) else { return reasons };
     let Some((name, input)) = &spec.computed else { return reasons };
+    if spec.metric.is_some_and(|metric| metric.starts_with("protocol")) {
+        reasons.push(
+            "our token has two bytes, our path another length, our ETag eight bytes; Max-Age goes without expiry"
+                .to_owned(),
+        );
+        return reasons;
+    }
     #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
     let protocol = (outcome.bytes.protocol_up + outcome.bytes.protocol_down) as f64 / messages;
     if let Some(model) = formula::application_bytes(name, input).filter(|_| protocol > 0.0) {

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use super::file::{Paper, PaperError};
 use crate::experiment::Experiment;
 
+/// Why a cell is not measured that takes long.
+pub const LEFT_OUT: &str = "--quick leaves it out";
+
 /// A cell: table, row and column by number.
 pub type Place = (usize, usize, usize);
 
@@ -65,7 +68,7 @@ impl Plan<'_> {
         match (spec.not_here, spec.metric) {
             (Some(why), _) => return Err(why.to_owned()),
             (None, None) => return Err("it is a formula".to_owned()),
-            (None, Some(_)) if spec.slow && self.quick => return Err("--quick leaves it out".to_owned()),
+            (None, Some(_)) if spec.slow && self.quick => return Err(LEFT_OUT.to_owned()),
             (None, Some(_)) => {}
         }
         let experiment = self.paper.experiment(table, row, column, self.quick)?;

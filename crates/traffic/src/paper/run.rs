@@ -5,14 +5,14 @@ use super::explain;
 use super::file::{Line, Table};
 use super::formula;
 use super::metric;
-use super::plan::{Place, Plan};
+use super::plan::{LEFT_OUT, Place, Plan};
 use super::table::{Cell, ClaimResult, PaperResult, Printed, TableResult, Verdict};
 use crate::experiment::Experiment;
 use crate::measure::statistics::median_interval;
 use crate::outcome::{Outcome, Run};
 
-/// A packet that went astray is no other exchange: by so much a count per message may differ and be the same.
-const STRAY: f64 = 0.02;
+/// A late acknowledgement now and then is no other exchange: by so much a count per message may differ and be the same.
+pub(super) const STRAY: f64 = 0.05;
 
 /// Has everything done, round by round so that what changes on the machine meanwhile meets all alike, and fills the
 /// tables. `execute` is given an experiment and the number of its repetition; what failed in the first round is not tried
@@ -45,8 +45,11 @@ pub async fn rerun(
 pub fn tabulate(plan: &Plan<'_>, runs: &[Run]) -> PaperResult {
     let head = &plan.paper.head;
     let filled = Filled { plan, runs };
-    let tables = plan.tables.iter().filter_map(|at| filled.table(*at)).collect();
-    let claims = plan.paper.claims.iter().map(|claim| filled.claim(claim)).collect();
+    let tables = plan.tables.iter().filter_map(|at| filled.table(*at)).filter(|table| !table.rows.is_empty()).collect();
+    // A claim about tables that nobody asked for is nobody's question.
+    let is_whole = plan.tables.len() == plan.paper.tables.len();
+    let asked = plan.paper.claims.iter().filter(|claim| is_whole || claim.is_about(plan.paper, &plan.tables));
+    let claims = asked.map(|claim| filled.claim(claim)).collect();
     PaperResult {
         name: head.name.clone(),
         title: head.title.clone(),
@@ -113,19 +116,33 @@ impl Filled<'_> {
     fn table(&self, at: usize) -> Option<TableResult> {
         let table = self.plan.paper.tables.get(at)?;
         let names = |lines: &[Line]| lines.iter().map(|line| line.name.clone()).collect();
-        let cells: Vec<Vec<Cell>> = (0..table.rows.len())
-            .map(|row| (0..table.columns.len()).map(|column| self.cell(table, (at, row, column))).collect())
+        let shown: Vec<usize> = (0..table.rows.len()).filter(|row| !self.is_left_out(table, at, *row)).collect();
+        let cells: Vec<Vec<Cell>> = shown
+            .iter()
+            .map(|row| (0..table.columns.len()).map(|column| self.cell(table, (at, *row, column))).collect())
             .collect();
+        let mut notes = notes(table);
+        if shown.len() < table.rows.len() {
+            notes.push(format!("--quick leaves out {} of {} rows", table.rows.len() - shown.len(), table.rows.len()));
+        }
         Some(TableResult {
             id: table.id.clone(),
             title: table.title.clone(),
             place: table.place.clone(),
             unit: table.own.unit.clone().unwrap_or_default(),
             computed: cells.iter().flatten().any(|cell| cell.computed.is_some()),
-            rows: names(&table.rows),
+            rows: shown.iter().filter_map(|row| Some(table.rows.get(*row)?.name.clone())).collect(),
             columns: names(&table.columns),
             cells,
-            notes: notes(table),
+            notes,
+        })
+    }
+
+    /// Whether a row has nothing to show: neither ours, for it takes long, nor the document's.
+    fn is_left_out(&self, table: &Table, at: usize, row: usize) -> bool {
+        (0..table.columns.len()).all(|column| {
+            let slow = matches!(self.plan.cells.get(&(at, row, column)), Some(Err(why)) if why == LEFT_OUT);
+            slow && table.printed(row, column) == Printed::Nothing && table.spec(row, column).computed.is_none()
         })
     }
 
@@ -195,6 +212,9 @@ fn missing(metric: &str, run: &Run) -> String {
     let wire = metric.contains("bytes") || metric.contains("packets");
     match run.experiment.link.as_str() {
         "loopback" if wire => "nothing counts on loopback: a link of our own needs root".to_owned(),
+        _ if metric.starts_with("gateway") && run.outcomes.iter().all(|outcome| outcome.gateway.is_none()) => {
+            "it is not our gateway that serves: there is no process of its own".to_owned()
+        }
         _ if metric.contains("cycles") => "this machine counts no cycles for us".to_owned(),
         _ if metric.starts_with("cooked") => "the link did not record its frames".to_owned(),
         _ => format!("the outcome has no {metric}"),
