@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fogmux_coap::message::Type;
+use fogmux_coap::message::{HEADER_BYTES, Type};
 use fogmux_coap::transmission::Transmission;
 use fogmux_coap::{Message, Timestamp};
 use fogmux_oscore::Context;
@@ -216,7 +216,8 @@ impl Machine {
         };
         let timeout = self.first_timeout();
         let Some(exchange) = self.exchanges.get_mut(number) else { return false };
-        self.bytes.protocol_up += u64::try_from(exchange.plain.len()).unwrap_or_default();
+        let bytes = if self.config.reliable { framed(exchange.plain.len()) } else { exchange.plain.len() };
+        self.bytes.protocol_up += u64::try_from(bytes).unwrap_or_default();
         if exchange.stage != Stage::Waiting {
             return false;
         }
@@ -397,6 +398,18 @@ impl Machine {
         let spread = millis * u64::from(ack_random_percent.saturating_sub(100)) / 100;
         Duration::from_millis(millis + next_random(&mut self.random) % (spread + 1))
     }
+}
+
+/// Bytes of a message on a stream that has so many as a datagram: no message ID, but a length (RFC 8323 §3.2).
+fn framed(datagram: usize) -> usize {
+    let body = datagram.saturating_sub(HEADER_BYTES + size_of::<Number>());
+    let extension = match body {
+        0..13 => 0,
+        13..269 => 1,
+        269..65_805 => 2,
+        65_805.. => 4,
+    };
+    datagram.saturating_sub(2) + extension
 }
 
 /// Xorshift (Marsaglia): spreads timeouts, keeps no secret.

@@ -5,7 +5,7 @@ use fogmux_coap::{Block, Code, Encoder, OptionNumber, Token};
 
 use super::exchanges::Number;
 use crate::driver::DriverError;
-use crate::experiment::{CoapAnswer, Door, Experiment, Operation};
+use crate::experiment::{CoapAnswer, Door, Experiment, Operation, Visit};
 
 /// RFC 7252 §5.10: what a Uri-Path option holds at most.
 const LEVEL_BYTES_MAX: usize = 255;
@@ -44,12 +44,18 @@ impl Shape {
         };
         let unconfirmed = experiment.coap_answer == CoapAnswer::NonConfirmable;
         let level = experiment.qos.level().min(1);
+        // Then what is published is only there to be asked for, and must arrive.
+        let asks = match experiment.operation {
+            Operation::Get => true,
+            Operation::Connect => experiment.visit == Visit::Get,
+            Operation::Deliver | Operation::Put | Operation::Post | Operation::Hold => false,
+        };
         Self {
             publish,
-            confirmed: level > 0 && !unconfirmed,
+            confirmed: asks || (level > 0 && !unconfirmed),
             confirmed_get: !unconfirmed,
             // RFC 7252 §5.2.3: whoever asks for a Non-confirmable answer waits for one.
-            fire_and_forget: level == 0 && !unconfirmed,
+            fire_and_forget: level == 0 && !unconfirmed && !asks,
             prefix: prefix.filter(|prefix| !prefix.is_empty()).map(str::to_owned),
             observe_query: (prefix.is_some() && level > 0).then(|| format!("qos={level}")),
         }
