@@ -37,6 +37,13 @@ const CLIENTS: [Program; 13] = [
 const BROWSER: [Program; 2] =
     [Program { name: "chromium", package: "chromium" }, Program { name: "node", package: "nodejs" }];
 
+const PEERS: [Program; 4] = [
+    Program { name: "mosquitto", package: "mosquitto" },
+    Program { name: "coap-server-notls", package: "libcoap3-bin" },
+    Program { name: "coap-server-openssl", package: "libcoap3-bin" },
+    Program { name: "nginx", package: "nginx-light" },
+];
+
 /// All of it.
 pub(crate) fn everything(tree: &Tree) -> Result<()> {
     h2spec(tree)?;
@@ -62,6 +69,16 @@ pub(crate) fn clients(tree: &Tree) -> Result<()> {
 pub(crate) fn browser() -> Result<()> {
     let missing = BROWSER.iter().filter(|program| !on_path(program.name)).map(|program| program.package);
     debian(&missing.collect::<Vec<&str>>())
+}
+
+/// Servers that others wrote, for the generator to drive. Debian starts some of them when it installs them; that is
+/// no matter, for the tests start their own on free ports.
+pub(crate) fn peers() -> Result<()> {
+    let missing =
+        PEERS.iter().filter(|program| !on_path(program.name) && !Path::new("/usr/sbin").join(program.name).exists());
+    let mut packages: Vec<&str> = missing.map(|program| program.package).collect();
+    packages.dedup();
+    debian(&packages)
 }
 
 /// The HTTP/2 conformance tester.

@@ -157,7 +157,9 @@ fn progress(experiments: &[Experiment], repetitions: u32) -> impl FnMut(&Experim
 
 /// With starting and ending a gateway.
 fn expected_seconds(experiment: &Experiment) -> f64 {
-    experiment.seconds + experiment.warm_up_seconds + 0.4
+    #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+    let counted = experiment.count.map(|count| experiment.rate.map_or(1.0, |rate| count as f64 / rate));
+    counted.unwrap_or(f64::MAX).min(experiment.seconds + experiment.warm_up_seconds) + 0.4
 }
 
 /// Prints, and writes where the arguments say. Nothing measured at all is a failure.
