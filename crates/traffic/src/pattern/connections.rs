@@ -2,13 +2,20 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use tokio::time::timeout;
 
 use super::CONNECTING_MAX;
 use crate::driver::{Client, Driver, DriverError, Role};
 use crate::measure::latency::Latency;
 use crate::outcome::Bytes;
+
+/// A handshake under heavy loss takes most of a minute.
+const CONNECT_MAX: Duration = Duration::from_secs(90);
+/// In which a connection ends in good order.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// A client that its task drives, and whose counters others read.
 pub(crate) type Shared = Rc<RefCell<Box<dyn Client>>>;
@@ -25,7 +32,11 @@ impl Connections {
     /// Connects clients 0 to `count`, in this order.
     pub(crate) async fn open(driver: &dyn Driver, role: Role, count: u32) -> Result<Self, DriverError> {
         let mut all = Self::default();
-        let mut made = stream::iter(0..count).map(|number| driver.connect(role, number)).buffered(CONNECTING_MAX);
+        let connect = async |number| {
+            let made = timeout(CONNECT_MAX, driver.connect(role, number)).await;
+            made.unwrap_or_else(|_| Err(DriverError::Connection(format!("no connection within {CONNECT_MAX:?}"))))
+        };
+        let mut made = std::pin::pin!(stream::iter(0..count).map(connect).buffered(CONNECTING_MAX));
         while let Some(connected) = made.try_next().await? {
             all.took.record_ns(super::stage::nanoseconds(connected.took).max(1));
             all.cipher = connected.cipher;
@@ -42,7 +53,9 @@ impl Connections {
     /// Ends all of them in good order. Their tasks must be gone.
     pub(crate) async fn close(self) {
         let ours = self.clients.into_iter().filter_map(Rc::into_inner);
-        let mut closing = stream::iter(ours.map(|client| client.into_inner().close())).buffer_unordered(CONNECTING_MAX);
+        // Who does not let us go has had its time: everything has been measured.
+        let goodbyes = ours.map(|client| timeout(CLOSE_MAX, client.into_inner().close()));
+        let mut closing = stream::iter(goodbyes).buffer_unordered(CONNECTING_MAX);
         while closing.next().await.is_some() {}
     }
 }

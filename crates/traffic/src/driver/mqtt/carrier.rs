@@ -84,7 +84,7 @@ impl Carrier {
             return Poll::Ready(frames.unpack(rest, take));
         }
         let kept = rest.len();
-        if kept > MOVED_BYTES_MAX {
+        if kept > MOVED_BYTES_MAX.min(buffer.len() / 2) {
             rest.reserve(buffer.len());
             let read = pin!(io.read_buf(rest)).poll(cx);
             some(ready!(read).map_err(broken)?)?;

@@ -202,7 +202,8 @@ async fn until(
 
 fn here<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let done = tokio::time::timeout(std::time::Duration::from_secs(20), work);
+    // Made within the runtime, whose clock it takes.
+    let done = async { tokio::time::timeout(std::time::Duration::from_secs(20), work).await };
     tokio::task::LocalSet::new().block_on(&runtime, done).expect("an end")
 }
 
