@@ -118,6 +118,8 @@ pub(super) struct Connection<S> {
     pub(super) keep_alive: u16,
     pub(super) stalled_since: Option<Timestamp>,
     pub(super) overflowed: bool,
+    /// Something was written since the stream was flushed.
+    unflushed: bool,
     pub(super) draining_since: Option<Timestamp>,
     /// When the door wakes us at the latest.
     pub(super) alarm: Timestamp,
@@ -182,6 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             keep_alive: negotiation.keep_alive,
             stalled_since: None,
             overflowed: false,
+            unflushed: false,
             draining_since: None,
             alarm: Timestamp::NEVER,
             ctx,
@@ -299,6 +302,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         std::pin::pin!(memory.relieved()).poll(cx).is_ready()
     }
 
+    /// What TLS holds back goes to the socket. It takes records as written that the socket has no room for yet: without
+    /// this the last of them would wait for the next message.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, End> {
+        if !self.unflushed {
+            return Ok(Poll::Ready(()));
+        }
+        match Pin::new(&mut self.stream).poll_flush(cx) {
+            Poll::Ready(Ok(())) => {
+                self.unflushed = false;
+                Ok(Poll::Ready(()))
+            }
+            Poll::Ready(Err(_)) => Err(End::Closed),
+            Poll::Pending => {
+                self.stalled_since.get_or_insert(self.now);
+                Ok(Poll::Pending)
+            }
+        }
+    }
+
     /// Drains the mailbox and writes, until there is nothing more or the peer takes no more; says whether it stopped
     /// before that.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
@@ -307,13 +329,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match self.output.poll_write(&mut self.stream, cx) {
                 Poll::Ready(Ok(0)) if more => {}
                 Poll::Ready(Ok(0)) => {
-                    self.output.release(&self.ctx);
+                    if self.poll_flush(cx)?.is_ready() {
+                        self.output.release(&self.ctx);
+                    }
                     return Ok(false);
                 }
                 Poll::Ready(Ok(written)) => {
                     self.ctx.shared.metrics.mqtt.bytes_out.add(u64::try_from(written).unwrap_or_default());
                     self.stalled_since = None;
-                    if self.output.is_empty() && Pin::new(&mut self.stream).poll_flush(cx).is_pending() {
+                    self.unflushed = true;
+                    if self.output.is_empty() && self.poll_flush(cx)?.is_pending() {
                         return Ok(false);
                     }
                 }
