@@ -111,7 +111,9 @@ fn read(path: &std::path::Path) -> Result<outcome::Report, Failure> {
 /// A conductor with a gateway of its own, in a directory that is gone afterwards.
 fn own_gateway(output: &Output) -> Result<Conductor, Failure> {
     let binary = std::env::current_exe().map_err(|error| Failure::io("fogmux", &error))?;
-    let directory = std::env::temp_dir().join(format!("fogmux-bench-{}", std::process::id()));
+    // Nobody else's to read, or to have been there before; `Home` removes it.
+    let directory = tempfile::Builder::new().prefix("fogmux-bench-").tempdir();
+    let directory = directory.map_err(|error| Failure::io("temporary directory", &error))?.keep();
     let home = Home::make(directory, binary).map_err(|error| Failure::new(Status::Unavailable, error))?;
     Ok(Conductor::new(Target::Gateway(Box::new(home)), output.key_log.clone()))
 }
