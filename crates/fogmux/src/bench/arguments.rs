@@ -16,7 +16,7 @@ pub(crate) enum Bench {
     /// Experiments of published documents, done again
     #[command(subcommand)]
     Paper(Paper),
-    /// Do one experiment with a broker that runs already: mqtt(s)://, ws(s)://, coap(s)://, http(s):// or xmpp(s)://HOST[:PORT]
+    /// Do one experiment with a broker that runs already: mqtt(s)://, ws(s)://, coap(s)://, http(s):// or xmpp(s)://
     Peer(Box<Peer>),
     /// Tell a regression from noise: two JSON files of `bench`; ends with 1 on a regression
     Compare(Compare),
@@ -231,7 +231,7 @@ pub(crate) struct PaperRun {
 /// Does one experiment with somebody else's broker.
 #[derive(Debug, Args)]
 pub(crate) struct Peer {
-    /// SCHEME://[USER[:PASSWORD]@]HOST[:PORT][/PREFIX]
+    /// As SCHEME://USER:PASSWORD@HOST:PORT/PREFIX, of which scheme and host must be there
     pub(crate) url: String,
     #[command(flatten)]
     pub(crate) shape: Shape,

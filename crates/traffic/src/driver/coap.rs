@@ -1,7 +1,7 @@
 //! CoAP over UDP, DTLS 1.2, TCP and TLS, with or without OSCORE: PUT or POST, GET, Observe.
 //!
 //! A request is a few bytes behind a header, so what a client costs is what it does besides: here one system call for
-//! each datagram each way and no allocation. [`machine`] knows the protocol, [`datagrams`] and [`line`] the sockets.
+//! each datagram each way and no allocation. `machine` knows the protocol, `datagrams` and `line` the sockets.
 
 mod blockwise;
 mod contexts;
