@@ -1,6 +1,6 @@
 //! Published measurements as data, and run again: the document's number beside ours, then what its authors conclude.
 //!
-//! A [`Paper`] is a file of `papers/`, checked when it is loaded. [`plan`] makes experiments of its cells, each once
+//! A [`Paper`] is a file of `papers/`, checked when it is loaded. [`plan()`] makes experiments of its cells, each once
 //! however many cells want it; [`rerun`] has them executed and fills a [`PaperResult`], which `report` prints. No
 //! number of ours is ever in those files, and none of a document in this code, but in tests.
 

@@ -3,7 +3,7 @@
 //! A connection is made when a resource is bound and, for a subscriber, presence is sent: peers tell nobody whom they
 //! take for absent. A publication is an IQ, done with its result; as many are under way as the pattern wants, told
 //! apart by their identifiers. Passing messages go to nodes that keep nothing, kept ones to nodes that keep one item
-//! ([`node`]); the payload travels as `<data xmlns='urn:fogmux:0'>`, as text if it is some, else in base64.
+//! (`node`); the payload travels as `<data xmlns='urn:fogmux:0'>`, as text if it is some, else in base64.
 
 mod client;
 mod login;

@@ -1,7 +1,7 @@
 //! One HTML file that needs nothing else: no network, no script. Plots are drawings within the page.
 //!
 //! Everything that came from elsewhere – commands, answers of peers, names of targets – goes through
-//! [`escape`], and the page's own policy forbids it to load or run anything.
+//! `escape`, and the page's own policy forbids it to load or run anything.
 
 pub(crate) mod axis;
 pub(crate) mod bars;
