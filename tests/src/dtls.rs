@@ -152,6 +152,9 @@ fn record(sequence: u16, kind: u8, body: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Records of an earlier handshake that are passed over.
+const STALE_MAX: usize = 8;
+
 /// Asks for a cookie and gives it back: a handshake that has begun and, if nothing more is sent, never ends.
 ///
 /// # Errors
@@ -160,8 +163,15 @@ pub fn half_open(socket: &UdpSocket) -> Result<usize> {
     socket.set_read_timeout(Some(Duration::from_secs(2)))?;
     let first = client_hello(0, b"");
     socket.send(&first)?;
-    let mut answer = [0; 512];
-    let count = socket.recv(&mut answer).context("no HelloVerifyRequest")?;
+    let mut answer = [0; 2_048];
+    let mut count = socket.recv(&mut answer).context("no HelloVerifyRequest")?;
+    // The port may have been that of an earlier socket, whose half-open handshake the gateway still repeats its part of.
+    for _ in 0..STALE_MAX {
+        if answer.get(13) == Some(&HELLO_VERIFY_REQUEST) {
+            break;
+        }
+        count = socket.recv(&mut answer).context("no HelloVerifyRequest")?;
+    }
     ensure!(answer.get(13) == Some(&HELLO_VERIFY_REQUEST), "{:02x?} instead of HelloVerifyRequest", answer.get(13));
     // Two bytes of version, one of length.
     let cookie = answer.get(HEADERS + 3..count).context("no cookie")?;
