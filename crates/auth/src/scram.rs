@@ -6,7 +6,7 @@ mod client;
 mod message;
 mod server;
 
-pub use client::{ClientBinding, ScramClient, ScramClientError};
+pub use client::{ClientBinding, SaltedPassword, ScramClient, ScramClientError};
 pub use message::ScramError;
 pub(crate) use message::decode_name;
 pub(crate) use server::Binding;

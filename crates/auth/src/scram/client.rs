@@ -1,6 +1,7 @@
 //! The client's side of SCRAM, for `fogmux pub` and `sub` and for tests.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use zeroize::Zeroizing;
 
 use super::{
     ChannelBinding, ITERATIONS_RANGE, Output, ScramHash,
@@ -42,6 +43,41 @@ pub struct ScramClient {
     bare: String,
     nonce: String,
     server_signature: Option<Output>,
+}
+
+/// What a login has derived from the password, for the next: the iterations are what a login costs a client, and they
+/// give the same as long as password, salt and count stay the same (RFC 5802 §5.1 suggests to keep it).
+#[derive(Default)]
+pub struct SaltedPassword(Option<Salted>);
+
+struct Salted {
+    hash: ScramHash,
+    password: Zeroizing<String>,
+    salt: Vec<u8>,
+    iterations: u32,
+    output: Output,
+}
+
+impl SaltedPassword {
+    /// What is remembered, if it is this; else it is derived, and remembered.
+    fn of(&mut self, hash: ScramHash, password: &str, salt: &[u8], iterations: u32) -> Output {
+        let same = |known: &&Salted| {
+            (known.hash, known.password.as_str(), known.salt.as_slice(), known.iterations)
+                == (hash, password, salt, iterations)
+        };
+        if let Some(known) = self.0.as_ref().filter(same) {
+            return known.output;
+        }
+        let output = hash.salted_password(password.as_bytes(), salt, iterations);
+        self.0 = Some(Salted {
+            hash,
+            password: Zeroizing::new(password.to_owned()),
+            salt: salt.to_vec(),
+            iterations,
+            output,
+        });
+        output
+    }
 }
 
 /// Why the login did not succeed.
@@ -94,6 +130,18 @@ impl ScramClient {
     /// # Errors
     /// The server's message is unacceptable.
     pub fn respond(&mut self, server_first: &[u8]) -> Result<Vec<u8>, ScramClientError> {
+        self.respond_again(server_first, &mut SaltedPassword::default())
+    }
+
+    /// The same, without the iterations where a login before has done them.
+    ///
+    /// # Errors
+    /// The server's message is unacceptable.
+    pub fn respond_again(
+        &mut self,
+        server_first: &[u8],
+        salted: &mut SaltedPassword,
+    ) -> Result<Vec<u8>, ScramClientError> {
         let text = message::text(server_first)?;
         let (nonce, rest) = message::attribute(text, "r")?;
         let (salt, rest) = message::attribute(rest.ok_or(ScramError::Malformed("no salt"))?, "s")?;
@@ -107,7 +155,7 @@ impl ScramClient {
             return Err(ScramClientError::Iterations(iterations));
         }
         let salt = message::base64(salt)?;
-        let salted = self.hash.salted_password(self.password.as_bytes(), &salt, iterations);
+        let salted = salted.of(self.hash, &self.password, &salt, iterations);
         let without_proof = format!("c={},r={nonce}", STANDARD.encode(self.binding.header().1));
         let auth_message: [&[u8]; 5] = [self.bare.as_bytes(), b",", text.as_bytes(), b",", without_proof.as_bytes()];
         let client_key = self.hash.hmac(salted.as_slice(), &[b"Client Key"]);
@@ -199,6 +247,25 @@ mod tests {
             let sent = server.client_final(client_final.as_bytes()).unwrap();
             assert_eq!(sent, server_final.as_bytes());
             client.verify(&sent).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_is_for_the_same_password_salt_and_count_only() {
+        let mut salted = SaltedPassword::default();
+        for _ in 0..2 {
+            for (vector, password, salt, iterations) in [
+                (&VECTORS[0], "pencil", "one", 4096),
+                (&VECTORS[0], "pencil", "two", 4096),
+                (&VECTORS[0], "pencil", "two", 4097),
+                (&VECTORS[1], "pencil", "two", 4097),
+                (&VECTORS[1], "pencils", "two", 4097),
+                (&VECTORS[1], "pencils", "two", 4097),
+            ] {
+                let expected = vector.hash.salted_password(password.as_bytes(), salt.as_bytes(), iterations);
+                let found = salted.of(vector.hash, password, salt.as_bytes(), iterations);
+                assert_eq!(found.as_slice(), expected.as_slice());
+            }
         }
     }
 

@@ -1,7 +1,9 @@
 //! SASL (RFC 6120 §6): which of a client's credentials goes with which mechanism that the server offers.
 
+use std::cell::RefCell;
+
 use fogmux_auth::sasl::{Bearer, Plain};
-use fogmux_auth::scram::{ClientBinding, ScramClient, ScramClientError, ScramHash};
+use fogmux_auth::scram::{ClientBinding, SaltedPassword, ScramClient, ScramClientError, ScramHash};
 use fogmux_net::channel::Zeroizing;
 use fogmux_xmpp::ClientEvent;
 
@@ -51,7 +53,13 @@ enum Way<'p> {
 
 impl Session {
     /// Logs in by the first proof that a mechanism on offer takes, and binds the resource.
-    pub(super) async fn log_in(&mut self, proofs: &[Proof], secure: bool) -> Result<(), DriverError> {
+    /// `salted` is what a login before has derived.
+    pub(super) async fn log_in(
+        &mut self,
+        proofs: &[Proof],
+        secure: bool,
+        salted: &RefCell<SaltedPassword>,
+    ) -> Result<(), DriverError> {
         let mechanisms = |event: ClientEvent<'_>| {
             if let ClientEvent::Mechanisms(names) = event { Some(names) } else { None }
         };
@@ -62,7 +70,7 @@ impl Session {
                 self.stream.authenticate(mechanism, Some(&message), &mut self.output);
                 self.until(succeeded).await?;
             }
-            Some(Way::Scram(hash, user, password)) => self.scram(hash, user, password).await?,
+            Some(Way::Scram(hash, user, password)) => self.scram(hash, user, password, salted).await?,
             None => {
                 let offered = offered.join(" ");
                 return Err(DriverError::Refused(format!("no credential of ours goes with the mechanisms {offered}")));
@@ -100,7 +108,13 @@ impl Session {
     }
 
     /// Without channel binding, which every server with SCRAM takes: rows of different doors differ by less.
-    async fn scram(&mut self, hash: ScramHash, user: &str, password: &str) -> Result<(), DriverError> {
+    async fn scram(
+        &mut self,
+        hash: ScramHash,
+        user: &str,
+        password: &str,
+        salted: &RefCell<SaltedPassword>,
+    ) -> Result<(), DriverError> {
         let nonce = getrandom::u64().and_then(|high| Ok((high, getrandom::u64()?)));
         let (high, low) = nonce.map_err(|error| DriverError::Connection(format!("no random numbers: {error}")))?;
         let refused = |error: ScramClientError| DriverError::Refused(error.to_string());
@@ -110,7 +124,7 @@ impl Session {
         let challenge =
             |event: ClientEvent<'_>| if let ClientEvent::Challenge(data) = event { Some(data) } else { None };
         let server_first = self.until(challenge).await?;
-        let answer = client.respond(&server_first).map_err(refused)?;
+        let answer = client.respond_again(&server_first, &mut salted.borrow_mut()).map_err(refused)?;
         self.stream.respond(&answer, &mut self.output);
         let proof = self.until(succeeded).await?.unwrap_or_default();
         client.verify(&proof).map_err(refused)
