@@ -13,6 +13,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,8 +22,8 @@ use fogmux_net::KeyLogFile;
 use quinn::crypto::rustls::QuicClientConfig;
 use tokio::net::{TcpStream, lookup_host};
 
-use self::http1::Http1;
-use self::http2::Http2;
+use self::http1::{Http1, Line};
+use self::http2::{Http2, Link};
 use self::http3::Http3;
 use self::request::{Surface, shown_by_handshake};
 use crate::driver::{Connected, Driver, DriverError, Pending, Role};
@@ -39,8 +40,8 @@ struct HttpDriver {
 }
 
 enum Version {
-    One(Dialer),
-    Two(Dialer),
+    One(Rc<Dialer>),
+    Two(Rc<Dialer>),
     Three(Quic),
 }
 
@@ -60,9 +61,9 @@ struct Quic {
 pub fn driver(door: Door, experiment: &Experiment, access: &Access) -> Result<Box<dyn Driver>, DriverError> {
     let surface = Surface::new(experiment, access)?;
     let version = match door {
-        Door::Http2 => Version::Two(dialer(experiment, access, b"h2")?),
+        Door::Http2 => Version::Two(Rc::new(dialer(experiment, access, b"h2")?)),
         Door::Http3 => Version::Three(Quic::new(experiment, access)?),
-        Door::Http1 => Version::One(dialer(experiment, access, b"http/1.1")?),
+        Door::Http1 => Version::One(Rc::new(dialer(experiment, access, b"http/1.1")?)),
         Door::Mqtt | Door::Mqtt5 | Door::MqttWs | Door::Coap | Door::CoapTcp | Door::Xmpp | Door::Xmpps => {
             return Err(DriverError::Unsupported { door, what: "HTTP" });
         }
@@ -79,13 +80,14 @@ impl Driver for HttpDriver {
                 Version::One(dialer) => {
                     let (stream, socket) = dialer.dial().await.map_err(unreachable)?;
                     let cipher = stream.cipher();
-                    let client = Box::new(Http1::new(stream, socket, surface));
+                    let line = Line::new(Rc::clone(dialer), stream, socket);
+                    let client = Box::new(Http1::new(line, surface));
                     Connected { client, took: began.elapsed(), cipher }
                 }
                 Version::Two(dialer) => {
-                    let (stream, socket) = dialer.dial().await.map_err(unreachable)?;
-                    let cipher = stream.cipher();
-                    let client = Box::new(Http2::open(stream, socket, surface).await?);
+                    let link = Link::open(dialer).await?;
+                    let cipher = link.cipher.clone();
+                    let client = Box::new(Http2::new(Rc::clone(dialer), link, surface));
                     Connected { client, took: began.elapsed(), cipher }
                 }
                 Version::Three(quic) => {

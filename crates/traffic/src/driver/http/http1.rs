@@ -4,22 +4,21 @@
 //! sequence, so that a window above 1 keeps a connection busy and never has two requests under way. An event stream
 //! takes its connection for itself.
 
+mod line;
 mod response;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::Write as _;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use fogmux_client::Counter;
-use tokio::io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
+use tokio::io::ReadBuf;
 
+pub(super) use self::line::Line;
 use self::response::{Malformed, Part, Reader};
 use super::events::Events;
+use super::over;
 use super::request::{Kind, Prepared, Surface, head};
-use super::{Tcp, over};
 use crate::driver::{Client, DriverError, Pending, Request, Sink};
 use crate::experiment::Door;
 use crate::outcome::Bytes;
@@ -36,8 +35,7 @@ thread_local! {
 
 /// A connection.
 pub(super) struct Http1 {
-    stream: Tcp,
-    socket: Arc<Counter>,
+    line: Line,
     prepared: Prepared<Vec<u8>>,
     reader: Reader,
     /// In line behind the current one.
@@ -64,10 +62,9 @@ struct Exchange {
 }
 
 impl Http1 {
-    pub(super) fn new(stream: Tcp, socket: Arc<Counter>, surface: Surface) -> Self {
+    pub(super) fn new(line: Line, surface: Surface) -> Self {
         Self {
-            stream,
-            socket,
+            line,
             prepared: Prepared::new(surface, head),
             reader: Reader::default(),
             waiting: VecDeque::new(),
@@ -90,11 +87,14 @@ impl Http1 {
             self.written = 0;
             self.bytes.payload_up += self.current.as_ref().map_or(0, |current| current.payload_bytes as u64);
         }
+        if self.current.is_some() && self.line.poll_open(cx)?.is_pending() {
+            return Ok(false);
+        }
         let mut sent = false;
         while let Some(current) = &self.current
             && let Some(rest @ [_, ..]) = current.request.get(self.written..)
         {
-            match Pin::new(&mut self.stream).poll_write(cx, rest) {
+            match self.line.poll_write(cx, rest) {
                 Poll::Pending => return Ok(sent),
                 Poll::Ready(Ok(0)) => return Err(over("it takes nothing any more")),
                 Poll::Ready(Ok(count)) => {
@@ -106,7 +106,7 @@ impl Http1 {
                 Poll::Ready(Err(error)) => return Err(over(error)),
             }
         }
-        if self.flushing && Pin::new(&mut self.stream).poll_flush(cx).map_err(over)?.is_ready() {
+        if self.flushing && self.line.poll_flush(cx).map_err(over)?.is_ready() {
             self.flushing = false;
         }
         Ok(sent)
@@ -117,9 +117,9 @@ impl Http1 {
         let mut scratch = SCRATCH.take();
         scratch.resize(READ_BYTES, 0);
         let mut buffer = ReadBuf::new(&mut scratch);
-        let came = match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
+        let came = match self.line.poll_read(cx, &mut buffer) {
             Poll::Pending => Ok(false),
-            Poll::Ready(Ok(())) if buffer.filled().is_empty() => Err(self.ended(sink)),
+            Poll::Ready(Ok(())) if buffer.filled().is_empty() => self.ended(sink),
             Poll::Ready(Ok(())) => self.receive(buffer.filled(), sink).map(|()| true),
             Poll::Ready(Err(error)) => Err(over(error)),
         };
@@ -169,7 +169,8 @@ impl Http1 {
             return Err(over(format_args!("it answered {} in the middle of a request", self.status)));
         }
         if self.reader.closes() {
-            return Err(over("it closes after this answer"));
+            self.line.leave();
+            self.flushing = false;
         }
         if self.spare.len() < SPARE_MAX {
             request.clear();
@@ -178,12 +179,21 @@ impl Http1 {
         Ok(())
     }
 
-    fn ended(&mut self, sink: &mut dyn Sink) -> DriverError {
-        if self.current.is_some() && self.reader.until_close() {
-            // RFC 9112 §6.3: the end of the connection is the end of such a body.
-            return self.finish(sink).err().unwrap_or_else(|| over("it has closed"));
+    /// It has closed. Whether that was an answer's end.
+    fn ended(&mut self, sink: &mut dyn Sink) -> Result<bool, DriverError> {
+        if self.current.is_none() {
+            // RFC 9112 §9.5: of an idle connection it may; whoever comes next opens another.
+            self.line.leave();
+            return Ok(false);
         }
-        over("it has closed")
+        if !self.reader.until_close() {
+            return Err(over("it has closed"));
+        }
+        // RFC 9112 §6.3: the end of the connection is the end of such a body.
+        self.finish(sink)?;
+        self.line.leave();
+        self.reader = Reader::default();
+        Ok(true)
     }
 }
 
@@ -230,14 +240,12 @@ impl Client for Http1 {
 
     /// Protocol bytes are those of the stream above TLS.
     fn bytes(&self) -> Bytes {
-        Bytes { socket_up: self.socket.up(), socket_down: self.socket.down(), ..self.bytes }
+        let (socket_up, socket_down) = self.line.bytes();
+        Bytes { socket_up, socket_down, ..self.bytes }
     }
 
-    fn close(mut self: Box<Self>) -> Pending<'static, ()> {
-        Box::pin(async move {
-            // It is over anyway.
-            let _ = self.stream.shutdown().await;
-        })
+    fn close(self: Box<Self>) -> Pending<'static, ()> {
+        Box::pin(self.line.close())
     }
 }
 

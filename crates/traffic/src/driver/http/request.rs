@@ -1,6 +1,7 @@
 //! What clients of this driver ask for, before a version of HTTP puts it on the wire; and what refusals say.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use fogmux_http::client::{self, Flags};
 use fogmux_http::{authorization, sse};
@@ -147,7 +148,7 @@ pub(super) fn absolute(surface: &Surface, request: client::Request) -> Result<ht
 pub(super) struct Prepared<R> {
     surface: Surface,
     build: Build<R>,
-    by_topic: HashMap<Box<str>, Requests<R>>,
+    by_topic: HashMap<Box<str>, Rc<Requests<R>>>,
 }
 
 impl<R> Prepared<R> {
@@ -159,11 +160,11 @@ impl<R> Prepared<R> {
     ///
     /// # Errors
     /// The address of the target cannot stand in a request.
-    pub(super) fn of(&mut self, topic: &str) -> Result<&Requests<R>, DriverError> {
+    pub(super) fn of(&mut self, topic: &str) -> Result<&Rc<Requests<R>>, DriverError> {
         // Asking twice costs less than a key that nobody needs.
         if !self.by_topic.contains_key(topic) {
             let requests = self.surface.requests(topic, self.build)?;
-            self.by_topic.insert(topic.into(), requests);
+            self.by_topic.insert(topic.into(), Rc::new(requests));
         }
         #[expect(clippy::expect_used, reason = "it has been put in, if it was not there")]
         Ok(self.by_topic.get(topic).expect("requests of the topic"))

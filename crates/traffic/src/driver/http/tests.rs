@@ -2,11 +2,15 @@
 
 mod server;
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use fogmux_net::channel::Zeroizing;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use tokio::task::LocalSet;
 
 use self::server::{Listens, Server};
@@ -17,7 +21,7 @@ use crate::target::Access;
 
 const ALL: [Listens; 5] = [Listens::One, Listens::Two, Listens::OneOverTls, Listens::TwoOverTls, Listens::Three];
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Seen {
     done: Vec<(u64, Result<Vec<u8>, String>)>,
     messages: Vec<Vec<u8>>,
@@ -217,6 +221,67 @@ fn whom_nobody_answers_any_more_is_told() {
             tokio::time::timeout(Duration::from_secs(40), turn(client.as_mut(), &mut seen, |_| false)).await
         });
         assert!(matches!(ended, Ok(Err(DriverError::Connection(_)))), "{listens:?}: {ended:?}");
+    }
+}
+
+/// Answers each request and closes behind it.
+async fn curt(listener: TcpListener, connections: Rc<Cell<u32>>) {
+    loop {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        connections.set(connections.get() + 1);
+        let mut asked = Vec::new();
+        while !asked.ends_with(b"\r\n\r\n") {
+            stream.read_buf(&mut asked).await.unwrap();
+        }
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx";
+        stream.write_all(answer).await.unwrap();
+    }
+}
+
+/// Answers three requests of each connection over HTTP/2, then says goodbye; a fourth comes too late.
+async fn forgetful(listener: TcpListener, connections: Rc<Cell<u32>>) {
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        connections.set(connections.get() + 1);
+        tokio::task::spawn_local(async move {
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            let mut answered = 0;
+            while let Some(Ok((_, mut respond))) = connection.accept().await {
+                answered += 1;
+                let mut body = respond.send_response(http::Response::new(()), false).unwrap();
+                body.send_data(bytes::Bytes::from_static(b"x"), true).unwrap();
+                if answered == 3 {
+                    connection.graceful_shutdown();
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn who_has_enough_of_a_connection_is_asked_over_the_next() {
+    for listens in [Listens::One, Listens::Two] {
+        run(async || {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let connections = Rc::new(Cell::new(0));
+            if listens == Listens::One {
+                tokio::task::spawn_local(curt(listener, Rc::clone(&connections)));
+            } else {
+                tokio::task::spawn_local(forgetful(listener, Rc::clone(&connections)));
+            }
+            let mut client = connect(&experiment(listens), &access(address)).await;
+            let mut seen = Seen::default();
+            for tag in 0..20 {
+                client.submit(Request::Get { topic: "t" }, tag).unwrap();
+                if tag % 4 == 3 {
+                    turn(client.as_mut(), &mut seen, |seen| seen.done.len() as u64 == tag + 1).await.unwrap();
+                }
+            }
+            assert!(seen.done.iter().all(|(_, answer)| answer.as_deref() == Ok(&b"x"[..])), "{listens:?}: {seen:?}");
+            assert!(connections.get() > 1, "{listens:?}: {} connections", connections.get());
+            assert!(client.bytes().socket_down >= 20, "{listens:?}: {:?}", client.bytes());
+        });
     }
 }
 
