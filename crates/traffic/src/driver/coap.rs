@@ -20,7 +20,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fogmux_client::connector::{Connector, Dialer};
@@ -28,6 +28,7 @@ use fogmux_client::{ClientError, Options, Own, Psk, Trust};
 use fogmux_coap::Timestamp;
 use fogmux_coap::transmission::Transmission;
 use fogmux_net::dtls::client::ClientConfig as DtlsConfig;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::time::{Instant, Sleep, timeout};
 
 use self::blockwise::Cut;
@@ -45,6 +46,8 @@ use crate::target::Access;
 const ALPN: &[u8] = b"coap";
 /// Datagrams that a client takes in before others have their turn.
 const TURN: usize = 64;
+/// Within which an alarm is looked at in each turn: more than what the coarse clock is behind (a tick of the kernel).
+const SOON: Duration = Duration::from_millis(50);
 /// How long the end of observations is waited for.
 const CLOSING_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -96,7 +99,7 @@ impl CoapDriver {
 
     async fn open(&self, role: Role, number: u32) -> Result<Connected, DriverError> {
         let context = self.contexts.as_ref().map(|contexts| contexts.of(role, number)).transpose()?;
-        let began = Instant::now();
+        let (began, began_ms) = (Instant::now(), coarse_ms());
         let (link, cipher) = match &self.carrier {
             Carrier::Udp(dtls) => {
                 let (datagrams, cipher) = Datagrams::connect(self.remote().await?, dtls.clone()).await?;
@@ -121,6 +124,7 @@ impl CoapDriver {
             machine: Machine::new(config, Rc::clone(&self.shape), context),
             buffers: Rc::clone(&self.buffers),
             began,
+            began_ms,
             alarm: None,
         };
         Ok(Connected { client: Box::new(client), took, cipher })
@@ -181,6 +185,13 @@ fn refused(error: ClientError) -> DriverError {
     DriverError::Refused(error.to_string())
 }
 
+/// Milliseconds of the clock that ticks with the kernel (`CLOCK_MONOTONIC_COARSE`), which costs no more than a look.
+fn coarse_ms() -> u64 {
+    let time = clock_gettime(ClockId::MonotonicCoarse);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    seconds * 1_000 + u64::try_from(time.tv_nsec).unwrap_or_default() / 1_000_000
+}
+
 /// Where messages go and come from.
 enum Link {
     Datagrams(Datagrams),
@@ -201,13 +212,24 @@ struct CoapClient {
     machine: Machine,
     buffers: Rc<RefCell<Buffers>>,
     began: Instant,
-    /// When the earliest deadline was, the last time one was set, and what wakes us then.
-    alarm: Option<(Timestamp, Pin<Box<Sleep>>)>,
+    /// The same by the coarse clock.
+    began_ms: u64,
+    alarm: Option<Alarm>,
+}
+
+/// When the earliest deadline was, the last time one was set, and what wakes us then.
+struct Alarm {
+    set: Timestamp,
+    sleep: Pin<Box<Sleep>>,
+    /// Whom it wakes.
+    waker: Option<Waker>,
 }
 
 impl CoapClient {
+    /// Some milliseconds late: deadlines of this protocol are seconds away, and reading the precise clock for each
+    /// datagram costs as much as the datagram where the processor's own is of no use.
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX))
+        Timestamp::from_millis(coarse_ms().saturating_sub(self.began_ms))
     }
 
     /// Sends what waits. Returns whether something is done by that; what was merely sent is nobody's news.
@@ -250,7 +272,9 @@ impl CoapClient {
                     let datagram = datagram.get(..bytes?).unwrap_or_default();
                     datagrams.each_message(datagram, plain, |message| machine.handle(now, message, sink))?;
                     if machine.is_idle() {
+                        // Whoever comes again, as is done when something happened, looks whether there is more.
                         datagrams.rest();
+                        return Ok(true);
                     }
                 }
                 Link::Line(line) => {
@@ -275,21 +299,28 @@ impl CoapClient {
             return Ok(false);
         };
         let at = self.began + Duration::from_millis(due.as_millis());
-        match &mut self.alarm {
-            Some((set, _)) if *set <= due => {}
-            Some((set, sleep)) => {
-                *set = due;
-                sleep.as_mut().reset(at);
-            }
-            None => self.alarm = Some((due, Box::pin(tokio::time::sleep_until(at)))),
+        let alarm = self.alarm.get_or_insert_with(|| Alarm {
+            set: due,
+            sleep: Box::pin(tokio::time::sleep_until(at)),
+            waker: None,
+        });
+        if due < alarm.set {
+            alarm.set = due;
+            alarm.sleep.as_mut().reset(at);
+            alarm.waker = None;
         }
-        let Some((_, sleep)) = &mut self.alarm else { return Ok(false) };
-        if sleep.as_mut().poll(cx).is_pending() {
+        let set = alarm.set;
+        // It knows whom to wake, and is far away: nothing to be done for each datagram.
+        if now + SOON < set && alarm.waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+            return Ok(false);
+        }
+        alarm.waker = Some(cx.waker().clone());
+        if alarm.sleep.as_mut().poll(cx).is_pending() {
             return Ok(false);
         }
         self.alarm = None;
-        // The clock of the turn may be a little behind the timer's.
-        let now = now.max(self.now());
+        // The clock of the turn is a little behind the timer's.
+        let now = now.max(set);
         self.machine.handle_timeout(now, sink);
         if let Link::Line(line) = &mut self.link
             && line.next_timeout() <= now

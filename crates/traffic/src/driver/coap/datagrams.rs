@@ -4,15 +4,16 @@
 //! sockets and sessions.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use fogmux_net::dtls::Alert;
 use fogmux_net::dtls::client::{Client as Session, ClientConfig, ClientEvent, Opened};
 use tokio::io::Interest;
-use tokio::net::UdpSocket;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::io::unix::AsyncFd;
+use tokio::time::{Instant, Sleep, sleep, timeout, timeout_at};
 
 use crate::driver::DriverError;
 
@@ -27,6 +28,9 @@ const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(90);
 const CLOSING_PATIENCE: Duration = Duration::from_millis(200);
 /// Bytes that a socket may hold for us until its client has its turn.
 const RECEIVE_BUFFER: usize = 1 << 20;
+
+/// How long a full socket is left alone. Nobody tells us that it has room again: see [`open`].
+const FULL: Duration = Duration::from_millis(1);
 
 /// What all clients of a driver use in turn.
 pub(super) struct Buffers {
@@ -46,7 +50,9 @@ impl Default for Buffers {
 
 /// A socket and perhaps a session.
 pub(super) struct Datagrams {
-    socket: UdpSocket,
+    socket: AsyncFd<UdpSocket>,
+    /// It was full a moment ago.
+    full: Option<Pin<Box<Sleep>>>,
     session: Option<Box<Session>>,
     /// Bytes into the socket.
     pub(super) up: u64,
@@ -57,8 +63,8 @@ pub(super) struct Datagrams {
 impl Datagrams {
     /// Opens a socket and makes the handshake, if there is one. Returns the cipher suite, too.
     pub(super) async fn connect(remote: SocketAddr, dtls: Option<ClientConfig>) -> Result<(Self, String), DriverError> {
-        let socket = open(remote).await.map_err(|error| failed(&error))?;
-        let mut this = Self { socket, session: None, up: 0, down: 0 };
+        let socket = open(remote).map_err(|error| failed(&error))?;
+        let mut this = Self { socket, full: None, session: None, up: 0, down: 0 };
         let Some(config) = dtls else { return Ok((this, String::new())) };
         let handshake = timeout(HANDSHAKE_PATIENCE, this.handshake(config)).await;
         let silence = || DriverError::Connection("nothing answered the DTLS handshake".to_owned());
@@ -74,12 +80,12 @@ impl Datagrams {
         let mut buffer = vec![0; HANDSHAKE_DATAGRAM_MAX];
         loop {
             for datagram in out.drain(..) {
-                self.socket.send(&datagram).await.map_err(|error| failed(&error))?;
+                send(&self.socket, &datagram).await.map_err(|error| failed(&error))?;
                 self.up += length(&datagram);
             }
             let send = &mut |datagram: &[u8]| out.push(datagram.to_vec());
             let again_at = began + session.next_timeout().unwrap_or(HANDSHAKE_PATIENCE);
-            let Ok(received) = timeout_at(again_at, self.socket.recv(&mut buffer)).await else {
+            let Ok(received) = timeout_at(again_at, receive(&self.socket, &mut buffer)).await else {
                 session.handle_timeout(began.elapsed(), send);
                 continue;
             };
@@ -117,14 +123,16 @@ impl Datagrams {
             }
         };
         loop {
-            match self.socket.try_send(datagram) {
+            if let Some(full) = &mut self.full {
+                ready!(full.as_mut().poll(cx));
+                self.full = None;
+            }
+            match self.socket.get_ref().send(datagram) {
                 Ok(_) => {
                     self.up += length(datagram);
                     return Poll::Ready(Ok(()));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.socket.poll_send_ready(cx)).map_err(|error| failed(&error))?;
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.full = Some(Box::pin(sleep(FULL))),
                 Err(error) => return Poll::Ready(Err(failed(&error))),
             }
         }
@@ -133,13 +141,13 @@ impl Datagrams {
     /// Waits for the next datagram and says how long it is.
     pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, DriverError>> {
         loop {
-            ready!(self.socket.poll_recv_ready(cx)).map_err(|error| failed(&error))?;
-            match self.socket.try_recv(buffer) {
+            let mut readable = ready!(self.socket.poll_read_ready(cx)).map_err(|error| failed(&error))?;
+            match self.socket.get_ref().recv(buffer) {
                 Ok(bytes) => {
                     self.down += u64::try_from(bytes).unwrap_or_default();
                     return Poll::Ready(Ok(bytes));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => readable.clear_ready(),
                 Err(error) => return Poll::Ready(Err(failed(&error))),
             }
         }
@@ -156,11 +164,11 @@ impl Datagrams {
             handle(datagram);
             return Ok(());
         };
-        let (socket, mut rest) = (&self.socket, datagram);
+        let (socket, mut rest) = (self.socket.get_ref(), datagram);
         loop {
             plain.clear();
             // A refusal to renegotiate that does not get out is asked for again.
-            let mut send = |record: &[u8]| drop(socket.try_send(record));
+            let mut send = |record: &[u8]| drop(socket.send(record));
             match session.open(&mut rest, plain, &mut send) {
                 Some(Opened::Data) => handle(plain),
                 Some(Opened::Nothing) => {}
@@ -173,7 +181,7 @@ impl Datagrams {
     /// Nothing more is expected now: the next datagram wakes us. Otherwise it would take a read that finds nothing, for
     /// each answer, to make that known to tokio; what has come unexpectedly waits for the next.
     pub(super) fn rest(&self) {
-        let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+        let nothing = |_: &UdpSocket| Err::<(), _>(io::ErrorKind::WouldBlock.into());
         let _ = self.socket.try_io(Interest::READABLE, nothing);
     }
 
@@ -182,21 +190,39 @@ impl Datagrams {
         let Some(session) = &mut self.session else { return };
         let mut out = Vec::new();
         session.close(&mut |datagram| out.extend_from_slice(datagram));
-        if self.socket.send(&out).await.is_ok() {
+        if send(&self.socket, &out).await.is_ok() {
             let mut buffer = [0; 64];
-            let _ = timeout(CLOSING_PATIENCE, self.socket.recv(&mut buffer)).await;
+            let _ = timeout(CLOSING_PATIENCE, receive(&self.socket, &mut buffer)).await;
         }
     }
 }
 
-async fn open(remote: SocketAddr) -> io::Result<UdpSocket> {
+/// A socket that is watched for what comes, and for nothing else. Were it watched for room as well, as tokio's own is,
+/// every datagram that the other end reads would wake us – at the other end's cost, which is what is measured.
+fn open(remote: SocketAddr) -> io::Result<AsyncFd<UdpSocket>> {
     let local: SocketAddr =
         if remote.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
-    let socket = UdpSocket::bind(local).await?;
+    let socket = UdpSocket::bind(local)?;
+    socket.set_nonblocking(true)?;
     // As much as the kernel lets us have; many answers may come in one turn.
     let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER);
-    socket.connect(remote).await?;
-    Ok(socket)
+    socket.connect(remote)?;
+    #[expect(deprecated, reason = "its successor is unsafe; a socket that is owned keeps what both ask for")]
+    AsyncFd::with_interest(socket, Interest::READABLE)
+}
+
+async fn send(socket: &AsyncFd<UdpSocket>, datagram: &[u8]) -> io::Result<()> {
+    loop {
+        match socket.get_ref().send(datagram) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(FULL).await,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn receive(socket: &AsyncFd<UdpSocket>, buffer: &mut [u8]) -> io::Result<usize> {
+    socket.async_io(Interest::READABLE, |socket| socket.recv(buffer)).await
 }
 
 fn refused(alert: &Alert) -> DriverError {
