@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use crate::driver::{Driver, DriverError};
 use crate::experiment::{Experiment, Operation};
-use crate::measure::process::ProcessProbe;
+use crate::measure::process::{MachineProbe, ProcessProbe};
 use crate::outcome::{Outcome, Wire};
 
 /// Connections that are being made at the same time.
@@ -61,6 +61,14 @@ impl Bench<'_> {
         if let Some(gateway) = &mut self.gateway {
             gateway.start();
         }
+    }
+
+    /// Ends it: what both have used, and everybody else on this machine.
+    fn end(&self, machine: MachineProbe, outcome: &mut Outcome) {
+        outcome.generator = self.generator.read();
+        outcome.gateway = self.gateway.as_ref().map(ProcessProbe::read);
+        let known: Vec<_> = outcome.gateway.into_iter().chain([outcome.generator]).collect();
+        outcome.others_cpu_s = machine.others_cpu_s(&known);
     }
 
     fn record(&self) -> Option<Recording> {

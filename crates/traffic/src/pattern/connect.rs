@@ -62,11 +62,8 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     deliver::drain(&stage, &Cell::new(0)).await;
     let mut outcome = visits.outcome(seconds);
     outcome.bytes = outcome.bytes.plus(followers.bytes().since(carried));
-    outcome.generator = bench.generator.read();
-    outcome.gateway = bench.gateway.as_ref().map(|gateway| gateway.read());
+    bench.end(machine, &mut outcome);
     outcome.gateway_connect = outcome.gateway;
-    let known: Vec<_> = outcome.gateway.iter().copied().chain([outcome.generator]).collect();
-    outcome.others_cpu_s = machine.others_cpu_s(&known);
     outcome.limited_by_generator = limit(thread.busy(), None);
     outcome.connect_bytes.wire = bench.settled_wire_since(wire).await;
     outcome.more.extend(recording.map(|finish| finish()).unwrap_or_default());

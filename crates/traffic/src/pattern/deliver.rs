@@ -171,11 +171,10 @@ async fn measure(
     stage.open.set(false);
     drain(stage, under_way).await;
     let mut outcome = stage.ledger.borrow_mut().finish();
-    outcome.generator = bench.generator.read();
-    outcome.gateway = bench.gateway.as_ref().map(|gateway| gateway.read());
-    let known: Vec<_> = outcome.gateway.iter().copied().chain([outcome.generator]).collect();
-    outcome.others_cpu_s = machine.others_cpu_s(&known);
-    outcome.limited_by_generator = limit(busy, stage.late().as_ref());
+    bench.end(machine, &mut outcome);
+    // Where the other end has closed every connection, it has set the pace.
+    let lateness = stage.late();
+    outcome.limited_by_generator = limit(busy, lateness.as_ref()).filter(|_| stage.publishers.get() > 0);
     outcome.bytes = writers.bytes().plus(readers.bytes()).since(bytes);
     outcome.bytes.wire = bench.settled_wire_since(wire).await;
     outcome

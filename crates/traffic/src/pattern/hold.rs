@@ -35,10 +35,7 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     };
     outcome.connect_bytes.wire = bench.wire_since(wire);
     sleep(Duration::from_secs_f64(experiment.seconds)).await;
-    outcome.generator = bench.generator.read();
-    outcome.gateway = bench.gateway.as_ref().map(|gateway| gateway.read());
-    let known: Vec<_> = outcome.gateway.iter().copied().chain([outcome.generator]).collect();
-    outcome.others_cpu_s = machine.others_cpu_s(&known);
+    bench.end(machine, &mut outcome);
     let connections = f64::from(experiment.publishers);
     outcome.more.insert("connects_per_s".to_owned(), connections / seconds);
     if let (Some(before), Some(after)) = (before, outcome.gateway) {

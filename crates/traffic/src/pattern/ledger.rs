@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use super::stamp;
 use crate::driver::Answer;
+use crate::measure::latency::Latency;
 use crate::outcome::Outcome;
 
 /// Of `Outcome::per_tenth`.
@@ -28,6 +29,8 @@ pub(crate) struct Lane {
     fan_out: u32,
     /// Deliveries that have not come yet.
     outstanding: u64,
+    /// Where in the batches the last one was found that was answered.
+    answered: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,8 +71,34 @@ pub(crate) struct Ledger {
     /// When the measurement began; none: it has not.
     began_ns: Option<u64>,
     last_ns: u64,
-    /// Equal latencies in a row, not yet in the histogram.
-    same: (u64, u64),
+    /// Of deliveries and of answers, what is not yet in the histogram.
+    deliveries: Row,
+    answers: Row,
+}
+
+/// Equal latencies in a row: what came in one turn of what went out in one turn.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    latency_ns: u64,
+    count: u64,
+}
+
+impl Row {
+    #[inline]
+    fn add(&mut self, latency_ns: u64, to: &mut Latency) {
+        if self.latency_ns != latency_ns {
+            self.flush(to);
+            self.latency_ns = latency_ns;
+        }
+        self.count += 1;
+    }
+
+    fn flush(&mut self, to: &mut Latency) {
+        if self.count > 0 {
+            to.record_many_ns(self.latency_ns, self.count);
+            self.count = 0;
+        }
+    }
 }
 
 impl Ledger {
@@ -101,7 +130,7 @@ impl Ledger {
 
     /// From now on everything counts.
     pub(crate) fn begin(&mut self, now_ns: u64) {
-        self.same = (0, 0);
+        (self.deliveries, self.answers) = (Row::default(), Row::default());
         self.outcome = Outcome::default();
         self.began_ns = Some(now_ns);
         self.last_ns = now_ns;
@@ -140,15 +169,17 @@ impl Ledger {
 
     /// A message was answered; `is_end` where nothing more comes of it.
     pub(crate) fn answered(&mut self, lane: u32, number: u32, answer: Answer<'_>, now_ns: u64, is_end: bool) {
-        let Some(lane) = self.lane(lane) else { return };
-        if self.began_ns.is_none() || number < lane.measured_from {
+        let measuring = self.began_ns.is_some();
+        let Some(lane) = self.lane_mut(lane) else { return };
+        if !measuring || number < lane.measured_from {
             return;
         }
-        let due_ns = lane.due(number, None).0;
+        let due_ns;
+        (due_ns, lane.answered) = lane.due(number, Some(lane.answered));
         match answer {
             Answer::Success(_) => {
                 self.outcome.acknowledged += 1;
-                self.outcome.answer.record_ns(now_ns.saturating_sub(due_ns).max(1));
+                self.answers.add(now_ns.saturating_sub(due_ns).max(1), &mut self.outcome.answer);
                 if is_end {
                     self.tick(now_ns);
                 }
@@ -214,11 +245,7 @@ impl Ledger {
             Kind::Late => self.outcome.reordered += 1,
         }
         self.outcome.delivered += 1;
-        if self.same.0 != latency_ns {
-            self.flush();
-            self.same.0 = latency_ns;
-        }
-        self.same.1 += 1;
+        self.deliveries.add(latency_ns, &mut self.outcome.delivery);
         self.tick(now_ns);
     }
 
@@ -235,13 +262,6 @@ impl Ledger {
         }
     }
 
-    fn flush(&mut self) {
-        if self.same.1 > 0 {
-            self.outcome.delivery.record_many_ns(self.same.0, self.same.1);
-            self.same.1 = 0;
-        }
-    }
-
     /// Whether everything that was sent has been delivered (or superseded), and when the last thing happened.
     pub(crate) fn settled(&self) -> (bool, u64) {
         (self.lanes.iter().all(|lane| lane.outstanding == 0), self.last_ns)
@@ -249,7 +269,8 @@ impl Ledger {
 
     /// What was counted since the measurement began.
     pub(crate) fn finish(&mut self) -> Outcome {
-        self.flush();
+        self.deliveries.flush(&mut self.outcome.delivery);
+        self.answers.flush(&mut self.outcome.answer);
         let mut outcome = std::mem::take(&mut self.outcome);
         let began = self.began_ns.unwrap_or(self.last_ns);
         outcome.seconds = std::time::Duration::from_nanos(self.last_ns.saturating_sub(began)).as_secs_f64();

@@ -13,10 +13,17 @@ use super::stamp;
 use crate::driver::{Answer, DriverError, Request, Sink};
 use crate::experiment::{Door, Experiment, Operation, Qos};
 
-/// Bytes of payloads that go into a client before it writes.
-const TURN_BYTES: usize = 256 << 10;
-/// Messages that do.
-const TURN_MESSAGES: u64 = 16_384;
+/// Bytes that go into a client before it writes and others have their turn. More at once would come in bursts that no
+/// device sends, and would let the other end do more with each of its system calls than it can in service.
+const TURN_BYTES: usize = 16 << 10;
+/// Of a message, what is neither topic nor payload; a little is near enough.
+const HEADER_BYTES: usize = 4;
+/// Bytes of payloads that may be unwritten, where an operation is over when it is sent.
+const UNWRITTEN_BYTES: usize = 256 << 10;
+/// Unanswered operations that have a packet identifier each (MQTT §2.2.1).
+const IDENTIFIERS: u64 = 65_535;
+/// Unanswered requests that a CoAP client tells apart: message IDs are used in turn, and half of them stay free.
+const MESSAGE_IDS: u64 = 32_768;
 
 /// One publisher, or asker.
 pub(crate) struct Publisher {
@@ -30,6 +37,10 @@ pub(crate) struct Publisher {
     unanswered: u64,
     /// Unanswered operations at most.
     window: u64,
+    /// Operations that begin in one turn at most.
+    turn: u64,
+    /// An operation is over when it is answered, and not when it is sent.
+    awaits: bool,
     /// Deliveries on their way at most, of those that it caused.
     share: u64,
     /// Operations it may still begin.
@@ -37,6 +48,8 @@ pub(crate) struct Publisher {
     pacer: Option<Pacer>,
     /// A window is full, and what is late is late because of the other end.
     held: bool,
+    /// When the last answers of this turn came.
+    heard_ns: Option<u64>,
     /// Unanswered operations of all publishers together.
     under_way: Rc<Cell<u64>>,
 }
@@ -62,19 +75,24 @@ impl Publisher {
             in_flight => (u64::from(in_flight) / publishers).max(1),
         };
         let pacer = experiment.rate.map(|rate| Pacer::new(rate, number, experiment.publishers)).transpose()?;
+        let topic = stage.topic(number);
+        let message = experiment.payload_bytes.saturating_add(topic.len() + HEADER_BYTES);
         Ok(Self {
             stage: Rc::clone(stage),
             client,
             lane: stage.lane(number),
             number,
-            topic: stage.topic(number),
+            topic,
             payload: stamp::filler(experiment.payload_bytes, experiment.seed),
             unanswered: 0,
             window: window(experiment),
+            turn: u64::try_from(TURN_BYTES / message).unwrap_or(1).max(1),
+            awaits: is_awaited(experiment),
             share,
             left,
             pacer,
             held: false,
+            heard_ns: None,
             under_way: Rc::clone(under_way),
         })
     }
@@ -89,19 +107,18 @@ impl Publisher {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DriverError> {
-        let now_ns = self.stage.now_ns();
-        let allowed = self.allowance(now_ns);
-        for _ in 0..allowed {
-            if let Err(error) = self.begin(now_ns) {
-                return Poll::Ready(error);
-            }
+        let mut turned = self.begin_and_turn(cx);
+        if self.awaits && matches!(turned, Poll::Ready(Ok(()))) && self.allowance() > 0 {
+            // What an answer makes room for goes out at once, as from a device that waited for it, and not when all
+            // others have read theirs.
+            turned = self.begin_and_turn(cx);
         }
-        let turned = self.turn(cx);
+        self.heard_ns = None;
         match turned {
             Poll::Ready(Err(error)) => return Poll::Ready(error),
             // Others have their turn before the next write.
             Poll::Ready(Ok(())) => cx.waker().wake_by_ref(),
-            Poll::Pending if self.allowance(self.stage.now_ns()) > 0 => cx.waker().wake_by_ref(),
+            Poll::Pending if self.allowance() > 0 => cx.waker().wake_by_ref(),
             Poll::Pending => self.wait(cx),
         }
         if self.unanswered == 0 && (self.left == 0 || !self.stage.open.get()) {
@@ -110,12 +127,29 @@ impl Publisher {
         Poll::Pending
     }
 
+    /// Begins what may begin, and sends and reads once.
+    fn begin_and_turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DriverError>> {
+        let allowed = self.allowance();
+        if allowed > 0 {
+            let now_ns = self.now_ns();
+            for _ in 0..allowed {
+                self.begin(now_ns)?;
+            }
+        }
+        self.turn(cx)
+    }
+
+    /// The time, or that of the answers that have just come: reading some machines' clocks takes as long as a request.
+    fn now_ns(&self) -> u64 {
+        self.heard_ns.unwrap_or_else(|| self.stage.now_ns())
+    }
+
     /// How many operations may begin now.
-    fn allowance(&self, now_ns: u64) -> u64 {
+    fn allowance(&self) -> u64 {
         if !self.stage.open.get() {
             return 0;
         }
-        let mut allowed = self.left.min(self.window.saturating_sub(self.unanswered)).min(TURN_MESSAGES);
+        let mut allowed = self.left.min(self.window.saturating_sub(self.unanswered)).min(self.turn);
         if self.share != u64::MAX {
             let ledger = self.stage.ledger.borrow();
             let fan_out = u64::from(ledger.fan_out(self.lane)).max(1);
@@ -125,7 +159,9 @@ impl Publisher {
             allowed = allowed.min((room / fan_out).max(first));
         }
         match &self.pacer {
-            Some(pacer) if allowed > 0 => allowed.min(pacer.due(now_ns.saturating_sub(self.stage.first_due_ns.get()))),
+            Some(pacer) if allowed > 0 => {
+                allowed.min(pacer.due(self.now_ns().saturating_sub(self.stage.first_due_ns.get())))
+            }
             Some(_) | None => allowed,
         }
     }
@@ -167,7 +203,9 @@ impl Publisher {
         let client = Rc::clone(&self.client);
         let mut client = client.borrow_mut();
         let mut answers = Answers { publisher: self, now_ns: None };
-        client.poll_turn(cx, &mut answers)
+        let turned = client.poll_turn(cx, &mut answers);
+        self.heard_ns = answers.now_ns.or(self.heard_ns);
+        turned
     }
 
     /// Sees to it that the task is woken when it may go on.
@@ -193,19 +231,30 @@ impl Publisher {
     }
 }
 
-/// Where an operation is over when it is sent, bytes are bounded and not messages.
-fn window(experiment: &Experiment) -> u64 {
+/// Whether an operation is over when it is answered: everywhere but with QoS 0 and Non-confirmable publications.
+fn is_awaited(experiment: &Experiment) -> bool {
     let unanswered = match experiment.door {
         Door::Mqtt | Door::Mqtt5 | Door::MqttWs | Door::Coap | Door::CoapTcp => experiment.qos == Qos::AtMostOnce,
         Door::Http1 | Door::Http2 | Door::Http3 | Door::Xmpp | Door::Xmpps => false,
     };
-    if unanswered && experiment.operation == Operation::Deliver {
+    !unanswered || experiment.operation != Operation::Deliver
+}
+
+/// Unanswered operations at most. Where an operation is over when it is sent, bytes are bounded and not messages.
+fn window(experiment: &Experiment) -> u64 {
+    if !is_awaited(experiment) {
         let bytes = experiment.payload_bytes.max(1);
-        return u64::try_from(TURN_BYTES / bytes).unwrap_or(1).max(1);
+        return u64::try_from(UNWRITTEN_BYTES / bytes).unwrap_or(1).max(1);
     }
+    let numbers = match experiment.door {
+        Door::Coap | Door::CoapTcp => MESSAGE_IDS,
+        // HTTP and XMPP have no such bound; memory has.
+        Door::Mqtt | Door::Mqtt5 | Door::MqttWs => IDENTIFIERS,
+        Door::Http1 | Door::Http2 | Door::Http3 | Door::Xmpp | Door::Xmpps => IDENTIFIERS,
+    };
     match experiment.window {
-        0 => u64::MAX,
-        window => u64::from(window),
+        0 => numbers,
+        window => u64::from(window).min(numbers),
     }
 }
 
