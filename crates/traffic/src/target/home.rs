@@ -111,9 +111,11 @@ impl Home {
             .then(|| (base.with_added_extension("pem"), base.with_added_extension("key")));
         let psk = security.profile.psk.then(|| (USER.to_owned(), Zeroizing::new(PSK.to_vec())));
         let named = certificate.is_some() || psk.is_some() || security.oscore;
+        let is_xmpp = matches!(door, Door::Xmpp | Door::Xmpps);
         let asks_password = match credential {
             Credential::Password => true,
-            Credential::OfProfile => !named && security.is_secure(),
+            // XMPP has no SASL mechanism that shows the key of the handshake (XEP-0178 knows certificates only).
+            Credential::OfProfile => security.is_secure() && (!named || (psk.is_some() && is_xmpp)),
             Credential::Anonymous | Credential::Certificate | Credential::Token => false,
         };
         let has_place = !matches!(door, Door::Coap | Door::CoapTcp);
