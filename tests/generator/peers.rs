@@ -15,7 +15,9 @@ use crate::{check, number, outcomes, report};
 pub(crate) const CASES: &[Case] = &[
     Case { name: "mosquitto, MQTT 3.1.1 and 5", run: mosquitto },
     Case { name: "libcoap's server, plain and by a pre-shared key", run: libcoap },
+    Case { name: "aiocoap's server, observed too", run: aiocoap },
     Case { name: "nginx, HTTP/1.1 and HTTP/2", run: nginx },
+    Case { name: "ejabberd, XMPP", run: ejabberd },
 ];
 
 const START_MAX: Duration = Duration::from_secs(20);
@@ -39,6 +41,18 @@ impl Server {
             sleep(Duration::from_millis(20));
         }
         anyhow::bail!("nobody listens on port {port}")
+    }
+
+    fn wait_udp(&self, port: u16) -> Result<()> {
+        let until = Instant::now() + START_MAX;
+        while Instant::now() < until {
+            // What is taken cannot be had.
+            if UdpSocket::bind(("127.0.0.1", port)).is_err() {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(20));
+        }
+        anyhow::bail!("nobody has port {port}")
     }
 
     fn pid(&self) -> String {
@@ -116,6 +130,22 @@ fn libcoap() -> Result<String> {
     Ok(format!("(PUT {put:.0}, GET {get:.0}, under DTLS {dtls:.0} a second)"))
 }
 
+fn aiocoap() -> Result<String> {
+    let clients = std::env::var("FOGMUX_CLIENTS").context("FOGMUX_CLIENTS names no place; use `cargo xtask test`")?;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("generator/aiocoap_server.py");
+    let port = free_udp_port()?;
+    let python = Path::new(&clients).join("venv/bin/python");
+    let server = Server::start(Command::new(python).arg(script).arg(port.to_string()))?;
+    server.wait_udp(port)?;
+    let url = format!("coap://127.0.0.1:{port}");
+    let words = ["--topic", "value", "--window", "1"];
+    let put = drive(&url, &server.pid(), &[&words[..], &["--operation", "put", "--qos", "1"]].concat())?;
+    let get = drive(&url, &server.pid(), &[&words[..], &["--operation", "get", "--pubs", "4"]].concat())?;
+    let followed = ["--retain", "--qos", "1", "--subs", "4"];
+    let observed = drive(&url, &server.pid(), &[&words[..], &followed].concat())?;
+    Ok(format!("(PUT {put:.0}, GET {get:.0}, {observed:.0} notifications a second)"))
+}
+
 fn nginx() -> Result<String> {
     let place = tempfile::tempdir()?;
     let (port, h2) = (free_tcp_port()?, free_tcp_port()?);
@@ -127,7 +157,6 @@ fn nginx() -> Result<String> {
         format!(
             "daemon off; worker_processes 1; pid {at}/pid; error_log {at}/error;\nevents {{}}\nhttp {{ access_log off; \
              client_body_temp_path {at}/a; proxy_temp_path {at}/b; fastcgi_temp_path {at}/c; uwsgi_temp_path {at}/d; scgi_temp_path {at}/e;\n\
-             keepalive_requests 1000000000;\n\
              server {{ listen 127.0.0.1:{port}; location / {{ return 200 \"{answer}\"; }} }}\n\
              server {{ listen 127.0.0.1:{h2} http2; location / {{ return 200 \"{answer}\"; }} }} }}\n"
         ),
@@ -141,6 +170,49 @@ fn nginx() -> Result<String> {
     let url = format!("http://127.0.0.1:{h2}");
     let two = drive(&url, &workers, &[&words[..], &["--door", "http2", "--window", "10"]].concat())?;
     Ok(format!("(HTTP/1.1 {one:.0}, HTTP/2 {two:.0} a second)"))
+}
+
+/// Without a node name there is no distribution, and so no port mapper that would stay when this is over.
+fn ejabberd() -> Result<String> {
+    let place = tempfile::tempdir()?;
+    let port = free_tcp_port()?;
+    let [file, log, ready] = ["ejabberd.yml", "ejabberd.log", "ready"].map(|name| place.path().join(name));
+    fs::write(
+        &file,
+        format!(
+            "hosts: [localhost]\nloglevel: error\nauth_method: internal\nauth_password_format: scram\n\
+             auth_scram_hash: sha256\nlisten: [{{port: {port}, ip: 127.0.0.1, module: ejabberd_c2s}}]\n\
+             modules: {{mod_disco: {{}}, mod_pubsub: {{access_createnode: all, plugins: [flat]}}}}\n"
+        ),
+    )?;
+    let register = format!(
+        "spawn(fun Try() -> case catch ejabberd_auth:try_register(<<\"bench\">>, <<\"localhost\">>, <<\"secret\">>) of \
+         ok -> file:write_file({ready:?}, <<>>); _ -> timer:sleep(50), Try() end end)."
+    );
+    let mut erl = Command::new("erl");
+    erl.args(["-noinput", "-mnesia", "dir"]).arg(format!("{:?}", place.path().join("spool")));
+    erl.args(["-s", "ejabberd", "-eval", &register]).env("HOME", place.path()).env("ERL_CRASH_DUMP", "/dev/null");
+    erl.env("ERL_LIBS", erlang_libraries()?).env("EJABBERD_CONFIG_PATH", &file).env("EJABBERD_LOG_PATH", &log);
+    let server = Server::start(&mut erl)?;
+    let until = Instant::now() + START_MAX;
+    while !ready.exists() {
+        let said = || fs::read_to_string(&log).unwrap_or_default();
+        ensure!(Instant::now() < until, "ejabberd does not start: {}", said());
+        sleep(Duration::from_millis(20));
+    }
+    server.wait_tcp(port)?;
+    let url = format!("xmpp://bench:secret@127.0.0.1:{port}");
+    let passing = drive(&url, &server.pid(), &["--name", "localhost", "--subs", "2"])?;
+    let kept = drive(&url, &server.pid(), &["--name", "localhost", "--retain", "--topic", "kept/{}"])?;
+    Ok(format!("(passing {passing:.0}, kept {kept:.0} a second)"))
+}
+
+/// Where the package has put its libraries, which its own script knows.
+fn erlang_libraries() -> Result<String> {
+    let script = program("ejabberdctl");
+    let text = fs::read_to_string(&script).with_context(|| format!("{script} is missing; use `cargo xtask test`"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("ERL_LIBS="));
+    Ok(line.unwrap_or_default().trim_matches('\'').to_owned())
 }
 
 /// Where Debian has servers: not on everybody's path.

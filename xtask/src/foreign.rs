@@ -34,14 +34,15 @@ pub(crate) fn interop(tree: &Tree) -> Result<()> {
 /// browser: they fit a phone and a desk, load nothing, and the console is silent. Screenshots and a print stay under the target directory.
 pub(crate) fn bench(tree: &Tree) -> Result<()> {
     setup::browser()?;
-    setup::peers()?;
+    setup::peers(tree)?;
     let mut tests = cargo(&["test", "--package", "fogmux-traffic", "--test", "report", "--locked"]);
     run(tests.current_dir(tree.root()))?;
     let made = tree.target().join("tmp");
     let pages = ["matrix", "paper", "hostile"].map(|name| made.join("report").join(name).join("report.html"));
     let binary = gateway::build(tree)?;
     let mut suite = cargo(&["test", "--package", "fogmux-tests", "--test", "generator", "--locked"]);
-    run(suite.current_dir(tree.root()).env("FOGMUX_BIN", binary))?;
+    suite.env("FOGMUX_BIN", binary).env("FOGMUX_CLIENTS", tree.clients()).env("PYTHONDONTWRITEBYTECODE", "1");
+    run(suite.current_dir(tree.root()))?;
     let mut browser = command("node", &["tests/bench/browser.mjs"]);
     run(browser.arg(made.join("screenshots")).args(pages).current_dir(tree.root()))
 }

@@ -3,6 +3,7 @@
 //! What is there already is left alone: programs are looked for by name, the rest by a copy of the file that pins it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -37,11 +38,12 @@ const CLIENTS: [Program; 13] = [
 const BROWSER: [Program; 2] =
     [Program { name: "chromium", package: "chromium" }, Program { name: "node", package: "nodejs" }];
 
-const PEERS: [Program; 4] = [
+const PEERS: [Program; 5] = [
     Program { name: "mosquitto", package: "mosquitto" },
     Program { name: "coap-server-notls", package: "libcoap3-bin" },
     Program { name: "coap-server-openssl", package: "libcoap3-bin" },
     Program { name: "nginx", package: "nginx-light" },
+    Program { name: "ejabberdctl", package: "ejabberd" },
 ];
 
 /// All of it.
@@ -56,9 +58,7 @@ pub(crate) fn clients(tree: &Tree) -> Result<()> {
     let missing = CLIENTS.iter().filter(|program| !on_path(program.name)).map(|program| program.package);
     let mut packages: Vec<&str> = missing.collect();
     packages.dedup();
-    if !succeeds(&mut command("python3", &["-c", "import venv, ensurepip"])) {
-        packages.extend(["python3", "python3-venv"]);
-    }
+    packages.extend(for_python());
     debian(&packages)?;
     python(tree)?;
     npm(tree)?;
@@ -71,14 +71,55 @@ pub(crate) fn browser() -> Result<()> {
     debian(&missing.collect::<Vec<&str>>())
 }
 
-/// Servers that others wrote, for the generator to drive. Debian starts some of them when it installs them; that is
-/// no matter, for the tests start their own on free ports.
-pub(crate) fn peers() -> Result<()> {
+/// Servers that others wrote, for the generator to drive: each started by the tests, on free ports, and not by Debian.
+pub(crate) fn peers(tree: &Tree) -> Result<()> {
     let missing =
         PEERS.iter().filter(|program| !on_path(program.name) && !Path::new("/usr/sbin").join(program.name).exists());
     let mut packages: Vec<&str> = missing.map(|program| program.package).collect();
     packages.dedup();
-    debian(&packages)
+    packages.extend(for_python());
+    {
+        let _quiet = Quiet::begin()?;
+        debian(&packages)?;
+    }
+    python(tree)
+}
+
+/// While it is there, Debian starts no service that it installs (invoke-rc.d(8)).
+struct Quiet {
+    ours: bool,
+}
+
+impl Quiet {
+    const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+    fn begin() -> Result<Self> {
+        let ours = output(&mut command("id", &["-u"]))?.trim() == "0" && !Path::new(Self::POLICY).exists();
+        if ours {
+            // 101: the action is forbidden.
+            fs::write(Self::POLICY, "#!/bin/sh\nexit 101\n").context(Self::POLICY)?;
+            fs::set_permissions(Self::POLICY, fs::Permissions::from_mode(0o755)).context(Self::POLICY)?;
+        }
+        Ok(Self { ours })
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        if self.ours {
+            // Whoever administers this machine finds it in the worst case: it says what it does.
+            let _ = fs::remove_file(Self::POLICY);
+        }
+    }
+}
+
+/// What a virtual environment of Python takes, if that is not there.
+fn for_python() -> &'static [&'static str] {
+    if succeeds(&mut command("python3", &["-c", "import venv, ensurepip"])) {
+        &[]
+    } else {
+        &["python3", "python3-venv"]
+    }
 }
 
 /// The HTTP/2 conformance tester.
