@@ -3,6 +3,8 @@
 //! Everything that a result depends on stands here, so that a report can say it, a paper's file can set it key by key,
 //! and two runs can be told to be the same by comparing it. Keys are flat: `door = "mqtt"`, `qos = 1`.
 
+mod offers;
+
 use std::fmt;
 use std::str::FromStr;
 

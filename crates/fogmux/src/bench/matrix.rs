@@ -20,8 +20,8 @@ pub(super) fn experiments(arguments: &Matrix) -> (Vec<Experiment>, u32) {
     let mut experiments = Vec::new();
     for door in doors {
         let wanted = |security: &Security| arguments.securities.is_empty() || arguments.securities.contains(security);
-        for security in securities(door).into_iter().filter(wanted) {
-            for qos in levels.iter().copied().filter(|qos| has(door, *qos)) {
+        for security in door.securities().into_iter().filter(wanted) {
+            for qos in levels.iter().copied().filter(|qos| door.has(*qos)) {
                 for payload_bytes in sizes.iter().copied() {
                     experiments.push(Experiment {
                         door,
@@ -45,40 +45,4 @@ pub(super) fn experiments(arguments: &Matrix) -> (Vec<Experiment>, u32) {
 
 fn chosen<T: Copy>(wanted: &[T], otherwise: &[T]) -> Vec<T> {
     if wanted.is_empty() { otherwise.to_vec() } else { wanted.to_vec() }
-}
-
-/// Which profiles go with a door.
-fn securities(door: Door) -> Vec<Security> {
-    let names: &[&str] = match door {
-        Door::Mqtt | Door::Mqtt5 => &["none", "modern", "high", "pki", "psk", "low"],
-        Door::MqttWs | Door::Http1 | Door::Http2 => &["none", "modern", "high", "low"],
-        Door::Http3 => &["modern", "high"],
-        Door::Coap => &["none", "psk", "pki", "modern", "oscore", "oscore+psk"],
-        Door::CoapTcp => &["none", "modern", "high", "pki", "psk", "oscore"],
-        Door::Xmpp => &["none", "modern", "high", "low"],
-        Door::Xmpps => &["modern", "high", "low"],
-    };
-    names.iter().filter_map(|name| name.parse().ok()).collect()
-}
-
-/// QoS 2 is MQTT's alone; an HTTP request and an IQ are answered whatever is asked for.
-fn has(door: Door, qos: Qos) -> bool {
-    match door {
-        Door::Mqtt | Door::Mqtt5 | Door::MqttWs => true,
-        Door::Coap => qos != Qos::ExactlyOnce,
-        Door::CoapTcp | Door::Http1 | Door::Http2 | Door::Http3 | Door::Xmpp | Door::Xmpps => qos == Qos::AtLeastOnce,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_door_is_there_under_each_of_its_profiles() {
-        for door in Door::ALL {
-            assert!(!securities(door).is_empty(), "{door}");
-            assert!(QOS.iter().any(|qos| has(door, *qos)), "{door}");
-        }
-    }
 }
