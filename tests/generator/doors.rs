@@ -79,6 +79,8 @@ fn patterns() -> Result<String> {
         &["--door", "mqtt", "--size", "1", "--qos", "2", "--count", "50"],
         &["--door", "mqtt", "--size", "2000000", "--qos", "1", "--count", "3"],
         &["--door", "coap", "--size", "100000", "--qos", "1", "--operation", "put", "--count", "3", "--window", "1"],
+        &["--door", "coap", "--size", "100000", "--qos", "1", "--count", "3", "--window", "1", "--in-flight", "1"],
+        &["--door", "coap-tcp", "--size", "100000", "--qos", "1", "--count", "3", "--window", "1", "--in-flight", "1"],
         &["--door", "mqtt", "--rate", "500", "--qos", "1"],
     ];
     for row in table {

@@ -25,6 +25,8 @@ use crate::serve::Log;
 
 /// Everything happens below it.
 const ROOT: &str = "demo";
+/// More than one block of CoAP, and no multiple of one.
+const LONG_BYTES: u32 = 5_000;
 
 /// Shows all doors at work.
 pub(crate) fn run(arguments: &Demo) -> Result<(), Failure> {
@@ -53,11 +55,13 @@ pub(crate) fn run(arguments: &Demo) -> Result<(), Failure> {
     }
 }
 
-/// What each door publishes: text with a type, and bytes that only survive where nobody looks at them.
-fn samples() -> [(&'static str, Bytes, &'static str); 2] {
+/// What each door publishes: text with a type, bytes that only survive where nobody looks at them, and more of them
+/// than a message of CoAP holds.
+fn samples() -> [(&'static str, Bytes, &'static str); 3] {
     [
         ("json", Bytes::from_static("{\"temperature\":21.5,\"unit\":\"°C\"}".as_bytes()), "application/json"),
         ("bytes", Bytes::from_static(b"\x00\x01\xfe\xff\r\n<&'\"]]>"), "application/octet-stream"),
+        ("long", (0..LONG_BYTES).map(|index| index.to_le_bytes()[0]).collect(), "application/octet-stream"),
     ]
 }
 

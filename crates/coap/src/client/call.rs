@@ -98,6 +98,8 @@ pub(crate) struct Download {
     pub(crate) next: Block,
     pub(crate) etag: Option<ETag>,
     pub(crate) body: Vec<u8>,
+    /// What the first block says of where it belongs; those that are fetched need not say it again.
+    pub(crate) location: Vec<String>,
     /// Whether the first block was a notification.
     pub(crate) notification: bool,
     pub(crate) confirmable: bool,

@@ -122,7 +122,8 @@ impl Client {
             Some(part) if part.more || part.number > 0 => self.take_block(now, key, message, part, out),
             Some(_) | None => {
                 let notification = is_notification.then_some(message.kind == Type::Confirmable);
-                self.tell(now, key, message, Bytes::copy_from_slice(message.payload()), notification);
+                let payload = Bytes::copy_from_slice(message.payload());
+                self.tell(now, key, message, Body { payload, location: location(message) }, notification);
             }
         }
     }
@@ -144,6 +145,7 @@ impl Client {
                 next: part,
                 etag,
                 body: Vec::new(),
+                location: location(message),
                 notification: own_token && pending.answered,
                 confirmable: message.kind == Type::Confirmable,
                 restarted: pending.download.as_ref().is_some_and(|download| download.restarted),
@@ -171,10 +173,11 @@ impl Client {
         }
         let notification = download.notification.then_some(download.confirmable);
         let body = Bytes::from(std::mem::take(&mut download.body));
-        self.tell(now, key, message, body, notification);
+        let location = std::mem::take(&mut download.location);
+        self.tell(now, key, message, Body { payload: body, location }, notification);
     }
 
-    fn tell(&mut self, now: Timestamp, key: Key, message: &Message<'_>, payload: Bytes, notification: Option<bool>) {
+    fn tell(&mut self, now: Timestamp, key: Key, message: &Message<'_>, body: Body, notification: Option<bool>) {
         let Some(pending) = self.calls.get_mut(key) else { return };
         if pending.answered && !pending.call.observe {
             // The answer to the end of an observation.
@@ -182,14 +185,13 @@ impl Client {
             return;
         }
         let uint = |number| message.option(number).and_then(|option| option.uint());
-        let location = message.options().filter(|option| option.number == OptionNumber::LOCATION_PATH);
         let answer = Answer {
             code: message.code,
             etag: message.option(OptionNumber::ETAG).and_then(|option| ETag::new(option.value)),
-            location: location.filter_map(|option| option.text().map(str::to_owned)).collect(),
+            location: body.location,
             content_format: uint(OptionNumber::CONTENT_FORMAT).and_then(|format| u16::try_from(format).ok()),
             max_age: uint(OptionNumber::MAX_AGE),
-            payload,
+            payload: body.payload,
         };
         if !pending.answered && pending.call.observe && message.token == pending.token {
             let sequence = uint(OptionNumber::OBSERVE);
@@ -207,6 +209,17 @@ impl Client {
             self.calls.remove(key);
         }
     }
+}
+
+/// What a message, or the first of several, brings whole.
+struct Body {
+    payload: Bytes,
+    location: Vec<String>,
+}
+
+fn location(message: &Message<'_>) -> Vec<String> {
+    let levels = message.options().filter(|option| option.number == OptionNumber::LOCATION_PATH);
+    levels.filter_map(|option| option.text().map(str::to_owned)).collect()
 }
 
 /// How many blocks a message of so many bytes has: one, but for BERT (RFC 8323 §6).

@@ -164,7 +164,7 @@ impl Machine {
                 exchange.observation = Some(Box::default());
                 self.observations += 1;
                 let parts = Parts { observe: Some(0), ..Parts::default() };
-                known.encode(Method::Get, Type::Confirmable, number, &token(number), parts, &mut exchange.plain);
+                known.encode(Method::Follow, Type::Confirmable, number, &token(number), parts, &mut exchange.plain);
             }
         }
         self.enqueue(number)
@@ -183,7 +183,7 @@ impl Machine {
             };
             (exchange.purpose, exchange.confirmable) = (Purpose::Deregister(observed), true);
             let parts = Parts { observe: Some(1), ..Parts::default() };
-            known.encode(Method::Get, Type::Confirmable, number, &token(observed), parts, &mut exchange.plain);
+            known.encode(Method::Follow, Type::Confirmable, number, &token(observed), parts, &mut exchange.plain);
             self.enqueue(number)?;
         }
         Ok(())
@@ -322,9 +322,8 @@ impl Machine {
         let mut parts = Parts::default();
         let method = match exchange.purpose {
             Purpose::Publish => Method::Publish,
-            Purpose::Get | Purpose::Register | Purpose::Observe | Purpose::Fetch(_) | Purpose::Deregister(_) => {
-                Method::Get
-            }
+            Purpose::Get => Method::Get,
+            Purpose::Register | Purpose::Observe | Purpose::Fetch(_) | Purpose::Deregister(_) => Method::Follow,
         };
         if let Some((block, part, size1)) = exchange.upload.as_ref().and_then(|upload| upload.part()) {
             (parts.block1, parts.size1, parts.payload) = (Some(block), size1, part);

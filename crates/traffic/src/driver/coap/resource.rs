@@ -90,6 +90,8 @@ pub(super) struct Parts<'a> {
 pub(super) enum Method {
     Publish,
     Get,
+    /// GET as observations are asked for, whose blocks are fetched under the same URI (RFC 7959 §3.4).
+    Follow,
 }
 
 impl Resource {
@@ -146,12 +148,12 @@ impl Resource {
         out.clear();
         let code = match method {
             Method::Publish => self.publish,
-            Method::Get => Code::GET,
+            Method::Get | Method::Follow => Code::GET,
         };
         let mut encoder =
             Encoder::new(out, kind, code, message_id, token).uint_if(OptionNumber::OBSERVE, parts.observe);
         self.levels.iter().for_each(|level| encoder.push(OptionNumber::URI_PATH, level.as_bytes()));
-        if let Some(query) = self.observe_query.as_ref().filter(|_| parts.observe.is_some()) {
+        if let Some(query) = self.observe_query.as_ref().filter(|_| method == Method::Follow) {
             encoder.push(OptionNumber::URI_QUERY, query.as_bytes());
         }
         encoder
@@ -217,7 +219,7 @@ mod tests {
         assert_eq!((message.kind, message.code), (Type::NonConfirmable, Code::PUT));
         assert_eq!(message.options().count(), 2);
         resource.encode(
-            Method::Get,
+            Method::Follow,
             Type::Confirmable,
             1,
             &token(1),
