@@ -10,6 +10,11 @@ const SIZES: [usize; 5] = [16, 256, 1_024, 16_384, 65_536];
 const QUICK_QOS: [Qos; 1] = [Qos::AtLeastOnce];
 const QOS: [Qos; 3] = [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce];
 
+/// Publishers, each with a subscriber and a topic of its own and one message under way: as much for every door. More
+/// messages of one topic under way would be replaced by newer ones where CoAP is read (RFC 7641 §4.5), and a rate of
+/// what was left would compare with nothing.
+const PAIRS: u32 = 16;
+
 /// The experiments, and how often each is done.
 pub(super) fn experiments(arguments: &Matrix) -> (Vec<Experiment>, u32) {
     let quick = arguments.quick;
@@ -30,9 +35,11 @@ pub(super) fn experiments(arguments: &Matrix) -> (Vec<Experiment>, u32) {
                         payload_bytes,
                         seconds,
                         warm_up_seconds: if quick { 0.2 } else { 0.5 },
-                        // As much under way for large payloads as for small ones would only measure queues.
-                        window: if payload_bytes > 4_096 { 8 } else { 64 },
-                        in_flight: if payload_bytes > 4_096 { 16 } else { 256 },
+                        publishers: PAIRS,
+                        subscribers: PAIRS,
+                        topics: PAIRS,
+                        window: 1,
+                        in_flight: PAIRS,
                         link: arguments.link.clone(),
                         ..Experiment::default()
                     });

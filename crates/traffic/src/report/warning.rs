@@ -6,6 +6,9 @@ use super::summary::Summary;
 
 /// Processor seconds of others, for each second of a repetition, from which on they are named: a twentieth of a core.
 const OTHERS_NOTICEABLE: f64 = 0.05;
+/// Shorter repetitions say nothing of others: the kernel counts in hundredths of a second, and what was waited for at the
+/// end is counted, too.
+const OTHERS_SECONDS_MIN: f64 = 0.25;
 
 /// A reason for doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,10 +34,9 @@ pub fn warnings(summaries: &[Summary<'_>]) -> Vec<Warning> {
     let mut all: Vec<Warning> = Vec::new();
     for summary in summaries {
         let of_run = |text| Warning { run: Some(summary.label.clone()), text };
-        all.extend(
-            [problem(summary), limited(summary), errors(summary), others(summary)].into_iter().flatten().map(of_run),
-        );
+        all.extend([problem(summary), limited(summary), errors(summary)].into_iter().flatten().map(of_run));
     }
+    all.extend(others(summaries));
     all.extend(weak(summaries));
     all.extend(few(summaries));
     all
@@ -66,11 +68,26 @@ fn errors(summary: &Summary<'_>) -> Option<String> {
     })
 }
 
-fn others(summary: &Summary<'_>) -> Option<String> {
-    let shares = summary.used.iter().filter(|outcome| outcome.seconds > 0.0);
-    let worst = shares.map(|outcome| outcome.others_cpu_s / outcome.seconds).fold(0.0, f64::max);
-    (worst > OTHERS_NOTICEABLE)
-        .then(|| format!("others on this machine used up to {:.0} % of a core meanwhile", worst * 100.0))
+/// One warning for all runs: where others are busy, they are so all the time.
+fn others(summaries: &[Summary<'_>]) -> Option<Warning> {
+    let share = |summary: &Summary<'_>| {
+        let long = summary.used.iter().filter(|outcome| outcome.seconds >= OTHERS_SECONDS_MIN);
+        long.map(|outcome| outcome.others_cpu_s / outcome.seconds).fold(0.0, f64::max)
+    };
+    let disturbed: Vec<_> = summaries
+        .iter()
+        .map(|summary| (share(summary), summary))
+        .filter(|(share, _)| *share > OTHERS_NOTICEABLE)
+        .collect();
+    let (worst, of) = disturbed.iter().copied().max_by(|(one, _), (other, _)| one.total_cmp(other))?;
+    let text = format!("others on this machine used up to {:.0} % of a core meanwhile", worst * 100.0);
+    Some(match disturbed.len() {
+        1 => Warning { run: Some(of.label.clone()), text },
+        runs => {
+            let text = format!("{text}, most in {}; {runs} of {} were disturbed", of.label, summaries.len());
+            Warning { run: None, text }
+        }
+    })
 }
 
 fn weak(summaries: &[Summary<'_>]) -> Vec<Warning> {
@@ -120,6 +137,24 @@ mod tests {
     }
 
     #[test]
+    fn what_disturbs_many_runs_is_said_once() {
+        let loaded = |others_cpu_s| Run {
+            experiment: Experiment::default(),
+            target: "fogmux".to_owned(),
+            outcomes: vec![Outcome { others_cpu_s, ..good() }; 5],
+            problem: None,
+        };
+        let runs = [loaded(0.2), loaded(0.0), loaded(0.7)];
+        let summaries: Vec<_> =
+            runs.iter().zip(["a", "b", "c"]).map(|(run, label)| Summary::of(run, label.to_owned())).collect();
+        let all: Vec<_> = warnings(&summaries).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            all,
+            ["others on this machine used up to 70 % of a core meanwhile, most in c; 2 of 3 were disturbed"]
+        );
+    }
+
+    #[test]
     fn each_doubt_is_named() {
         let limited = Outcome { limited_by_generator: Some("its core was busy".to_owned()), ..good() };
         let mut outcomes = vec![good(); 5];
@@ -130,6 +165,8 @@ mod tests {
         );
         let loaded = Outcome { others_cpu_s: 0.5, ..good() };
         assert!(said(vec![loaded; 5], "high").contains("50 % of a core"));
+        let short = Outcome { others_cpu_s: 0.5, seconds: 0.001, ..good() };
+        assert_eq!(said(vec![short; 5], "high"), "");
         let failed = Outcome { errors: 2, first_error: Some("4.03".to_owned()), ..good() };
         assert!(
             said(vec![failed; 5], "high").contains("10 operations failed and 0 connections broke; the first: 4.03")
