@@ -241,7 +241,8 @@ impl Client {
     }
 
     fn fail(&mut self, key: Key, reason: CallFailed) {
-        if self.calls.remove(key).is_some() {
+        // The rest of a notification that cannot be had any more is no failure of the observation.
+        if self.calls.remove(key).is_some_and(|pending| pending.rest_of.is_none()) {
             self.events.push_back(ClientEvent::Failed { call: CallId(key), reason });
         }
     }

@@ -11,6 +11,7 @@ use crate::code::Code;
 use crate::etag::ETag;
 use crate::message::Message;
 use crate::option::{Opt, OptionNumber};
+use crate::response::Location;
 
 /// What a client says about observation (RFC 7641 §2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,6 +245,17 @@ impl<'a> Request<'a> {
             .take_while(move |option| option.number == number)
             .filter_map(|option| option.text())
     }
+}
+
+/// The number of a GET for what an answer names by Location-Path.
+pub(crate) fn location_cache_key(location: Location<'_>, state: &FixedState) -> u64 {
+    let mut hasher = state.build_hasher();
+    Code::GET.hash(&mut hasher);
+    for level in std::iter::once(location.root).chain(location.path.split('/')) {
+        OptionNumber::URI_PATH.hash(&mut hasher);
+        level.as_bytes().hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// What the messages of one transfer have in common, of a message that is not looked into (RFC 8613 §4.1.3.4.2).

@@ -12,6 +12,7 @@ use crate::etag::ETag;
 use crate::message::Type;
 use crate::option::OptionNumber;
 use crate::outbox::Outbox;
+use crate::slab::Key;
 use crate::time::Timestamp;
 use crate::token::Token;
 
@@ -87,6 +88,8 @@ pub(crate) struct Pending {
     /// Bytes of the body in one message.
     pub(crate) chunk: usize,
     pub(crate) download: Option<Download>,
+    /// The observation of which this fetches a notification.
+    pub(crate) rest_of: Option<Key>,
     pub(crate) echo: Vec<u8>,
     pub(crate) observed: Option<Freshness>,
     pub(crate) answered: bool,
@@ -122,6 +125,7 @@ impl Pending {
             upload,
             chunk,
             download: None,
+            rest_of: None,
             echo: Vec::new(),
             observed: None,
             answered: false,

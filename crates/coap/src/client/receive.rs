@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::block::{Block, BlockSize};
-use crate::client::call::{Download, Pending};
+use crate::client::call::{Call, Download, Pending};
 use crate::client::{Answer, CallFailed, CallId, Client, ClientEvent, Freshness};
 use crate::code::{Class, Code};
 use crate::encode;
@@ -119,12 +119,28 @@ impl Client {
             }
         }
         match block(OptionNumber::BLOCK2) {
+            Some(part) if is_notification && part.more && part.number == 0 && !location(message).is_empty() => {
+                self.fetch(now, key, message, part, out);
+            }
             Some(part) if part.more || part.number > 0 => self.take_block(now, key, message, part, out),
             Some(_) | None => {
                 let notification = is_notification.then_some(message.kind == Type::Confirmable);
                 let payload = Bytes::copy_from_slice(message.payload());
                 self.tell(now, key, message, Body { payload, location: location(message) }, notification);
             }
+        }
+    }
+
+    /// The rest of a notification that says whose state it is, by a request of its own: notifications of other
+    /// resources come meanwhile.
+    fn fetch(&mut self, now: Timestamp, of: Key, message: &Message<'_>, part: Block, out: &mut Outbox<()>) {
+        let Some(confirmable) = self.calls.get_mut(of).map(|pending| pending.call.confirmable) else { return };
+        let call = Call { path: location(message), confirmable, ..Call::new(Code::GET, "") };
+        let token = self.token();
+        let pending = Pending { rest_of: Some(of), ..Pending::new(call, token, part.size, self.config.chunk) };
+        // Without room it is lost like one that was superseded; the next is fetched again.
+        if let Some(fetch) = self.calls.insert(pending) {
+            self.take_block(now, fetch, message, part, out);
         }
     }
 
@@ -196,6 +212,14 @@ impl Client {
         if !pending.answered && pending.call.observe && message.token == pending.token {
             let sequence = uint(OptionNumber::OBSERVE);
             pending.observed = sequence.map(|sequence| Freshness::new(sequence, now));
+        }
+        if let Some(of) = pending.rest_of {
+            let confirmable = pending.download.as_ref().is_some_and(|download| download.confirmable);
+            self.calls.remove(key);
+            if answer.code.is_success() {
+                self.events.push_back(ClientEvent::Notified { call: CallId(of), answer, confirmable });
+            }
+            return;
         }
         (pending.download, pending.fetch_token, pending.due) = (None, None, None);
         pending.answered = true;

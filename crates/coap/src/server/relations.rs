@@ -12,6 +12,7 @@ use crate::encode::Encoder;
 use crate::message::Type;
 use crate::outbox::Outbox;
 use crate::peer::Peer;
+use crate::request::location_cache_key;
 use crate::response::{Extra, Response};
 use crate::server::confirmables::{Backoff, Confirmable};
 use crate::server::downloads::Snapshot;
@@ -488,9 +489,13 @@ impl<P: Peer> Server<P> {
             relation.not_before =
                 now + peer.round_trip.filter(|trip| !local && *trip >= PACED_ROUND_TRIP_MIN).unwrap_or_default();
         }
-        let (peer, id) = (relation.peer, (relation.peer, relation.scope(), relation.cache_key));
+        let (peer, scope, cache_key) = (relation.peer, relation.scope(), relation.cache_key);
         if extra.block2.is_some() {
-            self.keep_for_blocks(now, id, response);
+            self.keep_for_blocks(now, (peer, scope, cache_key), response);
+            if let Some(location) = response.location {
+                // Of a filter there may be several at once: each stays at its own place, the newest at the filter's too.
+                self.keep_for_blocks(now, (peer, scope, location_cache_key(location, &self.hash)), response);
+            }
         }
         if confirmable {
             self.follow_notification(now, key, peer, message_id, last, backoff, out);

@@ -13,6 +13,11 @@ impl Core {
     /// The latest message, or 4.04.
     pub(super) fn latest(&mut self, ask: &Ask<'_>, ticket: Ticket<Path>, topic: &str) {
         let now = machine_time(ask.now);
+        if self.server.is_continued(now, &ticket) {
+            // A later block of what began an answer or a notification: it may have been kept by nobody, or not any more.
+            self.respond(ask.now, ticket, &Response::new(Code::CONTENT));
+            return;
+        }
         match self.ctx.bus().latest(topic, ask.now) {
             Some(message) => {
                 self.server.respond(now, ticket, &translate::representation(&message, ask.now), &mut self.out);

@@ -274,6 +274,33 @@ fn an_observer_of_a_filter_gets_kept_values_and_each_names_its_topic() {
 }
 
 #[test]
+fn large_notifications_are_fetched_whole_though_nobody_keeps_them() {
+    let body = |first: u8| -> Vec<u8> { (first..=255).chain(0..=255).cycle().take(5_000).collect() };
+    run(CoapConfig::default(), true, async |house| {
+        let mut device = house.device().await;
+        device.start(Call { observe: true, queries: query("qos=1"), ..get("/ps/a") }).await;
+        assert!(matches!(device.event().await, ClientEvent::Answered { observed: true, .. }));
+        house.publish("a", &body(1), None);
+        assert_eq!(device.notification().await.payload, body(1));
+
+        let mut device = house.device().await;
+        device.start(Call { observe: true, queries: query("filter=l/#"), ..Call::new(Code::FETCH, "/ps") }).await;
+        assert!(matches!(device.event().await, ClientEvent::Answered { observed: true, .. }));
+        house.publish("l/1", &body(2), None);
+        house.publish("l/2", &body(3), None);
+        house.publish("l/3", b"short", None);
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            let notification = device.notification().await;
+            seen.push((notification.location.join("/"), notification.payload.to_vec()));
+        }
+        seen.sort();
+        let expected = [("ps/l/1", body(2)), ("ps/l/2", body(3)), ("ps/l/3", b"short".to_vec())];
+        assert_eq!(seen, expected.map(|(topic, payload)| (topic.to_owned(), payload)));
+    });
+}
+
+#[test]
 fn links_are_filtered() {
     run(CoapConfig::default(), true, async |house| {
         let mut device = house.device().await;
