@@ -14,6 +14,8 @@ pub(crate) struct Exchanges {
     ids: Vec<u16>,
     slots: Vec<Slot>,
     next: usize,
+    /// Where the last one that began is: mostly the one that is asked about.
+    newest: usize,
 }
 
 #[derive(Debug)]
@@ -73,6 +75,9 @@ impl Budget {
     }
 }
 
+/// Identifiers that are compared at once.
+const CHUNK: usize = 16;
+
 /// What a slot costs beside its reply.
 const SLOT_BYTES: usize = size_of::<Slot>() + size_of::<u16>();
 
@@ -99,6 +104,7 @@ impl Exchanges {
         let at = match self.position(message_id) {
             Some(at) => at,
             None if self.ids.len() < max && (budget.take(SLOT_BYTES) || self.ids.is_empty()) => {
+                self.newest = self.ids.len();
                 self.ids.push(message_id);
                 self.slots.push(Slot { since: now, state: State::Pending, reply: Vec::new() });
                 return;
@@ -113,6 +119,7 @@ impl Exchanges {
             *id = message_id;
             (slot.since, slot.state) = (now, State::Pending);
         }
+        self.newest = at;
     }
 
     /// Notes that an empty acknowledgement goes out; `false` when the answer came before or nobody knows of it.
@@ -168,7 +175,15 @@ impl Exchanges {
     }
 
     fn position(&self, message_id: u16) -> Option<usize> {
-        self.ids.iter().position(|id| *id == message_id)
+        if self.ids.get(self.newest) == Some(&message_id) {
+            return Some(self.newest);
+        }
+        // Of a whole chunk the compiler makes one comparison or two; most searches find nothing.
+        let (chunks, rest) = self.ids.as_chunks::<CHUNK>();
+        let holds = |chunk: &[u16; CHUNK]| chunk.iter().fold(false, |found, id| found | (*id == message_id));
+        let start = chunks.iter().position(holds).map_or(self.ids.len() - rest.len(), |chunk| chunk * CHUNK);
+        let at = self.ids.get(start..)?.iter().position(|id| *id == message_id)?;
+        Some(start + at)
     }
 
     fn slot(&mut self, message_id: u16) -> Option<&mut Slot> {
@@ -195,6 +210,21 @@ mod tests {
         exchanges.answer(7, Code::CHANGED, b"reply", &mut budget);
         assert_eq!(exchanges.find(now, 7, LIFETIME), Found::Answered(b"reply"));
         assert_eq!(exchanges.find(now + LIFETIME, 7, LIFETIME), Found::New);
+    }
+
+    #[test]
+    fn each_is_found_wherever_it_is_in_the_ring() {
+        let (mut exchanges, mut budget) = (Exchanges::default(), Budget { used: 0, max: usize::MAX });
+        for id in 0..200_u16 {
+            exchanges.begin(Timestamp::ZERO, id, 50, &mut budget);
+            assert!(exchanges.answer(id, Code::CONTENT, &id.to_be_bytes(), &mut budget));
+            let kept = (id.saturating_sub(49)..=id).collect::<Vec<_>>();
+            for old in kept {
+                assert_eq!(exchanges.find(Timestamp::ZERO, old, LIFETIME), Found::Answered(&old.to_be_bytes()));
+            }
+            assert_eq!(exchanges.find(Timestamp::ZERO, id + 1, LIFETIME), Found::New);
+            assert_eq!(exchanges.find(Timestamp::ZERO, id.wrapping_sub(50), LIFETIME), Found::New);
+        }
     }
 
     #[test]

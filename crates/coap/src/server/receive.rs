@@ -160,8 +160,21 @@ impl<P: Peer> Server<P> {
             ticket.cache_key = request.cache_key(&self.hash);
         }
         ticket.fill(&mut request);
-        let ticket = self.take_body(now, ticket, &mut request, out)?;
-        let ticket = self.take_observe(now, ticket, &request, out)?;
+        match self.take_body(now, &ticket, &mut request) {
+            BodyState::Whole => {}
+            BodyState::Continue => {
+                self.respond(now, ticket, &Response::new(Code::CONTINUE), out);
+                return None;
+            }
+            BodyState::Refused(code) => {
+                self.refuse_body(now, ticket, code, out);
+                return None;
+            }
+        }
+        if !self.take_observe(now, &mut ticket, &request) {
+            self.demand_echo(now, &ticket, out);
+            return None;
+        }
         self.counters.requests += 1;
         Some(Incoming { request, ticket })
     }
@@ -310,14 +323,8 @@ impl<P: Peer> Server<P> {
         by_itself || self.peers.get(ticket.peer).is_some_and(|peer| now < peer.verified_until)
     }
 
-    /// RFC 7959 §2.5: gives the ticket back when the body is whole.
-    fn take_body(
-        &mut self,
-        now: Timestamp,
-        ticket: Ticket<P>,
-        request: &mut Request<'_>,
-        out: &mut Outbox<P>,
-    ) -> Option<Ticket<P>> {
+    /// RFC 7959 §2.5: puts a body together.
+    fn take_body(&mut self, now: Timestamp, ticket: &Ticket<P>, request: &mut Request<'_>) -> BodyState {
         let progress = match request.block1 {
             Some(block) if block.number > 0 || block.more => {
                 let id = ticket.transfer();
@@ -326,17 +333,16 @@ impl<P: Peer> Server<P> {
             Some(_) | None if request.body.as_slice().len() > self.config.body_bytes_max => {
                 Progress::Refused(Code::REQUEST_ENTITY_TOO_LARGE)
             }
-            Some(_) | None => return Some(ticket),
+            Some(_) | None => return BodyState::Whole,
         };
         match progress {
             Progress::Complete(bytes) => {
                 request.body = Body::Whole(bytes);
-                return Some(ticket);
+                BodyState::Whole
             }
-            Progress::Continue => self.respond(now, ticket, &Response::new(Code::CONTINUE), out),
-            Progress::Refused(code) => self.refuse_body(now, ticket, code, out),
+            Progress::Continue => BodyState::Continue,
+            Progress::Refused(code) => BodyState::Refused(code),
         }
-        None
     }
 
     fn refuse_body(&mut self, now: Timestamp, ticket: Ticket<P>, code: Code, out: &mut Outbox<P>) {
@@ -346,33 +352,36 @@ impl<P: Peer> Server<P> {
         self.respond(now, ticket, &Response { size1, ..Response::new(code) }, out);
     }
 
-    /// RFC 7641 §4.1: takes an observer off the list, or asks one who may be somebody else to show who it is.
-    fn take_observe(
-        &mut self,
-        now: Timestamp,
-        mut ticket: Ticket<P>,
-        request: &Request<'_>,
-        out: &mut Outbox<P>,
-    ) -> Option<Ticket<P>> {
+    /// RFC 7641 §4.1: takes an observer off the list. `false`: one who may be somebody else has to show who it is.
+    fn take_observe(&mut self, now: Timestamp, ticket: &mut Ticket<P>, request: &Request<'_>) -> bool {
         match request.observe {
             None => {}
             Some(ObserveWish::Deregister) => {
-                if let Some(relation) = self.find_relation(&ticket) {
+                if let Some(relation) = self.find_relation(ticket) {
                     self.remove_relation(relation, GoneReason::Deregistered);
                 }
             }
             Some(ObserveWish::Register) => {
-                if !self.is_verified(now, &ticket) {
+                if !self.is_verified(now, ticket) {
                     // Each notification would be an answer to a request that was perhaps forged.
-                    self.demand_echo(now, &ticket, out);
-                    return None;
+                    return false;
                 }
                 // A later block of the same answer is no new registration (RFC 7959 §3.4).
                 ticket.register = ticket.block2.is_none_or(|block| block.number == 0);
             }
         }
-        Some(ticket)
+        true
     }
+}
+
+/// What there is of a request's body.
+enum BodyState {
+    /// All of it.
+    Whole,
+    /// The next block is to come.
+    Continue,
+    /// Nothing that can be used.
+    Refused(Code),
 }
 
 impl<P> Ticket<P> {

@@ -246,7 +246,7 @@ impl Core {
     pub(super) fn dispatch<'a>(&mut self, now: Timestamp, incoming: Incoming<'a, Path>, batch: &mut Batch<'a>) {
         let Incoming { request, ticket } = incoming;
         let who = Who::of(&ticket);
-        let Some(identity) = self.admission.identity(&self.ctx, &who) else {
+        let Some(identity) = self.admission.identity(&self.ctx, now, &who) else {
             self.ctx.shared.metrics.coap.unauthenticated.increment();
             self.respond(now, ticket, &Response::new(Code::UNAUTHORIZED));
             return;
@@ -268,10 +268,10 @@ impl Core {
                 self.write(&ask, request, ticket, start, batch);
             }
             (Target::Topic | Target::Root | Target::WellKnown, Code::GET | Code::FETCH) => {
-                let topic = batch.topics.split_off(start);
                 // What came before in the same turn is to be seen.
                 self.publish(now, batch);
-                self.read(&ask, &request, ticket, target, &topic);
+                self.read(&ask, &request, ticket, target, batch.topics.get(start..).unwrap_or_default());
+                batch.topics.truncate(start);
             }
             (Target::Nowhere, _) => self.respond(now, ticket, &Response::new(Code::NOT_FOUND)),
             (Target::Ambiguous, _) => {
@@ -330,6 +330,9 @@ impl Core {
             }
         }
         self.look_again();
+        if self.entries.is_empty() {
+            return false;
+        }
         let now = self.ctx.now();
         for _ in 0..NOTIFICATIONS_PER_TURN {
             let Some(entry) = self.entries.pop_front() else { break };

@@ -66,9 +66,14 @@ impl Known {
     const NOTHING: Self = Self { generation: NEVER, identity: None };
 
     /// What is known, looked up again when the rules have changed since, or when it has ended.
-    fn get(&mut self, ctx: &WorkerContext, look_up: impl FnOnce() -> Option<Arc<Identity>>) -> Option<Arc<Identity>> {
+    fn get(
+        &mut self,
+        ctx: &WorkerContext,
+        now: Timestamp,
+        look_up: impl FnOnce() -> Option<Arc<Identity>>,
+    ) -> Option<Arc<Identity>> {
         let generation = ctx.authority().generation();
-        let is_over = self.identity.as_ref().is_some_and(|identity| identity.is_over(ctx.now()));
+        let is_over = self.identity.as_ref().is_some_and(|identity| identity.is_over(now));
         if self.generation != generation || is_over {
             *self = Self { generation, identity: look_up() };
         }
@@ -108,16 +113,18 @@ impl Admission {
         self.listener
     }
 
-    /// Somebody, or nobody at all: 4.01.
-    pub(super) fn identity(&mut self, ctx: &WorkerContext, who: &Who) -> Option<Arc<Identity>> {
+    /// Somebody, or nobody at all: 4.01. `now` is the turn's, so that no request costs a look at the clock.
+    pub(super) fn identity(&mut self, ctx: &WorkerContext, now: Timestamp, who: &Who) -> Option<Arc<Identity>> {
         let (slot, listener) = (self.slot, self.listener);
         // The listener has said whether it lets them in, whatever its address.
         let anybody = |listens: bool| ctx.authority().anonymous(listens).filter(|_| listens);
         match who {
-            Who::Anybody => self.nobody.get(ctx, || Some(identity(ctx, slot, &anybody(listener.anonymous)?.into()))),
+            Who::Anybody => {
+                self.nobody.get(ctx, now, || Some(identity(ctx, slot, &anybody(listener.anonymous)?.into())))
+            }
             Who::Association(association) => {
                 let (peer, known) = self.associations.get_mut(association)?;
-                known.get(ctx, || {
+                known.get(ctx, now, || {
                     let principal = match credential::of_channel(ctx, peer) {
                         Ok(Some(principal)) => principal,
                         Ok(None) => anybody(peer.anonymous)?,
@@ -143,7 +150,7 @@ impl Admission {
                     self.contexts.clear();
                 }
                 let known = self.contexts.entry(*scope).or_insert(Known::NOTHING);
-                known.get(ctx, || {
+                known.get(ctx, now, || {
                     // A context that was withdrawn is nobody's, whoever its user is.
                     let user = ctx.shared.coap.oscore.holds(*scope).then_some(user)?;
                     Some(identity(ctx, slot, &ctx.authority().oscore(user).ok()?.into()))

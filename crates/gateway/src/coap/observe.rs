@@ -234,10 +234,11 @@ impl Core {
     /// The rules have changed: whoever may not read any more what it observes is told so, which ends the observation
     /// (RFC 7641 §4.2), and who is not quite the same any more is asked about anew.
     pub(super) fn review(&mut self) {
+        let now = self.ctx.now();
         let relations: Vec<RelationId> = self.watches.all.iter().flatten().map(|watch| watch.relation).collect();
         for relation in relations {
             let Some(watch) = self.watches.get(relation) else { continue };
-            let Some(identity) = self.admission.identity(&self.ctx, &watch.who) else {
+            let Some(identity) = self.admission.identity(&self.ctx, now, &watch.who) else {
                 self.dismiss(relation, Code::UNAUTHORIZED);
                 continue;
             };

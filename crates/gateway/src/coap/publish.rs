@@ -27,6 +27,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// When the store has failed: until somebody has looked.
 const RETRY_AFTER_FAILURE: Duration = Duration::from_secs(60);
 
+/// Publications that a turn makes room for at once: as many as datagrams are read with one call.
+const PUTS_PER_TURN: usize = 32;
+
 /// A publication that waits for the end of the turn.
 struct Put<'a> {
     ticket: Ticket<Path>,
@@ -121,6 +124,10 @@ impl Core {
             self.publish_if(ask.now, &request, put, &batch.topics);
             return;
         }
+        if batch.puts.capacity() == 0 {
+            // Grown step by step, each would be moved five times.
+            batch.puts.reserve(PUTS_PER_TURN);
+        }
         batch.puts.push(put);
     }
 
@@ -164,8 +171,8 @@ impl Core {
         // A topic that was checked is one.
         puts.retain(|put| topic_of(put, &batch.topics).is_some());
         let topics = &batch.topics;
-        let mut publications: SmallVec<[Publication<'_>; 4]> =
-            puts.iter().filter_map(|put| Some(publication(put, topic_of(put, topics)?, now, unix_ms))).collect();
+        let mut publications: SmallVec<[Publication<'_>; 4]> = SmallVec::with_capacity(puts.len());
+        publications.extend(puts.iter().filter_map(|put| Some(publication(put, topic_of(put, topics)?, now, unix_ms))));
         let published = self.ctx.worker.borrow_mut().publish(&mut publications);
         let outcomes: SmallVec<[Outcome; 32]> = publications.iter().map(Publication::outcome).collect();
         drop(publications);
