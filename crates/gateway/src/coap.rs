@@ -28,7 +28,7 @@ pub(crate) use streams::Hub;
 pub use streams::{serve_stream, serve_websocket};
 pub use transport::Listener;
 
-use std::{rc::Rc, sync::Arc};
+use std::{net::UdpSocket, rc::Rc, sync::Arc};
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -86,7 +86,7 @@ impl std::fmt::Debug for CoapDoor {
 }
 
 /// Serves one worker's UDP socket until drain.
-pub async fn serve(ctx: Rc<WorkerContext>, socket: tokio::net::UdpSocket, listener: Listener) {
+pub async fn serve(ctx: Rc<WorkerContext>, socket: UdpSocket, listener: Listener) {
     match socket::Socket::new(socket) {
         Ok(socket) => door::run(ctx, socket, listener).await,
         Err(error) => tracing::error!(%error, "the CoAP socket cannot be used"),
@@ -94,7 +94,7 @@ pub async fn serve(ctx: Rc<WorkerContext>, socket: tokio::net::UdpSocket, listen
 }
 
 /// Serves one worker's UDP socket of CoAP over DTLS until drain.
-pub async fn serve_dtls(ctx: Rc<WorkerContext>, socket: tokio::net::UdpSocket, listener: DtlsListener) {
+pub async fn serve_dtls(ctx: Rc<WorkerContext>, socket: UdpSocket, listener: DtlsListener) {
     let admits = listener.admits;
     match dtls::Dtls::new(Rc::clone(&ctx), socket, listener) {
         Ok(socket) => door::run(ctx, socket, admits).await,

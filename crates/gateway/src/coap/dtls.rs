@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{SocketAddr, UdpSocket},
     pin::Pin,
     rc::Rc,
     sync::Arc,
@@ -18,7 +18,7 @@ use fogmux_coap::Outbox;
 use fogmux_net::dtls::{
     Association, CookieKey, Endpoint, EndpointConfig, Event, Inbox, ListenerCredentials, Peer as _,
 };
-use tokio::{net::UdpSocket, time::Sleep};
+use tokio::time::Sleep;
 
 use super::{
     socket::Socket,

@@ -52,7 +52,7 @@ async fn house(config: CoapConfig, anonymous: bool) -> House {
         draining,
     };
     let ctx = WorkerContext::new(Arc::new(shared), WorkerId(0));
-    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     let listener = Listener { anonymous, sources: fogmux_auth::SourceSet::ALL };
     tokio::task::spawn_local(serve(Rc::clone(&ctx), socket, listener));

@@ -108,14 +108,8 @@ async fn run(ctx: Rc<WorkerContext>, mut connections: mpsc::UnboundedReceiver<Ac
 
 fn serve_udp(ctx: &Rc<WorkerContext>, udp: Udp, tasks: &Tasks) {
     match udp {
-        Udp::Coap { socket, listener } => match tokio::net::UdpSocket::from_std(socket) {
-            Ok(socket) => tasks.spawn(coap::serve(Rc::clone(ctx), socket, listener)),
-            Err(error) => tracing::error!(%error, "the CoAP socket cannot be watched"),
-        },
-        Udp::Coaps { socket, listener } => match tokio::net::UdpSocket::from_std(socket) {
-            Ok(socket) => tasks.spawn(coap::serve_dtls(Rc::clone(ctx), socket, listener)),
-            Err(error) => tracing::error!(%error, "the CoAPS socket cannot be watched"),
-        },
+        Udp::Coap { socket, listener } => tasks.spawn(coap::serve(Rc::clone(ctx), socket, listener)),
+        Udp::Coaps { socket, listener } => tasks.spawn(coap::serve_dtls(Rc::clone(ctx), socket, listener)),
         Udp::Http3 { socket, tls, limits, listen } => {
             match quic::server(socket, &tls, &listen.security, &[b"h3"], &limits) {
                 Ok(endpoint) => tasks.spawn(http::serve_quic(Rc::clone(ctx), endpoint, tls, listen)),
