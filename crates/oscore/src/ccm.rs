@@ -101,20 +101,36 @@ impl BlockCipherEncClosure for Visit<'_> {
             xor(&mut mac, chunk.iter().copied());
             cipher(&mut mac);
         }
-        // §2.3: the counters of the message begin with 1; 0 is that of the tag.
-        for (counter, chunk) in (1_u16..).zip(self.body.chunks_mut(16)) {
-            let mut stream = block(LENGTH_BYTES - 1, self.nonce, counter);
+        // §2.3: the counters of the message begin with 1; 0 is that of the tag. Two bytes are enough for what fits its length.
+        let none = u128::from_be_bytes(block(LENGTH_BYTES - 1, self.nonce, 0));
+        let (whole, rest) = self.body.as_chunks_mut::<16>();
+        let mut counter = none;
+        for chunk in whole {
+            counter += 1;
+            let mut stream = counter.to_be_bytes();
             cipher(&mut stream);
             if self.direction == Direction::Seal {
-                xor(&mut mac, chunk.iter().copied());
+                xor_block(&mut mac, chunk);
             }
-            chunk.iter_mut().zip(stream).for_each(|(byte, with)| *byte ^= with);
+            xor_block(chunk, &stream);
             if self.direction == Direction::Open {
-                xor(&mut mac, chunk.iter().copied());
+                xor_block(&mut mac, chunk);
             }
             cipher(&mut mac);
         }
-        let mut stream = block(LENGTH_BYTES - 1, self.nonce, 0);
+        if !rest.is_empty() {
+            let mut stream = (counter + 1).to_be_bytes();
+            cipher(&mut stream);
+            if self.direction == Direction::Seal {
+                xor(&mut mac, rest.iter().copied());
+            }
+            rest.iter_mut().zip(stream).for_each(|(byte, with)| *byte ^= with);
+            if self.direction == Direction::Open {
+                xor(&mut mac, rest.iter().copied());
+            }
+            cipher(&mut mac);
+        }
+        let mut stream = none.to_be_bytes();
         cipher(&mut stream);
         xor(&mut mac, stream);
         *self.tag = mac;
@@ -133,6 +149,12 @@ fn block(flags: u8, nonce: &Nonce, number: u16) -> Block {
 #[inline(always)]
 fn xor(block: &mut Block, with: impl IntoIterator<Item = u8>) {
     block.iter_mut().zip(with).for_each(|(byte, with)| *byte ^= with);
+}
+
+/// The same for a whole block, at once.
+#[inline(always)]
+const fn xor_block(block: &mut Block, with: &Block) {
+    *block = (u128::from_ne_bytes(*block) ^ u128::from_ne_bytes(*with)).to_ne_bytes();
 }
 
 #[cfg(test)]

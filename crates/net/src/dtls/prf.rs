@@ -14,11 +14,7 @@ pub(super) type MasterSecret = Zeroizing<[u8; 48]>;
 /// Fills `out` with `PRF(secret, label, seed)`.
 pub(super) fn prf(secret: &[u8], label: &[u8], seed: &[&[u8]], out: &mut [u8]) {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
-    let sign = |parts: &[&[u8]]| {
-        let mut context = hmac::Context::with_key(&key);
-        parts.iter().for_each(|part| context.update(part));
-        context.sign()
-    };
+    let sign = |part: &[u8]| hmac::sign(&key, part);
     let seeded = |first: &[u8]| {
         let mut context = hmac::Context::with_key(&key);
         context.update(first);
@@ -27,10 +23,13 @@ pub(super) fn prf(secret: &[u8], label: &[u8], seed: &[&[u8]], out: &mut [u8]) {
         context.sign()
     };
     let mut a = seeded(&[]);
-    for chunk in out.chunks_mut(32) {
+    let mut chunks = out.chunks_mut(32).peekable();
+    while let Some(chunk) = chunks.next() {
         let block = seeded(a.as_ref());
         chunk.iter_mut().zip(block.as_ref()).for_each(|(to, from)| *to = *from);
-        a = sign(&[a.as_ref()]);
+        if chunks.peek().is_some() {
+            a = sign(a.as_ref());
+        }
     }
 }
 
