@@ -34,6 +34,13 @@ pub(crate) struct Backoff {
     sent: Timestamp,
 }
 
+impl Backoff {
+    /// When it was sent last.
+    pub(crate) const fn sent(&self) -> Timestamp {
+        self.sent
+    }
+}
+
 impl<P: Peer> Server<P> {
     /// A fresh back-off (RFC 7252 §4.2).
     pub(crate) fn fresh_backoff(&mut self, now: Timestamp) -> Backoff {

@@ -33,6 +33,16 @@ const UNKNOWN_ROUND_TRIP: Duration = Duration::from_secs(3);
 /// A shorter round trip is one of a local network, and more scheduling than transmission: it sets no pace.
 const PACED_ROUND_TRIP_MIN: Duration = Duration::from_millis(10);
 
+/// Who has not acknowledged for this long, or for [`PATIENCE_TRIPS`] round trips if that is longer, is perhaps gone.
+const PATIENCE_MIN: Duration = Duration::from_millis(10);
+
+/// A device and its network may for once take so many times as long as they do on average.
+const PATIENCE_TRIPS: u32 = 4;
+
+/// The pace of Non-confirmables to somebody who is perhaps gone: one whose acknowledgement was lost still hears the
+/// newest several times a second, and many who have vanished cost next to nothing.
+const PACE_OF_DOUBT: Duration = Duration::from_millis(200);
+
 /// When a notification could not be protected, it is tried again after this.
 const SEAL_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
@@ -339,6 +349,8 @@ impl<P: Peer> Server<P> {
         if let Some(relation) = self.relations.get_mut(key) {
             relation.confirmed_at = now;
             relation.stalled = false;
+            let pace = self.peers.get(relation.peer).map(pace).unwrap_or_default();
+            relation.not_before = relation.not_before.min(now + pace);
         }
         self.pump(now, key, out);
     }
@@ -427,10 +439,10 @@ impl<P: Peer> Server<P> {
         backoff: Option<Backoff>,
         out: &mut Outbox<P>,
     ) -> bool {
+        let doubt = self.is_doubtful(now, key);
         let Some(relation) = self.relations.get_mut(key) else { return true };
         let Some(peer) = self.peers.get_mut(relation.peer) else { return true };
         let last = !notification.response.code.is_success();
-        let local = peer.address.is_local();
         let confirmable =
             backoff.is_some() || notification.confirmable || last || needs_proof(&self.config, now, relation, peer);
         let confirmable = confirmable && !self.config.reliable;
@@ -486,8 +498,7 @@ impl<P: Peer> Server<P> {
                 *newest = message_id;
             }
             // RFC 7641 §4.5.1: no more than one in a round trip.
-            relation.not_before =
-                now + peer.round_trip.filter(|trip| !local && *trip >= PACED_ROUND_TRIP_MIN).unwrap_or_default();
+            relation.not_before = now + if doubt { pace(peer).max(PACE_OF_DOUBT) } else { pace(peer) };
         }
         let (peer, scope, cache_key) = (relation.peer, relation.scope(), relation.cache_key);
         if extra.block2.is_some() {
@@ -504,6 +515,14 @@ impl<P: Peer> Server<P> {
             self.remove_relation(key, GoneReason::Refused);
         }
         true
+    }
+
+    /// Whether a Confirmable has gone unacknowledged for longer than such a peer takes.
+    fn is_doubtful(&self, now: Timestamp, key: Key) -> bool {
+        let Some(relation) = self.relations.get(key) else { return false };
+        let Some(confirmable) = relation.in_flight.and_then(|key| self.confirmables.get(key)) else { return false };
+        let trip = self.peers.get(relation.peer).and_then(|peer| peer.round_trip).unwrap_or_default();
+        now.since(confirmable.backoff.sent()) >= (trip * PATIENCE_TRIPS).max(PATIENCE_MIN)
     }
 
     /// Follows a Confirmable notification. The last one goes on alone, for its relation ends here.
@@ -540,6 +559,12 @@ impl<P: Peer> Server<P> {
         };
         self.downloads.keep(id, snapshot);
     }
+}
+
+/// The time between two Non-confirmables.
+fn pace<P: Peer>(peer: &PeerState<P>) -> Duration {
+    let trip = peer.round_trip.filter(|trip| !peer.address.is_local() && *trip >= PACED_ROUND_TRIP_MIN);
+    trip.unwrap_or_default()
 }
 
 /// Whether the observer has to acknowledge this one, to show that it is there or how far away it is.

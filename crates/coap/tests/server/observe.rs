@@ -138,6 +138,41 @@ fn s4_5_1_non_confirmables_go_on_until_a_confirmable_has_to_be_repeated() {
 }
 
 #[test]
+fn s4_5_1_while_one_is_overdue_non_confirmables_go_out_slowly_and_the_newest() {
+    let mut bench = Bench::new(ServerConfig::default());
+    bench.ask(Code::GET, &[REGISTER, PATH], &[]);
+    let (_, probe) = bench.notify(b"0", true);
+    // Not yet: it may be on its way.
+    assert_eq!(bench.notify(b"1", false).0, Notified::Sent);
+    assert_eq!(bench.notify(b"2", false).0, Notified::Sent);
+    let mut sent = bench.wait(Duration::from_millis(10)).len();
+    for _ in 0..1000 {
+        sent += bench.notify(b"x", false).1.len();
+        sent += bench.wait(Duration::from_millis(1)).len();
+    }
+    assert!((5..=6).contains(&sent), "{sent} in a second");
+    assert_eq!(bench.notify(b"newest", false).0, Notified::Held);
+    let next = bench.empty(Type::Acknowledgement, probe[0].message().message_id);
+    assert_eq!((next[0].kind(), next[0].message().payload()), (Type::NonConfirmable, &b"newest"[..]));
+    assert!((0..50).all(|_| bench.notify(b"x", false).0 == Notified::Sent));
+}
+
+#[test]
+fn s4_5_1_who_acknowledges_as_late_as_ever_is_not_slowed() {
+    let mut bench = observing();
+    let (_, first) = bench.notify(b"0", true);
+    bench.wait(Duration::from_millis(80));
+    bench.empty(Type::Acknowledgement, first[0].message().message_id);
+    let (_, probe) = bench.notify(b"1", true);
+    for _ in 0..3 {
+        assert_eq!(bench.notify(b"x", false).0, Notified::Sent);
+        bench.wait(Duration::from_millis(80));
+    }
+    bench.empty(Type::Acknowledgement, probe[0].message().message_id);
+    assert_eq!(bench.notify(b"x", false).0, Notified::Sent);
+}
+
+#[test]
 fn s4_5_1_without_a_round_trip_non_confirmables_are_three_seconds_apart() {
     let mut bench = observing();
     assert_eq!(bench.notify(b"1", false).1[0].kind(), Type::NonConfirmable);
