@@ -19,7 +19,8 @@ def all_clients(gateway, wanted):
     import clients_mqtt
     import clients_xmpp
 
-    kinds = [*clients_mqtt.PAHO, *clients_mqtt.MOSQUITTO, clients_coap.Aiocoap, clients_coap.Libcoap,
+    kinds = [*clients_mqtt.PAHO, *clients_mqtt.MOSQUITTO, clients_coap.Aiocoap, clients_coap.AiocoapWs,
+             clients_coap.Libcoap,
              *clients_http.REQUESTS, *clients_http.STREAMS, clients_xmpp.Slixmpp, clients_xmpp.SlixmppDirect,
              *bridges.BRIDGES]
     return [kind(gateway) for kind in kinds if not wanted or any(word in kind.name for word in wanted)]

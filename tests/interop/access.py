@@ -12,7 +12,7 @@ import paho.mqtt.client as paho
 
 import bridges
 from client import PATIENCE, Getter, Missing, Refused
-from clients_coap import Aiocoap, Libcoap
+from clients_coap import Aiocoap, AiocoapWs, Libcoap
 from clients_http import H1S, REQUESTS, Httpx
 from clients_mqtt import MOSQUITTO, PAHO
 from clients_xmpp import Slixmpp, SlixmppDirect
@@ -68,6 +68,7 @@ PASSWORD = [
       for base, mechanism in ((Slixmpp, "SCRAM-SHA-256"), (SlixmppDirect, "SCRAM-SHA-1"), (Slixmpp, "PLAIN"))],
     # Smack's own -PLUS takes the digest of a certificate that ECDSA signed to be called "EC", and has none such.
     variant(bridges.Smack, "smack scram-sha-1", mechanism="SCRAM-SHA-1"),
+    *[variant(bridges.TokioXmpp, f"tokio-xmpp {how} scram-sha-256-plus", how=how) for how in ("starttls", "direct")],
     *[variant(RawXmpp, f"pyOpenSSL {mechanism.lower()}", mechanism=mechanism)
       for mechanism in ("SCRAM-SHA-256-PLUS", "SCRAM-SHA-1-PLUS")],
 ]
@@ -77,8 +78,8 @@ CERTIFICATE = [
     variant(Libcoap, "libcoap gnutls dtls", program="coap-client-gnutls", scheme="coaps"),
     variant(Libcoap, "libcoap openssl tls", program="coap-client-openssl", scheme="coaps+tcp"),
     variant(Libcoap, "libcoap gnutls tls", program="coap-client-gnutls", scheme="coaps+tcp"),
-    # Over TCP and TLS Californium says no CSM (RFC 8323 §5.3), so that nothing it says can be answered.
     variant(bridges.Californium, "scandium", kind="coaps"),
+    variant(bridges.Californium, "californium tls", kind="coaps+tcp"),
     *CURL, *named(REQUESTS, "httpx h1s", "httpx h2", "aioquic h3", "curl_cffi h3"),
     *[variant(base, f"{base.name} external", mechanism="EXTERNAL") for base in (Slixmpp, SlixmppDirect)],
     variant(bridges.Smack, "smack external", mechanism="EXTERNAL"),
@@ -89,8 +90,9 @@ PSK = [
     variant(bridges.Californium, "scandium", kind="coaps"),
 ]
 OSCORE = [
-    variant(Aiocoap, "aiocoap udp"), variant(Aiocoap, "aiocoap tcp", scheme="coap+tcp"),
+    variant(Aiocoap, "aiocoap udp"), variant(Aiocoap, "aiocoap tcp", scheme="coap+tcp"), AiocoapWs,
     variant(bridges.Californium, "cf-oscore udp", kind="coap"),
+    variant(bridges.Californium, "cf-oscore tcp", kind="coap+tcp"),
     variant(bridges.Californium, "cf-oscore dtls", kind="coaps"),
 ]
 TOKEN = [

@@ -1,4 +1,5 @@
-"""Clients in other languages, each a process that speaks JSON lines: mqtt.js, xmpp.js, HiveMQ, Californium, Smack."""
+"""Clients in other languages, each a process that speaks JSON lines: mqtt.js, xmpp.js, HiveMQ, Californium, Smack,
+tokio-xmpp."""
 
 import asyncio
 import base64
@@ -29,13 +30,18 @@ class Bridge(Publisher, Follower):
 
     async def open(self):
         self.numbers, self.pending = itertools.count(), {}
-        environment = {**os.environ, "FOGMUX_CLIENTS": str(CLIENTS), "NODE_EXTRA_CA_CERTS": self.gateway.ca}
+        environment = {**os.environ, "FOGMUX_CLIENTS": str(CLIENTS), "NODE_EXTRA_CA_CERTS": self.gateway.ca,
+                       "SSL_CERT_FILE": self.gateway.ca}
         self.process = await asyncio.create_subprocess_exec(
             *self.command(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 26,
             env=environment)
         self.ready = asyncio.get_running_loop().create_future()
         self.task = asyncio.create_task(self._read())
-        await asyncio.wait_for(asyncio.shield(self.ready), PATIENCE)
+        self.greet()
+        self.said = await asyncio.wait_for(asyncio.shield(self.ready), PATIENCE)
+
+    def greet(self):
+        """Says what has to be said before the client is ready."""
 
     async def close(self):
         if self.process.returncode is None:
@@ -57,7 +63,7 @@ class Bridge(Publisher, Follower):
                 if "fatal" in item:
                     self.ready.set_exception(Refused(plain(item["fatal"])))
                 else:
-                    self.ready.set_result(None)
+                    self.ready.set_result(item)
         for future in self.pending.values():
             if not future.done():
                 future.set_result("process ended")
@@ -73,6 +79,8 @@ class Bridge(Publisher, Follower):
             error = await asyncio.wait_for(future, 2 * PATIENCE)
         except TimeoutError:
             raise Missing("no answer") from None
+        if error is not None and error.endswith(": no response"):
+            raise Missing(error)
         if error is not None:
             raise Refused(plain(error))
 
@@ -158,6 +166,10 @@ class Californium(Java):
         return self.gateway.coap_address(self.kind)
 
 
+class CaliforniumTcp(Californium):
+    name, kind = "californium tcp", "coap+tcp"
+
+
 class Smack(Java):
     name, door, kind = "smack", "xmpp", "xmpp"
 
@@ -165,4 +177,26 @@ class Smack(Java):
         return self.gateway.xmpp_address(direct=False)
 
 
-BRIDGES = [MqttJs, MqttJsWs, XmppJs, Hivemq, Californium, Smack]
+class TokioXmpp(Bridge):
+    """It takes the strongest mechanism that is offered, and has to: the binding (RFC 9266) is what it is here for."""
+
+    name, door, how = "tokio-xmpp", "xmpp", "starttls"
+    mechanism = "SCRAM-SHA-256-PLUS"
+
+    def command(self):
+        host, port = self.gateway.xmpp_address(direct=self.how == "direct")
+        return [str(CLIENTS / "rust/debug/fogmux-interop-xmpp"), f"{host}:{port}",
+                f"{self.credential.user}@localhost", self.how]
+
+    def greet(self):
+        # Not on the command line, where everybody on this machine could read it.
+        self.process.stdin.write(f"{self.credential.password}\n".encode())
+
+    async def open(self):
+        await super().open()
+        if self.said["mechanism"] != self.mechanism:
+            await self.close()
+            raise Missing(f"it logged in by {self.said['mechanism']}")
+
+
+BRIDGES = [MqttJs, MqttJsWs, XmppJs, Hivemq, Californium, CaliforniumTcp, Smack]

@@ -121,6 +121,13 @@ class Aiocoap(Publisher, Follower, Getter):
             raise Refused(first.code.dotted)
 
 
+class AiocoapWs(Aiocoap):
+    """Over WebSockets (RFC 8323 §4)."""
+
+    name = "aiocoap ws"
+    scheme = "coap+ws"
+
+
 class Libcoap(Publisher, Getter):
     """coap-client: PUT from a file, GET into a file, the response's options read from its log."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 
+import keyring
 from client import Refused, run
 from clients_coap import Libcoap
 from clients_http import topic_path
@@ -22,18 +23,10 @@ TEXT = "text/plain;charset=utf-8"
 DURABLE = '[store]\ndurability = "group"'
 """Acknowledged only once it is on disk."""
 
-RULES = """
+RULES = keyring.RULES + """
 [[allow]]
 user = "alice"
-both = ["open/#", "only/%u/#"]
-
-[[allow]]
-user = "bob"
-read = ["open/#"]
-
-[[deny]]
-user = "alice"
-both = ["open/secret/#"]
+both = ["only/%u/#"]
 """
 
 

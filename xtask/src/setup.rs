@@ -5,10 +5,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Child;
 
 use anyhow::{Context, Result, bail};
 
-use crate::command::{command, on_path, output, run, succeeds};
+use crate::command::{cargo, command, on_path, output, run, succeeds};
 use crate::tree::Tree;
 
 const H2SPEC: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible";
@@ -60,9 +61,11 @@ pub(crate) fn clients(tree: &Tree) -> Result<()> {
     packages.dedup();
     packages.extend(for_python());
     debian(&packages)?;
-    python(tree)?;
-    npm(tree)?;
-    maven(tree)
+    // The compiler is busy while the others wait for the network.
+    let rust = rust(tree)?;
+    let rest = python(tree).and_then(|()| npm(tree)).and_then(|()| maven(tree));
+    finish(rust)?;
+    rest
 }
 
 /// What opens the pages of `fogmux bench`.
@@ -192,6 +195,22 @@ fn maven(tree: &Tree) -> Result<()> {
     package.arg(tree.root().join("tests/interop/java/pom.xml"));
     package.arg(format!("-Dmaven.repo.local={}", tree.clients().join("m2").display()));
     run(package.arg(format!("-Dplace={}", place.display())))
+}
+
+/// A client in Rust, of other crates than the gateway's: a workspace of its own, whose lock file pins them.
+fn rust(tree: &Tree) -> Result<Child> {
+    let place = tree.clients().join("rust");
+    println!("setup: Rust client into {}", place.display());
+    let mut build = cargo(&["build", "--quiet", "--locked", "--manifest-path"]);
+    build.arg(tree.root().join("tests/interop/rust/Cargo.toml")).arg("--target-dir").arg(place);
+    build.spawn().context("cannot start cargo")
+}
+
+fn finish(mut build: Child) -> Result<()> {
+    if !build.wait()?.success() {
+        bail!("the Rust client does not build");
+    }
+    Ok(())
 }
 
 fn same(left: &Path, right: &Path) -> bool {
