@@ -49,8 +49,8 @@ struct Inner {
 struct Current {
     verifier: Arc<dyn ClientCertVerifier>,
     stamp: Stamp,
-    /// Whether there was a list at all.
-    listed: bool,
+    /// What was revoked; none where there was no list.
+    lists: Vec<CertificateRevocationListDer<'static>>,
 }
 
 /// What tells one version of a file from the next without reading it.
@@ -81,7 +81,8 @@ impl ClientTrust {
     /// # Errors
     /// [`TlsError`], with the file.
     pub fn load(authorities: &Path, revocations: &Path) -> Result<Self, TlsError> {
-        let current = read(authorities, revocations)?;
+        let stamp = Stamp::of(revocations);
+        let current = Current::new(authorities, revocations, read_lists(revocations)?, stamp)?;
         Ok(Self(Arc::new(Inner {
             authorities: authorities.into(),
             revocations: revocations.into(),
@@ -90,18 +91,22 @@ impl ClientTrust {
         })))
     }
 
-    /// Reads both files again.
+    /// Reads both files again. What was revoked stays so when the list is gone: who removes it does not mean to let
+    /// everybody back in (a restart would), nor that a renewed authority be left unread.
     ///
     /// # Errors
     /// [`TlsError`]; everything stays as it was.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let fresh = read(&self.0.authorities, &self.0.revocations)?;
-        let listed = self.0.current.read().unwrap_or_else(PoisonError::into_inner).listed;
-        if listed && !fresh.listed {
-            // Somebody who removes it does not mean to let everybody back in; a restart would.
-            let why = "the revocation list is gone".to_owned();
-            return Err(TlsError::File { file: self.0.revocations.to_path_buf(), why });
+        let stamp = Stamp::of(&self.0.revocations);
+        let mut lists = read_lists(&self.0.revocations)?;
+        if lists.is_empty() {
+            lists.clone_from(&self.0.current.read().unwrap_or_else(PoisonError::into_inner).lists);
+            if !lists.is_empty() {
+                let file = self.0.revocations.display();
+                tracing::warn!(%file, "the revocation list is gone; the one before stays in force");
+            }
         }
+        let fresh = Current::new(&self.0.authorities, &self.0.revocations, lists, stamp)?;
         *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
     }
@@ -184,31 +189,44 @@ impl fmt::Debug for ClientTrust {
     }
 }
 
-fn read(authorities: &Path, revocations: &Path) -> Result<Current, TlsError> {
-    let stamp = Stamp::of(revocations);
-    let failed = |file: &Path, why: String| TlsError::File { file: file.into(), why };
-    let mut roots = RootCertStore::empty();
-    for certificate in read_certificates(authorities)? {
-        roots.add(certificate).map_err(|error| failed(authorities, error.to_string()))?;
+impl Current {
+    fn new(
+        authorities: &Path,
+        revocations: &Path,
+        lists: Vec<CertificateRevocationListDer<'static>>,
+        stamp: Stamp,
+    ) -> Result<Self, TlsError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in read_certificates(authorities)? {
+            roots.add(certificate).map_err(|error| failed(authorities, error))?;
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+            .with_crls(lists.clone())
+            // Authorities without a list of their own are believed: not everybody keeps one.
+            .allow_unknown_revocation_status()
+            .build()
+            .map_err(|error| failed(revocations, error))?;
+        Ok(Self { verifier, stamp, lists })
     }
-    let text = match fs::read(revocations) {
+}
+
+/// The lists in a file; none where there is no file, or nothing in it.
+fn read_lists(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let text = match fs::read(file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(failed(revocations, error.to_string())),
+        Err(error) => return Err(failed(file, error)),
     };
     let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&text).collect();
-    let lists = lists.map_err(|error| failed(revocations, error.to_string()))?;
+    let lists = lists.map_err(|error| failed(file, error))?;
     if lists.is_empty() && !text.is_empty() {
-        return Err(failed(revocations, "there is no revocation list in it".into()));
+        return Err(failed(file, "there is no revocation list in it"));
     }
-    let listed = !lists.is_empty();
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
-        .with_crls(lists)
-        // Authorities without a list of their own are believed: not everybody keeps one.
-        .allow_unknown_revocation_status()
-        .build()
-        .map_err(|error| failed(revocations, error.to_string()))?;
-    Ok(Current { verifier, stamp, listed })
+    Ok(lists)
+}
+
+fn failed(file: &Path, why: impl fmt::Display) -> TlsError {
+    TlsError::File { file: file.into(), why: why.to_string() }
 }
 
 /// What rustls asks during a handshake.

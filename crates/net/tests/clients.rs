@@ -64,6 +64,18 @@ impl House {
         (certificate, key)
     }
 
+    fn renew_server(&self) {
+        let names = vec!["localhost".try_into().unwrap()];
+        let wanted = Wanted { names, ..Wanted::new(Purpose::Server, "renewed") };
+        let issued =
+            self.authority.issue(&wanted, KeyKind::EcdsaP256, SystemTime::now().duration_since(UNIX_EPOCH).unwrap());
+        let [certificate, key] = ["server.pem", "server.key"].map(|name| self.directory.path().join(name));
+        for file in [&certificate, &key] {
+            std::fs::remove_file(file).unwrap();
+        }
+        issued.unwrap().write(&certificate, &key).unwrap();
+    }
+
     fn revoke(&self, certificate: &Path) {
         assert!(self.authority.revoke(&pki::inspect(certificate).unwrap().serial, SystemTime::now()).unwrap());
     }
@@ -188,7 +200,7 @@ async fn a_revocation_holds_at_once_for_new_for_resumed_and_for_open_connections
 }
 
 #[tokio::test]
-async fn a_list_that_cannot_be_read_revokes_nothing_back() {
+async fn a_list_that_cannot_be_read_revokes_nothing_back_and_holds_up_nothing_else() {
     let house = House::new();
     let own = house.issue("boiler", KeyKind::EcdsaP256);
     let (address, _hears) = serve(house.acceptor(&profile::MODERN, ClientCertificates::Required));
@@ -196,9 +208,15 @@ async fn a_list_that_cannot_be_read_revokes_nothing_back() {
     assert!(connect(address, house.client(Some(&own))).await.is_err());
     std::fs::write(house.authority.revocation_list(), "nothing").unwrap();
     assert!(connect(address, house.client(Some(&own))).await.is_err());
+    assert!(house.tls.reload().is_err(), "nothing is read in part");
     std::fs::remove_file(house.authority.revocation_list()).unwrap();
-    assert!(house.tls.reload().is_err(), "a list that was there does not just vanish");
-    assert!(connect(address, house.client(Some(&own))).await.is_err());
+    let before = house.tls.certificate(&profile::MODERN).unwrap();
+    house.renew_server();
+    house.tls.reload().unwrap();
+    let renewed = house.tls.certificate(&profile::MODERN).unwrap();
+    assert_ne!(renewed.leaf(), before.leaf(), "the gateway's own certificate is read all the same");
+    assert!(connect(address, house.client(Some(&own))).await.is_err(), "a list that was there does not just vanish");
+    assert!(connect(address, house.client(Some(&house.issue("pump", KeyKind::EcdsaP256)))).await.is_ok());
 }
 
 #[test]
