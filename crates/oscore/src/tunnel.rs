@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use fogmux_coap::{Class as CodeClass, Code, Message, Token};
+use fogmux_coap::{Class as CodeClass, Code, Encoder, Message, Token, Type};
 
 use crate::client::{Pending, ResponseRefused};
 use crate::context::{Context, SealError};
@@ -34,7 +34,7 @@ struct Sent {
 pub enum Received {
     /// Something for the client: what was appended.
     Message,
-    /// Nothing for the client: forged, old, or an answer to nothing it asked.
+    /// Nothing for the client: forged, or old.
     Nothing,
     /// The server could make nothing of the request of this token, or somebody wants us to believe so.
     Refused {
@@ -98,9 +98,7 @@ impl Tunnel {
             }
         };
         let Some(sent) = self.pending.iter_mut().find(|sent| sent.token == message.token) else {
-            // Nobody waits for it, sealed or not; the client rejects it.
-            inner.extend_from_slice(datagram);
-            return Received::Message;
+            return Self::stranger(&message, inner);
         };
         match sent.answers.open(&message, inner) {
             Ok(()) => Received::Message,
@@ -110,6 +108,19 @@ impl Tunnel {
                 text: String::from_utf8_lossy(message.payload()).into_owned(),
             },
             Err(_) => Received::Nothing,
+        }
+    }
+
+    /// An answer to a request that was never sent, or is forgotten: nobody has verified it, so the client must see nothing
+    /// of it – it may still wait for that token. What is left of it is what a message without content says: acknowledged,
+    /// or to be rejected by a reset (RFC 7252 §4.2, as to a ping of §4.3).
+    fn stranger(message: &Message<'_>, inner: &mut Vec<u8>) -> Received {
+        match message.kind {
+            kind @ (Type::Confirmable | Type::Acknowledgement) => {
+                Encoder::new(inner, kind, Code::EMPTY, message.message_id, &Token::EMPTY).finish();
+                Received::Message
+            }
+            Type::NonConfirmable | Type::Reset => Received::Nothing,
         }
     }
 }

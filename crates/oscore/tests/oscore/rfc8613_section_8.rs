@@ -314,6 +314,19 @@ fn a_tunnel_repeats_what_it_sent_and_passes_what_is_not_its_own() {
     let text = "Replay detected".to_owned();
     assert_eq!(tunnel.receive(&refusal, &mut inner), Received::Refused { token, code: Code::UNAUTHORIZED, text });
     assert!(inner.is_empty());
+    // Of an answer to what was not asked, or is forgotten, nothing reaches the client but that there was a message.
+    for (kind, left) in [
+        (Type::Confirmable, vec![0x40, 0, 0xab, 0xcd]),
+        (Type::Acknowledgement, vec![0x60, 0, 0xab, 0xcd]),
+        (Type::NonConfirmable, Vec::new()),
+    ] {
+        let mut forged = Vec::new();
+        let other = Token::new(b"forgot").unwrap();
+        Encoder::new(&mut forged, kind, Code::CONTENT, 0xabcd, &other).payload(b"forged");
+        let seen = tunnel.receive(&forged, &mut inner);
+        assert_eq!(seen, if left.is_empty() { Received::Nothing } else { Received::Message });
+        assert_eq!(std::mem::take(&mut inner), left);
+    }
     let acknowledgement = [0x60, 0, 0x12, 0x34];
     assert_eq!(tunnel.receive(&acknowledgement, &mut inner), Received::Message);
     assert_eq!(inner, acknowledgement);
