@@ -30,7 +30,7 @@ use smallvec::SmallVec;
 
 pub use self::config::{Amplification, ServerConfig};
 pub use self::echo::EchoKey;
-pub use self::protection::{Exchange, NotNow, Opened, Protection, Role, Room};
+pub use self::protection::{Exchange, Opened, Protection, Role, Room, Unsealed};
 pub use self::relations::{GoneReason, Notification, Notified, ObserveRefused, Registered, RelationId};
 pub use self::reliable::StreamLimits;
 

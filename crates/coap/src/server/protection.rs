@@ -49,8 +49,9 @@ pub trait Exchange: fmt::Debug {
     /// Appends to `out` the protected form of `plain`, with its type, message identifier and token.
     ///
     /// # Errors
-    /// [`NotNow`]: a notification is tried again soon, an answer is not sent and its request may be repeated.
-    fn seal(&self, now: Timestamp, plain: &Message<'_>, role: Role, out: &mut Vec<u8>) -> Result<(), NotNow>;
+    /// [`Unsealed::NotNow`]: a notification is tried again soon, an answer is not sent and its request may be repeated.
+    /// [`Unsealed::Never`]: the observation ends, the answer is not sent.
+    fn seal(&self, now: Timestamp, plain: &Message<'_>, role: Role, out: &mut Vec<u8>) -> Result<(), Unsealed>;
 }
 
 /// What a message is to its exchange.
@@ -62,10 +63,16 @@ pub enum Role {
     Notification,
 }
 
-/// No sequence number may be used at the moment.
+/// Why a message is not protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no sequence number may be used at the moment")]
-pub struct NotNow;
+pub enum Unsealed {
+    /// No sequence number may be used at the moment.
+    #[error("no sequence number may be used at the moment")]
+    NotNow,
+    /// Neither now nor later.
+    #[error("it can never be protected")]
+    Never,
+}
 
 /// Room for the requests inside protected ones, for the length of a turn.
 #[derive(Debug, Default)]

@@ -19,7 +19,7 @@ use crate::server::downloads::Snapshot;
 use crate::server::peers::{Limits, PeerState, Waiting};
 use crate::server::respond::seal_into;
 use crate::server::timers::Timer;
-use crate::server::{Event, Exchange, Role, Server, ServerConfig, Ticket, TransferId};
+use crate::server::{Event, Exchange, Role, Server, ServerConfig, Ticket, TransferId, Unsealed};
 use crate::slab::Key;
 use crate::time::Timestamp;
 use crate::token::Token;
@@ -161,6 +161,8 @@ pub enum GoneReason {
     Replaced,
     /// It was answered or notified with an error, which ends an observation (RFC 7641 §4.2).
     Refused,
+    /// Its security context can protect nothing any more.
+    Unprotected,
     /// Too many bytes waited for it.
     Overload,
     /// The application ended it.
@@ -476,13 +478,20 @@ impl<P: Peer> Server<P> {
                 write(&mut plain);
                 let sealed = seal_into(now, exchange, &plain, Role::Notification, peer.address, out);
                 self.spare.push(plain);
-                if !sealed {
-                    relation.not_before = now + SEAL_AGAIN_AFTER;
-                    if !relation.timer_set {
-                        relation.timer_set = true;
-                        self.timers.add(relation.not_before, Timer::Relation(key));
+                match sealed {
+                    Ok(()) => {}
+                    Err(Unsealed::NotNow) => {
+                        relation.not_before = now + SEAL_AGAIN_AFTER;
+                        if !relation.timer_set {
+                            relation.timer_set = true;
+                            self.timers.add(relation.not_before, Timer::Relation(key));
+                        }
+                        return false;
                     }
-                    return false;
+                    Err(Unsealed::Never) => {
+                        self.remove_relation(key, GoneReason::Unprotected);
+                        return true;
+                    }
                 }
             }
         }

@@ -15,7 +15,7 @@ use crate::server::confirmables::Confirmable;
 use crate::server::downloads::Snapshot;
 use crate::server::peers::{Limits, Waiting};
 use crate::server::relations::GoneReason;
-use crate::server::{Exchange, Role, Server, Ticket, echo};
+use crate::server::{Exchange, Role, Server, Ticket, Unsealed, echo};
 use crate::time::Timestamp;
 
 /// An answer may have three times the bytes of its request before the address must be proven (RFC 9175 §2.4, item 3).
@@ -270,17 +270,19 @@ impl<P: Peer> Server<P> {
         (kind, own_id.unwrap_or(ticket.message_id))
     }
 
-    /// Puts the protected form of an answer into the box; `false` when that cannot be now.
+    /// Puts the protected form of an answer into the box; `false` when that cannot be.
     fn push_sealed(&mut self, now: Timestamp, ticket: &Ticket<P>, plain: &[u8], out: &mut Outbox<P>) -> bool {
         let Some(exchange) = &ticket.exchange else { return false };
         let sealed = seal_into(now, exchange, plain, Role::Answer, ticket.address, out);
-        if !sealed && let Some(peer) = self.peers.get_mut(ticket.peer) {
+        if sealed == Err(Unsealed::NotNow)
+            && let Some(peer) = self.peers.get_mut(ticket.peer)
+        {
             peer.exchanges.forget(ticket.message_id);
         }
-        if let (true, Some(block)) = (sealed, ticket.outer_block1) {
+        if let (Ok(()), Some(block)) = (sealed, ticket.outer_block1) {
             add_outer_block1(block, ticket.address, out);
         }
-        sealed
+        sealed.is_ok()
     }
 
     /// Remembers the answer that has just been put into the box.
@@ -357,14 +359,14 @@ pub(crate) fn seal_into<P: Copy>(
     role: Role,
     to: P,
     out: &mut Outbox<P>,
-) -> bool {
-    let Ok(message) = Message::decode(plain) else { return false };
+) -> Result<(), Unsealed> {
+    let Ok(message) = Message::decode(plain) else { return Err(Unsealed::Never) };
     let mut sealed = Ok(());
     out.push_with(to, |bytes| sealed = exchange.seal(now, &message, role, bytes));
     if sealed.is_err() {
         out.pop();
     }
-    sealed.is_ok()
+    sealed
 }
 
 /// RFC 7959 §2.3 for blocks that were cut around the protection: the newest answer gets its Block1.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fogmux_coap::server::{Exchange, NotNow, Opened, Protection, Role, Room};
+use fogmux_coap::server::{Exchange, Opened, Protection, Role, Room, Unsealed};
 
 use super::*;
 
@@ -17,6 +17,9 @@ struct Turning {
     scope: u64,
     sealed: Cell<u8>,
 }
+
+/// What no context of these tests protects.
+const UNSAYABLE: &[u8] = b"unsayable";
 
 fn turned(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().map(|byte| !byte).collect()
@@ -46,9 +49,12 @@ impl Exchange for Turning {
         self.scope
     }
 
-    fn seal(&self, _now: Timestamp, plain: &Message<'_>, role: Role, out: &mut Vec<u8>) -> Result<(), NotNow> {
+    fn seal(&self, _now: Timestamp, plain: &Message<'_>, role: Role, out: &mut Vec<u8>) -> Result<(), Unsealed> {
         if self.sealed.get() == u8::MAX {
-            return Err(NotNow);
+            return Err(Unsealed::NotNow);
+        }
+        if plain.payload() == UNSAYABLE {
+            return Err(Unsealed::Never);
         }
         // Each has a number of its own, so that one that was made again can be told from one that was sent again.
         self.sealed.set(self.sealed.get() + 1);
@@ -205,6 +211,22 @@ fn rfc_7959_blocks_around_the_protection_are_joined_before_it_is_opened() {
     assert_eq!(answers[0].code(), Code::CONTINUE);
     assert_eq!(open(&answers[1]).0.code(), Code::CHANGED);
     assert!(answers[1].uint(OptionNumber::BLOCK1).is_some(), "the outer block is acknowledged outside");
+}
+
+#[test]
+fn rfc_8613_s7_2_1_an_observer_to_whom_nothing_can_be_said_is_gone_and_not_tried_again() {
+    let mut bench = Guarded::new();
+    bench.hand_in(&protected(1, 7, Code::GET, &[(OptionNumber::OBSERVE, 0)], b""));
+    let relation = bench.relation.unwrap();
+    let notification = Notification {
+        response: Response { payload: Payload::Slice(UNSAYABLE), ..Response::new(Code::CONTENT) },
+        confirmable: false,
+        subject: 0,
+    };
+    let mut out = Outbox::default();
+    bench.server.notify(bench.now, relation, &notification, &mut out);
+    assert!(sent(&out).is_empty());
+    assert_eq!((bench.server.observers(), bench.server.is_ready(bench.now, relation)), (0, false));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::{rc::Rc, sync::Arc};
 
 use fogmux_coap::{
     Class, Code, Encoder, Message, OptionNumber, Timestamp, Type,
-    server::{Exchange, NotNow, Opened, Protection, Role},
+    server::{Exchange, Opened, Protection, Role, Unsealed},
 };
 use fogmux_oscore::{self as oscore, Ring, SealError};
 
@@ -66,13 +66,14 @@ impl Exchange for Bound {
         self.0.context().number()
     }
 
-    fn seal(&self, _now: Timestamp, plain: &Message<'_>, _role: Role, out: &mut Vec<u8>) -> Result<(), NotNow> {
+    fn seal(&self, _now: Timestamp, plain: &Message<'_>, _role: Role, out: &mut Vec<u8>) -> Result<(), Unsealed> {
         debug_assert!(plain.code.class() != Class::Request, "only what answers is sealed here");
-        self.0.seal(plain, out).map_err(|error| {
-            if error != SealError::NotDurable {
+        self.0.seal(plain, out).map_err(|error| match error {
+            SealError::NotDurable => Unsealed::NotNow,
+            SealError::Exhausted | SealError::Nested | SealError::ProxyUri | SealError::TooLong => {
                 tracing::error!(user = %self.user(), %error, "an answer cannot be protected");
+                Unsealed::Never
             }
-            NotNow
         })
     }
 }
