@@ -27,7 +27,8 @@ pub(crate) fn interop(tree: &Tree) -> Result<()> {
     let binary = gateway::build(tree)?;
     let mut python = command(tree.python(), &["-u"]);
     python.arg(tree.root().join("tests/interop")).arg("--bin").arg(binary);
-    run(python.current_dir(tree.root()).env("FOGMUX_CLIENTS", tree.clients()).env("PYTHONDONTWRITEBYTECODE", "1"))
+    python.env("FOGMUX_CLIENTS", tree.clients()).env("XDG_STATE_HOME", tree.target().join("tmp/state"));
+    run(python.current_dir(tree.root()).env("PYTHONDONTWRITEBYTECODE", "1"))
 }
 
 /// The traffic generator: at every door and against servers that others wrote; then the pages that it writes, in a

@@ -1,9 +1,10 @@
 //! A client's OSCORE context (RFC 8613): a file of ours or libcoap's, or a directory of aiocoap's, and beside it how far
-//! its sequence numbers are used, so that no number serves twice (appendix B.1.1).
+//! its sequence numbers are used, so that no number serves twice (appendix B.1.1). What the commands use is also filed
+//! under the context itself, for the user on this machine: a copy of the file is the same context.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ pub struct Oscore {
 impl Oscore {
     /// Reads a context and sets numbers aside.
     pub fn open(path: &Path) -> Result<Self, ClientError> {
-        let reserved = Reserved::read(path, SET_ASIDE)?;
+        let reserved = Reserved::with(path, SET_ASIDE, state_directory().as_deref())?;
         Ok(Self { tunnel: Tunnel::new(Arc::clone(reserved.context())), reserved })
     }
 
@@ -65,15 +66,28 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// Reads a context and sets so many numbers aside, by one write to the disk.
+    /// Reads a context of which there is no copy, and sets so many numbers aside, by one write to the disk.
     pub fn read(path: &Path, count: u64) -> Result<Self, ClientError> {
+        Self::with(path, count, None)
+    }
+
+    /// The same for a context of which there may be copies, whose numbers stand in `register` as well.
+    fn with(path: &Path, count: u64, register: Option<&Path>) -> Result<Self, ClientError> {
         let file = ContextFile::read(path).map_err(ClientError::Io)?;
-        let numbers = Arc::new(Numbers::beside(path));
+        let user: Arc<str> = Arc::from(file.user);
+        let made = |start, numbers: &Arc<Numbers>| {
+            let store: Arc<dyn SequenceStore> = Arc::clone(numbers) as _;
+            Context::new(Arc::clone(&user), &file.parameters, start, store)
+                .map_err(|error| ClientError::Io(format!("{}: {error}", path.display())))
+        };
+        let mut numbers = Arc::new(Numbers::beside(path));
+        if let Some(register) = register {
+            let nothing = Start { next: 0, durable: 0, requests: Requests::SeenBelow(0) };
+            let fingerprint = *made(nothing, &numbers)?.fingerprint();
+            numbers = Arc::new(Numbers::beside(path).and_in(register, &fingerprint.to_string()));
+        }
         let (next, below) = numbers.set_aside(count).map_err(|error| numbers.failed(&error))?;
-        let start = Start { next, durable: below, requests: Requests::SeenBelow(0) };
-        let store: Arc<dyn SequenceStore> = Arc::clone(&numbers) as _;
-        let context = Context::new(Arc::from(file.user), &file.parameters, start, store)
-            .map_err(|error| ClientError::Io(format!("{}: {error}", path.display())))?;
+        let context = made(Start { next, durable: below, requests: Requests::SeenBelow(0) }, &numbers)?;
         Ok(Self { context, numbers, below })
     }
 
@@ -92,11 +106,36 @@ impl Drop for Reserved {
     }
 }
 
+/// Where commands file what they have used of each context: for this user on this machine. None where there is no such
+/// place.
+fn state_directory() -> Option<PathBuf> {
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state"));
+    let state =
+        std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home)?;
+    let directory = state.join("fogmux-client/oscore");
+    // Who has no home of their own has what stands beside the context.
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).ok()?;
+    Some(directory)
+}
+
 /// Where it is written how far numbers are used.
 struct Numbers {
     path: PathBuf,
     lock: PathBuf,
-    aiocoap: bool,
+    kind: Kind,
+    /// The same of all copies of the context.
+    register: Option<Box<Numbers>>,
+}
+
+/// Whose file it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A number beside a context, which is what is locked.
+    Beside,
+    /// aiocoap's, with a lock of its own.
+    Aiocoap,
+    /// A number in a directory of such, with a lock of its own.
+    Register,
 }
 
 impl SequenceStore for Numbers {
@@ -111,20 +150,34 @@ impl SequenceStore for Numbers {
 
 impl Numbers {
     fn beside(context: &Path) -> Self {
-        let aiocoap = context.is_dir();
-        let (path, lock) = if aiocoap {
-            (context.join(AIOCOAP_SEQUENCE), context.join(AIOCOAP_LOCK))
+        let (path, lock, kind) = if context.is_dir() {
+            (context.join(AIOCOAP_SEQUENCE), context.join(AIOCOAP_LOCK), Kind::Aiocoap)
         } else {
-            (context.with_added_extension("sequence"), context.to_owned())
+            (context.with_added_extension("sequence"), context.to_owned(), Kind::Beside)
         };
-        Self { path, lock, aiocoap }
+        Self { path, lock, kind, register: None }
+    }
+
+    /// And in a directory, under the name of the context.
+    fn and_in(self, register: &Path, context: &str) -> Self {
+        let path = register.join(context);
+        let lock = path.with_added_extension("lock");
+        Self { register: Some(Box::new(Self { path, lock, kind: Kind::Register, register: None })), ..self }
     }
 
     /// The first number to use and the first not to use.
     fn set_aside(&self, count: u64) -> io::Result<(u64, u64)> {
         let _lock = self.lock()?;
-        let next = self.read()?;
+        let Some(register) = &self.register else {
+            let next = self.read()?;
+            let below = next.saturating_add(count);
+            self.write(below)?;
+            return Ok((next, below));
+        };
+        let _register = register.lock()?;
+        let next = self.read()?.max(register.read()?);
         let below = next.saturating_add(count);
+        register.write(below)?;
         self.write(below)?;
         Ok((next, below))
     }
@@ -136,8 +189,13 @@ impl Numbers {
     /// Writes `to` where `from` stands; `false` when something else stands there.
     fn replace(&self, from: u64, to: u64) -> io::Result<bool> {
         let _lock = self.lock()?;
-        let same = self.read()? == from;
+        let _register = self.register.as_ref().map(|register| register.lock()).transpose()?;
+        let registered = self.register.as_ref().map(|register| register.read()).transpose()?;
+        let same = self.read()? == from && registered.is_none_or(|number| number == from);
         if same {
+            if let Some(register) = &self.register {
+                register.write(to)?;
+            }
             self.write(to)?;
         }
         Ok(same)
@@ -145,10 +203,11 @@ impl Numbers {
 
     /// Keeps other commands away, and aiocoap, which locks the same file.
     fn lock(&self) -> io::Result<File> {
-        let file = if self.aiocoap {
-            File::options().write(true).create(true).truncate(false).mode(0o600).open(&self.lock)?
-        } else {
-            File::open(&self.lock)?
+        let file = match self.kind {
+            Kind::Beside => File::open(&self.lock)?,
+            Kind::Aiocoap | Kind::Register => {
+                File::options().write(true).create(true).truncate(false).mode(0o600).open(&self.lock)?
+            }
         };
         file.lock()?;
         Ok(file)
@@ -161,13 +220,13 @@ impl Numbers {
             Err(error) => return Err(error),
         };
         let number =
-            if self.aiocoap { fields(&text).get(NEXT).and_then(Value::as_u64) } else { text.trim().parse().ok() };
+            if self.is_aiocoaps() { fields(&text).get(NEXT).and_then(Value::as_u64) } else { text.trim().parse().ok() };
         number.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it does not say which number is next"))
     }
 
     /// Returns when it is on the disk.
     fn write(&self, number: u64) -> io::Result<()> {
-        let text = if self.aiocoap {
+        let text = if self.is_aiocoaps() {
             let mut fields = fs::read_to_string(&self.path).map_or_else(|_| Map::new(), |text| fields(&text));
             fields.insert(NEXT.to_owned(), json!(number));
             fields.entry("received").or_insert_with(|| json!("unknown"));
@@ -184,6 +243,10 @@ impl Numbers {
             Some(parent) => File::open(parent)?.sync_all(),
             None => Ok(()),
         }
+    }
+
+    fn is_aiocoaps(&self) -> bool {
+        self.kind == Kind::Aiocoap
     }
 
     fn failed(&self, error: &io::Error) -> ClientError {
@@ -221,6 +284,26 @@ mod tests {
         assert_eq!((third, last), (end, end + SET_ASIDE));
         assert!(!numbers.give_back(8, end).unwrap());
         assert!(numbers.replace(last, last + 1).unwrap());
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_copy_of_a_context_goes_on_where_the_other_was() {
+        let directory = scratch("copies");
+        let [one, other] = ["one.toml", "other.toml"].map(|name| directory.join(name));
+        let register = directory.join("register");
+        fs::create_dir(&register).unwrap();
+        [&one, &other].map(|file| fs::write(file, "the same").unwrap());
+        let numbers = |file: &Path| Numbers::beside(file).and_in(&register, "context");
+        assert_eq!(numbers(&one).set_aside(10).unwrap(), (0, 10));
+        assert_eq!(numbers(&other).set_aside(10).unwrap(), (10, 20), "at the same time");
+        assert!(!numbers(&one).give_back(3, 10).unwrap(), "the other came after");
+        assert!(numbers(&other).give_back(12, 20).unwrap());
+        assert_eq!(numbers(&one).set_aside(10).unwrap(), (12, 22), "after each other");
+        fs::remove_file(other.with_added_extension("sequence")).unwrap();
+        assert_eq!(numbers(&other).set_aside(10).unwrap(), (22, 32), "a copy without what stood beside it");
+        fs::remove_file(register.join("context")).unwrap();
+        assert_eq!(numbers(&one).set_aside(10).unwrap(), (22, 32), "what stands beside it is enough for the one");
         fs::remove_dir_all(directory).unwrap();
     }
 
