@@ -22,7 +22,7 @@ from clients_http import REQUESTS
 from clients_mqtt import TLS, Connection
 from clients_xmpp_raw import RawXmpp
 from credential import Credential
-from keyring import Authority, LockedGateway
+from keyring import Authority, LockedGateway, private
 from powercut import Device, Nonces, Wire
 from report import Report
 from scenarios import expect, require, scenario, until
@@ -334,11 +334,15 @@ async def our_client_shows_every_credential(binary):
         direct = {name: f"{host}:{port}" for name, (host, port) in gateway.addresses.items()}
         named = ["--user", "alice", "--password", "alice's password"]
         shown = ["--cert", certificate, "--key", key]
+        token = ring.place / "token"
+        private(token, ring.token("alice") + "\n")
+        borne = ["--token-file", str(token)]
         shared = ["--psk-id", "alice", "--psk", ring.psks["alice"].hex()]
         context = ["--oscore", str(ring.contexts["alice", "cli"] / "client")]
         ways = [(f"{scheme}://{local[door]}", keys) for scheme, door in (
                     ("mqtts", "mqtts"), ("wss", "https"), ("https", "https"), ("xmpp", "xmpp"), ("xmpps", "xmpps"))
-                for keys in (named, shown)]
+                for keys in (named, shown, borne)]
+        ways += [(f"mqtts://{local['mqtts']}", ["--mqtt", "3.1.1", "--token", ring.token("alice")])]
         ways += [(f"coaps://{direct['coaps']}", shared), (f"coaps://{local['coaps']}", shown),
                  (f"coaps+tcp://{local['coaps_tcp']}", shown), (f"coap://{direct['coap']}", context),
                  (f"coap+tcp://{direct['coap_tcp']}", context)]

@@ -152,8 +152,8 @@ struct Exchange {
 
 impl Exchange {
     async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
-        if options.credentials.is_some() {
-            return Err(ClientError::Usage("CoAP has no way to carry a user and password".to_owned()));
+        if options.credentials.is_some() || options.token.is_some() {
+            return Err(ClientError::Usage("CoAP has no way to carry a password or a token".to_owned()));
         }
         let secret = getrandom::u64().map_err(|error| ClientError::Io(format!("no random numbers: {error}")))?;
         let link = Self::link(url, options).await?;

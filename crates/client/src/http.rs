@@ -119,7 +119,7 @@ fn arrived(line: &[u8]) -> Result<Arrived, ClientError> {
 }
 
 fn flags(options: &Options) -> Flags {
-    Flags { credentials: options.credentials.clone(), ..Flags::default() }
+    Flags { credentials: options.credentials.clone(), token: options.token.clone(), ..Flags::default() }
 }
 
 /// The response if it says success; otherwise what the problem document says (RFC 9457).

@@ -40,6 +40,8 @@ pub use url::{Scheme, Url};
 pub struct Options {
     /// User and password.
     pub credentials: Option<(String, String)>,
+    /// A token (JWT), instead of them.
+    pub token: Option<String>,
     /// How the server proves who it is.
     pub trust: Trust,
     /// Of `http` and `https`.

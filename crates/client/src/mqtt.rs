@@ -166,17 +166,24 @@ impl Conversation {
                 Transport::Stream(Box::new(Stream::open(url, options, &[b"mqtt"]).await?))
             }
         };
+        let version = match options.mqtt {
+            MqttVersion::V311 => Version::V311,
+            MqttVersion::V5 => Version::V5,
+        };
+        let (user, password) = match (&options.token, &options.credentials) {
+            // A token says whose it is. MQTT 3.1.1 has no password without a user name (§3.1.2.9).
+            (Some(token), _) => (Some("").filter(|_| version != Version::V5), Some(token)),
+            (None, Some((user, password))) => (Some(user.as_str()), Some(password)),
+            (None, None) => (None, None),
+        };
         let connect = Connect {
-            version: match options.mqtt {
-                MqttVersion::V311 => Version::V311,
-                MqttVersion::V5 => Version::V5,
-            },
+            version,
             clean_start: true,
             keep_alive: KEEP_ALIVE,
             client_id: options.client_id.as_deref().unwrap_or_default(),
             will: None,
-            user: options.credentials.as_ref().map(|(user, _)| user.as_str()),
-            password: options.credentials.as_ref().map(|(_, password)| password.as_bytes()),
+            user,
+            password: password.map(String::as_bytes),
             properties: Properties::NONE,
         };
         let mut output = Vec::new();

@@ -275,6 +275,12 @@ impl Session {
         };
         let offered = self.until(mechanisms).await?;
         let offers = |name: &str| offered.iter().any(|offer| offer == name);
+        if let Some(token) = &options.token {
+            if offers("OAUTHBEARER") {
+                return self.bearer(token).await;
+            }
+            return Err(ClientError::Refused("the gateway takes no tokens here".to_owned()));
+        }
         let Some((user, password)) = &options.credentials else {
             // Offered to who has shown a certificate (XEP-0178 §3); the identity is the certificate's own.
             if offers("EXTERNAL") {

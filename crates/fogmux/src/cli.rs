@@ -411,6 +411,12 @@ pub(crate) struct Access {
     /// File whose first line is the password; - for standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
+    /// Token (JWT) that says who you are; everybody on this machine can see it, prefer --token-file
+    #[arg(long, value_name = "JWT", conflicts_with_all = ["user", "password", "password_file", "token_file"])]
+    pub(crate) token: Option<String>,
+    /// File whose first line is the token; - for standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["user", "password", "password_file"])]
+    pub(crate) token_file: Option<PathBuf>,
     /// PEM file of the authorities to trust, instead of the system's
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     pub(crate) ca: Option<PathBuf>,

@@ -106,8 +106,13 @@ fn prepare(address: &str, access: &Access) -> Result<(Url, Options), Failure> {
     if user.is_none() && password.is_some() {
         return Err(Failure::new(Status::Usage, "a password needs a user: --user NAME, or NAME@ in the address"));
     }
+    let token = match &access.token_file {
+        Some(file) => Some(password_from(file)?.trim().to_owned()),
+        None => access.token.clone(),
+    };
     let options = Options {
         credentials: user.map(|user| (user, password.unwrap_or_default())),
+        token,
         trust: match (&access.ca, access.insecure) {
             (Some(file), _) => Trust::File(file.clone()),
             (None, true) => Trust::Insecure,

@@ -68,6 +68,8 @@ pub fn parse(url: &str) -> Result<Address, BadAddress> {
 pub struct Flags {
     /// Name and password for Basic.
     pub credentials: Option<(String, String)>,
+    /// A token for Bearer (RFC 6750 §2.1), instead of them.
+    pub token: Option<String>,
     /// The QoS to publish or subscribe with.
     pub qos: Option<u8>,
     /// Keep the message.
@@ -149,9 +151,9 @@ fn topic_path(topic: &str) -> String {
 fn common(flags: &Flags) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(header::USER_AGENT, HeaderValue::from_static(concat!("fogmux/", env!("CARGO_PKG_VERSION"))));
-    if let Some((user, password)) = &flags.credentials
-        && let Ok(mut value) = HeaderValue::from_str(&authorization::basic(user, password))
-    {
+    let basic = || flags.credentials.as_ref().map(|(user, password)| authorization::basic(user, password));
+    let shown = flags.token.as_ref().map(|token| format!("Bearer {token}")).or_else(basic);
+    if let Some(Ok(mut value)) = shown.as_deref().map(HeaderValue::from_str) {
         value.set_sensitive(true);
         headers.insert(header::AUTHORIZATION, value);
     }
@@ -176,6 +178,7 @@ mod tests {
     fn requests_say_what_flags_say() {
         let flags = Flags {
             credentials: Some(("u".into(), "p".into())),
+            token: None,
             qos: Some(1),
             retain: true,
             content_type: Some("text/plain".into()),
@@ -185,6 +188,10 @@ mod tests {
         assert_eq!(request.method, Method::PUT);
         assert_eq!(request.target, "/topics/a/%C3%BC%3F?qos=1&expiry=60");
         assert_eq!(request.headers[header::CONTENT_TYPE], "text/plain");
+        assert_eq!(request.headers[header::AUTHORIZATION], "Basic dTpw");
+        let request = latest("a", &Flags { token: Some("a.b.c".into()), ..Flags::default() });
+        assert_eq!(request.headers[header::AUTHORIZATION], "Bearer a.b.c");
+        assert!(request.headers[header::AUTHORIZATION].is_sensitive());
         assert_eq!(subscribe("+/#", &Flags::default()).target, "/subscribe?filter=%2B/%23");
     }
 }
