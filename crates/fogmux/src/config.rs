@@ -20,9 +20,7 @@ mod tests;
 pub(crate) use listeners::Tls;
 pub(crate) use load::{load, sources};
 pub(crate) use model::Config;
-#[cfg(test)]
-pub(crate) use problem::Source;
-pub(crate) use problem::{Location, Problem, Problems};
+pub(crate) use problem::{Location, Problem, Problems, Source};
 
 /// The reference: every key with its default and unit.
 pub(crate) const REFERENCE: &str = include_str!("../../../config/fogmux.toml");

@@ -1,4 +1,5 @@
-//! The fogmux daemon and its command line: the one place where the parts are put together.
+//! The fogmux daemon and its command line: the one place where the parts are put together. `main.rs` only calls
+//! [`run_command_line`]; that this is a library lets the fuzzer reach what reads the operator's file.
 
 mod acl;
 mod bench;
@@ -27,7 +28,9 @@ use clap::Parser;
 use crate::cli::{Cli, Command};
 use crate::exit::{Failure, Status};
 
-fn main() -> ExitCode {
+/// Does what the process was started for, to its exit code.
+#[must_use]
+pub fn run_command_line() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -45,6 +48,16 @@ fn main() -> ExitCode {
             }
             failure.code()
         }
+    }
+}
+
+/// Everything that is wrong with the text of a configuration file, a line each as `fogmux check` prints them; none when
+/// it would be taken.
+#[must_use]
+pub fn configuration_problems(text: &str) -> Vec<String> {
+    match config::load(&[config::Source::new("fogmux.toml", text)]) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.0.iter().map(ToString::to_string).collect(),
     }
 }
 
