@@ -112,7 +112,13 @@ impl Authority {
         self.remembered.lock().unwrap_or_else(PoisonError::into_inner).forget_all();
     }
 
-    /// Grows with every [`Self::replace`].
+    /// Has every connection look whether it may go on, as after [`Self::replace`]: the clock was set, and credentials
+    /// end by the clock.
+    pub fn look_again(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Grows with every [`Self::replace`] and [`Self::look_again`].
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -270,10 +276,10 @@ impl Authority {
         enabled(&self.rules().users, user).map(|user| user.principal.clone())
     }
 
-    /// Whether somebody who logged in earlier would still be let in.
+    /// Whether somebody who logged in earlier would still be let in, with the password of then.
     #[must_use]
     pub fn admits(&self, principal: &Principal) -> bool {
-        self.rules().present(principal).is_some()
+        self.rules().admits(principal)
     }
 
     /// What a connection may do. Keep it with the connection; it follows reloads by itself.

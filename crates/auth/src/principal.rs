@@ -22,6 +22,9 @@ pub struct Principal {
     pub variables: Option<Arc<Variables>>,
     /// The groups that the credential gave, whatever the users file says.
     granted: Arc<[Arc<str>]>,
+    /// Tells the password that it was believed by from the user's next one, within this process; nothing where there
+    /// was none.
+    pub(crate) password: u64,
 }
 
 impl Principal {
@@ -44,6 +47,7 @@ impl Principal {
             source: SourceKind::Password,
             variables: None,
             granted: no_groups(),
+            password: 0,
         }
     }
 
@@ -52,7 +56,7 @@ impl Principal {
         let granted = if grant.groups.is_empty() { no_groups() } else { sorted(grant.groups) };
         let groups = united(&granted, of_users);
         let name = of_users.map_or_else(|| name.into(), |known| Arc::clone(&known.name));
-        Self { name, groups, anonymous: false, source, variables: grant.variables, granted }
+        Self { name, groups, anonymous: false, source, variables: grant.variables, granted, password: 0 }
     }
 
     /// The same credential under a users file that was read again.

@@ -194,6 +194,14 @@ impl Rules {
         }
     }
 
+    /// Whether the principal would be let in again by what it was let in by. Sessions and what they keep are the user's,
+    /// whatever the password: this is for connections.
+    pub(crate) fn admits(&self, principal: &Principal) -> bool {
+        let known = self.users.get(&principal.name).filter(|_| principal.source == SourceKind::Password);
+        let same = known.is_none_or(|user| user.principal.password == principal.password);
+        same && self.present(principal).is_some()
+    }
+
     pub(crate) fn view(&self, principal: &Principal, client: &str, door: Door) -> Arc<View> {
         let present = self.present(principal);
         let shared = match (&present, &self.acl) {

@@ -202,7 +202,8 @@ impl fmt::Debug for Exchange {
 
 enum State {
     AwaitingInitial(Mechanism),
-    AwaitingClientFinal(Box<AwaitingClientFinal>),
+    /// Beside the proof that is awaited, the user whose keys it has to fit.
+    AwaitingClientFinal(Box<(AwaitingClientFinal, Option<Principal>)>),
     /// The client was told why not, and says that it has understood (RFC 7628 §3.2.3).
     AwaitingKiss(Refused),
     Ended,
@@ -237,7 +238,10 @@ impl Exchange {
     pub fn respond(&mut self, response: &[u8]) -> Step {
         match std::mem::replace(&mut self.state, State::Ended) {
             State::AwaitingInitial(mechanism) => self.initial(mechanism, response),
-            State::AwaitingClientFinal(server) => self.client_final(*server, response),
+            State::AwaitingClientFinal(awaited) => {
+                let (server, user) = *awaited;
+                self.client_final(server, user, response)
+            }
             State::AwaitingKiss(refused) => Step::Refused(refused),
             State::Ended => Step::Refused(Refused::Malformed("the exchange is over")),
         }
@@ -270,21 +274,22 @@ impl Exchange {
         match first {
             Ok(first) => {
                 self.user = Some(first.user().into());
+                // Before the keys: a password that is changed in between is not taken for the one that is proven.
+                let user = self.authority.principal(first.user());
                 let keys = self.authority.scram_keys(hash, first.user());
                 let (server, challenge) = first.challenge(keys, &STANDARD_NO_PAD.encode(random::<18>()));
-                self.state = State::AwaitingClientFinal(Box::new(server));
+                self.state = State::AwaitingClientFinal(Box::new((server, user)));
                 Step::Challenge(challenge)
             }
             Err(error) => Step::Refused(error.into()),
         }
     }
 
-    fn client_final(&mut self, server: AwaitingClientFinal, message: &[u8]) -> Step {
+    fn client_final(&mut self, server: AwaitingClientFinal, user: Option<Principal>, message: &[u8]) -> Step {
         let own_identity = self.context.is_self(server.authzid(), server.user());
-        let user = server.user().to_owned();
         match server.client_final(message) {
             Ok(_) if !own_identity => Step::Refused(Refused::Identity),
-            Ok(data) => match self.authority.principal(&user) {
+            Ok(data) => match user.filter(|user| self.authority.admits(user)) {
                 Some(principal) => Step::done(principal.into(), Some(data)),
                 None => Step::Refused(Refused::Credentials),
             },

@@ -4,7 +4,13 @@
 
 mod file;
 
-use std::{collections::BTreeMap, io, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher as _, RandomState},
+    io,
+    path::Path,
+    sync::{Arc, LazyLock},
+};
 
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
@@ -44,6 +50,15 @@ impl User {
             ScramHash::Sha1 => self.scram_sha_1.as_ref(),
             ScramHash::Sha256 => self.scram_sha_256.as_ref(),
         }
+    }
+
+    /// Tells this password from the next one. Keyed by the process: of no use to whoever reads it in a dump.
+    fn password_mark(&self) -> u64 {
+        static KEYED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let stored = self.password.as_ref().map(|stored| Zeroizing::new(stored.to_text()));
+        let text = |keys: &Option<ScramKeys>| keys.as_ref().map(|keys| Zeroizing::new(keys.to_text()));
+        let (sha_256, sha_1) = (text(&self.scram_sha_256), text(&self.scram_sha_1));
+        KEYED.hash_one((stored.as_deref(), sha_256.as_deref(), sha_1.as_deref()))
     }
 }
 
@@ -195,7 +210,8 @@ impl Users {
         self.by_name.get(name)
     }
 
-    pub(crate) fn insert(&mut self, user: User) {
+    pub(crate) fn insert(&mut self, mut user: User) {
+        user.principal.password = user.password_mark();
         self.by_name.insert(Arc::clone(&user.principal.name), Arc::new(user));
     }
 }

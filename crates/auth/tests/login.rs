@@ -68,6 +68,31 @@ fn a_changed_password_is_not_recalled() {
 }
 
 #[test]
+fn who_came_in_by_a_password_goes_with_it_and_by_nothing_else() {
+    let authority = authority();
+    let alice = authority.password("alice", b"wonderland").unwrap();
+    let replace = |users: Users| authority.replace(Rules::new(users, None, AnonymousPolicy::Loopback));
+    let mut users = USERS.clone();
+    users.set_groups("alice", &["guests"]).unwrap();
+    users.set_password("bob", b"builder").unwrap();
+    let file = tempfile::tempdir().unwrap();
+    users.save(&file.path().join("users.toml")).unwrap();
+    replace(Users::load(&file.path().join("users.toml")).unwrap());
+    assert!(authority.admits(&alice), "other groups, another user, the same file read again");
+    users.set_password("alice", b"wonderland").unwrap();
+    replace(users.clone());
+    assert!(!authority.admits(&alice), "a password that is set is another one, whatever it is");
+    let alice = authority.password("alice", b"wonderland").unwrap();
+    assert!(authority.admits(&alice));
+    let generation = authority.generation();
+    authority.look_again();
+    assert!(authority.generation() > generation && authority.admits(&alice));
+    users.remove("alice");
+    replace(users);
+    assert!(!authority.admits(&alice) && authority.admits(&Principal::anonymous()));
+}
+
+#[test]
 fn an_unknown_user_costs_what_a_wrong_password_costs() {
     let authority = authority();
     let median = |user: &str| {
@@ -261,6 +286,19 @@ fn a_user_removed_during_the_exchange_is_not_let_in() {
         Some(Acl::parse(Path::new("acl.toml"), "").unwrap()),
         AnonymousPolicy::Never,
     ));
+    let step = exchange.respond(&client.respond(&challenge).unwrap());
+    assert!(matches!(step, Step::Refused(Refused::Credentials)));
+}
+
+#[test]
+fn a_password_changed_during_the_exchange_is_not_the_one_that_was_proven() {
+    let authority = authority();
+    let mut client = ScramClient::new(ScramHash::Sha256, "alice", "wonderland", "nonce").unwrap();
+    let (mut exchange, step) = Exchange::start(&authority, Context::default(), "SCRAM-SHA-256", Some(&client.first()));
+    let Step::Challenge(challenge) = step else { panic!("{step:?}") };
+    let mut users = USERS.clone();
+    users.set_password("alice", b"looking-glass").unwrap();
+    authority.replace(Rules::new(users, None, AnonymousPolicy::Never));
     let step = exchange.respond(&client.respond(&challenge).unwrap());
     assert!(matches!(step, Step::Refused(Refused::Credentials)));
 }

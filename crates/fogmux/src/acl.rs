@@ -6,9 +6,8 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use fogmux_auth::{
-    ANONYMOUS, Action, Authority, CertificateIdentity, Door, Principal, Reach, Refused, RuleRef, Verified,
-};
+use fogmux_auth::{ANONYMOUS, Action, Authority, Door, Principal, Reach, Refused, RuleRef, Verified};
+use fogmux_gateway::names_of;
 use fogmux_net::ClientCertificate;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -134,7 +133,7 @@ fn principal(
     let (kind, named) = who.split_once(':').unwrap_or(("", who));
     match kind {
         "cert" => {
-            certificate(named).map(|certificate| authority.certificate(&identity(&certificate, &config.xmpp.domain)))
+            certificate(named).map(|certificate| authority.certificate(&names_of(&certificate, &config.xmpp.domain)))
         }
         "psk" => Ok(authority.psk(named.as_bytes())),
         "oscore" => Ok(authority.oscore(named)),
@@ -163,18 +162,6 @@ fn certificate(file: &str) -> Result<ClientCertificate, Failure> {
     let broken = |error: String| Failure::new(Status::DataErr, format!("{file}: {error}"));
     let der = CertificateDer::from_pem_file(file).map_err(|error| broken(error.to_string()))?;
     ClientCertificate::parse(&der).map_err(|error| broken(error.to_string()))
-}
-
-fn identity<'c>(certificate: &'c ClientCertificate, realm: &'c str) -> CertificateIdentity<'c> {
-    CertificateIdentity {
-        sha256: &certificate.sha256,
-        common_name: certificate.common_name.as_deref(),
-        dns: &certificate.dns,
-        emails: &certificate.emails,
-        uris: &certificate.uris,
-        xmpp_addresses: &certificate.xmpp_addresses,
-        realm,
-    }
 }
 
 fn token(authority: &Authority, file: &str) -> Result<Result<Verified, Refused>, Failure> {

@@ -8,12 +8,13 @@ mod report;
 
 use std::path::{Path, PathBuf};
 
-use fogmux_auth::{Acl, Psks, UserError, Users};
+use fogmux_auth::{Acl, Psks, Users};
 
 use self::report::Report;
 use crate::check::read;
 use crate::cli::{Import, ImportMosquitto};
 use crate::exit::{Failure, Status};
+use crate::passwd::failed;
 use crate::{data, home};
 
 /// Keys of mosquitto.conf whose files are read.
@@ -188,16 +189,6 @@ fn write(target: &Path, text: &str) -> Result<(), Failure> {
         file.persist(target).map(drop).map_err(|error| error.error)
     });
     written.map_err(|error| Failure::io(target.display(), &error))
-}
-
-fn failed(file: &Path, error: UserError) -> Failure {
-    match error {
-        UserError::Io(error) => Failure::io(file.display(), &error),
-        UserError::File(problems) => Failure::new(Status::Config, problems),
-        error @ (UserError::Name | UserError::Unknown | UserError::Psk | UserError::Password(_)) => {
-            Failure::new(Status::DataErr, error)
-        }
-    }
 }
 
 fn read_text(file: &Path) -> Result<String, Failure> {

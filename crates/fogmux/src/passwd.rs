@@ -71,7 +71,8 @@ fn unknown(file: &Path, user: &str, disabled: bool) -> String {
     format!("{file}: there is no user {user:?}{}", if disabled { hint } else { "" })
 }
 
-fn failed(file: &Path, error: UserError) -> Failure {
+/// Why a users or keys file was not changed.
+pub(crate) fn failed(file: &Path, error: UserError) -> Failure {
     match error {
         UserError::Io(error) => Failure::io(file.display(), &error),
         UserError::File(problems) => Failure::new(Status::Config, problems),

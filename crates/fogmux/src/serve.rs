@@ -4,6 +4,7 @@
 //! certificates again, all of them or none.
 
 mod banner;
+mod clock;
 mod kept;
 mod logging;
 mod looked;

@@ -11,6 +11,7 @@ use fogmux_auth::{
     sasl::{Context, SaslChannel},
 };
 use fogmux_bus::Timestamp;
+use fogmux_net::ClientCertificate;
 
 use crate::{Peer, WorkerContext};
 
@@ -37,21 +38,27 @@ pub(crate) fn of_channel(ctx: &WorkerContext, peer: &Peer) -> Result<Option<Prin
     let Some(channel) = &peer.channel else { return Ok(None) };
     if let Some(certificate) = channel.certificate.as_deref().filter(|_| peer.sources.contains(SourceKind::Certificate))
     {
-        let identity = CertificateIdentity {
-            sha256: &certificate.sha256,
-            common_name: certificate.common_name.as_deref(),
-            dns: &certificate.dns,
-            emails: &certificate.emails,
-            uris: &certificate.uris,
-            xmpp_addresses: &certificate.xmpp_addresses,
-            realm: ctx.shared.xmpp.server.domain.as_str(),
-        };
+        let identity = names_of(certificate, ctx.shared.xmpp.server.domain.as_str());
         return ctx.authority().certificate(&identity).map(Some);
     }
     if let Some(identity) = channel.psk_identity.as_deref().filter(|_| peer.sources.contains(SourceKind::Psk)) {
         return ctx.authority().psk(identity).map(Some);
     }
     Ok(None)
+}
+
+/// What a client certificate calls its owner; addresses of `realm` are our users'.
+#[must_use]
+pub fn names_of<'c>(certificate: &'c ClientCertificate, realm: &'c str) -> CertificateIdentity<'c> {
+    CertificateIdentity {
+        sha256: &certificate.sha256,
+        common_name: certificate.common_name.as_deref(),
+        dns: &certificate.dns,
+        emails: &certificate.emails,
+        uris: &certificate.uris,
+        xmpp_addresses: &certificate.xmpp_addresses,
+        realm,
+    }
 }
 
 /// A name and a password, or a token in its place.
@@ -179,6 +186,35 @@ pub(crate) fn timestamp(ctx: &WorkerContext, unix_s: u64) -> Timestamp {
     let left = unix_s.saturating_sub(self::unix_s());
     // A far end is none.
     if left > u64::from(u32::MAX) { Timestamp::NEVER } else { ctx.now() + Duration::from_secs(left) }
+}
+
+/// When a credential ends: by the wall clock for which it was issued, and as the bus counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expiry {
+    unix_s: u64,
+    at: Timestamp,
+}
+
+impl Expiry {
+    /// From seconds since 1970.
+    pub(crate) fn new(ctx: &WorkerContext, unix_s: u64) -> Self {
+        Self { unix_s, at: timestamp(ctx, unix_s) }
+    }
+
+    /// The same end by the clock as it is now: it may have been set since.
+    pub(crate) fn look_again(self, ctx: &WorkerContext) -> Self {
+        Self::new(ctx, self.unix_s)
+    }
+
+    /// One that another clock has counted.
+    #[cfg(test)]
+    pub(crate) const fn counted(unix_s: u64, at: Timestamp) -> Self {
+        Self { unix_s, at }
+    }
+
+    pub(crate) const fn at(self) -> Timestamp {
+        self.at
+    }
 }
 
 /// Logs a refusal with the rule that made it, the first time.

@@ -5,6 +5,8 @@
 //! task needs no locks of its own; what crosses workers are mailboxes (see [`fogmux_bus`]) and each door's registry.
 //! No door calls another, but the HTTP door, which hands WebSocket streams to the MQTT and CoAP doors.
 
+#[cfg(test)]
+mod channels;
 pub mod coap;
 pub mod context;
 mod credential;
@@ -15,4 +17,5 @@ pub mod runtime;
 pub mod xmpp;
 
 pub use context::{Clock, Peer, Shared, WorkerContext};
+pub use credential::names_of;
 pub use runtime::{Gateway, GatewayConfig, Listener, RunningGateway, StartError};

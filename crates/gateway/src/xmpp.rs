@@ -27,7 +27,7 @@ mod subscribe;
 mod tests;
 mod translate;
 
-use std::{rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_net::TlsAcceptor;
 use fogmux_xmpp::{Jid, Limits, ServerConfig, stream::StartTls};
@@ -127,6 +127,25 @@ where
         session.run().await;
     }
     drop(counted);
+}
+
+/// How often [`housekeeping`] looks whether the rules have changed.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Has connections that say nothing look as well when the rules have changed; one worker runs it until drain.
+pub async fn housekeeping(ctx: Rc<WorkerContext>) {
+    let mut drain = std::pin::pin!(ctx.drain());
+    let mut generation = ctx.authority().generation();
+    loop {
+        tokio::select! {
+            () = &mut drain => return,
+            () = tokio::time::sleep(LOOK) => {}
+        }
+        if generation != ctx.authority().generation() {
+            generation = ctx.authority().generation();
+            ctx.shared.xmpp.accounts.wake();
+        }
+    }
 }
 
 /// A connection among the metrics.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use fogmux_auth::Rules;
 use fogmux_gateway::coap::oscore::Fresh as Contexts;
 
+use super::clock::Clock;
 use super::logging::{self, Log};
 use super::watch::Watch;
 use super::{banner, configuration};
@@ -23,6 +24,7 @@ pub(crate) struct Reloader {
     home: Home,
     log: Log,
     watch: Watch,
+    clock: Clock,
 }
 
 /// Read, checked, and not yet in place.
@@ -36,7 +38,7 @@ struct Fresh {
 impl Reloader {
     /// `watch` has begun before anything was read.
     pub(crate) fn new(arguments: Serve, config: Config, home: Home, log: Log, watch: Watch) -> Self {
-        Self { arguments, config, home, log, watch }
+        Self { arguments, config, home, log, watch, clock: Clock::new() }
     }
 
     /// Says where the gateway is.
@@ -46,8 +48,13 @@ impl Reloader {
         tracing::info!(data = %self.home.directory.display(), "ready");
     }
 
-    /// Looks whether files have changed under us.
+    /// Looks whether files have changed under us, or the clock.
     pub(crate) fn look(&mut self, running: &Running) {
+        if self.clock.was_set() {
+            tracing::info!("the clock was set; credentials that end are looked at again");
+            running.authority.look_again();
+            running.gateway.shared.bus.invalidate();
+        }
         self.watch.look(running, &self.config, &self.home);
     }
 

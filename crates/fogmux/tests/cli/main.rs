@@ -2,4 +2,5 @@
 
 mod command_line;
 mod doors;
+mod readme;
 mod support;

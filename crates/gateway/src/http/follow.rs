@@ -162,7 +162,7 @@ impl Follow {
 
     /// The next bytes of the stream; `None` when the gateway shuts down or another reader has taken over.
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if self.drain.as_mut().poll(cx).is_ready() || self.conn.ctx.now() >= self.identity.expires {
+        if self.drain.as_mut().poll(cx).is_ready() || self.conn.ctx.now() >= self.identity.expires() {
             return Poll::Ready(None);
         }
         if self.second_look.as_mut().poll(cx).is_ready() {
@@ -320,7 +320,7 @@ impl Drop for Follow {
 /// When a quiet stream has to do something: show that it lives, or end with its reader's credential.
 fn next_look(conn: &Conn, identity: &Identity) -> tokio::time::Instant {
     let next = tokio::time::Instant::now() + conn.ctx.shared.http.config.event_keep_alive;
-    next.min(conn.ctx.shared.clock.instant(identity.expires))
+    next.min(conn.ctx.shared.clock.instant(identity.expires()))
 }
 
 fn wanted(conn: &Conn, identity: &Identity, query: &Query<'_>) -> Result<Wanted, Problem<'static>> {

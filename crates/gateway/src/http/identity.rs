@@ -1,7 +1,11 @@
 //! Who asks: by an `Authorization`, a session's cookie, the handshake below, or nobody in particular; turned into
 //! permissions once for each connection.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+};
 
 use fogmux_auth::{Access, Action, Decision, Door, LogIn, Principal, Refused, SourceKind, Verified};
 use fogmux_bus::{Publisher, ReadGate, Timestamp};
@@ -19,7 +23,7 @@ use sha2::{Digest as _, Sha256};
 use super::session as sessions;
 use crate::{
     Peer, WorkerContext,
-    credential::{self, Denied, Login},
+    credential::{self, Denied, Expiry, Login},
 };
 
 /// Credentials remembered on one connection; a proxy may carry several.
@@ -31,7 +35,7 @@ pub(super) struct Identity {
     pub(super) gate: Arc<Gate>,
     pub(super) publisher: Arc<Publisher>,
     /// When the credential ends.
-    pub(super) expires: Timestamp,
+    expires: Cell<Option<Expiry>>,
     /// The session whose cookie was shown.
     session: Option<session::Key>,
 }
@@ -45,7 +49,7 @@ impl Identity {
             door: fogmux_bus::Door::Http,
             slot: None,
         };
-        let expires = who.expires_unix_s.map_or(Timestamp::NEVER, |unix_s| credential::timestamp(ctx, unix_s));
+        let expires = Cell::new(who.expires_unix_s.map(|unix_s| Expiry::new(ctx, unix_s)));
         Rc::new(Self { gate: Arc::new(Gate(access)), publisher: Arc::new(publisher), expires, session })
     }
 
@@ -53,10 +57,17 @@ impl Identity {
         self.gate.0.principal()
     }
 
-    /// Whether it would still be let in: what lasts longer than a request asks this from time to time.
+    /// When the credential ends.
+    pub(super) fn expires(&self) -> Timestamp {
+        self.expires.get().map_or(Timestamp::NEVER, Expiry::at)
+    }
+
+    /// Whether it would still be let in, by the clock of now too: what lasts longer than a request asks this from time to
+    /// time.
     pub(super) fn holds(&self, ctx: &WorkerContext) -> bool {
         let in_session = || self.session.is_none_or(|key| sessions::find(ctx, &key).is_some());
-        ctx.now() < self.expires && ctx.authority().admits(self.principal()) && in_session()
+        self.expires.set(self.expires.get().map(|expires| expires.look_again(ctx)));
+        ctx.now() < self.expires() && ctx.authority().admits(self.principal()) && in_session()
     }
 }
 
@@ -251,7 +262,7 @@ impl Identities {
         let generation = self.ctx.authority().generation();
         if let Some((known, identity)) = &*self.silent.borrow()
             && *known == generation
-            && (identity.expires == Timestamp::NEVER || self.ctx.now() < identity.expires)
+            && (identity.expires() == Timestamp::NEVER || self.ctx.now() < identity.expires())
         {
             return Ok(Rc::clone(identity));
         }
@@ -295,7 +306,7 @@ impl Identities {
     fn recall(&self, digest: &session::Key) -> Option<Rc<Identity>> {
         let (now, generation) = (self.ctx.now(), self.ctx.authority().generation());
         let known = self.known.borrow();
-        let holds = |known: &&Known| known.generation == generation && now < known.identity.expires;
+        let holds = |known: &&Known| known.generation == generation && now < known.identity.expires();
         let found = known.iter().find(|known| known.digest == *digest).filter(holds)?;
         Some(Rc::clone(&found.identity))
     }

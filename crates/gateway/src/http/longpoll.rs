@@ -71,7 +71,7 @@ async fn wait_for(
         return topics::latest(current.as_ref(), headers);
     }
     // A credential that ends meanwhile is asked for again.
-    let wait = wait.min(identity.expires.since(now));
+    let wait = wait.min(identity.expires().since(now));
     tokio::select! {
         message = waiting.next(headers) => {
             if !identity.holds(&conn.ctx) {

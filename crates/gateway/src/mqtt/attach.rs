@@ -10,7 +10,7 @@ use super::{
     access::Gate, authenticate::Admitted, connection::Granted, login::Refusal, mailbox::MqttMailbox,
     reauthenticate::Extended, will::Will,
 };
-use crate::{Peer, WorkerContext, credential};
+use crate::{Peer, WorkerContext, credential::Expiry};
 
 /// Gives the client its session, and writes CONNACK.
 pub(super) fn attach(
@@ -67,7 +67,7 @@ pub(super) fn attach(
     let accepted = negotiation.accept(present, assigned.as_deref(), said.as_ref(), list, &mut greeting);
     accepted.map_err(|_| (ReasonCode::UNSPECIFIED_ERROR, "no CONNACK"))?;
     let publisher = publisher(Some(slot.id()));
-    let expires = expires_unix_s.map(|unix_s| credential::timestamp(ctx, unix_s));
+    let expires = expires_unix_s.map(|unix_s| Expiry::new(ctx, unix_s));
     let extended = last.map(|last| Extended::new(last.method, peer));
     let negotiation = *negotiation;
     Ok(Granted { negotiation, slot, claim, gate, publisher, will, greeting, expires, generation, extended })

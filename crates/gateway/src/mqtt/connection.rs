@@ -28,7 +28,7 @@ use super::{
     wheel::Entry,
     will::Will,
 };
-use crate::WorkerContext;
+use crate::{WorkerContext, credential::Expiry};
 
 /// Turns a connection takes before others get theirs.
 const TURNS: usize = 4;
@@ -47,7 +47,7 @@ pub(super) struct Granted {
     pub(super) will: Option<Will>,
     pub(super) greeting: Vec<u8>,
     /// When the credential ends.
-    pub(super) expires: Option<Timestamp>,
+    pub(super) expires: Option<Expiry>,
     /// Of the rules under which the client was let in.
     pub(super) generation: u64,
     /// What a re-authentication needs, if the client may ask for one.
@@ -135,7 +135,7 @@ pub(super) struct Rare {
     /// What to say beside the reason of the end.
     pub(super) why: Option<Box<str>>,
     /// When the credential ends.
-    pub(super) expires: Option<Timestamp>,
+    pub(super) expires: Option<Expiry>,
     /// What a re-authentication needs.
     pub(super) extended: Option<Box<Extended>>,
     /// A breath that this publisher takes, so that somebody can catch up.
@@ -238,10 +238,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// The rules are others: is the client still somebody?
+    /// The rules are others, or the clock was set: is the client still somebody?
     #[cold]
     fn follow_rules(&mut self) -> Result<(), End> {
         self.generation = self.ctx.authority().generation();
+        if let Some(rare) = &mut self.rare {
+            rare.expires = rare.expires.map(|expires| expires.look_again(&self.ctx));
+        }
         let access = self.gate.access();
         if self.ctx.authority().admits(access.principal()) { Ok(()) } else { Err(End::Unauthorized) }
     }

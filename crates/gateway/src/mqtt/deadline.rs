@@ -7,6 +7,7 @@ use fogmux_mqtt::ReasonCode;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::connection::{Connection, End};
+use crate::credential::Expiry;
 
 /// How long a client may be at one packet once unfinished packets take too much memory.
 const UNFINISHED_PATIENCE: Duration = Duration::from_secs(2);
@@ -36,7 +37,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// When the credential ends.
     fn expiry(&self) -> Timestamp {
-        self.rare.as_ref().and_then(|rare| rare.expires).unwrap_or(Timestamp::NEVER)
+        self.rare.as_ref().and_then(|rare| rare.expires).map_or(Timestamp::NEVER, Expiry::at)
     }
 
     fn drain_deadline(&self) -> Timestamp {

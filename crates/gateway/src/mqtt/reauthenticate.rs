@@ -14,7 +14,7 @@ use super::{
     authenticate,
     connection::{Connection, End},
 };
-use crate::{Peer, credential};
+use crate::{Peer, credential, credential::Expiry};
 
 /// What a client with a method of its own needs to show again who it is.
 pub(super) struct Extended {
@@ -84,7 +84,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// What the new credential grants holds from now on.
     fn renew(&mut self, who: &Verified) {
-        self.rare().expires = who.expires_unix_s.map(|unix_s| credential::timestamp(&self.ctx, unix_s));
+        self.rare().expires = who.expires_unix_s.map(|unix_s| Expiry::new(&self.ctx, unix_s));
         // The alarm may be set for the end of the old one; it is looked at when it rings.
         let access = self.ctx.authority().access(&who.principal, &self.publisher.client, Door::Mqtt);
         if self.gate.renew(Arc::new(access)) {

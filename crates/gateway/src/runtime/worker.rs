@@ -70,6 +70,7 @@ pub(super) fn start(
 fn housekeeping(ctx: &Rc<WorkerContext>) {
     spawn_local(mqtt::housekeeping(Rc::clone(ctx)));
     spawn_local(http::housekeeping(Rc::clone(ctx)));
+    spawn_local(xmpp::housekeeping(Rc::clone(ctx)));
     spawn_local(sweep(Rc::clone(ctx)));
 }
 

@@ -130,6 +130,13 @@ impl Accounts {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Has every connection take a turn.
+    pub(super) fn wake(&self) {
+        for resource in self.lock().values().flat_map(|account| account.resources.values()) {
+            resource.control.wake();
+        }
+    }
+
     /// A resource connects. One of the same name is told to go (RFC 6120 §7.7.2.2).
     pub(super) fn join(
         &self,

@@ -29,6 +29,11 @@ impl Control {
         self.waker.wake();
     }
 
+    /// Has the connection take a turn.
+    pub(super) fn wake(&self) {
+        self.waker.wake();
+    }
+
     pub(super) fn is_displaced(&self) -> bool {
         self.conflict.load(Ordering::Relaxed)
     }

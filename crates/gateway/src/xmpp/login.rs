@@ -23,7 +23,7 @@ use super::{
     sasl::{Logins, Outcome},
     session::Session,
 };
-use crate::{Peer, WorkerContext, credential};
+use crate::{Peer, WorkerContext};
 
 /// What a login came to.
 pub(super) enum Login<S> {
@@ -276,10 +276,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
             slot: Some(inbox.id()),
         });
         let me = Me { jid, gate, publisher, inbox, control };
-        let expires = expires_unix_s.map(|at| Duration::from_secs(at.saturating_sub(credential::unix_s())));
         let core =
             Core { ctx, machine: self.machine, me, out: self.out, waiting: Completion::Ready, replays: Vec::new() };
-        Login::Bound(Box::new(Session::new(self.stream, core, claim, self.input, expires)))
+        Login::Bound(Box::new(Session::new(self.stream, core, claim, self.input, expires_unix_s)))
     }
 
     async fn read(&mut self) -> io::Result<usize> {

@@ -197,7 +197,7 @@ impl Logins {
 /// are several, else as at any other door, dNSName included. An entry of the certificates file stands above both.
 fn whose(ctx: &WorkerContext, certificate: &ClientCertificate, authzid: Option<&str>) -> Result<Principal, Refused> {
     let domain = &ctx.shared.xmpp.server.domain;
-    let owner = ctx.authority().certificate(&identity(certificate, certificate.common_name.as_deref(), domain))?;
+    let owner = ctx.authority().certificate(&credential::names_of(certificate, domain.as_str()))?;
     let names = addressed(certificate, domain);
     let named = match (authzid, &*names) {
         (Some(authzid), _) => names.iter().find(|name| names::is_identity_of(authzid, name, domain)),
@@ -205,7 +205,7 @@ fn whose(ctx: &WorkerContext, certificate: &ClientCertificate, authzid: Option<&
         (None, _) => None,
     };
     let principal = match named {
-        Some(name) => ctx.authority().certificate(&identity(certificate, Some(name), domain))?,
+        Some(name) => ctx.authority().certificate(&named_by(certificate, name, domain))?,
         None => owner,
     };
     match authzid {
@@ -229,25 +229,14 @@ fn addressed(certificate: &ClientCertificate, domain: &Jid) -> Vec<String> {
 fn is_addressed(ctx: &WorkerContext, certificate: &ClientCertificate, user: &str) -> bool {
     let domain = &ctx.shared.xmpp.server.domain;
     addressed(certificate, domain).iter().any(|name| {
-        let owner = ctx.authority().certificate(&identity(certificate, Some(name), domain));
+        let owner = ctx.authority().certificate(&named_by(certificate, name, domain));
         owner.is_ok_and(|owner| *owner.name == *user)
     })
 }
 
-fn identity<'c>(
-    certificate: &'c ClientCertificate,
-    common_name: Option<&'c str>,
-    domain: &'c Jid,
-) -> CertificateIdentity<'c> {
-    CertificateIdentity {
-        sha256: &certificate.sha256,
-        common_name,
-        dns: &certificate.dns,
-        emails: &certificate.emails,
-        uris: &certificate.uris,
-        xmpp_addresses: &certificate.xmpp_addresses,
-        realm: domain.as_str(),
-    }
+/// A certificate's names, with one of its addresses in the first place.
+fn named_by<'c>(certificate: &'c ClientCertificate, name: &'c str, domain: &'c Jid) -> CertificateIdentity<'c> {
+    CertificateIdentity { common_name: Some(name), ..credential::names_of(certificate, domain.as_str()) }
 }
 
 /// RFC 6120 §6.5.

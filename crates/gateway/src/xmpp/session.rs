@@ -15,6 +15,7 @@ use tokio::{
 };
 
 use super::{core::Core, read};
+use crate::credential;
 
 /// How often a client that takes nothing is looked at.
 const TICK: Duration = Duration::from_secs(2);
@@ -41,7 +42,9 @@ pub(super) struct Session<S> {
     unacknowledged: Option<Pin<Box<Sleep>>>,
     /// Bytes of `kept` that the door counts.
     accounted: usize,
-    /// When the login ends by itself, as a token's does.
+    /// When the login ends by itself, as a token's does, in seconds since 1970.
+    expires_unix_s: Option<u64>,
+    /// Until then, by the clock as it was when the rules were last looked at.
     expires: Option<Pin<Box<Sleep>>>,
     /// Of the rules under which the client was last seen to be let in.
     generation: u64,
@@ -59,13 +62,16 @@ impl<S> Drop for Session<S> {
     }
 }
 
+/// From now until a moment of the wall clock, in seconds since 1970.
+fn left(unix_s: u64) -> Duration {
+    Duration::from_secs(unix_s.saturating_sub(credential::unix_s()))
+}
+
 /// A connection that is over: nothing can be written any more.
 struct Over;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
-    pub(super) fn new(stream: S, core: Core, claim: Claim, kept: Vec<u8>, expires: Option<Duration>) -> Self {
-        let expires = expires.map(|after| Box::pin(tokio::time::sleep(after)));
-        let generation = core.ctx.authority().generation();
+    pub(super) fn new(stream: S, core: Core, claim: Claim, kept: Vec<u8>, expires_unix_s: Option<u64>) -> Self {
         Self {
             stream,
             core,
@@ -77,8 +83,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             open: None,
             unacknowledged: None,
             accounted: 0,
-            expires,
-            generation,
+            expires_unix_s,
+            expires: None,
+            // The first turn looks: the rules may have changed since the login was proven.
+            generation: 0,
         }
     }
 
@@ -163,20 +171,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     }
 
     fn check_control(&mut self, cx: &mut Context<'_>) {
-        if self.expires.as_mut().is_some_and(|expires| expires.as_mut().poll(cx).is_ready()) {
-            self.expires = None;
-            // RFC 6120 §4.9.3.16: log in again.
-            let error = StreamError::new(StreamCondition::Reset, "the credentials have expired");
-            self.core.machine.fail(error, &mut self.core.out);
-        }
         let authority = self.core.ctx.authority();
         let generation = authority.generation();
         if generation != self.generation {
             self.generation = generation;
+            self.expires = self.expires_unix_s.map(|end| Box::pin(tokio::time::sleep(left(end))));
             if !authority.admits(self.core.me.gate.access().principal()) {
                 let error = StreamError::new(StreamCondition::Reset, "the credentials are not taken any more");
                 self.core.machine.fail(error, &mut self.core.out);
             }
+        }
+        if self.expires.as_mut().is_some_and(|expires| expires.as_mut().poll(cx).is_ready()) {
+            (self.expires, self.expires_unix_s) = (None, None);
+            // RFC 6120 §4.9.3.16: log in again.
+            let error = StreamError::new(StreamCondition::Reset, "the credentials have expired");
+            self.core.machine.fail(error, &mut self.core.out);
         }
         self.core.me.control.register(cx.waker());
         if self.core.me.control.is_displaced() {

@@ -407,27 +407,7 @@ fn s7_4_observations_end_with_the_connection_and_with_a_word() {
 #[test]
 fn who_has_shown_a_certificate_is_somebody_until_it_ends() {
     run(CoapConfig::default(), true, async |house| {
-        let certificate = fogmux_net::ClientCertificate {
-            der: [].into(),
-            common_name: Some("ada".into()),
-            dns: Vec::new(),
-            emails: Vec::new(),
-            uris: Vec::new(),
-            xmpp_addresses: Vec::new(),
-            issuer: "CN=us".into(),
-            serial: "01".into(),
-            sha256: [0; 32],
-            not_after_unix_s: crate::credential::unix_s() + 2,
-        };
-        let channel = fogmux_net::Channel {
-            protocol: "TLSv1.3",
-            cipher: "TLS_AES_128_GCM_SHA256".into(),
-            certificate: Some(Arc::new(certificate)),
-            psk_identity: None,
-            exporter: None,
-            end_point: None,
-        };
-        let channel = Arc::new(channel);
+        let channel = crate::channels::certified("ada", crate::credential::unix_s() + 2);
         // That the listener lets anybody in does not make somebody else of them.
         let peer = |from| Peer::plain(from, true).over(Arc::clone(&channel));
         let mut wire = house.wire_of(peer).await;

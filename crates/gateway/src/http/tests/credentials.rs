@@ -7,11 +7,11 @@ use std::{
 };
 
 use fogmux_auth::{Acl, AnonymousPolicy, SourceKind, SourceSet, TokenSettings, Tokens, Users};
-use fogmux_net::{Channel, ClientCertificate};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
 use super::*;
+use crate::channels::certified;
 
 const ACL: &str = r#"
 [[allow]]
@@ -57,26 +57,7 @@ fn peer() -> Peer {
 }
 
 fn with_certificate(name: &str) -> Peer {
-    let certificate = ClientCertificate {
-        der: [].into(),
-        common_name: Some(name.into()),
-        dns: Vec::new(),
-        emails: Vec::new(),
-        uris: Vec::new(),
-        xmpp_addresses: Vec::new(),
-        issuer: "CN=us".into(),
-        serial: "01".into(),
-        sha256: [0; 32],
-        not_after_unix_s: u64::MAX,
-    };
-    peer().over(Arc::new(Channel {
-        protocol: "TLSv1.3",
-        cipher: "TLS_AES_128_GCM_SHA256".into(),
-        certificate: Some(Arc::new(certificate)),
-        psk_identity: None,
-        exporter: None,
-        end_point: None,
-    }))
+    peer().over(certified(name, u64::MAX))
 }
 
 impl House {

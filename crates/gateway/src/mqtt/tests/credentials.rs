@@ -10,12 +10,17 @@ use fogmux_auth::{
     Acl, AnonymousPolicy, Psks, SourceKind, SourceSet, TokenSettings, Tokens, Users,
     scram::{ScramClient, ScramHash},
 };
+use fogmux_bus::Timestamp;
 use fogmux_mqtt::Authentication;
-use fogmux_net::{Channel, ClientCertificate};
+use fogmux_net::Channel;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
 use super::*;
+use crate::{
+    channels::{certified, channel},
+    credential,
+};
 
 const ACL: &str = r#"
 [[allow]]
@@ -67,31 +72,8 @@ fn peer() -> Peer {
     Peer::plain(SocketAddr::from(([127, 0, 0, 1], 1)), false)
 }
 
-fn channel() -> Channel {
-    Channel {
-        protocol: "TLSv1.3",
-        cipher: "TLS_AES_128_GCM_SHA256".into(),
-        certificate: None,
-        psk_identity: None,
-        exporter: Some([7; 32]),
-        end_point: None,
-    }
-}
-
 fn with_certificate(name: &str) -> Peer {
-    let certificate = ClientCertificate {
-        der: [].into(),
-        common_name: Some(name.into()),
-        dns: Vec::new(),
-        emails: Vec::new(),
-        uris: Vec::new(),
-        xmpp_addresses: Vec::new(),
-        issuer: "CN=us".into(),
-        serial: "01".into(),
-        sha256: [0; 32],
-        not_after_unix_s: u64::MAX,
-    };
-    peer().over(Arc::new(Channel { certificate: Some(Arc::new(certificate)), ..channel() }))
+    peer().over(certified(name, u64::MAX))
 }
 
 fn shown<'a>(version: Version, user: Option<&'a str>, password: Option<&'a str>) -> Connect<'a> {
@@ -225,6 +207,38 @@ fn rules_that_change_reach_open_connections() {
         house.ctx.authority().replace(rules("alice"));
         // Nothing is sent meanwhile.
         assert_eq!(alice.disconnected().await, ReasonCode::NOT_AUTHORIZED);
+    });
+}
+
+#[test]
+fn who_came_in_by_a_password_that_has_changed_is_told_to_come_again() {
+    run_under(MqttConfig::default(), rules(""), async |house: House| {
+        let mut alice = house.come(peer(), &shown(Version::V5, Some("alice"), Some("wonderland"))).await.unwrap();
+        let by_token = token("alice", 600, "");
+        let again = Connect { client_id: "by-token", ..shown(Version::V5, Some("alice"), Some(&by_token)) };
+        let mut by_token = house.come(peer(), &again).await.unwrap();
+        house.ctx.authority().look_again();
+        assert_eq!(alice.publish(&message("open/x", b"", Qos::AtLeastOnce)).await, ReasonCode::NO_MATCHING_SUBSCRIBERS);
+        let mut users = Users::default();
+        users.set_password("alice", b"looking-glass").unwrap();
+        let keys = format!(r#"{{"keys":[{{"kty":"oct","k":"{SECRET_BASE64}"}}]}}"#);
+        let tokens = Tokens::with_key_set(TokenSettings::default(), keys.as_bytes()).unwrap();
+        house.ctx.authority().replace(Rules::new(users, None, AnonymousPolicy::Never).with_tokens(tokens));
+        // Nothing is sent meanwhile.
+        assert_eq!(alice.disconnected().await, ReasonCode::NOT_AUTHORIZED);
+        let still = by_token.publish(&message("open/x", b"", Qos::AtLeastOnce)).await;
+        assert_eq!(still, ReasonCode::NO_MATCHING_SUBSCRIBERS, "the token is what it was");
+    });
+}
+
+#[test]
+fn a_credential_ends_by_the_clock_as_it_is_now() {
+    run_under(MqttConfig::default(), rules(""), async |house: House| {
+        let ended = credential::unix_s() - 1;
+        // As it was counted when the clock stood at 1970.
+        let counted = credential::Expiry::counted(ended, Timestamp::NEVER);
+        assert_eq!(counted.at(), Timestamp::NEVER);
+        assert!(counted.look_again(&house.ctx).at() <= house.ctx.now());
     });
 }
 
