@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use fogmux_coap::{Class, Message};
+use fogmux_coap::{Class, Message, Timestamp};
 use fogmux_oscore::{Algorithm, Context, Id, Opened, Parameters, Requests, Reservation, Ring, SequenceStore, Start};
 use libfuzzer_sys::fuzz_target;
 
@@ -52,7 +52,7 @@ fuzz_target!(|data: &[u8]| {
     let mut inner = Vec::new();
     match first % 3 {
         0 => {
-            if let Err(refused) = SERVER.open_request(&message, &mut inner) {
+            if let Err(refused) = SERVER.open_request(Timestamp::ZERO, &message, &mut inner) {
                 let _ = (refused.reason(), refused.text());
             } else {
                 panic!("nobody sealed that");
@@ -71,7 +71,7 @@ fuzz_target!(|data: &[u8]| {
             let mut sealed = Vec::new();
             let Ok(_) = CLIENT.seal_request(&message, &mut sealed) else { return };
             let outer = Message::decode(&sealed).expect("our own");
-            match SERVER.open_request(&outer, &mut inner) {
+            match SERVER.open_request(Timestamp::ZERO, &outer, &mut inner) {
                 Ok(Opened::Request(_) | Opened::Unproven(..)) => {}
                 Err(refused) => panic!("our own is refused: {refused}"),
             }

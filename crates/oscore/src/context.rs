@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fogmux_coap::Timestamp;
+
 use crate::aead::Cipher;
 use crate::algorithm::Algorithm;
-use crate::derive::Derivation;
+use crate::derive::{Derivation, hmac};
 use crate::fingerprint::Fingerprint;
 use crate::id::Id;
 use crate::nonce::{self, Nonce};
@@ -17,6 +19,8 @@ use crate::window::ReplayWindow;
 
 /// Bytes of the value by which a client shows that a request is new (RFC 9175 §2).
 pub(crate) const ECHO_BYTES: usize = 8;
+/// How often the Echo value changes. A device answers it at once; twice this is as long as CoAP's own Echo values last.
+const ECHO_PERIOD_MS: u64 = 150_000;
 
 /// The number of the next context.
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -39,7 +43,7 @@ pub enum Requests {
     SeenBelow(u64),
     /// Nothing: the first request has to come again, with an Echo (RFC 8613 appendix B.1.2).
     Unknown {
-        /// Random.
+        /// Random: what the Echo values are made of.
         echo: [u8; ECHO_BYTES],
     },
 }
@@ -233,8 +237,9 @@ impl Context {
         }
     }
 
-    /// Notes a request that is authentic (RFC 8613 §7.4, appendix B.1.2); `echo` is the Echo in it.
-    pub(crate) fn note_request(&self, number: u64, echo: Option<&[u8]>) -> Verdict {
+    /// Notes a request that is authentic (RFC 8613 §7.4, appendix B.1.2); `echo` is the Echo in it. One that somebody kept
+    /// back is not fresh, however authentic it is (RFC 9175 §2.3): the value holds for one to two periods.
+    pub(crate) fn note_request(&self, now: Timestamp, number: u64, echo: Option<&[u8]>) -> Verdict {
         let mut state = self.state();
         match &mut state.window {
             Window::Known(window) => {
@@ -245,13 +250,13 @@ impl Context {
                 }
             }
             // No secret is compared: whoever opens a sealed message may know the value.
-            Window::Unknown(expected) if echo == Some(expected.as_slice()) => {
+            Window::Unknown(secret) if is_fresh(secret, now, echo) => {
                 let mut window = ReplayWindow::starting_at(number);
                 window.accept(number);
                 state.window = Window::Known(window);
                 Verdict::New
             }
-            Window::Unknown(expected) => Verdict::Prove(*expected),
+            Window::Unknown(secret) => Verdict::Prove(echo_of(secret, period(now))),
         }
     }
 
@@ -277,6 +282,25 @@ impl Context {
         // Nothing panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// In which period a moment lies.
+fn period(now: Timestamp) -> u64 {
+    now.as_millis() / ECHO_PERIOD_MS
+}
+
+/// The Echo value of a period (RFC 9175 appendix A, item 2).
+fn echo_of(secret: &[u8; ECHO_BYTES], period: u64) -> [u8; ECHO_BYTES] {
+    let code = hmac(secret, &[b"fogmux oscore echo", &period.to_be_bytes()]);
+    let mut echo = [0; ECHO_BYTES];
+    echo.iter_mut().zip(code.iter()).for_each(|(to, from)| *to = *from);
+    echo
+}
+
+/// Whether an Echo value is of this period or of the one before.
+fn is_fresh(secret: &[u8; ECHO_BYTES], now: Timestamp, echo: Option<&[u8]>) -> bool {
+    let this = period(now);
+    echo.is_some_and(|echo| [this, this.saturating_sub(1)].iter().any(|period| echo == echo_of(secret, *period)))
 }
 
 impl State {

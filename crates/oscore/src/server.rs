@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fogmux_coap::{Class as CodeClass, Code, Message, OptionNumber};
+use fogmux_coap::{Class as CodeClass, Code, Message, OptionNumber, Timestamp};
 
 use crate::aad::aad;
 use crate::context::{Context, ECHO_BYTES, SealError, Verdict};
@@ -72,7 +72,12 @@ impl Ring {
     ///
     /// # Errors
     /// [`RequestRefused`], which names the answer.
-    pub fn open_request(&self, outer: &Message<'_>, inner: &mut Vec<u8>) -> Result<Opened, RequestRefused> {
+    pub fn open_request(
+        &self,
+        now: Timestamp,
+        outer: &Message<'_>,
+        inner: &mut Vec<u8>,
+    ) -> Result<Opened, RequestRefused> {
         let Some(Ok(option)) = seal::header(outer) else { return Err(RequestRefused::Decode) };
         let (Some(request_piv), Some(kid)) = (option.partial_iv, option.kid) else {
             return Err(RequestRefused::Decode);
@@ -80,7 +85,7 @@ impl Ring {
         let Ok(kid) = crate::Id::new(kid) else { return Err(RequestRefused::NoContext) };
         let mut refused = RequestRefused::NoContext;
         for context in self.candidates(&kid, option.kid_context) {
-            match context.open_request(outer, &request_piv, inner) {
+            match context.open_request(now, outer, &request_piv, inner) {
                 Ok(opened) => return Ok(opened),
                 // It was authentic, so no other context is meant.
                 Err(RequestRefused::NoRequest) => return Err(RequestRefused::NoRequest),
@@ -94,6 +99,7 @@ impl Ring {
 impl Context {
     fn open_request(
         self: &Arc<Self>,
+        now: Timestamp,
         outer: &Message<'_>,
         request_piv: &PartialIv,
         inner: &mut Vec<u8>,
@@ -108,7 +114,7 @@ impl Context {
             .map_err(|_| RequestRefused::Decryption)?;
         let request = inner.get(begin..).and_then(|bytes| Message::decode(bytes).ok()).filter(is_request);
         let echo = request.and_then(|request| request.option(OptionNumber::ECHO)).map(|option| option.value);
-        let verdict = self.note_request(number, echo);
+        let verdict = self.note_request(now, number, echo);
         let opened = match verdict {
             Verdict::Replay => Err(RequestRefused::Replay),
             _ if request.is_none() => Err(RequestRefused::NoRequest),

@@ -1,7 +1,7 @@
 //! Any bytes: no panic. Any message: what is opened is what was sealed, and one changed bit is one too many.
 
 use crate::support::{Ends, content, decode, get, parameters};
-use fogmux_coap::{Code, Encoder, Message, OptionNumber, Token, Type};
+use fogmux_coap::{Code, Encoder, Message, OptionNumber, Timestamp, Token, Type};
 use fogmux_oscore::{
     Opened, OscoreOption, Tunnel,
     file::{aiocoap, libcoap, toml},
@@ -31,7 +31,7 @@ proptest! {
         let ends = Ends::new(&parameters("", "01"));
         let (mut sealed, mut inner) = (Vec::new(), Vec::new());
         ends.client.seal_request(&decode(&plain), &mut sealed).unwrap();
-        prop_assert!(matches!(ends.server.open_request(&decode(&sealed), &mut inner), Ok(Opened::Request(_))));
+        prop_assert!(matches!(ends.server.open_request(Timestamp::ZERO, &decode(&sealed), &mut inner), Ok(Opened::Request(_))));
         prop_assert_eq!(inner, plain);
     }
 
@@ -43,7 +43,7 @@ proptest! {
         let payload = decode(&sealed).payload().len();
         let at = sealed.len() - payload + at.index(payload);
         sealed[at] ^= 1 << bit;
-        prop_assert!(ends.server.open_request(&decode(&sealed), &mut inner).is_err());
+        prop_assert!(ends.server.open_request(Timestamp::ZERO, &decode(&sealed), &mut inner).is_err());
         prop_assert!(inner.is_empty());
     }
 
@@ -61,7 +61,7 @@ proptest! {
             .option(OptionNumber::OSCORE, &option)
             .payload(&bytes);
         if let Ok(message) = Message::decode(&message) {
-            prop_assert!(ends.server.open_request(&message, &mut inner).is_err());
+            prop_assert!(ends.server.open_request(Timestamp::ZERO, &message, &mut inner).is_err());
         }
         tunnel.receive(&message, &mut inner);
     }
@@ -72,7 +72,7 @@ proptest! {
         let ends = Ends::new(&parameters("", "01"));
         let (mut sealed, mut inner) = (Vec::new(), Vec::new());
         let mut pending = ends.client.seal_request(&decode(&get("a", Some(0))), &mut sealed).unwrap();
-        let Ok(Opened::Request(exchange)) = ends.server.open_request(&decode(&sealed), &mut inner) else {
+        let Ok(Opened::Request(exchange)) = ends.server.open_request(Timestamp::ZERO, &decode(&sealed), &mut inner) else {
             return Err(TestCaseError::fail("not opened"));
         };
         let mut answer = answer;

@@ -2,6 +2,7 @@
 //! `src/derive.rs`.
 
 use crate::support::{context, decode, hex, parameters};
+use fogmux_coap::Timestamp;
 use fogmux_oscore::{Opened, Parameters, Requests, Ring, Start};
 
 const AT_20: Start = Start { next: 20, durable: 1024, requests: Requests::SeenBelow(0) };
@@ -18,7 +19,7 @@ fn request(parameters: &Parameters, plain: &str, protected: &str) {
     let mut server = Ring::default();
     server.add(context(&parameters.mirrored(), AT_0)).unwrap();
     let mut inner = Vec::new();
-    assert!(matches!(server.open_request(&decode(&sealed), &mut inner), Ok(Opened::Request(_))));
+    assert!(matches!(server.open_request(Timestamp::ZERO, &decode(&sealed), &mut inner), Ok(Opened::Request(_))));
     assert_eq!(inner, hex(plain));
 }
 
@@ -60,7 +61,7 @@ fn c_7_response_and_c_8_response_with_a_partial_iv() {
     let mut pending = client.seal_request(&decode(&plain), &mut sealed).unwrap();
     let mut server = Ring::default();
     server.add(context(&parameters.mirrored(), AT_0)).unwrap();
-    let Ok(Opened::Request(exchange)) = server.open_request(&decode(&sealed), &mut inner) else {
+    let Ok(Opened::Request(exchange)) = server.open_request(Timestamp::ZERO, &decode(&sealed), &mut inner) else {
         panic!("the request of C.4 is not opened")
     };
     let expected = [

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::support::{BrokenDisk, Ends, UNUSED, content, context, decode, get, parameters};
-use fogmux_coap::{Code, Encoder, Message, OptionNumber, Token, Type};
+use fogmux_coap::{Code, Encoder, Message, OptionNumber, Timestamp, Token, Type};
 use fogmux_oscore::{
     Algorithm, Context, Exchange, Opened, Parameters, Pending, Received, RequestRefused, Requests, ResponseRefused,
     SealError, Start, Tunnel,
@@ -28,7 +28,7 @@ fn sealed(client: &Arc<Context>, plain: &[u8]) -> (Vec<u8>, Pending) {
 /// The request is opened; what was inside.
 fn opened(ends: &Ends, request: &[u8]) -> (Exchange, Vec<u8>) {
     let mut inner = Vec::new();
-    match ends.server.open_request(&decode(request), &mut inner) {
+    match ends.server.open_request(Timestamp::ZERO, &decode(request), &mut inner) {
         Ok(Opened::Request(exchange)) => (exchange, inner),
         other => panic!("{other:?}"),
     }
@@ -36,7 +36,7 @@ fn opened(ends: &Ends, request: &[u8]) -> (Exchange, Vec<u8>) {
 
 fn refused(ends: &Ends, request: &[u8]) -> RequestRefused {
     let mut inner = vec![1, 2, 3];
-    let error = ends.server.open_request(&decode(request), &mut inner).unwrap_err();
+    let error = ends.server.open_request(Timestamp::ZERO, &decode(request), &mut inner).unwrap_err();
     assert_eq!(inner, [1, 2, 3]);
     error
 }
@@ -241,7 +241,8 @@ fn b_1_2_after_a_restart_the_first_request_must_come_again() {
     let (old, _) = sealed(&ends.client, &get("a", None));
     let (request, mut pending) = sealed(&ends.client, &get("a", None));
     let mut inner = Vec::new();
-    let Ok(Opened::Unproven(exchange, echo)) = ends.server.open_request(&decode(&request), &mut inner) else {
+    let Ok(Opened::Unproven(exchange, echo)) = ends.server.open_request(Timestamp::ZERO, &decode(&request), &mut inner)
+    else {
         panic!("a request is believed")
     };
     assert!(inner.is_empty());
@@ -264,10 +265,17 @@ fn b_1_2_after_a_restart_the_first_request_must_come_again() {
         bytes
     };
     let (wrong, _) = sealed(&ends.client, &with_echo(b"87654321"));
-    assert!(matches!(ends.server.open_request(&decode(&wrong), &mut Vec::new()), Ok(Opened::Unproven(..))));
+    assert!(matches!(
+        ends.server.open_request(Timestamp::ZERO, &decode(&wrong), &mut Vec::new()),
+        Ok(Opened::Unproven(..))
+    ));
+    // Kept back, it is not fresh any more (RFC 9175 §2.3), and another value is asked for.
+    let (late, _) = sealed(&ends.client, &with_echo(&echo));
+    let later = ends.server.open_request(Timestamp::from_millis(600_000), &decode(&late), &mut Vec::new());
+    assert!(matches!(later, Ok(Opened::Unproven(_, other)) if other != echo));
     let (proof, _) = sealed(&ends.client, &with_echo(&echo));
     opened(&ends, &proof);
-    for replay in [&old, &request, &wrong, &proof] {
+    for replay in [&old, &request, &wrong, &late, &proof] {
         assert_eq!(refused(&ends, replay), RequestRefused::Replay);
     }
     opened(&ends, &sealed(&ends.client, &get("a", None)).0);

@@ -32,9 +32,9 @@ impl Shield {
 }
 
 impl Protection for Shield {
-    fn open(&mut self, _now: Timestamp, outer: &Message<'_>, inner: &mut Vec<u8>) -> Opened {
+    fn open(&mut self, now: Timestamp, outer: &Message<'_>, inner: &mut Vec<u8>) -> Opened {
         self.refresh();
-        match self.ring.open_request(outer, inner) {
+        match self.ring.open_request(now, outer, inner) {
             Ok(oscore::Opened::Request(exchange)) => Opened::Request(Rc::new(Bound(exchange))),
             Ok(oscore::Opened::Unproven(exchange, echo)) => {
                 challenge(outer, &echo, inner);

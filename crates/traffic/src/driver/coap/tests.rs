@@ -406,7 +406,7 @@ fn oscore_proves_that_it_is_fresh_and_hides_the_path() {
             let outer = Message::decode(&hand.buffer[..length]).unwrap();
             assert!(outer.option(OptionNumber::URI_PATH).is_none());
             let mut inner = Vec::new();
-            let (exchange, echo) = match (turn, ring.open_request(&outer, &mut inner).unwrap()) {
+            let (exchange, echo) = match (turn, ring.open_request(Timestamp::ZERO, &outer, &mut inner).unwrap()) {
                 (0, Opened::Unproven(exchange, echo)) => (exchange, Some(echo)),
                 (1, Opened::Request(exchange)) => (exchange, None),
                 (_, other) => panic!("{other:?}"),
