@@ -19,7 +19,7 @@ use crate::server::downloads::Snapshot;
 use crate::server::peers::{Limits, PeerState, Waiting};
 use crate::server::respond::seal_into;
 use crate::server::timers::Timer;
-use crate::server::{Event, Exchange, Role, Server, ServerConfig, Ticket, TransferId, Unsealed};
+use crate::server::{Event, Exchange, Role, Server, ServerConfig, Ticket, Unsealed};
 use crate::slab::Key;
 use crate::time::Timestamp;
 use crate::token::Token;
@@ -109,6 +109,20 @@ impl Relation {
     /// The security context; 0 is none.
     fn scope(&self) -> u64 {
         self.exchange.as_ref().map_or(0, |exchange| exchange.scope())
+    }
+
+    /// Notes that a notification went out.
+    fn sent(&mut self, now: Timestamp, message_id: u16, confirmable: bool) {
+        self.sent_at = Some(now);
+        if confirmable {
+            self.unconfirmed = 0;
+            return;
+        }
+        self.unconfirmed = self.unconfirmed.saturating_add(1);
+        self.recent.rotate_right(1);
+        if let Some(newest) = self.recent.first_mut() {
+            *newest = message_id;
+        }
     }
 
     fn is_blocked(&self, now: Timestamp) -> bool {
@@ -497,25 +511,14 @@ impl<P: Peer> Server<P> {
         }
         relation.sequence = sequence;
         self.counters.notified += 1;
-        relation.sent_at = Some(now);
-        if confirmable {
-            relation.unconfirmed = 0;
-        } else {
-            relation.unconfirmed = relation.unconfirmed.saturating_add(1);
-            relation.recent.rotate_right(1);
-            if let Some(newest) = relation.recent.first_mut() {
-                *newest = message_id;
-            }
+        relation.sent(now, message_id, confirmable);
+        if !confirmable {
             // RFC 7641 §4.5.1: no more than one in a round trip.
             relation.not_before = now + if doubt { pace(peer).max(PACE_OF_DOUBT) } else { pace(peer) };
         }
-        let (peer, scope, cache_key) = (relation.peer, relation.scope(), relation.cache_key);
+        let peer = relation.peer;
         if extra.block2.is_some() {
-            self.keep_for_blocks(now, (peer, scope, cache_key), response);
-            if let Some(location) = response.location {
-                // Of a filter there may be several at once: each stays at its own place, the newest at the filter's too.
-                self.keep_for_blocks(now, (peer, scope, location_cache_key(location, &self.hash)), response);
-            }
+            self.keep_for_blocks(now, key, response);
         }
         if confirmable {
             self.follow_notification(now, key, peer, message_id, last, backoff, out);
@@ -558,15 +561,21 @@ impl<P: Peer> Server<P> {
         }
     }
 
-    /// The client fetches the rest of a large notification; it is to find the same state (RFC 7959 §2.6).
-    fn keep_for_blocks(&mut self, now: Timestamp, id: TransferId, response: &Response<'_>) {
+    /// The client fetches the rest of a large notification; it is to find the same state (RFC 7959 §2.6). Of a filter
+    /// there may be several at once: each is at its own place, the newest at the filter's, too.
+    fn keep_for_blocks(&mut self, now: Timestamp, key: Key, response: &Response<'_>) {
+        let Some(relation) = self.relations.get(key) else { return };
+        let (peer, scope, cache_key) = (relation.peer, relation.scope(), relation.cache_key);
         let snapshot = Snapshot {
             body: response.payload.to_bytes(),
             etag: response.etag,
             content_format: response.content_format,
             touched: now,
         };
-        self.downloads.keep(id, snapshot);
+        if let Some(location) = response.location {
+            self.downloads.keep((peer, scope, location_cache_key(location, &self.hash)), snapshot.clone());
+        }
+        self.downloads.keep((peer, scope, cache_key), snapshot);
     }
 }
 
