@@ -4,6 +4,7 @@ mod apart;
 mod gateway;
 mod home;
 mod settings;
+mod token;
 
 use std::path::PathBuf;
 
@@ -12,6 +13,7 @@ use fogmux_net::channel::Zeroizing;
 pub use apart::{Apart, is_apart};
 pub use gateway::Gateway;
 pub use home::Home;
+pub(crate) use home::private_directory;
 
 /// Why there is no target.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,6 @@ use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 
-use super::home::shared_key;
 use super::{Access, Home, TargetError};
 use crate::experiment::{CoapAnswer, Door, Experiment, Operation};
 use crate::origin::{Keys, Origin, OriginConfig};
@@ -35,7 +34,7 @@ impl Apart {
         let profile = experiment.security.profile;
         let dtls = match (profile.is_encrypted(), profile.psk) {
             (false, _) => None,
-            (true, true) => Some(Keys::psk(super::home::USER, shared_key())),
+            (true, true) => Some(Keys::psk(super::home::USER, home.shared_key())),
             (true, false) => {
                 let (chain, key) = home.server_certificate(profile.server_key)?;
                 Some(Keys::certificate(&chain, &key).map_err(TargetError::Start)?)

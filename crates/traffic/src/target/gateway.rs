@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::settings::{listener, settings};
 use super::{Access, Home, TargetError};
-use crate::experiment::{Door, Experiment};
+use crate::experiment::{Credential, Door, Experiment};
 
 /// In which it has to become ready.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -52,6 +52,9 @@ impl Gateway {
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).args(["serve", "--json", "--free-ports", "--data"]).arg(home.data());
         command.arg("--set").arg(format!("store.path={}", store.display()));
+        if experiment.credential == Credential::Token {
+            command.arg("--set").arg(format!("auth.token.key_file={}", home.token_key().display()));
+        }
         for setting in set {
             command.args(["--set", &setting]);
         }

@@ -1,8 +1,10 @@
 //! A data directory with one user who has every credential there is; made by the gateway's own commands.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fmt;
+use std::fs::{self, DirBuilder, File};
 use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
@@ -10,7 +12,7 @@ use std::time::SystemTime;
 use fogmux_net::channel::Zeroizing;
 use fogmux_net::profile::{ClientCertificates, KeyKind};
 
-use super::{Access, TargetError};
+use super::{Access, TargetError, token};
 use crate::experiment::{Credential, Door, Experiment, Security};
 
 /// Whom all clients log in as.
@@ -18,38 +20,57 @@ pub(crate) const USER: &str = "bench";
 /// What the server's certificate says, and the XMPP domain.
 const NAME: &str = "localhost";
 const RULES: &str = "[[allow]]\nauthenticated = true\nboth = [\"#\"]\n\n[[allow]]\nanonymous = true\nboth = [\"#\"]\n";
-/// Of PSK-AES128-CCM8: as many bits as the cipher has.
-const PSK: [u8; 16] = *b"bench-shared-key";
+/// Bytes of the pre-shared key, of PSK-AES128-CCM8: as many bits as the cipher has.
+const PSK_BYTES: usize = 16;
+/// Bytes of the password and of the key of tokens, before they are written in hexadecimal digits.
+const SECRET_BYTES: usize = 16;
+
+/// Below the data directory.
+const TOKEN_KEY: &str = "token.key";
 
 /// Where topics are on our CoAP door.
 const COAP_PREFIX: &str = "ps";
 
 /// Credentials, for as long as this lives.
-#[derive(Debug)]
 pub struct Home {
     directory: PathBuf,
     binary: PathBuf,
     password: Zeroizing<String>,
+    psk: Zeroizing<Vec<u8>>,
+    token: Zeroizing<String>,
     certificates: BTreeSet<KeyKind>,
     contexts: BTreeSet<String>,
 }
 
 impl Home {
-    /// Makes a user with a password and a pre-shared key in a new directory; `binary` is `fogmux`.
+    /// As [`Self::make`], in a directory of its own.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn temporary(binary: PathBuf) -> Result<Self, TargetError> {
+        Self::make(private_directory()?, binary)
+    }
+
+    /// Makes a user with a password, a pre-shared key and a token in a new directory; `binary` is `fogmux`.
     ///
     /// # Errors
     /// The directory cannot be written, or a command fails.
     pub fn make(directory: PathBuf, binary: PathBuf) -> Result<Self, TargetError> {
         let io = |error| TargetError::Io(directory.display().to_string(), error);
         fs::create_dir_all(directory.join("clients")).map_err(io)?;
-        // What is measured is the password's way through the door, not how hard it is to guess: loopback, and gone
-        // with the directory.
-        let password = Zeroizing::new(format!("bench-{}", std::process::id()));
-        let home = Self { directory, binary, password, certificates: BTreeSet::new(), contexts: BTreeSet::new() };
+        // Not to be guessed: behind an agent others may reach the gateway, too.
+        let password = Zeroizing::new(hex(&secret(SECRET_BYTES)?));
+        let psk = secret(PSK_BYTES)?;
+        // As digits it has the 32 bytes that HS256 asks for (RFC 7518 §3.2).
+        let token_key = Zeroizing::new(hex(&secret(SECRET_BYTES)?));
+        let token = token::made(&token_key, USER, SystemTime::now());
+        let (certificates, contexts) = (BTreeSet::new(), BTreeSet::new());
+        let home = Self { directory, binary, password, psk, token, certificates, contexts };
         home.run(&["passwd", USER], Some(&home.password))?;
-        home.run(&["pki", "psk", USER, "--key", &hex(&PSK)], None)?;
-        let rules = home.data().join("acl.toml");
-        fs::write(&rules, RULES).map_err(|error| TargetError::Io(rules.display().to_string(), error))?;
+        let digits = Zeroizing::new(hex(&home.psk));
+        home.run(&["pki", "psk", USER, "--key", &digits], None)?;
+        home.write("acl.toml", RULES)?;
+        home.write(TOKEN_KEY, &token_key)?;
         Ok(home)
     }
 
@@ -57,6 +78,16 @@ impl Home {
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.directory.join("data")
+    }
+
+    /// The key by which tokens are believed.
+    pub(super) fn token_key(&self) -> PathBuf {
+        self.data().join(TOKEN_KEY)
+    }
+
+    /// What clients and the server share.
+    pub(super) fn shared_key(&self) -> &[u8] {
+        &self.psk
     }
 
     /// Where the gateway's files of one run may go.
@@ -109,7 +140,7 @@ impl Home {
         let base = self.certificate_base(kind);
         let certificate = shows_certificate(security, credential)
             .then(|| (base.with_added_extension("pem"), base.with_added_extension("key")));
-        let psk = security.profile.psk.then(|| (USER.to_owned(), Zeroizing::new(PSK.to_vec())));
+        let psk = security.profile.psk.then(|| (USER.to_owned(), self.psk.clone()));
         let named = certificate.is_some() || psk.is_some() || security.oscore;
         let is_xmpp = matches!(door, Door::Xmpp | Door::Xmpps);
         let asks_password = match credential {
@@ -128,7 +159,7 @@ impl Home {
             certificate,
             psk,
             oscore: security.oscore.then(|| self.directory.join("clients")),
-            token: None,
+            token: (credential == Credential::Token).then(|| self.token.clone()),
             prefix: matches!(door, Door::Coap | Door::CoapTcp).then(|| COAP_PREFIX.to_owned()),
             key_log: None,
         }
@@ -149,6 +180,14 @@ impl Home {
         self.directory.join("clients").join(key_name(kind))
     }
 
+    /// A file of the data directory, for the gateway alone.
+    fn write(&self, name: &str, text: &str) -> Result<(), TargetError> {
+        let path = self.data().join(name);
+        let io = |error| TargetError::Io(path.display().to_string(), error);
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path).map_err(io)?;
+        file.write_all(text.as_bytes()).map_err(io)
+    }
+
     fn run(&self, arguments: &[&str], input: Option<&str>) -> Result<(), TargetError> {
         let name = || arguments.join(" ");
         let failed = |error| TargetError::Io(name(), error);
@@ -167,6 +206,12 @@ impl Home {
     }
 }
 
+impl fmt::Debug for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Home").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Home {
     fn drop(&mut self) {
         // It holds secrets that nobody needs any more. If it cannot be removed there is nobody to tell.
@@ -174,9 +219,20 @@ impl Drop for Home {
     }
 }
 
-/// The key that clients and servers share.
-pub(crate) const fn shared_key() -> &'static [u8] {
-    &PSK
+/// A directory that nobody else reads, or has made before. Whoever asks for it removes it.
+pub(crate) fn private_directory() -> Result<PathBuf, TargetError> {
+    let directory = std::env::temp_dir().join(format!("fogmux-bench-{}", hex(&secret(8)?)));
+    let made = DirBuilder::new().mode(0o700).create(&directory);
+    made.map_err(|error| TargetError::Io(directory.display().to_string(), error))?;
+    Ok(directory)
+}
+
+/// Random bytes.
+fn secret(bytes: usize) -> Result<Zeroizing<Vec<u8>>, TargetError> {
+    let mut secret = Zeroizing::new(vec![0; bytes]);
+    let filled = getrandom::fill(&mut secret);
+    filled.map_err(|error| TargetError::Start(format!("no random numbers: {error}")))?;
+    Ok(secret)
 }
 
 /// Whether clients come with a certificate.
