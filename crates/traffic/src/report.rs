@@ -5,6 +5,7 @@
 
 pub mod compare;
 pub mod csv;
+pub mod document;
 pub mod figure;
 pub mod html;
 pub mod json;

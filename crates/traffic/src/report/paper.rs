@@ -149,11 +149,15 @@ pub(crate) fn ratio(cell: &Cell) -> String {
 
 /// `Table 6: … (§5.2), packets`.
 pub(crate) fn caption(table: &TableResult) -> String {
-    let number =
-        table.id.strip_prefix("fig").map_or_else(|| format!("Table {}", table.id), |figure| format!("Figure {figure}"));
-    let place = if table.place.is_empty() { String::new() } else { format!(" ({})", table.place) };
-    let unit = if table.unit.is_empty() { String::new() } else { format!(", in {}", table.unit) };
-    format!("{number}: {}{place}{unit}", table.title)
+    titled(&table.id, &table.title, &table.place, &table.unit)
+}
+
+/// The same of a table that was not run.
+pub(crate) fn titled(id: &str, title: &str, place: &str, unit: &str) -> String {
+    let number = id.strip_prefix("fig").map_or_else(|| format!("Table {id}"), |figure| format!("Figure {figure}"));
+    let place = if place.is_empty() { String::new() } else { format!(" ({place})") };
+    let unit = if unit.is_empty() { String::new() } else { format!(", in {unit}") };
+    format!("{number}: {title}{place}{unit}")
 }
 
 /// Who, when, where, and how much of it was run.

@@ -1,0 +1,131 @@
+//! A document as it was published: its set-up, its tables as printed, and what its authors conclude, for a terminal.
+
+use std::fmt::Write as _;
+
+use super::paper::titled;
+use super::terminal::Grid;
+use crate::paper::Paper;
+use crate::paper::file::{Line, Table};
+use crate::paper::table::Printed;
+
+/// Columns of running text.
+const WIDTH: usize = 100;
+const INDENT: &str = "  ";
+
+/// Everything that the file knows of it.
+#[must_use]
+pub fn terminal(paper: &Paper) -> String {
+    let head = &paper.head;
+    let mut out = String::new();
+    wrap(&mut out, "", &format!("{}: {} ({}). {}", head.authors, head.title, head.year, head.source));
+    for (name, text) in [
+        ("There", Some(&head.setup)),
+        ("Otherwise here", Some(&head.differences)),
+        ("Of the document", head.note.as_ref()),
+    ] {
+        if let Some(text) = text.filter(|text| !text.is_empty()) {
+            let _ = writeln!(out, "\n{name}");
+            wrap(&mut out, INDENT, text);
+        }
+    }
+    for table in &paper.tables {
+        let _ = writeln!(out, "\n{}", titled(&table.id, &table.title, &table.place, unit(&table.own)));
+        out.push_str(&grid(table).text());
+        let lines = std::iter::once(&table.own).chain(&table.rows).chain(&table.columns);
+        for line in lines {
+            for (text, before) in [(&line.note, ""), (&line.not_here, "not here: ")] {
+                let name = if line.name.is_empty() { String::new() } else { format!("{}: ", line.name) };
+                if let Some(text) = text {
+                    wrap(&mut out, INDENT, &format!("{name}{before}{text}"));
+                }
+            }
+        }
+    }
+    let _ = writeln!(out, "\nClaims");
+    for claim in &paper.claims {
+        wrap(&mut out, INDENT, &format!("{}: {} ({})", claim.id, claim.text, claim.place));
+        if let Some(note) = &claim.note {
+            wrap(&mut out, "    ", note);
+        }
+    }
+    out
+}
+
+fn unit(line: &Line) -> &str {
+    line.unit.as_deref().unwrap_or_default()
+}
+
+/// The table with what is printed in it; where nothing is, a dash.
+fn grid(table: &Table) -> Grid {
+    let mut grid = Grid::default();
+    grid.row(std::iter::once(String::new()).chain(table.columns.iter().map(named)).collect());
+    for (at, row) in table.rows.iter().enumerate() {
+        let cells = (0..table.columns.len()).map(|column| printed(table, at, column));
+        grid.row(std::iter::once(named(row)).chain(cells).collect());
+    }
+    grid
+}
+
+fn named(line: &Line) -> String {
+    match unit(line) {
+        "" => line.name.clone(),
+        unit => format!("{} ({unit})", line.name),
+    }
+}
+
+fn printed(table: &Table, row: usize, column: usize) -> String {
+    let spread = table.spread.get(row).and_then(|row| row.get(column)).and_then(Printed::number);
+    match (table.printed(row, column), spread) {
+        (Printed::Number(number), Some(spread)) => format!("{number} ±{spread}"),
+        (Printed::Number(number), None) => number.to_string(),
+        (Printed::Words(words), _) => words,
+        (Printed::Nothing, _) => "–".to_owned(),
+    }
+}
+
+/// Words in lines of [`WIDTH`] columns.
+fn wrap(out: &mut String, indent: &str, text: &str) {
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let wide = word.chars().count();
+        if used > 0 && used + 1 + wide > WIDTH {
+            out.push('\n');
+            used = 0;
+        }
+        out.push_str(if used == 0 { indent } else { " " });
+        used += wide + if used == 0 { indent.len() } else { 1 };
+        out.push_str(word);
+    }
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paper;
+
+    #[test]
+    fn a_table_stands_as_it_was_printed() {
+        let text = terminal(&paper::load("seoane2021").unwrap());
+        assert!(text.contains("\nTable 6: Number of CoAP packets and bytes exchanged (table 6, §5.1.1)\n"), "{text}");
+        assert!(text.contains("   Packets (packets)  Bytes (bytes)\n"), "{text}");
+        assert!(text.contains("\nB                  4            258\n"), "{text}");
+    }
+
+    #[test]
+    fn every_document_has_every_table_and_claim_and_no_line_of_text_is_too_long() {
+        for name in paper::NAMES {
+            let paper = paper::load(name).unwrap();
+            let text = terminal(&paper);
+            for table in &paper.tables {
+                assert!(text.contains(&titled(&table.id, &table.title, &table.place, unit(&table.own))), "{name}");
+            }
+            for claim in &paper.claims {
+                assert!(text.contains(&format!("\n  {}: ", claim.id)), "{name}: {}", claim.id);
+            }
+            let mut wrapped = String::new();
+            wrap(&mut wrapped, INDENT, &paper.head.setup);
+            assert!(wrapped.lines().all(|line| line.chars().count() <= WIDTH), "{wrapped}");
+        }
+    }
+}
