@@ -1,23 +1,28 @@
 //! `fogmux bench`: the traffic generator from the command line.
 
+mod agent;
 pub(crate) mod arguments;
 mod matrix;
 mod paper;
 mod peer;
 
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use fogmux_traffic::Experiment;
+use fogmux_traffic::agent::Remote;
 use fogmux_traffic::conductor::{Conductor, Target};
 use fogmux_traffic::measure::environment::Environment;
 use fogmux_traffic::outcome::{self, Run};
 use fogmux_traffic::paper::PaperResult;
 use fogmux_traffic::report;
+use fogmux_traffic::report::progress::{Display, Progress};
 use fogmux_traffic::target::Home;
 
-use self::arguments::{Bench, Compare, Output, Report};
+use self::arguments::{Bench, Compare, Host, Output, Report};
 use crate::exit::{Failure, Status};
+use crate::terminal::columns;
 
 /// Of the JSON format.
 const VERSION: u32 = 1;
@@ -27,32 +32,45 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
     match command {
         Bench::Run(arguments) => {
             let experiments = [arguments.shape.experiment()];
-            let runs = perform(own_gateway(&arguments.output)?, &experiments, arguments.repeat)?;
-            finish(runs, &arguments.output)
+            let conductor = captured(arguments)?;
+            finish(perform(conductor, &experiments, arguments.repeat)?, &arguments.output)
         }
         Bench::Matrix(arguments) => {
             let (experiments, repetitions) = matrix::experiments(arguments);
-            let runs = perform(own_gateway(&arguments.output)?, &experiments, repetitions)?;
-            finish(runs, &arguments.output)
+            let conductor = conductor(&arguments.host, &arguments.output)?;
+            finish(perform(conductor, &experiments, repetitions)?, &arguments.output)
         }
         Bench::Paper(command) => paper::run(command),
         Bench::Peer(arguments) => {
             let (target, experiment) = peer::target(arguments)?;
             let conductor = Conductor::new(target, arguments.output.key_log.clone());
-            let runs = perform(conductor, &[experiment], arguments.repeat)?;
-            finish(runs, &arguments.output)
+            finish(perform(conductor, &[experiment], arguments.repeat)?, &arguments.output)
         }
+        Bench::Agent(arguments) => agent::run(arguments),
         Bench::Compare(arguments) => compare(arguments),
         Bench::Report(arguments) => render(arguments),
     }
 }
 
-fn report_of(runs: Vec<Run>, paper: Option<PaperResult>) -> outcome::Report {
+/// What was measured, and when and where.
+struct Done {
+    began_unix_s: u64,
+    runs: Vec<Run>,
+    gateway_environment: Option<Environment>,
+}
+
+fn now_unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn report_of(done: Done, paper: Option<PaperResult>) -> outcome::Report {
+    let Done { began_unix_s, runs, gateway_environment } = done;
     outcome::Report {
         version: VERSION,
         command: std::env::args().collect::<Vec<_>>().join(" "),
-        began_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+        began_unix_s,
         environment: Environment::here(),
+        gateway_environment,
         runs,
         paper,
     }
@@ -68,7 +86,7 @@ fn write(report: &outcome::Report, directory: &std::path::Path) -> std::io::Resu
 
 fn print_table(report: &outcome::Report) {
     let summaries = report::summaries(&report.runs);
-    println!("{}", report::terminal::table(&summaries, None));
+    println!("{}", report::terminal::table(&summaries, columns(std::io::stdout())));
     print!("{}", report::terminal::warnings(&summaries));
 }
 
@@ -108,14 +126,35 @@ fn read(path: &std::path::Path) -> Result<outcome::Report, Failure> {
     report::json::read(path).map_err(|error| Failure::new(Status::DataErr, format!("{}: {error}", path.display())))
 }
 
-/// A conductor with a gateway of its own, in a directory that is gone afterwards.
-fn own_gateway(output: &Output) -> Result<Conductor, Failure> {
-    let binary = std::env::current_exe().map_err(|error| Failure::io("fogmux", &error))?;
-    // Nobody else's to read, or to have been there before; `Home` removes it.
-    let directory = tempfile::Builder::new().prefix("fogmux-bench-").tempdir();
-    let directory = directory.map_err(|error| Failure::io("temporary directory", &error))?.keep();
-    let home = Home::make(directory, binary).map_err(|error| Failure::new(Status::Unavailable, error))?;
-    Ok(Conductor::new(Target::Gateway(Box::new(home)), output.key_log.clone()))
+/// A conductor with a gateway of its own, in a directory that is gone afterwards, or with an agent's.
+fn conductor(host: &Host, output: &Output) -> Result<Conductor, Failure> {
+    let target = match (&host.agent, &host.agent_key) {
+        (Some(agent), Some(key)) => {
+            let remote = Remote::connect(agent, key).map_err(|error| Failure::new(Status::Unavailable, error))?;
+            Target::Agent(Box::new(remote))
+        }
+        _ => {
+            let home = Home::temporary(binary()?).map_err(|error| Failure::new(Status::Unavailable, error))?;
+            Target::Gateway(Box::new(home))
+        }
+    };
+    Ok(Conductor::new(target, output.key_log.clone()))
+}
+
+/// The same, with the frames of the first repetition in a file where that is asked for.
+fn captured(arguments: &arguments::Run) -> Result<Conductor, Failure> {
+    let Some(capture) = &arguments.capture else { return conductor(&arguments.host, &arguments.output) };
+    if arguments.shape.link == "loopback" {
+        return Err(Failure::new(Status::Usage, "--capture takes frames of a link: add --link lossless, or another"));
+    }
+    let keys = arguments.output.key_log.clone().unwrap_or_else(|| capture.with_extension("keys"));
+    let output = Output { key_log: Some(keys), ..arguments.output.clone() };
+    Ok(conductor(&arguments.host, &output)?.with_capture(Some(capture.clone())))
+}
+
+/// This program, which is the gateway as well.
+fn binary() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| Failure::io("fogmux", &error))
 }
 
 /// The one thread of the generator.
@@ -129,31 +168,43 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
     Ok(tokio::task::LocalSet::new().block_on(&runtime, future))
 }
 
-fn perform(mut conductor: Conductor, experiments: &[Experiment], repetitions: u32) -> Result<Vec<Run>, Failure> {
+fn perform(mut conductor: Conductor, experiments: &[Experiment], repetitions: u32) -> Result<Done, Failure> {
+    let began_unix_s = now_unix_s();
     let mut shown = progress(experiments, repetitions);
     let runs = block_on(conductor.perform(experiments, repetitions, &mut shown))?;
-    Ok(runs)
+    Ok(Done { began_unix_s, runs, gateway_environment: conductor.gateway_environment() })
 }
 
 /// Tells what is being done, and how long it will take.
 fn progress(experiments: &[Experiment], repetitions: u32) -> impl FnMut(&Experiment, u32) + use<> {
-    let display = if std::io::stderr().is_terminal() {
-        report::progress::Display::Bar { columns: 80 }
-    } else {
-        report::progress::Display::Lines
+    let display = match columns(std::io::stderr()) {
+        Some(columns) => Display::Bar { columns },
+        // A terminal that does not say how wide it is has as many as they all had once.
+        None if std::io::stderr().is_terminal() => Display::Bar { columns: 80 },
+        None => Display::Lines,
     };
     let rounds = usize::try_from(repetitions).unwrap_or(1);
     let each: Vec<f64> = experiments.iter().map(expected_seconds).collect();
     let expected = each.repeat(rounds);
-    let mut progress = report::progress::Progress::new(std::io::stderr(), display, expected, Instant::now());
+    let mut progress = Shown(Progress::new(std::io::stderr(), display, expected, Instant::now()));
     let mut first = true;
     move |experiment, repetition| {
         let now = Instant::now();
         if !std::mem::take(&mut first) {
-            progress.done(now);
+            progress.0.done(now);
         }
         // Who closes standard error does not want to know.
-        let _ = progress.at(&format!("{} #{}", experiment.title(), repetition + 1), now);
+        let _ = progress.0.at(&format!("{} #{}", experiment.title(), repetition + 1), now);
+    }
+}
+
+/// Gone when everything has been done, for the table to begin at the margin.
+struct Shown(Progress<std::io::Stderr>);
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        // As above.
+        let _ = self.0.clear();
     }
 }
 
@@ -165,8 +216,8 @@ fn expected_seconds(experiment: &Experiment) -> f64 {
 }
 
 /// Prints, and writes where the arguments say. Nothing measured at all is a failure.
-fn finish(runs: Vec<Run>, output: &Output) -> Result<(), Failure> {
-    let report = report_of(runs, None);
+fn finish(done: Done, output: &Output) -> Result<(), Failure> {
+    let report = report_of(done, None);
     if output.json {
         println!("{}", serde_json::to_string(&report).unwrap_or_default());
     } else {

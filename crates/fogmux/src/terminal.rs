@@ -1,6 +1,13 @@
-//! The terminal's echo, switched off while a password is typed.
+//! The terminal: how wide it is, and its echo, switched off while a password is typed.
 
+use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
+
+/// How many columns it has; nothing where this is no terminal, or one that does not say.
+pub(crate) fn columns(stream: impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
 
 /// Until dropped, what is typed is not shown.
 pub(crate) struct Quiet {

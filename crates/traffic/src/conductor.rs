@@ -6,9 +6,12 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::agent::{AgentError, Remote, RemoteGateway};
 use crate::driver::{self, DriverError};
 use crate::experiment::{Door, Experiment, Operation};
-use crate::link::{Conditions, Laid, LinkError};
+use crate::link::{Capture, Conditions, Laid, LinkError};
+use crate::measure::environment::Environment;
+use crate::measure::gateway::GatewayProbe;
 use crate::measure::process::ProcessProbe;
 use crate::outcome::{Outcome, Run};
 use crate::paper::frames::{Frames, Inside};
@@ -25,6 +28,8 @@ const RECORDED_MAX: u64 = 2_000;
 pub enum Target {
     /// A gateway of ours, started for each repetition.
     Gateway(Box<Home>),
+    /// The same, started by an agent on another host.
+    Agent(Box<Remote>),
     /// A broker that runs already.
     Peer(Box<Peer>),
 }
@@ -47,7 +52,19 @@ pub struct Peer {
 enum Serving {
     Gateway(Gateway),
     Apart(Apart),
+    Agent(RemoteGateway),
     Peer,
+}
+
+fn here(pids: &[u32]) -> Option<GatewayProbe> {
+    (!pids.is_empty()).then(|| GatewayProbe::Here(ProcessProbe::of(pids)))
+}
+
+/// Ends a capture; half of one is none.
+fn complete(capture: Capture<()>) -> Result<(), ConductorError> {
+    let problem = capture.finish()?.problem;
+    let broken = |error| TargetError::Io("the capture".to_owned(), error);
+    problem.map_or(Ok(()), |error| Err(broken(error).into()))
 }
 
 /// Frames are told apart where single packets are counted: of connections that are made a number of times.
@@ -86,6 +103,9 @@ pub enum ConductorError {
     /// The clients.
     #[error(transparent)]
     Pattern(#[from] PatternError),
+    /// The other host.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
     /// It did not end.
     #[error("it did not end within {0:?}")]
     Hanging(Duration),
@@ -104,13 +124,22 @@ pub struct Conductor {
     link: Option<(String, Laid)>,
     /// Where secrets of TLS go.
     key_log: Option<PathBuf>,
+    /// Where frames of the next repetition go.
+    capture: Option<PathBuf>,
 }
 
 impl Conductor {
     /// Against this target.
     #[must_use]
     pub fn new(target: Target, key_log: Option<PathBuf>) -> Self {
-        Self { target, link: None, key_log }
+        Self { target, link: None, key_log, capture: None }
+    }
+
+    /// Writes the frames of the first repetition into a file that Wireshark opens. Without a link there are none.
+    #[must_use]
+    pub fn with_capture(mut self, path: Option<PathBuf>) -> Self {
+        self.capture = path;
+        self
     }
 
     /// What reports call the target.
@@ -118,7 +147,17 @@ impl Conductor {
     pub fn target(&self) -> String {
         match &self.target {
             Target::Gateway(_) => format!("fogmux {}", env!("CARGO_PKG_VERSION")),
+            Target::Agent(remote) => format!("fogmux {} by an agent", remote.software()),
             Target::Peer(peer) => peer.name.clone(),
+        }
+    }
+
+    /// The gateway's machine as it is now, where it is another one.
+    #[must_use]
+    pub fn gateway_environment(&self) -> Option<Environment> {
+        match &self.target {
+            Target::Agent(remote) => remote.environment(),
+            Target::Gateway(_) | Target::Peer(_) => None,
         }
     }
 
@@ -130,13 +169,13 @@ impl Conductor {
         let experiment = experiment.clone().normalized();
         self.lay(&experiment)?;
         let link = self.link.as_ref().map(|(_, laid)| laid);
-        let (_serving, publishers, subscribers, pids) = match &mut self.target {
+        let (_serving, publishers, subscribers, probe) = match &mut self.target {
             Target::Gateway(home) if target::is_apart(&experiment) => {
                 let _beside = link.map(Laid::enter_gateway).transpose()?;
                 let address = link.map_or_else(|| "127.0.0.1".to_owned(), |laid| laid.gateway_address().to_string());
                 let origin = Apart::start(home, &experiment, &address)?;
                 let access = origin.access(home, &experiment);
-                (Serving::Apart(origin), access.clone(), access, Vec::new())
+                (Serving::Apart(origin), access.clone(), access, None)
             }
             Target::Gateway(home) => {
                 let (wrapper, address) = match link {
@@ -148,15 +187,28 @@ impl Conductor {
                 let gateway = Gateway::start(home, &experiment, &wrapper, &address)?;
                 let publishers = gateway.access(home, &experiment, experiment.door)?;
                 let subscribers = gateway.access(home, &experiment, experiment.reader_door())?;
-                let pids = gateway.pids();
-                (Serving::Gateway(gateway), publishers, subscribers, pids)
+                let probe = here(&gateway.pids());
+                (Serving::Gateway(gateway), publishers, subscribers, probe)
+            }
+            Target::Agent(remote) => {
+                let (gateway, publishers, subscribers) = remote.start(&experiment)?;
+                let probe = (!target::is_apart(&experiment)).then(|| GatewayProbe::Elsewhere(remote.probe()));
+                (Serving::Agent(gateway), publishers, subscribers, probe)
             }
             Target::Peer(peer) => {
                 let readers = peer.reader_access.as_ref().unwrap_or(&peer.access);
-                (Serving::Peer, peer.access.clone(), readers.clone(), peer.pids.clone())
+                (Serving::Peer, peer.access.clone(), readers.clone(), here(&peer.pids))
             }
         };
-        self.drive(&experiment, publishers, subscribers, &pids).await
+        let capture = self.capture.take();
+        let capture = link.zip(capture).map(|(laid, path)| laid.capture(Some(&path), (), |(), _| {})).transpose()?;
+        let mut outcome = self.drive(&experiment, publishers, subscribers, probe).await?;
+        capture.map_or(Ok(()), complete)?;
+        if let Target::Agent(remote) = &self.target {
+            remote.check()?;
+            outcome.more.insert("agent.others_cpu_s".to_owned(), remote.others_cpu_s());
+        }
+        Ok(outcome)
     }
 
     async fn drive(
@@ -164,7 +216,7 @@ impl Conductor {
         experiment: &Experiment,
         mut publishers: Access,
         mut subscribers: Access,
-        pids: &[u32],
+        probe: Option<GatewayProbe>,
     ) -> Result<Outcome, ConductorError> {
         publishers.key_log.clone_from(&self.key_log);
         subscribers.key_log.clone_from(&self.key_log);
@@ -178,7 +230,7 @@ impl Conductor {
         let mut bench = Bench {
             publishers: writer,
             subscribers: reader,
-            gateway: (!pids.is_empty()).then(|| ProcessProbe::of(pids)),
+            gateway: probe,
             generator: ProcessProbe::own(),
             wire: laid.map(Laid::counter),
             record: laid.filter(|_| is_recorded(experiment)).map(|laid| recorder(laid, experiment)),
@@ -202,10 +254,13 @@ impl Conductor {
         if conditions.is_loopback() {
             return Ok(());
         }
-        if let Target::Peer(_) = self.target {
-            return Err(
-                TargetError::Unsupported("a broker that runs already is where it is: use loopback".into()).into()
-            );
+        let elsewhere = match self.target {
+            Target::Gateway(_) => None,
+            Target::Agent(_) => Some("with an agent the network is the one between the hosts: use loopback"),
+            Target::Peer(_) => Some("a broker that runs already is where it is: use loopback"),
+        };
+        if let Some(why) = elsewhere {
+            return Err(TargetError::Unsupported(why.to_owned()).into());
         }
         self.link = Some((link.to_owned(), Laid::lay(&conditions, experiment.seed)?));
         Ok(())

@@ -7,6 +7,7 @@
 //!
 //! Nothing here takes part in serving: the gateway is another process, as any other broker would be.
 
+pub mod agent;
 pub mod conductor;
 pub mod driver;
 pub mod experiment;

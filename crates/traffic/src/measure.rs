@@ -1,6 +1,7 @@
 //! Clocks, counters and the machine: what is read while a pattern runs, and the statistics over what was read.
 
 pub mod environment;
+pub mod gateway;
 pub mod latency;
 pub mod process;
 pub mod statistics;

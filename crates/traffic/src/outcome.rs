@@ -20,8 +20,11 @@ pub struct Report {
     pub command: String,
     /// When it began, in seconds since 1970.
     pub began_unix_s: u64,
-    /// The machine.
+    /// The machine; with an agent, the one that drives.
     pub environment: Environment,
+    /// The gateway's machine, where an agent runs it elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway_environment: Option<Environment>,
     /// One for each experiment.
     pub runs: Vec<Run>,
     /// The document that they come from, with its numbers and claims.
@@ -207,4 +210,7 @@ pub struct ProcessUse {
     /// Cycles, where the machine counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles: Option<u64>,
+    /// It was another machine's processor time.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub elsewhere: bool,
 }

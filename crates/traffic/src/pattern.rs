@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use crate::driver::{Driver, DriverError};
 use crate::experiment::{Experiment, Operation};
+use crate::measure::gateway::GatewayProbe;
 use crate::measure::process::{MachineProbe, ProcessProbe};
 use crate::outcome::{Outcome, Wire};
 
@@ -43,7 +44,7 @@ pub struct Bench<'a> {
     /// Connects subscribers.
     pub subscribers: Rc<dyn Driver>,
     /// The processes of the gateway, where they are known.
-    pub gateway: Option<ProcessProbe>,
+    pub gateway: Option<GatewayProbe>,
     /// Ourselves.
     pub generator: ProcessProbe,
     /// What the link has counted since it was laid.
@@ -66,7 +67,7 @@ impl Bench<'_> {
     /// Ends it: what both have used, and everybody else on this machine.
     fn end(&self, machine: MachineProbe, outcome: &mut Outcome) {
         outcome.generator = self.generator.read();
-        outcome.gateway = self.gateway.as_ref().map(ProcessProbe::read);
+        outcome.gateway = self.gateway.as_ref().map(GatewayProbe::read);
         let known: Vec<_> = outcome.gateway.into_iter().chain([outcome.generator]).collect();
         outcome.others_cpu_s = machine.others_cpu_s(&known);
     }

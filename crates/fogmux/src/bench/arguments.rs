@@ -1,5 +1,6 @@
 //! The flags of `fogmux bench`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -18,6 +19,8 @@ pub(crate) enum Bench {
     Paper(Paper),
     /// Do one experiment with a broker that runs already: mqtt(s)://, ws(s)://, coap(s)://, http(s):// or xmpp(s)://
     Peer(Box<Peer>),
+    /// Start gateways on this host for a `bench run`, `matrix` or `paper run` with --agent on another
+    Agent(Agent),
     /// Tell a regression from noise: two JSON files of `bench`; ends with 1 on a regression
     Compare(Compare),
     /// Render the JSON files of a directory again
@@ -150,11 +153,41 @@ pub(crate) struct Output {
     pub(crate) key_log: Option<PathBuf>,
 }
 
+/// On which host the gateway is.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Host {
+    /// Have `fogmux bench agent` start it on another host
+    #[arg(long, value_name = "HOST:PORT", requires = "agent_key")]
+    pub(crate) agent: Option<String>,
+    /// The agent.pem that it has made there
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    pub(crate) agent_key: Option<PathBuf>,
+}
+
+/// Starts gateways for others.
+#[derive(Debug, Args)]
+pub(crate) struct Agent {
+    /// Where it listens, and gateways do: an address of this host that the other one reaches
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:18840")]
+    pub(crate) listen: SocketAddr,
+    /// Its authority and agent.pem, made at the first start [default: agent in the data directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keys: Option<PathBuf>,
+    /// Say where it listens as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Does one experiment.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) shape: Shape,
+    #[command(flatten)]
+    pub(crate) host: Host,
+    /// Write the frames of the first repetition there, for Wireshark, and secrets of TLS and DTLS beside them (.keys); needs a --link
+    #[arg(long, value_name = "FILE.pcap", conflicts_with = "agent")]
+    pub(crate) capture: Option<PathBuf>,
     /// Repetitions
     #[arg(long, default_value_t = 5)]
     pub(crate) repeat: u32,
@@ -190,6 +223,8 @@ pub(crate) struct Matrix {
     #[arg(long, default_value = "loopback")]
     pub(crate) link: String,
     #[command(flatten)]
+    pub(crate) host: Host,
+    #[command(flatten)]
     pub(crate) output: Output,
 }
 
@@ -224,6 +259,8 @@ pub(crate) struct PaperRun {
     /// Over this network, whatever the file says
     #[arg(long)]
     pub(crate) link: Option<String>,
+    #[command(flatten)]
+    pub(crate) host: Host,
     #[command(flatten)]
     pub(crate) output: Output,
 }

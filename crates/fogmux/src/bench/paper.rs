@@ -5,6 +5,7 @@ use fogmux_traffic::outcome::Run;
 use fogmux_traffic::paper::{self, NAMES, PaperError, PaperResult, Plan};
 use fogmux_traffic::report;
 
+use super::Done;
 use super::arguments::{Output, Paper, PaperRun};
 use crate::exit::{Failure, Status};
 
@@ -13,7 +14,7 @@ pub(super) fn run(command: &Paper) -> Result<(), Failure> {
     match command {
         Paper::List => list(),
         Paper::Show { name } => {
-            print!("{:#?}", load(name)?);
+            print!("{}", report::document::terminal(&load(name)?));
             Ok(())
         }
         Paper::Run(arguments) => rerun(arguments),
@@ -45,9 +46,11 @@ fn rerun(arguments: &PaperRun) -> Result<(), Failure> {
     }
     let mut plan = paper::plan(&paper, &arguments.table, arguments.quick).map_err(wrong)?;
     plan.repetitions = arguments.repeat.unwrap_or(plan.repetitions);
-    let mut conductor = super::own_gateway(&arguments.output)?;
+    let began_unix_s = super::now_unix_s();
+    let mut conductor = super::conductor(&arguments.host, &arguments.output)?;
     let (result, runs) = super::block_on(perform(&mut conductor, &plan))?;
-    finish(result, runs, &arguments.output)
+    let gateway_environment = conductor.gateway_environment();
+    finish(result, Done { began_unix_s, runs, gateway_environment }, &arguments.output)
 }
 
 async fn perform(conductor: &mut Conductor, plan: &Plan<'_>) -> (PaperResult, Vec<Run>) {
@@ -60,13 +63,13 @@ async fn perform(conductor: &mut Conductor, plan: &Plan<'_>) -> (PaperResult, Ve
     .await
 }
 
-fn finish(result: PaperResult, runs: Vec<Run>, output: &Output) -> Result<(), Failure> {
+fn finish(result: PaperResult, done: Done, output: &Output) -> Result<(), Failure> {
     if output.json {
         println!("{}", serde_json::to_string(&result).unwrap_or_default());
     } else {
         print!("{}", report::paper::terminal(&result));
     }
     let Some(directory) = &output.out else { return Ok(()) };
-    super::write(&super::report_of(runs, Some(result)), directory)
+    super::write(&super::report_of(done, Some(result)), directory)
         .map_err(|error| Failure::io(directory.display(), &error))
 }

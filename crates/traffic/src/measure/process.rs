@@ -146,7 +146,8 @@ impl MachineProbe {
     /// kernel counts this in ticks of 10 ms, so that a little of it is noise.
     #[must_use]
     pub fn others_cpu_s(self, known: &[ProcessUse]) -> f64 {
-        let known: f64 = known.iter().map(|process| process.cpu_us / 1e6).sum();
+        let here = known.iter().filter(|process| !process.elsewhere);
+        let known: f64 = here.map(|process| process.cpu_us / 1e6).sum();
         (machine_time().saturating_sub(self.0).as_secs_f64() - known).max(0.0)
     }
 }

@@ -103,6 +103,9 @@ pub struct Comparison {
 pub fn compare(before: &Report, after: &Report) -> Comparison {
     let (first, second) = (super::summaries(&before.runs), super::summaries(&after.runs));
     let mut circumstances = differing(&label::pairs(&before.environment), &label::pairs(&after.environment));
+    let of_gateway = |report: &Report| report.gateway_environment.as_ref().map(label::pairs).unwrap_or_default();
+    let of_gateways = differing(&of_gateway(before), &of_gateway(after));
+    circumstances.extend(of_gateways.into_iter().map(|difference| format!("gateway's machine: {difference}")));
     let mut changes = Vec::new();
     let mut only_before = Vec::new();
     let mut met = vec![false; second.len()];
@@ -310,6 +313,7 @@ mod tests {
             command: String::new(),
             began_unix_s: 0,
             environment,
+            gateway_environment: None,
             runs: runs.iter().map(run).collect(),
             paper: None,
         }

@@ -25,10 +25,13 @@ pub fn document(report: &Report, summaries: &[Summary<'_>]) -> String {
             let _ = writeln!(out, "- {}", escape(&warning.to_string()));
         }
     }
-    let machine = label::pairs(&report.environment);
-    if !machine.is_empty() {
-        let rows = machine.iter().map(|(key, value)| vec![key.clone(), value.clone()]).collect::<Vec<_>>();
-        let _ = write!(out, "\n{}", grid(&["machine".to_owned(), String::new()], &rows, Align::Left));
+    let machines = [("machine", Some(&report.environment)), ("gateway's machine", report.gateway_environment.as_ref())];
+    for (name, environment) in machines {
+        let facts = environment.map(label::pairs).unwrap_or_default();
+        if !facts.is_empty() {
+            let rows = facts.iter().map(|(key, value)| vec![key.clone(), value.clone()]).collect::<Vec<_>>();
+            let _ = write!(out, "\n{}", grid(&[name.to_owned(), String::new()], &rows, Align::Left));
+        }
     }
     out
 }

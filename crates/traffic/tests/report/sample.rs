@@ -132,7 +132,15 @@ pub(crate) fn hostile() -> Report {
 pub(crate) fn report(command: &str, runs: Vec<Run>) -> Report {
     let mut environment = Environment::default();
     environment.kernel.push_str("Linux 6.1.0 aarch64");
-    Report { version: 1, command: command.to_owned(), began_unix_s: 1_790_000_000, environment, runs, paper: None }
+    Report {
+        version: 1,
+        command: command.to_owned(),
+        began_unix_s: 1_790_000_000,
+        environment,
+        gateway_environment: None,
+        runs,
+        paper: None,
+    }
 }
 
 pub(crate) fn run(experiment: Experiment, random: &mut Random) -> Run {

@@ -18,6 +18,10 @@ const SHOWN: [Figure; 6] =
 pub(crate) fn write(out: &mut String, report: &Report, summaries: &[Summary<'_>]) {
     out.push_str("<section><h2>Details</h2><h3>Machine</h3>");
     pairs(out, &label::pairs(&report.environment));
+    if let Some(environment) = &report.gateway_environment {
+        out.push_str("<h3>The gateway's machine</h3>");
+        pairs(out, &label::pairs(environment));
+    }
     let _ = writeln!(out, "<h3>Command</h3><p><code>{}</code></p><h3>Experiments</h3>", escape(&report.command));
     for summary in summaries {
         experiment(out, summary);

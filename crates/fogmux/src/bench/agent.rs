@@ -1,0 +1,61 @@
+//! `fogmux bench agent`: gateways on this host for a generator on another.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use fogmux_traffic::agent::{self, AgentError, Keys};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::arguments::Agent;
+use crate::data;
+use crate::exit::{Failure, Status};
+
+/// Below the data directory.
+const KEYS: &str = "agent";
+
+/// Listens until a signal ends it, and then ends what it has started.
+pub(super) fn run(arguments: &Agent) -> Result<(), Failure> {
+    let directory = match &arguments.keys {
+        Some(directory) => directory.clone(),
+        None => data::default_directory()?.join(KEYS),
+    };
+    let keys = Keys::open_or_make(&directory).map_err(failed)?;
+    let agent = agent::Agent::bind(arguments.listen, &keys, super::binary()?).map_err(failed)?;
+    let io = |error: std::io::Error| Failure::io("agent", &error);
+    // Signals first: who reads where it listens may send one.
+    let ended = super::block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        agent.start()?;
+        announce(arguments, agent.address()?, keys.bundle());
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        Ok::<_, std::io::Error>(())
+    })?;
+    ended.map_err(io)?;
+    agent.stop();
+    Ok(())
+}
+
+fn announce(arguments: &Agent, address: SocketAddr, bundle: &Path) {
+    if arguments.json {
+        let key = bundle.display().to_string();
+        return println!("{}", serde_json::json!({ "address": address, "agent_key": key }));
+    }
+    println!("agent at {address}; its key for the driving host: {}", bundle.display());
+    println!("there: fogmux bench run --agent {address} --agent-key agent.pem");
+    match address.ip() {
+        ip if ip.is_loopback() => println!("It is reached from this host only: --listen takes an address of its own."),
+        ip if ip.is_unspecified() => println!("The other host writes an address of this one instead of {ip}."),
+        _ => {}
+    }
+    if !address.ip().is_loopback() {
+        println!("Gateways that it starts can be reached by whoever reaches this address, for as long as they run.");
+    }
+}
+
+fn failed(error: AgentError) -> Failure {
+    Failure::new(Status::Unavailable, error)
+}
