@@ -82,6 +82,9 @@ fn patterns() -> Result<String> {
         &["--door", "coap", "--size", "100000", "--qos", "1", "--count", "3", "--window", "1", "--in-flight", "1"],
         &["--door", "coap-tcp", "--size", "100000", "--qos", "1", "--count", "3", "--window", "1", "--in-flight", "1"],
         &["--door", "mqtt", "--rate", "500", "--qos", "1"],
+        &["--door", "mqtt", "--credential", "token", "--qos", "1"],
+        &["--door", "http1", "--credential", "token", "--security", "modern", "--operation", "put", "--window", "1"],
+        &["--door", "xmpp", "--credential", "token", "--security", "modern", "--qos", "1"],
     ];
     for row in table {
         let words = [&["run", "--seconds", "0.4", "--warm-up", "0.1", "--repeat", "1"], *row].concat();

@@ -1,7 +1,10 @@
 //! The traffic generator from outside: what it says of a gateway, and of brokers that others wrote.
 
+mod agent;
 mod doors;
+mod links;
 mod peers;
+mod readme;
 mod reports;
 mod stall;
 
@@ -12,7 +15,9 @@ use fogmux_tests::suite;
 use serde_json::Value;
 
 fn main() -> ExitCode {
-    suite::run("generator", &[doors::CASES, stall::CASES, reports::CASES, peers::CASES].concat())
+    let cases =
+        [doors::CASES, stall::CASES, reports::CASES, readme::CASES, links::CASES, agent::CASES, peers::CASES].concat();
+    suite::run("generator", &cases)
 }
 
 /// `fogmux bench` with these words.

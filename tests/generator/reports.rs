@@ -60,7 +60,8 @@ fn documents() -> Result<String> {
     for name in names {
         ensure!(text.contains(name), "{name} is not in the list");
         let shown = bench(&["paper", "show", name])?.output()?;
-        ensure!(shown.status.success() && shown.stdout.len() > 1_000, "{name} is not shown");
+        let text = String::from_utf8(shown.stdout)?;
+        ensure!(shown.status.success() && text.contains("\nTable ") && text.contains("\nClaims\n"), "{name}: {text}");
     }
     Ok(format!("({} documents)", names.len()))
 }

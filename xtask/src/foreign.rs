@@ -31,7 +31,7 @@ pub(crate) fn interop(tree: &Tree) -> Result<()> {
     run(python.current_dir(tree.root()).env("PYTHONDONTWRITEBYTECODE", "1"))
 }
 
-/// The traffic generator: at every door and against servers that others wrote; then the pages that it writes, in a
+/// The traffic generator: every bench of a door once; at every door and against servers that others wrote; then the pages that it writes, in a
 /// browser: they fit a phone and a desk, load nothing, and the console is silent. Screenshots and a print stay under the target directory.
 pub(crate) fn bench(tree: &Tree) -> Result<()> {
     setup::browser()?;
@@ -44,6 +44,8 @@ pub(crate) fn bench(tree: &Tree) -> Result<()> {
     let mut suite = cargo(&["test", "--package", "fogmux-tests", "--test", "generator", "--locked"]);
     suite.env("FOGMUX_BIN", binary).env("FOGMUX_CLIENTS", tree.clients()).env("PYTHONDONTWRITEBYTECODE", "1");
     run(suite.current_dir(tree.root()))?;
+    let mut doors = cargo(&["test", "--package", "fogmux", "--bench", "doors", "--locked"]);
+    run(doors.current_dir(tree.root()).env("CARGO_PROFILE_DEV_OPT_LEVEL", gateway::OPT_LEVEL))?;
     let mut browser = command("node", &["tests/bench/browser.mjs"]);
     run(browser.arg(made.join("screenshots")).args(pages).current_dir(tree.root()))
 }

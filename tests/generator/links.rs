@@ -1,0 +1,100 @@
+//! What takes a link, and so root: frames in a file, and frames counted one by one.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
+use fogmux_tests::suite::Case;
+use serde_json::Value;
+
+use crate::{bench, check, number, outcomes, parse, report};
+
+pub(crate) const CASES: &[Case] = &[
+    Case { name: "a capture has every frame of the link, and the secrets beside it", run: capture },
+    Case { name: "seoane2021: packets of tables 6 and 10 to the last one", run: packets },
+];
+
+/// Of a classic pcap with nanoseconds, and of a record in it (draft-ietf-opsawg-pcap §4, §5).
+const MAGIC: [u8; 4] = [0x4d, 0x3c, 0xb2, 0xa1];
+const FILE_HEADER_BYTES: usize = 24;
+const RECORD_HEADER_BYTES: usize = 16;
+
+fn capture() -> Result<String> {
+    let place = tempfile::tempdir()?;
+    let mut shown = Vec::new();
+    for (door, security, secret) in [("mqtt", "modern", "CLIENT_TRAFFIC_SECRET_0 "), ("coap", "psk", "CLIENT_RANDOM ")]
+    {
+        let file = place.path().join(format!("{door}.pcap"));
+        let name = file.display().to_string();
+        let words = [
+            "run",
+            "--link",
+            "lossless",
+            "--door",
+            door,
+            "--security",
+            security,
+            "--qos",
+            "1",
+            "--count",
+            "20",
+            "--window",
+            "1",
+            "--in-flight",
+            "1",
+            "--repeat",
+            "1",
+            "--capture",
+            &name,
+        ];
+        let report = report(&words)?;
+        let outcome = outcomes(&report)?.into_iter().next().context("no outcome")?;
+        check(outcome)?;
+        let frames = frames(&fs::read(&file)?)?;
+        let counted: f64 = ["bytes", "connect_bytes"]
+            .iter()
+            .filter_map(|part| outcome.get(part)?.get("wire"))
+            .map(|wire| -> Result<f64> { Ok(number(wire, "packets_up")? + number(wire, "packets_down")?) })
+            .sum::<Result<f64>>()?;
+        // What closes the connections comes after both.
+        ensure!(frames as f64 >= counted && counted > 40.0, "{door}: {frames} frames of {counted}");
+        let secrets = fs::read_to_string(file.with_extension("keys"))?;
+        ensure!(secrets.contains(secret), "{door}: no {secret}in {secrets:?}");
+        shown.push(format!("{door} {frames} frames"));
+    }
+    let without = bench(&["run", "--count", "1", "--capture", "never.pcap"])?.output()?;
+    ensure!(!without.status.success(), "there is nothing to capture without a link");
+    Ok(format!("({})", shown.join(", ")))
+}
+
+/// How many frames a file has; one that is cut off is an error.
+fn frames(file: &[u8]) -> Result<usize> {
+    ensure!(file.starts_with(&MAGIC), "no pcap");
+    let (mut rest, mut frames) = (file.get(FILE_HEADER_BYTES..).context("no header")?, 0);
+    while !rest.is_empty() {
+        let length =
+            rest.get(8..12).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes).context("cut off")?;
+        rest = rest.get(RECORD_HEADER_BYTES + usize::try_from(length)?..).context("cut off")?;
+        frames += 1;
+    }
+    Ok(frames)
+}
+
+/// What is the exchange's own shape and no machine's: A, B and C in the clear, then with a key and with certificates.
+fn packets() -> Result<String> {
+    let words = ["paper", "run", "seoane2021", "--quick", "--table", "6", "--table", "10", "--json"];
+    let result = parse(&bench(&words)?.output()?)?;
+    let tables = result.get("tables").and_then(Value::as_array).context("no tables")?;
+    for (id, columns, wanted) in [("6", 0..1, [2.0, 4.0, 2.0]), ("10", 0..2, [10.0, 12.0, 10.0])] {
+        let table = tables.iter().find(|table| table.get("id").and_then(Value::as_str) == Some(id));
+        let rows = table.and_then(|table| table.get("cells")?.as_array()).with_context(|| format!("no table {id}"))?;
+        ensure!(rows.len() == wanted.len(), "table {id} has {} rows", rows.len());
+        for (row, wanted) in rows.iter().zip(wanted) {
+            for column in columns.clone() {
+                let cell = row.get(column).with_context(|| format!("table {id} has no column {column}"))?;
+                let same = cell.get("exact") == Some(&Value::Bool(true));
+                ensure!(same && number(cell, "measured")? == wanted, "table {id}: {cell}, not {wanted} packets");
+            }
+        }
+    }
+    Ok("(2, 4, 2 and 10, 12, 10)".to_owned())
+}

@@ -1,0 +1,55 @@
+//! The lines of the README that people copy, as they stand there; only shortened by flags that follow them.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use fogmux_tests::suite::Case;
+
+use crate::bench;
+
+pub(crate) const CASES: &[Case] = &[Case { name: "the README's lines do what they say", run: lines }];
+
+const SHORT: &[&str] = &["--seconds", "0.3", "--warm-up", "0", "--repeat", "1"];
+
+/// What makes a line short enough to be tried here, by what it begins with; nothing: it is tried elsewhere, and why.
+const SHORTER: &[(&str, Result<&[&str], &str>)] = &[
+    ("run ", Ok(SHORT)),
+    ("matrix ", Ok(&["--doors", "mqtt,http1", "--securities", "none", "--seconds", "0.2", "--repeat", "1"])),
+    ("compare ", Ok(&[])),
+    ("paper list", Ok(&[])),
+    ("paper show ", Ok(&[])),
+    ("paper run ", Ok(&["--table", "6"])),
+    ("peer ", Err("peers.rs: a broker has to be there")),
+    ("agent", Err("agent.rs: an agent has to be there")),
+];
+
+fn lines() -> Result<String> {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme = fs::read_to_string(readme)?;
+    let place = tempfile::tempdir()?;
+    for name in ["before", "after"] {
+        let made = bench(&["run", "--count", "100", "--repeat", "2", "--out", name])?.current_dir(&place).output()?;
+        ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+    let mut tried = 0;
+    for line in readme.lines().filter_map(|line| line.strip_prefix("    fogmux bench ")) {
+        let line = line.split_once(" #").map_or(line, |(line, _)| line).trim_end();
+        let shorter = SHORTER.iter().find(|(begin, _)| line.starts_with(begin));
+        let (_, shorter) = shorter.with_context(|| format!("nobody tries `fogmux bench {line}`"))?;
+        let Ok(shorter) = shorter else { continue };
+        if line.contains("--agent ") {
+            continue;
+        }
+        let words: Vec<&str> = line.split_whitespace().chain(shorter.iter().copied()).collect();
+        let done = bench(&words)?.current_dir(&place).output()?;
+        let said = String::from_utf8_lossy(&done.stderr);
+        // 1 is what `compare` says of a regression, which two runs of a tenth of a second may show.
+        let fine = done.status.success() || (line.starts_with("compare") && done.status.code() == Some(1));
+        ensure!(fine && !done.stdout.is_empty(), "`fogmux bench {line}`: {} {said}", done.status);
+        tried += 1;
+    }
+    ensure!(place.path().join("results/report.html").exists(), "the matrix has written no results/report.html");
+    ensure!(tried >= 6, "only {tried} lines were found");
+    Ok(format!("({tried} lines)"))
+}
