@@ -293,7 +293,9 @@ mod tests {
         let [one, other] = ["one.toml", "other.toml"].map(|name| directory.join(name));
         let register = directory.join("register");
         fs::create_dir(&register).unwrap();
-        [&one, &other].map(|file| fs::write(file, "the same").unwrap());
+        for file in [&one, &other] {
+            fs::write(file, "the same").unwrap();
+        }
         let numbers = |file: &Path| Numbers::beside(file).and_in(&register, "context");
         assert_eq!(numbers(&one).set_aside(10).unwrap(), (0, 10));
         assert_eq!(numbers(&other).set_aside(10).unwrap(), (10, 20), "at the same time");
