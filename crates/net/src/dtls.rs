@@ -1,13 +1,15 @@
-//! DTLS 1.2 (RFC 6347) for CoAP: a server for very many peers on one socket, and a client.
+//! DTLS 1.2 (RFC 6347) and 1.3 (RFC 9147, `v13`) for CoAP: a server of both for very many peers on one socket, and a
+//! client of 1.2.
 //!
 //! No socket, clock or task in here but in [`client`]'s small shell: datagrams and the time come in as arguments,
 //! datagrams go out into a buffer of the caller. The cryptography is ring's and RustCrypto's, the certificates are
-//! rustls's; what is ours is the order of messages, and ADR 0010 says why. Rules that everything here keeps:
+//! rustls's; what is ours is the order of messages, and ADR 0010 and 0016 say why. Rules that everything here keeps:
 //!
 //! - nothing is kept for an address that has not shown that it can receive (`hello`, RFC 6347 §4.2.1);
 //! - what does not open changes nothing: a forged datagram can neither end nor replace a session (§4.1.2.7);
 //! - a peer that has forgotten its session gets a new one beside the old, which goes when the new one is proved
 //!   (§4.2.8);
+//! - a session follows its identifier to another address, never to where somebody else is (`endpoint/moves.rs`);
 //! - a session at rest is keys and counters; the handshake goes with its last message.
 
 mod alert;
@@ -26,6 +28,7 @@ mod reassembly;
 mod server;
 mod session;
 mod suite;
+mod v13;
 mod wire;
 
 #[cfg(test)]
@@ -47,6 +50,7 @@ pub use {
     endpoint::{Counters, Endpoint, EndpointConfig, Peer},
     inbox::{Association, End, Event, Inbox},
     suite::Suite,
+    v13::{Suite13, identified},
 };
 
 /// What a server proves itself with, and whom it believes. Asked anew for each handshake, so that a reload counts at

@@ -23,14 +23,18 @@ pub enum Alert {
     DecodeError,
     /// A signature, a Finished or a first protected record that is wrong: mostly another key than ours.
     DecryptError,
-    /// Not DTLS 1.2.
+    /// A version that we do not speak.
     ProtocolVersion,
     /// We have a fault of our own.
     InternalError,
     /// Handshakes inside a session are not done.
     NoRenegotiation,
+    /// An extension that has to be there and is not (RFC 8446 §6.2).
+    MissingExtension,
     /// An answer to an extension that was not asked for.
     UnsupportedExtension,
+    /// A certificate that is required and missing, in DTLS 1.3 (RFC 8446 §6.2).
+    CertificateRequired,
     /// Anything else, by its number.
     Other(u8),
 }
@@ -51,7 +55,9 @@ impl Alert {
             Self::ProtocolVersion => 70,
             Self::InternalError => 80,
             Self::NoRenegotiation => 100,
+            Self::MissingExtension => 109,
             Self::UnsupportedExtension => 110,
+            Self::CertificateRequired => 116,
             Self::Other(byte) => byte,
         }
     }
@@ -71,7 +77,9 @@ impl Alert {
             70 => Self::ProtocolVersion,
             80 => Self::InternalError,
             100 => Self::NoRenegotiation,
+            109 => Self::MissingExtension,
             110 => Self::UnsupportedExtension,
+            116 => Self::CertificateRequired,
             other => Self::Other(other),
         }
     }
@@ -91,7 +99,9 @@ impl Alert {
             | Self::DecryptError
             | Self::ProtocolVersion
             | Self::InternalError
+            | Self::MissingExtension
             | Self::UnsupportedExtension
+            | Self::CertificateRequired
             | Self::Other(_) => 2,
         };
         [level, self.byte()]
@@ -114,7 +124,9 @@ impl std::fmt::Display for Alert {
             Self::ProtocolVersion => "protocol_version",
             Self::InternalError => "internal_error",
             Self::NoRenegotiation => "no_renegotiation",
+            Self::MissingExtension => "missing_extension",
             Self::UnsupportedExtension => "unsupported_extension",
+            Self::CertificateRequired => "certificate_required",
             Self::Other(byte) => return write!(f, "alert {byte}"),
         };
         f.write_str(name)

@@ -1,4 +1,5 @@
-//! AES-128 in CCM (RFC 3610) as DTLS has it (RFC 6655): nonces of 12 bytes, additional data of 13.
+//! AES-128 in CCM (RFC 3610) as DTLS has it (RFC 6655): nonces of 12 bytes, additional data of 13 in DTLS 1.2 and of
+//! the record's header in 1.3.
 //!
 //! The cipher is the `aes` crate's, and the mode is that of the `ccm` crate, which tests compare it with. Here it is
 //! one visit of the cipher for a whole record: since `aes` 0.9 each visit spreads the round keys anew, and three
@@ -12,6 +13,8 @@ use aes::{
     },
 };
 use subtle::ConstantTimeEq as _;
+
+use super::wire;
 
 type Block = [u8; 16];
 
@@ -31,18 +34,18 @@ impl Ccm {
     }
 
     /// Encrypts in place; the first bytes of what it gives are the tag.
-    pub(super) fn seal(&self, nonce: &[u8; 12], aad: &[u8; 13], plain: &mut [u8]) -> Tag {
+    pub(super) fn seal(&self, nonce: &[u8; 12], aad: &impl AsRef<[u8]>, plain: &mut [u8]) -> Tag {
         self.visit(nonce, aad, plain, true)
     }
 
     /// Decrypts in place when the tag is right; else nothing may be done with what is there then.
-    pub(super) fn open(&self, nonce: &[u8; 12], aad: &[u8; 13], body: &mut [u8], tag: &[u8]) -> Option<()> {
+    pub(super) fn open(&self, nonce: &[u8; 12], aad: &impl AsRef<[u8]>, body: &mut [u8], tag: &[u8]) -> Option<()> {
         let right = self.visit(nonce, aad, body, false);
         let right = right.get(..usize::from(self.tag_len))?;
         bool::from(right.ct_eq(tag)).then_some(())
     }
 
-    fn visit(&self, nonce: &[u8; 12], aad: &[u8; 13], body: &mut [u8], encrypt: bool) -> Tag {
+    fn visit(&self, nonce: &[u8; 12], aad: &impl AsRef<[u8]>, body: &mut [u8], encrypt: bool) -> Tag {
         let mut tag = [0; 16];
         let visit = Visit { nonce, aad, body, encrypt, tag_len: self.tag_len, tag: &mut tag };
         self.cipher.encrypt_with_backend(visit);
@@ -50,20 +53,20 @@ impl Ccm {
     }
 }
 
-struct Visit<'a> {
+struct Visit<'a, A> {
     nonce: &'a [u8; 12],
-    aad: &'a [u8; 13],
+    aad: &'a A,
     body: &'a mut [u8],
     encrypt: bool,
     tag_len: u8,
     tag: &'a mut Tag,
 }
 
-impl BlockSizeUser for Visit<'_> {
+impl<A: AsRef<[u8]>> BlockSizeUser for Visit<'_, A> {
     type BlockSize = U16;
 }
 
-impl BlockCipherEncClosure for Visit<'_> {
+impl<A: AsRef<[u8]>> BlockCipherEncClosure for Visit<'_, A> {
     #[inline(always)]
     fn call<B: BlockCipherEncBackend<BlockSize = U16>>(self, backend: &B) {
         let cipher = |block: &mut Block| {
@@ -73,9 +76,15 @@ impl BlockCipherEncClosure for Visit<'_> {
         // RFC 3610 §2.2: B_0 – additional data, length of the tag, three bytes of length – and the additional data.
         let mut mac = block(0x40 | (((self.tag_len - 2) / 2) << 3) | 2, self.nonce, self.body.len());
         cipher(&mut mac);
-        let aad = [0, 13].into_iter().chain(*self.aad);
-        xor(&mut mac, aad);
+        // The compiler knows the length that DTLS 1.2 has, and makes one block of it.
+        let aad = self.aad.as_ref();
+        let (first, more) = aad.split_at(aad.len().min(14));
+        xor(&mut mac, wire::length16(aad.len()).into_iter().chain(first.iter().copied()));
         cipher(&mut mac);
+        for chunk in more.chunks(16) {
+            xor(&mut mac, chunk.iter().copied());
+            cipher(&mut mac);
+        }
         // §2.3: the counter that the body is encrypted with begins with 1, 0 is the tag's.
         let none = u128::from_be_bytes(block(2, self.nonce, 0));
         let (whole, rest) = self.body.as_chunks_mut::<16>();
@@ -146,7 +155,8 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_what_the_ccm_crate_does(
-            key: [u8; 16], nonce: [u8; 12], aad: [u8; 13], plain in proptest::collection::vec(any::<u8>(), 0..300),
+            key: [u8; 16], nonce: [u8; 12], aad in proptest::collection::vec(any::<u8>(), 1..50),
+            plain in proptest::collection::vec(any::<u8>(), 0..300),
         ) {
             let (mut ours, mut short, mut long) = (plain.clone(), plain.clone(), plain.clone());
             let tag = Ccm::new(&key, 8).seal(&nonce, &aad, &mut ours);

@@ -216,11 +216,9 @@ impl Client {
 /// Takes in a record; data, and nothing else, stays in `plain`.
 fn opened(session: &mut Session, record: &Record<'_>, plain: &mut Vec<u8>, send: &mut dyn FnMut(&[u8])) -> Opened {
     let start = plain.len();
-    if session.open(record, plain).is_none() {
-        return Opened::Nothing;
-    }
+    let Some(content) = session.open(record, plain) else { return Opened::Nothing };
     let held = plain.get(start..).unwrap_or_default();
-    let what = match record.content {
+    let what = match content {
         ContentType::ApplicationData => return Opened::Data,
         ContentType::Alert => match *held {
             [level, alert] if level == 2 || alert == Alert::CloseNotify.byte() => Opened::Ended(Alert::parse(alert)),
@@ -230,7 +228,7 @@ fn opened(session: &mut Session, record: &Record<'_>, plain: &mut Vec<u8>, send:
             refuse_hello_request(session, held, send);
             Opened::Nothing
         }
-        ContentType::ChangeCipherSpec => Opened::Nothing,
+        ContentType::ChangeCipherSpec | ContentType::Identified => Opened::Nothing,
     };
     plain.truncate(start);
     what

@@ -1,4 +1,4 @@
-//! Cookies without state (RFC 6347 §4.2.1): a code over the address and what the ClientHello offers, by a key that
+//! Cookies without state (RFC 6347 §4.2.1, RFC 9147 §5.1): a code over the address and what the ClientHello offers, by a key that
 //! changes.
 
 use std::{net::SocketAddr, time::Duration};
@@ -25,18 +25,40 @@ impl CookieKey {
     }
 
     pub(super) fn make(&self, now: Duration, from: SocketAddr, hello: &ClientHello<'_>) -> [u8; COOKIE] {
-        self.code(period(now), from, hello)
+        self.code(period(now), from, hello, &[])
     }
 
     /// Whether the ClientHello carries a cookie that we gave to this address for the same offer.
     pub(super) fn is_good(&self, now: Duration, from: SocketAddr, hello: &ClientHello<'_>) -> bool {
         let Ok(cookie) = <&[u8; COOKIE]>::try_from(hello.cookie) else { return false };
+        self.is_good_for(now, from, hello, cookie, &[])
+    }
+
+    /// A code over what has to be known again as well; in DTLS 1.3 both are the cookie (RFC 8446 §4.2.2).
+    pub(super) fn make_for(
+        &self,
+        now: Duration,
+        from: SocketAddr,
+        hello: &ClientHello<'_>,
+        known: &[u8],
+    ) -> [u8; COOKIE] {
+        self.code(period(now), from, hello, known)
+    }
+
+    pub(super) fn is_good_for(
+        &self,
+        now: Duration,
+        from: SocketAddr,
+        hello: &ClientHello<'_>,
+        code: &[u8; COOKIE],
+        known: &[u8],
+    ) -> bool {
         let period = period(now);
-        let same = |period| subtle::ConstantTimeEq::ct_eq(&self.code(period, from, hello)[..], &cookie[..]).into();
+        let same = |period| subtle::ConstantTimeEq::ct_eq(&self.code(period, from, hello, known)[..], &code[..]).into();
         same(period) || period.checked_sub(1).is_some_and(same)
     }
 
-    fn code(&self, period: u64, from: SocketAddr, hello: &ClientHello<'_>) -> [u8; COOKIE] {
+    fn code(&self, period: u64, from: SocketAddr, hello: &ClientHello<'_>, known: &[u8]) -> [u8; COOKIE] {
         let mut context = hmac::Context::with_key(&self.0);
         context.update(&period.to_be_bytes());
         match from {
@@ -46,7 +68,7 @@ impl CookieKey {
         context.update(&from.port().to_be_bytes());
         // Client-Parameters: version, random, session_id, cipher_suites, compression_methods. Each has its length
         // before it, so that nothing can move from one into the next.
-        for part in [&hello.random[..], hello.session_id, hello.suites, hello.compressions] {
+        for part in [&hello.random[..], hello.session_id, hello.suites, hello.compressions, known] {
             context.update(&super::wire::length16(part.len()));
             context.update(part);
         }

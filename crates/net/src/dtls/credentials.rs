@@ -5,11 +5,11 @@ use std::{net::IpAddr, sync::Arc};
 use rustls::{pki_types::CertificateDer, server::danger::ClientCertVerifier, sign::CertifiedKey};
 use zeroize::Zeroizing;
 
-use super::{Credentials, Suite, suite::Exchange};
+use super::{Credentials, Suite, Suite13, suite::Exchange};
 use crate::{
     channel::PskSource,
     clients::Cut,
-    profile::{ClientCertificates, Profile, Security},
+    profile::{ClientCertificates, Profile, Security, Version},
     tls::{TlsConfig, TlsError},
 };
 
@@ -21,6 +21,8 @@ pub struct ListenerCredentials {
     psk: Option<Arc<dyn PskSource>>,
     /// Of what the profile takes, what DTLS 1.2 has.
     suites: Arc<[Suite]>,
+    /// And what DTLS 1.3 has.
+    suites_13: Arc<[Suite13]>,
     guard: Option<Guard>,
 }
 
@@ -31,11 +33,14 @@ impl ListenerCredentials {
     /// Looks whether everything is there that the profile needs.
     ///
     /// # Errors
-    /// [`TlsError`]: something is not there, or the profile has nothing that DTLS 1.2 has.
+    /// [`TlsError`]: something is not there, or the profile has nothing that DTLS has.
     pub fn new(tls: &TlsConfig, security: Security) -> Result<Self, TlsError> {
         let profile = security.profile;
-        let suites: Arc<[Suite]> = Suite::ALL.into_iter().filter(|suite| accepts(profile, *suite)).collect();
-        if suites.is_empty() || !profile.is_encrypted() {
+        let takes = |version, name| accepts(profile, version, name);
+        let suites: Arc<[Suite]> = Suite::ALL.into_iter().filter(|at| takes(Version::Tls12, at.name())).collect();
+        let suites_13: Arc<[Suite13]> =
+            Suite13::ALL.into_iter().filter(|at| takes(Version::Tls13, at.name())).collect();
+        if (suites.is_empty() && suites_13.is_empty()) || !profile.is_encrypted() {
             return Err(TlsError::Stack(profile.name));
         }
         if profile.psk && tls.psk().is_none() {
@@ -45,7 +50,7 @@ impl ListenerCredentials {
         if security.client_certificates != ClientCertificates::No && tls.clients().is_none() {
             return Err(TlsError::NoAuthority);
         }
-        Ok(Self { psk: tls.psk().cloned(), tls: tls.clone(), security, suites, guard: None })
+        Ok(Self { psk: tls.psk().cloned(), tls: tls.clone(), security, suites, suites_13, guard: None })
     }
 
     /// Asking `guard` before a key is looked up. Who may not try is told nothing at all.
@@ -54,21 +59,30 @@ impl ListenerCredentials {
         Self { guard: Some(guard), ..self }
     }
 
-    /// Suites, best first.
+    /// Suites of DTLS 1.2, best first.
     #[must_use]
     pub fn suites(&self) -> &[Suite] {
         &self.suites
     }
+
+    /// Suites of DTLS 1.3, best first; none where the profile is not for it.
+    #[must_use]
+    pub fn suites_13(&self) -> &[Suite13] {
+        &self.suites_13
+    }
 }
 
-fn accepts(profile: &Profile, suite: Suite) -> bool {
+fn accepts(profile: &Profile, version: Version, suite: &str) -> bool {
     let accept = &profile.accept;
-    accept.versions.contains(&crate::profile::Version::Tls12)
-        && (accept.suites.is_empty() || accept.suites.contains(&suite.name()))
+    accept.versions.contains(&version) && (accept.suites.is_empty() || accept.suites.contains(&suite))
 }
 
 impl Credentials for ListenerCredentials {
     fn certified_key(&self) -> Option<Arc<CertifiedKey>> {
+        // Suites of 1.3 do not say by which of the two: the profile does.
+        if self.security.profile.psk {
+            return None;
+        }
         // It was there when the listener was made; a reload replaces it by one of its kind.
         self.tls.certificate(self.security.profile).ok().map(|certificate| certificate.certified())
     }
@@ -84,7 +98,7 @@ impl Credentials for ListenerCredentials {
 
     /// Where no keys are configured nobody gets a decoy either, and a client that could do without is not led astray.
     fn has_psk(&self) -> bool {
-        let taken = self.suites.iter().any(|suite| suite.exchange() == Exchange::Psk);
+        let taken = self.suites.iter().any(|suite| suite.exchange() == Exchange::Psk) || !self.suites_13.is_empty();
         taken && self.psk.as_ref().is_some_and(|psk| psk.secret(&[0]).is_some())
     }
 

@@ -1,6 +1,9 @@
 //! A server's end of all its associations on one socket.
 
+mod link;
+mod moves;
 mod networks;
+mod unified;
 
 use std::{
     cmp::Reverse,
@@ -11,15 +14,20 @@ use std::{
     time::Duration,
 };
 
-use self::networks::Networks;
+use self::{
+    link::{Link, Shake},
+    moves::{Moved, Names},
+    networks::Networks,
+};
 use super::{
-    Alert, Association, CookieKey, Credentials, End, Inbox, Suite,
+    Alert, Association, CookieKey, Credentials, End, Inbox, Suite, Suite13,
     hello::{self, Verdict, Verified},
     server::{Handshake, Made, Step},
-    session::{EPOCH, Session},
+    session::EPOCH,
+    v13::{self, Refusal},
     wire::{ContentType, Fragment, Record, message},
 };
-use crate::{admission::network, clients::Cut};
+use crate::{admission::network, channel::Channel, clients::Cut};
 
 /// How long a session keeps what it can compute again from its keys.
 const REST_AFTER: Duration = Duration::from_secs(20);
@@ -43,8 +51,10 @@ impl Peer for SocketAddr {
 /// Bounds of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointConfig {
-    /// Suites, best first.
+    /// Suites of DTLS 1.2, best first.
     pub suites: Vec<Suite>,
+    /// Suites of DTLS 1.3, best first; without any it is not spoken.
+    pub suites_13: Vec<Suite13>,
     /// Sessions; one more takes the place of one that has rested long.
     pub sessions_max: usize,
     /// Sessions from one address, whatever its ports; one more takes the place of one of them that has rested long. An
@@ -64,6 +74,7 @@ impl Default for EndpointConfig {
     fn default() -> Self {
         Self {
             suites: Suite::ALL.to_vec(),
+            suites_13: Suite13::ALL.to_vec(),
             sessions_max: 32_768,
             sessions_per_address_max: 1000,
             handshakes_max: 1024,
@@ -99,6 +110,8 @@ pub struct Endpoint<P> {
     credentials: Arc<dyn Credentials>,
     cookies: Arc<CookieKey>,
     pub(super) peers: HashMap<P, usize, foldhash::fast::RandomState>,
+    /// Who is found by something else than its address.
+    pub(super) names: Names<P>,
     pub(super) slots: Vec<Option<Entry<P>>>,
     free: Vec<usize>,
     pub(super) alarms: BinaryHeap<Reverse<(Duration, usize)>>,
@@ -115,20 +128,27 @@ pub struct Endpoint<P> {
 /// One peer: its session, and a handshake that may become its next.
 pub(super) struct Entry<P> {
     peer: P,
-    session: Option<Box<Live>>,
+    session: Option<Box<Live<P>>>,
     handshake: Option<Box<Begun>>,
     alarm: Option<Duration>,
 }
 
-struct Live {
+struct Live<P> {
     association: Association,
-    session: Session,
+    session: Link,
+    /// Where it was made, and what may be sent to where it is now; nothing while these are the same.
+    moved: Option<Box<Moved<P>>>,
     cut: Option<Cut>,
     active: Duration,
     resting: bool,
 }
 
-impl Live {
+impl<P: Peer> Live<P> {
+    /// The peer as those above know it: where it was when the session was made.
+    fn known_as(&self, peer: P) -> P {
+        self.moved.as_ref().map_or(peer, |moved| moved.from)
+    }
+
     fn is_cut(&self) -> bool {
         self.cut.as_ref().is_some_and(Cut::is_cut)
     }
@@ -136,7 +156,7 @@ impl Live {
 
 struct Begun {
     serial: u64,
-    handshake: Handshake,
+    handshake: Shake,
 }
 
 impl<P: Peer> Endpoint<P> {
@@ -148,6 +168,7 @@ impl<P: Peer> Endpoint<P> {
             credentials,
             cookies,
             peers: HashMap::default(),
+            names: Names::default(),
             slots: Vec::new(),
             free: Vec::new(),
             alarms: BinaryHeap::new(),
@@ -170,6 +191,10 @@ impl<P: Peer> Endpoint<P> {
         inbox: &mut Inbox<P>,
         send: &mut dyn FnMut(P, &[u8]),
     ) {
+        if v13::is_sealed(datagram) {
+            self.handle_sealed(now, peer, datagram, inbox, send);
+            return;
+        }
         let Some((first, _)) = Record::split(datagram) else {
             self.counters.dropped += 1;
             return;
@@ -178,17 +203,32 @@ impl<P: Peer> Endpoint<P> {
             self.handle_hello(now, peer, datagram, inbox, send);
             return;
         }
-        let Some(slot) = self.peers.get(&peer).copied() else {
+        let slot = match first.cid {
+            None => self.peers.get(&peer).copied(),
+            Some(cid) => self.names.slot(cid),
+        };
+        let Some(slot) = slot else {
             self.counters.dropped += 1;
             return;
         };
         let mut rest = datagram;
         while let Some((record, after)) = Record::split(rest) {
+            self.handle_record(now, slot, peer, &record, inbox, send);
+            if record.cid.is_some() {
+                self.note_arrival(slot, peer, rest.len() - after.len());
+            }
             rest = after;
-            self.handle_record(now, slot, &record, inbox, send);
         }
         self.tidy(slot);
         self.set_alarm(slot);
+    }
+
+    /// Hands out identifiers that begin with this number, by which whoever reads another socket of the same address finds
+    /// out whose a datagram is ([`identified`](crate::dtls::identified)); without it none are handed out.
+    #[must_use]
+    pub fn identified_by(mut self, number: u8) -> Self {
+        self.names.number(number);
+        self
     }
 
     /// Protects data for a session and sends it. `false`: there is no such session any more.
@@ -200,20 +240,24 @@ impl<P: Peer> Endpoint<P> {
         data: &[u8],
         send: &mut dyn FnMut(P, &[u8]),
     ) -> bool {
-        let slot = self.peers.get(&peer).copied();
+        let slot = self.slot_of_session(peer, association);
         let Some(entry) = slot.and_then(|slot| self.slots.get_mut(slot)).and_then(Option::as_mut) else { return false };
+        let peer = entry.peer;
         let Some(live) = entry.session.as_mut().filter(|live| live.association == association) else { return false };
         // It ends when something is heard of it; until then nothing is said.
         if live.is_cut() {
             return false;
         }
         self.scratch.clear();
-        if live.session.seal(ContentType::ApplicationData, data, &mut self.scratch).is_none() {
+        if live.session.seal(data, &mut self.scratch).is_none() {
             return false;
         }
         live.active = now;
         let woken = std::mem::take(&mut live.resting);
-        send(peer, &self.scratch);
+        // What may not go is as good as lost on its way.
+        if live.moved.as_mut().is_none_or(|moved| moved.may_send(self.scratch.len())) {
+            send(peer, &self.scratch);
+        }
         if let (Some(slot), true) = (slot, woken) {
             self.set_alarm(slot);
         }
@@ -222,9 +266,7 @@ impl<P: Peer> Endpoint<P> {
 
     /// Ends a session and tells the peer.
     pub fn close(&mut self, peer: P, association: Association, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
-        let Some(slot) = self.peers.get(&peer).copied() else { return };
-        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
-        if entry.session.as_ref().is_some_and(|live| live.association == association) {
+        if let Some(slot) = self.slot_of_session(peer, association) {
             self.end(slot, End::Ours, inbox, send);
             self.tidy(slot);
         }
@@ -296,7 +338,7 @@ impl<P: Peer> Endpoint<P> {
         send: &mut dyn FnMut(P, &[u8]),
     ) {
         self.scratch.clear();
-        match hello::look(&self.cookies, now, peer.address(), datagram, &mut self.scratch) {
+        match hello::look(&self.cookies, now, peer.address(), datagram, &self.config.suites_13, &mut self.scratch) {
             Verdict::Drop => self.counters.dropped += 1,
             Verdict::Answered => {
                 self.counters.hellos += 1;
@@ -337,15 +379,16 @@ impl<P: Peer> Endpoint<P> {
             self.counters.crowded += 1;
             return;
         }
-        let handshake = Handshake::begin(self.credentials.as_ref(), &self.config.suites, now, address, verified);
-        let mut handshake = match handshake {
+        let mut handshake = match self.answer(now, address, verified) {
             Ok(handshake) => handshake,
-            Err(alert) => {
+            Err(refusal) => {
                 self.counters.failed += 1;
-                inbox.failed(peer, alert, None);
-                self.scratch.clear();
-                hello::refuse(&mut self.scratch, verified.record_sequence, alert);
-                send(peer, &self.scratch);
+                if let Refusal::Alert(alert, identity) = refusal {
+                    inbox.failed(peer, alert, identity);
+                    self.scratch.clear();
+                    hello::refuse(&mut self.scratch, verified.record_sequence, alert);
+                    send(peer, &self.scratch);
+                }
                 if let Some(slot) = self.peers.get(&peer).copied() {
                     self.tidy(slot);
                 }
@@ -357,6 +400,7 @@ impl<P: Peer> Endpoint<P> {
         self.counters.begun += 1;
         let serial = self.number();
         let slot = self.slot_of(peer);
+        self.names.add(handshake.identifier(), slot);
         if let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) {
             entry.handshake = Some(Box::new(Begun { serial, handshake }));
             self.handshakes += 1;
@@ -366,48 +410,75 @@ impl<P: Peer> Endpoint<P> {
         self.set_alarm(slot);
     }
 
+    /// The first flight of the version that the client has come for.
+    fn answer(&mut self, now: Duration, from: IpAddr, verified: &Verified<'_>) -> Result<Shake, Refusal> {
+        let credentials = self.credentials.as_ref();
+        let cid = verified.hello.connection_id.and_then(|_| self.names.make());
+        if let Some(retry) = &verified.retry {
+            let begun = v13::Handshake::begin(credentials, now, from, verified, retry, cid)?;
+            return Ok(Shake::V13(Box::new(begun)));
+        }
+        let newer = !self.config.suites_13.is_empty();
+        let begun = Handshake::begin(credentials, &self.config.suites, newer, cid, now, from, verified)?;
+        Ok(Shake::V12(Box::new(begun)))
+    }
+
     fn handle_record(
         &mut self,
         now: Duration,
         slot: usize,
+        peer: P,
         record: &Record<'_>,
         inbox: &mut Inbox<P>,
         send: &mut dyn FnMut(P, &[u8]),
     ) {
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
-        let peer = entry.peer;
+        let here = entry.peer == peer;
         let start = inbox.bytes.len();
         if let Some(live) = &mut entry.session
-            && live.session.open(record, &mut inbox.bytes).is_some()
+            && let Link::V12(session) = &mut live.session
         {
-            if live.is_cut() {
-                inbox.bytes.truncate(start);
-                self.end(slot, End::Revoked, inbox, send);
+            // RFC 9146 §6: verified, and newer than all before.
+            let moves = !here && session.is_newest(record);
+            if let Some(content) = session.open(record, &mut inbox.bytes) {
+                if live.is_cut() {
+                    inbox.bytes.truncate(start);
+                    self.end(slot, End::Revoked, inbox, send);
+                    return;
+                }
+                live.active = now;
+                live.resting = false;
+                if content == ContentType::ApplicationData {
+                    inbox.data(live.known_as(entry.peer), live.association, start);
+                } else {
+                    self.handle_inner(slot, content, start, inbox, send);
+                }
+                if moves {
+                    self.relocate(slot, peer);
+                }
                 return;
             }
-            live.active = now;
-            live.resting = false;
-            if record.content == ContentType::ApplicationData {
-                inbox.data(peer, live.association, start);
-            } else {
-                self.handle_inner(slot, record.content, start, inbox, send);
-            }
-            return;
         }
         if let Some(live) = entry.session.as_mut().filter(|live| live.resting) {
             // What did not open may be anybody's: it must not make sessions heavy that are at rest.
             live.session.rest();
         }
-        let step = match &mut entry.handshake {
-            Some(begun) => begun.handshake.handle(self.credentials.as_ref(), record),
-            None => {
+        let step = match entry.handshake.as_mut().map(|begun| &mut begun.handshake) {
+            // It does not move.
+            Some(Shake::V12(handshake)) if here => handshake.handle(self.credentials.as_ref(), record),
+            // That of 1.3 hears nothing in the clear but its ClientHello.
+            Some(Shake::V12(_) | Shake::V13(_)) | None => {
                 self.counters.dropped += 1;
                 return;
             }
         };
         match step {
             Step::Waiting => {}
-            Step::Done(made) => self.establish(now, slot, made, inbox, send),
+            Step::Done(Made { mut session, channel, cut }) => {
+                self.scratch.clear();
+                session.put_last_flight(&mut self.scratch);
+                self.establish(now, slot, (Link::V12(*session), channel, cut), inbox, send);
+            }
             Step::Failed(alert) => self.fail(slot, alert, inbox, send),
             Step::TooEarly => {
                 self.counters.failed += 1;
@@ -427,7 +498,7 @@ impl<P: Peer> Endpoint<P> {
     ) {
         let inner = inbox.bytes.split_off(start);
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
-        let Some(live) = &mut entry.session else { return };
+        let Some(Link::V12(session)) = entry.session.as_mut().map(|live| &mut live.session) else { return };
         self.scratch.clear();
         match content {
             ContentType::Alert => {
@@ -446,38 +517,42 @@ impl<P: Peer> Endpoint<P> {
             }
             ContentType::Handshake => match Fragment::split(&inner).map(|(fragment, _)| fragment.kind) {
                 // RFC 6347 §4.2.4: our last flight was lost.
-                Some(message::FINISHED) => live.session.put_last_flight(&mut self.scratch),
+                Some(message::FINISHED) => session.put_last_flight(&mut self.scratch),
                 // RFC 5746 §4.5 allows it.
-                Some(message::CLIENT_HELLO) => live.session.put_alert(Alert::NoRenegotiation, &mut self.scratch),
+                Some(message::CLIENT_HELLO) => session.put_alert(Alert::NoRenegotiation, &mut self.scratch),
                 Some(_) | None => return,
             },
-            ContentType::ChangeCipherSpec | ContentType::ApplicationData => return,
+            ContentType::ChangeCipherSpec | ContentType::ApplicationData | ContentType::Identified => return,
         }
         send(entry.peer, &self.scratch);
     }
 
+    /// A handshake is done; the last that is to be said of it is in `scratch`.
     fn establish(
         &mut self,
         now: Duration,
         slot: usize,
-        made: Made,
+        (session, channel, cut): (Link, Channel, Option<Cut>),
         inbox: &mut Inbox<P>,
         send: &mut dyn FnMut(P, &[u8]),
     ) {
-        let Made { mut session, channel, cut } = made;
+        let last = std::mem::take(&mut self.scratch);
         self.drop_handshake(slot);
         let entry = self.slots.get(slot).and_then(Option::as_ref).filter(|entry| entry.session.is_none());
         if let Some(address) = entry.map(|entry| entry.peer.address().ip()) {
             self.make_room_for_session(address, inbox, send);
         }
         let association = self.association();
+        self.names.add(session.identifier(), slot);
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
-        self.scratch.clear();
-        session.put_last_flight(&mut self.scratch);
-        let live = Box::new(Live { association, session: *session, cut, active: now, resting: false });
+        let live = Box::new(Live { association, session, moved: None, cut, active: now, resting: false });
         match entry.session.replace(live) {
             // RFC 6347 §4.2.8: only now the old one goes, for only now it is certain that this is the peer.
-            Some(old) => inbox.ended(entry.peer, old.association, End::Replaced),
+            Some(old) => {
+                let known_as = old.known_as(entry.peer);
+                self.names.forget(known_as, &old);
+                inbox.ended(known_as, old.association, End::Replaced);
+            }
             None => {
                 self.sessions += 1;
                 self.networks.change(entry.peer.address().ip(), |taken| taken.sessions += 1);
@@ -485,7 +560,10 @@ impl<P: Peer> Endpoint<P> {
         }
         self.counters.finished += 1;
         inbox.established(entry.peer, association, Arc::new(channel));
-        send(entry.peer, &self.scratch);
+        if !last.is_empty() {
+            send(entry.peer, &last);
+        }
+        self.scratch = last;
     }
 
     fn fail(&mut self, slot: usize, alert: Alert, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
@@ -514,6 +592,13 @@ impl<P: Peer> Endpoint<P> {
         }
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
         if let Some(live) = &mut entry.session {
+            if let Link::V13(session) = &mut live.session
+                && session.again_at().is_some_and(|at| now >= at)
+            {
+                self.scratch.clear();
+                session.resend(now, &mut self.scratch);
+                send(peer, &self.scratch);
+            }
             if live.is_cut() {
                 self.end(slot, End::Revoked, inbox, send);
             } else if now >= live.active + self.config.idle_timeout {
@@ -529,6 +614,8 @@ impl<P: Peer> Endpoint<P> {
     fn end(&mut self, slot: usize, end: End, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
         let Some(mut live) = entry.session.take() else { return };
+        let known_as = live.known_as(entry.peer);
+        self.names.forget(known_as, &live);
         self.sessions -= 1;
         self.networks.change(entry.peer.address().ip(), |taken| taken.sessions -= 1);
         match end {
@@ -540,7 +627,7 @@ impl<P: Peer> Endpoint<P> {
             }
             End::Fault(_) | End::Replaced => {}
         }
-        inbox.ended(entry.peer, live.association, end);
+        inbox.ended(known_as, live.association, end);
     }
 
     fn make_room_for_session(&mut self, address: IpAddr, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
@@ -602,9 +689,8 @@ impl<P: Peer> Endpoint<P> {
 
     fn drop_handshake(&mut self, slot: usize) {
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
-        if entry.handshake.take().is_none() {
-            return;
-        }
+        let Some(begun) = entry.handshake.take() else { return };
+        self.names.remove(begun.handshake.identifier());
         self.handshakes -= 1;
         self.networks.change(entry.peer.address().ip(), |taken| taken.handshakes -= 1);
     }
@@ -652,7 +738,9 @@ impl<P: Peer> Endpoint<P> {
             begun.handshake.again_at().map_or(over, |again| again.min(over))
         });
         let session = entry.session.as_ref().map(|live| {
-            live.active + if live.resting { self.config.idle_timeout } else { REST_AFTER.min(self.config.idle_timeout) }
+            let rests = if live.resting { self.config.idle_timeout } else { REST_AFTER.min(self.config.idle_timeout) };
+            let again = if let Link::V13(session) = &live.session { session.again_at() } else { None };
+            again.map_or(live.active + rests, |again| again.min(live.active + rests))
         });
         let Some(due) = handshake.into_iter().chain(session).min() else { return };
         // One that is too early only looks again: a session that is used moves no alarms.

@@ -4,7 +4,8 @@
 use std::{net::SocketAddr, time::Duration};
 
 use super::{
-    Alert, CookieKey,
+    Alert, CookieKey, Suite13,
+    v13::{self, Offer, Psks, Retry},
     wire::{self, ContentType, DTLS_1_0, DTLS_1_2, Fragment, Reader, Record, message},
 };
 
@@ -15,11 +16,29 @@ pub(super) mod extension {
     pub(in crate::dtls) const EC_POINT_FORMATS: u16 = 11;
     pub(in crate::dtls) const SIGNATURE_ALGORITHMS: u16 = 13;
     pub(in crate::dtls) const EXTENDED_MASTER_SECRET: u16 = 23;
+    pub(in crate::dtls) const PRE_SHARED_KEY: u16 = 41;
+    pub(in crate::dtls) const SUPPORTED_VERSIONS: u16 = 43;
+    pub(in crate::dtls) const COOKIE: u16 = 44;
+    pub(in crate::dtls) const PSK_KEY_EXCHANGE_MODES: u16 = 45;
+    pub(in crate::dtls) const CERTIFICATE_AUTHORITIES: u16 = 47;
+    pub(in crate::dtls) const KEY_SHARE: u16 = 51;
+    pub(in crate::dtls) const CONNECTION_ID: u16 = 54;
     pub(in crate::dtls) const RENEGOTIATION_INFO: u16 = 0xff01;
 
     /// Those of a ClientHello that we look at.
-    pub(in crate::dtls) const OF_CLIENTS: [u16; 5] =
-        [SUPPORTED_GROUPS, SIGNATURE_ALGORITHMS, EC_POINT_FORMATS, EXTENDED_MASTER_SECRET, RENEGOTIATION_INFO];
+    pub(in crate::dtls) const OF_CLIENTS: [u16; 11] = [
+        SUPPORTED_GROUPS,
+        SIGNATURE_ALGORITHMS,
+        EC_POINT_FORMATS,
+        EXTENDED_MASTER_SECRET,
+        RENEGOTIATION_INFO,
+        PRE_SHARED_KEY,
+        SUPPORTED_VERSIONS,
+        COOKIE,
+        PSK_KEY_EXCHANGE_MODES,
+        KEY_SHARE,
+        CONNECTION_ID,
+    ];
 }
 
 /// RFC 5746 §3.3: a suite that stands for an empty `renegotiation_info`.
@@ -38,6 +57,15 @@ pub(super) struct ClientHello<'a> {
     pub(super) extended_master_secret: bool,
     pub(super) renegotiation_info: bool,
     pub(super) point_formats: bool,
+    /// Versions, when it says more than the one number in front (RFC 8446 §4.2.1).
+    pub(super) versions: Option<&'a [u8]>,
+    /// The cookie of a HelloRetryRequest; that of DTLS 1.2 is `cookie`.
+    pub(super) retry_cookie: Option<&'a [u8]>,
+    pub(super) key_shares: Option<&'a [u8]>,
+    pub(super) psk_modes: Option<&'a [u8]>,
+    pub(super) psks: Option<Psks<'a>>,
+    /// What it wants in records to it, maybe nothing (RFC 9146 §3, RFC 9147 §9).
+    pub(super) connection_id: Option<&'a [u8]>,
 }
 
 impl<'a> ClientHello<'a> {
@@ -52,6 +80,12 @@ impl<'a> ClientHello<'a> {
         extended_master_secret: false,
         renegotiation_info: false,
         point_formats: false,
+        versions: None,
+        retry_cookie: None,
+        key_shares: None,
+        psk_modes: None,
+        psks: None,
+        connection_id: None,
     };
 
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, Alert> {
@@ -88,9 +122,13 @@ impl<'a> ClientHello<'a> {
     }
 
     fn extensions(&mut self, mut reader: Reader<'a>) -> Result<(), Alert> {
-        let mut seen = [false; 5];
+        let mut seen = [false; extension::OF_CLIENTS.len()];
         while !reader.is_empty() {
             let number = reader.u16().ok_or(Alert::DecodeError)?;
+            // RFC 8446 §4.2.11: it is the last, for it is made over what is before.
+            if self.psks.is_some() {
+                return Err(Alert::IllegalParameter);
+            }
             let body = reader.vector16().ok_or(Alert::DecodeError)?;
             // RFC 5246 §7.4.1.4: none twice. Of those that we do not know it is all the same.
             let known = extension::OF_CLIENTS.iter().position(|known| *known == number);
@@ -101,12 +139,15 @@ impl<'a> ClientHello<'a> {
                 let mut reader = Reader(body);
                 reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)
             };
+            let short = || {
+                let mut reader = Reader(body);
+                reader.vector8().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)
+            };
             match number {
                 extension::SUPPORTED_GROUPS => self.groups = Some(list()?),
                 extension::SIGNATURE_ALGORITHMS => self.schemes = Some(list()?),
                 extension::EC_POINT_FORMATS => {
-                    let mut reader = Reader(body);
-                    let formats = reader.vector8().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?;
+                    let formats = short()?;
                     // RFC 8422 §5.1.2: uncompressed has to be there.
                     if !formats.contains(&0) {
                         return Err(Alert::IllegalParameter);
@@ -121,6 +162,12 @@ impl<'a> ClientHello<'a> {
                     }
                     self.renegotiation_info = true;
                 }
+                extension::SUPPORTED_VERSIONS => self.versions = Some(short()?),
+                extension::COOKIE => self.retry_cookie = Some(list()?),
+                extension::KEY_SHARE => self.key_shares = Some(list()?),
+                extension::PSK_KEY_EXCHANGE_MODES => self.psk_modes = Some(short()?),
+                extension::PRE_SHARED_KEY => self.psks = Some(Psks::parse(body).ok_or(Alert::DecodeError)?),
+                extension::CONNECTION_ID => self.connection_id = Some(short()?),
                 // RFC 5246 §7.4.1.4: what a server does not know it ignores.
                 _ => {}
             }
@@ -134,10 +181,10 @@ impl<'a> ClientHello<'a> {
 pub(super) enum Verdict<'a> {
     /// Nothing: it is not for us, or not well formed.
     Drop,
-    /// An answer that costs us nothing is in the buffer: a HelloVerifyRequest or an alert.
+    /// An answer that costs us nothing is in the buffer: a HelloVerifyRequest, a HelloRetryRequest or an alert.
     Answered,
     /// The client can receive at its address: a handshake may begin.
-    Verified(Verified<'a>),
+    Verified(Box<Verified<'a>>),
 }
 
 /// A ClientHello with a good cookie.
@@ -150,14 +197,17 @@ pub(super) struct Verified<'a> {
     pub(super) message_sequence: u16,
     /// Its record's sequence number, from which ours go on (RFC 6347 §4.2.1).
     pub(super) record_sequence: u64,
+    /// What it was told when it came first, in DTLS 1.3; nothing in 1.2.
+    pub(super) retry: Option<Retry>,
 }
 
-/// Looks at the first record of a datagram. Keeps nothing, whoever sent it and however many there are.
+/// Looks at the first record of a datagram; `newer` are our suites of DTLS 1.3. Keeps nothing, whoever sent it and however many there are.
 pub(super) fn look<'a>(
     key: &CookieKey,
     now: Duration,
     from: SocketAddr,
     datagram: &'a [u8],
+    newer: &[Suite13],
     answer: &mut Vec<u8>,
 ) -> Verdict<'a> {
     let Some((record, _)) = Record::split(datagram) else { return Verdict::Drop };
@@ -180,10 +230,32 @@ pub(super) fn look<'a>(
             return Verdict::Answered;
         }
     };
+    let message = record.payload.get(..wire::HANDSHAKE_HEADER + fragment.length).unwrap_or_default();
+    let (message_sequence, record_sequence) = (fragment.sequence, record.sequence);
+    match v13::look(key, now, from, newer, &hello, fragment.body) {
+        // RFC 8446 §4.2.1: who says which versions it has has no others.
+        (Offer::Older, _) if hello.versions.is_some_and(|list| !Reader(list).numbers().any(|at| at == DTLS_1_2)) => {
+            refuse(answer, record.sequence, Alert::ProtocolVersion);
+            return Verdict::Answered;
+        }
+        (Offer::Older, _) => {}
+        (Offer::Verified(retry), _) => {
+            let retry = Some(retry);
+            let verified = Verified { hello, message, message_sequence, record_sequence, retry };
+            return Verdict::Verified(Box::new(verified));
+        }
+        (Offer::Retried, body) => {
+            v13::put_retry(answer, &record, fragment.sequence, &body);
+            return Verdict::Answered;
+        }
+        (Offer::Refused(alert), _) => {
+            refuse(answer, record.sequence, alert);
+            return Verdict::Answered;
+        }
+    }
     if key.is_good(now, from, &hello) {
-        let message = record.payload.get(..wire::HANDSHAKE_HEADER + fragment.length).unwrap_or_default();
-        let (message_sequence, record_sequence) = (fragment.sequence, record.sequence);
-        return Verdict::Verified(Verified { hello, message, message_sequence, record_sequence });
+        let verified = Verified { hello, message, message_sequence, record_sequence, retry: None };
+        return Verdict::Verified(Box::new(verified));
     }
     let cookie = key.make(now, from, &hello);
     put_hello_verify_request(answer, record.sequence, fragment.sequence, &cookie);
@@ -209,7 +281,7 @@ pub(super) fn refuse(out: &mut Vec<u8>, record_sequence: u64, alert: Alert) {
 /// by more than a cookie.
 #[doc(hidden)]
 pub fn prefilter(key: &CookieKey, now: Duration, from: SocketAddr, datagram: &[u8], answer: &mut Vec<u8>) -> bool {
-    matches!(look(key, now, from, datagram, answer), Verdict::Verified(_))
+    matches!(look(key, now, from, datagram, &Suite13::ALL, answer), Verdict::Verified(_))
 }
 
 #[cfg(test)]
@@ -244,14 +316,17 @@ mod tests {
     fn s4_2_1_a_stranger_gets_a_cookie_and_is_believed_with_it() {
         let key = CookieKey::new(&[1; 32]);
         let mut answer = Vec::new();
-        assert_eq!(look(&key, Duration::ZERO, from(), &hello(&[]), &mut answer), Verdict::Answered);
+        assert_eq!(look(&key, Duration::ZERO, from(), &hello(&[]), &Suite13::ALL, &mut answer), Verdict::Answered);
         let (record, _) = Record::split(&answer).unwrap();
         assert_eq!((record.version, record.sequence), (DTLS_1_0, 3));
         let (fragment, _) = Fragment::split(record.payload).unwrap();
         assert_eq!((fragment.kind, fragment.sequence), (message::HELLO_VERIFY_REQUEST, 1));
         let datagram = hello(&fragment.body[3..]);
         answer.clear();
-        let Verdict::Verified(verified) = look(&key, Duration::ZERO, from(), &datagram, &mut answer) else { panic!() };
+        let Verdict::Verified(verified) = look(&key, Duration::ZERO, from(), &datagram, &Suite13::ALL, &mut answer)
+        else {
+            panic!()
+        };
         assert!(verified.hello.extended_master_secret && verified.hello.renegotiation_info && answer.is_empty());
         assert_eq!((verified.message_sequence, verified.record_sequence), (1, 3));
     }
@@ -264,7 +339,7 @@ mod tests {
             let mut datagram = hello(&[]);
             datagram[at] = 0xff;
             let mut answer = Vec::new();
-            assert_eq!(look(&key, Duration::ZERO, from(), &datagram, &mut answer), Verdict::Drop);
+            assert_eq!(look(&key, Duration::ZERO, from(), &datagram, &Suite13::ALL, &mut answer), Verdict::Drop);
         }
     }
 
@@ -293,7 +368,7 @@ mod tests {
         let mut datagram = hello(&[]);
         datagram[wire::RECORD_HEADER + wire::HANDSHAKE_HEADER + 1] = 0xff;
         let mut answer = Vec::new();
-        assert_eq!(look(&key, Duration::ZERO, from(), &datagram, &mut answer), Verdict::Answered);
+        assert_eq!(look(&key, Duration::ZERO, from(), &datagram, &Suite13::ALL, &mut answer), Verdict::Answered);
         assert_eq!(Record::split(&answer).unwrap().0.payload, [2, 70]);
     }
 

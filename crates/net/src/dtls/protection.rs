@@ -10,8 +10,8 @@ use super::{
     wire::{self, ContentType, DTLS_1_2, RECORD_HEADER, Record},
 };
 
-/// Bytes of what a record holds (RFC 5246 §6.2.1).
-const PLAIN_MAX: usize = 1 << 14;
+/// Bytes of what a record holds (RFC 5246 §6.2.1, RFC 8446 §5.1).
+pub(super) const PLAIN_MAX: usize = 1 << 14;
 
 /// Bytes of the part of the nonce that travels (RFC 5288 §3).
 const EXPLICIT_NONCE: usize = 8;
@@ -24,7 +24,8 @@ pub(super) struct Protection {
     schedule: Option<Box<Schedule>>,
 }
 
-enum Schedule {
+/// A cipher with its round keys.
+pub(super) enum Schedule {
     Gcm(Box<LessSafeKey>),
     Ccm(Ccm),
 }
@@ -65,18 +66,61 @@ impl Protection {
         sealed.map(drop)
     }
 
-    /// Appends what a record holds. `None`: it is not genuine, and nothing was appended.
-    pub(super) fn open(&mut self, record: &Record<'_>, out: &mut Vec<u8>) -> Option<()> {
+    /// Appends a record under the identifier that the other end wants (RFC 9146 §4).
+    pub(super) fn seal_identified(
+        &mut self,
+        cid: &[u8],
+        content: ContentType,
+        number: u64,
+        plain: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        if plain.len() >= PLAIN_MAX {
+            return None;
+        }
+        let tag_len = self.aead.tag();
+        let nonce = self.nonce(number.to_be_bytes());
+        let (start, len) = (out.len(), plain.len() + 1);
+        let aad = identified_data(number, cid, len);
+        out.push(ContentType::Identified.byte());
+        out.extend_from_slice(&DTLS_1_2.to_be_bytes());
+        out.extend_from_slice(&number.to_be_bytes());
+        out.extend_from_slice(cid);
+        out.extend_from_slice(&wire::length16(EXPLICIT_NONCE + len + tag_len));
+        out.extend_from_slice(&number.to_be_bytes());
+        let body = out.len();
+        out.extend_from_slice(plain);
+        out.push(content.byte());
+        let sealed = out.get_mut(body..).and_then(|plain| self.schedule().seal(nonce, &aad, plain));
+        match sealed {
+            Some(tag) => out.extend(tag.into_iter().take(tag_len)),
+            None => out.truncate(start),
+        }
+        sealed.map(drop)
+    }
+
+    /// Appends what a record holds, and gives of what kind it is. `None`: it is not genuine, and nothing was appended.
+    pub(super) fn open(&mut self, record: &Record<'_>, out: &mut Vec<u8>) -> Option<ContentType> {
         let (explicit, sealed) = record.payload.split_first_chunk::<EXPLICIT_NONCE>()?;
         let (body, tag) = sealed.split_at_checked(sealed.len().checked_sub(self.aead.tag())?)?;
         if body.len() > PLAIN_MAX {
             return None;
         }
         let nonce = self.nonce(*explicit);
-        let aad = additional_data(record.number(), record.content, body.len());
         let start = out.len();
         out.extend_from_slice(body);
-        let opened = out.get_mut(start..).and_then(|body| self.schedule().open(nonce, &aad, body, tag));
+        let plain = out.get_mut(start..)?;
+        let opened = match record.cid {
+            None => {
+                let aad = additional_data(record.number(), record.content, body.len());
+                self.schedule().open(nonce, &aad, plain, tag).map(|()| record.content)
+            }
+            Some(cid) => {
+                let aad = identified_data(record.number(), cid, body.len());
+                let opened = self.schedule().open(nonce, &aad, plain, tag);
+                opened.and_then(|()| inner_content(start, out))
+            }
+        };
         if opened.is_none() {
             out.truncate(start);
         }
@@ -104,9 +148,30 @@ fn additional_data(number: u64, content: ContentType, len: usize) -> [u8; RECORD
     data
 }
 
+/// RFC 9146 §5.3.
+fn identified_data(number: u64, cid: &[u8], len: usize) -> Vec<u8> {
+    let kind = ContentType::Identified.byte();
+    let mut data = Vec::with_capacity(RECORD_HEADER + 10 + cid.len());
+    data.extend_from_slice(&[0xff; 8]);
+    data.extend_from_slice(&[kind, u8::try_from(cid.len()).unwrap_or(u8::MAX), kind]);
+    data.extend_from_slice(&DTLS_1_2.to_be_bytes());
+    data.extend_from_slice(&number.to_be_bytes());
+    data.extend_from_slice(cid);
+    data.extend_from_slice(&wire::length16(len));
+    data
+}
+
+/// Takes padding and the kind off what was inside (RFC 9146 §4).
+fn inner_content(start: usize, out: &mut Vec<u8>) -> Option<ContentType> {
+    let at = start + out.get(start..)?.iter().rposition(|byte| *byte != 0)?;
+    let content = ContentType::parse(*out.get(at)?).filter(|content| *content != ContentType::Identified)?;
+    out.truncate(at);
+    Some(content)
+}
+
 impl Schedule {
     #[expect(clippy::expect_used, reason = "the key has the one length that AES-128 has")]
-    fn new(aead: Aead, key: &[u8; 16]) -> Self {
+    pub(super) fn new(aead: Aead, key: &[u8; 16]) -> Self {
         match aead {
             Aead::Gcm => {
                 let key = UnboundKey::new(&AES_128_GCM, key).expect("AES-128 has keys of 16 bytes");
@@ -118,7 +183,7 @@ impl Schedule {
     }
 
     /// Encrypts in place; the first bytes of what it gives are the tag.
-    fn seal(&self, nonce: [u8; 12], aad: &[u8; RECORD_HEADER], plain: &mut [u8]) -> Option<Tag> {
+    pub(super) fn seal(&self, nonce: [u8; 12], aad: &impl AsRef<[u8]>, plain: &mut [u8]) -> Option<Tag> {
         match self {
             Self::Gcm(key) => {
                 let nonce = Nonce::assume_unique_for_key(nonce);
@@ -130,7 +195,7 @@ impl Schedule {
     }
 
     /// Decrypts in place when the tag is right.
-    fn open(&self, nonce: [u8; 12], aad: &[u8; RECORD_HEADER], body: &mut [u8], tag: &[u8]) -> Option<()> {
+    pub(super) fn open(&self, nonce: [u8; 12], aad: &impl AsRef<[u8]>, body: &mut [u8], tag: &[u8]) -> Option<()> {
         match self {
             Self::Gcm(key) => {
                 let nonce = Nonce::assume_unique_for_key(nonce);
@@ -150,6 +215,16 @@ pub(super) struct Window {
 }
 
 impl Window {
+    /// The highest number that was noted; 0 when none was.
+    pub(super) const fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// Whether a record comes after all that were noted.
+    pub(super) const fn is_newest(&self, sequence: u64) -> bool {
+        self.seen == 0 || sequence > self.newest
+    }
+
     /// Whether a record may be new. Only one that is genuine is then noted.
     pub(super) fn may_accept(&self, sequence: u64) -> bool {
         if self.seen == 0 || sequence > self.newest {
@@ -192,14 +267,33 @@ mod tests {
             assert_eq!(bytes.len(), RECORD_HEADER + 8 + 5 + aead.tag());
             let mut plain = vec![0];
             open.rest();
-            open.open(&Record::split(&bytes).unwrap().0, &mut plain).unwrap();
-            assert_eq!(plain, b"\0hello");
+            let opened = open.open(&Record::split(&bytes).unwrap().0, &mut plain);
+            assert_eq!((opened, &plain[..]), (Some(ContentType::ApplicationData), &b"\0hello"[..]));
             for at in [0, 3, 10, RECORD_HEADER, RECORD_HEADER + 8, bytes.len() - 1] {
                 let mut bent = bytes.clone();
                 bent[at] ^= 1;
                 let Some((record, _)) = Record::split(&bent) else { continue };
                 assert_eq!(open.open(&record, &mut plain), None, "{aead:?}, byte {at}");
                 assert_eq!(plain, b"\0hello");
+            }
+        }
+    }
+
+    #[test]
+    fn rfc_9146_what_is_sealed_under_an_identifier_opens_unchanged_only() {
+        for aead in [Aead::Gcm, Aead::Ccm, Aead::Ccm8] {
+            let (mut seal, mut open) = pair(aead);
+            let mut bytes = Vec::new();
+            seal.seal_identified(&[9; wire::CID], ContentType::Alert, wire::number(1, 5), b"hello", &mut bytes)
+                .unwrap();
+            let mut plain = Vec::new();
+            let opened = open.open(&Record::split(&bytes).unwrap().0, &mut plain);
+            assert_eq!((opened, &plain[..]), (Some(ContentType::Alert), &b"hello"[..]));
+            for at in 3..bytes.len() {
+                let mut bent = bytes.clone();
+                bent[at] ^= 1;
+                let Some((record, _)) = Record::split(&bent) else { continue };
+                assert_eq!(open.open(&record, &mut Vec::new()), None, "{aead:?}, byte {at}");
             }
         }
     }

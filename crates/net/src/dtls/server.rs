@@ -20,9 +20,9 @@ use super::{
     prf::{self, MasterSecret, Randoms, Side},
     protection::{Protection, Window},
     reassembly::{Message, Reassembly},
-    session::{EPOCH, FINISHED, Session},
+    session::{EPOCH, FINISHED, Identifiers, Session},
     suite::Exchange,
-    wire::{self, ContentType, DTLS_1_2, Fragment, Reader, Record, message},
+    wire::{self, Cid, ContentType, DTLS_1_2, Fragment, OTHERS_MAX, Reader, Record, message},
 };
 use crate::{
     channel::{Channel, ClientCertificate},
@@ -37,6 +37,10 @@ const IDENTITY_MAX: usize = 255;
 const EARLY_MAX: usize = 128;
 /// Bytes of names of authorities in a CertificateRequest; more would not help a device to choose.
 const AUTHORITIES_MAX: usize = 1024;
+
+/// RFC 8446 §4.1.3: the end of the random number of a server that would speak 1.3, so that a client that would as well
+/// knows that somebody between them has changed its ClientHello.
+const DOWNGRADE: &[u8; 8] = b"DOWNGRD\x01";
 
 /// What a record has led to.
 pub(super) enum Step {
@@ -74,6 +78,7 @@ pub(super) struct Handshake {
     record_sequence: u64,
     window: Window,
     early: Option<Vec<u8>>,
+    identifiers: Option<Box<Identifiers>>,
     identity: Option<Box<[u8]>>,
     too_early: bool,
     began: Duration,
@@ -104,10 +109,12 @@ enum Chosen {
 }
 
 impl Handshake {
-    /// Answers a ClientHello; [`Handshake::send`] has the answer.
+    /// Answers a ClientHello; [`Handshake::send`] has the answer. `ours` is handed out when the client wants one.
     pub(super) fn begin(
         credentials: &dyn Credentials,
         suites: &[Suite],
+        speaks_newer: bool,
+        ours: Option<Cid>,
         now: Duration,
         from: IpAddr,
         verified: &Verified<'_>,
@@ -116,16 +123,23 @@ impl Handshake {
         let chosen = choose(credentials, suites, hello).ok_or(Alert::HandshakeFailure)?;
         let mut randoms = Randoms { client: hello.random, server: [0; 32] };
         SystemRandom::new().fill(&mut randoms.server).map_err(|_| Alert::InternalError)?;
+        if speaks_newer {
+            randoms.server.iter_mut().rev().zip(DOWNGRADE.iter().rev()).for_each(|(to, from)| *to = *from);
+        }
+        // RFC 9146 §3: who cannot have what it wants in its records has no identifiers at all.
+        let theirs = hello.connection_id.filter(|cid| cid.len() <= OTHERS_MAX);
+        let identifiers = ours.zip(theirs).map(|(ours, theirs)| Box::new(Identifiers { ours, theirs: theirs.into() }));
+        let ours = identifiers.as_ref().map(|identifiers| &identifiers.ours);
         let mut answer = Answer { messages: Vec::with_capacity(128), sequence: verified.message_sequence };
         let (suite, ephemeral, verifier) = match chosen {
             Chosen::Psk(suite) => {
-                answer.server_hello(suite, &randoms, hello);
+                answer.server_hello(suite, &randoms, hello, ours);
                 (suite, None, None)
             }
             Chosen::Certificate { suite, group, key, signer } => {
                 let ephemeral = Ephemeral::generate(group)?;
                 let verifier = credentials.client_verifier().filter(|verifier| verifier.offer_client_auth());
-                answer.server_hello(suite, &randoms, hello);
+                answer.server_hello(suite, &randoms, hello, ours);
                 answer.certificate(&key.cert);
                 answer.server_key_exchange(&randoms, group, &ephemeral, signer.as_ref())?;
                 if let Some(verifier) = &verifier {
@@ -156,6 +170,7 @@ impl Handshake {
             record_sequence: verified.record_sequence,
             window: Window::default(),
             early: None,
+            identifiers,
             identity: None,
             too_early: false,
             began: now,
@@ -182,6 +197,11 @@ impl Handshake {
         self.began
     }
 
+    /// The identifier that it hands out.
+    pub(super) fn identifier(&self) -> Option<&Cid> {
+        self.identifiers.as_ref().map(|identifiers| &identifiers.ours)
+    }
+
     /// The identity that the client has named, right or wrong.
     pub(super) fn take_identity(&mut self) -> Option<Box<[u8]>> {
         self.identity.take()
@@ -204,11 +224,13 @@ impl Handshake {
                 self.fragments(0, record.payload);
                 self.advance(credentials)
             }
-            (ContentType::Handshake, EPOCH) => self.handle_protected(credentials, record),
+            (ContentType::Handshake | ContentType::Identified, EPOCH) if record.cid == self.identifier() => {
+                self.handle_protected(credentials, record)
+            }
             // ChangeCipherSpec says nothing that the epoch does not say. An alert in the clear may be anybody's. Data
             // before Finished is nobody's.
             (ContentType::ChangeCipherSpec | ContentType::Alert | ContentType::ApplicationData, _)
-            | (ContentType::Handshake, _) => Step::Waiting,
+            | (ContentType::Handshake | ContentType::Identified, _) => Step::Waiting,
         }
     }
 
@@ -218,8 +240,8 @@ impl Handshake {
             State::Certificate(_) | State::ClientKeyExchange { .. } | State::Over => {
                 // It has overtaken what makes its key.
                 if self.early.is_none() && record.payload.len() <= EARLY_MAX {
-                    let mut early = Vec::with_capacity(wire::RECORD_HEADER + record.payload.len());
-                    wire::put_record(&mut early, record.content, record.version, record.number(), record.payload);
+                    let mut early = Vec::with_capacity(wire::RECORD_HEADER + wire::CID + record.payload.len());
+                    record.put(&mut early);
                     self.early = Some(early);
                 }
                 return Step::Waiting;
@@ -229,11 +251,14 @@ impl Handshake {
             return Step::Waiting;
         }
         let mut plain = Vec::new();
-        if read.open(record, &mut plain).is_none() {
+        let Some(content) = read.open(record, &mut plain) else {
             // Another key than ours, mostly. Whoever is able to forge this could as well have forged what came before.
             return Step::Failed(Alert::DecryptError);
-        }
+        };
         self.window.note(record.sequence);
+        if content != ContentType::Handshake {
+            return Step::Waiting;
+        }
         self.fragments(EPOCH, &plain);
         self.advance(credentials)
     }
@@ -378,6 +403,7 @@ impl Handshake {
         let finished = <[u8; FINISHED]>::try_from(finished).map_err(|_| Alert::InternalError)?;
         let mut session = Box::new(Session::new(secrets.read, secrets.write, self.window, 0));
         session.keep_last_flight(finished, self.record_sequence);
+        session.identify(self.identifiers.take());
         let certificate = leaf.map(|leaf| ClientCertificate::parse(leaf)).transpose();
         let channel = Channel {
             protocol: "DTLSv1.2",
@@ -439,7 +465,7 @@ impl Answer {
     }
 
     /// RFC 5246 §7.4.1.3. The session has no name: it is not resumed.
-    fn server_hello(&mut self, suite: Suite, randoms: &Randoms, hello: &ClientHello<'_>) {
+    fn server_hello(&mut self, suite: Suite, randoms: &Randoms, hello: &ClientHello<'_>, cid: Option<&Cid>) {
         let mut body = DTLS_1_2.to_be_bytes().to_vec();
         body.extend_from_slice(&randoms.server);
         wire::put_vector8(&mut body, &[]);
@@ -455,6 +481,11 @@ impl Answer {
         if hello.point_formats && suite.exchange() != Exchange::Psk {
             // RFC 8422 §5.2: uncompressed.
             wire::put_extension(&mut extensions, extension::EC_POINT_FORMATS, &[1, 0]);
+        }
+        if let Some(cid) = cid {
+            let mut vector = Vec::with_capacity(1 + cid.len());
+            wire::put_vector8(&mut vector, cid);
+            wire::put_extension(&mut extensions, extension::CONNECTION_ID, &vector);
         }
         if !extensions.is_empty() {
             wire::put_vector16(&mut body, &extensions);

@@ -4,7 +4,7 @@ use super::{
     Alert,
     prf::VERIFY_DATA,
     protection::{Protection, Window},
-    wire::{self, ContentType, DTLS_1_2, Record, SEQUENCE_MAX},
+    wire::{self, Cid, ContentType, DTLS_1_2, Record, SEQUENCE_MAX},
 };
 
 /// The epoch of all that is protected: there is no second handshake in an association.
@@ -21,11 +21,34 @@ pub(super) struct Session {
     /// Our Finished and the next number of epoch 0, should the other end not have heard it.
     finished: [u8; FINISHED],
     sent_plain: u64,
+    identifiers: Option<Box<Identifiers>>,
+}
+
+/// What both ends want in records to them (RFC 9146 §3).
+pub(super) struct Identifiers {
+    pub(super) ours: Cid,
+    /// Maybe nothing: then ours to it are as they always were.
+    pub(super) theirs: Box<[u8]>,
 }
 
 impl Session {
     pub(super) fn new(read: Protection, write: Protection, window: Window, sent: u64) -> Self {
-        Self { read, write, window, sent, finished: [0; FINISHED], sent_plain: 0 }
+        Self { read, write, window, sent, finished: [0; FINISHED], sent_plain: 0, identifiers: None }
+    }
+
+    /// Under identifiers from now on.
+    pub(super) fn identify(&mut self, identifiers: Option<Box<Identifiers>>) {
+        self.identifiers = identifiers;
+    }
+
+    /// The identifier under which records come to it.
+    pub(super) fn identifier(&self) -> Option<&Cid> {
+        self.identifiers.as_ref().map(|identifiers| &identifiers.ours)
+    }
+
+    /// Whether a record comes after everything that came before: from where it comes, the peer is now.
+    pub(super) const fn is_newest(&self, record: &Record<'_>) -> bool {
+        self.window.is_newest(record.sequence)
     }
 
     /// What [`Session::put_last_flight`] sends.
@@ -49,7 +72,10 @@ impl Session {
         }
         let number = wire::number(EPOCH, self.sent);
         self.sent += 1;
-        self.write.seal(content, number, plain, out)
+        match self.identifiers.as_ref().filter(|identifiers| !identifiers.theirs.is_empty()) {
+            None => self.write.seal(content, number, plain, out),
+            Some(identifiers) => self.write.seal_identified(&identifiers.theirs, content, number, plain, out),
+        }
     }
 
     pub(super) fn put_alert(&mut self, alert: Alert, out: &mut Vec<u8>) {
@@ -57,14 +83,18 @@ impl Session {
         let _ = self.seal(ContentType::Alert, &alert.bytes(), out);
     }
 
-    /// Appends what a record of our epoch holds, when it is genuine and new.
-    pub(super) fn open(&mut self, record: &Record<'_>, out: &mut Vec<u8>) -> Option<()> {
+    /// Appends what a record of our epoch holds, when it is genuine and new, and gives of what kind it is.
+    pub(super) fn open(&mut self, record: &Record<'_>, out: &mut Vec<u8>) -> Option<ContentType> {
         if record.epoch != EPOCH || record.version != DTLS_1_2 || !self.window.may_accept(record.sequence) {
             return None;
         }
-        self.read.open(record, out)?;
+        // RFC 9146 §3: once there is one, records without it are nobody's.
+        if self.identifier() != record.cid {
+            return None;
+        }
+        let content = self.read.open(record, out)?;
         self.window.note(record.sequence);
-        Some(())
+        Some(content)
     }
 
     /// Lets go of what can be computed again.

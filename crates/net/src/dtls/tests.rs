@@ -26,14 +26,14 @@ use super::{
 };
 use crate::tls::provider;
 
-const MS: Duration = Duration::from_millis(1);
+pub(super) const MS: Duration = Duration::from_millis(1);
 
-struct Keys {
+pub(super) struct Keys {
     psk: bool,
     certified: Option<Arc<CertifiedKey>>,
     verifier: Option<Arc<dyn ClientCertVerifier>>,
     /// Whether everybody has to wait.
-    wait: AtomicBool,
+    pub(super) wait: AtomicBool,
 }
 
 impl Credentials for Keys {
@@ -58,7 +58,7 @@ impl Credentials for Keys {
     }
 }
 
-fn psk_keys() -> Arc<Keys> {
+pub(super) fn psk_keys() -> Arc<Keys> {
     Arc::new(Keys { psk: true, certified: None, verifier: None, wait: AtomicBool::new(false) })
 }
 
@@ -70,15 +70,15 @@ fn endpoint(keys: Arc<Keys>, config: EndpointConfig) -> Endpoint<SocketAddr> {
     Endpoint::new(config, keys, Arc::new(CookieKey::new(&[3; 32])))
 }
 
-fn address(port: u16) -> SocketAddr {
+pub(super) fn address(port: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], port))
 }
 
 /// Numbers that only look random.
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
+    pub(super) fn roll(&mut self, below: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -214,13 +214,13 @@ fn psk(suite: Suite) -> ClientConfig {
 }
 
 /// An authority, a server's certificate and one of a client.
-struct Authority {
+pub(super) struct Authority {
     issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
     roots: Arc<RootCertStore>,
 }
 
 impl Authority {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -231,7 +231,7 @@ impl Authority {
         Self { issuer: rcgen::Issuer::new(params, key), roots: Arc::new(roots) }
     }
 
-    fn certified(&self, name: &str) -> Arc<CertifiedKey> {
+    pub(super) fn certified(&self, name: &str) -> Arc<CertifiedKey> {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.distinguished_name.push(rcgen::DnType::CommonName, name);
@@ -241,24 +241,24 @@ impl Authority {
         Arc::new(CertifiedKey::from_der(chain, key, &provider()).unwrap())
     }
 
-    fn server(&self) -> Arc<Keys> {
+    pub(super) fn server(&self) -> Arc<Keys> {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), provider());
         certificate_keys(self.certified("fog.example"), verifier.allow_unauthenticated().build().unwrap())
     }
 
     /// A server that lets nobody in without a certificate.
-    fn strict_server(&self) -> Arc<Keys> {
+    pub(super) fn strict_server(&self) -> Arc<Keys> {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), provider());
         certificate_keys(self.certified("fog.example"), verifier.build().unwrap())
     }
 
     /// What a thief of a certificate has: it, and a key that is another's.
-    fn stolen(&self, name: &str) -> Arc<CertifiedKey> {
+    pub(super) fn stolen(&self, name: &str) -> Arc<CertifiedKey> {
         let (theirs, own) = (self.certified(name), self.certified("thief"));
         Arc::new(CertifiedKey::new(theirs.cert.clone(), Arc::clone(&own.key)))
     }
 
-    fn client(&self) -> ClientConfig {
+    pub(super) fn client(&self) -> ClientConfig {
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::clone(&self.roots), provider()).build();
         ClientConfig::certificates(verifier.unwrap(), "fog.example".try_into().unwrap())
     }

@@ -3,6 +3,8 @@
 
 /// DTLS 1.2 on the wire (RFC 6347 §4.1): the ones' complement of 1.2.
 pub(super) const DTLS_1_2: u16 = 0xfefd;
+/// DTLS 1.3, in extensions only (RFC 9147 §5.3).
+pub(super) const DTLS_1_3: u16 = 0xfefc;
 /// DTLS 1.0, which HelloVerifyRequest wears whatever is negotiated later (RFC 6347 §4.2.1).
 pub(super) const DTLS_1_0: u16 = 0xfeff;
 
@@ -20,15 +22,18 @@ pub(super) enum ContentType {
     Alert,
     Handshake,
     ApplicationData,
+    /// A protected record with an identifier; what it holds is said inside (RFC 9146 §4).
+    Identified,
 }
 
 impl ContentType {
-    const fn parse(byte: u8) -> Option<Self> {
+    pub(super) const fn parse(byte: u8) -> Option<Self> {
         match byte {
             20 => Some(Self::ChangeCipherSpec),
             21 => Some(Self::Alert),
             22 => Some(Self::Handshake),
             23 => Some(Self::ApplicationData),
+            25 => Some(Self::Identified),
             _ => None,
         }
     }
@@ -39,16 +44,27 @@ impl ContentType {
             Self::Alert => 21,
             Self::Handshake => 22,
             Self::ApplicationData => 23,
+            Self::Identified => 25,
         }
     }
 }
 
-/// Handshake messages (RFC 5246 §7.4, RFC 6347 §4.3.2).
+/// Bytes of the identifiers that we hand out: a worker, and what nobody can guess.
+pub(super) const CID: usize = 8;
+/// An identifier that we have handed out.
+pub(super) type Cid = [u8; CID];
+/// Bytes of an identifier that a peer wants in what we send; who wants longer ones gets none.
+pub(super) const OTHERS_MAX: usize = 32;
+
+/// Handshake messages (RFC 5246 §7.4, RFC 6347 §4.3.2, RFC 8446 §4, RFC 9147 §5.2).
 pub(super) mod message {
     pub(in crate::dtls) const HELLO_REQUEST: u8 = 0;
     pub(in crate::dtls) const CLIENT_HELLO: u8 = 1;
     pub(in crate::dtls) const SERVER_HELLO: u8 = 2;
     pub(in crate::dtls) const HELLO_VERIFY_REQUEST: u8 = 3;
+    pub(in crate::dtls) const ENCRYPTED_EXTENSIONS: u8 = 8;
+    pub(in crate::dtls) const REQUEST_CONNECTION_ID: u8 = 9;
+    pub(in crate::dtls) const NEW_CONNECTION_ID: u8 = 10;
     pub(in crate::dtls) const CERTIFICATE: u8 = 11;
     pub(in crate::dtls) const SERVER_KEY_EXCHANGE: u8 = 12;
     pub(in crate::dtls) const CERTIFICATE_REQUEST: u8 = 13;
@@ -56,6 +72,9 @@ pub(super) mod message {
     pub(in crate::dtls) const CERTIFICATE_VERIFY: u8 = 15;
     pub(in crate::dtls) const CLIENT_KEY_EXCHANGE: u8 = 16;
     pub(in crate::dtls) const FINISHED: u8 = 20;
+    pub(in crate::dtls) const KEY_UPDATE: u8 = 24;
+    /// A ClientHello that was answered with HelloRetryRequest, in transcripts (RFC 8446 §4.4.1).
+    pub(in crate::dtls) const MESSAGE_HASH: u8 = 254;
 }
 
 /// One record of a datagram.
@@ -65,6 +84,8 @@ pub(super) struct Record<'a> {
     pub(super) version: u16,
     pub(super) epoch: u16,
     pub(super) sequence: u64,
+    /// Of records that have one: ours.
+    pub(super) cid: Option<&'a Cid>,
     pub(super) payload: &'a [u8],
 }
 
@@ -76,9 +97,19 @@ impl<'a> Record<'a> {
         let version = reader.u16()?;
         let epoch = reader.u16()?;
         let sequence = reader.u48()?;
+        let cid = if content == ContentType::Identified { Some(reader.take(CID)?.first_chunk()?) } else { None };
         let payload = reader.vector16()?;
         // Any minor version may be on a ClientHello's record (RFC 6347 §4.1).
-        (version >> 8 == 0xfe).then_some((Self { content, version, epoch, sequence, payload }, reader.0))
+        (version >> 8 == 0xfe).then_some((Self { content, version, epoch, sequence, cid, payload }, reader.0))
+    }
+
+    /// Appends it as it came.
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        out.push(self.content.byte());
+        out.extend_from_slice(&self.version.to_be_bytes());
+        out.extend_from_slice(&self.number().to_be_bytes());
+        out.extend_from_slice(self.cid.map_or(&[][..], |cid| cid));
+        put_vector16(out, self.payload);
     }
 
     /// Epoch and sequence number as the 64 bits that nonce and additional data are made of.
@@ -207,6 +238,10 @@ impl<'a> Reader<'a> {
     pub(super) fn u24(&mut self) -> Option<usize> {
         let [a, b, c] = self.array()?;
         usize::try_from(u32::from_be_bytes([0, a, b, c])).ok()
+    }
+
+    pub(super) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
     }
 
     fn u48(&mut self) -> Option<u64> {

@@ -195,7 +195,7 @@ impl Handshake {
                 _ => return Step::Waiting,
             },
             (ContentType::ChangeCipherSpec | ContentType::Alert | ContentType::ApplicationData, _)
-            | (ContentType::Handshake, _) => return Step::Waiting,
+            | (ContentType::Handshake | ContentType::Identified, _) => return Step::Waiting,
         }
         self.advance(now, send)
     }

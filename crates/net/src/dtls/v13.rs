@@ -1,0 +1,28 @@
+//! DTLS 1.3 (RFC 9147 over RFC 8446), a server's side: what it does otherwise than 1.2. Chosen by the ClientHello
+//! (`supported_versions`), and served by the same endpoint.
+//!
+//! - every client shows first that it can receive, by a HelloRetryRequest whose cookie holds all that has to be known
+//!   then (`hello`);
+//! - external pre-shared keys (`psk_dhe_ke`, `psk_ke`) and certificates; no tickets, no resumption and no early data,
+//!   for a device keeps one association, with an identifier through changes of address;
+//! - messages are acknowledged (§7), keys are changed (§8), identifiers are handed out (§9).
+
+mod ack;
+mod flight;
+mod hello;
+mod record;
+mod schedule;
+mod server;
+mod session;
+mod suite;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) use {
+    hello::{Offer, Retry, look, put_retry},
+    record::{Content, Sealed, is_sealed},
+    server::{Handshake, Psks, Refusal, Step},
+    session::{Heard, Session},
+};
+pub use {record::identified, suite::Suite13};
