@@ -7,6 +7,7 @@
 mod config;
 mod door;
 mod dtls;
+mod handover;
 mod identity;
 mod mailbox;
 mod observe;
@@ -24,6 +25,7 @@ mod well_known;
 pub use config::CoapConfig;
 pub use dtls::DtlsListener;
 pub use fogmux_coap::server::Amplification;
+pub use handover::Handover;
 pub(crate) use streams::Hub;
 pub use streams::{serve_stream, serve_websocket};
 pub use transport::Listener;

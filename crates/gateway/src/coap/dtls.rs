@@ -1,7 +1,8 @@
 //! CoAP over DTLS (RFC 7252 §9.1): a socket whose datagrams are opened before the machine sees them, and sealed after.
 //!
 //! The kernel gives all datagrams of one address and port to the same worker, so each worker has its own endpoint; what
-//! they share is the key of cookies and what is known of failed attempts.
+//! they share is the key of cookies and what is known of failed attempts. Who has moved to another port may meet another
+//! worker, which hands its datagrams on.
 
 use std::{
     io,
@@ -21,6 +22,7 @@ use fogmux_net::dtls::{
 use tokio::time::Sleep;
 
 use super::{
+    handover::{Handover, Whose},
     socket::Socket,
     transport::{Change, Listener, Path, Transport},
 };
@@ -32,8 +34,8 @@ impl fogmux_net::dtls::Peer for Path {
     }
 }
 
-/// What the sockets of a listener share.
-#[derive(Clone, Debug)]
+/// What a worker's socket of a listener needs; but for the handover all of them share it.
+#[derive(Debug)]
 pub struct DtlsListener {
     /// What it proves itself with, and whom it believes.
     pub credentials: ListenerCredentials,
@@ -41,6 +43,8 @@ pub struct DtlsListener {
     pub cookies: Arc<CookieKey>,
     /// Whom it lets in.
     pub admits: Listener,
+    /// What came to the wrong worker.
+    pub handover: Handover,
 }
 
 /// A UDP socket with DTLS on it.
@@ -49,6 +53,7 @@ pub(super) struct Dtls {
     socket: Socket,
     /// Peers are paths without association; the machine's paths have one.
     endpoint: Endpoint<Path>,
+    handover: Handover,
     inbox: Inbox<Path>,
     /// Protected, on its way to the kernel.
     sealed: Outbox<Path>,
@@ -61,8 +66,9 @@ pub(super) struct Dtls {
 
 impl Dtls {
     pub(super) fn new(ctx: Rc<WorkerContext>, socket: UdpSocket, listener: DtlsListener) -> io::Result<Self> {
-        let DtlsListener { credentials, cookies, .. } = listener;
-        let config = EndpointConfig { suites: credentials.suites().to_vec(), ..ctx.shared.coap.config.dtls.clone() };
+        let DtlsListener { credentials, cookies, handover, .. } = listener;
+        let (suites, suites_13) = (credentials.suites().to_vec(), credentials.suites_13().to_vec());
+        let config = EndpointConfig { suites, suites_13, ..ctx.shared.coap.config.dtls.clone() };
         // Who has to wait after failed attempts is not heard, and an attempt too early prolongs no wait.
         let shared = Arc::clone(&ctx.shared);
         let credentials = credentials.guarded(Arc::new(move |from, identity| {
@@ -74,9 +80,14 @@ impl Dtls {
             }
             may_try.is_ok()
         }));
+        let mut endpoint = Endpoint::new(config, Arc::new(credentials), cookies);
+        if let Some(number) = handover.number() {
+            endpoint = endpoint.identified_by(number);
+        }
         Ok(Self {
             socket: Socket::new(socket)?,
-            endpoint: Endpoint::new(config, Arc::new(credentials), cookies),
+            endpoint,
+            handover,
             ctx,
             inbox: Inbox::default(),
             sealed: Outbox::default(),
@@ -108,6 +119,17 @@ impl Dtls {
             let now = self.now().max(at);
             let sealed = &mut self.sealed;
             self.endpoint.handle_timeout(now, &mut self.inbox, &mut |to, datagram| sealed.push(to, datagram));
+            worked = true;
+        }
+        worked
+    }
+
+    /// Takes in what came to other workers. Whether there was any.
+    fn poll_astray(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut worked = false;
+        while let Poll::Ready((path, datagram)) = self.handover.poll(cx) {
+            let (now, sealed) = (self.now(), &mut self.sealed);
+            self.endpoint.handle(now, path, &datagram, &mut self.inbox, &mut |to, datagram| sealed.push(to, datagram));
             worked = true;
         }
         worked
@@ -164,11 +186,20 @@ impl Transport for Dtls {
         if read {
             let now = self.now();
             for (path, datagram) in self.socket.datagrams() {
+                match self.handover.take(path, datagram) {
+                    Whose::Ours => {}
+                    Whose::Given => continue,
+                    Whose::Nobodys => {
+                        self.ctx.shared.metrics.coap.rejected.increment();
+                        continue;
+                    }
+                }
                 let sealed = &mut self.sealed;
                 let send = &mut |to, datagram: &[u8]| sealed.push(to, datagram);
                 self.endpoint.handle(now, path, datagram, &mut self.inbox, send);
             }
         }
+        worked |= self.poll_astray(cx);
         self.note();
         // What the kernel does not take now goes first the next time.
         let _ = self.poll_flush(cx);

@@ -124,16 +124,17 @@ fn bind_coaps(sockets: &mut Sockets, listen: &Listen, tls: Option<&TlsConfig>) -
     let tls = tls.ok_or(StartError::NoCertificate(listen.listener))?;
     let mut key = [0; 32];
     getrandom::fill(&mut key).map_err(|error| failed(io::Error::other(error)))?;
-    let listener = coap::DtlsListener {
-        credentials: ListenerCredentials::new(tls, listen.security).map_err(unusable(listen))?,
-        cookies: Arc::new(CookieKey::new(&key)),
-        admits: coap::Listener { anonymous: listen.anonymous, sources: listen.sources },
-    };
+    let credentials = ListenerCredentials::new(tls, listen.security).map_err(unusable(listen))?;
+    let cookies = Arc::new(CookieKey::new(&key));
+    let admits = coap::Listener { anonymous: listen.anonymous, sources: listen.sources };
     let mut address = listen.address;
     let group = listener::udp_group(listen.address, sockets.udp.len()).map_err(&failed)?;
-    for (worker, socket) in sockets.udp.iter_mut().zip(group) {
+    let handovers = coap::Handover::among(sockets.udp.len());
+    for ((worker, socket), handover) in sockets.udp.iter_mut().zip(group).zip(handovers) {
         address = socket.local_addr().map_err(&failed)?;
-        worker.push(Udp::Coaps { socket, listener: listener.clone() });
+        let (credentials, cookies) = (credentials.clone(), Arc::clone(&cookies));
+        let listener = coap::DtlsListener { credentials, cookies, admits, handover };
+        worker.push(Udp::Coaps { socket, listener });
     }
     Ok(address)
 }
