@@ -73,13 +73,18 @@ fn spoofed(gateway: &Gateway) -> Result<String> {
     let mut established = session(gateway, 0)?;
     works(&mut established, 1)?;
     let before = gateway.resident_bytes()?;
-    let hello = dtls::client_hello(0, b"");
-    let forged = dtls::client_hello(1, &[7; 32]);
+    // Of both versions, with cookies that nobody gave and without.
+    let hellos = [
+        dtls::client_hello(0, b""),
+        dtls::client_hello_13(0, b""),
+        dtls::client_hello(1, &[7; 32]),
+        dtls::client_hello_13(1, &[7; 52]),
+    ];
     let mut slowest = Duration::ZERO;
-    for number in 0..100_000u32 {
+    for (number, hello) in (0..100_000u32).zip(hellos.iter().cycle()) {
         // A fresh port each time, that nobody listens at when the answer comes.
         let socket = dtls::endpoint(server, number)?;
-        let _ = socket.send(if number % 4 == 3 { &forged } else { &hello });
+        let _ = socket.send(hello);
         if number % 1000 == 0 {
             let began = Instant::now();
             works(&mut established, u16::try_from(number / 1000)? + 2)?;
@@ -149,18 +154,19 @@ fn skip_plain(session: &Session) -> Result<usize> {
 
 fn mutations(gateway: &Gateway) -> Result<String> {
     let socket = dtls::endpoint(gateway.address("coaps")?, 0)?;
-    let hello = dtls::client_hello(0, b"");
     let mut count = 0;
-    for at in 0..hello.len() {
-        for change in 1..=255 {
-            let mut changed = hello.clone();
-            if let Some(byte) = changed.get_mut(at) {
-                *byte ^= change;
+    for hello in [dtls::client_hello(0, b""), dtls::client_hello_13(0, b"")] {
+        for at in 0..hello.len() {
+            for change in 1..=255 {
+                let mut changed = hello.clone();
+                if let Some(byte) = changed.get_mut(at) {
+                    *byte ^= change;
+                }
+                let _ = socket.send(&changed);
+                count += 1;
             }
-            let _ = socket.send(&changed);
-            count += 1;
+            let _ = socket.send(hello.get(..at).unwrap_or_default());
         }
-        let _ = socket.send(hello.get(..at).unwrap_or_default());
     }
     works(&mut session(gateway, 1)?, 1)?;
     Ok(format!("{count} changed hellos"))
@@ -171,8 +177,9 @@ fn garbage(gateway: &Gateway) -> Result<String> {
     works(&mut established, 1)?;
     for seed in 0..10_000u64 {
         let mut bytes = noise(usize::try_from(seed % 1400)?, seed);
-        // Records of every type with the session's epoch, whose tags cannot be right.
-        for (byte, value) in bytes.iter_mut().zip([20 + u8::try_from(seed % 6)?, 0xfe, 0xfd, 0, 1]) {
+        // Records of every type with the session's epoch, whose tags cannot be right; some as DTLS 1.3 has them.
+        let first = if seed % 7 == 6 { 0x20 | u8::try_from(seed % 32)? } else { 20 + u8::try_from(seed % 7)? };
+        for (byte, value) in bytes.iter_mut().zip([first, 0xfe, 0xfd, 0, 1]) {
             *byte = value;
         }
         let _ = established.socket().send(&bytes);

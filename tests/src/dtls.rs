@@ -134,6 +134,31 @@ pub fn client_hello(sequence: u16, cookie: &[u8]) -> Vec<u8> {
     record(sequence, CLIENT_HELLO, &body)
 }
 
+/// A ClientHello that speaks DTLS 1.3 only (RFC 9147 §5.3), with a share of X25519; with a cookie it is a second one.
+#[must_use]
+pub fn client_hello_13(sequence: u16, cookie: &[u8]) -> Vec<u8> {
+    let vector = |bytes: &[u8]| [&u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes()[..], bytes].concat();
+    let extension = |number: u16, bytes: &[u8]| [&number.to_be_bytes()[..], &vector(bytes)].concat();
+    let share = [&[0, 29][..], &vector(&[9; 32])].concat();
+    let mut extensions = [
+        // supported_versions, supported_groups, signature_algorithms, key_share (RFC 8446 §4.2)
+        extension(43, &[2, 0xfe, 0xfc]),
+        extension(10, &vector(&[0, 29])),
+        extension(13, &vector(&[4, 3])),
+        extension(51, &vector(&share)),
+    ]
+    .concat();
+    if !cookie.is_empty() {
+        extensions.extend(extension(44, &vector(cookie)));
+    }
+    let mut body = VERSION.to_vec();
+    body.extend([0x5a; 32]);
+    // No session, no cookie of 1.2, TLS_AES_128_GCM_SHA256, no compression.
+    body.extend([0, 0, 0, 2, 0x13, 0x01, 1, 0]);
+    body.extend(vector(&extensions));
+    record(sequence, CLIENT_HELLO, &body)
+}
+
 fn record(sequence: u16, kind: u8, body: &[u8]) -> Vec<u8> {
     let length = |bytes: usize| u16::try_from(bytes).unwrap_or(u16::MAX).to_be_bytes();
     let mut out = vec![HANDSHAKE];

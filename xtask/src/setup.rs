@@ -20,7 +20,7 @@ struct Program {
     package: &'static str,
 }
 
-const CLIENTS: [Program; 13] = [
+const CLIENTS: [Program; 14] = [
     Program { name: "mosquitto_pub", package: "mosquitto-clients" },
     Program { name: "coap-client-notls", package: "libcoap3-bin" },
     Program { name: "coap-client-openssl", package: "libcoap3-bin" },
@@ -34,6 +34,7 @@ const CLIENTS: [Program; 13] = [
     Program { name: "npm", package: "npm" },
     Program { name: "javac", package: "default-jdk-headless" },
     Program { name: "mvn", package: "maven" },
+    Program { name: "cc", package: "gcc" },
 ];
 
 const BROWSER: [Program; 2] =
@@ -63,7 +64,7 @@ pub(crate) fn clients(tree: &Tree) -> Result<()> {
     debian(&packages)?;
     // The compiler is busy while the others wait for the network.
     let rust = rust(tree)?;
-    let rest = python(tree).and_then(|()| npm(tree)).and_then(|()| maven(tree));
+    let rest = python(tree).and_then(|()| npm(tree)).and_then(|()| maven(tree)).and_then(|()| wolfssl(tree));
     finish(rust)?;
     rest
 }
@@ -211,6 +212,38 @@ fn finish(mut build: Child) -> Result<()> {
         bail!("the Rust client does not build");
     }
     Ok(())
+}
+
+/// Cargo brings the sources, by checksum; what is compiled is a client that the tests drive, and links to nothing of
+/// ours.
+fn wolfssl(tree: &Tree) -> Result<()> {
+    let place = tree.root().join("tests/interop/wolfssl");
+    let (binary, stamp) = (tree.clients().join("bin/wolfssl-client"), tree.clients().join("bin/wolfssl-client.c"));
+    if binary.exists() && same(&place.join("client.c"), &stamp) {
+        return said("wolfSSL's client", "is there");
+    }
+    println!("setup: wolfSSL's client into {}", tree.clients().join("bin").display());
+    let manifest = place.join("Cargo.toml");
+    run(cargo(&["fetch", "--locked", "--manifest-path"]).arg(&manifest))?;
+    let mut asked = cargo(&["metadata", "--locked", "--offline", "--format-version", "1", "--manifest-path"]);
+    let told = output(asked.arg(&manifest))?;
+    let package = told.split('"').find(|word| word.contains("/wolfssl-sys-") && word.ends_with("/Cargo.toml"));
+    let package = Path::new(package.context("wolfssl-sys is not there")?);
+    let source = package.parent().context("a manifest is in no directory")?.join("wolfssl-src");
+    fs::create_dir_all(tree.clients().join("bin"))?;
+    let mut compile = command("cc", &["-O1", "-w", "-DWOLFSSL_USER_SETTINGS", "-I"]);
+    compile.arg(&place).arg("-I").arg(&source).arg(place.join("client.c"));
+    for directory in ["src", "wolfcrypt/src"] {
+        for file in fs::read_dir(source.join(directory))? {
+            let file = file?.path();
+            // What others include is empty by itself.
+            if file.extension().is_some_and(|extension| extension == "c") {
+                compile.arg(file);
+            }
+        }
+    }
+    run(compile.arg("-lm").arg("-o").arg(&binary))?;
+    fs::copy(place.join("client.c"), &stamp).map(drop).with_context(|| stamp.display().to_string())
 }
 
 fn same(left: &Path, right: &Path) -> bool {
