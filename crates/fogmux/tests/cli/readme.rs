@@ -1,5 +1,7 @@
 //! The lines of the README that people copy, typed as they stand there.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::path::Path;
 use std::process::Stdio;
 
