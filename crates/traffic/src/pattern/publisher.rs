@@ -16,8 +16,6 @@ use crate::experiment::{Door, Experiment, Operation, Qos};
 /// Bytes that go into a client before it writes and others have their turn. More at once would come in bursts that no
 /// device sends, and would let the other end do more with each of its system calls than it can in service.
 const TURN_BYTES: usize = 16 << 10;
-/// Of a message, what is neither topic nor payload; a little is near enough.
-const HEADER_BYTES: usize = 4;
 /// Bytes of payloads that may be unwritten, where an operation is over when it is sent.
 const UNWRITTEN_BYTES: usize = 256 << 10;
 /// Unanswered operations that have a packet identifier each (MQTT §2.2.1).
@@ -76,7 +74,7 @@ impl Publisher {
         };
         let pacer = experiment.rate.map(|rate| Pacer::new(rate, number, experiment.publishers)).transpose()?;
         let topic = stage.topic(number);
-        let message = experiment.payload_bytes.saturating_add(topic.len() + HEADER_BYTES);
+        let message = experiment.payload_bytes.saturating_add(topic.len() + header_bytes(experiment.door));
         Ok(Self {
             stage: Rc::clone(stage),
             client,
@@ -228,6 +226,16 @@ impl Publisher {
                 cx.waker().wake_by_ref();
             }
         }
+    }
+}
+
+/// Of a message, about what is neither topic nor payload.
+const fn header_bytes(door: Door) -> usize {
+    match door {
+        Door::Mqtt | Door::Mqtt5 | Door::MqttWs => 4,
+        Door::Coap | Door::CoapTcp => 16,
+        Door::Http1 | Door::Http2 | Door::Http3 => 160,
+        Door::Xmpp | Door::Xmpps => 260,
     }
 }
 
