@@ -71,12 +71,9 @@ fn the_lines_of_the_key_ring_do_what_they_say() {
         }
     }
     let data = home.join("fogmux");
-    for (file, text) in [
-        ("users.toml", "[users.alice]"),
-        ("users.toml", "[users.bob]"),
-        ("psk.toml", "meter-3"),
-        ("psk.toml", "meter-4"),
-    ] {
+    for (file, text) in
+        [("users.toml", "alice"), ("users.toml", "bob"), ("psk.toml", "meter-3"), ("psk.toml", "meter-4")]
+    {
         assert!(std::fs::read_to_string(data.join(file)).unwrap().contains(text), "{file}: {text}");
     }
     assert!(data.join("pki/clients/pump-7.pem").exists() && data.join("pki/crl.pem").exists());

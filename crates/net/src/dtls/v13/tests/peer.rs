@@ -308,7 +308,12 @@ impl Peer {
                 }
             }
             message::FINISHED => self.finish(now, message),
-            _ => self.transcript.as_mut().unwrap().add(message.kind, &message.body),
+            // Before a ServerHello there is nothing that it could belong to: a bent offer may be answered by DTLS 1.2.
+            _ => {
+                if let Some(transcript) = &mut self.transcript {
+                    transcript.add(message.kind, &message.body);
+                }
+            }
         }
     }
 
