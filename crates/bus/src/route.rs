@@ -117,9 +117,17 @@ impl std::fmt::Debug for Routes {
 /// Topic to routes, of one worker. An entry is good as long as the stamp of its topic is what it was.
 #[derive(Debug, Default)]
 pub(crate) struct RouteCache {
-    routes: HashMap<Box<str>, (u64, Rc<Routes>), foldhash::fast::RandomState>,
+    routes: Cached,
     bytes: usize,
+    /// What was thrown out and is given back little by little: tens of thousands at once would hold the worker up for
+    /// as many milliseconds as a well-behaved client waits for in a second.
+    leaving: Option<<Cached as IntoIterator>::IntoIter>,
 }
+
+type Cached = HashMap<Box<str>, (u64, Rc<Routes>), foldhash::fast::RandomState>;
+
+/// Thrown out entries that are given back for each new one: they are gone before there are as many again.
+const LEAVE_AT_ONCE: usize = 4;
 
 impl RouteCache {
     pub(crate) fn get(&self, topic: &str, stamp: u64) -> Option<Rc<Routes>> {
@@ -131,9 +139,10 @@ impl RouteCache {
         if topic.len() > CACHED_TOPIC_BYTES_MAX {
             return;
         }
+        self.leave();
         let cost = topic.len() + routes.cost() + 48;
         if self.bytes + cost > ROUTE_CACHE_BYTES_MAX {
-            self.clear();
+            self.throw_out();
         }
         self.bytes += cost;
         if let Some((_, old)) = self.routes.insert(Box::from(topic), (stamp, Rc::clone(routes))) {
@@ -141,9 +150,19 @@ impl RouteCache {
         }
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.routes = HashMap::default();
+    fn throw_out(&mut self) {
+        // As large as before: a table that grows moves all that it has.
+        let fresh = Cached::with_capacity_and_hasher(self.routes.len(), foldhash::fast::RandomState::default());
+        self.leaving = Some(std::mem::replace(&mut self.routes, fresh).into_iter());
         self.bytes = 0;
+    }
+
+    fn leave(&mut self) {
+        if let Some(leaving) = &mut self.leaving
+            && leaving.by_ref().take(LEAVE_AT_ONCE).count() < LEAVE_AT_ONCE
+        {
+            self.leaving = None;
+        }
     }
 }
 

@@ -222,7 +222,7 @@ impl Worker {
 
     /// Drops cached routes and with them what they keep alive; for a worker that has been idle.
     pub fn forget_routes(&mut self) {
-        self.cache.clear();
+        self.cache = RouteCache::default();
     }
 }
 

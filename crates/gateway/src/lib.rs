@@ -14,6 +14,7 @@ pub mod http;
 pub mod metrics;
 pub mod mqtt;
 pub mod runtime;
+mod turn;
 pub mod xmpp;
 
 pub use context::{Clock, Peer, Shared, WorkerContext};

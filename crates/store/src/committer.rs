@@ -72,7 +72,7 @@ fn commit<D: Disk>(batch: &mut Batch, disk: &D, durability: Durability, counters
     let mut changes = Vec::new();
     let mut bytes = 0;
     let mut written = 0_u64;
-    for (topic, write) in batch.writes.drain() {
+    for (topic, write) in std::mem::take(&mut batch.writes) {
         let record = match write {
             Write::Put(message, expires) => {
                 let mut record = Vec::with_capacity(message.payload.len() + 64);

@@ -1,7 +1,7 @@
 //! What waits for the committer: the newest write of each topic and of each record, and who waits for it.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -25,7 +25,8 @@ pub(crate) enum Write {
 /// What one commit writes.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    pub(crate) writes: HashMap<Topic, Write>,
+    /// In order, as the disk likes them; and a tree never moves all that it has while publishers wait.
+    pub(crate) writes: BTreeMap<Topic, Write>,
     /// Values of records by key; none for those that are removed.
     pub(crate) records: HashMap<Box<str>, Option<Box<[u8]>>>,
     /// Who waits for it, if anybody does.

@@ -32,6 +32,7 @@ use super::{
     streams::{Kept, NoStream, Stream, Taken, Wanted},
     translate, websocket,
 };
+use crate::turn;
 
 /// How much is encoded at a time.
 const CHUNK_BYTES: usize = 16 << 10;
@@ -183,7 +184,7 @@ impl Follow {
         }
         if more {
             // Nothing of this turn was to be sent, but there is more to look at.
-            cx.waker().wake_by_ref();
+            turn::again(cx);
             return Poll::Pending;
         }
         if self.keep_alive.as_mut().poll(cx).is_pending() {

@@ -28,7 +28,7 @@ use super::{
     wheel::Entry,
     will::Will,
 };
-use crate::{WorkerContext, credential::Expiry};
+use crate::{WorkerContext, credential::Expiry, turn};
 
 /// Turns a connection takes before others get theirs.
 const TURNS: usize = 4;
@@ -230,7 +230,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         match self.turns(cx) {
             Ok(true) => {
-                cx.waker().wake_by_ref();
+                turn::again(cx);
                 Poll::Pending
             }
             Ok(false) => self.poll_deadline(),

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{core::Core, read};
-use crate::credential;
+use crate::{credential, turn};
 
 /// How often a client that takes nothing is looked at.
 const TICK: Duration = Duration::from_secs(2);
@@ -150,7 +150,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 Poll::Pending => return Poll::Pending,
             }
         }
-        cx.waker().wake_by_ref();
+        turn::again(cx);
         Poll::Pending
     }
 

@@ -23,7 +23,7 @@ use super::{
     End, Hub, WireKind,
     wire::{Frames, Said},
 };
-use crate::{Peer, WorkerContext, coap::door::machine_time, coap::transport::Path};
+use crate::{Peer, WorkerContext, coap::door::machine_time, coap::transport::Path, turn};
 
 /// What is read at once behind a message that has begun.
 const READ_MORE: usize = 16 << 10;
@@ -153,7 +153,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             self.take();
         }
-        cx.waker().wake_by_ref();
+        turn::again(cx);
         Poll::Pending
     }
 
