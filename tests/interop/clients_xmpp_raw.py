@@ -66,7 +66,6 @@ class RawXmpp(Publisher, Getter):
         features = self._header()
         offered = re.findall(r"<mechanism>([^<]+)</mechanism>", features)
         if self.mechanism not in offered:
-            self.tls.close()
             raise Missing(f"{self.mechanism} is not offered: {offered}")
         self._authenticate(offered)
         self._header()
@@ -81,7 +80,6 @@ class RawXmpp(Publisher, Getter):
             text = re.search(r">([^<]*)</(?:challenge|success)>", answer)
             data = base64.b64decode(text.group(1)) if text else b""
             if answer.startswith("<failure"):
-                self.tls.close()
                 raise Refused(re.search(r"<([a-z-]+)\s*/>", answer.split(">", 1)[1]).group(1))
             if answer.startswith("<success"):
                 if data:
@@ -143,6 +141,9 @@ class RawXmpp(Publisher, Getter):
                 raise Missing(f"the stream ended: {error!r} after {self.rest[-200:]!r}") from None
 
     def _close(self):
-        self._send("</stream:stream>")
-        self.tls.shutdown()
-        self.tls.close()
+        # Nowhere else: what is said over a socket that was closed goes to whoever has been given its number since.
+        try:
+            self._send("</stream:stream>")
+            self.tls.shutdown()
+        finally:
+            self.tls.close()

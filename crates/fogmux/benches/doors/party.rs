@@ -39,11 +39,11 @@ pub(crate) struct Party {
 
 impl Party {
     /// Connects who is needed, and does everything that comes before the first round.
-    pub(crate) async fn meet(experiment: &Experiment, access: &Access, round: Round) -> Self {
+    pub(crate) async fn meet(experiment: &Experiment, access: &Access, client: u32, round: Round) -> Self {
         let driver = driver::open(experiment.door, experiment, access).unwrap();
-        let publisher = driver.connect(Role::Publisher, 0).await.unwrap().client;
+        let publisher = driver.connect(Role::Publisher, client).await.unwrap().client;
         let subscriber = match round {
-            Round::Deliver => Some(driver.connect(Role::Subscriber, 0).await.unwrap().client),
+            Round::Deliver => Some(driver.connect(Role::Subscriber, client).await.unwrap().client),
             Round::Publish | Round::Get => None,
         };
         // A newer value may take the place of one that has not gone out to an observer (RFC 7641 §4.5.2).
