@@ -100,6 +100,10 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
+        // Who still has the context goes on with its numbers; none of them may be anybody else's (RFC 8613 §7.2.1).
+        if Arc::strong_count(&self.context) > 1 {
+            return;
+        }
         let (next, _) = self.context.at_rest();
         // Not to give numbers back loses nothing but numbers.
         let _ = self.numbers.give_back(next, self.below);

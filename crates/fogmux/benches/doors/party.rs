@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fogmux_traffic::driver::{self, Answer, Client, DriverError, Request, Role, Sink};
+use fogmux_traffic::driver::{self, Answer, Client, Driver, DriverError, Request, Role, Sink};
 use fogmux_traffic::target::Access;
 use fogmux_traffic::{Door, Experiment};
 
@@ -30,6 +30,8 @@ pub(crate) enum Round {
 pub(crate) struct Party {
     publisher: Box<dyn Client>,
     subscriber: Option<Box<dyn Client>>,
+    /// Has what its clients share, such as the numbers of OSCORE contexts.
+    _driver: Box<dyn Driver>,
     /// Messages that are published at once.
     at_once: u32,
     payload: [u8; PAYLOAD_BYTES],
@@ -48,7 +50,8 @@ impl Party {
         };
         // A newer value may take the place of one that has not gone out to an observer (RFC 7641 §4.5.2).
         let at_once = if matches!(experiment.door, Door::Coap | Door::CoapTcp) { 1 } else { BATCH };
-        let mut party = Self { publisher, subscriber, at_once, payload: [b'x'; PAYLOAD_BYTES], number: 0 };
+        let mut party =
+            Self { publisher, subscriber, _driver: driver, at_once, payload: [b'x'; PAYLOAD_BYTES], number: 0 };
         if let Some(subscriber) = &mut party.subscriber {
             subscriber.submit(Request::Subscribe { topic: TOPIC }, 0).unwrap();
             party.wait(0, 0, 1).await;
