@@ -3,6 +3,8 @@
 mod link;
 mod moves;
 mod networks;
+mod records;
+mod room;
 mod unified;
 
 use std::{
@@ -22,19 +24,17 @@ use self::{
 use super::{
     Alert, Association, CookieKey, Credentials, End, Inbox, Suite, Suite13,
     hello::{self, Verdict, Verified},
-    server::{Handshake, Made, Step},
+    server::Handshake,
     session::EPOCH,
     v13::{self, Refusal},
     wire::{ContentType, Fragment, Record, message},
 };
-use crate::{admission::network, channel::Channel, clients::Cut};
+use crate::{channel::Channel, clients::Cut};
 
 /// How long a session keeps what it can compute again from its keys.
 const REST_AFTER: Duration = Duration::from_secs(20);
 /// How long a handshake stays whatever other ClientHello its peer sends: to begin one is dear.
 const KEPT_AT_LEAST: Duration = Duration::from_millis(500);
-/// Sessions that are looked at for the one that has rested longest, when one has to go.
-const EVICTION_SAMPLE: usize = 16;
 
 /// Where a peer is. Two with the same address and port and different values of this have different sessions.
 pub trait Peer: Copy + Eq + Hash {
@@ -423,110 +423,6 @@ impl<P: Peer> Endpoint<P> {
         Ok(Shake::V12(Box::new(begun)))
     }
 
-    fn handle_record(
-        &mut self,
-        now: Duration,
-        slot: usize,
-        peer: P,
-        record: &Record<'_>,
-        inbox: &mut Inbox<P>,
-        send: &mut dyn FnMut(P, &[u8]),
-    ) {
-        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
-        let here = entry.peer == peer;
-        let start = inbox.bytes.len();
-        if let Some(live) = &mut entry.session
-            && let Link::V12(session) = &mut live.session
-        {
-            // RFC 9146 §6: verified, and newer than all before.
-            let moves = !here && session.is_newest(record);
-            if let Some(content) = session.open(record, &mut inbox.bytes) {
-                if live.is_cut() {
-                    inbox.bytes.truncate(start);
-                    self.end(slot, End::Revoked, inbox, send);
-                    return;
-                }
-                live.active = now;
-                live.resting = false;
-                if content == ContentType::ApplicationData {
-                    inbox.data(live.known_as(entry.peer), live.association, start);
-                } else {
-                    self.handle_inner(slot, content, start, inbox, send);
-                }
-                if moves {
-                    self.relocate(slot, peer);
-                }
-                return;
-            }
-        }
-        if let Some(live) = entry.session.as_mut().filter(|live| live.resting) {
-            // What did not open may be anybody's: it must not make sessions heavy that are at rest.
-            live.session.rest();
-        }
-        let step = match entry.handshake.as_mut().map(|begun| &mut begun.handshake) {
-            // It does not move.
-            Some(Shake::V12(handshake)) if here => handshake.handle(self.credentials.as_ref(), record),
-            // That of 1.3 hears nothing in the clear but its ClientHello.
-            Some(Shake::V12(_) | Shake::V13(_)) | None => {
-                self.counters.dropped += 1;
-                return;
-            }
-        };
-        match step {
-            Step::Waiting => {}
-            Step::Done(Made { mut session, channel, cut }) => {
-                self.scratch.clear();
-                session.put_last_flight(&mut self.scratch);
-                self.establish(now, slot, (Link::V12(*session), channel, cut), inbox, send);
-            }
-            Step::Failed(alert) => self.fail(slot, alert, inbox, send),
-            Step::TooEarly => {
-                self.counters.failed += 1;
-                self.drop_handshake(slot);
-            }
-        }
-    }
-
-    /// What is protected and no data.
-    fn handle_inner(
-        &mut self,
-        slot: usize,
-        content: ContentType,
-        start: usize,
-        inbox: &mut Inbox<P>,
-        send: &mut dyn FnMut(P, &[u8]),
-    ) {
-        let inner = inbox.bytes.split_off(start);
-        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
-        let Some(Link::V12(session)) = entry.session.as_mut().map(|live| &mut live.session) else { return };
-        self.scratch.clear();
-        match content {
-            ContentType::Alert => {
-                let Some((level, alert)) =
-                    inner.first_chunk::<2>().map(|[level, alert]| (*level, Alert::parse(*alert)))
-                else {
-                    return;
-                };
-                if alert == Alert::CloseNotify {
-                    self.end(slot, End::Closed, inbox, send);
-                } else if level == 2 {
-                    // RFC 5246 §7.2.2: fatal.
-                    self.end(slot, End::Fault(alert), inbox, send);
-                }
-                return;
-            }
-            ContentType::Handshake => match Fragment::split(&inner).map(|(fragment, _)| fragment.kind) {
-                // RFC 6347 §4.2.4: our last flight was lost.
-                Some(message::FINISHED) => session.put_last_flight(&mut self.scratch),
-                // RFC 5746 §4.5 allows it.
-                Some(message::CLIENT_HELLO) => session.put_alert(Alert::NoRenegotiation, &mut self.scratch),
-                Some(_) | None => return,
-            },
-            ContentType::ChangeCipherSpec | ContentType::ApplicationData | ContentType::Identified => return,
-        }
-        send(entry.peer, &self.scratch);
-    }
-
     /// A handshake is done; the last that is to be said of it is in `scratch`.
     fn establish(
         &mut self,
@@ -628,71 +524,6 @@ impl<P: Peer> Endpoint<P> {
             End::Fault(_) | End::Replaced => {}
         }
         inbox.ended(known_as, live.association, end);
-    }
-
-    fn make_room_for_session(&mut self, address: IpAddr, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
-        let address = network(address);
-        if !address.is_loopback() && self.networks.of(address).sessions >= self.config.sessions_per_address_max {
-            // Whoever makes many takes their place from nobody but itself.
-            self.evict(Some(address), inbox, send);
-        }
-        if self.sessions >= self.config.sessions_max {
-            self.evict(None, inbox, send);
-        }
-    }
-
-    /// Of some sessions, of one network or of all, ends the one that has rested longest.
-    fn evict(&mut self, of: Option<IpAddr>, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
-        let count = self.slots.len().max(1);
-        // Which are looked at need not be hard to guess: each of them has proved who it is.
-        let start = usize::try_from(self.next.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33).unwrap_or_default() % count;
-        let oldest = (start..count)
-            .chain(0..start)
-            .filter_map(|slot| Some((self.slots.get(slot)?.as_ref()?, slot)))
-            .filter(|(entry, _)| of.is_none_or(|of| network(entry.peer.address().ip()) == of))
-            .filter_map(|(entry, slot)| Some((entry.session.as_ref()?.active, slot)))
-            .take(EVICTION_SAMPLE)
-            .min();
-        if let Some((_, slot)) = oldest {
-            self.end(slot, End::Evicted, inbox, send);
-            self.tidy(slot);
-        }
-    }
-
-    fn make_room_for_handshake(&mut self) {
-        while self.handshakes >= self.config.handshakes_max {
-            // The oldest of the network that has most: one host must not crowd out the others.
-            let most = self.networks.handshakes_at_most();
-            let of_most = |(slot, serial): &(usize, u64)| {
-                let entry = self.slots.get(*slot).and_then(Option::as_ref);
-                self.is_half_open(*slot, *serial)
-                    && entry.is_some_and(|entry| self.networks.of(entry.peer.address().ip()).handshakes == most)
-            };
-            let at = self.half_open.iter().position(of_most);
-            let Some((slot, _)) = at.and_then(|at| self.half_open.remove(at)) else { return };
-            self.counters.crowded += 1;
-            self.drop_handshake(slot);
-            self.tidy(slot);
-        }
-        // Those that are over are not kept in the row for long.
-        if self.half_open.len() > 2 * self.config.handshakes_max {
-            let mut row = std::mem::take(&mut self.half_open);
-            row.retain(|(slot, serial)| self.is_half_open(*slot, *serial));
-            self.half_open = row;
-        }
-    }
-
-    fn is_half_open(&self, slot: usize, serial: u64) -> bool {
-        let entry = self.slots.get(slot).and_then(Option::as_ref);
-        entry.and_then(|entry| entry.handshake.as_ref()).is_some_and(|begun| begun.serial == serial)
-    }
-
-    fn drop_handshake(&mut self, slot: usize) {
-        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
-        let Some(begun) = entry.handshake.take() else { return };
-        self.names.remove(begun.handshake.identifier());
-        self.handshakes -= 1;
-        self.networks.change(entry.peer.address().ip(), |taken| taken.handshakes -= 1);
     }
 
     /// The peer's slot, or a new one.
