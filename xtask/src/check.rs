@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::command::{cargo, run};
+use crate::command::{cargo, cargo_benches, cargo_tree, run};
 use crate::links;
 use crate::tree::Tree;
 
@@ -13,12 +13,15 @@ pub(crate) fn fmt(tree: &Tree) -> Result<()> {
 
 /// Every warning is an error.
 pub(crate) fn clippy(tree: &Tree) -> Result<()> {
-    run(cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]).current_dir(tree.root()))
+    let arguments = ["--all-targets", "--", "-D", "warnings"];
+    run(cargo_tree("clippy", &arguments).current_dir(tree.root()))?;
+    run(cargo_benches("clippy", &arguments).current_dir(tree.root()))
 }
 
 /// Unit, property and documentation tests of every crate; the black-box suites are parts of their own.
 pub(crate) fn unit(tree: &Tree) -> Result<()> {
-    run(cargo(&["test", "--workspace", "--exclude", "fogmux-tests", "--locked"]).current_dir(tree.root()))
+    run(cargo_tree("test", &["--exclude", "fogmux-tests"]).current_dir(tree.root()))?;
+    run(cargo_benches("test", &[]).current_dir(tree.root()))
 }
 
 /// rustdoc without a warning, and no link of a page that leads nowhere.

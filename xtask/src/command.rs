@@ -17,6 +17,24 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments)
 }
 
+/// Every package but the benches. Those compare with other people's code, which turns on features of what we depend on too;
+/// all else is compiled with one set of features, and so once, if every command names the same packages.
+pub(crate) const PACKAGES: [&str; 4] = ["--workspace", "--exclude", "fogmux-benches", "--locked"];
+
+/// `cargo SUBCOMMAND` for [`PACKAGES`].
+pub(crate) fn cargo_tree(subcommand: &str, arguments: &[&str]) -> Command {
+    let mut command = cargo(&[subcommand]);
+    command.args(PACKAGES).args(arguments);
+    command
+}
+
+/// `cargo SUBCOMMAND` for the benches.
+pub(crate) fn cargo_benches(subcommand: &str, arguments: &[&str]) -> Command {
+    let mut command = cargo(&[subcommand, "--package", "fogmux-benches", "--locked"]);
+    command.args(arguments);
+    command
+}
+
 /// Runs to the end with the output shown.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let line = line(command);

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::command::{cargo, command, run};
+use crate::command::{cargo_tree, command, run};
 use crate::tree::Tree;
 use crate::{gateway, setup};
 
@@ -10,14 +10,14 @@ use crate::{gateway, setup};
 pub(crate) fn conformance(tree: &Tree) -> Result<()> {
     setup::h2spec(tree)?;
     let binary = gateway::build(tree)?;
-    let mut tests = cargo(&["test", "--package", "fogmux-tests", "--test", "conformance", "--locked"]);
+    let mut tests = cargo_tree("test", &["--test", "conformance"]);
     run(tests.current_dir(tree.root()).env("FOGMUX_BIN", binary).env("H2SPEC", tree.h2spec()))
 }
 
 /// What must not end the gateway, nor bloat it, nor slow the others.
 pub(crate) fn hostile(tree: &Tree) -> Result<()> {
     let binary = gateway::build(tree)?;
-    let mut tests = cargo(&["test", "--package", "fogmux-tests", "--test", "hostile", "--locked"]);
+    let mut tests = cargo_tree("test", &["--test", "hostile"]);
     run(tests.current_dir(tree.root()).env("FOGMUX_BIN", binary))
 }
 
@@ -36,16 +36,14 @@ pub(crate) fn interop(tree: &Tree) -> Result<()> {
 pub(crate) fn bench(tree: &Tree) -> Result<()> {
     setup::browser()?;
     setup::peers(tree)?;
-    let mut tests = cargo(&["test", "--package", "fogmux-traffic", "--test", "report", "--locked"]);
-    run(tests.current_dir(tree.root()))?;
+    run(cargo_tree("test", &["--test", "report"]).current_dir(tree.root()))?;
     let made = tree.target().join("tmp");
     let pages = ["matrix", "paper", "hostile"].map(|name| made.join("report").join(name).join("report.html"));
     let binary = gateway::build(tree)?;
-    let mut suite = cargo(&["test", "--package", "fogmux-tests", "--test", "generator", "--locked"]);
+    let mut suite = cargo_tree("test", &["--test", "generator"]);
     suite.env("FOGMUX_BIN", binary).env("FOGMUX_CLIENTS", tree.clients()).env("PYTHONDONTWRITEBYTECODE", "1");
     run(suite.current_dir(tree.root()))?;
-    let mut doors = cargo(&["test", "--package", "fogmux", "--bench", "doors", "--locked"]);
-    run(doors.current_dir(tree.root()).env("CARGO_PROFILE_DEV_OPT_LEVEL", gateway::OPT_LEVEL))?;
+    run(cargo_tree("test", &["--bench", "doors"]).current_dir(tree.root()))?;
     let mut browser = command("node", &["tests/bench/browser.mjs"]);
     run(browser.arg(made.join("screenshots")).args(pages).current_dir(tree.root()))
 }

@@ -4,19 +4,19 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::command::{cargo, run};
+use crate::command::{cargo_tree, run};
 use crate::tree::Tree;
 
 /// The optimisation of the tree's own crates. The hostile suite bounds what an attack may do to others by what they had
 /// before, and a gateway that is slow by itself hides that.
-pub(crate) const OPT_LEVEL: &str = "2";
+const OPT_LEVEL: &str = "2";
 
 /// Builds it in the dev profile with its own crates optimised, and says where it is.
 ///
 /// A profile of its own would compile every dependency a second time; those are optimised in the dev profile already, so
 /// only the crates of the tree are built anew.
 pub(crate) fn build(tree: &Tree) -> Result<PathBuf> {
-    let mut build = cargo(&["build", "--package", "fogmux", "--locked"]);
+    let mut build = cargo_tree("build", &["--bin", "fogmux"]);
     run(build.current_dir(tree.root()).env("CARGO_PROFILE_DEV_OPT_LEVEL", OPT_LEVEL))?;
     Ok(tree.gateway())
 }
