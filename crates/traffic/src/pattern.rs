@@ -1,12 +1,14 @@
 //! How connections are kept busy: publishers and subscribers, askers, connections made over and over, connections held.
 //!
 //! One repetition of an [`Experiment`] is one call of [`run`], on one thread: every client is a task of a
-//! `tokio::task::LocalSet`, and all of them share one stage, where is counted who may send and what has arrived.
+//! `tokio::task::LocalSet` – requests that nobody else hears of come from a crew, which is one for all –, and all of
+//! them share one stage, where is counted who may send and what has arrived.
 //! What is due at a time is due whether or not the one before was answered, and latency counts from then: a gateway
 //! that stands still for a second shows that second (no coordinated omission).
 
 mod connect;
 mod connections;
+mod crew;
 mod deliver;
 mod hold;
 mod ledger;

@@ -7,9 +7,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::connections::{Connections, Shared};
+use super::crew::Crew;
 use super::publisher::Publisher;
 use super::stage::{Stage, is_stamped};
 use super::subscriber::Subscriber;
@@ -48,11 +50,19 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     connecting.gateway_connect = bench.gateway.as_ref().map(|gateway| gateway.read());
 
     let under_way = Rc::new(Cell::new(0));
+    let mut crew = Crew::default();
     for (number, client) in (0..).zip(&writers.clients) {
         let publisher = Publisher::new(&stage, Rc::clone(client), number, &under_way);
         let publisher = publisher.map_err(|error| PatternError::Experiment(format!("no timer: {error}")))?;
-        tasks.spawn_local(publisher.work());
+        if experiment.operation == Operation::Deliver {
+            // They take turns with subscribers.
+            tasks.spawn_local(publisher.work());
+        } else {
+            crew.push(publisher.work());
+        }
     }
+    // It gives way by itself when each has had its turn.
+    tasks.spawn_local(unconstrained(crew));
     let outcome = measure(&stage, bench, &writers, &readers, &under_way).await;
     tasks.shutdown().await;
     let wire = bench.wire();
