@@ -125,6 +125,8 @@ impl CoapDriver {
             buffers: Rc::clone(&self.buffers),
             began,
             began_ms,
+            turn_at: Timestamp::ZERO,
+            watched: false,
             alarm: None,
         };
         Ok(Connected { client: Box::new(client), took, cipher })
@@ -214,6 +216,10 @@ struct CoapClient {
     began: Instant,
     /// The same by the coarse clock.
     began_ms: u64,
+    /// When the last turn began.
+    turn_at: Timestamp,
+    /// The last turn ended with an empty socket, which wakes us.
+    watched: bool,
     alarm: Option<Alarm>,
 }
 
@@ -268,13 +274,14 @@ impl CoapClient {
         for turn in 0..TURN {
             match &mut self.link {
                 Link::Datagrams(datagrams) => {
-                    let Poll::Ready(bytes) = datagrams.poll_receive(cx, datagram) else { return Ok(turn > 0) };
+                    let Poll::Ready(bytes) = datagrams.poll_receive(cx, datagram) else {
+                        self.watched = true;
+                        return Ok(turn > 0);
+                    };
                     let datagram = datagram.get(..bytes?).unwrap_or_default();
                     datagrams.each_message(datagram, plain, |message| machine.handle(now, message, sink))?;
                     if machine.is_idle() {
-                        // Whoever comes again, as is done when something happened, looks whether there is more.
                         datagrams.rest();
-                        return Ok(true);
                     }
                 }
                 Link::Line(line) => {
@@ -298,6 +305,14 @@ impl CoapClient {
             self.alarm = None;
             return Ok(false);
         };
+        // It knows whom to wake, and is far away: nothing to be done for each datagram.
+        if let Some(Alarm { set, waker: Some(known), .. }) = &self.alarm
+            && *set <= due
+            && now + SOON < *set
+            && known.will_wake(cx.waker())
+        {
+            return Ok(false);
+        }
         let at = self.began + Duration::from_millis(due.as_millis());
         let alarm = self.alarm.get_or_insert_with(|| Alarm {
             set: due,
@@ -307,13 +322,8 @@ impl CoapClient {
         if due < alarm.set {
             alarm.set = due;
             alarm.sleep.as_mut().reset(at);
-            alarm.waker = None;
         }
         let set = alarm.set;
-        // It knows whom to wake, and is far away: nothing to be done for each datagram.
-        if now + SOON < set && alarm.waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
-            return Ok(false);
-        }
         alarm.waker = Some(cx.waker().clone());
         if alarm.sleep.as_mut().poll(cx).is_pending() {
             return Ok(false);
@@ -359,6 +369,7 @@ impl Client for CoapClient {
 
     fn poll_turn(&mut self, cx: &mut Context<'_>, sink: &mut dyn Sink) -> Poll<Result<(), DriverError>> {
         let now = self.now();
+        (self.turn_at, self.watched) = (now, false);
         let mut happened = self.send(cx, now, sink)?;
         if self.receive(cx, now, sink)? {
             happened = true;
@@ -368,6 +379,15 @@ impl Client for CoapClient {
         if let Some(failure) = self.machine.failure() {
             return Poll::Ready(Err(failure));
         }
+        if self.watch_clock(cx, now, sink)? || happened { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>, sink: &mut dyn Sink) -> Poll<Result<(), DriverError>> {
+        if !self.watched {
+            return self.poll_turn(cx, sink);
+        }
+        let now = self.turn_at;
+        let happened = self.send(cx, now, sink)?;
         if self.watch_clock(cx, now, sink)? || happened { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 

@@ -10,7 +10,7 @@ use super::connections::Shared;
 use super::pacer::Pacer;
 use super::stage::{Stage, is_stamped};
 use super::stamp;
-use crate::driver::{Answer, DriverError, Request, Sink};
+use crate::driver::{Answer, Client, DriverError, Request, Sink};
 use crate::experiment::{Door, Experiment, Operation, Qos};
 
 /// Bytes that go into a client before it writes and others have their turn. More at once would come in bursts that no
@@ -105,11 +105,18 @@ impl Publisher {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DriverError> {
-        let mut turned = self.begin_and_turn(cx);
-        if self.awaits && matches!(turned, Poll::Ready(Ok(()))) && self.allowance() > 0 {
+        let mut turned = match self.begin_allowed() {
+            Ok(_) => self.turn(cx, |client, cx, answers| client.poll_turn(cx, answers)),
+            Err(error) => Poll::Ready(Err(error)),
+        };
+        if self.awaits && matches!(turned, Poll::Ready(Ok(()))) {
             // What an answer makes room for goes out at once, as from a device that waited for it, and not when all
             // others have read theirs.
-            turned = self.begin_and_turn(cx);
+            match self.begin_allowed() {
+                Ok(0) => {}
+                Ok(_) => turned = self.turn(cx, |client, cx, answers| client.poll_flush(cx, answers)),
+                Err(error) => turned = Poll::Ready(Err(error)),
+            }
         }
         self.heard_ns = None;
         match turned {
@@ -125,8 +132,8 @@ impl Publisher {
         Poll::Pending
     }
 
-    /// Begins what may begin, and sends and reads once.
-    fn begin_and_turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DriverError>> {
+    /// Begins what may begin now. Returns how many.
+    fn begin_allowed(&mut self) -> Result<u64, DriverError> {
         let allowed = self.allowance();
         if allowed > 0 {
             let now_ns = self.now_ns();
@@ -134,7 +141,7 @@ impl Publisher {
                 self.begin(now_ns)?;
             }
         }
-        self.turn(cx)
+        Ok(allowed)
     }
 
     /// The time, or that of the answers that have just come: reading some machines' clocks takes as long as a request.
@@ -178,13 +185,13 @@ impl Publisher {
         };
         let experiment = &self.stage.experiment;
         let number = self.stage.ledger.borrow_mut().send(self.lane, due_ns);
-        if is_stamped(experiment) {
-            stamp::write(&mut self.payload, self.number, number);
-        }
         let topic = self.topic.as_str();
         let request = match experiment.operation {
             Operation::Get => Request::Get { topic },
             Operation::Deliver | Operation::Put | Operation::Post | Operation::Connect | Operation::Hold => {
+                if is_stamped(experiment) {
+                    stamp::write(&mut self.payload, self.number, number);
+                }
                 Request::Publish { topic, payload: &self.payload }
             }
         };
@@ -197,11 +204,16 @@ impl Publisher {
         self.client.borrow_mut().submit(request, u64::from(number))
     }
 
-    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DriverError>> {
+    /// Has the client do this, and hears what came of it.
+    fn turn(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(&mut dyn Client, &mut Context<'_>, &mut Answers<'_>) -> Poll<Result<(), DriverError>>,
+    ) -> Poll<Result<(), DriverError>> {
         let client = Rc::clone(&self.client);
         let mut client = client.borrow_mut();
         let mut answers = Answers { publisher: self, now_ns: None };
-        let turned = client.poll_turn(cx, &mut answers);
+        let turned = poll(&mut **client, cx, &mut answers);
         self.heard_ns = answers.now_ns.or(self.heard_ns);
         turned
     }

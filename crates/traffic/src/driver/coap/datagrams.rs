@@ -178,8 +178,8 @@ impl Datagrams {
         }
     }
 
-    /// Nothing more is expected now: the next datagram wakes us. Otherwise it would take a read that finds nothing, for
-    /// each answer, to make that known to tokio; what has come unexpectedly waits for the next.
+    /// Nothing more is expected now: whoever waits for the next datagram is woken by it. Otherwise it would take a read
+    /// that finds nothing, for each answer, to make that known to tokio; what has come unexpectedly waits for the next.
     pub(super) fn rest(&self) {
         let nothing = |_: &UdpSocket| Err::<(), _>(io::ErrorKind::WouldBlock.into());
         let _ = self.socket.try_io(Interest::READABLE, nothing);

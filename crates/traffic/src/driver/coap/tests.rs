@@ -137,6 +137,40 @@ fn over_udp_every_byte_of_the_protocol_is_one_of_the_socket() {
 }
 
 #[test]
+fn what_follows_an_answer_goes_out_at_once_and_its_own_answer_wakes() {
+    run(async {
+        // Two seconds until a request is repeated: a wake that is missed shows.
+        let address = origin(OriginConfig::default()).await;
+        let driver = CoapDriver::new(Door::Coap, &experiment(), &access(address)).unwrap();
+        let mut client = driver.connect(Role::Publisher, 0).await.unwrap().client;
+        let (mut heard, mut flushed) = (Heard::default(), 0);
+        client.submit(Request::Publish { topic: "t", payload: b"x" }, 0).unwrap();
+        let until = std::future::poll_fn(|cx| {
+            let mut turned = client.poll_turn(cx, &mut heard);
+            if heard.done.len() == 100 {
+                return Poll::Ready(());
+            }
+            if heard.done.len() > flushed {
+                flushed += 1;
+                client.submit(Request::Publish { topic: "t", payload: b"x" }, flushed as u64).unwrap();
+                turned = client.poll_flush(cx, &mut heard);
+                assert!(turned.is_pending(), "{turned:?}");
+            }
+            match turned {
+                Poll::Ready(turned) => {
+                    turned.unwrap();
+                    cx.waker().wake_by_ref();
+                }
+                Poll::Pending => {}
+            }
+            Poll::Pending
+        });
+        timeout(Duration::from_secs(5), until).await.expect("every answer wakes");
+        assert!(heard.done.values().all(Result::is_ok));
+    });
+}
+
+#[test]
 fn separate_answers_and_confirmable_notifications_are_acknowledged() {
     run(async {
         let config =
