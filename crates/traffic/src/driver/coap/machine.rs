@@ -137,8 +137,9 @@ impl Machine {
             Request::Subscribe { topic } => (topic, Purpose::Register),
         };
         let resource = self.resource(topic)?;
-        let too_many = DriverError::Unsupported { door: Door::Coap, what: "message IDs for more requests under way" };
-        let number = self.exchanges.begin().ok_or(too_many)?;
+        let too_many =
+            || DriverError::Unsupported { door: Door::Coap, what: "message IDs for more requests under way" };
+        let number = self.exchanges.begin().ok_or_else(too_many)?;
         let (Some(exchange), Some(known)) = (self.exchanges.get_mut(number), self.resources.get(resource)) else {
             return Ok(());
         };
