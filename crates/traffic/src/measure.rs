@@ -1,5 +1,6 @@
 //! Clocks, counters and the machine: what is read while a pattern runs, and the statistics over what was read.
 
+pub mod counters;
 pub mod environment;
 pub mod gateway;
 pub mod latency;

@@ -204,13 +204,28 @@ pub struct ProcessUse {
     pub resident_bytes: u64,
     /// The most since it was looked at, in bytes.
     pub peak_resident_bytes: u64,
-    /// Instructions, where the machine counts them.
+    /// Instructions, where the machine counts them; of the kernel too, if [`Environment::counters`] says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<u64>,
-    /// Cycles, where the machine counts them.
+    /// Cycles, in the same way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles: Option<u64>,
     /// It was another machine's processor time.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub elsewhere: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_survive_json_and_absent_ones_stay_absent() {
+        let counted = ProcessUse { instructions: Some(u64::MAX), cycles: Some(0), ..ProcessUse::default() };
+        let text = serde_json::to_string(&counted).unwrap();
+        assert_eq!(serde_json::from_str::<ProcessUse>(&text).unwrap(), counted, "{text}");
+        let text = serde_json::to_string(&ProcessUse::default()).unwrap();
+        assert!(!text.contains("instructions") && !text.contains("cycles"), "{text}");
+        assert_eq!(serde_json::from_str::<ProcessUse>(&text).unwrap(), ProcessUse::default());
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -21,9 +21,14 @@ impl<T: Send + 'static> Background<T> {
     pub(super) fn start(name: &str, work: impl FnOnce(Watch) -> T + Send + 'static) -> io::Result<Self> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let watched = Arc::clone(&stop);
-        let thread = thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || work(Watch { stop: watched, apart: Apart::begin() }))?;
+        let (begun, is_apart) = mpsc::channel();
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let watch = Watch { stop: watched, apart: Apart::begin() };
+            let _ = begun.send(());
+            work(watch)
+        })?;
+        // Whoever measures from now on has to know that it is apart.
+        let _ = is_apart.recv();
         Ok(Self { stop, thread: Some(thread) })
     }
 

@@ -11,6 +11,8 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::counters::Support;
+
 /// The share of the cores that others may use before it is worth a word.
 const LOAD_MAX: f64 = 0.25;
 
@@ -48,6 +50,8 @@ pub struct Environment {
     pub load: f64,
     /// What the kernel reads time from.
     pub clock_source: String,
+    /// Which counters of instructions and cycles there are for us, in words: `none on this machine`.
+    pub counters: String,
     /// Versions by name: `fogmux`, and what else is known.
     pub software: BTreeMap<String, String>,
     /// SHA-256 of the gateway's configuration; empty if there is none of ours.
@@ -75,6 +79,7 @@ impl Environment {
             virtualised: virtualised(&cpuinfo),
             load: first_number(&word(Path::new("/proc/loadavg"))).unwrap_or(0.0),
             clock_source: word(Path::new("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
+            counters: Support::here().to_string(),
             software: BTreeMap::from([("fogmux".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
             configuration_sha256: String::new(),
         }
@@ -200,6 +205,7 @@ mod tests {
         let here = Environment::here();
         assert!(here.kernel.starts_with("Linux "), "{here:?}");
         assert!(here.cores > 0 && here.memory_bytes > 1 << 20, "{here:?}");
+        assert_eq!(here.counters, Support::here().to_string());
         assert_eq!(here.software.get("fogmux").map(String::as_str), Some(env!("CARGO_PKG_VERSION")));
     }
 

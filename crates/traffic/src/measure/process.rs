@@ -6,17 +6,22 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::time::ClockId;
 use nix::unistd::Pid;
+use rustix::thread::gettid;
 use rustix::time::{ClockId as Clock, clock_gettime};
 
+use super::counters::{Counters, Follow};
 use super::latency::Latency;
 use crate::outcome::ProcessUse;
 
 /// Processor time of threads of ours that stand for something else than the generator, in nanoseconds.
 static APART_NS: AtomicU64 = AtomicU64::new(0);
+/// Those that there are now.
+static APART_THREADS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
 /// Above this share of one core the measuring thread has no time left to be waited for.
 const BUSY_MAX: f64 = 0.95;
@@ -33,6 +38,7 @@ pub struct ProcessProbe {
     before: BTreeMap<u32, Duration>,
     reaped_before: Duration,
     apart_before: Duration,
+    counters: Counters,
     began: Instant,
 }
 
@@ -47,6 +53,7 @@ impl ProcessProbe {
             before: BTreeMap::new(),
             reaped_before: Duration::ZERO,
             apart_before: Duration::ZERO,
+            counters: Counters::default(),
             began: Instant::now(),
         };
         probe.start();
@@ -70,7 +77,7 @@ impl ProcessProbe {
         self
     }
 
-    /// Begins an interval: processor time and peak memory count from here.
+    /// Begins an interval: processor time, counters and peak memory count from here.
     pub fn start(&mut self) {
         let pids = self.pids();
         for pid in &pids {
@@ -80,6 +87,9 @@ impl ProcessProbe {
         self.before = pids.iter().map(|pid| (*pid, processor_time(*pid).unwrap_or_default())).collect();
         self.reaped_before = self.reaped();
         self.apart_before = Apart::total();
+        let apart = if self.own { Apart::threads() } else { Vec::new() };
+        let follow = if self.children { Follow::Descendants } else { Follow::Threads };
+        self.counters = Counters::open(&pids, &apart, follow);
         self.began = Instant::now();
     }
 
@@ -105,6 +115,8 @@ impl ProcessProbe {
             wall_us: micros(wall),
             resident_bytes: resident,
             peak_resident_bytes: peak,
+            instructions: self.counters.instructions(),
+            cycles: self.counters.cycles(),
             ..ProcessUse::default()
         }
     }
@@ -153,9 +165,11 @@ impl MachineProbe {
 }
 
 /// A thread of this process that is not the generator: the relay of a link, the writer of a capture. It is the thread
-/// that makes this, and that calls [`Apart::settle`] from time to time.
+/// that makes this, and that calls [`Apart::settle`] from time to time. Its instructions are left out of intervals that
+/// begin after it.
 #[derive(Debug)]
 pub struct Apart {
+    thread: i32,
     settled: Duration,
 }
 
@@ -163,7 +177,9 @@ impl Apart {
     /// From now on the calling thread is apart.
     #[must_use]
     pub fn begin() -> Self {
-        Self { settled: thread_time() }
+        let thread = gettid().as_raw_nonzero().get();
+        Self::all(|threads| threads.push(thread));
+        Self { thread, settled: thread_time() }
     }
 
     /// Books what the thread used since.
@@ -177,11 +193,20 @@ impl Apart {
     fn total() -> Duration {
         Duration::from_nanos(APART_NS.load(Ordering::Relaxed))
     }
+
+    fn threads() -> Vec<i32> {
+        Self::all(|threads| threads.clone())
+    }
+
+    fn all<T>(change: impl FnOnce(&mut Vec<i32>) -> T) -> T {
+        change(&mut APART_THREADS.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl Drop for Apart {
     fn drop(&mut self) {
         self.settle();
+        Self::all(|threads| threads.retain(|thread| *thread != self.thread));
     }
 }
 
@@ -252,7 +277,8 @@ fn processor_time(pid: u32) -> Option<Duration> {
     Some(time.into())
 }
 
-fn thread_time() -> Duration {
+/// Of the calling thread.
+pub(super) fn thread_time() -> Duration {
     let time = clock_gettime(Clock::ThreadCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
@@ -309,12 +335,14 @@ mod tests {
     fn a_thread_that_is_apart_is_not_the_generator() {
         // Other tests of this process run beside: only the sum that is set apart can be looked at.
         let before = Apart::total();
-        std::thread::spawn(|| {
-            let _apart = Apart::begin();
+        let thread = std::thread::spawn(|| {
+            let apart = Apart::begin();
             burn(Duration::from_millis(60));
-        })
-        .join()
-        .unwrap();
+            assert!(Apart::threads().contains(&apart.thread));
+            apart.thread
+        });
+        let thread = thread.join().unwrap();
+        assert!(!Apart::threads().contains(&thread));
         assert!(Apart::total().saturating_sub(before) >= Duration::from_millis(60));
     }
 

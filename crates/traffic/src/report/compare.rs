@@ -19,7 +19,7 @@ use crate::outcome::Report;
 
 /// What is compared: what an experiment is run for. Percentiles beyond the 99th and the longest are left out, since a few
 /// repetitions say nothing reliable about them.
-const COMPARED: [Figure; 14] = [
+const COMPARED: [Figure; 15] = [
     Figure::Rate,
     Figure::LatencyP50,
     Figure::LatencyP99,
@@ -29,6 +29,7 @@ const COMPARED: [Figure; 14] = [
     Figure::Errors,
     Figure::GatewayCpu,
     Figure::Instructions,
+    Figure::Cycles,
     Figure::PeakMemory,
     Figure::TotalBytes,
     Figure::Packets,

@@ -64,6 +64,12 @@ pub enum Figure {
     GeneratorCpu,
     /// The gateway's instructions a message, where the machine counts them.
     Instructions,
+    /// Its cycles.
+    Cycles,
+    /// Our own instructions a message.
+    GeneratorInstructions,
+    /// Our own cycles.
+    GeneratorCycles,
     /// The gateway's memory at the end.
     Memory,
     /// The most that it had.
@@ -90,7 +96,7 @@ pub enum Figure {
 
 impl Figure {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::Rate,
         Self::Goodput,
         Self::LatencyP50,
@@ -105,6 +111,9 @@ impl Figure {
         Self::GatewayCpu,
         Self::GeneratorCpu,
         Self::Instructions,
+        Self::Cycles,
+        Self::GeneratorInstructions,
+        Self::GeneratorCycles,
         Self::Memory,
         Self::PeakMemory,
         Self::PayloadBytes,
@@ -139,7 +148,12 @@ impl Figure {
             Self::Errors => ("errors", "errors", Unit::Count, Lower),
             Self::GatewayCpu => ("gateway_cpu_us_per_message", "gateway CPU/msg", Unit::Microseconds, Lower),
             Self::GeneratorCpu => ("generator_cpu_us_per_message", "generator CPU/msg", Unit::Microseconds, Lower),
-            Self::Instructions => ("gateway_instructions_per_message", "instructions/msg", Unit::Count, Lower),
+            Self::Instructions => ("gateway_instructions_per_message", "gateway instructions/msg", Unit::Count, Lower),
+            Self::Cycles => ("gateway_cycles_per_message", "gateway cycles/msg", Unit::Count, Lower),
+            Self::GeneratorInstructions => {
+                ("generator_instructions_per_message", "generator instructions/msg", Unit::Count, Lower)
+            }
+            Self::GeneratorCycles => ("generator_cycles_per_message", "generator cycles/msg", Unit::Count, Lower),
             Self::Memory => ("gateway_resident_bytes", "memory", Unit::Bytes, Lower),
             Self::PeakMemory => ("gateway_peak_resident_bytes", "peak memory", Unit::Bytes, Lower),
             Self::PayloadBytes => ("payload_bytes_per_message", "payload/msg", Unit::ExactBytes, Lower),
@@ -174,9 +188,10 @@ impl Figure {
             Self::Errors => Some(whole(outcome.errors + outcome.disconnects)),
             Self::GatewayCpu => gateway.and_then(|used| per(used.cpu_us, messages(outcome))),
             Self::GeneratorCpu => per(outcome.generator.cpu_us, messages(outcome)).filter(|used| *used > 0.0),
-            Self::Instructions => {
-                gateway.and_then(|used| used.instructions).and_then(|count| per(whole(count), messages(outcome)))
-            }
+            Self::Instructions => counted(gateway?.instructions, outcome),
+            Self::Cycles => counted(gateway?.cycles, outcome),
+            Self::GeneratorInstructions => counted(outcome.generator.instructions, outcome),
+            Self::GeneratorCycles => counted(outcome.generator.cycles, outcome),
             Self::Memory => gateway.map(|used| whole(used.resident_bytes)).filter(|bytes| *bytes > 0.0),
             Self::PeakMemory => gateway.map(|used| whole(used.peak_resident_bytes)).filter(|bytes| *bytes > 0.0),
             Self::PayloadBytes => Layers::of(&outcome.bytes)?.each(messages(outcome), |layers| Some(layers.payload)),
@@ -261,6 +276,11 @@ fn connections(outcome: &Outcome) -> f64 {
     whole(outcome.connect.count())
 }
 
+/// What a counter has counted, a message.
+fn counted(count: Option<u64>, outcome: &Outcome) -> Option<f64> {
+    count.and_then(|count| per(whole(count), messages(outcome)))
+}
+
 fn per(amount: f64, of: f64) -> Option<f64> {
     (of > 0.0).then(|| amount / of)
 }
@@ -333,6 +353,16 @@ mod tests {
         let unlinked = Outcome { bytes: Bytes { wire: None, ..outcome().bytes }, ..outcome() };
         assert_eq!(value(Figure::TransportBytes, &unlinked), None);
         assert_eq!(value(Figure::TotalBytes, &unlinked), Some(45.0));
+    }
+
+    #[test]
+    fn counters_of_gateway_and_generator_are_told_apart_and_absent_without_any() {
+        let counters = [Figure::Instructions, Figure::Cycles, Figure::GeneratorInstructions, Figure::GeneratorCycles];
+        let outcome = outcome();
+        assert_eq!(counters.map(|figure| value(figure, &outcome)), [None; 4]);
+        let used = |instructions, cycles| ProcessUse { instructions, cycles, ..ProcessUse::default() };
+        let counted = Outcome { gateway: Some(used(Some(30), None)), generator: used(Some(50), Some(70)), ..outcome };
+        assert_eq!(counters.map(|figure| value(figure, &counted)), [Some(3.0), None, Some(5.0), Some(7.0)]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::measure::statistics::Interval;
 
 /// The figures that make columns, by what they are about; those at the end of the list are the first to go where there
 /// is no room.
-const COLUMNS: [(Figure, u8); 22] = [
+const COLUMNS: [(Figure, u8); 25] = [
     (Figure::Rate, 0),
     (Figure::Goodput, 6),
     (Figure::LatencyP50, 0),
@@ -22,6 +22,9 @@ const COLUMNS: [(Figure, u8); 22] = [
     (Figure::GatewayCpu, 2),
     (Figure::GeneratorCpu, 6),
     (Figure::Instructions, 6),
+    (Figure::Cycles, 6),
+    (Figure::GeneratorInstructions, 7),
+    (Figure::GeneratorCycles, 7),
     (Figure::Memory, 7),
     (Figure::PeakMemory, 3),
     (Figure::TotalBytes, 3),
