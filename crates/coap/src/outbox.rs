@@ -41,7 +41,7 @@ impl<P: Copy> Outbox<P> {
     }
 
     /// The datagrams, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = (P, &[u8])> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (P, &[u8])> {
         let mut start = 0;
         self.datagrams.iter().map(move |(to, end)| {
             let datagram = self.bytes.get(start..*end).unwrap_or(&[]);

@@ -104,6 +104,22 @@ pub(crate) enum Phase {
     Farewell,
 }
 
+/// Tells whether a shutdown may have gone on since it was asked last.
+#[derive(Debug)]
+pub(crate) struct Phases(watch::Receiver<Phase>);
+
+impl Phases {
+    /// The first time always.
+    pub(crate) fn is_news(&mut self) -> bool {
+        // An error means that the gateway is gone altogether.
+        if !self.0.has_changed().unwrap_or(true) {
+            return false;
+        }
+        self.0.mark_unchanged();
+        true
+    }
+}
+
 /// What all workers share.
 #[derive(Debug)]
 pub struct Shared {
@@ -200,6 +216,13 @@ impl WorkerContext {
     /// [`WorkerContext::drain`], so as to hear them.
     pub fn farewell(&self) -> impl Future<Output = ()> + use<> {
         self.reached(Phase::Farewell)
+    }
+
+    /// When to ask [`WorkerContext::farewell`], for a task that is polled very often.
+    pub(crate) fn phases(&self) -> Phases {
+        let mut draining = self.shared.draining.clone();
+        draining.mark_changed();
+        Phases(draining)
     }
 
     fn reached(&self, phase: Phase) -> impl Future<Output = ()> + use<> {

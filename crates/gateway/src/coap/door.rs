@@ -82,11 +82,13 @@ impl<T: Transport> Door<T> {
 
     /// Works a few turns. Ready with `true` when there is more to do, with `false` when the socket is of no use any more.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        // Whether all but the socket waits.
+        let mut quiet = false;
         for _ in 0..TURNS_MAX {
             if self.flush(cx).is_pending() {
                 return Poll::Pending;
             }
-            let mut busy = match self.transport.poll_receive(cx) {
+            let received = match self.transport.poll_receive(cx) {
                 Poll::Ready(Ok(())) => {
                     while let Some(change) = self.transport.poll_change() {
                         self.core.change(change);
@@ -99,16 +101,18 @@ impl<T: Transport> Door<T> {
                     tracing::error!(%error, "the CoAP socket cannot be read");
                     return Poll::Ready(false);
                 }
+                Poll::Pending if quiet => return Poll::Pending,
                 Poll::Pending => false,
             };
-            busy |= self.core.notify(cx);
+            let mut busy = self.core.notify(cx);
             busy |= self.core.complete(cx);
             busy |= self.core.backfill();
             busy |= self.poll_deadline(cx);
             self.core.settle();
-            if !busy && self.core.out.is_empty() {
+            if !received && !busy && self.core.out.is_empty() {
                 return Poll::Pending;
             }
+            quiet = !busy;
         }
         Poll::Ready(true)
     }
@@ -155,6 +159,8 @@ impl<T: Transport> Door<T> {
 /// Serves one worker's socket until drain.
 pub(super) async fn run<T: Transport>(ctx: Rc<WorkerContext>, transport: T, listener: Listener) {
     let mut drain = Box::pin(ctx.farewell());
+    // This task is woken for each datagram: the end is asked for when it may have come.
+    let mut phases = ctx.phases();
     let mut door = match Door::open(ctx, transport, listener) {
         Ok(door) => door,
         Err(error) => {
@@ -163,9 +169,11 @@ pub(super) async fn run<T: Transport>(ctx: Rc<WorkerContext>, transport: T, list
         }
     };
     // Between turns the runtime looks at the other sockets: a task that only wakes itself is run dozens of times first.
-    while poll_fn(|cx| match drain.as_mut().poll(cx) {
-        Poll::Ready(()) => Poll::Ready(false),
-        Poll::Pending => door.poll(cx),
+    while poll_fn(|cx| {
+        if phases.is_news() && drain.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(false);
+        }
+        door.poll(cx)
     })
     .await
     {

@@ -20,6 +20,9 @@ const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 /// the socket is then not read again before the kernel says so. After more, more have come meanwhile.
 const FEW: usize = BATCH_SIZE / 8;
 
+/// Room that is offered after a call that brought few: to prepare each datagram's costs, whether one comes or not.
+const ROOM_AFTER_FEW: usize = FEW * 2;
+
 /// The socket and its buffers.
 pub(super) struct Socket {
     /// Told when something has come, and of nothing else: each datagram that leaves makes room, and to hear of that would
@@ -31,6 +34,8 @@ pub(super) struct Socket {
     buffers: Box<[u8]>,
     metas: [RecvMeta; BATCH_SIZE],
     received: usize,
+    /// Datagrams that the next call may bring.
+    room: usize,
     sent: usize,
     /// Whether the socket is bound to all addresses.
     wildcard: bool,
@@ -41,6 +46,9 @@ impl Socket {
         let state = UdpSocketState::new(UdpSockRef::from(&io))?;
         let wildcard = io.local_addr()?.ip().is_unspecified();
         decline_congestion_marks(&io);
+        if !wildcard {
+            decline_addresses(&io);
+        }
         Ok(Self {
             wildcard,
             io: watched(io, Interest::READABLE)?,
@@ -49,6 +57,7 @@ impl Socket {
             buffers: vec![0; DATAGRAM_BYTES_MAX * BATCH_SIZE].into_boxed_slice(),
             metas: [RecvMeta::default(); BATCH_SIZE],
             received: 0,
+            room: BATCH_SIZE,
             sent: 0,
         })
     }
@@ -76,18 +85,20 @@ fn watched(socket: UdpSocket, interest: Interest) -> io::Result<AsyncFd<UdpSocke
 
 impl Transport for Socket {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { io, state, buffers, metas, received, .. } = self;
+        let Self { io, state, buffers, metas, received, room, .. } = self;
         *received = 0;
         loop {
             let mut guard = ready!(io.poll_read_ready(cx))?;
             let mut slices: SmallVec<[IoSliceMut<'_>; BATCH_SIZE]> =
-                buffers.chunks_exact_mut(DATAGRAM_BYTES_MAX).map(IoSliceMut::new).collect();
+                buffers.chunks_exact_mut(DATAGRAM_BYTES_MAX).take(*room).map(IoSliceMut::new).collect();
             match state.recv(UdpSockRef::from(io.get_ref()), &mut slices, metas) {
                 Ok(count) => {
                     *received = count;
+                    *room = BATCH_SIZE;
                     if count <= FEW {
                         // Nothing is missed: each datagram that comes from now on is announced.
                         guard.clear_ready();
+                        *room = ROOM_AFTER_FEW;
                     }
                     return Poll::Ready(Ok(()));
                 }
@@ -110,8 +121,7 @@ impl Transport for Socket {
 
     fn poll_send(&mut self, cx: &mut Context<'_>, out: &mut Outbox<Path>) -> Poll<u64> {
         while self.sent < out.len() {
-            let batch: Batch<'_> = out.iter().skip(self.sent).take(BATCH_SIZE).collect();
-            match send(self.io.get_ref(), &self.state, self.wildcard, &batch) {
+            match send(self.io.get_ref(), &self.state, self.wildcard, out.iter().skip(self.sent)) {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if let Err(error) = ready!(self.poll_room(cx)) {
@@ -143,17 +153,30 @@ fn decline_congestion_marks(io: &UdpSocket) {
     }
 }
 
-/// Datagrams that go to the kernel together.
-type Batch<'a> = SmallVec<[(Path, &'a [u8]); BATCH_SIZE]>;
+/// Where the socket has one address only, each datagram came to that.
+fn decline_addresses(io: &UdpSocket) {
+    #[cfg(target_os = "linux")]
+    {
+        use nix::sys::socket::{setsockopt, sockopt};
+        // One of the two is of the other family.
+        let _ = setsockopt(io, sockopt::Ipv4PacketInfo, &false);
+        let _ = setsockopt(io, sockopt::Ipv6RecvPacketInfo, &false);
+    }
+}
 
-/// Sends as many as the kernel takes, at least one; gives how many.
-fn send(io: &UdpSocket, state: &UdpSocketState, wildcard: bool, batch: &Batch<'_>) -> io::Result<usize> {
+/// Sends as many as the kernel takes at once, at least one; gives how many.
+fn send<'a>(
+    io: &UdpSocket,
+    state: &UdpSocketState,
+    wildcard: bool,
+    mut datagrams: impl ExactSizeIterator<Item = (Path, &'a [u8])>,
+) -> io::Result<usize> {
     #[cfg(target_os = "linux")]
     if !wildcard {
-        return direct::send(io, batch);
+        return direct::send(io, datagrams);
     }
     // A socket of all addresses has to say from which it answers.
-    let Some((path, contents)) = batch.first() else { return Ok(0) };
+    let Some((path, contents)) = datagrams.next() else { return Ok(0) };
     let src_ip = path.local.filter(|_| wildcard);
     let transmit = Transmit { destination: path.remote, ecn: None, contents, segment_size: None, src_ip };
     state.try_send(UdpSockRef::from(io), &transmit).map(|()| 1)
@@ -172,12 +195,23 @@ mod direct {
     use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg, sendto};
     use smallvec::SmallVec;
 
-    use super::Batch;
+    use super::Path;
 
-    pub(super) fn send(io: &UdpSocket, batch: &Batch<'_>) -> io::Result<usize> {
-        if let [(path, contents)] = batch.as_slice() {
-            return Ok(sendto(io, contents, SendFlags::DONTWAIT, &path.remote).map(|_| 1)?);
+    pub(super) fn send<'a>(
+        io: &UdpSocket,
+        mut datagrams: impl ExactSizeIterator<Item = (Path, &'a [u8])>,
+    ) -> io::Result<usize> {
+        if datagrams.len() > 1 {
+            return send_many(io, datagrams);
         }
+        let Some((path, contents)) = datagrams.next() else { return Ok(0) };
+        Ok(sendto(io, contents, SendFlags::DONTWAIT, &path.remote).map(|_| 1)?)
+    }
+
+    /// Apart, so that one datagram does not pay for the room of many.
+    #[inline(never)]
+    fn send_many<'a>(io: &UdpSocket, datagrams: impl Iterator<Item = (Path, &'a [u8])>) -> io::Result<usize> {
+        let batch: SmallVec<[(Path, &[u8]); BATCH_SIZE]> = datagrams.take(BATCH_SIZE).collect();
         let to: SmallVec<[SocketAddrAny; BATCH_SIZE]> =
             batch.iter().map(|(path, _)| SocketAddrAny::from(path.remote)).collect();
         let slices: SmallVec<[[IoSlice<'_>; 1]; BATCH_SIZE]> =
