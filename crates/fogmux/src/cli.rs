@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fogmux_net::KeyKind;
 
-use crate::bench::arguments::Bench;
+use crate::{bench::arguments::Bench, later::Later};
 
 /// A gateway for a fog node: MQTT, CoAP, HTTP and XMPP meet on one topic bus.
 #[derive(Debug, Parser)]
@@ -23,29 +23,29 @@ pub(crate) enum Command {
     /// Run the gateway
     Serve(Serve),
     /// Validate a configuration: everything that is wrong, at once
-    Check(Check),
+    Check(Later<Check>),
     /// Add a user or change a password, read from standard input when that is no terminal
-    Passwd(Passwd),
+    Passwd(Later<Passwd>),
     /// Look at the access rules
     #[command(subcommand)]
-    Acl(Acl),
+    Acl(Later<Acl>),
     /// Take over users, keys and rules of another broker
     #[command(subcommand)]
-    Import(Import),
+    Import(Later<Import>),
     /// Manage the authority, certificates and pre-shared keys
     #[command(subcommand)]
-    Pki(Pki),
+    Pki(Later<Pki>),
     /// Start a gateway on free ports and show each message arriving at every other door
-    Demo(Demo),
+    Demo(Later<Demo>),
     /// Publish one message to mqtt(s)://, ws(s)://, coap(s)://, coap(s)+tcp://, coap(s)+ws://, http(s):// or xmpp(s)://HOST/TOPIC
-    Pub(Publish),
+    Pub(Later<Publish>),
     /// Follow a topic or filter at any door and print what arrives
-    Sub(Subscribe),
+    Sub(Later<Subscribe>),
     /// Print the message a topic keeps, and end
-    Get(Get),
+    Get(Later<Get>),
     /// Generate traffic and measure: this gateway or any broker, single experiments or published ones
     #[command(subcommand)]
-    Bench(Bench),
+    Bench(Later<Bench>),
 }
 
 /// Runs the gateway.

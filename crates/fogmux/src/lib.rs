@@ -14,6 +14,7 @@ mod demo;
 mod exit;
 mod home;
 mod import;
+mod later;
 mod open_files;
 mod oscore;
 mod passwd;

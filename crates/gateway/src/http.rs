@@ -141,7 +141,8 @@ pub struct HttpDoor {
     /// Says that what lasts longer than a request has to ask again whether it may.
     second_look: watch::Sender<()>,
     alt_svc: Option<HeaderValue>,
-    openapi: bytes::Bytes,
+    /// Made when it is first asked for.
+    openapi: std::sync::OnceLock<bytes::Bytes>,
 }
 
 impl HttpDoor {
@@ -156,9 +157,14 @@ impl HttpDoor {
             sessions: Mutex::new(Table::new(config.sessions_max)),
             second_look: watch::Sender::new(()),
             alt_svc,
-            openapi: fogmux_http::openapi::document(env!("CARGO_PKG_VERSION")).into(),
+            openapi: std::sync::OnceLock::new(),
             config,
         }
+    }
+
+    /// What the door can do, for machines.
+    fn openapi(&self) -> bytes::Bytes {
+        self.openapi.get_or_init(|| fogmux_http::openapi::document(env!("CARGO_PKG_VERSION")).into()).clone()
     }
 
     /// Completes when the rules have changed or a session has ended.

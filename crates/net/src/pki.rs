@@ -131,25 +131,26 @@ pub fn ensure(directory: &Path, names: &[String], now: SystemTime) -> Result<Pki
 /// # Errors
 /// [`PkiError`].
 pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: SystemTime) -> Result<Pki, PkiError> {
-    let authority = Authority::open_or_make(directory, now)?;
     let name = match kind {
         KeyKind::EcdsaP256 => "server".to_owned(),
         KeyKind::Rsa2048 | KeyKind::Rsa4096 => format!("server-{}", kind.name()),
     };
     let pki = Pki {
-        ca: authority.certificate().into(),
+        ca: directory.join("ca.pem"),
         certificate: directory.join(format!("{name}.pem")),
         key: directory.join(format!("{name}.key")),
         renewed: false,
     };
     let names = subject_names(names);
-    let now = believable(now);
-    if pki.key.exists() && is_good(&pki, &names, now)? {
+    let good = |pki: &Pki| is_good(pki, &names, believable(now));
+    // The authority's key is not touched while there is nothing to be signed.
+    if Authority::exists(directory)? && pki.key.exists() && good(&pki)? {
         return Ok(pki);
     }
+    let authority = Authority::open_or_make(directory, now)?;
     let wanted =
         Wanted { names: names.clone(), validity: SERVER_VALIDITY, ..Wanted::new(Purpose::Server, "fogmux gateway") };
-    let issued = authority.issue(&wanted, kind, now)?;
+    let issued = authority.issue(&wanted, kind, believable(now))?;
     // What was there may be somebody's: it is kept under another name.
     for file in [&pki.certificate, &pki.key] {
         if file.exists() {
@@ -158,7 +159,7 @@ pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: Sys
         }
     }
     issued.write(&pki.certificate, &pki.key)?;
-    if is_good(&pki, &names, now)? { Ok(Pki { renewed: true, ..pki }) } else { Err(PkiError::Authority(pki.ca)) }
+    if good(&pki)? { Ok(Pki { renewed: true, ..pki }) } else { Err(PkiError::Authority(pki.ca)) }
 }
 
 /// Makes a directory into which only its owner looks.

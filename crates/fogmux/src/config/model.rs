@@ -8,6 +8,7 @@ use fogmux_bus::BusConfig;
 use fogmux_gateway::{mqtt::MqttConfig, xmpp::XmppConfig};
 use fogmux_net::AdmissionLimits;
 use fogmux_store::{Durability, StoreConfig};
+use tracing_subscriber::filter::Targets;
 
 use super::auth::Auth;
 use super::doors::{Coap, Http};
@@ -178,7 +179,7 @@ impl Section for Tls {
 /// What is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
-    /// `tracing-subscriber`'s filter; the environment variable `FOGMUX_LOG` wins over it.
+    /// Levels, for all and for single modules: `tracing-subscriber`'s `Targets`; the environment variable `FOGMUX_LOG` wins over it.
     pub(crate) filter: String,
 }
 
@@ -190,7 +191,7 @@ impl Default for Log {
 
 impl Section for Log {
     fn read(&mut self, reader: &mut Reader<'_>) {
-        let valid = |text: &str| tracing_subscriber::EnvFilter::try_new(text).is_ok();
+        let valid = |text: &str| text.parse::<Targets>().is_ok();
         reader.text("filter", &mut self.filter, valid, "a filter such as \"info\" or \"info,fogmux_gateway=debug\"");
     }
 }

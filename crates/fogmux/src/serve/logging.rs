@@ -2,33 +2,27 @@
 
 use std::io::IsTerminal as _;
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::Formatter;
-use tracing_subscriber::fmt::format::{DefaultFields, Format};
-use tracing_subscriber::reload::Handle;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::reload::{self, Handle};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Registry, fmt};
 
 use crate::exit::{Failure, Status};
 
 /// The environment variable that wins over `log.filter`.
 const VARIABLE: &str = "FOGMUX_LOG";
 
-/// What the subscriber is made of.
-type Lines = Formatter<DefaultFields, Format, fn() -> std::io::Stderr>;
-
 /// The log of the process, whose filter can be replaced.
-pub(crate) struct Log(Handle<EnvFilter, Lines>);
+pub(crate) struct Log(Handle<Targets, Registry>);
 
 impl Log {
     /// Starts logging.
     pub(crate) fn start(filter: &str) -> Result<Self, Failure> {
-        let stderr: fn() -> std::io::Stderr = std::io::stderr;
-        let builder = tracing_subscriber::fmt()
-            .with_writer(stderr)
-            .with_ansi(std::io::stderr().is_terminal())
-            .with_env_filter(self::filter(filter)?)
-            .with_filter_reloading();
-        let handle = builder.reload_handle();
-        builder.try_init().map_err(|error| Failure::new(Status::IoErr, error.to_string()))?;
+        let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+        let (filter, handle) = reload::Layer::new(self::filter(filter)?);
+        let log = tracing_subscriber::registry().with(filter).with(lines);
+        log.try_init().map_err(|error| Failure::new(Status::IoErr, error.to_string()))?;
         Ok(Self(handle))
     }
 
@@ -44,11 +38,11 @@ pub(super) fn check(configured: &str) -> Result<(), Failure> {
     filter(configured).map(|_| ())
 }
 
-fn filter(configured: &str) -> Result<EnvFilter, Failure> {
+fn filter(configured: &str) -> Result<Targets, Failure> {
     let text = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
     let (text, name) = match &text {
         Some(text) => (text.as_str(), VARIABLE),
         None => (configured, "log.filter"),
     };
-    EnvFilter::try_new(text).map_err(|error| Failure::new(Status::Config, format!("{name}: {error}")))
+    text.parse::<Targets>().map_err(|error| Failure::new(Status::Config, format!("{name}: {error}")))
 }

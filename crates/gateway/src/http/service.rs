@@ -182,9 +182,7 @@ impl Conn {
     fn open_route(self: &Rc<Self>, route: &Route<'_>, parts: &Parts) -> Result<Response<Payload>, Problem<'static>> {
         const TEXT: &str = "text/plain; charset=utf-8";
         match route {
-            Route::OpenApi => {
-                Ok(respond::own(fogmux_http::openapi::CONTENT_TYPE, self.ctx.shared.http.openapi.clone()))
-            }
+            Route::OpenApi => Ok(respond::own(fogmux_http::openapi::CONTENT_TYPE, self.ctx.shared.http.openapi())),
             Route::Health => Ok(respond::own(TEXT, "ok\n")),
             Route::Ready if self.ctx.is_draining() => {
                 Err(Problem::new(Kind::Unavailable).detail("the gateway is shutting down"))

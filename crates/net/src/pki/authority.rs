@@ -27,6 +27,9 @@ const CLIENT_VALIDITY: Duration = Duration::from_secs(730 * 86_400);
 /// RFC 5280 §4.1.2.2: at most 20 bytes, positive.
 const SERIAL_BYTES: usize = 16;
 
+/// An authority's certificate and key, in its directory.
+const FILES: [&str; 2] = ["ca.pem", "ca.key"];
+
 /// An authority that can sign.
 pub struct Authority {
     directory: PathBuf,
@@ -115,11 +118,20 @@ impl Authority {
     /// # Errors
     /// [`PkiError`].
     pub fn open_or_make(directory: &Path, now: SystemTime) -> Result<Self, PkiError> {
-        let (certificate, key) = (directory.join("ca.pem"), directory.join("ca.key"));
-        if certificate.exists() || key.exists() {
-            return Self::open(directory);
+        if Self::exists(directory)? { Self::open(directory) } else { Self::make(directory, KeyKind::EcdsaP256, now) }
+    }
+
+    /// Whether a directory has one; whether it is sound is not looked at.
+    ///
+    /// # Errors
+    /// [`PkiError::Half`].
+    pub(super) fn exists(directory: &Path) -> Result<bool, PkiError> {
+        let [certificate, key] = FILES.map(|name| directory.join(name));
+        match (certificate.exists(), key.exists()) {
+            (true, false) => Err(PkiError::Half { present: certificate, missing: key }),
+            (false, true) => Err(PkiError::Half { present: key, missing: certificate }),
+            (both, _) => Ok(both),
         }
-        Self::make(directory, KeyKind::EcdsaP256, now)
     }
 
     /// The authority of a directory.
@@ -127,12 +139,8 @@ impl Authority {
     /// # Errors
     /// [`PkiError`]; half of one is an error as well.
     pub fn open(directory: &Path) -> Result<Self, PkiError> {
-        let (certificate, key) = (directory.join("ca.pem"), directory.join("ca.key"));
-        for (present, missing) in [(&certificate, &key), (&key, &certificate)] {
-            if present.exists() && !missing.exists() {
-                return Err(PkiError::Half { present: present.clone(), missing: missing.clone() });
-            }
-        }
+        Self::exists(directory)?;
+        let [certificate, key] = FILES.map(|name| directory.join(name));
         let text = fs::read_to_string(&key).map_err(|source| PkiError::Io { file: key.clone(), source })?;
         let text = Zeroizing::new(text);
         let key = KeyPair::from_pem(&text).map_err(|source| PkiError::Key { file: key, source })?;
@@ -149,7 +157,7 @@ impl Authority {
     /// # Errors
     /// [`PkiError`]; there is one already, for example.
     pub fn make(directory: &Path, kind: KeyKind, now: SystemTime) -> Result<Self, PkiError> {
-        let (certificate, key) = (directory.join("ca.pem"), directory.join("ca.key"));
+        let [certificate, key] = FILES.map(|name| directory.join(name));
         for file in [&certificate, &key] {
             if file.exists() {
                 return Err(PkiError::Exists(file.clone()));
