@@ -4,6 +4,7 @@ use std::{
     cell::Cell,
     future::poll_fn,
     io,
+    panic::resume_unwind,
     pin::Pin,
     rc::Rc,
     sync::{Arc, atomic::AtomicUsize},
@@ -56,7 +57,12 @@ pub(super) fn start(
                         spawn_local(accept::accept(Rc::clone(&ctx), listener, senders.clone(), Arc::clone(&seats)));
                     }
                 }
-                run(ctx, connections, udp).await;
+                // A task of its own: what is awaited here is polled each time any of them is woken.
+                if let Err(failed) = spawn_local(run(ctx, connections, udp)).await
+                    && failed.is_panic()
+                {
+                    resume_unwind(failed.into_panic());
+                }
             });
             // The gateway may not be waiting any more.
             let _ = done.send(());

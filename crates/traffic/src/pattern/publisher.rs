@@ -1,10 +1,13 @@
 //! A client that publishes, or asks, as fast as its windows let it, or at a rate.
 
 use std::cell::Cell;
-use std::future::poll_fn;
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+
+use tokio::task::yield_now;
 
 use super::connections::Shared;
 use super::pacer::Pacer;
@@ -121,9 +124,8 @@ impl Publisher {
         self.heard_ns = None;
         match turned {
             Poll::Ready(Err(error)) => return Poll::Ready(error),
-            // Others have their turn before the next write.
-            Poll::Ready(Ok(())) => cx.waker().wake_by_ref(),
-            Poll::Pending if self.allowance() > 0 => cx.waker().wake_by_ref(),
+            Poll::Ready(Ok(())) => again(cx),
+            Poll::Pending if self.allowance() > 0 => again(cx),
             Poll::Pending => self.wait(cx),
         }
         if self.unanswered == 0 && (self.left == 0 || !self.stage.open.get()) {
@@ -238,6 +240,15 @@ impl Publisher {
                 cx.waker().wake_by_ref();
             }
         }
+    }
+}
+
+/// Others, and whatever has come for them, have their turn before the next write. A task that merely wakes itself is run
+/// several times before the sockets are looked at (tokio's `LocalSet`), and whole windows would go out at once.
+fn again(cx: &mut Context<'_>) {
+    // Its first poll leaves the waker with the runtime, which calls it after the sockets.
+    if pin!(yield_now()).poll(cx).is_ready() {
+        cx.waker().wake_by_ref();
     }
 }
 
