@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::thread;
@@ -52,6 +52,16 @@ fn udp(laid: &Laid) -> (UdpSocket, UdpSocket) {
     (client, gateway)
 }
 
+/// The next datagram. A wait with a time-out ends early when a child process of another test does (SIGCHLD, signal(7)).
+fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match socket.recv(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
+}
+
 fn since(now: Wire, before: Wire) -> Wire {
     Wire {
         bytes_up: now.bytes_up - before.bytes_up,
@@ -69,12 +79,12 @@ fn count_of(from: &UdpSocket, to: &UdpSocket, count: u64) -> u64 {
     for _ in 0..count {
         from.send(&[7; 10]).unwrap();
         thread::sleep(Duration::from_micros(20));
-        while to.recv(&mut buffer).is_ok() {
+        while receive(to, &mut buffer).is_ok() {
             came += 1;
         }
     }
     thread::sleep(Duration::from_millis(100));
-    while to.recv(&mut buffer).is_ok() {
+    while receive(to, &mut buffer).is_ok() {
         came += 1;
     }
     to.set_nonblocking(false).unwrap();
@@ -89,9 +99,9 @@ fn nothing_is_on_the_wire_but_what_is_sent() {
     let (client, gateway) = udp(&laid);
     let mut buffer = [0; 64];
     client.send(&[1; 10]).unwrap();
-    assert_eq!(gateway.recv(&mut buffer).unwrap(), 10);
+    assert_eq!(receive(&gateway, &mut buffer).unwrap(), 10);
     gateway.send(&[2; 20]).unwrap();
-    assert_eq!(client.recv(&mut buffer).unwrap(), 20);
+    assert_eq!(receive(&client, &mut buffer).unwrap(), 20);
     let counter = laid.counter();
     let expected = Wire { bytes_up: UDP_HEADERS + 10, packets_up: 1, bytes_down: UDP_HEADERS + 20, packets_down: 1 };
     assert_eq!((laid.wire(), counter()), (expected, expected));
@@ -251,9 +261,9 @@ fn round_trips(laid: &Laid, count: usize) -> Vec<f64> {
         .map(|_| {
             let began = Instant::now();
             client.send(&[1; 10]).unwrap();
-            gateway.recv(&mut buffer).unwrap();
+            receive(&gateway, &mut buffer).unwrap();
             gateway.send(&[1; 10]).unwrap();
-            client.recv(&mut buffer).unwrap();
+            receive(&client, &mut buffer).unwrap();
             began.elapsed().as_secs_f64() * 1e3
         })
         .collect();
@@ -310,9 +320,9 @@ fn round_trips_of_any(laid: &Laid) -> Duration {
     for _ in 0..10 {
         let began = Instant::now();
         client.send(&[1; 10]).unwrap();
-        if gateway.recv(&mut buffer).is_ok() {
+        if receive(&gateway, &mut buffer).is_ok() {
             gateway.send(&[1; 10]).unwrap();
-            if client.recv(&mut buffer).is_ok() {
+            if receive(&client, &mut buffer).is_ok() {
                 return began.elapsed();
             }
         }
