@@ -52,7 +52,7 @@ fn udp(laid: &Laid) -> (UdpSocket, UdpSocket) {
     (client, gateway)
 }
 
-/// The next datagram. A wait with a time-out ends early when a child process of another test does (SIGCHLD, signal(7)).
+/// The next datagram. A wait with a time-out is not begun again by the kernel when something interrupts it (signal(7)).
 fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match socket.recv(buffer) {
