@@ -19,9 +19,9 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 
 /// Every package but the benches. Those compare with other people's code, which turns on features of what we depend on too;
 /// all else is compiled with one set of features, and so once, if every command names the same packages.
-pub(crate) const PACKAGES: [&str; 4] = ["--workspace", "--exclude", "fogmux-benches", "--locked"];
+const PACKAGES: [&str; 4] = ["--workspace", "--exclude", "fogmux-benches", "--locked"];
 
-/// `cargo SUBCOMMAND` for [`PACKAGES`].
+/// `cargo SUBCOMMAND` for all packages but the benches.
 pub(crate) fn cargo_tree(subcommand: &str, arguments: &[&str]) -> Command {
     let mut command = cargo(&[subcommand]);
     command.args(PACKAGES).args(arguments);

@@ -33,9 +33,6 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// The source that a configuration asks for, if any.
 pub(crate) fn configured(config: &auth::Callback) -> Option<Callback> {
-    if config.url.is_empty() {
-        return None;
-    }
     let target = Target::parse(&config.url)?;
     let trust = config.ca_file.clone().map_or_else(trust_here, Trust::File);
     let http = Http { target, trust, timeout: config.timeout, turns: Arc::new(Semaphore::new(QUESTIONS_MAX)) };

@@ -6,8 +6,8 @@ use clap::builder::{Resettable, StyledStr};
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
 
 /// A command whose flags nobody needs before it is given. To run the gateway is to read those of `serve` only: the others
-/// would cost an idle gateway half a megabyte, for the pages of code that describe them.
-#[derive(Clone, Debug)]
+/// would cost an idle gateway the pages of code that describe them.
+#[derive(Debug)]
 pub(crate) struct Later<T>(T);
 
 impl<T> Deref for Later<T> {
@@ -36,10 +36,6 @@ impl<T: FromArgMatches> FromArgMatches for Later<T> {
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
         self.0.update_from_arg_matches(matches)
-    }
-
-    fn update_from_arg_matches_mut(&mut self, matches: &mut ArgMatches) -> Result<(), Error> {
-        self.0.update_from_arg_matches_mut(matches)
     }
 }
 
