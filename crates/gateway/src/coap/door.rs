@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     future::{Future, poll_fn},
     io,
-    pin::Pin,
+    pin::{Pin, pin},
     rc::Rc,
     sync::Arc,
     task::{Context, Poll},
@@ -17,7 +17,7 @@ use fogmux_coap::{
     Code, Incoming, ObserveWish, Outbox, Request, Response, Server, ServerConfig, Ticket,
     server::{Counters, Room},
 };
-use tokio::time::Sleep;
+use tokio::{task::unconstrained, time::Sleep};
 
 use super::{
     identity::{Admission, Identity, Who},
@@ -95,6 +95,10 @@ impl<T: Transport> Door<T> {
                     }
                     self.core.receive(&self.transport, &self.room);
                     self.room.clear();
+                    // Who asked goes on while all else is looked at.
+                    if self.flush(cx).is_pending() {
+                        return Poll::Pending;
+                    }
                     true
                 }
                 Poll::Ready(Err(error)) => {
@@ -142,12 +146,16 @@ impl<T: Transport> Door<T> {
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(at) = self.core.server.next_timeout() else { return false };
         let at = Timestamp::from_millis(at.as_millis());
-        if self.armed != Some(at) {
+        if self.core.ctx.now() < at {
+            if self.armed == Some(at) {
+                return false;
+            }
             self.armed = Some(at);
             self.sleep.as_mut().reset(self.core.ctx.shared.clock.instant(at));
-        }
-        if self.sleep.as_mut().poll(cx).is_pending() {
-            return false;
+            // What has used up its budget would be told to come again, and hear nothing of the alarm.
+            if pin!(unconstrained(self.sleep.as_mut())).poll(cx).is_pending() {
+                return false;
+            }
         }
         self.armed = None;
         let now = self.core.machine_now();

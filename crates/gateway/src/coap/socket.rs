@@ -8,7 +8,6 @@ use std::{
 
 use fogmux_coap::Outbox;
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
-use smallvec::SmallVec;
 use tokio::io::{Interest, unix::AsyncFd};
 
 use super::transport::{Path, Transport};
@@ -34,8 +33,8 @@ pub(super) struct Socket {
     buffers: Box<[u8]>,
     metas: [RecvMeta; BATCH_SIZE],
     received: usize,
-    /// Datagrams that the next call may bring.
-    room: usize,
+    /// Whether the last call brought few.
+    expect_few: bool,
     sent: usize,
     /// Whether the socket is bound to all addresses.
     wildcard: bool,
@@ -57,7 +56,7 @@ impl Socket {
             buffers: vec![0; DATAGRAM_BYTES_MAX * BATCH_SIZE].into_boxed_slice(),
             metas: [RecvMeta::default(); BATCH_SIZE],
             received: 0,
-            room: BATCH_SIZE,
+            expect_few: false,
             sent: 0,
         })
     }
@@ -85,20 +84,22 @@ fn watched(socket: UdpSocket, interest: Interest) -> io::Result<AsyncFd<UdpSocke
 
 impl Transport for Socket {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { io, state, buffers, metas, received, room, .. } = self;
-        *received = 0;
+        self.received = 0;
         loop {
-            let mut guard = ready!(io.poll_read_ready(cx))?;
-            let mut slices: SmallVec<[IoSliceMut<'_>; BATCH_SIZE]> =
-                buffers.chunks_exact_mut(DATAGRAM_BYTES_MAX).take(*room).map(IoSliceMut::new).collect();
-            match state.recv(UdpSockRef::from(io.get_ref()), &mut slices, metas) {
+            let mut guard = ready!(self.io.poll_read_ready(cx))?;
+            let io = UdpSockRef::from(guard.get_inner());
+            let few = self.expect_few;
+            let outcome = match few {
+                true => receive::<ROOM_AFTER_FEW>(io, &self.state, &mut self.buffers, &mut self.metas),
+                false => receive::<BATCH_SIZE>(io, &self.state, &mut self.buffers, &mut self.metas),
+            };
+            match outcome {
                 Ok(count) => {
-                    *received = count;
-                    *room = BATCH_SIZE;
-                    if count <= FEW {
+                    self.received = count;
+                    self.expect_few = count <= FEW;
+                    if self.expect_few {
                         // Nothing is missed: each datagram that comes from now on is announced.
                         guard.clear_ready();
-                        *room = ROOM_AFTER_FEW;
                     }
                     return Poll::Ready(Ok(()));
                 }
@@ -162,6 +163,18 @@ fn decline_addresses(io: &UdpSocket) {
         let _ = setsockopt(io, sockopt::Ipv4PacketInfo, &false);
         let _ = setsockopt(io, sockopt::Ipv6RecvPacketInfo, &false);
     }
+}
+
+/// Reads up to `ROOM` datagrams; gives how many.
+fn receive<const ROOM: usize>(
+    io: UdpSockRef<'_>,
+    state: &UdpSocketState,
+    buffers: &mut [u8],
+    metas: &mut [RecvMeta],
+) -> io::Result<usize> {
+    let mut buffers = buffers.chunks_exact_mut(DATAGRAM_BYTES_MAX);
+    let mut slices: [_; ROOM] = std::array::from_fn(|_| IoSliceMut::new(buffers.next().unwrap_or_default()));
+    state.recv(io, &mut slices, metas)
 }
 
 /// Sends as many as the kernel takes at once, at least one; gives how many.
