@@ -19,6 +19,7 @@ use fogmux_traffic::paper::PaperResult;
 use fogmux_traffic::report;
 use fogmux_traffic::report::progress::{Display, Progress};
 use fogmux_traffic::target::Home;
+use tokio::runtime::{Builder, LocalOptions};
 
 use self::arguments::{Bench, Compare, Host, Output, Report};
 use crate::exit::{Failure, Status};
@@ -159,13 +160,11 @@ fn binary() -> Result<PathBuf, Failure> {
 
 /// The one thread of the generator.
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let runtime = Builder::new_current_thread()
         .enable_all()
-        // Sockets are looked at after every few tasks: a client that always has something to do must not starve others.
-        .event_interval(11)
-        .build()
+        .build_local(LocalOptions::default())
         .map_err(|error| Failure::io("runtime", &error))?;
-    Ok(tokio::task::LocalSet::new().block_on(&runtime, future))
+    Ok(runtime.block_on(future))
 }
 
 fn perform(mut conductor: Conductor, experiments: &[Experiment], repetitions: u32) -> Result<Done, Failure> {

@@ -7,8 +7,7 @@ use std::{
 };
 
 /// Lets others have their turn: this task is polled again when the worker has looked at its sockets. A task that merely
-/// wakes itself is run dozens of times before that (tokio's `LocalSet`), and who floods would hold everybody else up for
-/// as long.
+/// wakes itself is run dozens of times before that, and who floods would hold everybody else up for as long.
 pub(crate) fn again(cx: &mut Context<'_>) {
     // Its first poll leaves the waker with the runtime, which calls it after the sockets.
     if let Poll::Ready(()) = pin!(tokio::task::yield_now()).poll(cx) {

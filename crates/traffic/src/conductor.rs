@@ -161,7 +161,7 @@ impl Conductor {
         }
     }
 
-    /// One repetition. Has to be called within a `LocalSet` of a current-thread runtime.
+    /// One repetition. Has to be called within a `LocalRuntime`.
     ///
     /// # Errors
     /// There is nothing to be measured; why is said.

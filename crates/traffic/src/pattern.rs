@@ -1,7 +1,7 @@
 //! How connections are kept busy: publishers and subscribers, askers, connections made over and over, connections held.
 //!
 //! One repetition of an [`Experiment`] is one call of [`run`], on one thread: every client is a task of a
-//! `tokio::task::LocalSet` – requests that nobody else hears of come from a crew, which is one for all –, and all of
+//! `tokio::runtime::LocalRuntime` – requests that nobody else hears of come from a crew, which is one for all –, and all of
 //! them share one stage, where is counted who may send and what has arrived.
 //! What is due at a time is due whether or not the one before was answered, and latency counts from then: a gateway
 //! that stands still for a second shows that second (no coordinated omission).
@@ -116,7 +116,7 @@ pub enum PatternError {
     Silence(u64),
 }
 
-/// Does one repetition. Has to be called within a `LocalSet` of a current-thread runtime with time and I/O.
+/// Does one repetition. Has to be called within a `LocalRuntime` with time and I/O.
 ///
 /// # Errors
 /// Nothing was measured: connections could not be made, or the experiment is none.

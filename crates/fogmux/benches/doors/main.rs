@@ -16,8 +16,7 @@ use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterio
 use fogmux_traffic::experiment::{Operation, Qos};
 use fogmux_traffic::target::{Access, Gateway, Home};
 use fogmux_traffic::{Door, Experiment};
-use tokio::runtime::{Builder, Runtime};
-use tokio::task::LocalSet;
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
 use party::{Party, Round};
 
@@ -45,21 +44,9 @@ impl Place<'_> {
     }
 }
 
-/// The generator's one thread.
-struct Thread {
-    runtime: Runtime,
-    tasks: LocalSet,
-}
-
-impl Thread {
-    fn run<T>(&self, work: impl Future<Output = T>) -> T {
-        self.tasks.block_on(&self.runtime, work)
-    }
-}
-
 fn doors(c: &mut Criterion) {
-    let thread =
-        Thread { runtime: Builder::new_current_thread().enable_all().build().unwrap(), tasks: LocalSet::new() };
+    // The generator's one thread.
+    let thread = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let home = Home::make(directory.path().join("home"), env!("CARGO_BIN_EXE_fogmux").into()).unwrap();
     let home = RefCell::new(home);
@@ -87,7 +74,7 @@ fn doors(c: &mut Criterion) {
 
 fn measure(
     group: &mut BenchmarkGroup<'_, WallTime>,
-    thread: &Thread,
+    thread: &LocalRuntime,
     place: &Place<'_>,
     client: u32,
     (name, operation, round, messages): (&str, Operation, Round, u32),
@@ -97,9 +84,10 @@ fn measure(
     let mut party = None;
     group.throughput(Throughput::Elements(messages.into()));
     group.bench_function(format!("{}/{name}", experiment.security), |bencher| {
-        let party = party.get_or_insert_with(|| thread.run(Party::meet(&experiment, &place.access(), client, round)));
+        let party =
+            party.get_or_insert_with(|| thread.block_on(Party::meet(&experiment, &place.access(), client, round)));
         bencher.iter_custom(|rounds| {
-            thread.run(async {
+            thread.block_on(async {
                 let began = Instant::now();
                 for _ in 0..rounds {
                     party.go(round).await;
@@ -109,7 +97,7 @@ fn measure(
         });
     });
     if let Some(party) = party {
-        thread.run(party.part());
+        thread.block_on(party.part());
     }
 }
 

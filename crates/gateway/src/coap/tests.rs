@@ -14,7 +14,11 @@ use fogmux_coap::{
     client::{Answer, CallId},
 };
 use fogmux_net::{Admission, AdmissionLimits};
-use tokio::{net::UdpSocket, sync::watch, task::LocalSet};
+use tokio::{
+    net::UdpSocket,
+    runtime::{Builder, LocalOptions},
+    sync::watch,
+};
 
 use super::{Amplification, CoapConfig, CoapDoor, Listener, serve};
 use crate::{
@@ -60,8 +64,8 @@ async fn house(config: CoapConfig, anonymous: bool) -> House {
 }
 
 pub(super) fn run(config: CoapConfig, anonymous: bool, test: impl AsyncFnOnce(House)) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, async {
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+    runtime.block_on(async {
         let all = async { test(house(config, anonymous).await).await };
         tokio::time::timeout(Duration::from_secs(20), all).await.expect("the test hangs");
     });

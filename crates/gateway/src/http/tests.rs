@@ -10,8 +10,8 @@ use fogmux_http::websocket::{Opcode, push_frame};
 use fogmux_net::{Admission, AdmissionLimits};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
+    runtime::{Builder, LocalOptions},
     sync::watch,
-    task::LocalSet,
 };
 
 use super::{HttpConfig, HttpDoor, serve};
@@ -51,8 +51,8 @@ fn run_under(config: HttpConfig, rules: Rules, test: impl AsyncFnOnce(House)) {
         draining,
     };
     let house = House { ctx: WorkerContext::new(Arc::new(shared), WorkerId(0)), drain };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, async {
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+    runtime.block_on(async {
         tokio::time::timeout(Duration::from_secs(20), test(house)).await.expect("the test hangs");
     });
 }

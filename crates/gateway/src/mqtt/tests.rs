@@ -18,8 +18,8 @@ use fogmux_mqtt::{
 use fogmux_net::{Admission, AdmissionLimits};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
+    runtime::{Builder, LocalOptions},
     sync::watch,
-    task::LocalSet,
 };
 
 use super::{MqttConfig, MqttDoor, serve};
@@ -66,8 +66,8 @@ fn run(config: MqttConfig, test: impl AsyncFnOnce(House)) {
 }
 
 fn run_under(config: MqttConfig, rules: Rules, test: impl AsyncFnOnce(House)) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, async {
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+    runtime.block_on(async {
         let all = async { test(house(config, rules)).await };
         tokio::time::timeout(Duration::from_secs(20), all).await.expect("the test hangs");
     });

@@ -15,8 +15,9 @@ use std::{
 use fogmux_bus::WorkerId;
 use fogmux_net::quic;
 use tokio::{
+    runtime::{Builder, LocalOptions},
     sync::{Notify, mpsc},
-    task::{LocalSet, spawn_local},
+    task::spawn_local,
 };
 
 use super::{
@@ -40,17 +41,26 @@ pub(super) fn start(
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     let mut tcp = Some((sockets.tcp, senders));
     let mut threads = Vec::with_capacity(seats.len());
+    let (ready, is_ready) = std::sync::mpsc::channel();
     for ((index, connections), udp) in receivers.into_iter().enumerate().zip(sockets.udp) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (shared, seats, done) = (Arc::clone(shared), Arc::clone(seats), done.clone());
+        let (shared, seats, done, ready) = (Arc::clone(shared), Arc::clone(seats), done.clone(), ready.clone());
         let accept = tcp.take();
         let core = (cores.len() >= seats.len()).then(|| cores.get(index).copied()).flatten();
         let thread = thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
             if let Some(core) = core {
                 core_affinity::set_for_current(core);
             }
+            // Its tasks are its own queue: those of a `LocalSet` are a queue within a task.
+            let runtime = match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
+                Ok(runtime) => runtime,
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                    return;
+                }
+            };
+            let _ = ready.send(Ok(()));
             let ctx = WorkerContext::new(shared, WorkerId(index));
-            LocalSet::new().block_on(&runtime, async {
+            runtime.block_on(async {
                 if let Some((tcp, senders)) = accept {
                     housekeeping(&ctx);
                     for listener in tcp {
@@ -69,6 +79,7 @@ pub(super) fn start(
         })?;
         threads.push(thread);
     }
+    is_ready.iter().take(threads.len()).collect::<io::Result<()>>()?;
     Ok(threads)
 }
 

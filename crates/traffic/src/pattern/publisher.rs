@@ -42,6 +42,8 @@ pub(crate) struct Publisher {
     turn: u64,
     /// An operation is over when it is answered, and not when it is sent.
     awaits: bool,
+    /// Nobody else hears of what it does.
+    asks: bool,
     /// Deliveries on their way at most, of those that it caused.
     share: u64,
     /// Operations it may still begin.
@@ -89,6 +91,7 @@ impl Publisher {
             window: window(experiment),
             turn: u64::try_from(TURN_BYTES / message).unwrap_or(1).max(1),
             awaits: is_awaited(experiment),
+            asks: experiment.operation != Operation::Deliver && is_awaited(experiment),
             share,
             left,
             pacer,
@@ -112,9 +115,9 @@ impl Publisher {
             Ok(_) => self.turn(cx, |client, cx, answers| client.poll_turn(cx, answers)),
             Err(error) => Poll::Ready(Err(error)),
         };
-        if self.awaits && matches!(turned, Poll::Ready(Ok(()))) {
-            // What an answer makes room for goes out at once, as from a device that waited for it, and not when all
-            // others have read theirs.
+        if self.asks && matches!(turned, Poll::Ready(Ok(()))) {
+            // The next question goes out at once, as from a device that waited for its answer, and not when all others
+            // have read theirs.
             match self.begin_allowed() {
                 Ok(0) => {}
                 Ok(_) => turned = self.turn(cx, |client, cx, answers| client.poll_flush(cx, answers)),
@@ -124,6 +127,10 @@ impl Publisher {
         self.heard_ns = None;
         match turned {
             Poll::Ready(Err(error)) => return Poll::Ready(error),
+            // What an answer makes room for goes out when all that came with it has been read, as from one thread that
+            // reads its sockets before it writes. Sent before, the other end would work on it meanwhile: small windows of
+            // messages were up to 1.4 times as fast as by other generators.
+            Poll::Ready(Ok(())) if self.awaits => cx.waker().wake_by_ref(),
             Poll::Ready(Ok(())) => again(cx),
             Poll::Pending if self.allowance() > 0 => again(cx),
             Poll::Pending => self.wait(cx),
@@ -244,7 +251,7 @@ impl Publisher {
 }
 
 /// Others, and whatever has come for them, have their turn before the next write. A task that merely wakes itself is run
-/// several times before the sockets are looked at (tokio's `LocalSet`), and whole windows would go out at once.
+/// several times before the sockets are looked at, and whole windows would go out at once.
 fn again(cx: &mut Context<'_>) {
     // Its first poll leaves the waker with the runtime, which calls it after the sockets.
     if pin!(yield_now()).poll(cx).is_ready() {

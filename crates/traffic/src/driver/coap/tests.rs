@@ -11,7 +11,7 @@ use fogmux_coap::{Code, Encoder, Message, OptionNumber, Outbox, Response, Server
 use fogmux_oscore::{Algorithm, Context as Oscore, Id, Opened, Parameters, Requests, Reservation, Ring, Start};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::task::LocalSet;
+use tokio::runtime::{Builder, LocalOptions};
 
 use super::*;
 use crate::experiment::{CoapAnswer, Operation, Qos, Security};
@@ -80,8 +80,8 @@ fn quick(experiment: &Experiment, address: SocketAddr) -> CoapDriver {
 }
 
 fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, test);
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+    runtime.block_on(test);
 }
 
 async fn origin(config: OriginConfig) -> SocketAddr {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use fogmux_net::channel::Zeroizing;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::LocalSet;
 
 use self::server::{Listens, Server};
@@ -43,8 +44,8 @@ impl Sink for Seen {
 }
 
 fn run(test: impl AsyncFnOnce()) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, async {
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+    runtime.block_on(async {
         tokio::time::timeout(Duration::from_secs(30), test()).await.expect("the test hangs");
     });
 }
@@ -203,7 +204,7 @@ fn whom_nobody_answers_any_more_is_told() {
     for listens in ALL {
         let (experiment, address) = (experiment(listens), std::cell::Cell::new(None));
         let kept = std::cell::RefCell::new(None);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let servers = LocalSet::new();
         servers.block_on(&runtime, async {
             address.set(Some(Server::start(listens).await.1));

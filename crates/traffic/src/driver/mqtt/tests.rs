@@ -13,6 +13,7 @@ use fogmux_mqtt::{
     Version, decode,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::runtime::{Builder, LocalOptions};
 
 use super::carrier::Carrier;
 use super::client::MqttClient;
@@ -201,10 +202,10 @@ async fn until(
 }
 
 fn here<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let runtime = Builder::new_current_thread().enable_time().build_local(LocalOptions::default()).unwrap();
     // Made within the runtime, whose clock it takes.
     let done = async { tokio::time::timeout(std::time::Duration::from_secs(20), work).await };
-    tokio::task::LocalSet::new().block_on(&runtime, done).expect("an end")
+    runtime.block_on(done).expect("an end")
 }
 
 const LEVELS: [fogmux_mqtt::Qos; 3] =

@@ -7,6 +7,8 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::runtime::{Builder, LocalOptions};
+
 use self::service::Service;
 use super::driver;
 use crate::driver::{Answer, Client, Driver, DriverError, Request, Role, Sink};
@@ -77,8 +79,8 @@ fn passing() -> Experiment {
 
 /// Runs `test` on the one thread where everything is.
 fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    tokio::task::LocalSet::new().block_on(&runtime, test);
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+    runtime.block_on(test);
 }
 
 #[test]
