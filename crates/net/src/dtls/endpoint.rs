@@ -152,6 +152,16 @@ impl<P: Peer> Live<P> {
     fn is_cut(&self) -> bool {
         self.cut.as_ref().is_some_and(Cut::is_cut)
     }
+
+    /// A record of it has opened. `false`: what let it in was taken back meanwhile.
+    fn wake(&mut self, now: Duration) -> bool {
+        if self.is_cut() {
+            return false;
+        }
+        self.active = now;
+        self.resting = false;
+        true
+    }
 }
 
 struct Begun {

@@ -31,13 +31,11 @@ impl<P: Peer> Endpoint<P> {
             // RFC 9146 §6: verified, and newer than all before.
             let moves = !here && session.is_newest(record);
             if let Some(content) = session.open(record, &mut inbox.bytes) {
-                if live.is_cut() {
+                if !live.wake(now) {
                     inbox.bytes.truncate(start);
                     self.end(slot, End::Revoked, inbox, send);
                     return;
                 }
-                live.active = now;
-                live.resting = false;
                 if content == ContentType::ApplicationData {
                     inbox.data(live.known_as(entry.peer), live.association, start);
                 } else {

@@ -70,13 +70,11 @@ impl<P: Peer> Endpoint<P> {
             && let Link::V13(session) = &mut live.session
         {
             if let Some(heard) = session.open(record, &mut inbox.bytes) {
-                if live.is_cut() {
+                if !live.wake(now) {
                     inbox.bytes.truncate(start);
                     self.end(slot, End::Revoked, inbox, send);
                     return;
                 }
-                live.active = now;
-                live.resting = false;
                 // RFC 9146 §6: verified, and newer than all before.
                 if !here && heard.newest {
                     self.relocate(slot, peer);
@@ -131,8 +129,7 @@ impl<P: Peer> Endpoint<P> {
         let Some(live) = &mut entry.session else { return };
         let Link::V13(session) = &mut live.session else { return };
         if heard.content == Content::ApplicationData {
-            let known_as = live.moved.as_ref().map_or(entry.peer, |moved| moved.from);
-            inbox.data(known_as, live.association, start);
+            inbox.data(live.known_as(entry.peer), live.association, start);
             return;
         }
         let inner = inbox.bytes.split_off(start);
