@@ -12,16 +12,17 @@ use std::{
 use crate::{
     counters::Counters,
     filter::Filter,
+    id::{SlotIds, WorkerId},
     mailbox::Mailbox,
     memory::Memory,
-    message::{Message, Qos},
+    message::Message,
     retained::{Retained, RetainedChunk, RetainedStore},
-    slot::{ReadGate, Slot, SlotIds, Subscriber},
-    subscription::Subscription,
+    route::{Sub, Subscriber},
+    slot::Slot,
+    subscription::{SubscribeOptions, Subscription},
     timestamp::Timestamp,
     topic::Topic,
-    tree::{Matched, Sub, Tree},
-    worker::{Worker, WorkerId},
+    tree::{Matched, Tree},
 };
 
 /// Bounds of a bus.
@@ -48,29 +49,6 @@ impl Default for BusConfig {
             retained_bytes_max: 64 << 20,
             subscriptions_max: 1_000_000,
         }
-    }
-}
-
-/// How a subscriber wants a filter's messages.
-#[derive(Clone)]
-pub struct SubscribeOptions {
-    /// Tells the subscriptions of one mailbox apart; those with the same tag are merged when several match.
-    pub tag: u64,
-    /// Highest QoS to deliver with.
-    pub max_qos: Qos,
-    /// Do not deliver what the subscriber itself published.
-    pub no_local: bool,
-    /// Deliver with the retain flag as published.
-    pub retain_as_published: bool,
-    /// Given back with each delivery.
-    pub id: Option<u32>,
-    /// What the subscriber may read; `None`: everything.
-    pub gate: Option<Arc<dyn ReadGate>>,
-}
-
-impl Default for SubscribeOptions {
-    fn default() -> Self {
-        Self { tag: 0, max_qos: Qos::ExactlyOnce, no_local: false, retain_as_published: true, id: None, gate: None }
     }
 }
 
@@ -147,12 +125,6 @@ impl Bus {
             inboxes: (0..config.workers.max(1)).map(|_| Mutex::default()).collect(),
             subscriptions_max: config.subscriptions_max,
         })
-    }
-
-    /// The publishing end for one worker thread.
-    #[must_use]
-    pub fn worker(self: &Arc<Self>, id: WorkerId) -> Worker {
-        Worker::new(Arc::clone(self), id)
     }
 
     /// A mailbox that can subscribe, owned on `worker`.

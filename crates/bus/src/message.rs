@@ -9,10 +9,10 @@ use std::{
 use bytes::Bytes;
 
 use crate::{
-    slot::SlotId,
+    id::SlotId,
+    outcome::OutcomeCell,
     timestamp::Timestamp,
     topic::{Topic, TopicRef},
-    worker::OutcomeCell,
 };
 
 /// How surely a message is delivered over one hop (MQTT 5.0 §4.3); other doors translate.

@@ -1,4 +1,4 @@
-//! Routes: whom a topic goes to, computed once and cached per worker; and the picks of a batch, grouped by destination.
+//! Routes: subscribers, whom of them a topic goes to, computed once and cached per worker; and the picks of a batch, grouped by destination.
 
 use std::{cell::Cell, rc::Rc, sync::Arc};
 
@@ -6,13 +6,46 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::{
+    counters::Tally,
+    id::{SlotId, WorkerId},
     limits::{CACHED_TOPIC_BYTES_MAX, ROUTE_CACHE_BYTES_MAX},
     mailbox::Delivery,
     message::{Publication, Qos},
-    slot::{SlotId, Subscriber},
+    subscription::SubscribeOptions,
     topic::{Topic, TopicRef},
-    tree::Sub,
 };
+
+/// Whom a push has left to wake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// Nobody, or it is done already.
+    Done,
+    /// The owner lives on this other worker.
+    Remote(WorkerId),
+}
+
+/// A slot whatever its mailbox; implemented by [`crate::Slot`] only.
+pub(crate) trait Subscriber: Send + Sync {
+    /// Whether somebody is there to take deliveries now.
+    fn is_connected(&self) -> bool;
+    /// Puts the picked publications of a batch into the mailbox.
+    fn push(&self, me: WorkerId, batch: &Batch<'_, '_>, picks: Picks<'_>, tally: &mut Tally) -> Wake;
+    /// Wakes the owner.
+    fn wake(&self);
+}
+
+/// A subscription in the tree.
+pub(crate) struct Sub {
+    pub(crate) subscriber: Arc<dyn Subscriber>,
+    pub(crate) slot: SlotId,
+    pub(crate) options: SubscribeOptions,
+}
+
+impl Sub {
+    pub(crate) const fn key(&self) -> (SlotId, u64) {
+        (self.slot, self.options.tag)
+    }
+}
 
 /// One destination of a topic: all subscriptions of one (slot, tag) that match it, merged.
 pub(crate) struct Entry {

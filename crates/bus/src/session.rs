@@ -9,10 +9,10 @@ use std::{
 use hashbrown::HashMap;
 
 use crate::{
+    id::WorkerId,
     mailbox::Mailbox,
     slot::{Claim, Slot},
     timestamp::Timestamp,
-    worker::WorkerId,
 };
 
 /// Names a session: whose, and which of theirs.

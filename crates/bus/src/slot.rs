@@ -12,41 +12,11 @@ use std::{
 
 use crate::{
     counters::Tally,
+    id::{SlotId, SlotIds, WorkerId},
     mailbox::Mailbox,
     memory::Memory,
-    route::{Batch, Picks},
-    worker::WorkerId,
+    route::{Batch, Picks, Subscriber, Wake},
 };
-
-/// Names a slot among the living; a small number, used again after its slot is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SlotId(pub(crate) u32);
-
-/// Decides what a subscriber may read. Asked when routes are computed, not per message; call
-/// [`crate::Bus::invalidate`] when its answers change.
-pub trait ReadGate: Send + Sync {
-    /// Whether messages on this topic may be delivered.
-    fn may_read(&self, topic: &str) -> bool;
-}
-
-/// Whom a push has left to wake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wake {
-    /// Nobody, or it is done already.
-    Done,
-    /// The owner lives on this other worker.
-    Remote(WorkerId),
-}
-
-/// A slot whatever its mailbox; implemented by [`Slot`] only.
-pub(crate) trait Subscriber: Send + Sync {
-    /// Whether somebody is there to take deliveries now.
-    fn is_connected(&self) -> bool;
-    /// Puts the picked publications of a batch into the mailbox.
-    fn push(&self, me: WorkerId, batch: &Batch<'_, '_>, picks: Picks<'_>, tally: &mut Tally) -> Wake;
-    /// Wakes the owner.
-    fn wake(&self);
-}
 
 /// The connection that held the slot no longer does: another one claimed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -224,30 +194,5 @@ impl<M: Mailbox> Drop for Slot<M> {
 impl<M: Mailbox> std::fmt::Debug for Slot<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Slot").field("id", &self.id).finish_non_exhaustive()
-    }
-}
-
-/// Gives out slot names, lowest free first, so that they index dense tables.
-#[derive(Debug, Default)]
-pub(crate) struct SlotIds(Mutex<Free>);
-
-#[derive(Debug, Default)]
-struct Free {
-    next: u32,
-    free: Vec<u32>,
-}
-
-impl SlotIds {
-    fn take(&self) -> SlotId {
-        let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = ids.free.pop().unwrap_or_else(|| {
-            ids.next += 1;
-            ids.next - 1
-        });
-        SlotId(id)
-    }
-
-    fn give_back(&self, id: SlotId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).free.push(id.0);
     }
 }

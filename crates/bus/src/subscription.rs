@@ -1,8 +1,41 @@
-//! A subscription as the subscriber names it: a filter, perhaps shared (MQTT 5.0 §4.8.2).
+//! A subscription as the subscriber names it – a filter, perhaps shared (MQTT 5.0 §4.8.2) – and wants it.
 
 use std::sync::Arc;
 
-use crate::filter::{Filter, FilterError};
+use crate::{
+    filter::{Filter, FilterError},
+    message::Qos,
+};
+
+/// How a subscriber wants a filter's messages.
+#[derive(Clone)]
+pub struct SubscribeOptions {
+    /// Tells the subscriptions of one mailbox apart; those with the same tag are merged when several match.
+    pub tag: u64,
+    /// Highest QoS to deliver with.
+    pub max_qos: Qos,
+    /// Do not deliver what the subscriber itself published.
+    pub no_local: bool,
+    /// Deliver with the retain flag as published.
+    pub retain_as_published: bool,
+    /// Given back with each delivery.
+    pub id: Option<u32>,
+    /// What the subscriber may read; `None`: everything.
+    pub gate: Option<Arc<dyn ReadGate>>,
+}
+
+impl Default for SubscribeOptions {
+    fn default() -> Self {
+        Self { tag: 0, max_qos: Qos::ExactlyOnce, no_local: false, retain_as_published: true, id: None, gate: None }
+    }
+}
+
+/// Decides what a subscriber may read. Asked when routes are computed, not per message; call
+/// [`crate::Bus::invalidate`] when its answers change.
+pub trait ReadGate: Send + Sync {
+    /// Whether messages on this topic may be delivered.
+    fn may_read(&self, topic: &str) -> bool;
+}
 
 /// Why a string is not a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,24 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use hashbrown::HashMap;
 
-use crate::{
-    bus::SubscribeOptions,
-    slot::{SlotId, Subscriber},
-    subscription::Subscription,
-};
-
-/// A subscription in the tree.
-pub(crate) struct Sub {
-    pub(crate) subscriber: Arc<dyn Subscriber>,
-    pub(crate) slot: SlotId,
-    pub(crate) options: SubscribeOptions,
-}
-
-impl Sub {
-    const fn key(&self) -> (SlotId, u64) {
-        (self.slot, self.options.tag)
-    }
-}
+use crate::{id::SlotId, route::Sub, subscription::Subscription};
 
 /// Subscriptions that end at one place. Sorted by key, so that one of many is found without a walk.
 #[derive(Default)]

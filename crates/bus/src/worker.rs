@@ -1,7 +1,6 @@
 //! A worker's end of the bus: publishes a batch, wakes each other worker once.
 
 use std::{
-    cell::Cell,
     rc::Rc,
     sync::{Arc, PoisonError},
     task::{Context, Poll},
@@ -10,31 +9,15 @@ use std::{
 use crate::{
     bus::Bus,
     counters::Tally,
+    id::WorkerId,
     limits::STAGED_MAX,
     mailbox::Delivered,
     message::{MessageId, Publication},
+    outcome::Outcome,
     retained::{Completion, RetainedError},
-    route::{Batch, Pick, RouteCache, Routes, Staging},
-    slot::{Subscriber, Wake},
+    route::{Batch, Pick, RouteCache, Routes, Staging, Subscriber, Wake},
     topic::TopicRef,
 };
-
-/// Names a worker: its index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WorkerId(pub usize);
-
-/// What became of one publication.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// Destinations it was handed to.
-    pub matched: u32,
-    /// Somebody who may not lose it had no room, or there was no room to keep it: the publisher is told.
-    pub refused: bool,
-    /// [`Publication::precondition`] did not hold; nothing happened.
-    pub precondition_failed: bool,
-    /// It was retained and took the place of an earlier one.
-    pub replaced: bool,
-}
 
 /// What a batch gives: the publications hold their outcomes, and acknowledgements wait for this.
 #[derive(Debug)]
@@ -55,6 +38,14 @@ pub struct Worker {
     remote: Vec<Vec<Arc<dyn Subscriber>>>,
     awake: Vec<Arc<dyn Subscriber>>,
     nobody: Rc<Routes>,
+}
+
+impl Bus {
+    /// The publishing end for one worker thread.
+    #[must_use]
+    pub fn worker(self: &Arc<Self>, id: WorkerId) -> Worker {
+        Worker::new(Arc::clone(self), id)
+    }
 }
 
 impl Worker {
@@ -251,6 +242,3 @@ impl Publication<'_> {
         }
     }
 }
-
-/// Where a publication's outcome is written; shared by reference during a batch.
-pub(crate) type OutcomeCell = Cell<Outcome>;

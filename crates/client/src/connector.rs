@@ -14,6 +14,7 @@ use crate::counted::{Counted, Counter};
 use crate::error::ClientError;
 use crate::stream::{Stream, tcp};
 use crate::tls::{self, server_name, tls_failed};
+use crate::url::Url;
 
 /// Makes handshakes.
 pub struct Connector(Kind);
@@ -88,6 +89,17 @@ fn openssl(options: &Options, profile: Option<&'static Profile>, alpn: &[&[u8]])
 #[cfg(not(feature = "tls-openssl"))]
 fn openssl(_: &Options, _: Option<&'static Profile>, _: &[&[u8]]) -> Result<Kind, ClientError> {
     Err(ClientError::Usage("this kind of TLS needs a build with the feature tls-openssl".to_owned()))
+}
+
+impl Stream {
+    /// Connects as the URL says; `alpn` only matters with TLS.
+    pub async fn open(url: &Url, options: &Options, alpn: &[&[u8]]) -> Result<Self, ClientError> {
+        let stream = tcp(&url.host, url.port).await?;
+        if !url.secure {
+            return Ok(Self::Plain(stream));
+        }
+        Connector::new(options, alpn)?.connect(stream, &url.host).await
+    }
 }
 
 /// Where to connect, and how: for many connections alike.

@@ -11,10 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use crate::Options;
-use crate::connector::Connector;
 use crate::error::ClientError;
-use crate::url::Url;
 
 /// A byte stream to a door, over TCP or what counts on top of it.
 #[derive(Debug)]
@@ -26,17 +23,6 @@ pub enum Stream<S = TcpStream> {
     /// TLS by OpenSSL.
     #[cfg(feature = "tls-openssl")]
     OpenSsl(SslStream<S>),
-}
-
-impl Stream {
-    /// Connects as the URL says; `alpn` only matters with TLS.
-    pub async fn open(url: &Url, options: &Options, alpn: &[&[u8]]) -> Result<Self, ClientError> {
-        let stream = tcp(&url.host, url.port).await?;
-        if !url.secure {
-            return Ok(Self::Plain(stream));
-        }
-        Connector::new(options, alpn)?.connect(stream, &url.host).await
-    }
 }
 
 impl<S> Stream<S> {

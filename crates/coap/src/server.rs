@@ -31,7 +31,7 @@ use smallvec::SmallVec;
 pub use self::config::{Amplification, ServerConfig};
 pub use self::echo::EchoKey;
 pub use self::protection::{Exchange, Opened, Protection, Role, Room, Unsealed};
-pub use self::relations::{GoneReason, Notification, Notified, ObserveRefused, Registered, RelationId};
+pub use self::relations::{Notification, Notified, ObserveRefused, Registered, RelationId};
 pub use self::reliable::StreamLimits;
 
 use self::confirmables::Confirmable;
@@ -153,6 +153,29 @@ pub enum Event {
         /// Why.
         reason: GoneReason,
     },
+}
+
+/// Why an observer is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoneReason {
+    /// It said so (RFC 7641 §3.6).
+    Deregistered,
+    /// It rejected a notification (RFC 7641 §3.6).
+    Reset,
+    /// Its connection or its security association is over (RFC 8323 §7.4).
+    Disconnected,
+    /// It did not acknowledge (RFC 7641 §4.5).
+    TimedOut,
+    /// Its token is used for something else now (RFC 7641 §4.1).
+    Replaced,
+    /// It was answered or notified with an error, which ends an observation (RFC 7641 §4.2).
+    Refused,
+    /// Its security context can protect nothing any more.
+    Unprotected,
+    /// Too many bytes waited for it.
+    Overload,
+    /// The application ended it.
+    Ended,
 }
 
 /// Counts since the start; they only grow.

@@ -4,8 +4,9 @@
 //! `{"allow": true|false, "groups": ["…"], "variables": {"name": "…" or ["…"]}, "expires_in": seconds}`, of which only
 //! `allow` is needed, or by 401 or 403. Anything else is no answer, and nobody is let in without one.
 
+pub(crate) mod target;
+
 use std::future::Future;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use fogmux_auth::{Answer, Callback, NoAnswer, Question, Remote, Variables};
 use fogmux_client::tls::{self, Trust};
-use http::{Method, Request, StatusCode, Uri, header};
+use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -23,6 +24,7 @@ use serde_json::{Map, Value};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
+use self::target::Target;
 use crate::client::trust_here;
 use crate::config::auth;
 
@@ -37,36 +39,6 @@ pub(crate) fn configured(config: &auth::Callback) -> Option<Callback> {
     let trust = config.ca_file.clone().map_or_else(trust_here, Trust::File);
     let http = Http { target, trust, timeout: config.timeout, turns: Arc::new(Semaphore::new(QUESTIONS_MAX)) };
     Some(Callback::new(Box::new(http), config.cache))
-}
-
-/// Where questions go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
-    secure: bool,
-    host: String,
-    port: u16,
-    authority: String,
-    path: String,
-}
-
-impl Target {
-    /// Passwords leave this machine under TLS only.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let uri: Uri = text.parse().ok()?;
-        let secure = match uri.scheme_str()? {
-            "https" => true,
-            "http" => false,
-            _ => return None,
-        };
-        let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'))?;
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        let address: Option<IpAddr> = host.parse().ok();
-        let here = host == "localhost" || address.is_some_and(|address| address.is_loopback());
-        let port = authority.port_u16().unwrap_or(if secure { 443 } else { 80 });
-        let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        let authority = authority.to_string();
-        (secure || here).then(|| Self { secure, host: host.to_owned(), port, authority, path })
-    }
 }
 
 /// Questions over HTTP/1.1, a connection each: logins are rare, and whoever keeps users may be replaced at any time.
@@ -197,19 +169,6 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-
-    #[test]
-    fn passwords_leave_this_machine_under_tls_only() {
-        for text in ["https://users.example/login?x=1", "http://127.0.0.1:8000/", "http://[::1]/x", "http://localhost"]
-        {
-            assert!(Target::parse(text).is_some(), "{text}");
-        }
-        let target = Target::parse("http://[::1]:81/x?y").unwrap();
-        assert_eq!((target.host.as_str(), target.port, target.path.as_str()), ("::1", 81, "/x?y"));
-        for text in ["", "users.example", "http://users.example/", "ftp://127.0.0.1/", "https://a:b@c/", "/login"] {
-            assert_eq!(Target::parse(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn only_a_clear_yes_is_one() {

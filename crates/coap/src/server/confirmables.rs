@@ -5,10 +5,9 @@ use std::time::Duration;
 use crate::message::Type;
 use crate::outbox::Outbox;
 use crate::peer::Peer;
-use crate::server::Server;
 use crate::server::peers::Waiting;
-use crate::server::relations::GoneReason;
 use crate::server::timers::Timer;
+use crate::server::{GoneReason, Server};
 use crate::slab::Key;
 use crate::time::Timestamp;
 

@@ -19,7 +19,7 @@ use crate::server::downloads::Snapshot;
 use crate::server::peers::{Limits, PeerState, Waiting};
 use crate::server::respond::seal_into;
 use crate::server::timers::Timer;
-use crate::server::{Event, Exchange, Role, Server, ServerConfig, Ticket, Unsealed};
+use crate::server::{Event, Exchange, GoneReason, Role, Server, ServerConfig, Ticket, Unsealed};
 use crate::slab::Key;
 use crate::time::Timestamp;
 use crate::token::Token;
@@ -158,29 +158,6 @@ pub enum ObserveRefused {
     /// This many are there already.
     #[error("{0} observations are the limit")]
     Limit(usize),
-}
-
-/// Why an observer is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GoneReason {
-    /// It said so (RFC 7641 §3.6).
-    Deregistered,
-    /// It rejected a notification (RFC 7641 §3.6).
-    Reset,
-    /// Its connection or its security association is over (RFC 8323 §7.4).
-    Disconnected,
-    /// It did not acknowledge (RFC 7641 §4.5).
-    TimedOut,
-    /// Its token is used for something else now (RFC 7641 §4.1).
-    Replaced,
-    /// It was answered or notified with an error, which ends an observation (RFC 7641 §4.2).
-    Refused,
-    /// Its security context can protect nothing any more.
-    Unprotected,
-    /// Too many bytes waited for it.
-    Overload,
-    /// The application ended it.
-    Ended,
 }
 
 /// What observers are to hear.

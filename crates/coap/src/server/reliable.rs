@@ -7,8 +7,7 @@ use crate::message::Message;
 use crate::outbox::Outbox;
 use crate::peer::Peer;
 use crate::server::peers::Limits;
-use crate::server::relations::GoneReason;
-use crate::server::{Incoming, Room, Server};
+use crate::server::{GoneReason, Incoming, Room, Server};
 use crate::time::Timestamp;
 
 /// What options and protection may add to a payload.

@@ -14,8 +14,7 @@ use crate::response::{Extra, Payload, Response};
 use crate::server::confirmables::Confirmable;
 use crate::server::downloads::Snapshot;
 use crate::server::peers::{Limits, Waiting};
-use crate::server::relations::GoneReason;
-use crate::server::{Exchange, Role, Server, Ticket, Unsealed, echo};
+use crate::server::{Exchange, GoneReason, Role, Server, Ticket, Unsealed, echo};
 use crate::time::Timestamp;
 
 /// An answer may have three times the bytes of its request before the address must be proven (RFC 9175 §2.4, item 3).

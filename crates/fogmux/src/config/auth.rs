@@ -106,7 +106,7 @@ impl Section for Callback {
     fn read(&mut self, reader: &mut Reader<'_>) {
         let accepted =
             "an https:// address, or an http:// one on this machine, such as \"http://127.0.0.1:8000/login\"";
-        let valid = |text: &str| text.is_empty() || crate::callback::Target::parse(text).is_some();
+        let valid = |text: &str| text.is_empty() || crate::callback::target::Target::parse(text).is_some();
         reader.text("url", &mut self.url, valid, accepted);
         reader.path("ca_file", &mut self.ca_file);
         reader.duration("timeout", &mut self.timeout, Duration::from_millis(100)..=Duration::from_secs(30));

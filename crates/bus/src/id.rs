@@ -1,0 +1,36 @@
+//! What workers and slots are called.
+
+use std::sync::{Mutex, PoisonError};
+
+/// Names a worker: its index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId(pub usize);
+
+/// Names a slot among the living; a small number, used again after its slot is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotId(pub(crate) u32);
+
+/// Gives out slot names, lowest free first, so that they index dense tables.
+#[derive(Debug, Default)]
+pub(crate) struct SlotIds(Mutex<Free>);
+
+#[derive(Debug, Default)]
+struct Free {
+    next: u32,
+    free: Vec<u32>,
+}
+
+impl SlotIds {
+    pub(crate) fn take(&self) -> SlotId {
+        let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = ids.free.pop().unwrap_or_else(|| {
+            ids.next += 1;
+            ids.next - 1
+        });
+        SlotId(id)
+    }
+
+    pub(crate) fn give_back(&self, id: SlotId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).free.push(id.0);
+    }
+}

@@ -1,0 +1,19 @@
+//! What became of a publication.
+
+use std::cell::Cell;
+
+/// What became of one publication.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Destinations it was handed to.
+    pub matched: u32,
+    /// Somebody who may not lose it had no room, or there was no room to keep it: the publisher is told.
+    pub refused: bool,
+    /// [`Publication::precondition`] did not hold; nothing happened.
+    pub precondition_failed: bool,
+    /// It was retained and took the place of an earlier one.
+    pub replaced: bool,
+}
+
+/// Where a publication's outcome is written; shared by reference during a batch.
+pub(crate) type OutcomeCell = Cell<Outcome>;
