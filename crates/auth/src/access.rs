@@ -25,8 +25,16 @@ struct Held {
     view: Arc<View>,
 }
 
+impl Authority {
+    /// What a connection may do. Keep it with the connection; it follows reloads by itself.
+    #[must_use]
+    pub fn access(self: &Arc<Self>, principal: &Principal, client: &str, door: Door) -> Access {
+        Access::new(self, principal, client, door)
+    }
+}
+
 impl Access {
-    pub(crate) fn new(authority: &Arc<Authority>, principal: &Principal, client: &str, door: Door) -> Self {
+    fn new(authority: &Arc<Authority>, principal: &Principal, client: &str, door: Door) -> Self {
         let (generation, view) = authority.view(principal, client, door);
         Self {
             authority: Arc::clone(authority),

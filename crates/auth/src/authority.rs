@@ -11,66 +11,21 @@ use std::{
 use zeroize::Zeroizing;
 
 use crate::{
-    access::Access,
     acl::{Action, Decision, Door, View},
-    login::{CallbackCheck, LogIn},
-    password::{PASSWORD_BYTES_MAX, prepare_text},
+    password::PASSWORD_BYTES_MAX,
     principal::Principal,
+    refused::Refused,
     remembered::Remembered,
     rules::{AnonymousPolicy, Rules},
-    sasl::PasswordCheck,
     scram::{ScramHash, ScramKeys},
     source::{
         Credential, Grant, SourceKind, SourceSet, Verified, certificate::CertificateIdentity, password::enabled,
-        token::looks_like_token, vouched,
+        vouched,
     },
 };
 
 /// Passwords that may wait for a verification at once; the next is refused as busy.
 const WAITING_MAX: usize = 256;
-
-/// Why a login was refused. None of them says whether the user exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// Wrong name or password, or the user is disabled.
-    #[error("not authorised")]
-    Credentials,
-    /// Too many logins are being checked, or who checks them is away; worth trying again later.
-    #[error("logins cannot be checked now")]
-    Busy,
-    /// The mechanism is unknown or not offered on this channel.
-    #[error("mechanism not offered")]
-    Mechanism,
-    /// The message is not what the mechanism's grammar allows.
-    #[error("malformed: {0}")]
-    Malformed(&'static str),
-    /// Logged in as one, asked to act as another.
-    #[error("may not act as that identity")]
-    Identity,
-    /// Channel binding does not fit.
-    #[error("channel binding does not fit")]
-    ChannelBinding,
-    /// The credential is genuine, but nobody is let in by it: out of date, for others, or the user is disabled.
-    #[error("no longer authorised")]
-    Barred,
-}
-
-impl Refused {
-    /// Whether a secret was wrong: only such attempts are guesses, after which the next have to wait. What was proven
-    /// cannot have been guessed, and a device with an old token would make its whole network wait.
-    #[must_use]
-    pub const fn is_guess(self) -> bool {
-        match self {
-            Self::Credentials => true,
-            Self::Busy
-            | Self::Mechanism
-            | Self::Malformed(_)
-            | Self::Identity
-            | Self::ChannelBinding
-            | Self::Barred => false,
-        }
-    }
-}
 
 /// Users, rules and policy as they are now. One for the whole process, shared as `Arc<Authority>`.
 pub struct Authority {
@@ -105,7 +60,7 @@ impl Authority {
         }
     }
 
-    /// Puts new rules in place of all that was; every [`Access`] follows at its next question.
+    /// Puts new rules in place of all that was; every [`crate::Access`] follows at its next question.
     pub fn replace(&self, rules: Rules) {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
         self.generation.fetch_add(1, Ordering::Release);
@@ -173,31 +128,6 @@ impl Authority {
             self.remembered.lock().unwrap_or_else(PoisonError::into_inner).remember(user, password);
         }
         Ok(verified.principal)
-    }
-
-    /// What a name and a password from a peer come to on a listener that takes such credentials, as far as it is known
-    /// without waiting. Never blocks for long: an I/O thread may ask this. A token in place of the password is judged
-    /// here, with a name that is empty or the token's own.
-    #[must_use]
-    pub fn log_in(self: &Arc<Self>, sources: SourceSet, user: &str, password: &[u8], now_unix_s: u64) -> LogIn {
-        let rules = self.rules();
-        if sources.contains(SourceKind::Token) && rules.takes_tokens() && looks_like_token(password) {
-            let token = std::str::from_utf8(password).map_err(|_| Refused::Credentials);
-            let verified = token.and_then(|token| self.token(token, now_unix_s));
-            let same = |verified: &Verified| user.is_empty() || is_name(user, &verified.principal.name);
-            return LogIn::Known(verified.and_then(|who| if same(&who) { Ok(who) } else { Err(Refused::Identity) }));
-        }
-        let local = sources.contains(SourceKind::Password);
-        if let Some(principal) = self.recall(user, password).filter(|_| local) {
-            return LogIn::Known(Ok(principal.into()));
-        }
-        let elsewhere = rules.callback.is_some() && sources.contains(SourceKind::Callback);
-        let here = prepare_text(user).is_some_and(|name| rules.users.contains(&name));
-        match (elsewhere && !here, local) {
-            (true, _) => LogIn::Ask(CallbackCheck { rules }),
-            (false, true) => LogIn::Check(PasswordCheck::new(self, user, password)),
-            (false, false) => LogIn::Known(Err(Refused::Mechanism)),
-        }
     }
 
     /// Who a user of the callback would be, without asking it: for explanations of rules.
@@ -282,12 +212,6 @@ impl Authority {
         self.rules().admits(principal)
     }
 
-    /// What a connection may do. Keep it with the connection; it follows reloads by itself.
-    #[must_use]
-    pub fn access(self: &Arc<Self>, principal: &Principal, client: &str, door: Door) -> Access {
-        Access::new(self, principal, client, door)
-    }
-
     /// One decision with its reason.
     #[must_use]
     pub fn may(&self, principal: &Principal, client: &str, action: Action, door: Door, topic: &str) -> Decision {
@@ -332,9 +256,4 @@ impl Drop for Turn<'_> {
         self.0.checks.lock().unwrap_or_else(PoisonError::into_inner).running -= 1;
         self.0.check_ended.notify_one();
     }
-}
-
-/// Whether two names are one user's.
-fn is_name(given: &str, name: &str) -> bool {
-    given == name || prepare_text(given).is_some_and(|prepared| prepared == name)
 }

@@ -17,6 +17,7 @@ mod principal;
 mod private_file;
 mod problem;
 mod refusals;
+mod refused;
 mod remembered;
 mod rules;
 pub mod sasl;
@@ -26,14 +27,15 @@ mod users;
 
 pub use access::Access;
 pub use acl::{Acl, Action, Decision, Door, Reach, RuleRef};
-pub use authority::{Authority, Refused};
+pub use authority::Authority;
 pub use backoff::{Backoff, BackoffConfig};
 pub use guard::{Attempt, LoginGuard};
-pub use login::{CallbackCheck, LogIn};
+pub use login::{CallbackCheck, LogIn, PasswordCheck};
 pub use password::PasswordError;
 pub use principal::{ANONYMOUS, Principal};
 pub use problem::{Problem, Problems};
 pub use refusals::Refusals;
+pub use refused::Refused;
 pub use rules::{AnonymousPolicy, Rules, Sources, Stamp};
 pub use source::{
     SourceKind, SourceSet, Variables, Verified,

@@ -4,10 +4,12 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    authority::Refused,
+    authority::Authority,
+    password::prepare_text,
+    principal::Principal,
+    refused::Refused,
     rules::Rules,
-    sasl::PasswordCheck,
-    source::{Verified, callback::Question},
+    source::{SourceKind, SourceSet, Verified, callback::Question, token::looks_like_token},
 };
 
 /// What [`Authority::log_in`](crate::Authority::log_in) came to.
@@ -19,6 +21,73 @@ pub enum LogIn {
     Check(PasswordCheck),
     /// Ask elsewhere.
     Ask(CallbackCheck),
+}
+
+impl Authority {
+    /// What a name and a password from a peer come to on a listener that takes such credentials, as far as it is known
+    /// without waiting. Never blocks for long: an I/O thread may ask this. A token in place of the password is judged
+    /// here, with a name that is empty or the token's own.
+    #[must_use]
+    pub fn log_in(self: &Arc<Self>, sources: SourceSet, user: &str, password: &[u8], now_unix_s: u64) -> LogIn {
+        let rules = self.rules();
+        if sources.contains(SourceKind::Token) && rules.takes_tokens() && looks_like_token(password) {
+            let token = std::str::from_utf8(password).map_err(|_| Refused::Credentials);
+            let verified = token.and_then(|token| self.token(token, now_unix_s));
+            let same = |verified: &Verified| user.is_empty() || is_name(user, &verified.principal.name);
+            return LogIn::Known(verified.and_then(|who| if same(&who) { Ok(who) } else { Err(Refused::Identity) }));
+        }
+        let local = sources.contains(SourceKind::Password);
+        if let Some(principal) = self.recall(user, password).filter(|_| local) {
+            return LogIn::Known(Ok(principal.into()));
+        }
+        let elsewhere = rules.callback.is_some() && sources.contains(SourceKind::Callback);
+        let here = prepare_text(user).is_some_and(|name| rules.users.contains(&name));
+        match (elsewhere && !here, local) {
+            (true, _) => LogIn::Ask(CallbackCheck { rules }),
+            (false, true) => LogIn::Check(PasswordCheck::new(self, user, password)),
+            (false, false) => LogIn::Known(Err(Refused::Mechanism)),
+        }
+    }
+}
+
+/// Whether two names are one user's.
+fn is_name(given: &str, name: &str) -> bool {
+    given == name || prepare_text(given).is_some_and(|prepared| prepared == name)
+}
+
+/// A password that waits to be verified. `Send`, so that a blocking thread can.
+pub struct PasswordCheck {
+    authority: Arc<Authority>,
+    user: Box<str>,
+    password: Box<[u8]>,
+}
+
+impl PasswordCheck {
+    /// A check to be run elsewhere.
+    #[must_use]
+    pub fn new(authority: &Arc<Authority>, user: &str, password: &[u8]) -> Self {
+        Self { authority: Arc::clone(authority), user: user.into(), password: password.into() }
+    }
+
+    /// The name that is tried, for back-off.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Verifies. Blocks; see [`Authority::password`].
+    ///
+    /// # Errors
+    /// The login is refused.
+    pub fn run(self) -> Result<Principal, Refused> {
+        self.authority.password(&self.user, &self.password)
+    }
+}
+
+impl fmt::Debug for PasswordCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PasswordCheck").finish_non_exhaustive()
+    }
 }
 
 /// A question for the callback.

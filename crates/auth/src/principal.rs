@@ -2,7 +2,10 @@
 
 use std::sync::{Arc, LazyLock};
 
-use crate::source::{Grant, SourceKind, Variables};
+use crate::source::{
+    grant::{Grant, Variables},
+    kind::SourceKind,
+};
 
 /// The name that all who gave no credentials share. No user may be called so.
 pub const ANONYMOUS: &str = "anonymous";

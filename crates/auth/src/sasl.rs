@@ -12,10 +12,11 @@ use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 pub use bearer::Bearer;
 
 use crate::{
-    authority::{Authority, Refused},
-    login::{CallbackCheck, LogIn},
+    authority::Authority,
+    login::{CallbackCheck, LogIn, PasswordCheck},
     password::prepare_text,
     principal::Principal,
+    refused::Refused,
     scram::{AwaitingClientFinal, Binding, ChannelBinding, ClientFirst, ScramError, ScramHash},
     source::{SourceKind, SourceSet, Verified},
     users::random,
@@ -395,41 +396,6 @@ impl<'a> Plain<'a> {
     #[must_use]
     pub fn encode(user: &str, password: &str) -> Vec<u8> {
         format!("\0{user}\0{password}").into_bytes()
-    }
-}
-
-/// A password that waits to be verified. `Send`, so that a blocking thread can.
-pub struct PasswordCheck {
-    authority: Arc<Authority>,
-    user: Box<str>,
-    password: Box<[u8]>,
-}
-
-impl PasswordCheck {
-    /// A check to be run elsewhere.
-    #[must_use]
-    pub fn new(authority: &Arc<Authority>, user: &str, password: &[u8]) -> Self {
-        Self { authority: Arc::clone(authority), user: user.into(), password: password.into() }
-    }
-
-    /// The name that is tried, for back-off.
-    #[must_use]
-    pub fn user(&self) -> &str {
-        &self.user
-    }
-
-    /// Verifies. Blocks; see [`Authority::password`].
-    ///
-    /// # Errors
-    /// The login is refused.
-    pub fn run(self) -> Result<Principal, Refused> {
-        self.authority.password(&self.user, &self.password)
-    }
-}
-
-impl fmt::Debug for PasswordCheck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PasswordCheck").finish_non_exhaustive()
     }
 }
 

@@ -12,7 +12,6 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -20,7 +19,6 @@ use crate::{
     principal::{ANONYMOUS, Principal},
     private_file,
     problem::Problems,
-    rules::Rules,
     scram::{ITERATIONS, SALT_BYTES, ScramHash, ScramKeys},
 };
 
@@ -213,15 +211,6 @@ impl Users {
     pub(crate) fn insert(&mut self, mut user: User) {
         user.principal.password = user.password_mark();
         self.by_name.insert(Arc::clone(&user.principal.name), Arc::new(user));
-    }
-}
-
-impl Rules {
-    /// Tells one password of a user from the next, and says nothing of either; nothing where there is none.
-    #[must_use]
-    pub fn password_digest(&self, user: &str) -> Option<[u8; 32]> {
-        let stored = self.users.get(user)?.password.as_ref()?;
-        Some(Sha256::digest(Zeroizing::new(stored.to_text())).into())
     }
 }
 

@@ -13,6 +13,7 @@ mod connection;
 mod deadline;
 mod early;
 mod farewell;
+mod kept;
 mod login;
 mod mailbox;
 mod output;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::filter;
-use crate::source::Variables;
+use crate::source::grant::Variables;
 
 /// Filters that one pattern may become: what comes beyond is left out of an allow, and a deny then holds for all
 /// values.

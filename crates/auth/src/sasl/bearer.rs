@@ -1,6 +1,6 @@
 //! The messages of OAUTHBEARER (RFC 7628): a token in, JSON and a kiss out.
 
-use crate::authority::Refused;
+use crate::refused::Refused;
 
 /// Between and after the key-value pairs (RFC 7628 §3.1).
 const SEPARATOR: char = '\u{1}';

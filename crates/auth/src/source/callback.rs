@@ -18,7 +18,7 @@ use std::{
 use super::{Grant, SourceKind, Variables, Verified, vouched};
 use crate::{
     acl::Door,
-    authority::Refused,
+    refused::Refused,
     scram::ScramHash,
     users::{Users, random},
 };

@@ -21,10 +21,10 @@ use toml::{
 
 use super::{Credential, Grant, Source, SourceKind, Verified, vouched};
 use crate::{
-    authority::Refused,
     hex,
     principal::Principal,
     problem::{Problems, Review},
+    refused::Refused,
     users::{Users, checked_name},
 };
 

@@ -3,7 +3,7 @@
 //! The contexts themselves – keys, sequence numbers, replay windows – are kept where OSCORE is spoken.
 
 use super::{Credential, Grant, Source, SourceKind, Verified, vouched};
-use crate::{authority::Refused, principal::Principal, users::Users};
+use crate::{principal::Principal, refused::Refused, users::Users};
 
 #[derive(Debug)]
 pub(crate) struct OscoreSource;

@@ -2,9 +2,9 @@
 
 use super::{Credential, Source, SourceKind, Verified};
 use crate::{
-    authority::Refused,
     password::{StoredPassword, prepare_text},
     principal::Principal,
+    refused::Refused,
     users::{User, Users, random},
 };
 use std::sync::Arc;

@@ -17,11 +17,11 @@ use zeroize::Zeroizing;
 
 use super::{Credential, Grant, Source, SourceKind, Verified, certificate, vouched};
 use crate::{
-    authority::Refused,
     hex,
     principal::Principal,
     private_file,
     problem::{Problems, Review},
+    refused::Refused,
     scram::ScramHash,
     users::{UserError, Users, checked_name, quoted, random},
 };

@@ -13,9 +13,9 @@ use serde_json::{Map, Value};
 
 use super::{Credential, Grant, Source, SourceKind, Variables, Verified, vouched};
 use crate::{
-    authority::Refused,
     principal::Principal,
     problem::Problems,
+    refused::Refused,
     users::{Users, checked_name},
 };
 use key::Key;

@@ -13,11 +13,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use fogmux_bus::{Delivered, Delivery, Mailbox, Memory, Message, Publication, Qos, Subscription, Timestamp};
+use fogmux_bus::{Delivered, Delivery, Mailbox, Memory, Publication, Qos, Subscription, Timestamp};
 use fogmux_mqtt::{Acknowledged, Outbound, OutboundConfig, PacketId, ProtocolError, ReasonCode, ReceivedIds, Sent};
 use smallvec::SmallVec;
 
-use super::{access::Gate, config::MqttConfig, translate};
+use super::{access::Gate, config::MqttConfig, kept::Kept, translate};
 
 /// Payloads above this are shared, not copied: they are written from where they are.
 pub(super) const LARGE_BYTES: usize = 16 << 10;
@@ -92,21 +92,6 @@ impl Bounds {
         } else {
             bytes / VERY_TIGHT
         }
-    }
-}
-
-/// A message with what its delivery to this client needs.
-#[derive(Clone, Debug)]
-pub(super) struct Kept {
-    pub(super) message: Arc<Message>,
-    pub(super) qos: Qos,
-    pub(super) retain: bool,
-    pub(super) ids: SmallVec<[u32; 2]>,
-}
-
-impl Kept {
-    fn cost(&self) -> usize {
-        self.message.size() + size_of::<Self>()
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
     connection::{Connection, End},
-    mailbox::Kept,
+    kept::Kept,
 };
 
 /// Messages pulled at once.

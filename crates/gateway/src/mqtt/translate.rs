@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fogmux_bus::{Payload, Properties, Publication, Publisher, Qos, Timestamp, TopicRef};
 use fogmux_mqtt::{Incoming, Outgoing, PublishProperties};
 
-use super::mailbox::Kept;
+use super::kept::Kept;
 
 /// MQTT's QoS as the bus names it.
 pub(super) const fn to_bus(qos: fogmux_mqtt::Qos) -> Qos {

@@ -1,24 +1,13 @@
 //! The envelope of a token: JWS in compact form (RFC 7515 §3.1), with a signature of one of our keys.
 
-use base64::{
-    Engine as _,
-    engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig},
-};
+use base64::Engine as _;
 use serde_json::{Map, Value};
 
 use super::{
     TOKEN_BYTES_MAX,
-    key::{Algorithm, Key},
+    key::{Algorithm, BASE64URL, Key},
 };
-use crate::authority::Refused;
-
-/// RFC 7515 §2: without padding, and without bits that say nothing, so that one token has one form.
-pub(super) const BASE64URL: GeneralPurpose = GeneralPurpose::new(
-    &base64::alphabet::URL_SAFE,
-    GeneralPurposeConfig::new()
-        .with_encode_padding(false)
-        .with_decode_padding_mode(base64::engine::DecodePaddingMode::RequireNone),
-);
+use crate::refused::Refused;
 
 /// Signatures that are tried when the token does not name its key: each costs about a tenth of a millisecond.
 const TRIES_MAX: usize = 4;

@@ -3,12 +3,22 @@
 
 use std::path::Path;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::{
+    Engine as _,
+    engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD},
+};
 use ring::{hmac, signature};
 use serde_json::{Map, Value};
 
-use super::jws::BASE64URL;
 use crate::problem::Problems;
+
+/// RFC 7515 §2: without padding, and without bits that say nothing, so that one token has one form.
+pub(super) const BASE64URL: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_encode_padding(false)
+        .with_decode_padding_mode(base64::engine::DecodePaddingMode::RequireNone),
+);
 
 /// RFC 7518 §3.2: a key as long as the hash at least. §3.3: 2048 bits at least.
 const SECRET_BYTES_MIN: usize = 32;

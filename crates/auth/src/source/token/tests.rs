@@ -9,7 +9,7 @@ use ring::{
 };
 use serde_json::json;
 
-use super::{jws::BASE64URL, *};
+use super::{key::BASE64URL, *};
 
 const NOW: u64 = 1_800_000_000;
 const SECRET: &[u8] = b"a secret that is long enough for HS256";

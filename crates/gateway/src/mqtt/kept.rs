@@ -1,0 +1,22 @@
+//! What a mailbox keeps for a client.
+
+use std::sync::Arc;
+
+use fogmux_bus::{Message, Qos};
+use smallvec::SmallVec;
+
+/// A message with what its delivery to this client needs.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    pub(super) message: Arc<Message>,
+    pub(super) qos: Qos,
+    pub(super) retain: bool,
+    pub(super) ids: SmallVec<[u32; 2]>,
+}
+
+impl Kept {
+    /// Bytes that it takes up.
+    pub(super) fn cost(&self) -> usize {
+        self.message.size() + size_of::<Self>()
+    }
+}
