@@ -11,13 +11,9 @@ use serde::de::DeserializeOwned;
 use toml::value::Table as Keys;
 
 use self::mqtt::{MqttMessage, MqttPackets};
-use super::frames::{self, Part};
+use super::frames::{self, COOKED_HEADER, ETHERNET_DATA_MIN, Part};
 
-/// Before each packet in a "Linux cooked" capture (libpcap, LINKTYPE_LINUX_SLL), which tables 5 to 10 count.
-pub const COOKED_HEADER: u64 = 16;
-/// IEEE 802.3 fills a frame's data up to this.
-pub const ETHERNET_DATA_MIN: u64 = 46;
-/// Which table 12 counts instead.
+/// Of a frame, which table 12 counts instead of the header of a cooked capture.
 const ETHERNET_HEADER: u64 = 14;
 /// RFC 791 §3.1, without options.
 const IPV4_HEADER: u64 = 20;

@@ -4,7 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use super::formula::{COOKED_HEADER, ETHERNET_DATA_MIN};
+/// Before each packet in a "Linux cooked" capture (libpcap, LINKTYPE_LINUX_SLL), which tables 5 to 10 of seoane2021 count.
+pub(super) const COOKED_HEADER: u64 = 16;
+/// IEEE 802.3 fills a frame's data up to this.
+pub(super) const ETHERNET_DATA_MIN: u64 = 46;
 
 /// The name under which a frame is counted.
 pub type Part = &'static str;

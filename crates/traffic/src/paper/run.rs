@@ -1,7 +1,7 @@
 //! Has a plan's experiments executed, and makes tables and verdicts of what came out.
 
 use super::claim::{Claim, Numbers, Tried};
-use super::explain;
+use super::explain::{self, STRAY};
 use super::file::{Line, Table};
 use super::formula;
 use super::metric;
@@ -10,9 +10,6 @@ use super::table::{Cell, ClaimResult, PaperResult, Printed, TableResult, Verdict
 use crate::experiment::Experiment;
 use crate::measure::statistics::median_interval;
 use crate::outcome::{Outcome, Run};
-
-/// A late acknowledgement now and then is no other exchange: by so much a count per message may differ and be the same.
-pub(super) const STRAY: f64 = 0.05;
 
 /// Has everything done, round by round so that what changes on the machine meanwhile meets all alike, and fills the
 /// tables. `execute` is given an experiment and the number of its repetition; what failed in the first round is not tried
