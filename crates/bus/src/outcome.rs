@@ -9,7 +9,7 @@ pub struct Outcome {
     pub matched: u32,
     /// Somebody who may not lose it had no room, or there was no room to keep it: the publisher is told.
     pub refused: bool,
-    /// [`Publication::precondition`] did not hold; nothing happened.
+    /// [`crate::Publication::precondition`] did not hold; nothing happened.
     pub precondition_failed: bool,
     /// It was retained and took the place of an earlier one.
     pub replaced: bool,
