@@ -10,7 +10,7 @@ pub struct WorkerId(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotId(pub(crate) u32);
 
-/// Gives out slot names, lowest free first, so that they index dense tables.
+/// Gives out slot names, a new one only when none is free, so that they index dense tables.
 #[derive(Debug, Default)]
 pub(crate) struct SlotIds(Mutex<Free>);
 

@@ -1,4 +1,5 @@
-//! Routes: subscribers, whom of them a topic goes to, computed once and cached per worker; and the picks of a batch, grouped by destination.
+//! Routes: subscribers, whom of them a topic goes to, computed once and cached per worker; and the picks of a batch,
+//! grouped by destination.
 
 use std::{cell::Cell, rc::Rc, sync::Arc};
 

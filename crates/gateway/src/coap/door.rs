@@ -88,12 +88,17 @@ impl<T: Transport> Door<T> {
             if self.flush(cx).is_pending() {
                 return Poll::Pending;
             }
-            let received = match self.transport.poll_receive(cx) {
+            let polled = self.transport.poll_receive(cx);
+            if quiet && polled.is_pending() {
+                return Poll::Pending;
+            }
+            let now = self.core.ctx.now();
+            let received = match polled {
                 Poll::Ready(Ok(())) => {
                     while let Some(change) = self.transport.poll_change() {
                         self.core.change(change);
                     }
-                    self.core.receive(&self.transport, &self.room);
+                    self.core.receive(now, &self.transport, &self.room);
                     self.room.clear();
                     // Who asked goes on while all else is looked at.
                     if self.flush(cx).is_pending() {
@@ -105,13 +110,12 @@ impl<T: Transport> Door<T> {
                     tracing::error!(%error, "the CoAP socket cannot be read");
                     return Poll::Ready(false);
                 }
-                Poll::Pending if quiet => return Poll::Pending,
                 Poll::Pending => false,
             };
             let mut busy = self.core.notify(cx);
             busy |= self.core.complete(cx);
             busy |= self.core.backfill();
-            busy |= self.poll_deadline(cx);
+            busy |= self.poll_deadline(now, cx);
             self.core.settle();
             if !received && !busy && self.core.out.is_empty() {
                 return Poll::Pending;
@@ -143,10 +147,10 @@ impl<T: Transport> Door<T> {
     }
 
     /// Does what is due; sets the alarm otherwise.
-    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> bool {
+    fn poll_deadline(&mut self, now: Timestamp, cx: &mut Context<'_>) -> bool {
         let Some(at) = self.core.server.next_timeout() else { return false };
         let at = Timestamp::from_millis(at.as_millis());
-        if self.core.ctx.now() < at {
+        if now < at {
             if self.armed == Some(at) {
                 return false;
             }
@@ -243,8 +247,7 @@ impl Core {
     }
 
     /// Takes in what was read, publishes all of it at once, and answers.
-    fn receive<'a>(&mut self, transport: &'a impl Transport, room: &'a Room) {
-        let now = self.ctx.now();
+    fn receive<'a>(&mut self, now: Timestamp, transport: &'a impl Transport, room: &'a Room) {
         let mut batch = Batch::new(std::mem::take(&mut self.topics));
         let mut bytes = 0;
         for (path, datagram) in transport.datagrams() {

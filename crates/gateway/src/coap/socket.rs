@@ -88,10 +88,10 @@ impl Transport for Socket {
         loop {
             let mut guard = ready!(self.io.poll_read_ready(cx))?;
             let io = UdpSockRef::from(guard.get_inner());
-            let few = self.expect_few;
-            let outcome = match few {
-                true => receive::<ROOM_AFTER_FEW>(io, &self.state, &mut self.buffers, &mut self.metas),
-                false => receive::<BATCH_SIZE>(io, &self.state, &mut self.buffers, &mut self.metas),
+            let outcome = if self.expect_few {
+                receive::<ROOM_AFTER_FEW>(io, &self.state, &mut self.buffers, &mut self.metas)
+            } else {
+                receive::<BATCH_SIZE>(io, &self.state, &mut self.buffers, &mut self.metas)
             };
             match outcome {
                 Ok(count) => {

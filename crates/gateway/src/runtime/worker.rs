@@ -41,9 +41,9 @@ pub(super) fn start(
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     let mut tcp = Some((sockets.tcp, senders));
     let mut threads = Vec::with_capacity(seats.len());
-    let (ready, is_ready) = std::sync::mpsc::channel();
+    let (failed, failures) = std::sync::mpsc::channel();
     for ((index, connections), udp) in receivers.into_iter().enumerate().zip(sockets.udp) {
-        let (shared, seats, done, ready) = (Arc::clone(shared), Arc::clone(seats), done.clone(), ready.clone());
+        let (shared, seats, done, failed) = (Arc::clone(shared), Arc::clone(seats), done.clone(), failed.clone());
         let accept = tcp.take();
         let core = (cores.len() >= seats.len()).then(|| cores.get(index).copied()).flatten();
         let thread = thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
@@ -54,11 +54,11 @@ pub(super) fn start(
             let runtime = match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
                 Ok(runtime) => runtime,
                 Err(error) => {
-                    let _ = ready.send(Err(error));
+                    let _ = failed.send(error);
                     return;
                 }
             };
-            let _ = ready.send(Ok(()));
+            drop(failed);
             let ctx = WorkerContext::new(shared, WorkerId(index));
             runtime.block_on(async {
                 if let Some((tcp, senders)) = accept {
@@ -79,8 +79,12 @@ pub(super) fn start(
         })?;
         threads.push(thread);
     }
-    is_ready.iter().take(threads.len()).collect::<io::Result<()>>()?;
-    Ok(threads)
+    drop(failed);
+    // Nothing comes, and the channel ends, when each has its runtime.
+    match failures.recv() {
+        Ok(error) => Err(error),
+        Err(_) => Ok(threads),
+    }
 }
 
 /// What one worker does for all.

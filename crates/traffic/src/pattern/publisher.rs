@@ -42,7 +42,7 @@ pub(crate) struct Publisher {
     turn: u64,
     /// An operation is over when it is answered, and not when it is sent.
     awaits: bool,
-    /// Nobody else hears of what it does.
+    /// Its operations are answered, and nobody else hears of them.
     asks: bool,
     /// Deliveries on their way at most, of those that it caused.
     share: u64,
