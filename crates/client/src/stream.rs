@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 #[cfg(feature = "tls-openssl")]
 use fogmux_net::openssl::{self, SslStream};
-use fogmux_net::tls::iana_name;
+use fogmux_net::provider::iana_name;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;

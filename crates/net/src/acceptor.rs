@@ -10,11 +10,11 @@ use tokio::{net::TcpStream, sync::Semaphore};
 use tokio_rustls::LazyConfigAcceptor;
 
 use crate::{
+    certificate::ServerIdentity,
     channel::Channel,
     clients::ClientTrust,
     handshakes::Elsewhere,
     stream::{Socket, Stream},
-    tls::ServerIdentity,
 };
 
 /// The longest a handshake may take from the connection on.

@@ -14,7 +14,7 @@ use x509_parser::{
 };
 pub use zeroize::Zeroizing;
 
-use crate::tls::iana_name;
+use crate::provider::iana_name;
 
 /// RFC 9266 §2: the label of the exporter that binds a login to its channel; its context is empty.
 pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-Channel-Binding";

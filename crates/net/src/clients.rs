@@ -28,10 +28,7 @@ use rustls::{
     },
 };
 
-use crate::{
-    profile::KeyKind,
-    tls::{TlsError, provider, read_certificates},
-};
+use crate::{certificate::read_certificates, error::TlsError, profile::KeyKind, provider::provider};
 
 /// Authorities, what they have revoked, and the connections that depend on it. Clones are the same.
 #[derive(Clone)]

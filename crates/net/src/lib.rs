@@ -6,9 +6,11 @@
 
 pub mod acceptor;
 pub mod admission;
+pub mod certificate;
 pub mod channel;
 pub mod clients;
 pub mod dtls;
+mod error;
 mod handshakes;
 pub mod key_log;
 pub mod listener;
@@ -16,6 +18,7 @@ pub mod listener;
 pub mod openssl;
 pub mod pki;
 pub mod profile;
+pub mod provider;
 pub mod quic;
 pub mod stream;
 pub mod tls;
@@ -24,7 +27,17 @@ pub use acceptor::{HandshakeError, TlsAcceptor};
 pub use admission::{Admission, AdmissionLimits, Admitted};
 pub use channel::{Channel, ClientCertificate, PskSource};
 pub use clients::{ClientTrust, Cut, Stamp};
+pub use error::TlsError;
 pub use key_log::KeyLogFile;
 pub use profile::{ClientCertificates, KeyKind, Profile, Security};
 pub use stream::Stream;
-pub use tls::{TlsConfig, TlsError};
+pub use tls::TlsConfig;
+
+/// What OpenSSL calls itself, where it is part of this build: `OpenSSL 3.0.17 1 Jul 2025`.
+#[must_use]
+pub fn openssl_version() -> Option<&'static str> {
+    #[cfg(feature = "tls-openssl")]
+    return Some(::openssl::version::version());
+    #[cfg(not(feature = "tls-openssl"))]
+    None
+}

@@ -30,11 +30,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub use tokio_openssl::SslStream;
 
 use crate::{
+    certificate::{Certificate, ServerIdentity},
     channel::{Channel, ClientCertificate, EXPORTER_LABEL, PskSource, Zeroizing},
+    error::TlsError,
     key_log::KeyLogFile,
     profile::{ClientCertificates, KeyKind, Offer, Security, Version},
     stream::Socket,
-    tls::{Certificate, ServerIdentity, TlsError},
 };
 
 /// Bytes of the key that stands in for one that does not exist, so that nobody can tell whether it does.

@@ -37,10 +37,7 @@ pub use self::{
     authority::{Authority, Issued, Purpose, Wanted, inspect},
     revocation::{Revocations, Revoked},
 };
-use crate::{
-    profile::KeyKind,
-    tls::{TlsError, provider, read_certificates},
-};
+use crate::{certificate::read_certificates, error::TlsError, profile::KeyKind, provider::provider};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const CA_VALIDITY: Duration = DAY.saturating_mul(3650);

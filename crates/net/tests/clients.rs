@@ -6,11 +6,11 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use fogmux_net::{
-    Channel, ClientCertificates, ClientTrust, HandshakeError, KeyKind, Security, Stream, TlsAcceptor, TlsConfig,
+    Channel, ClientCertificates, ClientTrust, KeyKind, Security, Stream, TlsAcceptor, TlsConfig,
     channel::EXPORTER_LABEL,
     listener::{self, PortSharing},
     pki::{self, Authority, Purpose, Wanted},
@@ -233,10 +233,10 @@ fn profiles_say_what_they_miss() {
 
 #[cfg(feature = "tls-openssl")]
 mod openssl {
-    use std::collections::HashMap;
+    use std::{collections::HashMap, time::Duration};
 
     use fogmux_net::{
-        PskSource,
+        HandshakeError, PskSource,
         channel::Zeroizing,
         openssl::Client,
         profile::{Offer, Version},

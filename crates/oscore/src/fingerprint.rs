@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::derive::{KeyBytes, hmac};
+use crate::hex::from_hex;
 
 const FINGERPRINT_BYTES: usize = 16;
 
@@ -45,7 +46,7 @@ impl FromStr for Fingerprint {
     type Err = NoFingerprint;
 
     fn from_str(text: &str) -> Result<Self, NoFingerprint> {
-        let bytes = crate::file::from_hex(text).ok_or(NoFingerprint)?;
+        let bytes = from_hex(text).ok_or(NoFingerprint)?;
         bytes.try_into().map(Self).map_err(|_| NoFingerprint)
     }
 }

@@ -19,6 +19,7 @@ mod derive;
 mod exchange;
 pub mod file;
 mod fingerprint;
+mod hex;
 mod id;
 mod nonce;
 mod option;

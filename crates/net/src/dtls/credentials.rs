@@ -9,8 +9,9 @@ use super::{Credentials, Suite, Suite13, suite::Exchange};
 use crate::{
     channel::PskSource,
     clients::Cut,
+    error::TlsError,
     profile::{ClientCertificates, Profile, Security, Version},
-    tls::{TlsConfig, TlsError},
+    tls::TlsConfig,
 };
 
 /// What a listener of DTLS proves itself with, by its profile.

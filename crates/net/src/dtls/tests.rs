@@ -24,7 +24,7 @@ use super::{
     client::{Client, ClientConfig, ClientEvent},
     *,
 };
-use crate::tls::provider;
+use crate::provider::provider;
 
 pub(super) const MS: Duration = Duration::from_millis(1);
 

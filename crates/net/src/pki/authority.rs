@@ -15,10 +15,9 @@ use rustls::pki_types::ServerName;
 use zeroize::Zeroizing;
 
 use super::{
-    Access, CA_VALIDITY, PkiError, Revocations, Revoked, believable, ca_name, ca_params, lock, new_key,
-    read_certificates, validity, write,
+    Access, CA_VALIDITY, PkiError, Revocations, Revoked, believable, ca_name, ca_params, lock, new_key, validity, write,
 };
-use crate::{channel::ClientCertificate, profile::KeyKind};
+use crate::{certificate::read_certificates, channel::ClientCertificate, profile::KeyKind};
 
 /// id-on-xmppAddr (RFC 6120 §13.7.1.4).
 const ID_ON_XMPP_ADDR: &[u64] = &[1, 3, 6, 1, 5, 5, 7, 8, 5];

@@ -4,8 +4,9 @@
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
-use super::{FileError, from_hex, to_hex};
+use super::FileError;
 use crate::algorithm::Algorithm;
+use crate::hex::{from_hex, to_hex};
 use crate::id::Id;
 use crate::parameters::Parameters;
 

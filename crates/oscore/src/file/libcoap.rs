@@ -2,8 +2,9 @@
 
 use zeroize::Zeroizing;
 
-use super::{FileError, from_hex, to_hex};
+use super::FileError;
 use crate::algorithm::Algorithm;
+use crate::hex::{from_hex, to_hex};
 use crate::id::Id;
 use crate::parameters::Parameters;
 

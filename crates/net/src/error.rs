@@ -1,0 +1,46 @@
+//! Why TLS cannot be had.
+
+use std::path::PathBuf;
+
+use crate::profile::KeyKind;
+
+/// Why TLS cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read or is not the PEM it should be.
+    #[error("{}: {why}", file.display())]
+    File {
+        /// Which.
+        file: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// Certificate and key do not belong together, or the key is of a kind we cannot use.
+    #[error("{}: {source}", file.display())]
+    Unusable {
+        /// The file of the certificate.
+        file: PathBuf,
+        /// What rustls says.
+        source: rustls::Error,
+    },
+    /// No certificate has the key that the profile is about.
+    #[error("the profile {profile:?} needs a certificate with a key of the kind {}", kind.name())]
+    NoKey {
+        /// Which profile.
+        profile: &'static str,
+        /// Which kind.
+        kind: KeyKind,
+    },
+    /// Clients are to be asked for certificates, and nobody said whose.
+    #[error("there is no authority whose client certificates would be believed")]
+    NoAuthority,
+    /// There are no pre-shared keys.
+    #[error("there is nobody to ask for pre-shared keys")]
+    NoPsk,
+    /// The profile is of another stack than this.
+    #[error("the profile {0:?} needs what this build or this transport does not have")]
+    Stack(&'static str),
+    /// OpenSSL refuses what it was told.
+    #[error("OpenSSL: {0}")]
+    OpenSsl(String),
+}
