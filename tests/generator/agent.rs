@@ -111,6 +111,9 @@ fn driven() -> Result<String> {
             let used = outcome.get("gateway").with_context(|| format!("{}: no processor time", row.join(" ")))?;
             ensure!(number(used, "cpu_us")? > 0.0 && number(used, "resident_bytes")? > 0.0, "{used}");
             ensure!(used.get("elsewhere") == Some(&Value::Bool(true)), "{used}");
+            let settings = outcome.get("settings").and_then(Value::as_array).context("no settings")?;
+            let is_place = |setting: &Value| setting.as_str().is_none_or(|setting| setting.contains(".address="));
+            ensure!(!settings.is_empty() && !settings.iter().any(is_place), "{settings:?}");
         }
     }
     agent.serves(false)?;

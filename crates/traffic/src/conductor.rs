@@ -56,6 +56,17 @@ enum Serving {
     Peer,
 }
 
+impl Serving {
+    /// What a gateway of ours was set to.
+    fn settings(&self) -> Vec<String> {
+        match self {
+            Self::Gateway(gateway) => gateway.settings(),
+            Self::Agent(gateway) => gateway.settings().to_vec(),
+            Self::Apart(_) | Self::Peer => Vec::new(),
+        }
+    }
+}
+
 fn here(pids: &[u32]) -> Option<GatewayProbe> {
     (!pids.is_empty()).then(|| GatewayProbe::Here(ProcessProbe::of(pids)))
 }
@@ -169,7 +180,7 @@ impl Conductor {
         let experiment = experiment.clone().normalized();
         self.lay(&experiment)?;
         let link = self.link.as_ref().map(|(_, laid)| laid);
-        let (_serving, publishers, subscribers, probe) = match &mut self.target {
+        let (serving, publishers, subscribers, probe) = match &mut self.target {
             Target::Gateway(home) if target::is_apart(&experiment) => {
                 let _beside = link.map(Laid::enter_gateway).transpose()?;
                 let address = link.map_or_else(|| "127.0.0.1".to_owned(), |laid| laid.gateway_address().to_string());
@@ -204,6 +215,7 @@ impl Conductor {
         let capture = link.zip(capture).map(|(laid, path)| laid.capture(Some(&path), (), |(), _| {})).transpose()?;
         let mut outcome = self.drive(&experiment, publishers, subscribers, probe).await?;
         capture.map_or(Ok(()), complete)?;
+        outcome.settings = serving.settings();
         if let Target::Agent(remote) = &self.target {
             remote.check()?;
             outcome.more.insert("agent.others_cpu_s".to_owned(), remote.others_cpu_s());

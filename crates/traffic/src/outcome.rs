@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::experiment::Experiment;
 use crate::measure::environment::Environment;
@@ -87,6 +88,9 @@ pub struct Outcome {
     pub connect_bytes: Bytes,
     /// The cipher suite that was agreed on, or empty.
     pub cipher: String,
+    /// What a gateway of ours was set to, `KEY=VALUE` as its `--set` takes them; everything else was as users have it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<String>,
     /// The gateway's, if its process is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway: Option<ProcessUse>,
@@ -215,9 +219,32 @@ pub struct ProcessUse {
     pub elsewhere: bool,
 }
 
+impl Outcome {
+    /// SHA-256 over [`Outcome::settings`], a line each, for what has no room for all of them; none without any.
+    #[must_use]
+    pub fn configuration_sha256(&self) -> Option<String> {
+        let lines: String = self.settings.iter().map(|setting| format!("{setting}\n")).collect();
+        let hash = Sha256::digest(&lines);
+        (!lines.is_empty()).then(|| hash.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_configuration_is_told_from_another_by_its_hash() {
+        let set = |settings: &[&str]| Outcome {
+            settings: settings.iter().map(|setting| (*setting).to_owned()).collect(),
+            ..Outcome::default()
+        };
+        // printf 'log.filter=warn\n' | sha256sum
+        let hash = "dff39d898bed846b290b79d0bfa39ea8a9553179d7527eab4be08490c5a3a745";
+        assert_eq!(set(&["log.filter=warn"]).configuration_sha256().as_deref(), Some(hash));
+        assert_ne!(set(&["log.filter=info"]).configuration_sha256().as_deref(), Some(hash));
+        assert_eq!(set(&[]).configuration_sha256(), None);
+    }
 
     #[test]
     fn counters_survive_json_and_absent_ones_stay_absent() {

@@ -70,6 +70,9 @@ pub struct Started {
     pub publishers: Way,
     /// Subscribers.
     pub subscribers: Way,
+    /// What the gateway was set to.
+    #[serde(default)]
+    pub settings: Vec<String>,
 }
 
 /// To one door, with what clients show there.

@@ -47,7 +47,10 @@ struct Line {
 struct Credentials(PathBuf);
 
 /// A gateway that an agent has started. Dropped, it is ended.
-pub struct RemoteGateway(Rc<Line>);
+pub struct RemoteGateway {
+    line: Rc<Line>,
+    settings: Vec<String>,
+}
 
 /// Looks at the gateway's process from here.
 pub struct RemoteProbe(Rc<Line>);
@@ -92,8 +95,8 @@ impl Remote {
     pub fn start(&self, experiment: &Experiment) -> Result<(RemoteGateway, Access, Access), AgentError> {
         let reply = self.line.ask(&Request::Start { experiment: Box::new(experiment.clone()) })?;
         let Reply::Started(started) = reply else { return Err(AgentError::Unexpected) };
-        let Started { publishers, subscribers } = *started;
-        let gateway = RemoteGateway(Rc::clone(&self.line));
+        let Started { publishers, subscribers, settings } = *started;
+        let gateway = RemoteGateway { line: Rc::clone(&self.line), settings };
         let publishers = self.access(experiment, publishers, "publishers")?;
         let subscribers = self.access(experiment, subscribers, "subscribers")?;
         Ok((gateway, publishers, subscribers))
@@ -210,10 +213,18 @@ impl RemoteProbe {
     }
 }
 
+impl RemoteGateway {
+    /// What it was set to, as the agent says.
+    #[must_use]
+    pub fn settings(&self) -> &[String] {
+        &self.settings
+    }
+}
+
 impl Drop for RemoteGateway {
     fn drop(&mut self) {
         // Without an agent there is no gateway either.
-        let _ = self.0.ask(&Request::Stop);
+        let _ = self.line.ask(&Request::Stop);
     }
 }
 

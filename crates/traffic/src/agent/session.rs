@@ -41,6 +41,15 @@ enum Target {
     Apart(Apart),
 }
 
+impl Target {
+    fn settings(&self) -> Vec<String> {
+        match self {
+            Self::Gateway(gateway) => gateway.settings(),
+            Self::Apart(_) => Vec::new(),
+        }
+    }
+}
+
 impl Session {
     pub(super) fn new(address: IpAddr, binary: PathBuf) -> Self {
         let machine = MachineProbe::start();
@@ -107,8 +116,11 @@ impl Session {
             };
             way(access, experiment)
         };
-        let started =
-            Started { publishers: reached(experiment.door)?, subscribers: reached(experiment.reader_door())? };
+        let started = Started {
+            publishers: reached(experiment.door)?,
+            subscribers: reached(experiment.reader_door())?,
+            settings: target.settings(),
+        };
         let probe = (!pids.is_empty()).then(|| ProcessProbe::of(&pids));
         self.serving = Some(Serving { target, probe });
         Ok(started)

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::counters::Support;
 
@@ -52,10 +51,8 @@ pub struct Environment {
     pub clock_source: String,
     /// Which counters of instructions and cycles there are for us, in words: `none on this machine`.
     pub counters: String,
-    /// Versions by name: `fogmux`, and what else is known.
+    /// Versions by name: `fogmux`, and the libraries that it speaks and encrypts with.
     pub software: BTreeMap<String, String>,
-    /// SHA-256 of the gateway's configuration; empty if there is none of ours.
-    pub configuration_sha256: String,
 }
 
 impl Environment {
@@ -80,16 +77,8 @@ impl Environment {
             load: first_number(&word(Path::new("/proc/loadavg"))).unwrap_or(0.0),
             clock_source: word(Path::new("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
             counters: Support::here().to_string(),
-            software: BTreeMap::from([("fogmux".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]),
-            configuration_sha256: String::new(),
+            software: software(),
         }
-    }
-
-    /// Notes which configuration the gateway has.
-    #[must_use]
-    pub fn with_configuration(mut self, text: &str) -> Self {
-        self.configuration_sha256 = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-        self
     }
 
     /// What makes a measurement here less than it could be, in words.
@@ -109,6 +98,15 @@ impl Environment {
         caveats.extend(self.throttled.iter().map(|what| format!("the firmware reports: {what}")));
         caveats
     }
+}
+
+/// Of this program and of what it speaks and encrypts with; a gateway of ours is the same program.
+fn software() -> BTreeMap<String, String> {
+    let libraries = env!("FOGMUX_LIBRARIES").split(',').filter_map(|library| library.split_once(' '));
+    let built_in = [("fogmux", env!("CARGO_PKG_VERSION"))].into_iter().chain(libraries);
+    let mut software: BTreeMap<_, _> = built_in.map(|(name, version)| (name.to_owned(), version.to_owned())).collect();
+    software.extend(fogmux_net::openssl_version().map(|version| ("openssl".to_owned(), version.to_owned())));
+    software
 }
 
 fn kernel() -> String {
@@ -207,21 +205,21 @@ mod tests {
         assert!(here.cores > 0 && here.memory_bytes > 1 << 20, "{here:?}");
         assert_eq!(here.counters, Support::here().to_string());
         assert_eq!(here.software.get("fogmux").map(String::as_str), Some(env!("CARGO_PKG_VERSION")));
+        for library in ["h2", "quinn", "ring", "rustls"] {
+            let version = here.software.get(library).map(String::as_str).unwrap_or_default();
+            assert!(version.contains('.'), "{library}: {version}");
+        }
+        let has_openssl = here.software.get("openssl").is_some_and(|version| version.starts_with("OpenSSL "));
+        assert_eq!(has_openssl, cfg!(feature = "tls-openssl"), "{:?}", here.software);
     }
 
     #[test]
     fn what_an_older_report_does_not_have_is_empty() {
         let read: Environment = serde_json::from_str(r#"{"kernel":"Linux 6.1"}"#).unwrap();
         assert_eq!(read, Environment { kernel: "Linux 6.1".to_owned(), ..Environment::default() });
-        let here = Environment::here().with_configuration("x = 1\n");
+        let here = Environment::here();
         let text = serde_json::to_string(&here).unwrap();
         assert_eq!(serde_json::from_str::<Environment>(&text).unwrap(), here);
-    }
-
-    #[test]
-    fn the_hash_is_the_one_of_sha256sum() {
-        let hash = Environment::default().with_configuration("abc").configuration_sha256;
-        assert_eq!(hash, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::number::with_unit;
 use super::summary::Summary;
 use super::terminal::Grid;
 use crate::measure::statistics::{Difference, Interval};
-use crate::outcome::Report;
+use crate::outcome::{Report, Run};
 
 /// What is compared: what an experiment is run for. Percentiles beyond the 99th and the longest are left out, since a few
 /// repetitions say nothing reliable about them.
@@ -117,6 +117,11 @@ pub fn compare(before: &Report, after: &Report) -> Comparison {
             continue;
         };
         *met = true;
+        for difference in reset(old.run, new.run) {
+            if !circumstances.contains(&difference) {
+                circumstances.push(difference);
+            }
+        }
         if old.run.target != new.run.target {
             let difference = format!("target: {} → {}", old.run.target, new.run.target);
             if !circumstances.contains(&difference) {
@@ -128,6 +133,21 @@ pub fn compare(before: &Report, after: &Report) -> Comparison {
     let rest = second.iter().zip(&met).filter(|(_, met)| !**met);
     let only_after = rest.map(|(summary, _)| summary.label.clone()).collect();
     Comparison { changes, only_before, only_after, circumstances }
+}
+
+/// What gateways of ours were set to in one report only. One that does not say so has nothing to compare.
+fn reset(before: &Run, after: &Run) -> Vec<String> {
+    let settings = |run: &Run| run.outcomes.first().map(|outcome| outcome.settings.clone()).unwrap_or_default();
+    let (before, after) = (settings(before), settings(after));
+    if before.is_empty() || after.is_empty() {
+        return Vec::new();
+    }
+    let only = |these: &[String], others: &[String], how: &str| {
+        let missing = these.iter().filter(|setting| !others.contains(setting));
+        missing.map(|setting| format!("{setting}: {how}")).collect::<Vec<_>>()
+    };
+    let gone = only(&before, &after, "no longer set");
+    gone.into_iter().chain(only(&after, &before, "set now")).collect()
 }
 
 fn differing(before: &label::Keys, after: &label::Keys) -> Vec<String> {
@@ -292,7 +312,7 @@ mod tests {
     use super::*;
     use crate::experiment::{Door, Experiment};
     use crate::measure::environment::Environment;
-    use crate::outcome::{Outcome, ProcessUse, Run};
+    use crate::outcome::{Outcome, ProcessUse};
 
     fn report(runs: &[(Door, &[u64])]) -> Report {
         let outcome = |delivered: &u64| Outcome {
@@ -359,6 +379,20 @@ mod tests {
         assert!(comparison.has_regression());
         assert!(comparison.terminal(Shown::Changes).contains("2 worse"), "{}", comparison.terminal(Shown::Changes));
         assert!(comparison.markdown(Shown::Changes).contains("| regression |"));
+    }
+
+    #[test]
+    fn what_a_gateway_was_set_to_is_compared_where_both_say_it() {
+        let with = |settings: &[&str]| {
+            let mut report = report(&[(Door::Mqtt, &[10])]);
+            report.runs[0].outcomes[0].settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
+            report
+        };
+        let before = with(&["log.filter=warn", "a=1"]);
+        let circumstances = |after| compare(&before, &after).circumstances;
+        assert_eq!(circumstances(with(&["log.filter=warn", "a=2"])), ["a=1: no longer set", "a=2: set now"]);
+        assert_eq!(circumstances(with(&["a=1", "log.filter=warn"])), [""; 0]);
+        assert_eq!(circumstances(with(&[])), [""; 0]);
     }
 
     #[test]

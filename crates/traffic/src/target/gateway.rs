@@ -27,6 +27,7 @@ pub struct Gateway {
     addresses: HashMap<String, SocketAddr>,
     log: PathBuf,
     store: PathBuf,
+    settings: Vec<String>,
 }
 
 impl Gateway {
@@ -55,13 +56,13 @@ impl Gateway {
         if experiment.credential == Credential::Token {
             command.arg("--set").arg(format!("auth.token.key_file={}", home.token_key().display()));
         }
-        for setting in set {
-            command.args(["--set", &setting]);
+        for setting in &set {
+            command.args(["--set", setting]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(fs::File::create(&log).map_err(io)?);
         let mut child = command.spawn().map_err(|error| TargetError::Io("fogmux serve".to_owned(), error))?;
         let stdout = child.stdout.take();
-        let mut gateway = Self { child, addresses: HashMap::new(), log, store };
+        let mut gateway = Self { child, addresses: HashMap::new(), log, store, settings: set };
         gateway.addresses = stdout.and_then(addresses).ok_or_else(|| TargetError::Start(gateway.said()))?;
         gateway.wait_ready()?;
         Ok(gateway)
@@ -71,6 +72,14 @@ impl Gateway {
     #[must_use]
     pub fn pids(&self) -> Vec<u32> {
         vec![self.child.id()]
+    }
+
+    /// What it was set to, `KEY=VALUE`, beside where it listens and where its files are: what would be another on any
+    /// other machine.
+    #[must_use]
+    pub fn settings(&self) -> Vec<String> {
+        let is_place = |setting: &str| setting.split_once('=').is_some_and(|(key, _)| key.ends_with(".address"));
+        self.settings.iter().filter(|setting| !is_place(setting)).cloned().collect()
     }
 
     /// How clients of the experiment reach a door, and with what.

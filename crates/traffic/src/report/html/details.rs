@@ -38,6 +38,12 @@ fn experiment(out: &mut String, summary: &Summary<'_>) {
     if let Some(cipher) = summary.run.outcomes.iter().map(|outcome| &outcome.cipher).find(|cipher| !cipher.is_empty()) {
         keys.insert("cipher".to_owned(), cipher.clone());
     }
+    if let Some(outcome) = summary.run.outcomes.first()
+        && let Some(hash) = outcome.configuration_sha256()
+    {
+        keys.insert("settings".to_owned(), outcome.settings.join(", "));
+        keys.insert("configuration_sha256".to_owned(), hash);
+    }
     pairs(out, &keys);
     repetitions(out, summary);
     out.push_str("</details>\n");
