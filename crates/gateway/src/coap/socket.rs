@@ -7,12 +7,15 @@ use std::{
 };
 
 use fogmux_coap::Outbox;
-use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use memmap2::MmapMut;
+use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
 use tokio::io::{Interest, unix::AsyncFd};
 
+#[cfg(target_os = "linux")]
+use self::direct::Sender;
 use super::transport::{Path, Transport};
 
-/// Room for one datagram, or for what the kernel has joined (GRO). Memory is used only where something is written.
+/// Room for one datagram, or for what the kernel has joined (GRO).
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 
 /// A call that brings no more than this has emptied the queue, and hardly anything will have come when it is answered:
@@ -30,14 +33,15 @@ pub(super) struct Socket {
     /// The same socket while it has no room, told when it has.
     full: Option<AsyncFd<UdpSocket>>,
     state: UdpSocketState,
-    buffers: Box<[u8]>,
+    /// Memory is used only where something is written. The allocator would write zeros into two megabytes where it has
+    /// used them before, as after the passwords of a first start.
+    buffers: MmapMut,
     metas: [RecvMeta; BATCH_SIZE],
     received: usize,
     /// Whether the last call brought few.
     expect_few: bool,
     sent: usize,
-    /// Whether the socket is bound to all addresses.
-    wildcard: bool,
+    sender: Sender,
 }
 
 impl Socket {
@@ -49,11 +53,11 @@ impl Socket {
             decline_addresses(&io);
         }
         Ok(Self {
-            wildcard,
+            sender: Sender::new(&io, wildcard)?,
             io: watched(io, Interest::READABLE)?,
             full: None,
             state,
-            buffers: vec![0; DATAGRAM_BYTES_MAX * BATCH_SIZE].into_boxed_slice(),
+            buffers: MmapMut::map_anon(DATAGRAM_BYTES_MAX * BATCH_SIZE)?,
             metas: [RecvMeta::default(); BATCH_SIZE],
             received: 0,
             expect_few: false,
@@ -122,7 +126,7 @@ impl Transport for Socket {
 
     fn poll_send(&mut self, cx: &mut Context<'_>, out: &mut Outbox<Path>) -> Poll<u64> {
         while self.sent < out.len() {
-            match send(self.io.get_ref(), &self.state, self.wildcard, out.iter().skip(self.sent)) {
+            match self.sender.send(self.io.get_ref(), out.iter().skip(self.sent)) {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if let Err(error) = ready!(self.poll_room(cx)) {
@@ -177,66 +181,136 @@ fn receive<const ROOM: usize>(
     state.recv(io, &mut slices, metas)
 }
 
-/// Sends as many as the kernel takes at once, at least one; gives how many.
-fn send<'a>(
-    io: &UdpSocket,
-    state: &UdpSocketState,
+/// Elsewhere than on Linux: one datagram a call.
+#[cfg(not(target_os = "linux"))]
+struct Sender {
+    state: UdpSocketState,
     wildcard: bool,
-    mut datagrams: impl ExactSizeIterator<Item = (Path, &'a [u8])>,
-) -> io::Result<usize> {
-    #[cfg(target_os = "linux")]
-    if !wildcard {
-        return direct::send(io, datagrams);
-    }
-    // A socket of all addresses has to say from which it answers.
-    let Some((path, contents)) = datagrams.next() else { return Ok(0) };
-    let src_ip = path.local.filter(|_| wildcard);
-    let transmit = Transmit { destination: path.remote, ecn: None, contents, segment_size: None, src_ip };
-    state.try_send(UdpSockRef::from(io), &transmit).map(|()| 1)
 }
 
-/// Without a word on addresses and congestion. Many datagrams with one system call: on a busy machine a third of a
-/// notification's cost (5.3 to 3.3 CPU-µs, C5).
+#[cfg(not(target_os = "linux"))]
+impl Sender {
+    fn new(io: &UdpSocket, wildcard: bool) -> io::Result<Self> {
+        Ok(Self { state: UdpSocketState::new(UdpSockRef::from(io))?, wildcard })
+    }
+
+    /// Sends one; gives how many that were.
+    fn send<'a>(
+        &mut self,
+        io: &UdpSocket,
+        mut datagrams: impl ExactSizeIterator<Item = (Path, &'a [u8])>,
+    ) -> io::Result<usize> {
+        let Some((path, contents)) = datagrams.next() else { return Ok(0) };
+        // A socket of all addresses has to say from which it answers.
+        let src_ip = path.local.filter(|_| self.wildcard);
+        let transmit =
+            quinn_udp::Transmit { destination: path.remote, ecn: None, contents, segment_size: None, src_ip };
+        self.state.try_send(UdpSockRef::from(io), &transmit).map(|()| 1)
+    }
+}
+
+/// Many datagrams with one system call: on a busy machine a third of a notification's cost (5.3 to 3.3 CPU-µs, C5).
 #[cfg(target_os = "linux")]
 mod direct {
     use std::{
         io::{self, IoSlice},
-        net::UdpSocket,
+        net::{IpAddr, UdpSocket},
+        os::fd::AsRawFd as _,
     };
 
+    use nix::{
+        cmsg_space,
+        libc::{in_addr, in_pktinfo, in6_addr, in6_pktinfo},
+        sys::socket::{ControlMessage, MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg},
+    };
     use quinn_udp::BATCH_SIZE;
-    use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg, sendto};
+    use rustix::net::{SendFlags, sendto};
     use smallvec::SmallVec;
 
     use super::Path;
 
-    pub(super) fn send<'a>(
-        io: &UdpSocket,
-        mut datagrams: impl ExactSizeIterator<Item = (Path, &'a [u8])>,
-    ) -> io::Result<usize> {
-        if datagrams.len() > 1 {
-            return send_many(io, datagrams);
-        }
-        let Some((path, contents)) = datagrams.next() else { return Ok(0) };
-        Ok(sendto(io, contents, SendFlags::DONTWAIT, &path.remote).map(|_| 1)?)
+    pub(super) struct Sender {
+        /// A socket of all addresses has to say from which it answers.
+        wildcard: bool,
+        headers: MultiHeaders<SockaddrStorage>,
     }
 
-    /// Apart, so that one datagram does not pay for the room of many.
-    #[inline(never)]
-    fn send_many<'a>(io: &UdpSocket, datagrams: impl Iterator<Item = (Path, &'a [u8])>) -> io::Result<usize> {
-        let batch: SmallVec<[(Path, &[u8]); BATCH_SIZE]> = datagrams.take(BATCH_SIZE).collect();
-        let to: SmallVec<[SocketAddrAny; BATCH_SIZE]> =
-            batch.iter().map(|(path, _)| SocketAddrAny::from(path.remote)).collect();
-        let slices: SmallVec<[[IoSlice<'_>; 1]; BATCH_SIZE]> =
-            batch.iter().map(|(_, contents)| [IoSlice::new(contents)]).collect();
-        let mut controls: [SendAncillaryBuffer<'_, '_, '_>; BATCH_SIZE] = Default::default();
-        let mut headers: SmallVec<[MMsgHdr<'_>; BATCH_SIZE]> = to
-            .iter()
-            .zip(&slices)
-            .zip(&mut controls)
-            .map(|((to, slice), control)| MMsgHdr::new_with_addr(to, slice, control))
-            .collect();
-        Ok(sendmmsg(io, &mut headers, SendFlags::DONTWAIT)?)
+    /// From which address (`ip(7)`, RFC 3542 §6.2).
+    enum Source {
+        V4(in_pktinfo),
+        V6(in6_pktinfo),
+    }
+
+    impl Source {
+        const fn of(address: IpAddr) -> Self {
+            match address {
+                IpAddr::V4(address) => {
+                    let ipi_spec_dst = in_addr { s_addr: u32::from_ne_bytes(address.octets()) };
+                    Self::V4(in_pktinfo { ipi_ifindex: 0, ipi_spec_dst, ipi_addr: in_addr { s_addr: 0 } })
+                }
+                IpAddr::V6(address) => {
+                    let ipi6_addr = in6_addr { s6_addr: address.octets() };
+                    Self::V6(in6_pktinfo { ipi6_addr, ipi6_ifindex: 0 })
+                }
+            }
+        }
+
+        const fn message(&self) -> ControlMessage<'_> {
+            match self {
+                Self::V4(info) => ControlMessage::Ipv4PacketInfo(info),
+                Self::V6(info) => ControlMessage::Ipv6PacketInfo(info),
+            }
+        }
+    }
+
+    impl Sender {
+        pub(super) fn new(_: &UdpSocket, wildcard: bool) -> io::Result<Self> {
+            // The shorter of the two fits in: what is left is no header, and the kernel stops there.
+            let source = wildcard.then(|| cmsg_space!(in6_pktinfo));
+            Ok(Self { wildcard, headers: MultiHeaders::preallocate(BATCH_SIZE, source) })
+        }
+
+        /// Sends as many as the kernel takes at once, at least one; gives how many.
+        pub(super) fn send<'a>(
+            &mut self,
+            io: &UdpSocket,
+            datagrams: impl ExactSizeIterator<Item = (Path, &'a [u8])>,
+        ) -> io::Result<usize> {
+            let is_one = datagrams.len() == 1;
+            let mut datagrams = datagrams.peekable();
+            let Some((path, contents)) = datagrams.peek() else { return Ok(0) };
+            let local = path.local.filter(|_| self.wildcard);
+            if local.is_none() && (self.wildcard || is_one) {
+                return Ok(sendto(io, contents, SendFlags::DONTWAIT, &path.remote).map(|_| 1)?);
+            }
+            // One source for all that go out together.
+            let source = local.map(Source::of);
+            self.send_many(
+                io,
+                datagrams.take_while(|(path, _)| path.local == local || source.is_none()),
+                source.as_ref(),
+            )
+        }
+
+        /// Apart, so that one datagram does not pay for the room of many.
+        #[inline(never)]
+        fn send_many<'a>(
+            &mut self,
+            io: &UdpSocket,
+            datagrams: impl Iterator<Item = (Path, &'a [u8])>,
+            source: Option<&Source>,
+        ) -> io::Result<usize> {
+            let mut to: SmallVec<[Option<SockaddrStorage>; BATCH_SIZE]> = SmallVec::new();
+            let mut slices: SmallVec<[[IoSlice<'_>; 1]; BATCH_SIZE]> = SmallVec::new();
+            for (path, contents) in datagrams.take(BATCH_SIZE) {
+                to.push(Some(path.remote.into()));
+                slices.push([IoSlice::new(contents)]);
+            }
+            let control: SmallVec<[ControlMessage<'_>; 1]> = source.map(Source::message).into_iter().collect();
+            let sent =
+                sendmmsg(io.as_raw_fd(), &mut self.headers, slices.as_slice(), &to, control, MsgFlags::MSG_DONTWAIT)?;
+            Ok(sent.count())
+        }
     }
 }
 
@@ -247,9 +321,14 @@ mod tests {
     use super::*;
 
     fn pair() -> (Socket, UdpSocket) {
-        let ours = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let theirs = UdpSocket::bind("127.0.0.1:0").unwrap();
-        theirs.connect(ours.local_addr().unwrap()).unwrap();
+        pair_at("127.0.0.1:0", "127.0.0.1".parse().unwrap())
+    }
+
+    /// A socket bound to `ours`, and one that takes only what comes from `asked`.
+    fn pair_at(ours: &str, asked: std::net::IpAddr) -> (Socket, UdpSocket) {
+        let ours = UdpSocket::bind(ours).unwrap();
+        let theirs = UdpSocket::bind((asked, 0)).unwrap();
+        theirs.connect((asked, ours.local_addr().unwrap().port())).unwrap();
         theirs.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         (Socket::new(ours).unwrap(), theirs)
     }
@@ -304,6 +383,51 @@ mod tests {
                 seen += length as u64;
             }
             assert_eq!(bytes, seen);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_socket_of_all_addresses_answers_from_the_one_that_was_asked() {
+        let other_v4 = "127.0.0.77".parse().unwrap();
+        let pairs = [("0.0.0.0:0", other_v4), ("[::]:0", other_v4), ("[::]:0", "::1".parse().unwrap())];
+        for (ours, asked) in pairs {
+            let (mut socket, theirs) = pair_at(ours, asked);
+            theirs.send(b"who?").unwrap();
+            assert_eq!(receive(&mut socket).await, [b"who?"]);
+            let path = socket.datagrams().next().unwrap().0;
+            assert_eq!(path.local.map(|local| local.to_canonical()), Some(asked));
+            for count in [1, BATCH_SIZE * 2 + 3] {
+                let mut out = Outbox::default();
+                (0..count).for_each(|number| out.push(path, number.to_string().as_bytes()));
+                poll_fn(|cx| socket.poll_send(cx, &mut out)).await;
+                for number in 0..count {
+                    let mut buffer = [0; 16];
+                    let length = theirs.recv(&mut buffer).unwrap();
+                    assert_eq!(buffer[..length], *number.to_string().as_bytes(), "{ours} for {asked}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn those_who_asked_different_addresses_are_answered_from_these() {
+        let (mut socket, first) = pair_at("0.0.0.0:0", "127.0.0.77".parse().unwrap());
+        let port = first.peer_addr().unwrap().port();
+        let second = UdpSocket::bind("127.0.0.78:0").unwrap();
+        second.connect(("127.0.0.78", port)).unwrap();
+        second.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let mut out = Outbox::default();
+        for (asker, text) in [(&first, "1"), (&second, "2"), (&first, "3")] {
+            asker.send(text.as_bytes()).unwrap();
+            receive(&mut socket).await;
+            let path = socket.datagrams().next().unwrap().0;
+            out.push(path, text.as_bytes());
+        }
+        poll_fn(|cx| socket.poll_send(cx, &mut out)).await;
+        for (asker, text) in [(&first, "1"), (&second, "2"), (&first, "3")] {
+            let mut buffer = [0; 16];
+            let length = asker.recv(&mut buffer).unwrap();
+            assert_eq!(buffer[..length], *text.as_bytes());
         }
     }
 
