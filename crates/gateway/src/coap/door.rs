@@ -409,3 +409,6 @@ pub(super) struct Ask<'a> {
 pub(super) const fn machine_time(now: Timestamp) -> fogmux_coap::Timestamp {
     fogmux_coap::Timestamp::from_millis(now.as_millis())
 }
+
+#[cfg(test)]
+mod tests;

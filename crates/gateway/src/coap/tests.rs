@@ -164,7 +164,7 @@ fn put(path: &str, payload: &[u8]) -> Call {
     Call { payload: Bytes::copy_from_slice(payload), ..Call::new(Code::PUT, path) }
 }
 
-fn get(path: &str) -> Call {
+pub(super) fn get(path: &str) -> Call {
     Call::new(Code::GET, path)
 }
 
