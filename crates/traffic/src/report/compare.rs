@@ -117,7 +117,7 @@ pub fn compare(before: &Report, after: &Report) -> Comparison {
             continue;
         };
         *met = true;
-        for difference in reset(old.run, new.run) {
+        for difference in settings_that_differ(old.run, new.run) {
             if !circumstances.contains(&difference) {
                 circumstances.push(difference);
             }
@@ -136,7 +136,7 @@ pub fn compare(before: &Report, after: &Report) -> Comparison {
 }
 
 /// What gateways of ours were set to in one report only. One that does not say so has nothing to compare.
-fn reset(before: &Run, after: &Run) -> Vec<String> {
+fn settings_that_differ(before: &Run, after: &Run) -> Vec<String> {
     let settings = |run: &Run| run.outcomes.first().map(|outcome| outcome.settings.clone()).unwrap_or_default();
     let (before, after) = (settings(before), settings(after));
     if before.is_empty() || after.is_empty() {
