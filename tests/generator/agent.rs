@@ -66,9 +66,14 @@ impl Agent {
         Ok(())
     }
 
-    /// What its gateways have left behind.
-    fn left(&self) -> Result<usize> {
-        Ok(fs::read_dir(self.place.path().join("tmp"))?.count())
+    /// Its gateways leave nothing behind: their files go after their processes.
+    fn leaves_nothing(&self) -> Result<()> {
+        let until = Instant::now() + PATIENCE;
+        while fs::read_dir(self.place.path().join("tmp"))?.next().is_some() {
+            ensure!(Instant::now() < until, "something is left of the gateways after {PATIENCE:?}");
+            sleep(Duration::from_millis(10));
+        }
+        Ok(())
     }
 }
 
@@ -117,7 +122,7 @@ fn driven() -> Result<String> {
         }
     }
     agent.serves(false)?;
-    ensure!(agent.left()? == 0, "something is left of the gateways");
+    agent.leaves_nothing()?;
     let link = agent.run(&agent.key, &["--link", "lossless"])?.output()?;
     ensure!(!link.status.success(), "a link of ours does not reach another host");
     Ok(format!("({} experiments)", table.len()))
@@ -183,7 +188,7 @@ fn ends() -> Result<String> {
     ensure!(ended.success(), "asked to end, the agent ended with {ended}");
     let said = driver.wait()?;
     ensure!(!said.success(), "without an agent nothing was measured, and the generator says it was");
-    ensure!(agent.left()? == 0, "something is left of the gateways");
+    agent.leaves_nothing()?;
     Ok(String::new())
 }
 
