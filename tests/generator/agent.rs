@@ -56,6 +56,21 @@ impl Agent {
         bench(&[&common[..], words].concat())
     }
 
+    /// A generator at work with a gateway of it. The one before may not have been seen off yet, and then this one is
+    /// told to come again.
+    fn drive(&self) -> Result<Child> {
+        let until = Instant::now() + PATIENCE;
+        let mut driver = self.run(&self.key, &LONG)?.spawn()?;
+        while !serving_children(self.process.id()) {
+            ensure!(Instant::now() < until, "no gateway runs after {PATIENCE:?}");
+            if driver.try_wait()?.is_some() {
+                driver = self.run(&self.key, &LONG)?.spawn()?;
+            }
+            sleep(Duration::from_millis(10));
+        }
+        Ok(driver)
+    }
+
     /// Whether there is a gateway of it, now or soon.
     fn serves(&self, wanted: bool) -> Result<()> {
         let until = Instant::now() + PATIENCE;
@@ -176,13 +191,11 @@ fn unbelieved(address: &str, key: Option<&Path>) -> Result<String> {
 
 fn ends() -> Result<String> {
     let mut agent = Agent::start()?;
-    let mut driver = agent.run(&agent.key, &LONG)?.spawn()?;
-    agent.serves(true)?;
+    let mut driver = agent.drive()?;
     driver.kill()?;
     driver.wait()?;
     agent.serves(false)?;
-    let mut driver = agent.run(&agent.key, &LONG)?.spawn()?;
-    agent.serves(true)?;
+    let mut driver = agent.drive()?;
     terminate(agent.process.id())?;
     let ended = agent.process.wait()?;
     ensure!(ended.success(), "asked to end, the agent ended with {ended}");
