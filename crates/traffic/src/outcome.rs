@@ -224,8 +224,7 @@ impl Outcome {
     #[must_use]
     pub fn configuration_sha256(&self) -> Option<String> {
         let lines: String = self.settings.iter().map(|setting| format!("{setting}\n")).collect();
-        let hash = Sha256::digest(&lines);
-        (!lines.is_empty()).then(|| hash.iter().map(|byte| format!("{byte:02x}")).collect())
+        (!lines.is_empty()).then(|| fogmux_net::channel::hex(&Sha256::digest(&lines)))
     }
 }
 
