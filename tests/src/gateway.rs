@@ -6,16 +6,20 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::tcp;
 
 const START: Duration = Duration::from_secs(60);
+/// Samples that are 0 when no client is connected and no session is kept. HTTP's connections include the scrape.
+const SETTLED: [&str; 4] =
+    ["fogmux_bus_mailbox_bytes", "fogmux_bus_subscriptions", "fogmux_door_connections", "fogmux_missed_wakes_total"];
 
 /// A running gateway; dropped, it is killed.
 #[derive(Debug)]
@@ -113,6 +117,99 @@ impl Gateway {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
         Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
+    }
+
+    /// The process identifier.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The data directory.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.home.path().join("data")
+    }
+
+    /// Sends a signal, such as [`Signal::TERM`].
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = Pid::from_raw(i32::try_from(self.child.id())?).context("no process")?;
+        Ok(kill_process(pid, signal)?)
+    }
+
+    /// Waits for the process to end and returns its exit status.
+    ///
+    /// # Errors
+    /// When it still runs after `patience`.
+    pub fn wait_exit(&mut self, patience: Duration) -> Result<ExitStatus> {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            ensure!(Instant::now() < deadline, "still running after {patience:?}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Every sample of `/metrics`, by its name with labels as they are printed.
+    ///
+    /// # Errors
+    /// When the page cannot be had.
+    pub fn metrics(&self) -> Result<HashMap<String, f64>> {
+        let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let answer = tcp::ask(self.address("http")?, request)?;
+        let text = String::from_utf8_lossy(&answer);
+        let lines = text.lines().filter(|line| line.starts_with("fogmux_") || line.starts_with("process_"));
+        let sample = |line: &str| -> Option<(String, f64)> {
+            let (name, value) = line.rsplit_once(' ')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        };
+        Ok(lines.filter_map(sample).collect())
+    }
+
+    /// Waits until a sample of `/metrics` satisfies `holds`, and returns it.
+    ///
+    /// # Errors
+    /// When it does not within `patience`.
+    pub fn wait_metric(&self, name: &str, patience: Duration, holds: impl Fn(f64) -> bool) -> Result<f64> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let value = self.metrics()?.get(name).copied();
+            match value {
+                Some(value) if holds(value) => return Ok(value),
+                _ => ensure!(Instant::now() < deadline, "{name} is {value:?} after {patience:?}"),
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The oracles that hold once every client of a case has gone: all gauges of queues, connections and subscriptions
+    /// are back at 0, and so is the counter of missed wakes, where the build has one.
+    ///
+    /// # Errors
+    /// Lists every gauge that is not at 0 after ten seconds.
+    pub fn settle(&mut self) -> Result<()> {
+        self.check_alive()?;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let metrics = self.metrics()?;
+            let gauge = |name: &str| SETTLED.iter().any(|settled| name.split('{').next() == Some(settled));
+            let mut left: Vec<String> = metrics
+                .iter()
+                .filter(|(name, value)| gauge(name) && **value != 0.0 && !name.contains("door=\"http\""))
+                .map(|(name, value)| format!("{name} {value}"))
+                .collect();
+            if left.is_empty() {
+                return Ok(());
+            }
+            left.sort();
+            ensure!(Instant::now() < deadline, "after the last client has gone: {}", left.join(", "));
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// The end of the log.

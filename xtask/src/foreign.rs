@@ -14,6 +14,15 @@ pub(crate) fn conformance(tree: &Tree) -> Result<()> {
     run(tests.current_dir(tree.root()).env("FOGMUX_BIN", binary).env("H2SPEC", tree.h2spec()))
 }
 
+/// What was accepted arrives, at every door and over every transport, and memory comes back.
+pub(crate) fn delivery(tree: &Tree) -> Result<()> {
+    setup::clients(tree)?;
+    let binary = gateway::build(tree)?;
+    let mut tests = cargo_tree("test", &["--test", "delivery"]);
+    tests.current_dir(tree.root()).env("FOGMUX_BIN", binary).env("FOGMUX_CLIENTS", tree.clients());
+    run(&mut tests)
+}
+
 /// What must not end the gateway, nor bloat it, nor slow the others.
 pub(crate) fn hostile(tree: &Tree) -> Result<()> {
     let binary = gateway::build(tree)?;

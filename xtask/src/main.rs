@@ -22,7 +22,7 @@ use tree::Tree;
 
 const USAGE: &str = "\
 cargo xtask test [PART]…   everything, or only these parts, in this order:
-                           fmt deny clippy unit docs deploy conformance hostile interop bench
+                           fmt deny clippy unit docs deploy conformance delivery hostile interop bench
 cargo xtask setup          only installs what the tests need, under target/
 cargo xtask cross          builds for aarch64 and runs `fogmux demo` under qemu
 cargo xtask fuzz [SECONDS] runs every fuzz target, 60 seconds each unless told otherwise (nightly, cargo-fuzz)";
@@ -33,7 +33,7 @@ struct Part {
     run: fn(&Tree) -> Result<()>,
 }
 
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     Part { name: "fmt", run: check::fmt },
     Part { name: "deny", run: deny::deny },
     Part { name: "clippy", run: check::clippy },
@@ -41,6 +41,7 @@ const PARTS: [Part; 10] = [
     Part { name: "docs", run: check::docs },
     Part { name: "deploy", run: deploy::deploy },
     Part { name: "conformance", run: foreign::conformance },
+    Part { name: "delivery", run: foreign::delivery },
     Part { name: "hostile", run: foreign::hostile },
     Part { name: "interop", run: foreign::interop },
     Part { name: "bench", run: foreign::bench },

@@ -1,0 +1,32 @@
+//! Delivery guarantees: what was accepted arrives, in order, at every reader that can take it, whatever the transport,
+//! the number of messages and the pace of the reader; memory comes back when clients leave.
+//!
+//! Each case starts a gateway of its own. [`Gateway::settle`] runs the oracles that hold at the end of every case.
+
+mod bus;
+mod coap;
+mod http;
+mod logins;
+mod mqtt;
+mod mqtt_bridge;
+mod operation;
+mod xmpp;
+
+use std::process::ExitCode;
+
+use fogmux_tests::suite::{self, Case};
+
+fn main() -> ExitCode {
+    let cases: Vec<Case> = [
+        mqtt::CASES,
+        mqtt_bridge::CASES,
+        bus::CASES,
+        coap::CASES,
+        http::CASES,
+        xmpp::CASES,
+        logins::CASES,
+        operation::CASES,
+    ]
+    .concat();
+    suite::run("delivery", &cases)
+}
