@@ -11,6 +11,7 @@ pub mod coap;
 pub mod context;
 mod credential;
 pub mod http;
+mod liveness;
 pub mod metrics;
 pub mod mqtt;
 pub mod runtime;

@@ -75,4 +75,6 @@ pub struct Metrics {
     pub http: DoorMetrics,
     /// XMPP.
     pub xmpp: DoorMetrics,
+    /// Tasks that slept on output that they could have sent; looked for in debug builds only, and 0 if all is well.
+    pub missed_wakes: Counter,
 }

@@ -34,6 +34,9 @@ impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         self.encode_bus(&mut encoder)?;
         let metrics = &self.0.metrics;
+        let missed = ConstCounter::new(metrics.missed_wakes.get());
+        let help = "Tasks that slept on output that they could have sent (debug builds)";
+        missed.encode(encoder.encode_descriptor("missed_wakes", help, None, missed.metric_type())?)?;
         let doors =
             [("mqtt", &metrics.mqtt), ("coap", &metrics.coap), ("http", &metrics.http), ("xmpp", &metrics.xmpp)];
         type Read = fn(&DoorMetrics) -> u64;
