@@ -5,13 +5,13 @@ use std::{
     net::SocketAddr,
     rc::Rc,
     sync::Arc,
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use fogmux_auth::{Authority, LoginGuard, Refusals, SourceSet};
 use fogmux_bus::{Bus, Timestamp, Worker, WorkerId};
 use fogmux_net::{Admission, Channel};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use crate::{coap::CoapDoor, http::HttpDoor, metrics::Metrics, mqtt::MqttDoor, xmpp::XmppDoor};
 
@@ -49,12 +49,10 @@ impl Clock {
 
     /// A bus timestamp as an instant, for timers.
     #[must_use]
-    pub fn instant(&self, at: Timestamp) -> tokio::time::Instant {
-        tokio::time::Instant::from_std(
-            self.origin
-                .checked_add(std::time::Duration::from_millis(at.as_millis()))
-                .unwrap_or_else(|| self.origin + std::time::Duration::from_secs(86_400 * 365)),
-        )
+    pub fn instant(&self, at: Timestamp) -> Instant {
+        self.origin
+            .checked_add(std::time::Duration::from_millis(at.as_millis()))
+            .unwrap_or_else(|| self.origin + std::time::Duration::from_secs(86_400 * 365))
     }
 }
 

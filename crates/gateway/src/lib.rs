@@ -15,6 +15,8 @@ mod liveness;
 pub mod metrics;
 pub mod mqtt;
 pub mod runtime;
+#[cfg(test)]
+mod simulation;
 mod turn;
 pub mod xmpp;
 

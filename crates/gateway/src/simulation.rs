@@ -1,0 +1,179 @@
+//! Deterministic simulation: the gateway's workers over simulated connections and a virtual clock, driven by one seed.
+//!
+//! Random clients of several doors publish, subscribe, pause, reset and come back over connections with small buffers,
+//! latency and transports that hold bytes back. When traffic ends, three properties must hold: every reader that is
+//! connected has got every accepted message and holds each topic's retained value (convergence); nothing that was
+//! refused reached anybody, and nothing came out of order (the ledger); no task slept on what it could send (liveness).
+//! When the clients have gone, queues and subscriptions are empty.
+//!
+//! `FOGMUX_SEEDS` is the number of seeds, `FOGMUX_SEED` the first: a failing seed is run again by
+//! `FOGMUX_SEED=n FOGMUX_SEEDS=1 cargo test -p fogmux-gateway simulation`.
+
+#![allow(clippy::indexing_slicing, reason = "a test that meets the unexpected panics")]
+
+mod coap;
+mod http;
+mod ledger;
+mod mqtt;
+mod pipe;
+mod random;
+mod world;
+mod xmpp;
+
+use std::{rc::Rc, time::Duration};
+
+use ledger::Ledger;
+use random::Random;
+use tokio::{
+    runtime::{Builder, LocalOptions},
+    task::{JoinHandle, spawn_local},
+    time::{sleep, timeout},
+};
+use world::World;
+
+/// Seeds that every test run tries.
+const SEEDS: u64 = 300;
+/// Virtual time in which all that was accepted arrives, once the publishers have ended.
+const ARRIVES: Duration = Duration::from_secs(300);
+
+/// Faults of one seed that are printed.
+const FAULTS_SHOWN: usize = 8;
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
+#[test]
+fn every_reader_converges_whatever_the_seed() {
+    let (first, count) = (number("FOGMUX_SEED", 0), number("FOGMUX_SEEDS", SEEDS));
+    let (mut messages, mut deliveries, mut failed) = (0, 0, Vec::new());
+    for seed in first..first + count {
+        match simulate(seed) {
+            Ok((sent, got)) => {
+                messages += sent;
+                deliveries += got;
+            }
+            Err(faults) => {
+                println!("seed {seed}:\n{}", faults.get(..FAULTS_SHOWN).unwrap_or(&faults).join("\n"));
+                failed.push(seed);
+            }
+        }
+    }
+    println!("{count} seeds, {messages} messages, {deliveries} deliveries");
+    assert!(failed.is_empty(), "{} of {count} seeds failed: {failed:?}", failed.len());
+    assert!(deliveries > messages, "the simulation delivered next to nothing");
+}
+
+#[test]
+fn one_seed_is_one_run() {
+    assert_eq!(simulate(7), simulate(7));
+}
+
+/// Runs one seed on a thread of its own, since doors keep caches by thread; gives how many messages were published and
+/// delivered, or what went wrong.
+fn simulate(seed: u64) -> Result<(usize, usize), Vec<String>> {
+    let thread = std::thread::spawn(move || simulate_here(seed));
+    thread.join().unwrap_or_else(|_| Err(vec!["a panic, see above".to_owned()]))
+}
+
+fn simulate_here(seed: u64) -> Result<(usize, usize), Vec<String>> {
+    let mut builder = Builder::new_current_thread();
+    let runtime = builder.enable_all().start_paused(true).build_local(LocalOptions::default()).unwrap();
+    let outcome = runtime.block_on(async {
+        let random = Random::new(seed);
+        let world = World::start(&random);
+        let ledger = Rc::new(Ledger::default());
+        let result = run(&world, &ledger, &random).await;
+        let mut faults = ledger.faults();
+        faults.extend(result.err().into_iter().flatten());
+        if faults.is_empty() { Ok(ledger.count()) } else { Err(faults) }
+    });
+    drop(runtime);
+    outcome
+}
+
+async fn run(world: &Rc<World>, ledger: &Rc<Ledger>, random: &Random) -> Result<(), Vec<String>> {
+    let mut readers = spawn_readers(world, ledger, random);
+    let publishers = spawn_publishers(world, ledger, random);
+    // Some come when there are retained messages already.
+    sleep(Duration::from_millis(random.below(1000) as u64)).await;
+    readers.extend(spawn_readers(world, ledger, random));
+    for publisher in publishers {
+        timeout(ARRIVES, publisher)
+            .await
+            .map_err(|_| vec!["a publisher waits for ever".to_owned()])?
+            .map_err(|error| vec![format!("a publisher: {error}")])?;
+    }
+    arrive(world, ledger).await?;
+    world.check_tasks().await.map_err(|fault| vec![fault])?;
+    readers.iter().for_each(JoinHandle::abort);
+    leave(world).await
+}
+
+fn spawn_readers(world: &Rc<World>, ledger: &Rc<Ledger>, random: &Random) -> Vec<JoinHandle<()>> {
+    let mut tasks = Vec::new();
+    let base = random.below(1_000_000);
+    for number in (0..random.below(4)).map(|n| base + n) {
+        tasks.push(spawn_local(mqtt::subscribe(Rc::clone(world), Rc::clone(ledger), random.fork(), number)));
+    }
+    for number in (0..random.below(3)).map(|n| base + n) {
+        tasks.push(spawn_local(http::follow(Rc::clone(world), Rc::clone(ledger), random.fork(), number)));
+    }
+    for number in (0..random.below(3)).map(|n| base + n) {
+        tasks.push(spawn_local(coap::observe(Rc::clone(world), Rc::clone(ledger), random.fork(), number)));
+    }
+    for number in (0..random.below(3)).map(|n| base + n) {
+        tasks.push(spawn_local(xmpp::subscribe(Rc::clone(world), Rc::clone(ledger), random.fork(), number)));
+    }
+    if random.percent(20) {
+        tasks.push(spawn_local(mqtt::hinder(Rc::clone(world), random.fork(), base)));
+    }
+    tasks
+}
+
+fn spawn_publishers(world: &Rc<World>, ledger: &Rc<Ledger>, random: &Random) -> Vec<JoinHandle<()>> {
+    let mut tasks = Vec::new();
+    for number in 0..1 + random.below(3) {
+        let (world, ledger, count) = (Rc::clone(world), Rc::clone(ledger), 1 + random.below(80));
+        let random = random.fork();
+        tasks.push(match random.below(5) {
+            0 => spawn_local(http::publish(world, ledger, random, number, count)),
+            1 => spawn_local(coap::publish(world, ledger, random, number, count)),
+            2 => spawn_local(xmpp::publish(world, ledger, random, number, count)),
+            _ => spawn_local(mqtt::publish(world, ledger, random, number, count)),
+        });
+    }
+    tasks
+}
+
+/// Waits until nothing is missing at any reader.
+async fn arrive(world: &Rc<World>, ledger: &Ledger) -> Result<(), Vec<String>> {
+    let bus = &world.shared().bus;
+    let latest = |topic: &str| bus.latest(topic, world.now()).map(|message| message.payload.to_vec());
+    let mut waited = Duration::ZERO;
+    loop {
+        let missing = ledger.missing(latest);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        if waited >= ARRIVES {
+            return Err(missing);
+        }
+        sleep(Duration::from_secs(1)).await;
+        waited += Duration::from_secs(1);
+    }
+}
+
+/// Every client has gone: the gateway holds nothing for any of them.
+async fn leave(world: &World) -> Result<(), Vec<String>> {
+    let shared = world.shared();
+    for _ in 0..120 {
+        sleep(Duration::from_secs(1)).await;
+        let held = (world.open(), shared.bus.memory().used(), shared.bus.subscriptions());
+        if held == (0, 0, 0) {
+            return Ok(());
+        }
+    }
+    let (open, bytes, subscriptions) = (world.open(), shared.bus.memory().used(), shared.bus.subscriptions());
+    Err(vec![format!("held for nobody: {open} connections, {bytes} B, {subscriptions} subscriptions")])
+}

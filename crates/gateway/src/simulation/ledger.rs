@@ -1,0 +1,257 @@
+//! The model: every message that was published, its fate as the publisher knows it, and every message that a reader got.
+//!
+//! Topics are of two kinds. A *value* topic carries retained publications only: at the end every reader holds its latest.
+//! An *event* topic carries none: every reader gets each accepted message.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{HashMap, HashSet},
+};
+
+use super::random::Random;
+
+/// Topics of each kind.
+const TOPICS: usize = 6;
+
+/// What the publisher knows about a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// No acknowledgement came, or none is to come.
+    Unknown,
+    /// Acknowledged with success.
+    Accepted,
+    /// Refused.
+    Refused,
+}
+
+/// A published message.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) publisher: usize,
+    pub(super) topic: String,
+    pub(super) qos: u8,
+    pub(super) retain: bool,
+    pub(super) payload: Vec<u8>,
+    pub(super) fate: Fate,
+    at: u64,
+}
+
+/// What a reader's door and subscription promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Promise {
+    /// Every message, in the order of its publisher.
+    All,
+    /// The latest value of each topic; intermediate ones may be skipped (RFC 7641 §1.3).
+    Latest,
+}
+
+/// One subscription of one connection, from its grant to its end.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) name: String,
+    pub(super) promise: Promise,
+    pub(super) filter: String,
+    pub(super) max_qos: u8,
+    granted: u64,
+    /// It is still connected and reads.
+    pub(super) live: Cell<bool>,
+    /// The gateway has said that it left messages out.
+    pub(super) told_of_gap: Cell<bool>,
+    got: RefCell<Vec<usize>>,
+}
+
+impl Reader {
+    /// How many messages have come.
+    pub(super) fn count(&self) -> usize {
+        self.got.borrow().len()
+    }
+}
+
+/// Everything that happened in one simulation.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    sent: RefCell<Vec<Sent>>,
+    by_payload: RefCell<HashMap<Vec<u8>, usize>>,
+    readers: RefCell<Vec<std::rc::Rc<Reader>>>,
+    faults: RefCell<Vec<String>>,
+    clock: Cell<u64>,
+}
+
+/// Any topic; `value` topics are retained.
+pub(super) fn topic(random: &Random, value: bool) -> String {
+    let kind = if value { "value" } else { "event" };
+    format!("{kind}/{}/t", random.below(TOPICS))
+}
+
+/// A filter that matches some topics.
+pub(super) fn filter(random: &Random) -> String {
+    let one = random.below(TOPICS);
+    (*random.pick(&["value/#", "event/#", "#", "+/+/t", "value/+/t", "event/+/t"]))
+        .to_owned()
+        .replace("value/+/t", &if random.percent(50) { format!("value/{one}/t") } else { "value/+/t".to_owned() })
+}
+
+fn matches(filter: &str, topic: &str) -> bool {
+    let (mut filter, mut topic) = (filter.split('/'), topic.split('/'));
+    loop {
+        match (filter.next(), topic.next()) {
+            (Some("#"), _) | (None, None) => return true,
+            (Some("+"), Some(_)) => {}
+            (Some(a), Some(b)) if a == b => {}
+            _ => return false,
+        }
+    }
+}
+
+impl Ledger {
+    fn tick(&self) -> u64 {
+        self.clock.set(self.clock.get() + 1);
+        self.clock.get()
+    }
+
+    /// A new message about to be sent, with a payload that no other has. Sizes lie around the gateway's constants.
+    pub(super) fn publish(&self, publisher: usize, qos: u8, size_max: usize, random: &Random) -> usize {
+        let value = random.percent(60);
+        let id = self.sent.borrow().len();
+        let size = match random.below(20) {
+            0 => (16 << 10) - 1 + random.below(3),
+            1 => (64 << 10) - 1 + random.below(3),
+            2 => 100_000,
+            3..6 => 1000,
+            _ => 20,
+        };
+        let mut payload = format!("{id}:").into_bytes();
+        payload.resize(size.min(size_max).max(payload.len()), b'.');
+        let sent = Sent {
+            publisher,
+            topic: topic(random, value),
+            qos,
+            retain: value,
+            payload: payload.clone(),
+            fate: Fate::Unknown,
+            at: self.tick(),
+        };
+        self.sent.borrow_mut().push(sent);
+        self.by_payload.borrow_mut().insert(payload, id);
+        id
+    }
+
+    pub(super) fn message(&self, id: usize) -> Sent {
+        self.sent.borrow()[id].clone()
+    }
+
+    pub(super) fn settle(&self, id: usize, fate: Fate) {
+        self.tick();
+        self.sent.borrow_mut()[id].fate = fate;
+    }
+
+    /// A subscription was granted.
+    pub(super) fn subscribe(&self, name: String, filter: String, max_qos: u8, promise: Promise) -> std::rc::Rc<Reader> {
+        let reader = std::rc::Rc::new(Reader {
+            name,
+            promise,
+            filter,
+            max_qos,
+            granted: self.tick(),
+            live: Cell::new(true),
+            told_of_gap: Cell::new(false),
+            got: RefCell::default(),
+        });
+        self.readers.borrow_mut().push(std::rc::Rc::clone(&reader));
+        reader
+    }
+
+    /// A reader got a message; faults that show at once are noted.
+    pub(super) fn receive(&self, reader: &Reader, topic: &str, payload: &[u8]) {
+        let Some(id) = self.by_payload.borrow().get(payload).copied() else {
+            let start = String::from_utf8_lossy(payload.get(..60).unwrap_or(payload)).into_owned();
+            return self.fault(format!("{} got {start:?} on {topic}, which nobody published", reader.name));
+        };
+        let message = &self.sent.borrow()[id];
+        if message.topic != topic || !matches(&reader.filter, topic) {
+            let (name, filter) = (&reader.name, &reader.filter);
+            self.fault(format!("{name} ({filter}) got message {id} of {} on {topic}", message.topic));
+        }
+        reader.got.borrow_mut().push(id);
+    }
+
+    /// A reader got a message or its first block (RFC 7959 §2.6), which begins with the number of the message.
+    pub(super) fn receive_first(&self, reader: &Reader, topic: &str, block: &[u8]) {
+        let number = block.split(|byte| *byte == b':').next().and_then(|digits| std::str::from_utf8(digits).ok());
+        let whole = number.and_then(|digits| self.sent.borrow().get(digits.parse::<usize>().ok()?).cloned());
+        match whole {
+            Some(message) if message.payload.starts_with(block) => self.receive(reader, topic, &message.payload),
+            _ => self.fault(format!("{} got {block:?} on {topic}", reader.name)),
+        }
+    }
+
+    pub(super) fn fault(&self, text: String) {
+        self.faults.borrow_mut().push(text);
+    }
+
+    /// What is still missing at readers that are connected: nothing, once all that was accepted has arrived.
+    pub(super) fn missing(&self, latest: impl Fn(&str) -> Option<Vec<u8>>) -> Vec<String> {
+        let sent = self.sent.borrow();
+        let mut missing = Vec::new();
+        for reader in self.readers.borrow().iter().filter(|reader| reader.live.get() && !reader.told_of_gap.get()) {
+            let got = reader.got.borrow();
+            let set: HashSet<usize> = got.iter().copied().collect();
+            let lost = sent.iter().enumerate().filter(|(id, message)| {
+                reader.promise == Promise::All
+                    && message.at > reader.granted
+                    && message.fate == Fate::Accepted
+                    && matches(&reader.filter, &message.topic)
+                    && !set.contains(id)
+            });
+            missing.extend(lost.map(|(id, message)| {
+                let (qos, bytes) = (message.qos, message.payload.len());
+                format!("{}: message {id} (QoS {qos}, {} of {bytes} B) never came", reader.name, message.topic)
+            }));
+            for topic in (0..TOPICS).map(|n| format!("value/{n}/t")).filter(|topic| matches(&reader.filter, topic)) {
+                let last = got.iter().rev().find(|id| sent[**id].topic == topic).map(|id| &sent[*id].payload);
+                let latest = latest(&topic);
+                if latest.as_ref() != last {
+                    let name = |payload: Option<&Vec<u8>>| payload.map(|bytes| self.by_payload.borrow()[bytes]);
+                    missing.push(format!(
+                        "{}: holds {:?} of {topic}, the retained message is {:?}",
+                        reader.name,
+                        name(last),
+                        name(latest.as_ref())
+                    ));
+                }
+            }
+        }
+        missing
+    }
+
+    /// Every rule that a message has broken.
+    pub(super) fn faults(&self) -> Vec<String> {
+        let sent = self.sent.borrow();
+        let mut faults = self.faults.borrow().clone();
+        for reader in self.readers.borrow().iter() {
+            let mut newest: HashMap<(usize, &str, u8), usize> = HashMap::new();
+            let mut seen = HashSet::new();
+            for &id in reader.got.borrow().iter() {
+                let message = &sent[id];
+                if message.fate == Fate::Refused {
+                    faults.push(format!("{} got message {id}, which was refused to its publisher", reader.name));
+                }
+                let first = seen.insert(id);
+                let qos = message.qos.min(reader.max_qos);
+                let last = newest.entry((message.publisher, &message.topic, qos)).or_insert(id);
+                // A retained message may come twice: with the walk over them and live.
+                if *last > id && (first || message.retain) {
+                    faults.push(format!("{} got message {id} of {} after {last}", reader.name, message.topic));
+                }
+                *last = (*last).max(id);
+            }
+        }
+        faults
+    }
+
+    /// How many messages and deliveries there were.
+    pub(super) fn count(&self) -> (usize, usize) {
+        let got = self.readers.borrow().iter().map(|reader| reader.count()).sum();
+        (self.sent.borrow().len(), got)
+    }
+}

@@ -1,0 +1,256 @@
+//! MQTT clients of the simulation: publishers with a window, subscribers that read at their own pace.
+
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use fogmux_mqtt::{
+    Client, ClientLimits, Connect, Event, Outgoing, PacketId, Properties, Qos, SubscriptionOptions, Version,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::sleep,
+};
+
+use super::{
+    ledger::{Fate, Ledger, Promise, Reader},
+    pipe::End,
+    random::Random,
+    world::{Door, World},
+};
+
+/// What arrived, without a borrow of the buffer.
+enum Arrived {
+    Connected,
+    Subscribed(bool),
+    Message { topic: String, payload: Vec<u8> },
+    Published { id: PacketId, success: bool },
+    Pong,
+    Nothing,
+    Closed,
+}
+
+/// A connection of a client that reads and writes at the same time, as every real client does.
+struct Wire {
+    end: End,
+    client: Client,
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+fn qos(level: u8) -> Qos {
+    [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce][usize::from(level)]
+}
+
+impl Wire {
+    /// Connects with a clean session; `None` when the connection ends before CONNACK.
+    async fn open(world: &World, name: &str, random: &Random) -> Option<Self> {
+        let version = *random.pick(&[Version::V311, Version::V5]);
+        let connect = Connect {
+            version,
+            clean_start: true,
+            keep_alive: 0,
+            client_id: name,
+            will: None,
+            user: None,
+            password: None,
+            properties: Properties::NONE,
+        };
+        let limits = ClientLimits { receive_maximum: *random.pick(&[1, 3, 1000]), ..ClientLimits::default() };
+        let mut output = Vec::new();
+        let client = Client::connect(&connect, limits, &mut output).unwrap();
+        let mut wire = Self { end: world.connect(Door::Mqtt), client, input: Vec::new(), output };
+        matches!(wire.next().await, Arrived::Connected).then_some(wire)
+    }
+
+    /// Writes what is to be written, and reads when nothing has come yet.
+    fn poll_io(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        while !self.output.is_empty() {
+            match Pin::new(&mut self.end).poll_write(cx, &self.output) {
+                Poll::Ready(Ok(count)) => drop(self.output.drain(..count)),
+                Poll::Ready(Err(_)) => return Poll::Ready(false),
+                Poll::Pending => break,
+            }
+        }
+        let mut bytes = [0; 8192];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        match Pin::new(&mut self.end).poll_read(cx, &mut buffer) {
+            Poll::Ready(Ok(())) if buffer.filled().is_empty() => Poll::Ready(false),
+            Poll::Ready(Ok(())) => {
+                self.input.extend_from_slice(buffer.filled());
+                Poll::Ready(true)
+            }
+            Poll::Ready(Err(_)) => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    async fn next(&mut self) -> Arrived {
+        loop {
+            match self.client.handle(&self.input, &mut self.output) {
+                Ok(Some((event, used))) => {
+                    let arrived = owned(&event);
+                    self.input.drain(..used);
+                    return arrived;
+                }
+                Ok(None) => {}
+                Err(error) => panic!("the gateway broke the protocol: {error}"),
+            }
+            if !poll_fn(|cx| self.poll_io(cx)).await {
+                return Arrived::Closed;
+            }
+        }
+    }
+}
+
+fn owned(event: &Event<'_>) -> Arrived {
+    match event {
+        Event::Connected { .. } => Arrived::Connected,
+        Event::Subscribed { codes, .. } => Arrived::Subscribed(codes.iter().all(|code| !code.is_error())),
+        Event::Message(incoming) => {
+            Arrived::Message { topic: incoming.topic.as_str().to_owned(), payload: incoming.payload.to_vec() }
+        }
+        Event::Published { packet_id, reason } => Arrived::Published { id: *packet_id, success: !reason.is_error() },
+        Event::Pong => Arrived::Pong,
+        Event::Nothing | Event::Unsubscribed { .. } | Event::Authentication { .. } => Arrived::Nothing,
+        Event::Refused { .. } | Event::Disconnected { .. } => Arrived::Closed,
+    }
+}
+
+/// Publishes `count` messages over one or more connections; the last connection ends in order.
+pub(super) async fn publish(world: Rc<World>, ledger: Rc<Ledger>, random: Random, number: usize, count: usize) {
+    let mut left = count;
+    while left > 0 {
+        let Some(mut wire) = Wire::open(&world, &format!("publisher-{number}"), &random).await else { continue };
+        let here = if random.percent(70) { left } else { 1 + random.below(left) };
+        let whole = publish_some(&mut wire, &ledger, &random, number, here).await;
+        left -= here;
+        if !whole || random.percent(20) {
+            wire.end.reset();
+        }
+    }
+}
+
+/// Publishes and waits for every acknowledgement. A PINGRESP says that what was sent before at QoS 0 has been taken,
+/// too. False when the connection ended before.
+async fn publish_some(wire: &mut Wire, ledger: &Ledger, random: &Random, number: usize, count: usize) -> bool {
+    let window = *random.pick(&[1, 3, 50]);
+    let (mut waiting, mut unacknowledged, mut sent, mut pinged) = (Vec::new(), Vec::new(), 0, false);
+    loop {
+        while sent < count && waiting.len() < window {
+            if random.percent(10) {
+                sleep(Duration::from_millis(random.below(100) as u64)).await;
+            }
+            let level = u8::try_from(random.below(3)).unwrap();
+            let id = ledger.publish(number, level, usize::MAX, random);
+            let message = ledger.message(id);
+            let outgoing = Outgoing {
+                topic: &message.topic,
+                payload: &message.payload,
+                qos: qos(level),
+                retain: message.retain,
+                ..Outgoing::default()
+            };
+            match wire.client.publish(&outgoing, &mut wire.output).unwrap() {
+                Some(packet) => waiting.push((packet, id)),
+                None => unacknowledged.push(id),
+            }
+            sent += 1;
+        }
+        if sent == count && waiting.is_empty() && !pinged {
+            wire.client.ping(&mut wire.output);
+            pinged = true;
+        }
+        match wire.next().await {
+            Arrived::Published { id, success } => {
+                let at = waiting.iter().position(|(packet, _)| *packet == id).expect("an acknowledgement of nothing");
+                let (_, message) = waiting.remove(at);
+                ledger.settle(message, if success { Fate::Accepted } else { Fate::Refused });
+            }
+            Arrived::Pong => {
+                unacknowledged.into_iter().for_each(|message| ledger.settle(message, Fate::Accepted));
+                return true;
+            }
+            Arrived::Closed => return false,
+            Arrived::Connected | Arrived::Subscribed(_) | Arrived::Message { .. } | Arrived::Nothing => {}
+        }
+    }
+}
+
+/// Subscribes again and again, reads with pauses, and stays in the end.
+pub(super) async fn subscribe(world: Rc<World>, ledger: Rc<Ledger>, random: Random, number: usize) {
+    let lives = 1 + random.below(3);
+    for life in 0..lives {
+        let name = format!("subscriber-{number}.{life}");
+        let Some(mut wire) = Wire::open(&world, &name, &random).await else { continue };
+        let max_qos = u8::try_from(random.below(3)).unwrap();
+        let filter = super::ledger::filter(&random);
+        let entry = [(filter.as_str(), SubscriptionOptions::qos(qos(max_qos)))];
+        wire.client.subscribe(&entry, Properties::NONE, &mut wire.output).unwrap();
+        let mut early = Vec::new();
+        let granted = loop {
+            match wire.next().await {
+                Arrived::Subscribed(granted) => break granted,
+                Arrived::Closed => break false,
+                Arrived::Message { topic, payload } => early.push((topic, payload)),
+                Arrived::Connected | Arrived::Published { .. } | Arrived::Pong | Arrived::Nothing => {}
+            }
+        };
+        if !granted {
+            ledger.fault(format!("{name} was not granted {filter}"));
+            return;
+        }
+        let reader = ledger.subscribe(name, filter, max_qos, Promise::All);
+        early.iter().for_each(|(topic, payload)| ledger.receive(&reader, topic, payload));
+        let last = life + 1 == lives;
+        let until = if last { usize::MAX } else { random.below(60) };
+        read(&mut wire, &ledger, &random, &reader, until).await;
+        reader.live.set(false);
+        if last {
+            ledger.fault(format!("{} was cut", reader.name));
+        } else if random.percent(50) {
+            wire.end.reset();
+        }
+    }
+}
+
+/// Reads `count` messages, with pauses during which nothing at all is read.
+async fn read(wire: &mut Wire, ledger: &Ledger, random: &Random, reader: &Reader, count: usize) {
+    let pauses = *random.pick(&[0, 2, 30]);
+    while reader.count() < count {
+        if random.percent(pauses) {
+            sleep(Duration::from_millis(1 + random.below(400) as u64)).await;
+        }
+        match wire.next().await {
+            Arrived::Message { topic, payload } => ledger.receive(reader, &topic, &payload),
+            Arrived::Closed => return,
+            Arrived::Connected
+            | Arrived::Subscribed(_)
+            | Arrived::Published { .. }
+            | Arrived::Pong
+            | Arrived::Nothing => {}
+        }
+    }
+}
+
+/// Subscribes to everything and never reads, or reads and never acknowledges: others must not notice.
+pub(super) async fn hinder(world: Rc<World>, random: Random, number: usize) {
+    let Some(mut wire) = Wire::open(&world, &format!("hindrance-{number}"), &random).await else { return };
+    let entry = [("#", SubscriptionOptions::qos(qos(u8::try_from(random.below(3)).unwrap())))];
+    wire.client.subscribe(&entry, Properties::NONE, &mut wire.output).unwrap();
+    while !matches!(wire.next().await, Arrived::Subscribed(_) | Arrived::Closed) {}
+    if random.percent(50) {
+        sleep(Duration::from_secs(10_000)).await;
+    }
+    loop {
+        // What the client would acknowledge is thrown away.
+        wire.output.clear();
+        if matches!(wire.next().await, Arrived::Closed) {
+            return;
+        }
+    }
+}
