@@ -104,7 +104,11 @@ async fn run(world: &Rc<World>, ledger: &Rc<Ledger>, random: &Random) -> Result<
             .map_err(|_| vec!["a publisher waits for ever".to_owned()])?
             .map_err(|error| vec![format!("a publisher: {error}")])?;
     }
-    arrive(world, ledger).await?;
+    let arrived = arrive(world, ledger).await;
+    for reader in readers.iter_mut().filter(|reader| reader.is_finished()) {
+        reader.await.map_err(|error| vec![format!("a reader: {error}")])?;
+    }
+    arrived?;
     world.check_tasks().await.map_err(|fault| vec![fault])?;
     readers.iter().for_each(JoinHandle::abort);
     leave(world).await

@@ -60,7 +60,9 @@ impl Wire {
             password: None,
             properties: Properties::NONE,
         };
-        let limits = ClientLimits { receive_maximum: *random.pick(&[1, 3, 1000]), ..ClientLimits::default() };
+        // Before version 5 there is no Receive Maximum.
+        let receive_maximum = if version.is_v5() { *random.pick(&[1, 3, 1000]) } else { u16::MAX };
+        let limits = ClientLimits { receive_maximum, ..ClientLimits::default() };
         let mut output = Vec::new();
         let client = Client::connect(&connect, limits, &mut output).unwrap();
         let mut wire = Self { end: world.connect(Door::Mqtt), client, input: Vec::new(), output };
