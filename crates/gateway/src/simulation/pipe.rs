@@ -32,9 +32,12 @@ pub(super) struct Line {
 
 impl Line {
     pub(super) fn random(random: &Random) -> Self {
+        let capacity = *random.pick(&[300, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10]);
+        // A buffer and a latency bound the rate; with a small buffer there are minutes in a hundred kilobytes.
+        let latencies: &[u64] = if capacity < 16 << 10 { &[0, 0, 1] } else { &[0, 0, 1, 20, 200] };
         Self {
-            capacity: *random.pick(&[300, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10]),
-            latency: Duration::from_millis(*random.pick(&[0, 0, 1, 20, 200])),
+            capacity,
+            latency: Duration::from_millis(*random.pick(latencies)),
             held_max: *random.pick(&[0, 0, 0, 1, 16 << 10, 64 << 10]),
             write_max: *random.pick(&[7, 1000, 16 << 10, usize::MAX, usize::MAX]),
         }
