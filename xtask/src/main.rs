@@ -11,6 +11,7 @@ mod fuzz;
 mod gateway;
 mod links;
 mod setup;
+mod simulate;
 mod tree;
 
 use std::process::ExitCode;
@@ -25,6 +26,7 @@ cargo xtask test [PART]…   everything, or only these parts, in this order:
                            fmt deny clippy unit docs deploy conformance delivery hostile interop bench
 cargo xtask setup          only installs what the tests need, under target/
 cargo xtask cross          builds for aarch64 and runs `fogmux demo` under qemu
+cargo xtask simulate [N]   runs N seeds of the simulation, 10 000 unless told otherwise, with optimisation
 cargo xtask fuzz [SECONDS] runs every fuzz target, 60 seconds each unless told otherwise (nightly, cargo-fuzz)";
 
 /// A part of the proof, by the name people type.
@@ -65,6 +67,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         Some("test") => test(&tree, &words.collect::<Vec<_>>()),
         Some("setup") => setup::everything(&tree),
         Some("cross") => cross::cross(&tree),
+        Some("simulate") => simulate::simulate(&tree, words.next()),
         Some("fuzz") => fuzz::fuzz(&tree, words.next()),
         Some("help" | "--help" | "-h") => {
             println!("{USAGE}");

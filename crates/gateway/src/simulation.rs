@@ -20,7 +20,15 @@ mod random;
 mod world;
 mod xmpp;
 
-use std::{rc::Rc, time::Duration};
+use std::{
+    num::NonZero,
+    rc::Rc,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use ledger::Ledger;
 use random::Random;
@@ -46,19 +54,34 @@ fn number(name: &str, otherwise: u64) -> u64 {
 #[test]
 fn every_reader_converges_whatever_the_seed() {
     let (first, count) = (number("FOGMUX_SEED", 0), number("FOGMUX_SEEDS", SEEDS));
-    let (mut messages, mut deliveries, mut failed) = (0, 0, Vec::new());
-    for seed in first..first + count {
-        match simulate(seed) {
-            Ok((sent, got)) => {
-                messages += sent;
-                deliveries += got;
+    let next = AtomicU64::new(first);
+    let results = Mutex::new((0, 0, Vec::new()));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + count {
+                return;
             }
-            Err(faults) => {
-                println!("seed {seed}:\n{}", faults.get(..FAULTS_SHOWN).unwrap_or(&faults).join("\n"));
-                failed.push(seed);
+            let outcome = simulate(seed);
+            let mut results = results.lock().unwrap();
+            match outcome {
+                Ok((sent, got)) => {
+                    results.0 += sent;
+                    results.1 += got;
+                }
+                Err(faults) => {
+                    println!("seed {seed}:\n{}", faults.get(..FAULTS_SHOWN).unwrap_or(&faults).join("\n"));
+                    results.2.push(seed);
+                }
             }
         }
-    }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(work);
+        }
+    });
+    let (messages, deliveries, failed) = results.into_inner().unwrap();
     println!("{count} seeds, {messages} messages, {deliveries} deliveries");
     assert!(failed.is_empty(), "{} of {count} seeds failed: {failed:?}", failed.len());
     assert!(deliveries > messages, "the simulation delivered next to nothing");

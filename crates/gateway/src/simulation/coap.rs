@@ -90,7 +90,11 @@ pub(super) async fn publish(world: Rc<World>, ledger: Rc<Ledger>, random: Random
         }
         let id = ledger.publish(number, 1, MESSAGE_BYTES_MAX, &random);
         let message = ledger.message(id);
-        let method = if message.retain { Code::PUT } else { Code::POST };
+        let method = match message.retain {
+            true if message.payload.is_empty() => Code::DELETE,
+            true => Code::PUT,
+            false => Code::POST,
+        };
         let sent = wire.send(method, b"p", &path(&message.topic), &message.payload).await;
         match if sent { wire.next().await } else { None } {
             Some(came) if came.code.class() == Class::Success => ledger.settle(id, Fate::Accepted),
@@ -125,8 +129,9 @@ async fn read(wire: &mut Wire, ledger: &Ledger, random: &Random, reader: &Reader
             // An empty answer begins an observation of a topic without a value.
             Class::Success if came.payload.is_empty() => {}
             Class::Success => ledger.receive_first(reader, topic, &came.payload),
-            // 4.04: there is no value yet, and no observation.
+            // A final 4.04: the value was cleared, and the observation is over.
             Class::ClientError => {
+                ledger.receive(reader, topic, b"");
                 sleep(Duration::from_millis(100)).await;
                 let mut options = vec![(OBSERVE, b"".as_slice())];
                 options.extend(path(topic));

@@ -90,11 +90,16 @@ pub(super) async fn publish(world: Rc<World>, ledger: Rc<Ledger>, random: Random
         }
         let id = ledger.publish(number, 1, usize::MAX, &random);
         let message = ledger.message(id);
-        let method = if message.retain { "PUT" } else { "POST" };
+        let method = match message.retain {
+            true if message.payload.is_empty() => "DELETE",
+            true => "PUT",
+            false => "POST",
+        };
         let head = format!("{method} /topics/{}?qos=1", message.topic);
         let status = if wire.send(&head, &message.payload).await { wire.status().await } else { None };
         match status {
-            Some(200..=299) => ledger.settle(id, Fate::Accepted),
+            // 404: there is nothing to delete.
+            Some(200..=299 | 404) => ledger.settle(id, Fate::Accepted),
             Some(503 | 429) => ledger.settle(id, Fate::Refused),
             Some(status) => ledger.fault(format!("{method} was answered with {status}")),
             None => wire = Wire::open(&world),

@@ -1,6 +1,7 @@
 //! The model: every message that was published, its fate as the publisher knows it, and every message that a reader got.
 //!
-//! Topics are of two kinds. A *value* topic carries retained publications only: at the end every reader holds its latest.
+//! Topics are of two kinds. A *value* topic carries retained publications only, and now and then it is cleared: at the end
+//! every reader holds its latest value, or knows that there is none.
 //! An *event* topic carries none: every reader gets each accepted message.
 
 use std::{
@@ -31,9 +32,17 @@ pub(super) struct Sent {
     pub(super) topic: String,
     pub(super) qos: u8,
     pub(super) retain: bool,
+    /// Empty: it clears the topic.
     pub(super) payload: Vec<u8>,
     pub(super) fate: Fate,
     at: u64,
+}
+
+/// Something that a reader was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Got {
+    Message(usize),
+    Cleared(String),
 }
 
 /// What a reader's door and subscription promise.
@@ -57,7 +66,7 @@ pub(super) struct Reader {
     pub(super) live: Cell<bool>,
     /// The gateway has said that it left messages out.
     pub(super) told_of_gap: Cell<bool>,
-    got: RefCell<Vec<usize>>,
+    got: RefCell<Vec<Got>>,
 }
 
 impl Reader {
@@ -91,6 +100,13 @@ pub(super) fn filter(random: &Random) -> String {
         .replace("value/+/t", &if random.percent(50) { format!("value/{one}/t") } else { "value/+/t".to_owned() })
 }
 
+fn messages(got: &[Got]) -> impl Iterator<Item = usize> {
+    got.iter().filter_map(|got| match got {
+        Got::Message(id) => Some(*id),
+        Got::Cleared(_) => None,
+    })
+}
+
 fn matches(filter: &str, topic: &str) -> bool {
     let (mut filter, mut topic) = (filter.split('/'), topic.split('/'));
     loop {
@@ -120,8 +136,12 @@ impl Ledger {
             3..6 => 1000,
             _ => 20,
         };
+        let clears = value && random.percent(8);
         let mut payload = format!("{id}:").into_bytes();
         payload.resize(size.min(size_max).max(payload.len()), b'.');
+        if clears {
+            payload.clear();
+        }
         let sent = Sent {
             publisher,
             topic: topic(random, value),
@@ -132,7 +152,9 @@ impl Ledger {
             at: self.tick(),
         };
         self.sent.borrow_mut().push(sent);
-        self.by_payload.borrow_mut().insert(payload, id);
+        if !clears {
+            self.by_payload.borrow_mut().insert(payload, id);
+        }
         id
     }
 
@@ -163,6 +185,9 @@ impl Ledger {
 
     /// A reader got a message; faults that show at once are noted.
     pub(super) fn receive(&self, reader: &Reader, topic: &str, payload: &[u8]) {
+        if payload.is_empty() {
+            return reader.got.borrow_mut().push(Got::Cleared(topic.to_owned()));
+        }
         let Some(id) = self.by_payload.borrow().get(payload).copied() else {
             let start = String::from_utf8_lossy(payload.get(..60).unwrap_or(payload)).into_owned();
             return self.fault(format!("{} got {start:?} on {topic}, which nobody published", reader.name));
@@ -172,7 +197,7 @@ impl Ledger {
             let (name, filter) = (&reader.name, &reader.filter);
             self.fault(format!("{name} ({filter}) got message {id} of {} on {topic}", message.topic));
         }
-        reader.got.borrow_mut().push(id);
+        reader.got.borrow_mut().push(Got::Message(id));
     }
 
     /// A reader got a message or its first block (RFC 7959 §2.6), which begins with the number of the message.
@@ -195,12 +220,13 @@ impl Ledger {
         let mut missing = Vec::new();
         for reader in self.readers.borrow().iter().filter(|reader| reader.live.get() && !reader.told_of_gap.get()) {
             let got = reader.got.borrow();
-            let set: HashSet<usize> = got.iter().copied().collect();
+            let set: HashSet<usize> = messages(&got).collect();
             let lost = sent.iter().enumerate().filter(|(id, message)| {
                 reader.promise == Promise::All
                     && message.at > reader.granted
                     && message.fate == Fate::Accepted
                     && matches(&reader.filter, &message.topic)
+                    && !message.payload.is_empty()
                     && !set.contains(id)
             });
             missing.extend(lost.map(|(id, message)| {
@@ -208,7 +234,11 @@ impl Ledger {
                 format!("{}: message {id} (QoS {qos}, {} of {bytes} B) never came", reader.name, message.topic)
             }));
             for topic in (0..TOPICS).map(|n| format!("value/{n}/t")).filter(|topic| matches(&reader.filter, topic)) {
-                let last = got.iter().rev().find(|id| sent[**id].topic == topic).map(|id| &sent[*id].payload);
+                let last = got.iter().rev().find_map(|got| match got {
+                    Got::Message(id) => (sent[*id].topic == topic).then(|| Some(&sent[*id].payload)),
+                    Got::Cleared(cleared) => (*cleared == topic).then_some(None),
+                });
+                let last = last.flatten();
                 let latest = latest(&topic);
                 if latest.as_ref() != last {
                     let name = |payload: Option<&Vec<u8>>| payload.map(|bytes| self.by_payload.borrow()[bytes]);
@@ -231,7 +261,7 @@ impl Ledger {
         for reader in self.readers.borrow().iter() {
             let mut newest: HashMap<(usize, &str, u8), usize> = HashMap::new();
             let mut seen = HashSet::new();
-            for &id in reader.got.borrow().iter() {
+            for id in messages(&reader.got.borrow()) {
                 let message = &sent[id];
                 if message.fate == Fate::Refused {
                     faults.push(format!("{} got message {id}, which was refused to its publisher", reader.name));

@@ -103,6 +103,10 @@ pub(super) async fn publish(world: Rc<World>, ledger: Rc<Ledger>, random: Random
         let id = ledger.publish(number, 1, 60_000, &random);
         let message = ledger.message(id);
         let text = String::from_utf8(message.payload.clone()).unwrap();
+        if text.is_empty() {
+            // Clearing a node is its owner's.
+            continue;
+        }
         let options = if message.retain { "" } else { TRANSIENT };
         let stanza = format!(
             "<iq type='set' id='p{id}' to='pubsub.localhost'><pubsub xmlns='{PUBSUB}'><publish node='{}'><item>\
@@ -176,6 +180,9 @@ pub(super) async fn subscribe(world: Rc<World>, ledger: Rc<Ledger>, random: Rand
 }
 
 fn receive(ledger: &Ledger, reader: &Reader, topic: &str, stanza: &str) {
+    if stanza.contains("<retract ") || stanza.contains("<purge ") {
+        ledger.receive(reader, topic, b"");
+    }
     for part in stanza.split("</data>").filter(|part| part.contains("<data")) {
         let payload = part.rsplit('>').next().unwrap_or_default();
         ledger.receive(reader, topic, payload.as_bytes());
