@@ -143,6 +143,9 @@ fn spawn_readers(world: &Rc<World>, ledger: &Rc<Ledger>, random: &Random) -> Vec
     for number in (0..random.below(4)).map(|n| base + n) {
         tasks.push(spawn_local(mqtt::subscribe(Rc::clone(world), Rc::clone(ledger), random.fork(), number)));
     }
+    for number in (0..random.below(2)).map(|n| base + n) {
+        tasks.push(spawn_local(mqtt::subscribe_lasting(Rc::clone(world), Rc::clone(ledger), random.fork(), number)));
+    }
     for number in (0..random.below(3)).map(|n| base + n) {
         tasks.push(spawn_local(http::follow(Rc::clone(world), Rc::clone(ledger), random.fork(), number)));
     }

@@ -9,7 +9,8 @@ use std::{
 };
 
 use fogmux_mqtt::{
-    Client, ClientLimits, Connect, Event, Outgoing, PacketId, Properties, Qos, SubscriptionOptions, Version,
+    Client, ClientLimits, Connect, Event, Outgoing, PacketId, Properties, Property, PropertyBuffer, Qos,
+    SubscriptionOptions, Version,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -42,6 +43,13 @@ struct Wire {
     output: Vec<u8>,
 }
 
+/// Whether the session outlives the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Session {
+    Clean,
+    Lasting,
+}
+
 fn qos(level: u8) -> Qos {
     [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce][usize::from(level)]
 }
@@ -49,16 +57,24 @@ fn qos(level: u8) -> Qos {
 impl Wire {
     /// Connects with a clean session; `None` when the connection ends before CONNACK.
     async fn open(world: &World, name: &str, random: &Random) -> Option<Self> {
+        Self::open_session(world, name, random, Session::Clean).await
+    }
+
+    async fn open_session(world: &World, name: &str, random: &Random, session: Session) -> Option<Self> {
         let version = *random.pick(&[Version::V311, Version::V5]);
+        let mut list = PropertyBuffer::new();
+        if session == Session::Lasting && version.is_v5() {
+            list.push(Property::SessionExpiryInterval(3600)).unwrap();
+        }
         let connect = Connect {
             version,
-            clean_start: true,
+            clean_start: session == Session::Clean,
             keep_alive: 0,
             client_id: name,
             will: None,
             user: None,
             password: None,
-            properties: Properties::NONE,
+            properties: list.properties(),
         };
         // Before version 5 there is no Receive Maximum.
         let receive_maximum = if version.is_v5() { *random.pick(&[1, 3, 1000]) } else { u16::MAX };
@@ -193,21 +209,14 @@ pub(super) async fn subscribe(world: Rc<World>, ledger: Rc<Ledger>, random: Rand
         let filter = super::ledger::filter(&random);
         let entry = [(filter.as_str(), SubscriptionOptions::qos(qos(max_qos)))];
         wire.client.subscribe(&entry, Properties::NONE, &mut wire.output).unwrap();
-        let mut early = Vec::new();
-        let granted = loop {
-            match wire.next().await {
-                Arrived::Subscribed(granted) => break granted,
-                Arrived::Closed => break false,
-                Arrived::Message { topic, payload } => early.push((topic, payload)),
-                Arrived::Connected | Arrived::Published { .. } | Arrived::Pong | Arrived::Nothing => {}
+        let reader = match grant(&mut wire).await {
+            Some(early) => {
+                let reader = ledger.subscribe(name, filter, max_qos, Promise::All);
+                early.iter().for_each(|(topic, payload)| ledger.receive(&reader, topic, payload));
+                reader
             }
+            None => return ledger.fault(format!("{name} was not granted {filter}")),
         };
-        if !granted {
-            ledger.fault(format!("{name} was not granted {filter}"));
-            return;
-        }
-        let reader = ledger.subscribe(name, filter, max_qos, Promise::All);
-        early.iter().for_each(|(topic, payload)| ledger.receive(&reader, topic, payload));
         let last = life + 1 == lives;
         let until = if last { usize::MAX } else { random.below(60) };
         read(&mut wire, &ledger, &random, &reader, until).await;
@@ -217,6 +226,51 @@ pub(super) async fn subscribe(world: Rc<World>, ledger: Rc<Ledger>, random: Rand
         } else if random.percent(50) {
             wire.end.reset();
         }
+    }
+}
+
+/// Waits for SUBACK; gives what came before it, or `None` when the subscription was refused.
+async fn grant(wire: &mut Wire) -> Option<Vec<(String, Vec<u8>)>> {
+    let mut early = Vec::new();
+    loop {
+        match wire.next().await {
+            Arrived::Subscribed(true) => return Some(early),
+            Arrived::Subscribed(false) | Arrived::Closed => return None,
+            Arrived::Message { topic, payload } => early.push((topic, payload)),
+            Arrived::Connected | Arrived::Published { .. } | Arrived::Pong | Arrived::Nothing => {}
+        }
+    }
+}
+
+/// Comes and goes with one session, which gathers messages of QoS 1 and 2 meanwhile, and stays in the end.
+pub(super) async fn subscribe_lasting(world: Rc<World>, ledger: Rc<Ledger>, random: Random, number: usize) {
+    let name = format!("session-{number}");
+    let max_qos = 1 + u8::try_from(random.below(2)).unwrap();
+    let filter = super::ledger::filter(&random);
+    let mut known = None;
+    for left in (0..1 + random.below(4)).rev() {
+        let Some(mut wire) = Wire::open_session(&world, &name, &random, Session::Lasting).await else { continue };
+        // Many clients subscribe anew at each connection.
+        let entry = [(filter.as_str(), SubscriptionOptions::qos(qos(max_qos)))];
+        wire.client.subscribe(&entry, Properties::NONE, &mut wire.output).unwrap();
+        let Some(early) = grant(&mut wire).await else {
+            return ledger.fault(format!("{name} was not granted {filter}"));
+        };
+        let reader =
+            known.get_or_insert_with(|| ledger.subscribe(name.clone(), filter.clone(), max_qos, Promise::AllConfirmed));
+        early.iter().for_each(|(topic, payload)| ledger.receive(reader, topic, payload));
+        let until = if left == 0 { usize::MAX } else { reader.count() + random.below(40) };
+        read(&mut wire, &ledger, &random, reader, until).await;
+        if left == 0 {
+            reader.live.set(false);
+            return ledger.fault(format!("{name} was cut"));
+        }
+        if random.percent(50) {
+            wire.end.reset();
+        } else {
+            drop(wire);
+        }
+        sleep(Duration::from_millis(random.below(2000) as u64)).await;
     }
 }
 

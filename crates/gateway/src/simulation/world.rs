@@ -163,6 +163,8 @@ fn mqtt_config(random: &Random) -> MqttConfig {
         max_inflight: *random.pick(&[1, 2, 20, 1024]),
         out_bytes_max: *random.pick(&[1 << 10, 16 << 10, 256 << 10]),
         inflight_bytes_max: *random.pick(&[1 << 10, 64 << 10, 1 << 20]),
+        // Seconds: sessions end soon after the simulation.
+        session_expiry_max: 60,
         ..MqttConfig::default()
     }
 }
