@@ -146,6 +146,9 @@ fn spawn_readers(world: &Rc<World>, ledger: &Rc<Ledger>, random: &Random) -> Vec
     for number in (0..random.below(2)).map(|n| base + n) {
         tasks.push(spawn_local(mqtt::subscribe_lasting(Rc::clone(world), Rc::clone(ledger), random.fork(), number)));
     }
+    if random.percent(30) {
+        tasks.push(spawn_local(mqtt::share(Rc::clone(world), Rc::clone(ledger), random.fork(), base)));
+    }
     for number in (0..random.below(3)).map(|n| base + n) {
         tasks.push(spawn_local(http::follow(Rc::clone(world), Rc::clone(ledger), random.fork(), number)));
     }

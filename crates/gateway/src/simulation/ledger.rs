@@ -52,6 +52,10 @@ pub(super) enum Promise {
     All,
     /// Every message whose QoS on the way to the reader is at least 1, whether it is connected or not.
     AllConfirmed,
+    /// Every message of QoS 1 on the way, at one of several members of a shared subscription: one of QoS 2 that a member
+    /// had in flight when it left goes to nobody else ([MQTT-4.8.2-5]). No retained
+    /// messages come at its start (§3.8.4).
+    Shared,
     /// The latest value of each topic; intermediate ones may be skipped (RFC 7641 §1.3).
     Latest,
 }
@@ -62,6 +66,7 @@ impl Promise {
         match self {
             Self::All => true,
             Self::AllConfirmed => qos > 0,
+            Self::Shared => qos == 1,
             Self::Latest => false,
         }
     }
@@ -246,6 +251,9 @@ impl Ledger {
                 let (qos, bytes) = (message.qos, message.payload.len());
                 format!("{}: message {id} (QoS {qos}, {} of {bytes} B) never came", reader.name, message.topic)
             }));
+            if reader.promise == Promise::Shared {
+                continue;
+            }
             for topic in (0..TOPICS).map(|n| format!("value/{n}/t")).filter(|topic| matches(&reader.filter, topic)) {
                 let last = got.iter().rev().find_map(|got| match got {
                     Got::Message(id) => (sent[*id].topic == topic).then(|| Some(&sent[*id].payload)),
@@ -273,7 +281,8 @@ impl Ledger {
     pub(super) fn faults(&self) -> Vec<String> {
         let sent = self.sent.borrow();
         let mut faults = self.faults.borrow().clone();
-        for reader in self.readers.borrow().iter() {
+        // Members of a shared subscription are as quick as each of them is.
+        for reader in self.readers.borrow().iter().filter(|reader| reader.promise != Promise::Shared) {
             let mut newest: HashMap<(usize, &str, u8), usize> = HashMap::new();
             let mut seen = HashSet::new();
             for id in messages(&reader.got.borrow()) {

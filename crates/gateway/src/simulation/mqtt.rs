@@ -274,6 +274,43 @@ pub(super) async fn subscribe_lasting(world: Rc<World>, ledger: Rc<Ledger>, rand
     }
 }
 
+/// The members of a shared subscription (MQTT 5.0 §4.8.2): one stays to the end, others come and go. Each message goes to
+/// one of them.
+pub(super) async fn share(world: Rc<World>, ledger: Rc<Ledger>, random: Random, number: usize) {
+    let filter = super::ledger::filter(&random);
+    let max_qos = 1 + u8::try_from(random.below(2)).unwrap();
+    let member = |name: String| {
+        let (world, random, filter) = (Rc::clone(&world), random.fork(), format!("$share/g{number}/{filter}"));
+        async move {
+            let mut wire = Wire::open(&world, &name, &random).await?;
+            let entry = [(filter.as_str(), SubscriptionOptions::qos(qos(max_qos)))];
+            wire.client.subscribe(&entry, Properties::NONE, &mut wire.output).unwrap();
+            let early = grant(&mut wire).await?;
+            Some((wire, early, random))
+        }
+    };
+    let Some((mut wire, early, stays)) = member(format!("share-{number}")).await else { return };
+    let reader = ledger.subscribe(format!("share-{number}"), filter.clone(), max_qos, Promise::Shared);
+    early.iter().for_each(|(topic, payload)| ledger.receive(&reader, topic, payload));
+    let others = async {
+        for life in 0..random.below(4) {
+            let Some((mut wire, early, random)) = member(format!("share-{number}.{life}")).await else { return };
+            let before = reader.count();
+            early.iter().for_each(|(topic, payload)| ledger.receive(&reader, topic, payload));
+            let until = before + random.below(30);
+            let some = read(&mut wire, &ledger, &random, &reader, until);
+            // A member that gets nothing leaves, too.
+            let _ = tokio::time::timeout(Duration::from_secs(2), some).await;
+            if random.percent(50) {
+                wire.end.reset();
+            }
+        }
+    };
+    tokio::join!(others, read(&mut wire, &ledger, &stays, &reader, usize::MAX));
+    reader.live.set(false);
+    ledger.fault(format!("{} was cut", reader.name));
+}
+
 /// Reads `count` messages, with pauses during which nothing at all is read.
 async fn read(wire: &mut Wire, ledger: &Ledger, random: &Random, reader: &Reader, count: usize) {
     let pauses = *random.pick(&[0, 2, 30]);
