@@ -96,8 +96,10 @@ impl Peer {
 pub(crate) enum Phase {
     /// There is none.
     Open,
-    /// Nobody comes in any more; MQTT connections end and their wills are published.
+    /// Nobody comes in any more; MQTT clients are not read but for acknowledgements, and their wills are published.
     LastWords,
+    /// Nothing is published any more; MQTT connections end when everything is delivered and acknowledged.
+    Emptying,
     /// Everybody says goodbye.
     Farewell,
 }
@@ -203,6 +205,16 @@ impl WorkerContext {
     #[must_use]
     pub fn is_draining(&self) -> bool {
         *self.shared.draining.borrow() > Phase::Open
+    }
+
+    /// How far a shutdown is.
+    pub(crate) fn phase(&self) -> Phase {
+        *self.shared.draining.borrow()
+    }
+
+    /// Completes when nothing is published any more.
+    pub(crate) fn emptying(&self) -> impl Future<Output = ()> + use<> {
+        self.reached(Phase::Emptying)
     }
 
     /// Completes when the gateway begins to shut down: finish, say goodbye by the protocol's means, return.

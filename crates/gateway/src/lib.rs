@@ -10,6 +10,7 @@ mod channels;
 pub mod coap;
 pub mod context;
 mod credential;
+mod egress;
 pub mod http;
 mod liveness;
 pub mod metrics;
@@ -17,6 +18,7 @@ pub mod mqtt;
 pub mod runtime;
 #[cfg(test)]
 mod simulation;
+mod throttle;
 mod turn;
 pub mod xmpp;
 
