@@ -3,7 +3,7 @@
 use std::{
     rc::Rc,
     sync::{Arc, PoisonError},
-    task::{Context, Poll},
+    task::{Context, Waker},
 };
 
 use crate::{
@@ -12,11 +12,13 @@ use crate::{
     id::WorkerId,
     limits::STAGED_MAX,
     mailbox::Delivered,
-    message::{MessageId, Publication},
+    message::{Message, MessageId, Publication},
     outcome::Outcome,
     retained::{Completion, RetainedError},
     route::{Batch, Pick, RouteCache, Routes, Staging, Subscriber, Wake},
+    subscription::Subscription,
     topic::TopicRef,
+    wake_list::{Place, WakeList},
 };
 
 /// What a batch gives: the publications hold their outcomes, and acknowledgements wait for this.
@@ -37,6 +39,9 @@ pub struct Worker {
     staging: Staging,
     remote: Vec<Vec<Arc<dyn Subscriber>>>,
     awake: Vec<Arc<dyn Subscriber>>,
+    wakes: WakeList,
+    /// [`Bus::generation`] of the last complete sweep of the cache.
+    swept: u64,
     nobody: Rc<Routes>,
 }
 
@@ -60,6 +65,8 @@ impl Worker {
             staging: Staging::default(),
             remote: (0..workers).map(|_| Vec::new()).collect(),
             awake: Vec::new(),
+            wakes: WakeList::default(),
+            swept: 0,
             nobody: Rc::default(),
         }
     }
@@ -81,20 +88,45 @@ impl Worker {
     pub fn publish(&mut self, batch: &mut [Publication<'_>]) -> Published {
         let mut tally = Tally { published: batch.len() as u64, ..Tally::default() };
         let mut completion = Completion::Ready;
+        let mut ordered = false;
         for publication in batch.iter_mut() {
             self.sequence += 1;
             publication.id = MessageId(self.sequence);
-            if publication.retain || publication.precondition.is_some() {
-                self.keep(publication, &mut completion);
-            }
+            ordered |= publication.is_ordered();
         }
-        let mut start = 0;
-        while let Some(rest) = batch.get(start..).filter(|rest| !rest.is_empty()) {
-            start += self.stage(rest, &mut tally);
-            self.flush(rest, &mut tally);
+        if ordered {
+            self.publish_in_order(batch, &mut tally, &mut completion);
+        } else {
+            self.deliver(batch, &mut tally);
         }
+        self.wake_workers();
         self.bus.counters().add(&tally);
         Published { completion }
+    }
+
+    /// Keeps and delivers run by run; see [`crate::order`].
+    fn publish_in_order(&mut self, batch: &[Publication<'_>], tally: &mut Tally, completion: &mut Completion) {
+        let bus = Arc::clone(&self.bus);
+        let mut rest = batch;
+        while !rest.is_empty() {
+            let (count, shards) = bus.order().run(rest);
+            let (run, later) = rest.split_at(count);
+            let order = bus.order().lock(shards);
+            for publication in run.iter().filter(|publication| publication.is_ordered()) {
+                self.keep(publication, completion);
+            }
+            self.deliver(run, tally);
+            drop(order);
+            rest = later;
+        }
+    }
+
+    fn deliver(&mut self, batch: &[Publication<'_>], tally: &mut Tally) {
+        let mut start = 0;
+        while let Some(rest) = batch.get(start..).filter(|rest| !rest.is_empty()) {
+            start += self.stage(rest, tally);
+            self.flush(rest, tally);
+        }
     }
 
     fn keep(&self, publication: &Publication<'_>, completion: &mut Completion) {
@@ -155,6 +187,7 @@ impl Worker {
         if matched == 0 {
             tally.unmatched += 1;
         }
+        tally.matched += u64::from(matched);
         publication.outcome.set(Outcome { matched, ..publication.outcome() });
     }
 
@@ -174,16 +207,34 @@ impl Worker {
 
     fn flush(&mut self, publications: &[Publication<'_>], tally: &mut Tally) {
         let batch = Batch { publications, routes: &self.routes };
-        let (me, remote) = (self.id, &mut self.remote);
+        let (me, remote, wakes) = (self.id, &mut self.remote, &mut self.wakes);
         self.staging.drain(|first, picks| {
             let Some(entry) = batch.entry(first) else { return };
-            if let Wake::Remote(worker) = entry.subscriber.push(me, &batch, picks, tally)
-                && let Some(list) = remote.get_mut(worker.0)
-            {
-                list.push(Arc::clone(&entry.subscriber));
+            match entry.subscriber.push(me, wakes.may_wake(), &batch, picks, tally) {
+                Wake::Done => {}
+                Wake::Woken => wakes.count(),
+                Wake::Later => wakes.push(Arc::clone(&entry.subscriber)),
+                Wake::Remote(worker) => {
+                    if let Some(list) = remote.get_mut(worker.0) {
+                        list.push(Arc::clone(&entry.subscriber));
+                    }
+                }
             }
         });
-        for (list, inbox) in remote.iter_mut().zip(&self.bus.inboxes) {
+        self.routes.clear();
+    }
+
+    /// Tells each other worker once which of its owners were delivered to.
+    fn wake_workers(&mut self) {
+        if self.wakes.wants_turn()
+            && let Some(inbox) = self.bus.inboxes.get(self.id.0)
+        {
+            let waker = inbox.lock().unwrap_or_else(PoisonError::into_inner).waker.take();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+        for (list, inbox) in self.remote.iter_mut().zip(&self.bus.inboxes) {
             if list.is_empty() {
                 continue;
             }
@@ -195,25 +246,76 @@ impl Worker {
                 waker.wake();
             }
         }
-        self.routes.clear();
     }
 
-    /// Wakes the owners of mailboxes that other workers delivered to; never ready. One task per worker polls it.
-    pub fn poll_wakes(&mut self, cx: &Context<'_>) -> Poll<()> {
-        let Some(inbox) = self.bus.inboxes.get(self.id.0) else { return Poll::Pending };
+    /// Wakes the next portion of the owners of this worker that wait for it: those that other workers delivered to, and
+    /// those beyond the first of a large publication. Says whether owners are left: then it is to be called again as soon
+    /// as the runtime has looked at its sockets. One task per worker calls it, and is woken when there is something.
+    #[must_use = "owners may be left"]
+    pub fn wake_owners(&mut self, cx: &Context<'_>) -> bool {
+        let Some(inbox) = self.bus.inboxes.get(self.id.0) else { return false };
         let mut inbox = inbox.lock().unwrap_or_else(PoisonError::into_inner);
         inbox.waker = Some(cx.waker().clone());
         std::mem::swap(&mut inbox.ready, &mut self.awake);
         drop(inbox);
         for subscriber in self.awake.drain(..) {
-            subscriber.wake();
+            self.wakes.push(subscriber);
         }
-        Poll::Pending
+        self.wakes.turn()
     }
 
-    /// Drops cached routes and with them what they keep alive; for a worker that has been idle.
-    pub fn forget_routes(&mut self) {
-        self.cache = RouteCache::default();
+    /// Where the owners that were delivered to last stand in the list of those to be woken; `None` if all are awake. A
+    /// publisher that goes on before they are would only fill their mailboxes.
+    #[must_use]
+    pub fn unwoken(&self) -> Option<Place> {
+        self.wakes.end()
+    }
+
+    /// Whether the owners up to this place are awake.
+    #[must_use]
+    pub const fn has_woken(&self, place: Place) -> bool {
+        self.wakes.is_past(place)
+    }
+
+    /// Wakes a publisher after the owners that are in the list now.
+    pub fn wake_behind(&mut self, waker: &Waker) {
+        self.wakes.push_publisher(waker);
+    }
+
+    /// Gives messages of a shared subscription to its members: one that had them and did not take them has left the
+    /// group (MQTT 5.0 §4.8.2).
+    pub fn hand_on(&mut self, messages: &[(Arc<Message>, Arc<Subscription>)]) {
+        let mut tally = Tally::default();
+        for (message, subscription) in messages {
+            let publication = [Publication::of(message)];
+            let routes = Routes::build(message.topic.as_ref(), Vec::new(), vec![self.bus.members(subscription)]);
+            let [only] = &publication;
+            self.routes.clear();
+            self.stage_one(0, only, &routes, &mut tally);
+            if only.outcome().matched == 0 {
+                // There is no other member.
+                (tally.matched, tally.dropped_gone) = (tally.matched + 1, tally.dropped_gone + 1);
+            }
+            self.routes.push(Rc::new(routes));
+            self.flush(&publication, &mut tally);
+        }
+        self.wake_workers();
+        // They were counted as published, and as unmatched or not, when they came in.
+        tally.unmatched = 0;
+        self.bus.counters().add(&tally);
+    }
+
+    /// Lets go of cached routes that are out of date, and with them of subscribers that have gone; some thousand
+    /// destinations at most. Costs nothing as long as no subscription changes. To be called now and then.
+    pub fn sweep_routes(&mut self) {
+        let generation = self.bus.generation();
+        if generation == self.swept {
+            return;
+        }
+        let bus = &self.bus;
+        if self.cache.sweep(|topic| bus.stamp(topic)) {
+            self.swept = generation;
+        }
     }
 }
 

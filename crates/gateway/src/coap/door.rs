@@ -22,7 +22,7 @@ use tokio::{task::unconstrained, time::Sleep};
 use super::{
     identity::{Admission, Identity, Who},
     mailbox::{self, Entry, Notifications},
-    observe::Watches,
+    observe::{Told, Watches},
     oscore,
     publish::{Batch, Deferred},
     translate::{self, Parameters, Target},
@@ -63,7 +63,7 @@ pub(super) struct Core {
     pub(super) watches: Watches,
     pub(super) deferred: VecDeque<Deferred>,
     /// Taken out of the mailbox and not told yet.
-    entries: VecDeque<Entry>,
+    pub(super) entries: VecDeque<Entry>,
     /// Room for the topics of a turn.
     pub(super) topics: String,
     counted: Counters,
@@ -342,10 +342,11 @@ impl Core {
         if self.entries.is_empty() {
             let entries = &mut self.entries;
             // Nobody else claims this slot.
-            let _ = self.slot.poll_with(self.claim, cx, |mailbox| mailbox.take(entries));
+            let overtaken = self.slot.poll_with(self.claim, cx, |mailbox| mailbox.take(entries)).unwrap_or(0);
+            self.ctx.bus().counters().overtaken(overtaken);
             if self.entries.len() > BACKLOG_PER_OBSERVER * self.server.observers().max(1) {
                 // This worker has fallen behind: what is newer replaces what is older (RFC 7641 §1.3).
-                mailbox::thin(&mut self.entries);
+                self.ctx.bus().counters().overtaken(mailbox::thin(&mut self.entries));
             }
         }
         self.look_again();
@@ -353,10 +354,18 @@ impl Core {
             return false;
         }
         let now = self.ctx.now();
+        let (mut sent, mut expired, mut gone) = (0, 0, 0);
         for _ in 0..NOTIFICATIONS_PER_TURN {
             let Some(entry) = self.entries.pop_front() else { break };
-            self.tell(now, &entry);
+            match self.tell(now, &entry) {
+                Told::Told => sent += 1,
+                Told::Expired => expired += 1,
+                Told::Gone => gone += 1,
+            }
         }
+        let counters = self.ctx.bus().counters();
+        counters.drained(sent, expired, 0);
+        counters.gone(gone);
         !self.entries.is_empty()
     }
 
@@ -394,6 +403,15 @@ impl Core {
             metrics.connections.change(peers - self.peers_counted);
             self.peers_counted = peers;
         }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        for (subscription, tag) in self.watches.subscriptions() {
+            self.ctx.bus().unsubscribe(&self.slot, subscription, tag);
+        }
+        self.ctx.bus().close(&self.slot);
     }
 }
 

@@ -21,7 +21,7 @@ use super::{
     access::{Gate, WriteCache},
     mailbox::MqttMailbox,
     output::Output,
-    publish::Pending,
+    publish::{FanOut, Pending},
     reauthenticate::Extended,
     receive::Input,
     retained::Pull,
@@ -140,6 +140,8 @@ pub(super) struct Rare {
     pub(super) extended: Option<Box<Extended>>,
     /// A breath that this publisher takes, so that somebody can catch up.
     breath: Option<Pin<Box<Sleep>>>,
+    /// The last publication, while its subscribers are being woken.
+    pub(super) fan_out: Option<FanOut>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -289,7 +291,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Publishers are not read while memory is tight, those who wait for completions not beyond what they may have,
     /// nobody who does not read, and no large packet while there are too many.
     fn may_read(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.is_breathing(cx) {
+        if self.is_breathing(cx) || self.is_fanning_out(cx) {
             return false;
         }
         if self.input.is_large() && self.ctx.shared.mqtt.unfinished_share() > 0 {
@@ -363,9 +365,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let (ctx, now, output) = (&self.ctx, self.now, &mut self.output);
         let drain = |mailbox: &mut MqttMailbox| mailbox.drain(output.buffer(ctx), now);
         let drained = self.slot.poll_with(self.claim, cx, drain).map_err(|_| End::Displaced)?;
-        if drained.expired > 0 {
-            self.ctx.bus().counters().expired(drained.expired);
-        }
+        self.ctx.bus().counters().drained(drained.sent, drained.expired, drained.too_large);
         if let Some(tail) = drained.tail {
             self.output.set_tail(tail);
         }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fogmux_bus::{Delivered, Delivery, Mailbox, Memory, Publication, Qos, Subscription, Timestamp};
+use fogmux_bus::{Delivered, Delivery, Mailbox, Memory, Message, Publication, Qos, Readiness, Subscription, Timestamp};
 use fogmux_mqtt::{Acknowledged, Outbound, OutboundConfig, PacketId, ProtocolError, ReasonCode, ReceivedIds, Sent};
 use smallvec::SmallVec;
 
@@ -37,6 +37,10 @@ const BREATH: Duration = Duration::from_millis(4);
 const DEEP_BREATH: Duration = Duration::from_millis(50);
 /// The part of its bounds that a client gets when memory is tight.
 const TIGHT: usize = 16;
+/// Messages that are not acknowledged yet, and bytes that are not written yet, above which a member of a shared
+/// subscription counts as busy: others get the next ones first.
+const BUSY_IN_FLIGHT: usize = 16;
+const BUSY_BYTES: usize = 16 << 10;
 /// Messages that make room for one, unless it needs more.
 const DISPLACED_MAX: u32 = 4;
 /// The part of its bounds that such a client gets when memory is nearly gone.
@@ -125,8 +129,12 @@ pub(super) struct MqttMailbox {
 pub(super) struct Drained {
     /// A payload to write after the bytes.
     pub(super) tail: Option<Bytes>,
+    /// Messages from the queue that were encoded.
+    pub(super) sent: u64,
     /// Messages that expired in the queue (§3.3.2.3.3).
     pub(super) expired: u64,
+    /// Messages from the queue that the client does not take ([MQTT-3.1.2-25]).
+    pub(super) too_large: u64,
     /// Messages that could be sent at once if there were room in the output.
     pub(super) more: bool,
     /// Nothing is queued.
@@ -135,6 +143,23 @@ pub(super) struct Drained {
     pub(super) overflowed: bool,
     /// The client owes acknowledgements.
     pub(super) awaiting: bool,
+}
+
+/// What becomes of the messages in flight when a client leaves a shared subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InFlight {
+    /// They are completed: the session goes on.
+    Completed,
+    /// Nobody will acknowledge them: the session is over.
+    Lost,
+}
+
+/// The messages of a shared subscription that a client has not taken.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    pub(super) messages: Vec<Arc<Message>>,
+    /// Those among them that were not sent.
+    pub(super) waited: u64,
 }
 
 impl MqttMailbox {
@@ -165,8 +190,30 @@ impl MqttMailbox {
         self.connected = true;
     }
 
-    /// The connection is gone: only QoS 1 and 2 messages are queued from now on.
-    pub(super) fn disconnect(&mut self) {
+    /// Takes out the messages of a shared subscription that go to another member: those of QoS 1 and 2 that wait, and
+    /// those of QoS 1 that nobody will acknowledge. One of QoS 2 in flight goes to nobody else ([MQTT-4.8.2-5]).
+    pub(super) fn take_shared(&mut self, share: u32, in_flight: InFlight) -> Left {
+        let mut left = Left::default();
+        if in_flight == InFlight::Lost {
+            let unacknowledged = self.outbound.messages().filter(|kept| kept.share == share);
+            let again = unacknowledged.filter(|kept| kept.qos == Qos::AtLeastOnce);
+            left.messages.extend(again.map(|kept| Arc::clone(&kept.message)));
+        }
+        let queue_bytes = &mut self.queue_bytes;
+        self.queue.retain(|kept| {
+            if kept.share != share || kept.qos == Qos::AtMostOnce {
+                return true;
+            }
+            *queue_bytes = queue_bytes.saturating_sub(kept.cost());
+            left.waited += 1;
+            left.messages.push(Arc::clone(&kept.message));
+            false
+        });
+        left
+    }
+
+    /// The connection is gone: only QoS 1 and 2 messages are queued from now on. Returns how many had to go.
+    pub(super) fn disconnect(&mut self) -> usize {
         self.out = Vec::new();
         self.unwritten = 0;
         self.connected = false;
@@ -175,6 +222,7 @@ impl MqttMailbox {
         if self.queue.len() != before {
             self.queue_bytes = self.queue.iter().map(Kept::cost).sum();
         }
+        before - self.queue.len()
     }
 
     fn may_encode(&self, qos: Qos) -> bool {
@@ -201,7 +249,7 @@ impl MqttMailbox {
             kept
         };
         match self.outbound.publish(&outgoing, keep, &mut self.out) {
-            Sent::Sent(_) => Delivered::Queued,
+            Sent::Sent(_) => Delivered::Sent,
             Sent::TooLarge => Delivered::TooLarge,
             Sent::NoRoom => self.enqueue(share(publication, delivery, qos, retain), publication.ingest),
         }
@@ -304,13 +352,13 @@ impl MqttMailbox {
                 break;
             }
             let Some(kept) = self.pop() else { break };
-            drained.tail = self.send(&kept, now);
+            drained.tail = self.send(&kept, now, drained);
         }
     }
 
     /// Appends a kept message; gives its payload where that is to be written from where it is. One that the client
     /// cannot take counts as delivered ([MQTT-3.1.2-25]).
-    fn send(&mut self, kept: &Kept, now: Timestamp) -> Option<Bytes> {
+    fn send(&mut self, kept: &Kept, now: Timestamp, drained: &mut Drained) -> Option<Bytes> {
         let outgoing = translate::describe(kept, now);
         let large = outgoing.payload.len() > LARGE_BYTES;
         let inflight_bytes = &mut self.inflight_bytes;
@@ -323,7 +371,10 @@ impl MqttMailbox {
         } else {
             self.outbound.publish(&outgoing, keep, &mut self.out)
         };
-        (large && matches!(sent, Sent::Sent(_))).then(|| kept.message.payload.clone())
+        let sent = matches!(sent, Sent::Sent(_));
+        drained.sent += u64::from(sent);
+        drained.too_large += u64::from(!sent);
+        (large && sent).then(|| kept.message.payload.clone())
     }
 
     /// Whether something was refused or lost for want of room since the last drain.
@@ -368,7 +419,13 @@ impl MqttMailbox {
 }
 
 fn share(publication: &Publication<'_>, delivery: &Delivery<'_>, qos: Qos, retain: bool) -> Kept {
-    Kept { message: Arc::clone(delivery.share(publication)), qos, retain, ids: SmallVec::from_slice(delivery.ids) }
+    Kept {
+        message: Arc::clone(delivery.share(publication)),
+        qos,
+        retain,
+        ids: SmallVec::from_slice(delivery.ids),
+        share: u32::try_from(delivery.tag).unwrap_or(0),
+    }
 }
 
 impl Mailbox for MqttMailbox {
@@ -386,5 +443,27 @@ impl Mailbox for MqttMailbox {
 
     fn buffered_bytes(&self) -> usize {
         self.out.len() + self.unwritten + self.queue_bytes + self.inflight_bytes
+    }
+
+    fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn close(&mut self) {
+        self.disconnect();
+        (self.queue, self.queue_bytes) = (VecDeque::new(), 0);
+        self.outbound = Outbound::new(*self.outbound.config());
+        self.inflight_bytes = 0;
+        self.received = ReceivedIds::new();
+    }
+
+    fn readiness(&self) -> Readiness {
+        if !self.may_encode(Qos::AtLeastOnce) {
+            Readiness::Congested
+        } else if self.outbound.in_flight() > BUSY_IN_FLIGHT || self.out.len() + self.unwritten > BUSY_BYTES {
+            Readiness::Busy
+        } else {
+            Readiness::Ready
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    hash::BuildHasher,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -9,18 +10,43 @@ use std::{
     task::Waker,
 };
 
-use fogmux_bus::{SessionKey, Sessions, Slot, Timestamp};
+use fogmux_bus::{SessionKey, Sessions, Slot, Subscription, Timestamp};
 
 use super::{
     config::MqttConfig,
-    mailbox::{Bounds, MqttMailbox},
+    mailbox::{Bounds, InFlight, Left, MqttMailbox},
     wheel::{Entry, Wheel},
     will::Will,
 };
 use crate::WorkerContext;
 
 /// All subscriptions of a session are one subscriber: what several match is delivered once (§3.3.4).
-pub(super) const TAG: u64 = 0;
+const TAG: u64 = 0;
+
+/// The tag of a subscription at the bus. A shared subscription is delivered by itself, and has a tag of its own, so that
+/// its messages can be handed on.
+pub(super) fn tag(subscription: &Subscription) -> u64 {
+    subscription.group.as_ref().map_or(TAG, |_| u64::from(share_tag(subscription)))
+}
+
+/// Two shared subscriptions of a session with the same tag would do no harm but that a message may be handed on in the
+/// wrong group.
+fn share_tag(subscription: &Subscription) -> u32 {
+    let hash = foldhash::fast::FixedState::default().hash_one(subscription);
+    u32::try_from(hash >> 32).unwrap_or(1).max(1)
+}
+
+/// Gives the messages of a shared subscription that a member has not taken to another.
+pub(super) fn hand_on(ctx: &WorkerContext, left: Left, subscription: Subscription) {
+    if left.messages.is_empty() {
+        return;
+    }
+    ctx.bus().counters().handed_on(left.waited);
+    let (subscription, now) = (Arc::new(subscription), ctx.now());
+    let messages = left.messages.into_iter().filter(|message| !message.is_expired(now));
+    let messages: Vec<_> = messages.map(|message| (message, Arc::clone(&subscription))).collect();
+    ctx.worker.borrow_mut().hand_on(&messages);
+}
 
 #[derive(Debug)]
 struct WaitingWill {
@@ -85,12 +111,18 @@ impl MqttDoor {
         self.unfinished.load(Relaxed) / self.config.unfinished_bytes_max.max(1)
     }
 
-    /// A session is over: nothing is delivered to it any more.
+    /// A session is over: nothing is delivered to it any more. The messages of its shared subscriptions that it has not
+    /// taken go to other members (§4.8.2).
     pub(super) fn end_session(&self, ctx: &WorkerContext, slot: &Arc<Slot<MqttMailbox>>) {
         let subscriptions = slot.with(|mailbox| mailbox.subscriptions.take());
         for subscription in subscriptions.into_iter().flat_map(|set| *set) {
-            ctx.bus().unsubscribe(slot, &subscription, TAG);
+            ctx.bus().unsubscribe(slot, &subscription, tag(&subscription));
+            if subscription.group.is_some() {
+                let left = slot.with(|mailbox| mailbox.take_shared(share_tag(&subscription), InFlight::Lost));
+                hand_on(ctx, left, subscription);
+            }
         }
+        ctx.bus().close(slot);
     }
 
     /// Keeps a will until its delay is over or its session ends (§3.1.3.2.2).
