@@ -95,6 +95,8 @@ impl Generations {
 #[derive(Default)]
 pub(crate) struct Inbox {
     pub(crate) ready: Vec<Arc<dyn Subscriber>>,
+    /// Those beyond the first of a large publication.
+    pub(crate) later: Vec<Arc<dyn Subscriber>>,
     pub(crate) waker: Option<Waker>,
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A runtime runs the tasks that are ready in the order in which they were woken. A publication to ten thousand
 //! subscribers would make ten thousand tasks ready at once, and a neighbour's request would be answered after all of them.
-//! A worker therefore wakes [`WAKES_PER_TURN`] owners, then lets the runtime look at its sockets.
+//! A publication therefore wakes [`WAKES_PER_TURN`] owners at once and leaves the others to this list, of which as many
+//! are woken each time the runtime has looked at its sockets. A publication to few does not wait for those to many.
 
 use std::{collections::VecDeque, sync::Arc, task::Waker};
 
@@ -24,39 +25,25 @@ pub(crate) struct WakeList {
     waiting: VecDeque<Waiting>,
     /// Taken from the list since the start.
     taken: u64,
-    /// Woken since the runtime was last let look at its sockets.
-    woken: usize,
     /// The task that empties the list has been woken.
     notified: bool,
 }
 
 impl WakeList {
-    /// Whether the next owner may be woken at once.
-    pub(crate) fn may_wake(&self) -> bool {
-        self.waiting.is_empty() && self.woken < WAKES_PER_TURN
-    }
-
-    /// An owner was woken at once.
-    pub(crate) const fn count(&mut self) {
-        self.woken += 1;
-    }
-
     pub(crate) fn push(&mut self, owner: Arc<dyn Subscriber>) {
         self.waiting.push_back(Waiting::Owner(owner));
     }
 
     /// Whether the task that empties the list has to be woken; true once until its next turn.
     pub(crate) fn wants_turn(&mut self) -> bool {
-        !self.may_wake() && !std::mem::replace(&mut self.notified, true)
+        !self.waiting.is_empty() && !std::mem::replace(&mut self.notified, true)
     }
 
     /// Wakes the next portion; says whether owners are left.
     pub(crate) fn turn(&mut self) -> bool {
-        self.woken = 0;
-        while self.woken < WAKES_PER_TURN {
+        for _ in 0..WAKES_PER_TURN {
             let Some(next) = self.waiting.pop_front() else { break };
             self.taken += 1;
-            self.woken += 1;
             match next {
                 Waiting::Owner(owner) => owner.wake(),
                 Waiting::Publisher(waker) => waker.wake(),
@@ -69,9 +56,9 @@ impl WakeList {
         self.notified
     }
 
-    /// The end of the list; `None` when it is empty.
-    pub(crate) fn end(&self) -> Option<Place> {
-        (!self.waiting.is_empty()).then(|| Place(self.taken + self.waiting.len() as u64))
+    /// The end of the list.
+    pub(crate) fn end(&self) -> Place {
+        Place(self.taken + self.waiting.len() as u64)
     }
 
     pub(crate) const fn is_past(&self, place: Place) -> bool {

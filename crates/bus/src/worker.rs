@@ -10,7 +10,7 @@ use crate::{
     bus::Bus,
     counters::Tally,
     id::WorkerId,
-    limits::STAGED_MAX,
+    limits::{STAGED_MAX, WAKES_PER_TURN},
     mailbox::Delivered,
     message::{Message, MessageId, Publication},
     outcome::Outcome,
@@ -27,6 +27,9 @@ use crate::{
 pub struct Published {
     /// Complete when everything that must be kept is.
     pub completion: Completion,
+    /// The subscribers of this worker that are still to be woken stand in its list before this place; `None` if all are
+    /// awake. A publisher that goes on before [`Worker::has_woken`] only fills their mailboxes.
+    pub unwoken: Option<Place>,
 }
 
 /// The publishing end of one worker thread.
@@ -40,6 +43,8 @@ pub struct Worker {
     remote: Vec<Vec<Arc<dyn Subscriber>>>,
     awake: Vec<Arc<dyn Subscriber>>,
     wakes: WakeList,
+    /// Owners woken by the publication at hand.
+    woken: usize,
     /// [`Bus::generation`] of the last complete sweep of the cache.
     swept: u64,
     nobody: Rc<Routes>,
@@ -66,6 +71,7 @@ impl Worker {
             remote: (0..workers).map(|_| Vec::new()).collect(),
             awake: Vec::new(),
             wakes: WakeList::default(),
+            woken: 0,
             swept: 0,
             nobody: Rc::default(),
         }
@@ -89,6 +95,8 @@ impl Worker {
         let mut tally = Tally { published: batch.len() as u64, ..Tally::default() };
         let mut completion = Completion::Ready;
         let mut ordered = false;
+        let before = self.wakes.end();
+        self.woken = 0;
         for publication in batch.iter_mut() {
             self.sequence += 1;
             publication.id = MessageId(self.sequence);
@@ -101,7 +109,8 @@ impl Worker {
         }
         self.wake_workers();
         self.bus.counters().add(&tally);
-        Published { completion }
+        let end = self.wakes.end();
+        Published { completion, unwoken: (end != before).then_some(end) }
     }
 
     /// Keeps and delivers run by run; see [`crate::order`].
@@ -207,12 +216,12 @@ impl Worker {
 
     fn flush(&mut self, publications: &[Publication<'_>], tally: &mut Tally) {
         let batch = Batch { publications, routes: &self.routes };
-        let (me, remote, wakes) = (self.id, &mut self.remote, &mut self.wakes);
+        let (me, remote, wakes, woken) = (self.id, &mut self.remote, &mut self.wakes, &mut self.woken);
         self.staging.drain(|first, picks| {
             let Some(entry) = batch.entry(first) else { return };
-            match entry.subscriber.push(me, wakes.may_wake(), &batch, picks, tally) {
+            match entry.subscriber.push(me, *woken < WAKES_PER_TURN, &batch, picks, tally) {
                 Wake::Done => {}
-                Wake::Woken => wakes.count(),
+                Wake::Woken => *woken += 1,
                 Wake::Later => wakes.push(Arc::clone(&entry.subscriber)),
                 Wake::Remote(worker) => {
                     if let Some(list) = remote.get_mut(worker.0) {
@@ -239,6 +248,7 @@ impl Worker {
                 continue;
             }
             let mut inbox = inbox.lock().unwrap_or_else(PoisonError::into_inner);
+            inbox.later.extend(list.drain(list.len().min(WAKES_PER_TURN)..));
             inbox.ready.append(list);
             let waker = inbox.waker.take();
             drop(inbox);
@@ -248,8 +258,8 @@ impl Worker {
         }
     }
 
-    /// Wakes the next portion of the owners of this worker that wait for it: those that other workers delivered to, and
-    /// those beyond the first of a large publication. Says whether owners are left: then it is to be called again as soon
+    /// Wakes the owners of this worker that others delivered to, and the next portion of those beyond the first of large
+    /// publications. Says whether owners are left: then it is to be called again as soon
     /// as the runtime has looked at its sockets. One task per worker calls it, and is woken when there is something.
     #[must_use = "owners may be left"]
     pub fn wake_owners(&mut self, cx: &Context<'_>) -> bool {
@@ -257,18 +267,14 @@ impl Worker {
         let mut inbox = inbox.lock().unwrap_or_else(PoisonError::into_inner);
         inbox.waker = Some(cx.waker().clone());
         std::mem::swap(&mut inbox.ready, &mut self.awake);
+        for owner in inbox.later.drain(..) {
+            self.wakes.push(owner);
+        }
         drop(inbox);
-        for subscriber in self.awake.drain(..) {
-            self.wakes.push(subscriber);
+        for owner in self.awake.drain(..) {
+            owner.wake();
         }
         self.wakes.turn()
-    }
-
-    /// Where the owners that were delivered to last stand in the list of those to be woken; `None` if all are awake. A
-    /// publisher that goes on before they are would only fill their mailboxes.
-    #[must_use]
-    pub fn unwoken(&self) -> Option<Place> {
-        self.wakes.end()
     }
 
     /// Whether the owners up to this place are awake.
@@ -286,6 +292,7 @@ impl Worker {
     /// group (MQTT 5.0 §4.8.2).
     pub fn hand_on(&mut self, messages: &[(Arc<Message>, Arc<Subscription>)]) {
         let mut tally = Tally::default();
+        self.woken = 0;
         for (message, subscription) in messages {
             let publication = [Publication::of(message)];
             let routes = Routes::build(message.topic.as_ref(), Vec::new(), vec![self.bus.members(subscription)]);

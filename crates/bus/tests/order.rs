@@ -160,7 +160,7 @@ fn round(seed: u64, topics: usize, batches: u64) {
 fn every_reader_sees_the_order_of_the_retained_values() {
     for seed in 1..=6 {
         for topics in [1, 2, 16, 97] {
-            round(seed, topics, 40);
+            round(seed, topics, 300);
         }
     }
 }

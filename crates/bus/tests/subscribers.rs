@@ -11,7 +11,7 @@ use std::{
 };
 
 use fogmux_bus::{
-    Bus, BusConfig, Claim, Delivered, Delivery, FifoLimits, FifoMailbox, Forgetful, Mailbox, Message, Payload,
+    Bus, BusConfig, Claim, Delivered, Delivery, FifoLimits, FifoMailbox, Forgetful, Mailbox, Message, Payload, Place,
     Publication, Publisher, Qos, Readiness, Slot, SubscribeOptions, Subscription, Timestamp, TopicRef, Worker,
     WorkerId,
 };
@@ -32,7 +32,7 @@ fn subscriber(bus: &Bus, filter: &str) -> Arc<Slot<FifoMailbox>> {
     slot
 }
 
-fn publish(worker: &mut Worker, topic: &str, count: usize) {
+fn publish(worker: &mut Worker, topic: &str, count: usize) -> Option<Place> {
     let me = Publisher::internal();
     let publication = || {
         let mut publication =
@@ -41,7 +41,7 @@ fn publish(worker: &mut Worker, topic: &str, count: usize) {
         publication
     };
     let mut batch: Vec<_> = (0..count).map(|_| publication()).collect();
-    let _ = worker.publish(&mut batch);
+    worker.publish(&mut batch).unwoken
 }
 
 #[derive(Default)]
@@ -131,15 +131,17 @@ fn a_small_fan_out_is_woken_at_once_and_a_large_one_in_portions() {
         let turn = |worker: &mut Worker| worker.wake_owners(&Context::from_waker(&pump_waker));
         assert!(!turn(&mut worker));
         let owners: Vec<_> = (0..count).map(|_| Owner::new(&bus, "t")).collect();
-        publish(&mut worker, "t", 2);
+        let place = publish(&mut worker, "t", 2);
         assert_eq!(awake(&owners), count.min(64), "of {count} at once");
-        assert_eq!(pump.0.load(Relaxed), usize::from(count >= 64), "the pump is told once, for {count}");
-        let place = worker.unwoken();
+        assert_eq!(pump.0.load(Relaxed), usize::from(count > 64), "the pump is told once, for {count}");
         assert_eq!(place.is_some(), count > 64);
         let publisher = Arc::new(Woken::default());
         if place.is_some() {
             worker.wake_behind(&Waker::from(Arc::clone(&publisher)));
         }
+        let near = Owner::new(&bus, "near");
+        assert_eq!(publish(&mut worker, "near", 1), None);
+        assert_eq!(near.woken.0.load(Relaxed), 1, "a publication to few is not held up by one to many");
         let mut expected = count.min(64);
         while turn(&mut worker) {
             expected += 64;

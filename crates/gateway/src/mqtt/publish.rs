@@ -97,11 +97,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         take_falling_behind();
-        let mut worker = self.ctx.worker.borrow_mut();
-        let published = worker.publish(&mut batch);
-        let unwoken = worker.unwoken();
-        drop(worker);
-        if let Some(place) = unwoken {
+        let published = self.ctx.worker.borrow_mut().publish(&mut batch);
+        if let Some(place) = published.unwoken {
             self.rare().fan_out = Some(FanOut { place, waits: false });
         }
         if let Some(breath) = take_falling_behind() {
