@@ -1,7 +1,7 @@
 //! One order per topic, with real threads: whatever publishers on several workers do at once, every reader sees the
 //! values of a topic in the order in which they became the retained one, and ends with the retained one.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
 use std::{
     collections::HashMap,

@@ -22,7 +22,7 @@ use tokio::{task::unconstrained, time::Sleep};
 use super::{
     identity::{Admission, Identity, Who},
     mailbox::{self, Entry, Notifications},
-    observe::{Told, Watches},
+    observe::Watches,
     oscore,
     publish::{Batch, Deferred},
     translate::{self, Parameters, Target},
@@ -354,18 +354,7 @@ impl Core {
             return false;
         }
         let now = self.ctx.now();
-        let (mut sent, mut expired, mut gone) = (0, 0, 0);
-        for _ in 0..NOTIFICATIONS_PER_TURN {
-            let Some(entry) = self.entries.pop_front() else { break };
-            match self.tell(now, &entry) {
-                Told::Told => sent += 1,
-                Told::Expired => expired += 1,
-                Told::Gone => gone += 1,
-            }
-        }
-        let counters = self.ctx.bus().counters();
-        counters.drained(sent, expired, 0);
-        counters.gone(gone);
+        self.tell_next(now, NOTIFICATIONS_PER_TURN);
         !self.entries.is_empty()
     }
 
@@ -403,15 +392,6 @@ impl Core {
             metrics.connections.change(peers - self.peers_counted);
             self.peers_counted = peers;
         }
-    }
-}
-
-impl Drop for Core {
-    fn drop(&mut self) {
-        for (subscription, tag) in self.watches.subscriptions() {
-            self.ctx.bus().unsubscribe(&self.slot, subscription, tag);
-        }
-        self.ctx.bus().close(&self.slot);
     }
 }
 

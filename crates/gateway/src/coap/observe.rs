@@ -52,9 +52,9 @@ impl Watch {
 
 /// What became of a message for an observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+enum Told {
     /// The machine has it; it sends the newest as soon as the observer takes it.
-    Told,
+    Sent,
     /// It was too late.
     Expired,
     /// The observation has ended.
@@ -181,8 +181,24 @@ impl Core {
         Some(registered)
     }
 
+    /// Tells observers what was taken out of the mailbox, so many at most.
+    pub(super) fn tell_next(&mut self, now: Timestamp, count: usize) {
+        let (mut sent, mut expired, mut gone) = (0, 0, 0);
+        for _ in 0..count {
+            let Some(entry) = self.entries.pop_front() else { break };
+            match self.tell(now, &entry) {
+                Told::Sent => sent += 1,
+                Told::Expired => expired += 1,
+                Told::Gone => gone += 1,
+            }
+        }
+        let counters = self.ctx.bus().counters();
+        counters.drained(sent, expired, 0);
+        counters.gone(gone);
+    }
+
     /// One message to one observer.
-    pub(super) fn tell(&mut self, now: Timestamp, entry: &Entry) -> Told {
+    fn tell(&mut self, now: Timestamp, entry: &Entry) -> Told {
         let relation = RelationId::from_u64(entry.tag);
         let Some(watch) = self.watches.get(relation) else { return Told::Gone };
         if entry.message.is_expired(now) {
@@ -194,7 +210,7 @@ impl Core {
         }
         let named = watch.named;
         self.send(now, relation, &entry.message, named, entry.assured, entry.cleared);
-        Told::Told
+        Told::Sent
     }
 
     fn send(
@@ -335,5 +351,14 @@ impl Core {
             self.server.notify(now, relation, &notification, &mut self.out);
         }
         self.forget_gone();
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        for (subscription, tag) in self.watches.subscriptions() {
+            self.ctx.bus().unsubscribe(&self.slot, subscription, tag);
+        }
+        self.ctx.bus().close(&self.slot);
     }
 }

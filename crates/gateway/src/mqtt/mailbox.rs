@@ -5,6 +5,8 @@
 //! QoS 0 message goes first, and what may not be lost is refused to its publisher. A session without a connection
 //! that is full loses its oldest: one that nobody fetches shall not stop those who publish.
 
+mod shared;
+
 use std::{
     cell::Cell,
     collections::{HashSet, VecDeque},
@@ -13,9 +15,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use fogmux_bus::{Delivered, Delivery, Mailbox, Memory, Message, Publication, Qos, Readiness, Subscription, Timestamp};
+use fogmux_bus::{Delivered, Delivery, Mailbox, Memory, Publication, Qos, Readiness, Subscription, Timestamp};
 use fogmux_mqtt::{Acknowledged, Outbound, OutboundConfig, PacketId, ProtocolError, ReasonCode, ReceivedIds, Sent};
 use smallvec::SmallVec;
+
+pub(super) use shared::{InFlight, Left};
 
 use super::{access::Gate, config::MqttConfig, kept::Kept, translate};
 
@@ -37,10 +41,6 @@ const BREATH: Duration = Duration::from_millis(4);
 const DEEP_BREATH: Duration = Duration::from_millis(50);
 /// The part of its bounds that a client gets when memory is tight.
 const TIGHT: usize = 16;
-/// Messages that are not acknowledged yet, and bytes that are not written yet, above which a member of a shared
-/// subscription counts as busy: others get the next ones first.
-const BUSY_IN_FLIGHT: usize = 16;
-const BUSY_BYTES: usize = 16 << 10;
 /// Messages that make room for one, unless it needs more.
 const DISPLACED_MAX: u32 = 4;
 /// The part of its bounds that such a client gets when memory is nearly gone.
@@ -145,23 +145,6 @@ pub(super) struct Drained {
     pub(super) awaiting: bool,
 }
 
-/// What becomes of the messages in flight when a client leaves a shared subscription.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InFlight {
-    /// They are completed: the session goes on.
-    Completed,
-    /// Nobody will acknowledge them: the session is over.
-    Lost,
-}
-
-/// The messages of a shared subscription that a client has not taken.
-#[derive(Debug, Default)]
-pub(super) struct Left {
-    pub(super) messages: Vec<Arc<Message>>,
-    /// Those among them that were not sent.
-    pub(super) waited: u64,
-}
-
 impl MqttMailbox {
     pub(super) fn new(config: OutboundConfig, gate: Arc<Gate>, bounds: Arc<Bounds>) -> Self {
         Self {
@@ -188,28 +171,6 @@ impl MqttMailbox {
         self.unwritten = 0;
         self.overflowed = false;
         self.connected = true;
-    }
-
-    /// Takes out the messages of a shared subscription that go to another member: those of QoS 1 and 2 that wait, and
-    /// those of QoS 1 that nobody will acknowledge. One of QoS 2 in flight goes to nobody else ([MQTT-4.8.2-5]).
-    pub(super) fn take_shared(&mut self, share: u32, in_flight: InFlight) -> Left {
-        let mut left = Left::default();
-        if in_flight == InFlight::Lost {
-            let unacknowledged = self.outbound.messages().filter(|kept| kept.share == share);
-            let again = unacknowledged.filter(|kept| kept.qos == Qos::AtLeastOnce);
-            left.messages.extend(again.map(|kept| Arc::clone(&kept.message)));
-        }
-        let queue_bytes = &mut self.queue_bytes;
-        self.queue.retain(|kept| {
-            if kept.share != share || kept.qos == Qos::AtMostOnce {
-                return true;
-            }
-            *queue_bytes = queue_bytes.saturating_sub(kept.cost());
-            left.waited += 1;
-            left.messages.push(Arc::clone(&kept.message));
-            false
-        });
-        left
     }
 
     /// The connection is gone: only QoS 1 and 2 messages are queued from now on. Returns how many had to go.
@@ -458,12 +419,6 @@ impl Mailbox for MqttMailbox {
     }
 
     fn readiness(&self) -> Readiness {
-        if !self.may_encode(Qos::AtLeastOnce) {
-            Readiness::Congested
-        } else if self.outbound.in_flight() > BUSY_IN_FLIGHT || self.out.len() + self.unwritten > BUSY_BYTES {
-            Readiness::Busy
-        } else {
-            Readiness::Ready
-        }
+        self.shared_readiness()
     }
 }
