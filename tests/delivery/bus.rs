@@ -21,6 +21,10 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "bus a publisher waits until its subscribers are awake", run: fan_out::no_loss },
     Case { name: "bus a deaf member of a shared subscription starves nobody", run: shared::deaf_member },
     Case { name: "bus a member that unsubscribes hands its queue on", run: shared::unsubscribing_member },
+    Case {
+        name: "bus a session that expires hands on what it had of a shared subscription",
+        run: shared::expired_session,
+    },
     Case { name: "bus a subscription is replaced at the limit", run: limits::replaced },
 ];
 

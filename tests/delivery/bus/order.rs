@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -72,7 +73,9 @@ pub(super) fn readers_agree() -> Result<String> {
     }
     readers.push(event_stream(&gateway)?);
     let observers = (0..4).map(|topic| observer(&gateway, topic, &over)).collect::<Result<Vec<_>>>()?;
-    let late = (0..2).map(|number| late_readers(&gateway, number, &over)).collect::<Result<Vec<_>>>()?;
+    let mut late = (0..2).map(|number| late_readers(&gateway, number, &over)).collect::<Result<Vec<_>>>()?;
+    late.push(late_streams(&gateway, &over)?);
+    late.push(late_observers(&gateway, &over)?);
     for round in 1..=ROUNDS {
         publish(round, &mut publishers)?;
         readers.iter_mut().try_for_each(|reader| reader.read_to(round * 2 * TOPICS))?;
@@ -155,17 +158,15 @@ fn join<T>(thread: JoinHandle<Result<T>>) -> Result<T> {
     thread.join().map_err(|_| anyhow!("a thread panicked"))?
 }
 
-/// Server-sent events, by HTTP/1.0, whose body is not chunked.
-fn event_stream(gateway: &Gateway) -> Result<Reader> {
-    let mut stream = tcp::connect(gateway.address("http")?)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+/// Server-sent events, by HTTP/1.0, whose body is not chunked; gives what reads the next.
+fn events(address: SocketAddr, patience: Duration) -> Result<impl FnMut() -> Result<(String, String)> + Send + use<>> {
+    let mut stream = tcp::connect(address)?;
+    stream.set_read_timeout(Some(patience))?;
     stream.write_all(b"GET /subscribe?filter=order/%23 HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
     let mut lines = BufReader::new(stream).lines();
     let status = lines.next().context("no status")??;
     ensure!(status.contains(" 200 "), "{status}");
-    let mut left = ALL;
-    Ok(Reader::start(move || {
-        left = left.checked_sub(1).context("all")?;
+    Ok(move || {
         loop {
             let line = lines.next().context("the stream ends")??;
             let Some(data) = line.strip_prefix("data:") else { continue };
@@ -173,6 +174,14 @@ fn event_stream(gateway: &Gateway) -> Result<Reader> {
             let text = |name: &str| event.get(name).and_then(Value::as_str).map(str::to_owned);
             return Ok((text("topic").context("no topic")?, text("payload").context("no payload")?));
         }
+    })
+}
+
+fn event_stream(gateway: &Gateway) -> Result<Reader> {
+    let (mut next, mut left) = (events(gateway.address("http")?, PATIENCE)?, ALL);
+    Ok(Reader::start(move || {
+        left = left.checked_sub(1).context("all")?;
+        next()
     }))
 }
 
@@ -204,6 +213,60 @@ fn late_readers(gateway: &Gateway, number: usize, over: &Arc<AtomicBool>) -> Res
     }))
 }
 
+/// Event streams that begin while values come.
+fn late_streams(gateway: &Gateway, over: &Arc<AtomicBool>) -> Result<JoinHandle<Result<Vec<Seen>>>> {
+    let (address, over) = (gateway.address("http")?, Arc::clone(over));
+    Ok(std::thread::spawn(move || {
+        let mut all = Vec::new();
+        while !over.load(Ordering::SeqCst) {
+            let mut next = events(address, Duration::from_secs(1))?;
+            all.push((0..3 * TOPICS).map_while(|_| next().ok()).collect());
+        }
+        Ok(all)
+    }))
+}
+
+/// Observations that begin while values come, each of one topic and of a few values.
+fn late_observers(gateway: &Gateway, over: &Arc<AtomicBool>) -> Result<JoinHandle<Result<Vec<Seen>>>> {
+    let (address, over) = (gateway.address("coap")?, Arc::clone(over));
+    Ok(std::thread::spawn(move || {
+        let (socket, mut all) = (coap::endpoint(address)?, Vec::new());
+        let mut id = 1;
+        for token in 0..=u8::MAX {
+            if over.load(Ordering::SeqCst) {
+                break;
+            }
+            let name = format!("order/{}", usize::from(token) % TOPICS);
+            let mut ask = |wish: &[u8]| -> Result<Vec<u8>> {
+                id += 1;
+                let options: [(u16, &[u8]); 1] = [(coap::OBSERVE, wish)];
+                let request = coap::request(coap::CON, coap::GET, id, &[token], &name, &options, b"");
+                coap::exchange(&socket, &request, &[token])
+            };
+            let mut values: Vec<String> = payload(&ask(b"")?).into_iter().collect();
+            for _ in 0..5 {
+                let Some(message) = coap::receive(&socket, Duration::from_millis(100))? else { break };
+                acknowledge(&socket, &message)?;
+                if message.get(4) == Some(&token) {
+                    values.extend(payload(&message));
+                }
+            }
+            ask(&[1])?;
+            all.push(values.into_iter().map(|value| (name.clone(), value)).collect());
+        }
+        Ok(all)
+    }))
+}
+
+fn acknowledge(socket: &UdpSocket, message: &[u8]) -> Result<()> {
+    if let Some(&[first, _, high, low]) = message.first_chunk::<4>()
+        && (first >> 4) & 3 == coap::CON
+    {
+        socket.send(&[0x60, 0, high, low])?;
+    }
+    Ok(())
+}
+
 /// Observes one topic with confirmable notifications until all is over and nothing comes any more.
 fn observer(gateway: &Gateway, topic: usize, over: &Arc<AtomicBool>) -> Result<JoinHandle<Result<Seen>>> {
     let socket = coap::endpoint(gateway.address("coap")?)?;
@@ -226,11 +289,7 @@ fn observer(gateway: &Gateway, topic: usize, over: &Arc<AtomicBool>) -> Result<J
                 ensure!(Instant::now() < deadline, "the others do not end");
                 continue;
             };
-            if let Some(&[first, _, high, low]) = message.first_chunk::<4>()
-                && (first >> 4) & 3 == coap::CON
-            {
-                socket.send(&[0x60, 0, high, low])?;
-            }
+            acknowledge(&socket, &message)?;
             // A retransmission has the value that it had: it is no older one for an observer (RFC 7641 §3.4).
             let value = payload(&message);
             if value.is_some() && seen.last().map(|(_, last)| last) != value.as_ref() {

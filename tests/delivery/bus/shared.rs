@@ -131,3 +131,34 @@ pub(super) fn unsubscribing_member() -> Result<String> {
     gateway.check_conservation()?;
     Ok(String::new())
 }
+
+/// A member goes and its session stays: its messages wait for it, until the session expires.
+pub(super) fn expired_session() -> Result<String> {
+    const MESSAGES: u32 = 30;
+    for qos in [1, 2] {
+        let mut gateway = Gateway::start(&["mqtt.session_expiry_max=2s"])?;
+        let mut connect = mqtt::connect(V4, "absent");
+        // Clean Session 0 (MQTT 3.1.1 §3.1.2.4).
+        if let Some(flags) = connect.get_mut(9) {
+            *flags = 0;
+        }
+        let mut absent = Connection::over(fogmux_tests::tcp::connect(gateway.address("mqtt")?)?, V4);
+        absent.stream.write_all(&connect)?;
+        ensure!(absent.read()?.0 == 0x20, "no CONNACK");
+        ensure!(absent.subscribe(1, &["$share/crew/work/#"], qos)? == [qos]);
+        drop(absent);
+        gateway.wait_metric("fogmux_door_connections{door=\"mqtt\"}", PATIENCE, |count| count == 0.0)?;
+        publish(&gateway, "work/item", 0..MESSAGES)?;
+        let mut heir = Connection::open(gateway.address("mqtt")?, V4, "heir")?;
+        ensure!(heir.subscribe(1, &["$share/crew/work/#"], 1)? == [1]);
+        let socket = heir.stream.try_clone()?;
+        heir.stream.set_read_timeout(None)?;
+        let (sender, got) = channel();
+        std::thread::spawn(move || member(heir, sender));
+        collect(&got, &mut HashMap::new(), usize::try_from(MESSAGES)?)?;
+        socket.shutdown(std::net::Shutdown::Both)?;
+        gateway.settle()?;
+        gateway.check_conservation()?;
+    }
+    Ok(String::new())
+}
