@@ -141,19 +141,8 @@ impl Routes {
     /// The entry whose turn it is in a group: the next that takes messages; if there is none, the next of those that
     /// are least behind (MQTT 5.0 §4.8.2 leaves the choice to the server).
     pub(crate) fn choose(&self, group: &Group) -> Option<usize> {
-        let mut best: Option<(Standing, usize)> = None;
-        for step in 0..group.count.min(CANDIDATES_MAX) {
-            let member = (group.turn.get() + step) % group.count;
-            let Some(entry) = self.entries.get(group.first + member) else { continue };
-            let standing = entry.subscriber.standing();
-            if best.is_none_or(|(least, _)| standing < least) {
-                best = Some((standing, member));
-            }
-            if standing == Standing::Here(Readiness::Ready) {
-                break;
-            }
-        }
-        let (_, member) = best?;
+        let standing = |member: usize| Some(self.entries.get(group.first + member)?.subscriber.standing());
+        let member = choose(group.turn.get(), group.count, standing)?;
         group.turn.set((member + 1) % group.count);
         Some(group.first + member)
     }
@@ -161,6 +150,47 @@ impl Routes {
     fn cost(&self) -> usize {
         let topic = self.topic.as_deref().map_or(0, str::len);
         size_of::<Self>() + topic + self.entries.len() * size_of::<Entry>() + self.groups.len() * size_of::<Group>()
+    }
+}
+
+/// The next of `count` members from `turn` on that takes messages, or the first of those that are least behind; `None`
+/// of `standing`: not this one.
+fn choose(turn: usize, count: usize, standing: impl Fn(usize) -> Option<Standing>) -> Option<usize> {
+    let mut best: Option<(Standing, usize)> = None;
+    for step in 0..count.min(CANDIDATES_MAX) {
+        let member = (turn + step) % count;
+        let Some(standing) = standing(member) else { continue };
+        if best.is_none_or(|(least, _)| standing < least) {
+            best = Some((standing, member));
+        }
+        if standing == Standing::Here(Readiness::Ready) {
+            break;
+        }
+    }
+    best.map(|(_, member)| member)
+}
+
+/// The members of a shared group, outside of any routes, and whose turn it is.
+pub(crate) struct Members {
+    all: Vec<Arc<Sub>>,
+    turn: usize,
+}
+
+impl Members {
+    pub(crate) const fn new(all: Vec<Arc<Sub>>) -> Self {
+        Self { all, turn: 0 }
+    }
+
+    /// The next that takes messages, of those that may read the topic.
+    pub(crate) fn choose(&mut self, topic: TopicRef<'_>) -> Option<Arc<Sub>> {
+        let standing = |member: usize| {
+            let sub = self.all.get(member)?;
+            let allowed = sub.options.gate.as_ref().is_none_or(|gate| gate.may_read(topic.as_str()));
+            allowed.then(|| sub.subscriber.standing())
+        };
+        let member = choose(self.turn, self.all.len(), standing)?;
+        self.turn = member + 1;
+        self.all.get(member).cloned()
     }
 }
 

@@ -10,12 +10,12 @@ use crate::{
     bus::Bus,
     counters::Tally,
     id::WorkerId,
-    limits::{STAGED_MAX, WAKES_PER_TURN},
+    limits::{HANDED_ON_TOGETHER, STAGED_MAX, WAKES_PER_TURN},
     mailbox::Delivered,
     message::{Message, MessageId, Publication},
     outcome::Outcome,
     retained::{Completion, RetainedError},
-    route::{Batch, Pick, RouteCache, Routes, Staging, Subscriber, Wake},
+    route::{Batch, Members, Pick, RouteCache, Routes, Staging, Subscriber, Wake},
     subscription::Subscription,
     topic::TopicRef,
     wake_list::{Place, WakeList},
@@ -288,23 +288,29 @@ impl Worker {
         self.wakes.push_publisher(waker);
     }
 
-    /// Gives messages of a shared subscription to its members: one that had them and did not take them has left the
+    /// Gives messages of shared subscriptions to their members: one that had them and did not take them has left the
     /// group (MQTT 5.0 §4.8.2).
     pub fn hand_on(&mut self, messages: &[(Arc<Message>, Arc<Subscription>)]) {
         let mut tally = Tally::default();
+        let mut group: Option<(&Arc<Subscription>, Members)> = None;
         self.woken = 0;
-        for (message, subscription) in messages {
-            let publication = [Publication::of(message)];
-            let routes = Routes::build(message.topic.as_ref(), Vec::new(), vec![self.bus.members(subscription)]);
-            let [only] = &publication;
-            self.routes.clear();
-            self.stage_one(0, only, &routes, &mut tally);
-            if only.outcome().matched == 0 {
-                // There is no other member.
-                (tally.matched, tally.dropped_gone) = (tally.matched + 1, tally.dropped_gone + 1);
+        for some in messages.chunks(HANDED_ON_TOGETHER) {
+            let publications: Vec<_> = some.iter().map(|(message, _)| Publication::of(message)).collect();
+            for (index, (publication, (_, subscription))) in publications.iter().zip(some).enumerate() {
+                if !group.as_ref().is_some_and(|(of, _)| Arc::ptr_eq(of, subscription)) {
+                    group = Some((subscription, Members::new(self.bus.members(subscription))));
+                }
+                let chosen = group.as_mut().and_then(|(_, members)| members.choose(publication.topic));
+                let groups = chosen.map(|member| vec![member]).into_iter().collect();
+                let routes = Rc::new(Routes::build(publication.topic, Vec::new(), groups));
+                self.stage_one(index, publication, &routes, &mut tally);
+                self.routes.push(routes);
+                if publication.outcome().matched == 0 {
+                    // There is no other member.
+                    (tally.matched, tally.dropped_gone) = (tally.matched + 1, tally.dropped_gone + 1);
+                }
             }
-            self.routes.push(Rc::new(routes));
-            self.flush(&publication, &mut tally);
+            self.flush(&publications, &mut tally);
         }
         self.wake_workers();
         // They were counted as published, and as unmatched or not, when they came in.

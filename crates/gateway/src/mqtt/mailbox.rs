@@ -19,7 +19,7 @@ use fogmux_bus::{Delivered, Delivery, Mailbox, Memory, Publication, Qos, Readine
 use fogmux_mqtt::{Acknowledged, Outbound, OutboundConfig, PacketId, ProtocolError, ReasonCode, ReceivedIds, Sent};
 use smallvec::SmallVec;
 
-pub(super) use shared::{InFlight, Left};
+pub(super) use shared::{Leaves, Left};
 
 use super::{access::Gate, config::MqttConfig, kept::Kept, translate};
 

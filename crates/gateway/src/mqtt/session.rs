@@ -10,11 +10,11 @@ use std::{
     task::Waker,
 };
 
-use fogmux_bus::{SessionKey, Sessions, Slot, Subscription, Timestamp};
+use fogmux_bus::{Claim, SessionKey, Sessions, Slot, Subscription, Timestamp};
 
 use super::{
     config::MqttConfig,
-    mailbox::{Bounds, InFlight, Left, MqttMailbox},
+    mailbox::{Bounds, Leaves, Left, MqttMailbox},
     wheel::{Entry, Wheel},
     will::Will,
 };
@@ -36,16 +36,25 @@ fn share_tag(subscription: &Subscription) -> u32 {
     u32::try_from(hash >> 32).unwrap_or(1).max(1)
 }
 
-/// Gives the messages of a shared subscription that a member has not taken to another.
-pub(super) fn hand_on(ctx: &WorkerContext, left: Left, subscription: Subscription) {
+/// Gives the messages of shared subscriptions, found by their tags, that a member has not taken to others.
+fn hand_on(ctx: &WorkerContext, left: Left, groups: &HashMap<u32, Arc<Subscription>>) {
     if left.messages.is_empty() {
         return;
     }
-    ctx.bus().counters().handed_on(left.waited);
-    let (subscription, now) = (Arc::new(subscription), ctx.now());
-    let messages = left.messages.into_iter().filter(|message| !message.is_expired(now));
-    let messages: Vec<_> = messages.map(|message| (message, Arc::clone(&subscription))).collect();
-    ctx.worker.borrow_mut().hand_on(&messages);
+    let counters = ctx.bus().counters();
+    counters.handed_on(left.waited);
+    let now = ctx.now();
+    let messages = left.messages.into_iter().filter(|(_, message)| !message.is_expired(now));
+    let messages = messages.filter_map(|(tag, message)| Some((message, Arc::clone(groups.get(&tag)?))));
+    ctx.worker.borrow_mut().hand_on(&messages.collect::<Vec<_>>());
+}
+
+/// A client has left a shared subscription, and its session goes on: what it was not sent goes to another member.
+pub(super) fn leave_group(ctx: &WorkerContext, slot: &Slot<MqttMailbox>, claim: Claim, subscription: Subscription) {
+    let tag = share_tag(&subscription);
+    // A displaced connection's queue is the next one's affair.
+    let Ok(left) = slot.with_claim(claim, |mailbox| mailbox.take_shared(Leaves::Group(tag))) else { return };
+    hand_on(ctx, left, &HashMap::from([(tag, Arc::new(subscription))]));
 }
 
 #[derive(Debug)]
@@ -115,12 +124,15 @@ impl MqttDoor {
     /// taken go to other members (§4.8.2).
     pub(super) fn end_session(&self, ctx: &WorkerContext, slot: &Arc<Slot<MqttMailbox>>) {
         let subscriptions = slot.with(|mailbox| mailbox.subscriptions.take());
+        let mut groups = HashMap::new();
         for subscription in subscriptions.into_iter().flat_map(|set| *set) {
             ctx.bus().unsubscribe(slot, &subscription, tag(&subscription));
             if subscription.group.is_some() {
-                let left = slot.with(|mailbox| mailbox.take_shared(share_tag(&subscription), InFlight::Lost));
-                hand_on(ctx, left, subscription);
+                groups.insert(share_tag(&subscription), Arc::new(subscription));
             }
+        }
+        if !groups.is_empty() {
+            hand_on(ctx, slot.with(|mailbox| mailbox.take_shared(Leaves::Session)), &groups);
         }
         ctx.bus().close(slot);
     }

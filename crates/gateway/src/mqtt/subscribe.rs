@@ -13,10 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
     connection::{Connection, End},
-    mailbox::{InFlight, MqttMailbox},
+    mailbox::MqttMailbox,
     retained::Pull,
-    session::{self, hand_on},
-    translate,
+    session, translate,
 };
 use crate::credential;
 
@@ -125,12 +124,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         if subscription.group.is_some() {
             // [MQTT-3.10.4-3]: delivery is completed of what it has begun with.
-            let take = |mailbox: &mut MqttMailbox| {
-                u32::try_from(tag).ok().map(|tag| mailbox.take_shared(tag, InFlight::Completed))
-            };
-            if let Ok(Some(left)) = self.slot.with_claim(self.claim, take) {
-                hand_on(&self.ctx, left, subscription);
-            }
+            session::leave_group(&self.ctx, &self.slot, self.claim, subscription);
         }
         ReasonCode::SUCCESS
     }

@@ -4,48 +4,53 @@ use std::sync::Arc;
 
 use fogmux_bus::{Message, Qos, Readiness};
 
-use super::MqttMailbox;
+use super::{super::kept::Kept, MqttMailbox};
 
 /// Messages that are not acknowledged yet, and bytes that are not written yet, above which a member of a shared
 /// subscription counts as busy: others get the next ones first.
 const BUSY_IN_FLIGHT: usize = 16;
 const BUSY_BYTES: usize = 16 << 10;
 
-/// What becomes of the messages in flight when a client leaves a shared subscription.
+/// What a client leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::mqtt) enum InFlight {
-    /// They are completed: the session goes on.
-    Completed,
-    /// Nobody will acknowledge them: the session is over.
-    Lost,
+pub(in crate::mqtt) enum Leaves {
+    /// The shared subscription with this tag; what is in flight is completed.
+    Group(u32),
+    /// Everything: nobody will acknowledge what is in flight.
+    Session,
 }
 
-/// The messages of a shared subscription that a client has not taken.
+/// The messages of shared subscriptions that a client has not taken.
 #[derive(Debug, Default)]
 pub(in crate::mqtt) struct Left {
-    pub(in crate::mqtt) messages: Vec<Arc<Message>>,
+    /// With the tag of the subscription.
+    pub(in crate::mqtt) messages: Vec<(u32, Arc<Message>)>,
     /// Those among them that were not sent.
     pub(in crate::mqtt) waited: u64,
 }
 
 impl MqttMailbox {
-    /// Takes out the messages of a shared subscription that go to another member: those of QoS 1 and 2 that wait, and
-    /// those of QoS 1 that nobody will acknowledge. One of QoS 2 in flight goes to nobody else ([MQTT-4.8.2-5]).
-    pub(in crate::mqtt) fn take_shared(&mut self, share: u32, in_flight: InFlight) -> Left {
+    /// Takes out the messages of one shared subscription of a session that goes on, or of all of one that is over, which
+    /// go to other members: those of QoS 1 and 2 that wait and, if nobody will acknowledge them, those of QoS 1 in flight.
+    /// One of QoS 2 in flight goes to nobody else ([MQTT-4.8.2-5]).
+    pub(in crate::mqtt) fn take_shared(&mut self, leaves: Leaves) -> Left {
         let mut left = Left::default();
-        if in_flight == InFlight::Lost {
-            let unacknowledged = self.outbound.messages().filter(|kept| kept.share == share);
-            let again = unacknowledged.filter(|kept| kept.qos == Qos::AtLeastOnce);
-            left.messages.extend(again.map(|kept| Arc::clone(&kept.message)));
+        let is_left = |kept: &Kept| match leaves {
+            Leaves::Group(share) => kept.share == share,
+            Leaves::Session => kept.share != 0,
+        };
+        if leaves == Leaves::Session {
+            let again = self.outbound.messages().filter(|kept| is_left(kept) && kept.qos == Qos::AtLeastOnce);
+            left.messages.extend(again.map(|kept| (kept.share, Arc::clone(&kept.message))));
         }
         let queue_bytes = &mut self.queue_bytes;
         self.queue.retain(|kept| {
-            if kept.share != share || kept.qos == Qos::AtMostOnce {
+            if !is_left(kept) || kept.qos == Qos::AtMostOnce {
                 return true;
             }
             *queue_bytes = queue_bytes.saturating_sub(kept.cost());
             left.waited += 1;
-            left.messages.push(Arc::clone(&kept.message));
+            left.messages.push((kept.share, Arc::clone(&kept.message)));
             false
         });
         left
