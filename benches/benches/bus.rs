@@ -27,6 +27,12 @@ impl Mailbox for Counting {
     fn buffered_bytes(&self) -> usize {
         0
     }
+
+    fn waiting(&self) -> usize {
+        0
+    }
+
+    fn close(&mut self) {}
 }
 
 /// Appends the bytes of an MQTT 3.1.1 PUBLISH with QoS 0, as the MQTT door does, and empties itself at 64 KiB, as a
@@ -52,6 +58,12 @@ impl Mailbox for Wire {
     fn buffered_bytes(&self) -> usize {
         0
     }
+
+    fn waiting(&self) -> usize {
+        0
+    }
+
+    fn close(&mut self) {}
 }
 
 fn bus() -> Arc<Bus> {

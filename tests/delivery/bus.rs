@@ -1,5 +1,87 @@
 //! The bus across doors: order of one topic, shared subscriptions, memory of subscribers that have gone.
 
-use fogmux_tests::suite::Case;
+mod fan_out;
+mod limits;
+mod memory;
+mod order;
+mod shared;
 
-pub(crate) const CASES: &[Case] = &[];
+use anyhow::{Context, Result, ensure};
+use fogmux_tests::gateway::Gateway;
+use fogmux_tests::mqtt::{self, Connection, V4};
+use fogmux_tests::suite::Case;
+use fogmux_tests::{coap, tcp, tls, xmpp};
+
+pub(crate) const CASES: &[Case] = &[
+    Case { name: "bus readers of every door agree with the retained value about the order", run: order::readers_agree },
+    Case { name: "bus MQTT subscribers that do not read leave no memory", run: memory::mqtt_readers },
+    Case { name: "bus XMPP subscribers that do not read leave no memory", run: memory::xmpp_readers },
+    Case { name: "bus event streams that are closed leave no memory", run: memory::event_streams },
+    Case { name: "bus a large fan-out lets its neighbours in between", run: fan_out::neighbours },
+    Case { name: "bus a publisher waits until its subscribers are awake", run: fan_out::no_loss },
+    Case { name: "bus a deaf member of a shared subscription starves nobody", run: shared::deaf_member },
+    Case { name: "bus a member that unsubscribes hands its queue on", run: shared::unsubscribing_member },
+    Case {
+        name: "bus a session that expires hands on what it had of a shared subscription",
+        run: shared::expired_session,
+    },
+    Case { name: "bus a subscription is replaced at the limit", run: limits::replaced },
+];
+
+/// Reads to the next PUBLISH with the topic; gives first byte, topic, what follows the topic.
+fn next_publish(connection: &mut Connection) -> Result<(u8, String, Vec<u8>)> {
+    loop {
+        let (first, body) = connection.read()?;
+        if first & 0xf0 == 0x30 {
+            let (topic, rest) = mqtt_topic(&body)?;
+            return Ok((first, topic, rest));
+        }
+    }
+}
+
+fn mqtt_topic(body: &[u8]) -> Result<(String, Vec<u8>)> {
+    let length = body.first_chunk::<2>().map(|bytes| usize::from(u16::from_be_bytes(*bytes))).context("no topic")?;
+    let topic = body.get(2..2 + length).context("a topic cut short")?;
+    Ok((String::from_utf8_lossy(topic).into_owned(), body.get(2 + length..).unwrap_or_default().to_vec()))
+}
+
+/// Each door takes a publication: PUBACK, 201, 2.04 or 2.01, an IQ result.
+fn all_doors_take(gateway: &Gateway) -> Result<()> {
+    use std::io::Write;
+    let mut publisher = Connection::open(gateway.address("mqtt")?, V4, "taker")?;
+    publisher.stream.write_all(&mqtt::publish(V4, b"taken/mqtt", b"x", 1, true, 7))?;
+    let (first, _) = publisher.read()?;
+    ensure!(first == 0x40, "{first:#x} instead of PUBACK");
+    let put = b"PUT /topics/taken/http HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx";
+    let answer = tcp::ask(gateway.address("http")?, put)?;
+    ensure!(answer.starts_with(b"HTTP/1.1 20"), "{}", String::from_utf8_lossy(&answer));
+    let socket = coap::endpoint(gateway.address("coap")?)?;
+    let answer = coap::exchange(&socket, &coap::request(coap::CON, coap::PUT, 1, b"t", "taken/coap", &[], b"x"), b"t")?;
+    ensure!(coap::dotted(&answer).starts_with("2."), "{}", coap::dotted(&answer));
+    let mut session = xmpp::Session::anonymous(&tls::config(gateway.ca())?, gateway.address("xmpps")?)?;
+    session.send(
+        "<iq type='set' id='take' to='pubsub.localhost'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+         <publish node='taken/xmpp'><item><x xmlns='urn:example'/></item></publish></pubsub></iq>",
+    )?;
+    let answer = session.until(">")?;
+    ensure!(answer.contains("type='result'") || answer.contains("type=\"result\""), "{answer}");
+    Ok(())
+}
+
+/// As [`Gateway::settle`] and the conservation of messages, where CoAP's peers, which are remembered for a while, had a
+/// part.
+fn settle_beside_coap(gateway: &mut Gateway) -> Result<()> {
+    gateway.check_alive()?;
+    for gauge in [
+        "fogmux_bus_mailbox_bytes",
+        "fogmux_bus_mailbox_messages",
+        "fogmux_bus_subscriptions",
+        "fogmux_door_connections{door=\"mqtt\"}",
+        "fogmux_door_connections{door=\"xmpp\"}",
+    ] {
+        if gateway.metrics()?.contains_key(gauge) {
+            gateway.wait_metric(gauge, tcp::PATIENCE, |value| value == 0.0)?;
+        }
+    }
+    gateway.check_conservation()
+}

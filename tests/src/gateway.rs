@@ -212,6 +212,41 @@ impl Gateway {
         }
     }
 
+    /// Conservation: when nothing moves any more, every delivery that routing asked for was handed to a connection, was
+    /// dropped for a reason that is counted, or waits (docs/metrics.md). Gateways that do not count are let off.
+    ///
+    /// # Errors
+    /// Shows both sides when they differ for ten seconds.
+    pub fn check_conservation(&self) -> Result<()> {
+        const IN: [&str; 2] = ["matched_total", "pulled_total"];
+        const OUT: [&str; 9] = [
+            "sent_total",
+            "dropped_full_total",
+            "dropped_expired_total",
+            "dropped_too_large_total",
+            "dropped_gone_total",
+            "conflated_total",
+            "refused_total",
+            "handed_on_total",
+            "mailbox_messages",
+        ];
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let metrics = self.metrics()?;
+            let read = |names: &[&str]| -> Vec<(String, f64)> {
+                let name = names.iter().map(|name| format!("fogmux_bus_{name}"));
+                name.map(|name| (name.clone(), metrics.get(&name).copied().unwrap_or_default())).collect()
+            };
+            let (came, went) = (read(&IN), read(&OUT));
+            let sum = |all: &[(String, f64)]| all.iter().map(|(_, value)| value).sum::<f64>();
+            if !metrics.contains_key("fogmux_bus_matched_total") || sum(&came) == sum(&went) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "{came:?} came, {went:?} went");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
     /// The end of the log.
     #[must_use]
     pub fn log(&self) -> String {

@@ -16,6 +16,7 @@ use crate::{
     mailbox::Mailbox,
     memory::Memory,
     message::Message,
+    order::Order,
     retained::{Retained, RetainedChunk, RetainedStore},
     route::{Sub, Subscriber},
     slot::Slot,
@@ -84,12 +85,18 @@ impl Generations {
         let first = topic.split('/').next().unwrap_or_default();
         self.shard(first).load(Ordering::SeqCst) + self.root.load(Ordering::SeqCst)
     }
+
+    fn all(&self) -> u64 {
+        self.shards.iter().chain([&self.root]).map(|stamp| stamp.load(Ordering::SeqCst)).sum()
+    }
 }
 
 /// Slots of a worker that others have delivered to, and how to wake it.
 #[derive(Default)]
 pub(crate) struct Inbox {
     pub(crate) ready: Vec<Arc<dyn Subscriber>>,
+    /// Those beyond the first of a large publication.
+    pub(crate) later: Vec<Arc<dyn Subscriber>>,
     pub(crate) waker: Option<Waker>,
 }
 
@@ -98,12 +105,13 @@ pub struct Bus {
     tree: RwLock<Tree>,
     generations: Generations,
     retained: Retained,
+    order: Order,
     memory: Arc<Memory>,
     counters: Counters,
     slots: Arc<SlotIds>,
     pub(crate) inboxes: Vec<Mutex<Inbox>>,
     subscriptions_max: usize,
-    closed: AtomicBool,
+    shut_down: AtomicBool,
 }
 
 impl Bus {
@@ -120,12 +128,13 @@ impl Bus {
                 hasher: RandomState::new(),
             },
             retained,
+            order: Order::default(),
             memory: Arc::new(Memory::new(config.memory_high_bytes)),
             counters: Counters::default(),
             slots: Arc::default(),
             inboxes: (0..config.workers.max(1)).map(|_| Mutex::default()).collect(),
             subscriptions_max: config.subscriptions_max,
-            closed: AtomicBool::new(false),
+            shut_down: AtomicBool::new(false),
         })
     }
 
@@ -147,7 +156,8 @@ impl Bus {
     ) -> Result<bool, TooManySubscriptions> {
         let subscriber: Arc<dyn Subscriber> = Arc::<Slot<M>>::clone(slot);
         let mut tree = self.tree.write().unwrap_or_else(PoisonError::into_inner);
-        if tree.len() >= self.subscriptions_max {
+        let key = (slot.id(), options.tag);
+        if tree.len() >= self.subscriptions_max && !tree.contains(subscription, key) {
             return Err(TooManySubscriptions);
         }
         let existed = tree.insert(subscription, Sub { slot: slot.id(), subscriber, options });
@@ -169,14 +179,20 @@ impl Bus {
 
     /// Takes no publication any more but wills: what is delivered from now on was accepted before. A batch that another
     /// worker publishes at this moment may still come through.
-    pub fn close(&self) {
-        self.closed.store(true, Ordering::SeqCst);
+    pub fn shut_down(&self) {
+        self.shut_down.store(true, Ordering::SeqCst);
     }
 
-    /// Whether [`Bus::close`] was called.
+    /// Whether [`Bus::shut_down`] was called.
     #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
+    pub fn is_shut_down(&self) -> bool {
+        self.shut_down.load(Ordering::Relaxed)
+    }
+
+    /// Ends a slot for good: its mailbox gives up what it holds. To be called once its subscriptions are removed, when
+    /// nobody will claim it again.
+    pub fn close<M: Mailbox>(&self, slot: &Slot<M>) {
+        self.counters.gone(slot.close() as u64);
     }
 
     /// How many subscriptions there are.
@@ -197,8 +213,9 @@ impl Bus {
     }
 
     /// Up to `limit` retained messages that match a filter, of topics behind `after`: to be pulled when there is room.
-    /// What is pulled is the latest at that moment; a live message of the same topic may come as well, never an older
-    /// value after a newer one.
+    ///
+    /// A subscriber that is not to see an older value after a newer one calls this while its slot is locked, behind
+    /// everything that is in its mailbox: retained publications that are not there yet are no older than what is found.
     #[must_use]
     pub fn retained(&self, filter: &Filter, after: Option<&Topic>, limit: usize, now: Timestamp) -> RetainedChunk {
         self.retained.chunk(filter, after, limit, now)
@@ -228,8 +245,21 @@ impl Bus {
         &self.counters
     }
 
+    pub(crate) const fn order(&self) -> &Order {
+        &self.order
+    }
+
     pub(crate) const fn keep(&self) -> &Retained {
         &self.retained
+    }
+
+    /// Changes whenever a stamp does.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generations.all()
+    }
+
+    pub(crate) fn members(&self, subscription: &Subscription) -> Vec<Arc<Sub>> {
+        self.tree.read().unwrap_or_else(PoisonError::into_inner).members(subscription)
     }
 
     pub(crate) fn stamp(&self, topic: &str) -> u64 {

@@ -7,8 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Counters {
     /// Publications that came in.
     pub published: AtomicU64,
+    /// Deliveries that routing asked for: one for each publication and each subscriber that it goes to.
+    pub matched: AtomicU64,
     /// Deliveries handed to mailboxes.
     pub delivered: AtomicU64,
+    /// Messages that mailboxes handed to connections, at once or when they were drained.
+    pub sent: AtomicU64,
+    /// Retained messages put into mailboxes for new subscriptions.
+    pub pulled: AtomicU64,
+    /// Messages of a shared subscription that a member had not taken when it left, and that went to another.
+    pub handed_on: AtomicU64,
     /// Deliveries thrown away because a queue was full (oldest or newest).
     pub dropped_full: AtomicU64,
     /// Deliveries thrown away because the message had expired.
@@ -33,6 +41,8 @@ pub struct Counters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) published: u64,
+    pub(crate) matched: u64,
+    pub(crate) sent: u64,
     pub(crate) delivered: u64,
     pub(crate) dropped_full: u64,
     pub(crate) dropped_expired: u64,
@@ -49,6 +59,8 @@ impl Counters {
     pub(crate) fn add(&self, tally: &Tally) {
         for (total, count) in [
             (&self.published, tally.published),
+            (&self.matched, tally.matched),
+            (&self.sent, tally.sent),
             (&self.delivered, tally.delivered),
             (&self.dropped_full, tally.dropped_full),
             (&self.dropped_expired, tally.dropped_expired),
@@ -66,15 +78,54 @@ impl Counters {
         }
     }
 
-    /// Deliveries that waited in a mailbox when its owner went, and may be lost.
+    /// Deliveries that expired in a mailbox, found when it was drained.
+    pub fn expired(&self, count: u64) {
+        self.dropped_expired.fetch_add(count, Relaxed);
+    }
+
+    /// What a drain of a mailbox came to: messages handed to the connection, expired, and too large for the client.
+    pub fn drained(&self, sent: u64, expired: u64, too_large: u64) {
+        for (total, count) in
+            [(&self.sent, sent), (&self.dropped_expired, expired), (&self.dropped_too_large, too_large)]
+        {
+            if count > 0 {
+                total.fetch_add(count, Relaxed);
+            }
+        }
+    }
+
+    /// Retained messages put into a mailbox for a new subscription.
+    pub fn pulled(&self, count: u64) {
+        if count > 0 {
+            self.pulled.fetch_add(count, Relaxed);
+        }
+    }
+
+    /// Messages of a shared subscription that left a mailbox for another.
+    pub fn handed_on(&self, count: u64) {
+        if count > 0 {
+            self.handed_on.fetch_add(count, Relaxed);
+        }
+    }
+
+    /// Deliveries that a mailbox dropped for want of room when it was not delivered to.
+    pub fn full(&self, count: u64) {
+        if count > 0 {
+            self.dropped_full.fetch_add(count, Relaxed);
+        }
+    }
+
+    /// Waiting values that newer ones have replaced.
+    pub fn overtaken(&self, count: u64) {
+        if count > 0 {
+            self.conflated.fetch_add(count, Relaxed);
+        }
+    }
+
+    /// Deliveries that waited for an owner who has gone.
     pub fn gone(&self, count: u64) {
         if count > 0 {
             self.dropped_gone.fetch_add(count, Relaxed);
         }
-    }
-
-    /// Deliveries that expired in a mailbox, found when it was drained.
-    pub fn expired(&self, count: u64) {
-        self.dropped_expired.fetch_add(count, Relaxed);
     }
 }

@@ -5,9 +5,12 @@ use std::{collections::VecDeque, sync::Arc};
 use smallvec::SmallVec;
 
 use crate::{
-    mailbox::{Delivered, Delivery, Mailbox},
+    mailbox::{Delivered, Delivery, Mailbox, Readiness},
     message::{Message, Publication, Qos},
 };
+
+/// Waiting messages above which a reader counts as busy: more than a turn of a publisher that keeps pace brings.
+const BUSY_MESSAGES: usize = 64;
 
 /// Bounds of a [`FifoMailbox`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,5 +118,17 @@ impl Mailbox for FifoMailbox {
 
     fn buffered_bytes(&self) -> usize {
         self.bytes
+    }
+
+    fn waiting(&self) -> usize {
+        self.len()
+    }
+
+    fn close(&mut self) {
+        self.clear();
+    }
+
+    fn readiness(&self) -> Readiness {
+        if self.queue.len() > BUSY_MESSAGES { Readiness::Busy } else { Readiness::Ready }
     }
 }

@@ -5,8 +5,9 @@
 //! [`Worker::publish`], is matched against the subscription tree through a per-worker cache of routes, grouped by
 //! destination, and handed to each destination's [`Mailbox`] under one lock; each other worker is woken once.
 //!
-//! What the bus promises: publications of one publisher on one topic reach every subscriber in order; a slow
-//! subscriber never blocks a publisher; nothing it holds grows past a configured limit; every drop is counted.
+//! What the bus promises: publications of one publisher on one topic reach every subscriber in order; retained
+//! publications of all publishers on one topic reach the retained messages, the store and every subscriber in one
+//! order; a slow subscriber never blocks a publisher; nothing it holds grows past a configured limit; every drop is counted.
 
 mod bus;
 mod counters;
@@ -17,6 +18,7 @@ mod limits;
 mod mailbox;
 mod memory;
 mod message;
+mod order;
 mod outcome;
 mod retained;
 mod route;
@@ -26,6 +28,7 @@ mod subscription;
 mod timestamp;
 mod topic;
 mod tree;
+mod wake_list;
 mod worker;
 
 pub use bus::{Bus, BusConfig, TooManySubscriptions};
@@ -34,7 +37,7 @@ pub use fifo::{FifoLimits, FifoMailbox, Queued};
 pub use filter::{Filter, FilterError};
 pub use id::{SlotId, WorkerId};
 pub use limits::{FILTER_BYTES_MAX, LEVELS_MAX, TOPIC_BYTES_MAX};
-pub use mailbox::{Delivered, Delivery, Mailbox};
+pub use mailbox::{Delivered, Delivery, Mailbox, Readiness};
 pub use memory::{Memory, Relieved};
 pub use message::{Door, Message, MessageId, Payload, Precondition, Properties, Publication, Publisher, Qos, etag};
 pub use outcome::Outcome;
@@ -46,4 +49,5 @@ pub use slot::{Claim, Displaced, Slot};
 pub use subscription::{ReadGate, SubscribeOptions, Subscription, SubscriptionError};
 pub use timestamp::Timestamp;
 pub use topic::{Topic, TopicError, TopicRef};
+pub use wake_list::Place;
 pub use worker::{Published, Worker};

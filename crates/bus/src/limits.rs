@@ -14,5 +14,15 @@ pub(crate) const CACHED_TOPIC_BYTES_MAX: usize = 1024;
 pub(crate) const ROUTE_CACHE_BYTES_MAX: usize = 4 << 20;
 /// Deliveries staged before a batch is flushed, whatever is left of it.
 pub(crate) const STAGED_MAX: usize = 32_768;
+/// Members of a shared group that are looked at for one that takes messages.
+pub(crate) const CANDIDATES_MAX: usize = 64;
+/// Messages of a shared subscription that are handed on with one push for each member: after it, who takes messages is
+/// looked at anew.
+pub(crate) const HANDED_ON_TOGETHER: usize = 64;
+/// Owners that a worker wakes before its runtime looks at its sockets again. A task that writes one frame takes some six
+/// microseconds, so that a neighbour waits for less than half a millisecond; one look at the sockets costs one.
+pub(crate) const WAKES_PER_TURN: usize = 64;
+/// Destinations of outdated routes that a worker lets go in one sweep: each may be the last reference to a subscriber.
+pub(crate) const SWEPT_MAX: usize = 4096;
 /// Retained entries looked at in one pull, whether they match or not: bounds the time the lock is held.
 pub(crate) const RETAINED_SCAN_MAX: usize = 4096;

@@ -42,8 +42,10 @@ impl Delivery<'_> {
 /// (ADR 0018).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivered {
-    /// It is in the mailbox, or already encoded for the wire.
+    /// It is in the mailbox.
     Queued,
+    /// It is encoded for the wire.
+    Sent,
     /// It is in the mailbox, and so many older ones had to go.
     Displaced(u32),
     /// The same, and the owner has to know it at once, even if it waits for its socket.
@@ -64,6 +66,10 @@ impl Delivered {
     pub(crate) const fn count(self, tally: &mut Tally) {
         match self {
             Self::Queued => tally.delivered += 1,
+            Self::Sent => {
+                tally.delivered += 1;
+                tally.sent += 1;
+            }
             Self::Displaced(count) | Self::Overrun(count) => {
                 tally.delivered += 1;
                 tally.dropped_full += count as u64;
@@ -80,6 +86,29 @@ impl Delivered {
     }
 }
 
+/// How well a subscriber keeps up: members of a shared subscription that take messages get them first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Readiness {
+    /// It takes what comes.
+    #[default]
+    Ready = 0,
+    /// It takes what comes, and much of it is not acknowledged or not written yet.
+    Busy = 1,
+    /// Deliveries are queued.
+    Congested = 2,
+}
+
+impl Readiness {
+    pub(crate) const fn from_u8(value: u8) -> Self {
+        match value {
+            0 => Self::Ready,
+            1 => Self::Busy,
+            _ => Self::Congested,
+        }
+    }
+}
+
 /// Where deliveries go. `deliver` runs on the publisher's worker, under the slot's lock: it appends or encodes and
 /// returns; it never blocks, never calls the bus, and keeps within the subscriber's own bounds.
 pub trait Mailbox: Send + 'static {
@@ -88,4 +117,16 @@ pub trait Mailbox: Send + 'static {
 
     /// Bytes it holds, for the global watermark.
     fn buffered_bytes(&self) -> usize;
+
+    /// Messages that were accepted by [`deliver`](Self::deliver), or put in otherwise, and neither handed to a
+    /// connection nor dropped yet.
+    fn waiting(&self) -> usize;
+
+    /// Gives up everything it holds: nobody will fetch it. Nothing is delivered afterwards.
+    fn close(&mut self);
+
+    /// How well its owner keeps up; asked after each delivery and each drain.
+    fn readiness(&self) -> Readiness {
+        Readiness::Ready
+    }
 }

@@ -14,6 +14,7 @@ use std::{
 #[derive(Debug)]
 pub struct Memory {
     used: AtomicUsize,
+    waiting_messages: AtomicUsize,
     high: usize,
     low: usize,
     waiting: Mutex<Vec<Waker>>,
@@ -21,13 +22,33 @@ pub struct Memory {
 
 impl Memory {
     pub(crate) const fn new(high_bytes: usize) -> Self {
-        Self { used: AtomicUsize::new(0), high: high_bytes, low: high_bytes / 4 * 3, waiting: Mutex::new(Vec::new()) }
+        Self {
+            used: AtomicUsize::new(0),
+            waiting_messages: AtomicUsize::new(0),
+            high: high_bytes,
+            low: high_bytes / 4 * 3,
+            waiting: Mutex::new(Vec::new()),
+        }
     }
 
     /// Bytes held now.
     #[must_use]
     pub fn used(&self) -> usize {
         self.used.load(Relaxed)
+    }
+
+    /// Messages that wait in mailboxes; see [`crate::Mailbox::waiting`].
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting_messages.load(Relaxed)
+    }
+
+    pub(crate) fn change_waiting(&self, before: usize, after: usize) {
+        if after > before {
+            self.waiting_messages.fetch_add(after - before, Relaxed);
+        } else if after < before {
+            self.waiting_messages.fetch_sub(before - after, Relaxed);
+        }
     }
 
     /// Whether publishers have to pause.

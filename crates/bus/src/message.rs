@@ -318,6 +318,11 @@ impl<'a> Publication<'a> {
         }
     }
 
+    /// Whether its topic has an order that all publishers share: it replaces the retained message, or asks for it.
+    pub(crate) const fn is_ordered(&self) -> bool {
+        self.retain || self.precondition.is_some()
+    }
+
     /// The message, shared; built at the first call.
     pub fn share(&self) -> &Arc<Message> {
         self.share_with(None)

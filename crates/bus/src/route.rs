@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 use crate::{
     counters::Tally,
     id::{SlotId, WorkerId},
-    limits::{CACHED_TOPIC_BYTES_MAX, ROUTE_CACHE_BYTES_MAX},
-    mailbox::Delivery,
+    limits::{CACHED_TOPIC_BYTES_MAX, CANDIDATES_MAX, ROUTE_CACHE_BYTES_MAX, SWEPT_MAX},
+    mailbox::{Delivery, Readiness},
     message::{Publication, Qos},
     subscription::SubscribeOptions,
     topic::{Topic, TopicRef},
@@ -21,16 +21,29 @@ use crate::{
 pub(crate) enum Wake {
     /// Nobody, or it is done already.
     Done,
+    /// The owner lives on this worker and was woken.
+    Woken,
+    /// The owner lives on this worker and is to be woken when it is its turn.
+    Later,
     /// The owner lives on this other worker.
     Remote(WorkerId),
 }
 
+/// Whether a subscriber takes messages now, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Standing {
+    /// It is connected.
+    Here(Readiness),
+    /// It has no connection.
+    Away,
+}
+
 /// A slot whatever its mailbox; implemented by [`crate::Slot`] only.
 pub(crate) trait Subscriber: Send + Sync {
-    /// Whether somebody is there to take deliveries now.
-    fn is_connected(&self) -> bool;
-    /// Puts the picked publications of a batch into the mailbox.
-    fn push(&self, me: WorkerId, batch: &Batch<'_, '_>, picks: Picks<'_>, tally: &mut Tally) -> Wake;
+    /// Whether it takes deliveries now, as of its last delivery or drain.
+    fn standing(&self) -> Standing;
+    /// Puts the picked publications of a batch into the mailbox; wakes an owner on `me` only if it `may_wake`.
+    fn push(&self, me: WorkerId, may_wake: bool, batch: &Batch<'_, '_>, picks: Picks<'_>, tally: &mut Tally) -> Wake;
     /// Wakes the owner.
     fn wake(&self);
 }
@@ -125,20 +138,59 @@ impl Routes {
         routes
     }
 
-    /// The entry whose turn it is in a group: the next connected one, or the next at all.
+    /// The entry whose turn it is in a group: the next that takes messages; if there is none, the next of those that
+    /// are least behind (MQTT 5.0 §4.8.2 leaves the choice to the server).
     pub(crate) fn choose(&self, group: &Group) -> Option<usize> {
-        let turn = group.turn.get();
-        group.turn.set(turn.wrapping_add(1));
-        let at = |step: usize| group.first + (turn.wrapping_add(step)) % group.count;
-        (0..group.count)
-            .map(at)
-            .find(|&i| self.entries.get(i).is_some_and(|e| e.subscriber.is_connected()))
-            .or_else(|| Some(at(0)))
+        let standing = |member: usize| Some(self.entries.get(group.first + member)?.subscriber.standing());
+        let member = choose(group.turn.get(), group.count, standing)?;
+        group.turn.set((member + 1) % group.count);
+        Some(group.first + member)
     }
 
     fn cost(&self) -> usize {
         let topic = self.topic.as_deref().map_or(0, str::len);
         size_of::<Self>() + topic + self.entries.len() * size_of::<Entry>() + self.groups.len() * size_of::<Group>()
+    }
+}
+
+/// The next of `count` members from `turn` on that takes messages, or the first of those that are least behind; `None`
+/// of `standing`: not this one.
+fn choose(turn: usize, count: usize, standing: impl Fn(usize) -> Option<Standing>) -> Option<usize> {
+    let mut best: Option<(Standing, usize)> = None;
+    for step in 0..count.min(CANDIDATES_MAX) {
+        let member = (turn + step) % count;
+        let Some(standing) = standing(member) else { continue };
+        if best.is_none_or(|(least, _)| standing < least) {
+            best = Some((standing, member));
+        }
+        if standing == Standing::Here(Readiness::Ready) {
+            break;
+        }
+    }
+    best.map(|(_, member)| member)
+}
+
+/// The members of a shared group, outside of any routes, and whose turn it is.
+pub(crate) struct Members {
+    all: Vec<Arc<Sub>>,
+    turn: usize,
+}
+
+impl Members {
+    pub(crate) const fn new(all: Vec<Arc<Sub>>) -> Self {
+        Self { all, turn: 0 }
+    }
+
+    /// The next that takes messages, of those that may read the topic.
+    pub(crate) fn choose(&mut self, topic: TopicRef<'_>) -> Option<Arc<Sub>> {
+        let standing = |member: usize| {
+            let sub = self.all.get(member)?;
+            let allowed = sub.options.gate.as_ref().is_none_or(|gate| gate.may_read(topic.as_str()));
+            allowed.then(|| sub.subscriber.standing())
+        };
+        let member = choose(self.turn, self.all.len(), standing)?;
+        self.turn = member + 1;
+        self.all.get(member).cloned()
     }
 }
 
@@ -160,6 +212,8 @@ pub(crate) struct RouteCache {
 
 type Cached = HashMap<Box<str>, (u64, Rc<Routes>), foldhash::fast::RandomState>;
 
+/// What an entry costs beside its topic and its routes.
+const ENTRY_BYTES: usize = 48;
 /// Thrown out entries that are given back for each new one: they are gone before there are as many again.
 const LEAVE_AT_ONCE: usize = 4;
 
@@ -174,14 +228,46 @@ impl RouteCache {
             return;
         }
         self.leave();
-        let cost = topic.len() + routes.cost() + 48;
+        let cost = topic.len() + routes.cost() + ENTRY_BYTES;
         if self.bytes + cost > ROUTE_CACHE_BYTES_MAX {
             self.throw_out();
         }
         self.bytes += cost;
         if let Some((_, old)) = self.routes.insert(Box::from(topic), (stamp, Rc::clone(routes))) {
-            self.bytes = self.bytes.saturating_sub(topic.len() + old.cost() + 48);
+            self.bytes = self.bytes.saturating_sub(topic.len() + old.cost() + ENTRY_BYTES);
         }
+    }
+
+    /// Lets go of entries whose topic has another stamp now, and with them of subscribers that have gone; stops after
+    /// some thousand destinations and says whether that was all.
+    pub(crate) fn sweep(&mut self, stamp: impl Fn(&str) -> u64) -> bool {
+        let mut left = SWEPT_MAX;
+        while let Some(leaving) = &mut self.leaving {
+            match leaving.next() {
+                Some((_, (_, routes))) => left = left.saturating_sub(1 + routes.entries.len()),
+                None => self.leaving = None,
+            }
+            if left == 0 {
+                return false;
+            }
+        }
+        let (mut done, bytes) = (true, &mut self.bytes);
+        self.routes.retain(|topic, (cached, routes)| {
+            if *cached == stamp(topic) {
+                return true;
+            }
+            if left == 0 {
+                done = false;
+                return true;
+            }
+            left = left.saturating_sub(1 + routes.entries.len());
+            *bytes = bytes.saturating_sub(topic.len() + routes.cost() + ENTRY_BYTES);
+            false
+        });
+        if self.routes.len() < self.routes.capacity() / 8 {
+            self.routes.shrink_to(self.routes.len() * 2);
+        }
+        done
     }
 
     fn throw_out(&mut self) {

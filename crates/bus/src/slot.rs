@@ -5,7 +5,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
     },
     task::{Context, Waker},
 };
@@ -13,9 +13,9 @@ use std::{
 use crate::{
     counters::Tally,
     id::{SlotId, SlotIds, WorkerId},
-    mailbox::{Delivered, Mailbox},
+    mailbox::{Delivered, Mailbox, Readiness},
     memory::Memory,
-    route::{Batch, Picks, Subscriber, Wake},
+    route::{Batch, Picks, Standing, Subscriber, Wake},
 };
 
 /// The connection that held the slot no longer does: another one claimed it.
@@ -32,7 +32,10 @@ struct State<M> {
     waker: Option<Waker>,
     ready: bool,
     accounted: usize,
+    waiting: usize,
+    readiness: Readiness,
     claims: u64,
+    closed: bool,
 }
 
 /// A subscriber's mailbox with its lock; made by [`crate::Bus::slot`].
@@ -41,6 +44,8 @@ pub struct Slot<M: Mailbox> {
     ids: Arc<SlotIds>,
     worker: AtomicUsize,
     connected: AtomicBool,
+    /// A [`Readiness`], where publishers find it without the lock.
+    readiness: AtomicU8,
     memory: Arc<Memory>,
     state: Mutex<State<M>>,
 }
@@ -52,8 +57,18 @@ impl<M: Mailbox> Slot<M> {
             ids,
             worker: AtomicUsize::new(worker.0),
             connected: AtomicBool::new(true),
+            readiness: AtomicU8::new(Readiness::Ready as u8),
             memory,
-            state: Mutex::new(State { mailbox, waker: None, ready: false, accounted: 0, claims: 0 }),
+            state: Mutex::new(State {
+                mailbox,
+                waker: None,
+                ready: false,
+                accounted: 0,
+                waiting: 0,
+                readiness: Readiness::Ready,
+                claims: 0,
+                closed: false,
+            }),
         })
     }
 
@@ -72,6 +87,16 @@ impl<M: Mailbox> Slot<M> {
         let now = state.mailbox.buffered_bytes();
         self.memory.change(state.accounted, now);
         state.accounted = now;
+        let waiting = state.mailbox.waiting();
+        if waiting != state.waiting {
+            self.memory.change_waiting(state.waiting, waiting);
+            state.waiting = waiting;
+        }
+        let readiness = state.mailbox.readiness();
+        if readiness != state.readiness {
+            state.readiness = readiness;
+            self.readiness.store(readiness as u8, Ordering::Relaxed);
+        }
     }
 
     /// Makes the caller, on `worker`, the owner. Whoever was is woken and learns it by [`Displaced`].
@@ -98,6 +123,20 @@ impl<M: Mailbox> Slot<M> {
             state.ready = true;
             self.connected.store(false, Ordering::Relaxed);
         }
+    }
+
+    /// Nobody owns the slot any more, and nobody will: its mailbox gives up what it holds, and what is delivered all the
+    /// same – routes of other workers may know it for a moment – is thrown away. Returns how many messages waited.
+    pub(crate) fn close(&self) -> usize {
+        let mut state = self.lock();
+        self.account(&mut state);
+        let waited = state.waiting;
+        state.closed = true;
+        state.waker = None;
+        state.mailbox.close();
+        self.connected.store(false, Ordering::Relaxed);
+        self.account(&mut state);
+        waited
     }
 
     /// Looks into the mailbox or changes it, without taking a wake.
@@ -155,13 +194,20 @@ impl<M: Mailbox> Slot<M> {
 }
 
 impl<M: Mailbox> Subscriber for Slot<M> {
-    fn is_connected(&self) -> bool {
-        self.connected.load(Ordering::Relaxed)
+    fn standing(&self) -> Standing {
+        if !self.connected.load(Ordering::Relaxed) {
+            return Standing::Away;
+        }
+        Standing::Here(Readiness::from_u8(self.readiness.load(Ordering::Relaxed)))
     }
 
-    fn push(&self, me: WorkerId, batch: &Batch<'_, '_>, picks: Picks<'_>, tally: &mut Tally) -> Wake {
+    fn push(&self, me: WorkerId, may_wake: bool, batch: &Batch<'_, '_>, picks: Picks<'_>, tally: &mut Tally) -> Wake {
         let mut state = self.lock();
         let mut urgent = false;
+        if state.closed {
+            picks.for_each(|_| Delivered::Gone.count(tally));
+            return Wake::Done;
+        }
         for pick in picks {
             let Some((publication, delivery)) = batch.delivery(pick) else { continue };
             let delivered = state.mailbox.deliver(publication, &delivery);
@@ -177,10 +223,12 @@ impl<M: Mailbox> Subscriber for Slot<M> {
         if home != me {
             return Wake::Remote(home);
         }
-        if let Some(waker) = &state.waker {
-            waker.wake_by_ref();
+        let Some(waker) = &state.waker else { return Wake::Done };
+        if !may_wake {
+            return Wake::Later;
         }
-        Wake::Done
+        waker.wake_by_ref();
+        Wake::Woken
     }
 
     fn wake(&self) {
@@ -195,6 +243,7 @@ impl<M: Mailbox> Drop for Slot<M> {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.memory.change(state.accounted, 0);
+        self.memory.change_waiting(state.waiting, 0);
         self.ids.give_back(self.id);
     }
 }

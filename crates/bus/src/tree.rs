@@ -142,6 +142,32 @@ impl Tree {
         }
     }
 
+    fn leaf(&self, subscription: &Subscription) -> Option<&Leaf> {
+        let mut at = ROOT;
+        for level in subscription.filter.split('/') {
+            if level == "#" {
+                return self.node(at)?.below.as_deref();
+            }
+            at = self.child(at, level)?;
+        }
+        self.node(at)?.here.as_deref()
+    }
+
+    /// Whether there is such a subscription.
+    pub(crate) fn contains(&self, subscription: &Subscription, key: (SlotId, u64)) -> bool {
+        let list = self.leaf(subscription).and_then(|leaf| match &subscription.group {
+            None => Some(&leaf.direct),
+            Some(name) => leaf.groups.get(name),
+        });
+        list.is_some_and(|list| list.binary_search_by_key(&key, |sub| sub.key()).is_ok())
+    }
+
+    /// The members of a shared subscription's group.
+    pub(crate) fn members(&self, subscription: &Subscription) -> Vec<Arc<Sub>> {
+        let members = self.leaf(subscription).zip(subscription.group.as_ref());
+        members.and_then(|(leaf, name)| leaf.groups.get(name)).cloned().unwrap_or_default()
+    }
+
     /// Removes. Says whether it was there.
     pub(crate) fn remove(&mut self, subscription: &Subscription, slot: SlotId, tag: u64) -> bool {
         let mut path: Vec<(u32, &str)> = Vec::with_capacity(8);

@@ -3,19 +3,21 @@
 use std::{
     rc::Rc,
     sync::{Arc, PoisonError},
-    task::{Context, Poll},
+    task::{Context, Waker},
 };
 
 use crate::{
     bus::Bus,
     counters::Tally,
     id::WorkerId,
-    limits::STAGED_MAX,
-    message::{MessageId, Publication},
+    limits::{HANDED_ON_TOGETHER, STAGED_MAX, WAKES_PER_TURN},
+    message::{Message, MessageId, Publication},
     outcome::Outcome,
     retained::{Completion, RetainedError},
-    route::{Batch, Pick, RouteCache, Routes, Staging, Subscriber, Wake},
+    route::{Batch, Members, Pick, RouteCache, Routes, Staging, Subscriber, Wake},
+    subscription::Subscription,
     topic::TopicRef,
+    wake_list::{Place, WakeList},
 };
 
 /// What a batch gives: the publications hold their outcomes, and acknowledgements wait for this.
@@ -24,6 +26,9 @@ use crate::{
 pub struct Published {
     /// Complete when everything that must be kept is.
     pub completion: Completion,
+    /// The subscribers of this worker that are still to be woken stand in its list before this place; `None` if all are
+    /// awake. A publisher that goes on before [`Worker::has_woken`] only fills their mailboxes.
+    pub unwoken: Option<Place>,
 }
 
 /// The publishing end of one worker thread.
@@ -36,6 +41,11 @@ pub struct Worker {
     staging: Staging,
     remote: Vec<Vec<Arc<dyn Subscriber>>>,
     awake: Vec<Arc<dyn Subscriber>>,
+    wakes: WakeList,
+    /// Owners woken by the publication at hand.
+    woken: usize,
+    /// [`Bus::generation`] of the last complete sweep of the cache.
+    swept: u64,
     nobody: Rc<Routes>,
 }
 
@@ -59,6 +69,9 @@ impl Worker {
             staging: Staging::default(),
             remote: (0..workers).map(|_| Vec::new()).collect(),
             awake: Vec::new(),
+            wakes: WakeList::default(),
+            woken: 0,
+            swept: 0,
             nobody: Rc::default(),
         }
     }
@@ -76,34 +89,62 @@ impl Worker {
     }
 
     /// Publishes a batch: keeps what is retained, routes, groups by destination, pushes once per mailbox and wakes
-    /// once per worker. The outcome of each is in [`Publication::outcome`]. A bus that is closed refuses all.
+    /// once per worker. The outcome of each is in [`Publication::outcome`]. A bus that is shut down refuses all.
     pub fn publish(&mut self, batch: &mut [Publication<'_>]) -> Published {
-        if self.bus.is_closed() {
+        if self.bus.is_shut_down() {
             batch.iter().for_each(Publication::refuse);
             self.bus.counters().add(&Tally { refused: batch.len() as u64, ..Tally::default() });
-            return Published { completion: Completion::Ready };
+            return Published { completion: Completion::Ready, unwoken: None };
         }
         self.publish_will(batch)
     }
 
-    /// The same even if the bus is closed: for wills, which are published when their clients are gone.
+    /// The same even if the bus is shut down: for wills, which are published when their clients are gone.
     pub fn publish_will(&mut self, batch: &mut [Publication<'_>]) -> Published {
         let mut tally = Tally { published: batch.len() as u64, ..Tally::default() };
         let mut completion = Completion::Ready;
+        let mut ordered = false;
+        let before = self.wakes.end();
+        self.woken = 0;
         for publication in batch.iter_mut() {
             self.sequence += 1;
             publication.id = MessageId(self.sequence);
-            if publication.retain || publication.precondition.is_some() {
-                self.keep(publication, &mut completion);
-            }
+            ordered |= publication.is_ordered();
         }
+        if ordered {
+            self.publish_in_order(batch, &mut tally, &mut completion);
+        } else {
+            self.deliver(batch, &mut tally);
+        }
+        self.wake_workers();
+        self.bus.counters().add(&tally);
+        let end = self.wakes.end();
+        Published { completion, unwoken: (end != before).then_some(end) }
+    }
+
+    /// Keeps and delivers run by run; see [`crate::order`].
+    fn publish_in_order(&mut self, batch: &[Publication<'_>], tally: &mut Tally, completion: &mut Completion) {
+        let bus = Arc::clone(&self.bus);
+        let mut rest = batch;
+        while !rest.is_empty() {
+            let (count, shards) = bus.order().run(rest);
+            let (run, later) = rest.split_at(count);
+            let order = bus.order().lock(shards);
+            for publication in run.iter().filter(|publication| publication.is_ordered()) {
+                self.keep(publication, completion);
+            }
+            self.deliver(run, tally);
+            drop(order);
+            rest = later;
+        }
+    }
+
+    fn deliver(&mut self, batch: &[Publication<'_>], tally: &mut Tally) {
         let mut start = 0;
         while let Some(rest) = batch.get(start..).filter(|rest| !rest.is_empty()) {
-            start += self.stage(rest, &mut tally);
-            self.flush(rest, &mut tally);
+            start += self.stage(rest, tally);
+            self.flush(rest, tally);
         }
-        self.bus.counters().add(&tally);
-        Published { completion }
     }
 
     fn keep(&self, publication: &Publication<'_>, completion: &mut Completion) {
@@ -165,6 +206,7 @@ impl Worker {
         if matched == 0 {
             tally.unmatched += 1;
         }
+        tally.matched += u64::from(matched);
         publication.outcome.set(Outcome { matched, ..publication.outcome() });
     }
 
@@ -184,20 +226,39 @@ impl Worker {
 
     fn flush(&mut self, publications: &[Publication<'_>], tally: &mut Tally) {
         let batch = Batch { publications, routes: &self.routes };
-        let (me, remote) = (self.id, &mut self.remote);
+        let (me, remote, wakes, woken) = (self.id, &mut self.remote, &mut self.wakes, &mut self.woken);
         self.staging.drain(|first, picks| {
             let Some(entry) = batch.entry(first) else { return };
-            if let Wake::Remote(worker) = entry.subscriber.push(me, &batch, picks, tally)
-                && let Some(list) = remote.get_mut(worker.0)
-            {
-                list.push(Arc::clone(&entry.subscriber));
+            match entry.subscriber.push(me, *woken < WAKES_PER_TURN, &batch, picks, tally) {
+                Wake::Done => {}
+                Wake::Woken => *woken += 1,
+                Wake::Later => wakes.push(Arc::clone(&entry.subscriber)),
+                Wake::Remote(worker) => {
+                    if let Some(list) = remote.get_mut(worker.0) {
+                        list.push(Arc::clone(&entry.subscriber));
+                    }
+                }
             }
         });
-        for (list, inbox) in remote.iter_mut().zip(&self.bus.inboxes) {
+        self.routes.clear();
+    }
+
+    /// Tells each other worker once which of its owners were delivered to.
+    fn wake_workers(&mut self) {
+        if self.wakes.wants_turn()
+            && let Some(inbox) = self.bus.inboxes.get(self.id.0)
+        {
+            let waker = inbox.lock().unwrap_or_else(PoisonError::into_inner).waker.take();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+        for (list, inbox) in self.remote.iter_mut().zip(&self.bus.inboxes) {
             if list.is_empty() {
                 continue;
             }
             let mut inbox = inbox.lock().unwrap_or_else(PoisonError::into_inner);
+            inbox.later.extend(list.drain(list.len().min(WAKES_PER_TURN)..));
             inbox.ready.append(list);
             let waker = inbox.waker.take();
             drop(inbox);
@@ -205,25 +266,79 @@ impl Worker {
                 waker.wake();
             }
         }
-        self.routes.clear();
     }
 
-    /// Wakes the owners of mailboxes that other workers delivered to; never ready. One task per worker polls it.
-    pub fn poll_wakes(&mut self, cx: &Context<'_>) -> Poll<()> {
-        let Some(inbox) = self.bus.inboxes.get(self.id.0) else { return Poll::Pending };
+    /// Wakes the owners of this worker that others delivered to, and the next portion of those beyond the first of large
+    /// publications. Says whether owners are left: then it is to be called again as soon
+    /// as the runtime has looked at its sockets. One task per worker calls it, and is woken when there is something.
+    #[must_use = "owners may be left"]
+    pub fn wake_owners(&mut self, cx: &Context<'_>) -> bool {
+        let Some(inbox) = self.bus.inboxes.get(self.id.0) else { return false };
         let mut inbox = inbox.lock().unwrap_or_else(PoisonError::into_inner);
         inbox.waker = Some(cx.waker().clone());
         std::mem::swap(&mut inbox.ready, &mut self.awake);
-        drop(inbox);
-        for subscriber in self.awake.drain(..) {
-            subscriber.wake();
+        for owner in inbox.later.drain(..) {
+            self.wakes.push(owner);
         }
-        Poll::Pending
+        drop(inbox);
+        for owner in self.awake.drain(..) {
+            owner.wake();
+        }
+        self.wakes.turn()
     }
 
-    /// Drops cached routes and with them what they keep alive; for a worker that has been idle.
-    pub fn forget_routes(&mut self) {
-        self.cache = RouteCache::default();
+    /// Whether the owners up to this place are awake.
+    #[must_use]
+    pub const fn has_woken(&self, place: Place) -> bool {
+        self.wakes.is_past(place)
+    }
+
+    /// Wakes a publisher after the owners that are in the list now.
+    pub fn wake_behind(&mut self, waker: &Waker) {
+        self.wakes.push_publisher(waker);
+    }
+
+    /// Gives messages of shared subscriptions to their members: one that had them and did not take them has left the
+    /// group (MQTT 5.0 §4.8.2).
+    pub fn hand_on(&mut self, messages: &[(Arc<Message>, Arc<Subscription>)]) {
+        let mut tally = Tally::default();
+        let mut group: Option<(&Arc<Subscription>, Members)> = None;
+        self.woken = 0;
+        for some in messages.chunks(HANDED_ON_TOGETHER) {
+            let publications: Vec<_> = some.iter().map(|(message, _)| Publication::of(message)).collect();
+            for (index, (publication, (_, subscription))) in publications.iter().zip(some).enumerate() {
+                if !group.as_ref().is_some_and(|(of, _)| Arc::ptr_eq(of, subscription)) {
+                    group = Some((subscription, Members::new(self.bus.members(subscription))));
+                }
+                let chosen = group.as_mut().and_then(|(_, members)| members.choose(publication.topic));
+                let groups = chosen.map(|member| vec![member]).into_iter().collect();
+                let routes = Rc::new(Routes::build(publication.topic, Vec::new(), groups));
+                self.stage_one(index, publication, &routes, &mut tally);
+                self.routes.push(routes);
+                if publication.outcome().matched == 0 {
+                    // There is no other member.
+                    (tally.matched, tally.dropped_gone) = (tally.matched + 1, tally.dropped_gone + 1);
+                }
+            }
+            self.flush(&publications, &mut tally);
+        }
+        self.wake_workers();
+        // They were counted as published, and as unmatched or not, when they came in.
+        tally.unmatched = 0;
+        self.bus.counters().add(&tally);
+    }
+
+    /// Lets go of cached routes that are out of date, and with them of subscribers that have gone; some thousand
+    /// destinations at most. Costs nothing as long as no subscription changes. To be called now and then.
+    pub fn sweep_routes(&mut self) {
+        let generation = self.bus.generation();
+        if generation == self.swept {
+            return;
+        }
+        let bus = &self.bus;
+        if self.cache.sweep(|topic| bus.stamp(topic)) {
+            self.swept = generation;
+        }
     }
 }
 

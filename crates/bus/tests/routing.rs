@@ -182,12 +182,12 @@ fn one_wake_a_batch_here_and_one_a_worker_there() {
     let claims: Vec<_> = slots.iter().map(|slot| slot.claim(WorkerId(0))).collect();
     let drain_all = || slots.iter().zip(&claims).map(|(s, c)| drain(s, *c, &owner_waker)).sum::<usize>();
     drain_all();
-    let _ = here.poll_wakes(&Context::from_waker(&dispatcher_waker));
+    assert!(!here.wake_owners(&Context::from_waker(&dispatcher_waker)));
     let me = Publisher::internal();
     let mut batch: Vec<_> = (0..20).map(|_| publication("t", b"x", &me)).collect();
     let _ = there.publish(&mut batch);
     assert_eq!((dispatcher.0.load(Ordering::Relaxed), owner.0.load(Ordering::Relaxed)), (1, 0));
-    let _ = here.poll_wakes(&Context::from_waker(&dispatcher_waker));
+    assert!(!here.wake_owners(&Context::from_waker(&dispatcher_waker)));
     assert_eq!(owner.0.load(Ordering::Relaxed), 5);
     let mut again: Vec<_> = (0..20).map(|_| publication("t", b"x", &me)).collect();
     let _ = here.publish(&mut again);
@@ -308,6 +308,12 @@ impl Mailbox for Blocked {
     fn buffered_bytes(&self) -> usize {
         0
     }
+
+    fn waiting(&self) -> usize {
+        0
+    }
+
+    fn close(&mut self) {}
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! then crosses no thread – and many are spread over all.
 
 mod accept;
-mod worker;
+pub(crate) mod worker;
 
 use std::{
     io,
@@ -256,7 +256,7 @@ impl RunningGateway {
         let shutdown = &self.shared.mqtt.shutdown;
         sleep(WILLS.min(deadline)).await;
         wait_until(end.min(Instant::now() + LAST_WORDS), || shutdown.is_quiet()).await;
-        self.shared.bus.close();
+        self.shared.bus.shut_down();
         // A batch that was published at this moment is delivered by now.
         sleep(LOOK).await;
         self.draining.send_replace(Phase::Emptying);

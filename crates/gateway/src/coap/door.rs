@@ -63,7 +63,7 @@ pub(super) struct Core {
     pub(super) watches: Watches,
     pub(super) deferred: VecDeque<Deferred>,
     /// Taken out of the mailbox and not told yet.
-    entries: VecDeque<Entry>,
+    pub(super) entries: VecDeque<Entry>,
     /// Room for the topics of a turn.
     pub(super) topics: String,
     counted: Counters,
@@ -342,10 +342,11 @@ impl Core {
         if self.entries.is_empty() {
             let entries = &mut self.entries;
             // Nobody else claims this slot.
-            let _ = self.slot.poll_with(self.claim, cx, |mailbox| mailbox.take(entries));
+            let overtaken = self.slot.poll_with(self.claim, cx, |mailbox| mailbox.take(entries)).unwrap_or(0);
+            self.ctx.bus().counters().overtaken(overtaken);
             if self.entries.len() > BACKLOG_PER_OBSERVER * self.server.observers().max(1) {
                 // This worker has fallen behind: what is newer replaces what is older (RFC 7641 §1.3).
-                mailbox::thin(&mut self.entries);
+                self.ctx.bus().counters().overtaken(mailbox::thin(&mut self.entries));
             }
         }
         self.look_again();
@@ -353,10 +354,7 @@ impl Core {
             return false;
         }
         let now = self.ctx.now();
-        for _ in 0..NOTIFICATIONS_PER_TURN {
-            let Some(entry) = self.entries.pop_front() else { break };
-            self.tell(now, &entry);
-        }
+        self.tell_next(now, NOTIFICATIONS_PER_TURN);
         !self.entries.is_empty()
     }
 

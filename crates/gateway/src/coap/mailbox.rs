@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use fogmux_bus::{Delivered, Delivery, Mailbox, Message, Publication, Qos, Topic};
+use fogmux_bus::{Delivered, Delivery, Mailbox, Message, Publication, Qos, Readiness, Topic};
 use foldhash::quality::RandomState;
 
 /// One message for one observer.
@@ -29,20 +29,44 @@ pub(super) struct Notifications {
     bytes_max: usize,
     /// Entries that came since the queue was last thinned out; that looks at everything, so it is not done for each.
     since_thinned: usize,
+    /// Entries that newer ones have replaced since the queue was last emptied.
+    overtaken: u64,
 }
 
+/// Entries above which the socket counts as busy.
+const BUSY_ENTRIES: usize = 1024;
 /// Most entries; beyond, the newest of each observer and topic stay.
 const ENTRIES_MAX: usize = 65_536;
 
 impl Notifications {
     pub(super) const fn new(bytes_max: usize) -> Self {
-        Self { entries: VecDeque::new(), bytes: 0, bytes_max, since_thinned: 0 }
+        Self { entries: VecDeque::new(), bytes: 0, bytes_max, since_thinned: 0, overtaken: 0 }
     }
 
-    /// Takes everything out; `into` is empty and its room is used for what comes next.
-    pub(super) fn take(&mut self, into: &mut VecDeque<Entry>) {
+    /// Takes everything out; `into` is empty and its room is used for what comes next. Returns how many entries newer
+    /// ones have replaced.
+    pub(super) fn take(&mut self, into: &mut VecDeque<Entry>) -> u64 {
         std::mem::swap(&mut self.entries, into);
         (self.bytes, self.since_thinned) = (0, 0);
+        std::mem::take(&mut self.overtaken)
+    }
+
+    /// What waits.
+    pub(super) const fn entries(&self) -> &VecDeque<Entry> {
+        &self.entries
+    }
+
+    /// Drops what waits for an observer that is about to get a newer value; says how many.
+    pub(super) fn discard(&mut self, is_overtaken: impl Fn(&Entry) -> bool) -> u64 {
+        let (before, bytes) = (self.entries.len(), &mut self.bytes);
+        self.entries.retain(|entry| {
+            let drop = is_overtaken(entry);
+            if drop {
+                *bytes = bytes.saturating_sub(cost(&entry.message));
+            }
+            !drop
+        });
+        (before - self.entries.len()) as u64
     }
 
     fn is_full(&self, more: usize) -> bool {
@@ -52,7 +76,7 @@ impl Notifications {
     /// Keeps the newest of each observer and topic.
     fn thin(&mut self) {
         self.since_thinned = 0;
-        thin(&mut self.entries);
+        self.overtaken += thin(&mut self.entries);
         self.bytes = self.entries.iter().map(|entry| cost(&entry.message)).sum();
     }
 
@@ -73,8 +97,9 @@ impl Notifications {
     }
 }
 
-/// Keeps the newest of each observer and topic, in their order.
-pub(super) fn thin(entries: &mut VecDeque<Entry>) {
+/// Keeps the newest of each observer and topic, in their order. Returns how many had to go.
+pub(super) fn thin(entries: &mut VecDeque<Entry>) -> u64 {
+    let before = entries.len();
     let mut seen: HashSet<(u64, Topic), RandomState> = HashSet::with_hasher(RandomState::default());
     let mut kept = VecDeque::with_capacity(entries.len());
     while let Some(entry) = entries.pop_back() {
@@ -83,6 +108,7 @@ pub(super) fn thin(entries: &mut VecDeque<Entry>) {
         }
     }
     *entries = kept;
+    (before - entries.len()) as u64
 }
 
 /// A message that many observers share is counted for each: too much rather than too little.
@@ -117,6 +143,18 @@ impl Mailbox for Notifications {
 
     fn buffered_bytes(&self) -> usize {
         self.bytes
+    }
+
+    fn waiting(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn close(&mut self) {
+        (self.entries, self.bytes) = (VecDeque::new(), 0);
+    }
+
+    fn readiness(&self) -> Readiness {
+        if self.entries.len() > BUSY_ENTRIES { Readiness::Busy } else { Readiness::Ready }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Observers (RFC 7641): each is a subscription of the socket's mailbox, told apart by the number of its relation.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use fogmux_auth::Action;
-use fogmux_bus::{Filter, Message, Qos, ReadGate, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef, etag};
+use fogmux_bus::{
+    Filter, Message, Qos, ReadGate, RetainedChunk, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef, etag,
+};
 use fogmux_coap::{
     Code, Response, Ticket,
     server::{Event, Notification, Registered, RelationId},
@@ -48,6 +50,17 @@ impl Watch {
     }
 }
 
+/// What became of a message for an observer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// The machine has it; it sends the newest as soon as the observer takes it.
+    Sent,
+    /// It was too late.
+    Expired,
+    /// The observation has ended.
+    Gone,
+}
+
 /// All observations of a socket, in the places that the machine gave them.
 #[derive(Default)]
 pub(super) struct Watches {
@@ -80,6 +93,11 @@ impl Watches {
         }
     }
 
+    /// The subscriptions of all, with their tags.
+    pub(super) fn subscriptions(&self) -> impl Iterator<Item = (&Subscription, u64)> {
+        self.all.iter().flatten().map(|watch| (&watch.subscription, watch.relation.to_u64()))
+    }
+
     fn remove(&mut self, relation: RelationId) -> Option<Watch> {
         self.get(relation)?;
         self.all.get_mut(relation.index())?.take()
@@ -95,9 +113,25 @@ impl Core {
             return;
         };
         let registered = self.register(ask, &mut ticket, Subscription::to(filter), false);
-        match self.ctx.bus().latest(topic.as_str(), ask.now) {
-            None if registered.is_some() => self.respond(ask.now, ticket, &Response::new(Code::CONTENT)),
-            Some(_) | None => self.latest(ask, ticket, topic.as_str()),
+        let Some(registered) = registered else {
+            self.latest(ask, ticket, topic.as_str());
+            return;
+        };
+        let bus = self.ctx.bus();
+        // Looked up while the mailbox is locked: what is in it came before, and must not follow.
+        let tag = registered.relation().to_u64();
+        let is_overtaken =
+            |entry: &Entry| entry.tag == tag && (entry.message.retain || matches!(registered, Registered::New(_)));
+        let before = self.entries.len();
+        self.entries.retain(|entry| !is_overtaken(entry));
+        let overtaken = (before - self.entries.len()) as u64;
+        let message = self.slot.with(|mailbox| {
+            bus.counters().overtaken(overtaken + mailbox.discard(is_overtaken));
+            bus.latest(topic.as_str(), ask.now)
+        });
+        match message {
+            None => self.respond(ask.now, ticket, &Response::new(Code::CONTENT)),
+            Some(message) => self.respond_with(ask, ticket, Some(&message)),
         }
     }
 
@@ -147,19 +181,36 @@ impl Core {
         Some(registered)
     }
 
+    /// Tells observers what was taken out of the mailbox, so many at most.
+    pub(super) fn tell_next(&mut self, now: Timestamp, count: usize) {
+        let (mut sent, mut expired, mut gone) = (0, 0, 0);
+        for _ in 0..count {
+            let Some(entry) = self.entries.pop_front() else { break };
+            match self.tell(now, &entry) {
+                Told::Sent => sent += 1,
+                Told::Expired => expired += 1,
+                Told::Gone => gone += 1,
+            }
+        }
+        let counters = self.ctx.bus().counters();
+        counters.drained(sent, expired, 0);
+        counters.gone(gone);
+    }
+
     /// One message to one observer.
-    pub(super) fn tell(&mut self, now: Timestamp, entry: &Entry) {
+    fn tell(&mut self, now: Timestamp, entry: &Entry) -> Told {
         let relation = RelationId::from_u64(entry.tag);
-        let Some(watch) = self.watches.get(relation) else { return };
+        let Some(watch) = self.watches.get(relation) else { return Told::Gone };
         if entry.message.is_expired(now) {
-            return;
+            return Told::Expired;
         }
         if watch.identity.is_over(now) {
             self.dismiss(relation, Code::UNAUTHORIZED);
-            return;
+            return Told::Gone;
         }
         let named = watch.named;
         self.send(now, relation, &entry.message, named, entry.assured, entry.cleared);
+        Told::Sent
     }
 
     fn send(
@@ -205,7 +256,7 @@ impl Core {
                 self.dismiss(*relation, Code::UNAUTHORIZED);
                 return false;
             }
-            let chunk = self.ctx.bus().retained(&watch.subscription.filter, watch.after.as_ref(), BACKFILL, now);
+            let Some(chunk) = self.look_up(watch, now) else { return true };
             let (gate, max_qos) = (Arc::clone(&watch.identity.gate), watch.max_qos);
             for message in chunk.messages.iter().filter(|message| gate.may_read(&message.topic)) {
                 let assured = message.qos.min(max_qos) > Qos::AtMostOnce;
@@ -220,6 +271,20 @@ impl Core {
         behind.append(&mut self.watches.behind);
         self.watches.behind = behind;
         any
+    }
+
+    /// The next kept messages for an observer, unless others wait for it: an older value must not follow a newer one.
+    fn look_up(&self, watch: &Watch, now: Timestamp) -> Option<RetainedChunk> {
+        let tag = watch.relation.to_u64();
+        let waits = |entries: &VecDeque<Entry>| entries.iter().any(|entry| entry.tag == tag);
+        if waits(&self.entries) {
+            return None;
+        }
+        let (bus, filter) = (self.ctx.bus(), &watch.subscription.filter);
+        self.slot.with(|mailbox| {
+            let free = !waits(mailbox.entries());
+            free.then(|| bus.retained(filter, watch.after.as_ref(), BACKFILL, now))
+        })
     }
 
     /// Unsubscribes those whose observation has ended.
@@ -286,5 +351,14 @@ impl Core {
             self.server.notify(now, relation, &notification, &mut self.out);
         }
         self.forget_gone();
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        for (subscription, tag) in self.watches.subscriptions() {
+            self.ctx.bus().unsubscribe(&self.slot, subscription, tag);
+        }
+        self.ctx.bus().close(&self.slot);
     }
 }

@@ -1,6 +1,8 @@
 //! GET and FETCH without Observe: the latest message of a topic, and which topics there are.
 
-use fogmux_bus::Filter;
+use std::sync::Arc;
+
+use fogmux_bus::{Filter, Message};
 use fogmux_coap::{Code, Response, Ticket};
 
 use super::{
@@ -12,15 +14,21 @@ use super::{
 impl Core {
     /// The latest message, or 4.04.
     pub(super) fn latest(&mut self, ask: &Ask<'_>, ticket: Ticket<Path>, topic: &str) {
+        let message = self.ctx.bus().latest(topic, ask.now);
+        self.respond_with(ask, ticket, message.as_ref());
+    }
+
+    /// This message, or 4.04.
+    pub(super) fn respond_with(&mut self, ask: &Ask<'_>, ticket: Ticket<Path>, message: Option<&Arc<Message>>) {
         let now = machine_time(ask.now);
         if self.server.is_continued(now, &ticket) {
             // A later block of what began an answer or a notification: it may have been kept by nobody, or not any more.
             self.respond(ask.now, ticket, &Response::new(Code::CONTENT));
             return;
         }
-        match self.ctx.bus().latest(topic, ask.now) {
+        match message {
             Some(message) => {
-                self.server.respond(now, ticket, &translate::representation(&message, ask.now), &mut self.out);
+                self.server.respond(now, ticket, &translate::representation(message, ask.now), &mut self.out);
             }
             None => self.server.respond(now, ticket, &Response::new(Code::NOT_FOUND), &mut self.out),
         }

@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use fogmux_auth::{Action, Reach};
-use fogmux_bus::{Claim, Message, Qos, Subscription};
+use fogmux_bus::{Claim, Mailbox as _, Message, Qos, Subscription};
 use fogmux_http::{
     Kind, Problem, Query, accept, publish,
     sse::{self, EventId, GapReason},
@@ -208,15 +208,16 @@ impl Follow {
         let kept = self.stream.slot.with_claim(self.claim, |mailbox| mailbox.kept().cloned())?;
         let kept = kept.map(|kept| self.fetch_kept(kept));
         let mut taken: SmallVec<[Taken; 8]> = SmallVec::new();
-        let (lost, drained) = self.stream.slot.poll_with(self.claim, cx, |mailbox| {
-            let lost = mailbox.take_lost();
+        let (lost, fresh, drained) = self.stream.slot.poll_with(self.claim, cx, |mailbox| {
+            let (lost, waited) = (mailbox.take_lost(), mailbox.waiting());
             let mut bytes = 0;
             while taken.len() < CHUNK_MESSAGES && bytes < CHUNK_BYTES {
                 let Some(next) = mailbox.take() else { break };
                 bytes += next.message.payload.len();
                 taken.push(next);
             }
-            (lost, mailbox.is_drained())
+            // The others are sent again.
+            (lost, waited - mailbox.waiting(), mailbox.is_drained())
         })?;
         if lost > 0 {
             push_gap(self.format, GapReason::Slow, Some(lost), out);
@@ -238,9 +239,8 @@ impl Follow {
             }
             self.push(taken, out);
         }
-        if expired > 0 {
-            self.conn.ctx.bus().counters().expired(expired);
-        }
+        let expired_fresh = expired.min(fresh);
+        self.conn.ctx.bus().counters().drained((fresh - expired_fresh) as u64, expired_fresh as u64, 0);
         Ok(more)
     }
 

@@ -100,6 +100,14 @@ impl Mailbox for Newest {
     fn buffered_bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |message| message.size())
     }
+
+    fn waiting(&self) -> usize {
+        usize::from(self.0.is_some())
+    }
+
+    fn close(&mut self) {
+        self.0 = None;
+    }
 }
 
 /// A subscription for as long as the poll lasts.
@@ -130,6 +138,7 @@ impl Waiting {
     async fn next(&self, headers: &HeaderMap) -> Arc<Message> {
         poll_fn(|cx| {
             let taken = self.slot.poll_with(self.claim, cx, |newest| newest.0.take()).ok().flatten();
+            self.conn.ctx.bus().counters().drained(u64::from(taken.is_some()), 0, 0);
             let now = self.conn.ctx.now();
             match taken.filter(|message| !message.is_expired(now) && !worth_waiting(Some(message), headers)) {
                 Some(message) => std::task::Poll::Ready(message),
@@ -143,5 +152,6 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.conn.ctx.bus().unsubscribe(&self.slot, &self.subscription, 0);
+        self.conn.ctx.bus().close(&self.slot);
     }
 }

@@ -93,7 +93,11 @@ impl Snapshot {
         let count = bus.counters();
         for (name, help, value) in [
             ("bus_published", "Publications that came in", &count.published),
+            ("bus_matched", "Deliveries that routing asked for", &count.matched),
             ("bus_delivered", "Deliveries handed to mailboxes", &count.delivered),
+            ("bus_sent", "Messages that mailboxes handed to connections", &count.sent),
+            ("bus_pulled", "Retained messages put into mailboxes for new subscriptions", &count.pulled),
+            ("bus_handed_on", "Messages that went to another member of a shared subscription", &count.handed_on),
             ("bus_dropped_full", "Deliveries dropped because a queue was full", &count.dropped_full),
             ("bus_dropped_expired", "Deliveries dropped because they had expired", &count.dropped_expired),
             ("bus_dropped_too_large", "Deliveries dropped because they were too large", &count.dropped_too_large),
@@ -113,6 +117,7 @@ impl Snapshot {
             ("bus_retained_messages", "Messages kept", retained),
             ("bus_retained_bytes", "Bytes of messages kept", retained_bytes),
             ("bus_mailbox_bytes", "Bytes in mailboxes", bus.memory().used()),
+            ("bus_mailbox_messages", "Messages that wait in mailboxes", bus.memory().waiting()),
             ("bus_subscriptions", "Subscriptions", bus.subscriptions()),
             ("http_event_streams", "Event streams", streams),
             ("http_event_streams_parked", "Event streams that wait for their reader", parked),

@@ -40,6 +40,7 @@ impl Drop for Stream {
         for subscription in &self.subscriptions {
             self.bus.unsubscribe(&self.slot, subscription, 0);
         }
+        self.bus.close(&self.slot);
     }
 }
 
@@ -173,7 +174,7 @@ impl Registry {
         let claim = stream.slot.claim(ctx.id);
         let limits = self.limits;
         let resumed = stream.slot.with_claim(claim, |mailbox| {
-            mailbox.set_limits(limits);
+            let _ = mailbox.set_limits(limits);
             mailbox.rewind(id.sequence)
         });
         if !resumed.unwrap_or(false) {
@@ -186,9 +187,8 @@ impl Registry {
     /// The reader has gone; unless another has taken over, the stream waits for it.
     pub(super) fn park(&self, stream: &Arc<Stream>, claim: Claim, now: Timestamp) {
         let parked_limits = Limits { bytes: PARKED_BYTES_MAX.min(self.limits.bytes), ..self.limits };
-        if stream.slot.with_claim(claim, |mailbox| mailbox.set_limits(parked_limits)).is_err() {
-            return;
-        }
+        let Ok(dropped) = stream.slot.with_claim(claim, |mailbox| mailbox.set_limits(parked_limits)) else { return };
+        stream.bus.counters().full(dropped);
         stream.slot.release(claim);
         let mut ended = Vec::new();
         {

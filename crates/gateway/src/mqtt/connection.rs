@@ -22,7 +22,7 @@ use super::{
     breath::Breath,
     mailbox::MqttMailbox,
     output::Output,
-    publish::Pending,
+    publish::{FanOut, Pending},
     reauthenticate::Extended,
     receive::Input,
     retained::Pull,
@@ -150,6 +150,8 @@ pub(super) struct Rare {
     pub(super) extended: Option<Box<Extended>>,
     /// A pause that this publisher makes, so that a subscriber can catch up.
     pause: Option<(Pin<Box<Sleep>>, Breath)>,
+    /// The last publication, while its subscribers are being woken.
+    pub(super) fan_out: Option<FanOut>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -320,7 +322,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Publishers are not read while memory is tight, those who wait for completions not beyond what they may have,
     /// nobody who does not read, and no large packet while there are too many.
     fn may_read(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.is_breathing(cx) {
+        if self.is_breathing(cx) || self.is_fanning_out(cx) {
             return false;
         }
         if self.input.is_large() && self.ctx.shared.mqtt.unfinished_share() > 0 {

@@ -165,9 +165,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             door.shutdown.left(self.slot.with_claim(self.claim, |mailbox| mailbox.unacknowledged()).unwrap_or(0));
         }
         // Nobody else's claim can be lost by this: `with_claim` fails then, and so does `detach`.
-        if let Ok(dropped) = self.slot.with_claim(self.claim, MqttMailbox::disconnect) {
-            ctx.bus().counters().gone(dropped);
-        }
+        let dropped = self.slot.with_claim(self.claim, MqttMailbox::disconnect).unwrap_or(0);
+        ctx.bus().counters().gone(u64::try_from(dropped).unwrap_or(u64::MAX));
         let keep =
             (self.session_expiry != SESSION_NEVER_EXPIRES).then(|| Duration::from_secs(u64::from(self.session_expiry)));
         if let Some(slot) = door.sessions.detach(&key, &self.slot, self.claim, keep, self.now) {

@@ -12,6 +12,8 @@ pub(super) struct Kept {
     pub(super) qos: Qos,
     pub(super) retain: bool,
     pub(super) ids: SmallVec<[u32; 2]>,
+    /// The tag of the shared subscription that it came by; 0 for any other.
+    pub(super) share: u32,
 }
 
 impl Kept {

@@ -5,15 +5,19 @@
 //! the client's affair, never the publisher's (ADR 0018): the oldest messages go, and a connected client that loses
 //! messages of QoS 1 or 2 is disconnected, unless the configuration has it go on without them.
 
+mod shared;
+
 use std::{
     collections::{HashSet, VecDeque},
     sync::Arc,
 };
 
 use bytes::Bytes;
-use fogmux_bus::{Delivered, Delivery, Mailbox, Memory, Publication, Qos, Subscription, Timestamp};
+use fogmux_bus::{Delivered, Delivery, Mailbox, Memory, Publication, Qos, Readiness, Subscription, Timestamp};
 use fogmux_mqtt::{Acknowledged, Outbound, OutboundConfig, PacketId, ProtocolError, ReasonCode, ReceivedIds, Sent};
 use smallvec::SmallVec;
+
+pub(super) use shared::{Leaves, Left};
 
 use super::{
     access::Gate,
@@ -118,8 +122,12 @@ pub(super) struct MqttMailbox {
 pub(super) struct Drained {
     /// A payload to write after the bytes.
     pub(super) tail: Option<Bytes>,
+    /// Messages from the queue that were encoded.
+    pub(super) sent: u64,
     /// Messages that expired in the queue (§3.3.2.3.3).
     pub(super) expired: u64,
+    /// Messages from the queue that the client does not take ([MQTT-3.1.2-25]).
+    pub(super) too_large: u64,
     /// Messages that could be sent at once if there were room in the output.
     pub(super) more: bool,
     /// Nothing is queued.
@@ -160,9 +168,8 @@ impl MqttMailbox {
         self.connected = true;
     }
 
-    /// The connection is gone: only QoS 1 and 2 messages are queued from now on.
-    /// Returns how many messages of QoS 0 were dropped.
-    pub(super) fn disconnect(&mut self) -> u64 {
+    /// The connection is gone: only QoS 1 and 2 messages are queued from now on. Returns how many had to go.
+    pub(super) fn disconnect(&mut self) -> usize {
         self.out = Vec::new();
         self.unwritten = 0;
         self.pace = None;
@@ -172,16 +179,7 @@ impl MqttMailbox {
         if self.queue.len() != before {
             self.queue_bytes = self.queue.iter().map(Kept::cost).sum();
         }
-        u64::try_from(before - self.queue.len()).unwrap_or_default()
-    }
-
-    /// The session is over: nobody will fetch what is left. Returns how many messages were queued.
-    pub(super) fn clear(&mut self) -> u64 {
-        let queued = self.queue.len();
-        self.outbound.drain().for_each(drop);
-        (self.queue, self.queue_bytes, self.inflight_bytes) = (VecDeque::new(), 0, 0);
-        (self.out, self.unwritten, self.pace, self.connected) = (Vec::new(), 0, None, false);
-        u64::try_from(queued).unwrap_or_default()
+        before - self.queue.len()
     }
 
     fn may_encode(&self, qos: Qos) -> bool {
@@ -208,7 +206,7 @@ impl MqttMailbox {
             kept
         };
         match self.outbound.publish(&outgoing, keep, &mut self.out) {
-            Sent::Sent(_) => Delivered::Queued,
+            Sent::Sent(_) => Delivered::Sent,
             Sent::TooLarge => Delivered::TooLarge,
             Sent::NoRoom => self.enqueue(share(publication, delivery, qos, retain), publication.ingest),
         }
@@ -353,13 +351,13 @@ impl MqttMailbox {
                 break;
             }
             let Some(kept) = self.pop() else { break };
-            drained.tail = self.send(&kept, now);
+            drained.tail = self.send(&kept, now, drained);
         }
     }
 
     /// Appends a kept message; gives its payload where that is to be written from where it is. One that the client
     /// cannot take counts as delivered ([MQTT-3.1.2-25]).
-    fn send(&mut self, kept: &Kept, now: Timestamp) -> Option<Bytes> {
+    fn send(&mut self, kept: &Kept, now: Timestamp, drained: &mut Drained) -> Option<Bytes> {
         let outgoing = translate::describe(kept, now);
         let large = outgoing.payload.len() > LARGE_BYTES;
         let inflight_bytes = &mut self.inflight_bytes;
@@ -372,7 +370,10 @@ impl MqttMailbox {
         } else {
             self.outbound.publish(&outgoing, keep, &mut self.out)
         };
-        (large && matches!(sent, Sent::Sent(_))).then(|| kept.message.payload.clone())
+        let sent = matches!(sent, Sent::Sent(_));
+        drained.sent += u64::from(sent);
+        drained.too_large += u64::from(!sent);
+        (large && sent).then(|| kept.message.payload.clone())
     }
 
     /// Whether the client is to be disconnected for messages that it lost.
@@ -417,7 +418,13 @@ impl MqttMailbox {
 }
 
 fn share(publication: &Publication<'_>, delivery: &Delivery<'_>, qos: Qos, retain: bool) -> Kept {
-    Kept { message: Arc::clone(delivery.share(publication)), qos, retain, ids: SmallVec::from_slice(delivery.ids) }
+    Kept {
+        message: Arc::clone(delivery.share(publication)),
+        qos,
+        retain,
+        ids: SmallVec::from_slice(delivery.ids),
+        share: u32::try_from(delivery.tag).unwrap_or(0),
+    }
 }
 
 impl Mailbox for MqttMailbox {
@@ -435,5 +442,21 @@ impl Mailbox for MqttMailbox {
 
     fn buffered_bytes(&self) -> usize {
         self.out.len() + self.unwritten + self.queue_bytes + self.inflight_bytes
+    }
+
+    fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn close(&mut self) {
+        self.disconnect();
+        (self.queue, self.queue_bytes) = (VecDeque::new(), 0);
+        self.outbound = Outbound::new(*self.outbound.config());
+        self.inflight_bytes = 0;
+        self.received = ReceivedIds::new();
+    }
+
+    fn readiness(&self) -> Readiness {
+        self.shared_readiness()
     }
 }

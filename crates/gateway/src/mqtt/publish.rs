@@ -7,7 +7,7 @@ use std::{
 };
 
 use fogmux_auth::{Action, Door};
-use fogmux_bus::{Completion, Publication, TopicRef};
+use fogmux_bus::{Completion, Place, Publication, TopicRef};
 use fogmux_mqtt::{Ack, PacketId, PacketType, PropertyBuffer, Qos, ReasonCode};
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -58,6 +58,14 @@ impl Refusal {
     }
 }
 
+/// A publication whose subscribers are woken in portions.
+#[derive(Debug)]
+pub(super) struct FanOut {
+    place: Place,
+    /// The publisher is in the list behind them.
+    waits: bool,
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Publishes a batch. Acknowledgements go out when it is complete, in the order of the messages ([MQTT-4.6.0-2]).
     /// What comes before a message that ends the connection still counts.
@@ -90,6 +98,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         take_falling_behind();
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
+        if let Some(place) = published.unwoken {
+            self.rare().fan_out = Some(FanOut { place, waits: false });
+        }
         if let Some(breath) = take_falling_behind() {
             self.breathe(breath);
         }
@@ -110,6 +121,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.rare().pending.push_back(Pending { completion: published.completion, owing });
         }
         end.map_or(Ok(()), Err)
+    }
+
+    /// Whether subscribers of what this client published last are still to be woken. Until they are, it is not read: its
+    /// next messages would only pile up in front of those at the end of the list.
+    pub(super) fn is_fanning_out(&mut self, cx: &Context<'_>) -> bool {
+        let Some(rare) = &mut self.rare else { return false };
+        let Some(fan_out) = &mut rare.fan_out else { return false };
+        let mut worker = self.ctx.worker.borrow_mut();
+        if worker.has_woken(fan_out.place) {
+            rare.fan_out = None;
+            return false;
+        }
+        if !std::mem::replace(&mut fan_out.waits, true) {
+            worker.wake_behind(cx.waker());
+        }
+        true
     }
 
     /// Whether an item may be published: its topic, or the reason to acknowledge it with. A client that cannot be told

@@ -36,28 +36,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Queues the next chunk; returns how many messages were in it.
     pub(super) fn pull(&mut self) -> Result<usize, End> {
         let Some(mut pull) = self.rare().pulls.pop_front() else { return Ok(0) };
-        let mut queued = 0;
-        let chunk = self.ctx.bus().retained(&pull.filter, pull.after.as_ref(), CHUNK, self.now);
-        let gate = &self.gate;
-        let readable = chunk.messages.into_iter().filter(|message| gate.may_read(&message.topic));
-        let kept = readable.map(|message| Kept {
-            qos: pull.qos.min(message.qos),
-            // [MQTT-3.3.1-8]
-            retain: true,
-            ids: pull.id.into_iter().collect::<SmallVec<_>>(),
-            message,
-        });
+        let (bus, gate) = (self.ctx.bus(), &self.gate);
         let queue = |mailbox: &mut super::mailbox::MqttMailbox| {
-            for kept in kept {
-                mailbox.enqueue_retained(kept);
-                queued += 1;
+            // Looked up while the mailbox is locked: a newer value comes into it after this one.
+            let chunk = bus.retained(&pull.filter, pull.after.as_ref(), CHUNK, self.now);
+            let mut pulled = 0_usize;
+            for message in chunk.messages.into_iter().filter(|message| gate.may_read(&message.topic)) {
+                pulled += 1;
+                mailbox.enqueue_retained(Kept {
+                    qos: pull.qos.min(message.qos),
+                    // [MQTT-3.3.1-8]
+                    retain: true,
+                    ids: pull.id.into_iter().collect::<SmallVec<_>>(),
+                    share: 0,
+                    message,
+                });
             }
+            (chunk.next, pulled)
         };
-        self.slot.with_claim(self.claim, queue).map_err(|_| End::Displaced)?;
-        if chunk.next.is_some() {
-            pull.after = chunk.next;
+        let (next, pulled) = self.slot.with_claim(self.claim, queue).map_err(|_| End::Displaced)?;
+        bus.counters().pulled(pulled as u64);
+        if next.is_some() {
+            pull.after = next;
             self.rare().pulls.push_front(pull);
         }
-        Ok(queued)
+        Ok(pulled)
     }
 }

@@ -100,9 +100,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if drained.lost > 0 {
             self.log_slow("its queue is full, the oldest messages are dropped");
         }
-        if drained.expired > 0 {
-            self.ctx.bus().counters().expired(drained.expired);
-        }
+        self.ctx.bus().counters().drained(drained.sent, drained.expired, drained.too_large);
         if let Some(tail) = drained.tail {
             self.output.set_tail(tail);
         }

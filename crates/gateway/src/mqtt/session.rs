@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    hash::BuildHasher,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -9,11 +10,11 @@ use std::{
     task::Waker,
 };
 
-use fogmux_bus::{SessionKey, Sessions, Slot, Timestamp};
+use fogmux_bus::{Claim, SessionKey, Sessions, Slot, Subscription, Timestamp};
 
 use super::{
     config::MqttConfig,
-    mailbox::{Bounds, MqttMailbox},
+    mailbox::{Bounds, Leaves, Left, MqttMailbox},
     shutdown::Shutdown,
     wheel::{Entry, Wheel},
     will::Will,
@@ -21,7 +22,41 @@ use super::{
 use crate::{WorkerContext, throttle::Throttle};
 
 /// All subscriptions of a session are one subscriber: what several match is delivered once (§3.3.4).
-pub(super) const TAG: u64 = 0;
+const TAG: u64 = 0;
+
+/// The tag of a subscription at the bus. A shared subscription is delivered by itself, and has a tag of its own, so that
+/// its messages can be handed on.
+pub(super) fn tag(subscription: &Subscription) -> u64 {
+    subscription.group.as_ref().map_or(TAG, |_| u64::from(share_tag(subscription)))
+}
+
+/// Two shared subscriptions of a session with the same tag would do no harm but that a message may be handed on in the
+/// wrong group.
+fn share_tag(subscription: &Subscription) -> u32 {
+    let hash = foldhash::fast::FixedState::default().hash_one(subscription);
+    u32::try_from(hash >> 32).unwrap_or(1).max(1)
+}
+
+/// Gives the messages of shared subscriptions, found by their tags, that a member has not taken to others.
+fn hand_on(ctx: &WorkerContext, left: Left, groups: &HashMap<u32, Arc<Subscription>>) {
+    if left.messages.is_empty() {
+        return;
+    }
+    let counters = ctx.bus().counters();
+    counters.handed_on(left.waited);
+    let now = ctx.now();
+    let messages = left.messages.into_iter().filter(|(_, message)| !message.is_expired(now));
+    let messages = messages.filter_map(|(tag, message)| Some((message, Arc::clone(groups.get(&tag)?))));
+    ctx.worker.borrow_mut().hand_on(&messages.collect::<Vec<_>>());
+}
+
+/// A client has left a shared subscription, and its session goes on: what it was not sent goes to another member.
+pub(super) fn leave_group(ctx: &WorkerContext, slot: &Slot<MqttMailbox>, claim: Claim, subscription: Subscription) {
+    let tag = share_tag(&subscription);
+    // A displaced connection's queue is the next one's affair.
+    let Ok(left) = slot.with_claim(claim, |mailbox| mailbox.take_shared(Leaves::Group(tag))) else { return };
+    hand_on(ctx, left, &HashMap::from([(tag, Arc::new(subscription))]));
+}
 
 #[derive(Debug)]
 struct WaitingWill {
@@ -92,15 +127,21 @@ impl MqttDoor {
         self.unfinished.load(Relaxed) / self.config.unfinished_bytes_max.max(1)
     }
 
-    /// A session is over: nothing is delivered to it any more.
+    /// A session is over: nothing is delivered to it any more. The messages of its shared subscriptions that it has not
+    /// taken go to other members (§4.8.2).
     pub(super) fn end_session(&self, ctx: &WorkerContext, slot: &Arc<Slot<MqttMailbox>>) {
-        let subscriptions = slot.with(|mailbox| {
-            ctx.bus().counters().gone(mailbox.clear());
-            mailbox.subscriptions.take()
-        });
+        let subscriptions = slot.with(|mailbox| mailbox.subscriptions.take());
+        let mut groups = HashMap::new();
         for subscription in subscriptions.into_iter().flat_map(|set| *set) {
-            ctx.bus().unsubscribe(slot, &subscription, TAG);
+            ctx.bus().unsubscribe(slot, &subscription, tag(&subscription));
+            if subscription.group.is_some() {
+                groups.insert(share_tag(&subscription), Arc::new(subscription));
+            }
         }
+        if !groups.is_empty() {
+            hand_on(ctx, slot.with(|mailbox| mailbox.take_shared(Leaves::Session)), &groups);
+        }
+        ctx.bus().close(slot);
     }
 
     /// Keeps a will until its delay is over or its session ends (§3.1.3.2.2).

@@ -13,9 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
     connection::{Connection, End},
+    mailbox::MqttMailbox,
     retained::Pull,
-    session::TAG,
-    translate,
+    session, translate,
 };
 use crate::credential;
 
@@ -72,7 +72,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let gate: Arc<dyn ReadGate> = Arc::<super::access::Gate>::clone(&self.gate);
         let bus_options = SubscribeOptions {
-            tag: TAG,
+            tag: session::tag(&subscription),
             max_qos: translate::to_bus(options.qos),
             no_local: options.no_local,
             retain_as_published: options.retain_as_published,
@@ -96,9 +96,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn forget(&self, subscription: &Subscription) -> bool {
-        let forget = |mailbox: &mut super::mailbox::MqttMailbox| {
-            mailbox.subscriptions.as_mut().is_some_and(|set| set.remove(subscription))
-        };
+        let forget =
+            |mailbox: &mut MqttMailbox| mailbox.subscriptions.as_mut().is_some_and(|set| set.remove(subscription));
         self.slot.with_claim(self.claim, forget).unwrap_or(false)
     }
 
@@ -119,10 +118,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.pulls() > 0 {
             self.rare().pulls.retain(|pull| !pull.is_for(&subscription.filter));
         }
-        if self.forget(&subscription) && self.ctx.bus().unsubscribe(&self.slot, &subscription, TAG) {
-            ReasonCode::SUCCESS
-        } else {
-            ReasonCode::NO_SUBSCRIPTION_EXISTED
+        let tag = session::tag(&subscription);
+        if !self.forget(&subscription) || !self.ctx.bus().unsubscribe(&self.slot, &subscription, tag) {
+            return ReasonCode::NO_SUBSCRIPTION_EXISTED;
         }
+        if subscription.group.is_some() {
+            // [MQTT-3.10.4-3]: delivery is completed of what it has begun with.
+            session::leave_group(&self.ctx, &self.slot, self.claim, subscription);
+        }
+        ReasonCode::SUCCESS
     }
 }

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     coap,
     context::{Shared, WorkerContext},
-    http, mqtt, xmpp,
+    http, mqtt, turn, xmpp,
 };
 
 /// Starts all worker threads.
@@ -106,9 +106,29 @@ async fn sweep(ctx: Rc<WorkerContext>) {
     }
 }
 
+/// Lets go of what the worker's routes keep of subscribers that have gone.
+async fn sweep_routes(ctx: Rc<WorkerContext>) {
+    let mut ticks = tokio::time::interval(std::time::Duration::from_secs(1));
+    loop {
+        ticks.tick().await;
+        ctx.worker.borrow_mut().sweep_routes();
+    }
+}
+
+/// Tasks that every worker has: one wakes the owners of mailboxes, one lets go of stale routes.
+pub(crate) fn spawn_own_tasks(ctx: &Rc<WorkerContext>) {
+    let wakes = Rc::clone(ctx);
+    spawn_local(poll_fn(move |cx| -> Poll<()> {
+        if wakes.worker.borrow_mut().wake_owners(cx) {
+            turn::again(cx);
+        }
+        Poll::Pending
+    }));
+    spawn_local(sweep_routes(Rc::clone(ctx)));
+}
+
 async fn run(ctx: Rc<WorkerContext>, mut connections: mpsc::UnboundedReceiver<Accepted>, udp: Vec<Udp>) {
-    let wakes = Rc::clone(&ctx);
-    spawn_local(async move { poll_fn(|cx| wakes.worker.borrow_mut().poll_wakes(cx)).await });
+    spawn_own_tasks(&ctx);
     let tasks = Tasks::default();
     for socket in udp {
         serve_udp(&ctx, socket, &tasks);

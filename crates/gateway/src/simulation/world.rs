@@ -2,7 +2,6 @@
 
 use std::{
     cell::RefCell,
-    future::poll_fn,
     net::SocketAddr,
     rc::Rc,
     sync::{Arc, Mutex},
@@ -27,8 +26,11 @@ use crate::{
     http::{self, HttpConfig, HttpDoor},
     metrics::Metrics,
     mqtt::{self, MqttConfig, MqttDoor},
+    runtime::worker::spawn_own_tasks,
     xmpp::{self, XmppConfig, XmppDoor},
 };
+
+impl mqtt::Transport for End {}
 
 /// Which door a simulated connection goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,8 +107,7 @@ impl World {
         });
         let workers: Vec<_> = (0..count).map(|id| WorkerContext::new(Arc::clone(&shared), WorkerId(id))).collect();
         for ctx in &workers {
-            let ctx = Rc::clone(ctx);
-            spawn_local(async move { poll_fn(|cx| ctx.worker.borrow_mut().poll_wakes(cx)).await });
+            spawn_own_tasks(ctx);
         }
         spawn_local(mqtt::housekeeping(Rc::clone(&workers[0])));
         spawn_local(http::housekeeping(Rc::clone(&workers[0])));

@@ -49,6 +49,7 @@ pub(super) struct Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.door().accounts.leave(self.ctx.bus(), &self.me.jid, &self.me.inbox);
+        self.ctx.bus().close(&self.me.inbox);
     }
 }
 
@@ -254,7 +255,6 @@ impl Core {
                 self.send_error(head.id, head.to, &error);
             }
         }
-        self.send_owed();
     }
 
     fn answer_as_server(&mut self, answer: &Answer<'_>, query: &Query<'_>) -> Result<(), StanzaError> {

@@ -2,7 +2,7 @@
 
 use std::task::Context;
 
-use fogmux_bus::{Claim, Displaced, Queued, ReadGate as _, Subscription, Topic};
+use fogmux_bus::{Bus, Claim, Displaced, Queued, ReadGate as _, RetainedChunk, Subscription, Timestamp, Topic};
 use fogmux_xmpp::{Jid, pubsub};
 
 use super::{accounts::is_full, core::Core, translate};
@@ -26,6 +26,10 @@ impl Replay {
     pub(super) fn new(subscription: Subscription, to: &Jid) -> Self {
         Self { subscription, to: to.clone(), after: None }
     }
+
+    fn look_up(&self, bus: &Bus, now: Timestamp) -> RetainedChunk {
+        bus.retained(&self.subscription.filter, self.after.as_ref(), RETAINED_PER_TURN, now)
+    }
 }
 
 impl Core {
@@ -42,23 +46,34 @@ impl Core {
         if !self.has_room() {
             return Ok(false);
         }
-        self.send_owed();
         self.send_notices();
         let mut left = false;
-        let taken: Vec<Queued> = self.me.inbox.poll_with(claim, cx, |inbox| {
+        let (bus, replay, now) = (self.ctx.bus(), self.replays.last(), self.ctx.now());
+        let (taken, chunk) = self.me.inbox.poll_with(claim, cx, |inbox| {
             let count = inbox.len().min(DELIVERIES_PER_TURN);
             left = inbox.len() > count;
-            std::iter::from_fn(|| inbox.pop()).take(count).collect()
+            let taken: Vec<Queued> = std::iter::from_fn(|| inbox.pop()).take(count).collect();
+            // Behind all that is in the mailbox, which is locked: an older value does not follow a newer one.
+            let chunk = replay.filter(|_| !left).map(|replay| replay.look_up(bus, now));
+            (taken, chunk)
         })?;
-        if taken.is_empty() {
-            return Ok(!self.replays.is_empty());
+        if !taken.is_empty() {
+            self.reserve();
+            self.send_deliveries(&taken);
         }
-        self.reserve();
+        if let Some(chunk) = chunk {
+            self.send_owed(&chunk);
+        }
+        Ok(left || !self.replays.is_empty())
+    }
+
+    fn send_deliveries(&mut self, taken: &[Queued]) {
         let (mut bare, mut full) = (Vec::new(), Vec::new());
         let now = self.ctx.now();
-        let mut sent = 0;
-        for queued in &taken {
+        let (mut sent, mut expired) = (0, 0);
+        for queued in taken {
             if queued.message.is_expired(now) {
+                expired += 1;
                 continue;
             }
             let head = if is_full(queued.tag) { &mut full } else { &mut bare };
@@ -70,7 +85,7 @@ impl Core {
             sent += u32::from(translate::notify(&mut self.out, head, &queued.message, &self.ctx.shared.xmpp.nodes));
         }
         self.machine.sent(sent, &mut self.out);
-        Ok(left || !self.replays.is_empty())
+        self.ctx.bus().counters().drained(taken.len() as u64 - expired, expired, 0);
     }
 
     /// Borrows the worker's spare buffer for what is to be written.
@@ -98,27 +113,22 @@ impl Core {
         }
     }
 
-    /// Sends values that new subscriptions find, as far as there is room (§6.1.7).
-    pub(super) fn send_owed(&mut self) {
-        while self.has_room() {
-            let Some(mut replay) = self.replays.pop() else { return };
-            let mut head = Vec::new();
-            pubsub::write_head(&mut head, self.ctx.shared.xmpp.service.as_str(), replay.to.as_str());
-            let now = self.ctx.now();
-            let filter = &replay.subscription.filter;
-            let chunk = self.ctx.bus().retained(filter, replay.after.as_ref(), RETAINED_PER_TURN, now);
-            let mut sent = 0;
-            for message in &chunk.messages {
-                if self.me.gate.may_read(&message.topic) {
-                    let nodes = &self.ctx.shared.xmpp.nodes;
-                    sent += u32::from(translate::notify(&mut self.out, &head, message, nodes));
-                }
+    /// Sends values that a new subscription finds (§6.1.7).
+    fn send_owed(&mut self, chunk: &RetainedChunk) {
+        let Some(mut replay) = self.replays.pop() else { return };
+        let mut head = Vec::new();
+        pubsub::write_head(&mut head, self.ctx.shared.xmpp.service.as_str(), replay.to.as_str());
+        let mut sent = 0;
+        for message in &chunk.messages {
+            if self.me.gate.may_read(&message.topic) {
+                let nodes = &self.ctx.shared.xmpp.nodes;
+                sent += u32::from(translate::notify(&mut self.out, &head, message, nodes));
             }
-            self.machine.sent(sent, &mut self.out);
-            if chunk.next.is_some() {
-                replay.after = chunk.next;
-                self.replays.push(replay);
-            }
+        }
+        self.machine.sent(sent, &mut self.out);
+        if chunk.next.is_some() {
+            replay.after.clone_from(&chunk.next);
+            self.replays.push(replay);
         }
     }
 }

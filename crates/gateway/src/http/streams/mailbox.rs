@@ -12,11 +12,13 @@ use std::{
     },
 };
 
-use fogmux_bus::{Delivered, Delivery, Mailbox, Message, Publication, Qos, Topic};
+use fogmux_bus::{Delivered, Delivery, Mailbox, Message, Publication, Qos, Readiness, Topic};
 
 /// Bytes and messages of the sent tail.
 const TAIL_BYTES: usize = 64 << 10;
 const TAIL_MESSAGES: usize = 256;
+/// Waiting messages above which a member of a shared subscription counts as busy.
+const BUSY_MESSAGES: usize = 64;
 /// What each stream keeps at least when all together have too much: this fraction of its own limit.
 const SHORT: usize = 32;
 
@@ -143,10 +145,12 @@ impl StreamMailbox {
         true
     }
 
-    pub(in crate::http) fn set_limits(&mut self, limits: Limits) {
+    /// Gives how many that waited had to go.
+    pub(in crate::http) fn set_limits(&mut self, limits: Limits) -> u64 {
         self.limits = limits;
-        self.make_room(0);
+        let displaced = self.make_room(0);
         self.settle();
+        u64::from(displaced)
     }
 
     fn next(&self) -> u64 {
@@ -221,6 +225,20 @@ impl Mailbox for StreamMailbox {
 
     fn buffered_bytes(&self) -> usize {
         self.bytes
+    }
+
+    fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn close(&mut self) {
+        (self.sent, self.waiting) = (VecDeque::new(), VecDeque::new());
+        (self.bytes, self.kept) = (0, None);
+        self.settle();
+    }
+
+    fn readiness(&self) -> Readiness {
+        if self.waiting.len() > BUSY_MESSAGES { Readiness::Busy } else { Readiness::Ready }
     }
 }
 

@@ -1,0 +1,69 @@
+//! Shared subscriptions (§4.8.2): which member is to be preferred, and what one that leaves has not taken.
+
+use std::sync::Arc;
+
+use fogmux_bus::{Message, Qos, Readiness};
+
+use super::{super::kept::Kept, MqttMailbox};
+
+/// Messages that are not acknowledged yet, and bytes that are not written yet, above which a member of a shared
+/// subscription counts as busy: others get the next ones first.
+const BUSY_IN_FLIGHT: usize = 16;
+const BUSY_BYTES: usize = 16 << 10;
+
+/// What a client leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::mqtt) enum Leaves {
+    /// The shared subscription with this tag; what is in flight is completed.
+    Group(u32),
+    /// Everything: nobody will acknowledge what is in flight.
+    Session,
+}
+
+/// The messages of shared subscriptions that a client has not taken.
+#[derive(Debug, Default)]
+pub(in crate::mqtt) struct Left {
+    /// With the tag of the subscription.
+    pub(in crate::mqtt) messages: Vec<(u32, Arc<Message>)>,
+    /// Those among them that were not sent.
+    pub(in crate::mqtt) waited: u64,
+}
+
+impl MqttMailbox {
+    /// Takes out the messages of one shared subscription of a session that goes on, or of all of one that is over, which
+    /// go to other members: those of QoS 1 and 2 that wait and, if nobody will acknowledge them, those of QoS 1 in flight.
+    /// One of QoS 2 in flight goes to nobody else ([MQTT-4.8.2-5]).
+    pub(in crate::mqtt) fn take_shared(&mut self, leaves: Leaves) -> Left {
+        let mut left = Left::default();
+        let is_left = |kept: &Kept| match leaves {
+            Leaves::Group(share) => kept.share == share,
+            Leaves::Session => kept.share != 0,
+        };
+        if leaves == Leaves::Session {
+            let again = self.outbound.messages().filter(|kept| is_left(kept) && kept.qos == Qos::AtLeastOnce);
+            left.messages.extend(again.map(|kept| (kept.share, Arc::clone(&kept.message))));
+        }
+        let queue_bytes = &mut self.queue_bytes;
+        self.queue.retain(|kept| {
+            if !is_left(kept) || kept.qos == Qos::AtMostOnce {
+                return true;
+            }
+            *queue_bytes = queue_bytes.saturating_sub(kept.cost());
+            left.waited += 1;
+            left.messages.push((kept.share, Arc::clone(&kept.message)));
+            false
+        });
+        left
+    }
+
+    /// How well the client keeps up: members that take messages get them first.
+    pub(super) fn shared_readiness(&self) -> Readiness {
+        if !self.may_encode(Qos::AtLeastOnce) {
+            Readiness::Congested
+        } else if self.outbound.in_flight() > BUSY_IN_FLIGHT || self.out.len() + self.unwritten > BUSY_BYTES {
+            Readiness::Busy
+        } else {
+            Readiness::Ready
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Shared subscriptions (MQTT 5.0 §4.8.2): members that take messages get them, and what one leaves goes to another.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use fogmux_tests::gateway::Gateway;
+use fogmux_tests::mqtt::{self, Connection, V4};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Publishes numbers with QoS 1, a few at a time, each acknowledged before the next few.
+fn publish(gateway: &Gateway, topic: &str, numbers: std::ops::Range<u32>) -> Result<()> {
+    let mut publisher = Connection::open(gateway.address("mqtt")?, V4, "shared-publisher")?;
+    let numbers: Vec<u32> = numbers.collect();
+    for some in numbers.chunks(10) {
+        let mut packets = Vec::new();
+        for (id, number) in (1..).zip(some) {
+            packets.extend(mqtt::publish(V4, topic.as_bytes(), &number.to_be_bytes(), 1, false, id));
+        }
+        publisher.stream.write_all(&packets)?;
+        for _ in some {
+            let (first, _) = publisher.read()?;
+            ensure!(first == 0x40, "{first:#x} instead of PUBACK");
+        }
+    }
+    Ok(())
+}
+
+/// A member that acknowledges everything, and tells what it got; it goes when the connection is shut down.
+fn member(mut connection: Connection, got: Sender<(u32, bool)>) {
+    while let Ok((first, _, rest)) = super::next_publish(&mut connection) {
+        let (Some(id), Some(number)) = (rest.get(..2), rest.get(2..).and_then(|rest| rest.first_chunk::<4>())) else {
+            return;
+        };
+        let mut ack = vec![0x40, 2];
+        ack.extend(id);
+        if connection.stream.write_all(&ack).is_err() {
+            return;
+        }
+        let _ = got.send((u32::from_be_bytes(*number), first & 0x08 != 0));
+    }
+}
+
+/// Counts what comes until so many different numbers are there.
+fn collect(got: &Receiver<(u32, bool)>, seen: &mut HashMap<u32, usize>, enough: usize) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while seen.len() < enough {
+        match got.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok((number, dup)) => {
+                ensure!(!dup, "{number} with DUP: it is new to this member");
+                *seen.entry(number).or_default() += 1;
+            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                bail!("{} of {enough} messages came", seen.len())
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One of eleven members neither reads nor acknowledges: the others get all but a few, and these when it has gone.
+pub(super) fn deaf_member() -> Result<String> {
+    const MESSAGES: u32 = 1100;
+    /// What the deaf member may have got before it counts as busy, and a batch of the publisher.
+    const HELD_MAX: usize = 32;
+    let mut gateway = Gateway::start(&[])?;
+    let (sender, got) = channel();
+    let mut sockets = Vec::new();
+    let mut deaf = None;
+    for number in 0..11 {
+        let mut connection = Connection::open(gateway.address("mqtt")?, V4, &format!("member-{number}"))?;
+        ensure!(connection.subscribe(1, &["$share/crew/work/#"], 1)? == [1]);
+        if number == 5 {
+            deaf = Some(connection);
+            continue;
+        }
+        connection.stream.set_read_timeout(None)?;
+        sockets.push(connection.stream.try_clone()?);
+        let sender = sender.clone();
+        std::thread::spawn(move || member(connection, sender));
+    }
+    publish(&gateway, "work/item", 0..MESSAGES)?;
+    let (all, mut seen) = (usize::try_from(MESSAGES)?, HashMap::new());
+    collect(&got, &mut seen, all - HELD_MAX)?;
+    let before = seen.len();
+    drop(deaf);
+    collect(&got, &mut seen, all)?;
+    ensure!(seen.values().all(|count| *count == 1), "some came twice");
+    for socket in sockets {
+        let _ = socket.shutdown(std::net::Shutdown::Both);
+    }
+    gateway.settle()?;
+    gateway.check_conservation()?;
+    Ok(format!("at least {before} before the deaf member left"))
+}
+
+/// A member that leaves the group, not the gateway, keeps what is in flight and hands on what it was not sent.
+pub(super) fn unsubscribing_member() -> Result<String> {
+    const MESSAGES: u32 = 40;
+    let mut gateway = Gateway::start(&["mqtt.max_inflight=4"])?;
+    let mut slow = Connection::open(gateway.address("mqtt")?, V4, "slow")?;
+    ensure!(slow.subscribe(1, &["$share/crew/work/#"], 1)? == [1]);
+    publish(&gateway, "work/item", 0..MESSAGES)?;
+    let mut heir = Connection::open(gateway.address("mqtt")?, V4, "heir")?;
+    ensure!(heir.subscribe(1, &["$share/crew/work/#"], 1)? == [1]);
+    let mut unsubscribe = 2_u16.to_be_bytes().to_vec();
+    unsubscribe.extend(mqtt::string(b"$share/crew/work/#"));
+    slow.stream.write_all(&mqtt::packet(0xa2, &unsubscribe))?;
+    let mut kept = 0;
+    loop {
+        match slow.read()? {
+            (first, _) if first & 0xf0 == 0x30 => kept += 1,
+            (0xb0, _) => break,
+            (first, _) => bail!("{first:#x} instead of UNSUBACK"),
+        }
+    }
+    ensure!(kept == 4, "{kept} in flight");
+    heir.stream.set_read_timeout(None)?;
+    let socket = heir.stream.try_clone()?;
+    let (sender, got) = channel();
+    std::thread::spawn(move || member(heir, sender));
+    let mut seen = HashMap::new();
+    collect(&got, &mut seen, usize::try_from(MESSAGES)? - kept)?;
+    ensure!((0..4).all(|number| !seen.contains_key(&number)), "delivery is completed of what has begun");
+    socket.shutdown(std::net::Shutdown::Both)?;
+    drop(slow);
+    gateway.settle()?;
+    gateway.check_conservation()?;
+    Ok(String::new())
+}
+
+/// A member goes and its session stays: its messages wait for it, until the session expires.
+pub(super) fn expired_session() -> Result<String> {
+    const MESSAGES: u32 = 30;
+    for qos in [1, 2] {
+        let mut gateway = Gateway::start(&["mqtt.session_expiry_max=2s"])?;
+        let mut connect = mqtt::connect(V4, "absent");
+        // Clean Session 0 (MQTT 3.1.1 §3.1.2.4).
+        if let Some(flags) = connect.get_mut(9) {
+            *flags = 0;
+        }
+        let mut absent = Connection::over(fogmux_tests::tcp::connect(gateway.address("mqtt")?)?, V4);
+        absent.stream.write_all(&connect)?;
+        ensure!(absent.read()?.0 == 0x20, "no CONNACK");
+        ensure!(absent.subscribe(1, &["$share/crew/work/#"], qos)? == [qos]);
+        drop(absent);
+        gateway.wait_metric("fogmux_door_connections{door=\"mqtt\"}", PATIENCE, |count| count == 0.0)?;
+        publish(&gateway, "work/item", 0..MESSAGES)?;
+        let mut heir = Connection::open(gateway.address("mqtt")?, V4, "heir")?;
+        ensure!(heir.subscribe(1, &["$share/crew/work/#"], 1)? == [1]);
+        let socket = heir.stream.try_clone()?;
+        heir.stream.set_read_timeout(None)?;
+        let (sender, got) = channel();
+        std::thread::spawn(move || member(heir, sender));
+        collect(&got, &mut HashMap::new(), usize::try_from(MESSAGES)?)?;
+        socket.shutdown(std::net::Shutdown::Both)?;
+        gateway.settle()?;
+        gateway.check_conservation()?;
+    }
+    Ok(String::new())
+}
