@@ -85,7 +85,6 @@ impl XmppDoor {
 /// Serves one connection until it ends; `tls` is there for STARTTLS, direct TLS arrives already decrypted with
 /// [`crate::Peer::secure`] set.
 pub async fn serve_plain(ctx: Rc<WorkerContext>, stream: TcpStream, peer: Peer, tls: Option<TlsAcceptor>) {
-    let counted = Counted::new(&ctx);
     // A write is a whole turn: waiting to fill a segment gains nothing.
     let _ = stream.set_nodelay(true);
     // Required but on loopback, where tools of the same machine come from – if they need no certificate either.
@@ -100,7 +99,6 @@ pub async fn serve_plain(ctx: Rc<WorkerContext>, stream: TcpStream, peer: Peer, 
         Login::Bound(session) => session.run().await,
         Login::Gone => {}
     }
-    drop(counted);
 }
 
 /// Goes on where a client has asked for STARTTLS.
@@ -122,17 +120,16 @@ pub async fn serve_secure<S>(ctx: Rc<WorkerContext>, stream: S, peer: Peer)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let counted = Counted::new(&ctx);
     if let Login::Bound(session) = Box::pin(login::first(&ctx, stream, peer, StartTls::Unavailable)).await {
         session.run().await;
     }
-    drop(counted);
 }
 
-/// How often [`housekeeping`] looks whether the rules have changed.
+/// How often [`housekeeping`] looks whether the rules have changed and subscriptions have ended.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Has connections that say nothing look as well when the rules have changed; one worker runs it until drain.
+/// Has connections that say nothing look as well when the rules have changed, and ends subscriptions whose time has come;
+/// one worker runs it until drain.
 pub async fn housekeeping(ctx: Rc<WorkerContext>) {
     let mut drain = std::pin::pin!(ctx.drain());
     let mut generation = ctx.authority().generation();
@@ -141,26 +138,10 @@ pub async fn housekeeping(ctx: Rc<WorkerContext>) {
             () = &mut drain => return,
             () = tokio::time::sleep(LOOK) => {}
         }
+        ctx.shared.xmpp.accounts.expire(ctx.bus(), crate::credential::unix_s());
         if generation != ctx.authority().generation() {
             generation = ctx.authority().generation();
             ctx.shared.xmpp.accounts.wake();
         }
-    }
-}
-
-/// A connection among the metrics.
-struct Counted(Rc<WorkerContext>);
-
-impl Counted {
-    fn new(ctx: &Rc<WorkerContext>) -> Self {
-        ctx.shared.metrics.xmpp.accepted.increment();
-        ctx.shared.metrics.xmpp.connections.change(1);
-        Self(Rc::clone(ctx))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.shared.metrics.xmpp.connections.change(-1);
     }
 }

@@ -10,7 +10,10 @@ use std::sync::{
 };
 
 use fogmux_bus::{Bus, Completion, FifoMailbox, Filter, Qos, ReadGate, Slot, SubscribeOptions, Subscription};
-use fogmux_xmpp::Jid;
+use fogmux_xmpp::{
+    Jid,
+    pubsub::{self, Expire, SubscriptionState},
+};
 use hashbrown::HashMap;
 
 use super::{
@@ -27,10 +30,19 @@ pub(super) type Inbox = Arc<Slot<FifoMailbox>>;
 
 /// In a subscription's tag: it is by full address.
 const FULL: u64 = 1;
+/// In a subscription's tag: notifications have a body.
+const BODY: u64 = 2;
+/// What lies between the tags of two subscriptions.
+const TAG_STEP: u64 = 4;
 
 /// Whether the tag of a delivery is of a subscription by full address.
 pub(super) const fn is_full(tag: u64) -> bool {
     tag & FULL != 0
+}
+
+/// Whether the tag of a delivery is of a subscription whose notifications have a body.
+pub(super) const fn has_body(tag: u64) -> bool {
+    tag & BODY != 0
 }
 
 /// A connection as its account knows it.
@@ -41,6 +53,40 @@ pub(super) struct Resource {
     pub(super) control: Arc<Control>,
     /// The client acknowledges stanzas: what is for it is refused rather than dropped.
     pub(super) acknowledges: bool,
+    /// What it has said of its presence.
+    pub(super) presence: Presence,
+}
+
+/// The presence of a resource, as far as it decides what messages to the bare address reach it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Presence {
+    /// None was sent. Devices mostly send none; they are reached.
+    #[default]
+    Unsaid,
+    /// Available, with a priority of 0 or more.
+    Available,
+    /// Available, with a negative priority (RFC 6121 §8.5.2.1.1).
+    Negative,
+    /// It said that it is not available.
+    Unavailable,
+}
+
+impl Presence {
+    /// Whether messages to the bare address are delivered to the resource.
+    const fn takes_bare(self) -> bool {
+        match self {
+            Self::Unsaid | Self::Available => true,
+            Self::Negative | Self::Unavailable => false,
+        }
+    }
+
+    /// Whether the resource is available (RFC 6121 §4.2).
+    pub(super) const fn is_available(self) -> bool {
+        match self {
+            Self::Available | Self::Negative => true,
+            Self::Unsaid | Self::Unavailable => false,
+        }
+    }
 }
 
 /// What an account follows.
@@ -51,12 +97,37 @@ pub(super) struct Followed {
     pub(super) wildcard: bool,
     /// For a subscription by full address.
     pub(super) resource: Option<Box<str>>,
+    pub(super) options: Options,
+    pub(super) subscription: Subscription,
+    pub(super) tag: u64,
+}
+
+/// The options of a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Options {
     pub(super) deliver: bool,
-    subscription: Subscription,
-    tag: u64,
+    pub(super) include_body: bool,
+    pub(super) expire: Option<Expire>,
+}
+
+impl Options {
+    fn tag_flags(self, resource: Option<&str>) -> u64 {
+        let flag = |on: bool, bit: u64| if on { bit } else { 0 };
+        flag(resource.is_some(), FULL) | flag(self.include_body, BODY)
+    }
 }
 
 impl Followed {
+    /// Whether it is for a resource of this name.
+    fn reaches(&self, name: &str) -> bool {
+        self.resource.as_deref().is_none_or(|own| own == name)
+    }
+
+    /// Whether a resource that it is for is sent notifications now.
+    fn is_delivered_to(&self, resource: &Resource) -> bool {
+        self.options.deliver && (self.resource.is_some() || resource.presence.takes_bare())
+    }
+
     /// The subscribed address.
     pub(super) fn jid(&self, bare: &str) -> String {
         self.resource.as_ref().map_or_else(|| bare.to_owned(), |resource| format!("{bare}/{resource}"))
@@ -69,7 +140,7 @@ pub(super) struct Follow<'a> {
     pub(super) node: &'a str,
     pub(super) wildcard: bool,
     pub(super) resource: Option<&'a str>,
-    pub(super) deliver: bool,
+    pub(super) options: Options,
     pub(super) subscription: Subscription,
 }
 
@@ -98,6 +169,8 @@ type Map = HashMap<Arc<str>, Account, foldhash::fast::RandomState>;
 pub(super) struct Accounts {
     accounts: Mutex<Map>,
     next_tag: AtomicU64,
+    /// No subscription ends before this moment, in seconds since 1970.
+    next_expiry: AtomicU64,
     follows_max: usize,
     /// Subscriptions that are kept.
     kept: AtomicUsize,
@@ -111,19 +184,22 @@ pub(super) struct OtherPrincipal;
 impl Accounts {
     /// The accounts whose subscriptions are kept.
     pub(super) fn new(follows_max: usize, records: Records) -> Self {
-        let (mut accounts, mut tag, mut count) = (Map::default(), 2, 0);
+        let (mut accounts, mut tag, mut count) = (Map::default(), TAG_STEP, 0);
         records.subscriptions(&mut |kept| {
             let Some(subscription) = subscription(&kept.node, kept.wildcard) else { return };
             let account = accounts
                 .entry(kept.bare)
                 .or_insert_with(|| Account { principal: kept.principal, ..Account::default() });
-            let (node, wildcard, deliver) = (kept.node, kept.wildcard, kept.deliver);
-            account.follows.push(Followed { node, wildcard, resource: None, deliver, subscription, tag });
-            tag += 2;
+            let (node, wildcard, options) = (kept.node, kept.wildcard, kept.options);
+            let tag_here = tag | options.tag_flags(None);
+            account.follows.push(Followed { node, wildcard, resource: None, options, subscription, tag: tag_here });
+            tag += TAG_STEP;
             count += 1;
         });
         let (next_tag, kept) = (AtomicU64::new(tag), AtomicUsize::new(count));
-        Self { accounts: Mutex::new(accounts), next_tag, follows_max, kept, records }
+        // The first look finds when the next one ends.
+        let next_expiry = AtomicU64::new(0);
+        Self { accounts: Mutex::new(accounts), next_tag, next_expiry, follows_max, kept, records }
     }
 
     fn lock(&self) -> MutexGuard<'_, Map> {
@@ -178,6 +254,7 @@ impl Accounts {
         if let Some(resource) = account.resources.remove(name) {
             account.cut(bus, name, &resource);
         }
+        self.end_with_presence(bus, jid.bare_str(), account, name);
         if account.resources.is_empty() && (account.anonymous || account.follows.is_empty()) {
             accounts.remove(jid.bare_str());
         }
@@ -190,10 +267,65 @@ impl Accounts {
         let Some(account) = accounts.get_mut(jid.bare_str()) else { return };
         let Some(resource) = account.resources.get_mut(name) else { return };
         resource.acknowledges = true;
-        let reaches = |f: &&Followed| f.resource.as_deref().is_none_or(|r| r == name);
-        for follow in account.follows.iter().filter(reaches) {
-            let _ = attach(bus, follow, resource);
+        account.attach_all(bus, name);
+    }
+
+    /// The resource has sent presence. Gives the one before.
+    pub(super) fn set_presence(&self, bus: &Bus, jid: &Jid, presence: Presence) -> Presence {
+        let name = jid.resource().unwrap_or_default();
+        let mut accounts = self.lock();
+        let Some(account) = accounts.get_mut(jid.bare_str()) else { return presence };
+        let Some(resource) = account.resources.get_mut(name) else { return presence };
+        let before = std::mem::replace(&mut resource.presence, presence);
+        if before.takes_bare() != presence.takes_bare() {
+            account.attach_all(bus, name);
         }
+        if presence == Presence::Unavailable {
+            self.end_with_presence(bus, jid.bare_str(), account, name);
+        }
+        before
+    }
+
+    /// Ends subscriptions that last as long as the presence of their subscriber (§12.4), now that `name` is not
+    /// available any more.
+    fn end_with_presence(&self, bus: &Bus, bare: &str, account: &mut Account, name: &str) {
+        let present = account.resources.values().any(|resource| resource.presence != Presence::Unavailable);
+        let ends = |f: &Followed| {
+            f.options.expire == Some(Expire::Presence) && f.resource.as_deref().map_or(!present, |own| own == name)
+        };
+        for followed in account.take(ends) {
+            account.reached(&followed).for_each(|resource| detach(bus, &followed, resource));
+            let _: Completion = self.forget(bare, account.anonymous, &followed);
+        }
+    }
+
+    /// Ends subscriptions whose time has come (§12.18), and tells their subscribers.
+    pub(super) fn expire(&self, bus: &Bus, now_unix_s: u64) {
+        if now_unix_s < self.next_expiry.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut next = u64::MAX;
+        let mut accounts = self.lock();
+        for (bare, account) in accounts.iter_mut() {
+            let ends = |f: &Followed| matches!(f.options.expire, Some(Expire::At(at)) if at <= now_unix_s);
+            for followed in account.take(ends) {
+                account.reached(&followed).for_each(|resource| detach(bus, &followed, resource));
+                let _: Completion = self.forget(bare, account.anonymous, &followed);
+                let mut event = Vec::new();
+                let (node, jid) = (&followed.node, followed.jid(bare));
+                pubsub::write_subscription_notice(&mut event, node, &jid, SubscriptionState::None);
+                pubsub::write_event_tail(&mut event, std::iter::empty());
+                account.reached(&followed).for_each(|resource| resource.control.notify(&event));
+            }
+            let moments = account.follows.iter().filter_map(|f| match f.options.expire {
+                Some(Expire::At(at)) => Some(at),
+                Some(Expire::Presence) | None => None,
+            });
+            next = moments.fold(next, u64::min);
+        }
+        accounts.retain(|_, account| !account.resources.is_empty() || !account.follows.is_empty());
+        // Under the lock: a subscription that is made meanwhile lowers it afterwards.
+        self.next_expiry.store(next, Ordering::Relaxed);
     }
 
     /// Follows a node or filter, or changes how.
@@ -208,12 +340,14 @@ impl Accounts {
         if keep && known.is_none() && self.kept.load(Ordering::Relaxed) >= KEPT_MAX {
             return Err(NotFollowed::Full);
         }
-        let tag = known.and_then(|at| account.follows.get(at)).map_or_else(|| self.new_tag(follow), |f| f.tag);
+        let before = known.and_then(|at| account.follows.get(at)).cloned();
+        let number = before.as_ref().map_or_else(|| self.new_tag(), |before| before.tag & !(TAG_STEP - 1));
+        let tag = number | follow.options.tag_flags(follow.resource);
         let followed = Followed {
             node: follow.node.into(),
             wildcard: follow.wildcard,
             resource: follow.resource.map(Box::from),
-            deliver: follow.deliver,
+            options: follow.options,
             subscription: follow.subscription.clone(),
             tag,
         };
@@ -222,6 +356,12 @@ impl Accounts {
             account.reached(&followed).for_each(|resource| detach(bus, &followed, resource));
             return Err(NotFollowed::Full);
         }
+        if let Some(before) = before.filter(|before| before.tag != tag) {
+            account.reached(&before).for_each(|resource| detach(bus, &before, resource));
+        }
+        if let Some(Expire::At(at)) = followed.options.expire {
+            self.next_expiry.fetch_min(at, Ordering::Relaxed);
+        }
         let kept = if keep {
             self.kept.fetch_add(usize::from(known.is_none()), Ordering::Relaxed);
             self.records.subscription(&KeptSubscription {
@@ -229,7 +369,7 @@ impl Accounts {
                 node: Arc::clone(&followed.node),
                 principal: Arc::clone(&account.principal),
                 wildcard: followed.wildcard,
-                deliver: followed.deliver,
+                options: followed.options,
             })
         } else {
             Completion::Ready
@@ -250,8 +390,8 @@ impl Accounts {
         self.records.no_subscription(bare, &followed.node)
     }
 
-    fn new_tag(&self, follow: &Follow<'_>) -> u64 {
-        self.next_tag.fetch_add(2, Ordering::Relaxed) | if follow.resource.is_some() { FULL } else { 0 }
+    fn new_tag(&self) -> u64 {
+        self.next_tag.fetch_add(TAG_STEP, Ordering::Relaxed)
     }
 
     /// Follows it no more; nothing when it did not.
@@ -290,6 +430,15 @@ impl Accounts {
         self.lock().get(bare).map(|account| account.follows.clone()).unwrap_or_default()
     }
 
+    /// The subscriptions of which this connection is sent notifications.
+    pub(super) fn delivered_to(&self, jid: &Jid) -> Vec<Followed> {
+        let name = jid.resource().unwrap_or_default();
+        let accounts = self.lock();
+        let Some(account) = accounts.get(jid.bare_str()) else { return Vec::new() };
+        let Some(resource) = account.resources.get(name) else { return Vec::new() };
+        account.follows.iter().filter(|f| f.reaches(name) && f.is_delivered_to(resource)).cloned().collect()
+    }
+
     pub(super) fn find(&self, bare: &str, node: &str, resource: Option<&str>) -> Option<Followed> {
         let accounts = self.lock();
         let account = accounts.get(bare)?;
@@ -314,7 +463,7 @@ impl Accounts {
         let accounts = self.lock();
         let Some(account) = accounts.get(bare) else { return };
         for (name, connected) in &account.resources {
-            if resource.is_none_or(|wanted| wanted == &**name) {
+            if resource.map_or(connected.presence.takes_bare(), |wanted| wanted == &**name) {
                 connected.control.notify(event);
             }
         }
@@ -337,6 +486,25 @@ impl Account {
         self.resources.iter().filter(move |(name, _)| wanted.is_none_or(|w| w == &***name)).map(|(_, r)| r)
     }
 
+    /// Puts the subscriptions that reach a resource on the bus, or off it, as its presence has it.
+    fn attach_all(&self, bus: &Bus, name: &str) {
+        let Some(resource) = self.resources.get(name) else { return };
+        for follow in self.follows.iter().filter(|f| f.reaches(name)) {
+            // It had its place before, or gets it with the next change: a bus that is full is no reason to cut anybody.
+            let _ = attach(bus, follow, resource);
+        }
+    }
+
+    /// Removes the subscriptions that `ends` picks.
+    fn take(&mut self, ends: impl Fn(&Followed) -> bool) -> Vec<Followed> {
+        if !self.follows.iter().any(&ends) {
+            return Vec::new();
+        }
+        let (gone, kept) = std::mem::take(&mut self.follows).into_iter().partition(ends);
+        self.follows = kept;
+        gone
+    }
+
     /// Takes a resource off the bus; subscriptions by its full address end.
     fn cut(&mut self, bus: &Bus, name: &str, resource: &Resource) {
         let own = |f: &Followed| f.resource.as_deref() == Some(name);
@@ -353,7 +521,7 @@ pub(super) fn subscription(node: &str, wildcard: bool) -> Option<Subscription> {
 }
 
 fn attach(bus: &Bus, followed: &Followed, resource: &Resource) -> Result<(), fogmux_bus::TooManySubscriptions> {
-    if !followed.deliver {
+    if !followed.is_delivered_to(resource) {
         detach(bus, followed, resource);
         return Ok(());
     }

@@ -13,9 +13,9 @@ use fogmux_xmpp::{
 use super::{
     XmppDoor,
     access::Gate,
-    accounts::Inbox,
+    accounts::{Inbox, Presence},
     control::Control,
-    fill::Replay,
+    fill::{Replay, Why},
     publish::{self, Work},
 };
 use crate::{WorkerContext, credential};
@@ -42,8 +42,12 @@ pub(super) struct Core {
     pub(super) out: Vec<u8>,
     /// What is in `out` may not be written before this.
     pub(super) waiting: Completion,
-    /// What new subscriptions are still owed.
+    /// Retained messages that are still to be sent.
     pub(super) replays: Vec<Replay>,
+    /// Deliveries may be left in the mailbox, and nobody will wake the task for them.
+    pub(super) backlog: bool,
+    /// Deliveries were dropped, and the latest values have not been sent since.
+    pub(super) lost: bool,
 }
 
 impl Drop for Core {
@@ -66,6 +70,12 @@ enum Target {
 }
 
 impl Core {
+    pub(super) fn new(ctx: Rc<WorkerContext>, machine: ServerStream, me: Me, out: Vec<u8>) -> Self {
+        // The mailbox may have taken deliveries since it was attached.
+        let (waiting, replays, backlog, lost) = (Completion::Ready, Vec::new(), true, false);
+        Self { ctx, machine, me, out, waiting, replays, backlog, lost }
+    }
+
     pub(super) fn door(&self) -> &XmppDoor {
         &self.ctx.shared.xmpp
     }
@@ -149,17 +159,36 @@ impl Core {
         self.machine.sent(1, &mut self.out);
     }
 
-    /// Presence is not kept: notifications do not depend on it. Who asks to see somebody's is told that there is nothing
-    /// to see (RFC 6121 §3.1.3 and §4.3.2), so that no client waits for it.
+    /// The client's own presence decides whether messages to its bare address reach it. Nobody else is shown it: a client
+    /// that asks to see somebody's is told that there is nothing to see (RFC 6121 §3.1.3 and §4.3.2), so that it does not
+    /// wait.
     fn handle_presence(&mut self, presence: &Element<'_>) {
-        let Some(to) = presence.attr("to").filter(|_| matches!(presence.attr("type"), Some("subscribe" | "probe")))
-        else {
-            return;
+        let to = match (presence.attr("to"), presence.attr("type")) {
+            (None, None) => return self.become_present(presence),
+            (None, Some("unavailable")) => {
+                let accounts = &self.door().accounts;
+                accounts.set_presence(self.ctx.bus(), &self.me.jid, Presence::Unavailable);
+                return;
+            }
+            (Some(to), Some("subscribe" | "probe")) => to,
+            (None | Some(_), _) => return,
         };
         let mut w = Writer::new(&mut self.out);
         w.start("presence").attr("type", "unsubscribed").attr_opt("id", presence.attr("id"));
         w.attr("from", to).attr("to", self.me.jid.bare_str()).end("presence");
         self.machine.sent(1, &mut self.out);
+    }
+
+    /// A resource that becomes available is sent the last items of what it follows (XEP-0060 §4.3).
+    fn become_present(&mut self, presence: &Element<'_>) {
+        let priority = presence.child(ns::CLIENT, "priority").and_then(|priority| priority.text().trim().parse().ok());
+        // RFC 6121 §4.7.2.3: from -128 to 127, and 0 when there is none.
+        let negative = priority.is_some_and(|priority: i8| priority < 0);
+        let presence = if negative { Presence::Negative } else { Presence::Available };
+        let before = self.door().accounts.set_presence(self.ctx.bus(), &self.me.jid, presence);
+        if !before.is_available() {
+            self.replay(Why::Present);
+        }
     }
 
     fn target(&self, to: Option<&str>) -> Result<Target, StanzaError> {
@@ -254,7 +283,6 @@ impl Core {
                 self.send_error(head.id, head.to, &error);
             }
         }
-        self.send_owed();
     }
 
     fn answer_as_server(&mut self, answer: &Answer<'_>, query: &Query<'_>) -> Result<(), StanzaError> {

@@ -1,11 +1,19 @@
-//! What goes out without having been asked for in this turn: deliveries, notices, and the values new subscriptions find.
+//! What goes out without having been asked for in this turn: deliveries, notices, and retained messages.
+//!
+//! There is one order: while the output has room, a share of the mailbox and a share of the retained messages in turn, so
+//! that neither waits for the end of the other. Whether something is left is asked again *after* the output was written
+//! ([`Core::has_more`]): what did not fit before may fit then.
 
 use std::task::Context;
 
-use fogmux_bus::{Claim, Displaced, Queued, ReadGate as _, Subscription, Topic};
-use fogmux_xmpp::{Jid, pubsub};
+use fogmux_bus::{Claim, Displaced, Message, Queued, ReadGate as _, Subscription, Topic};
+use fogmux_xmpp::pubsub::{self, SendLast};
 
-use super::{accounts::is_full, core::Core, translate};
+use super::{
+    accounts::{Followed, has_body, is_full},
+    core::Core,
+    translate,
+};
 
 /// Output above which nothing is added before it is written.
 const OUT_BYTES_HIGH: usize = 64 << 10;
@@ -13,64 +21,150 @@ const OUT_BYTES_HIGH: usize = 64 << 10;
 const DELIVERIES_PER_TURN: usize = 256;
 /// Retained messages looked up at once.
 const RETAINED_PER_TURN: usize = 32;
+/// Shares of each before what there is is written: retained messages that may not be read add nothing to the output, and
+/// others of the worker have their turn.
+const ROUNDS: usize = 8;
 
-/// The values that a new subscription finds, sent as there is room.
+/// Retained messages that a subscription is sent, as there is room.
 #[derive(Debug)]
 pub(super) struct Replay {
     subscription: Subscription,
-    to: Jid,
+    tag: u64,
+    why: Why,
     after: Option<Topic>,
 }
 
-impl Replay {
-    pub(super) fn new(subscription: Subscription, to: &Jid) -> Self {
-        Self { subscription, to: to.clone(), after: None }
+/// Why retained messages are sent; owners may forbid it (`pubsub#send_last_published_item`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The subscription is new.
+    Subscribed,
+    /// The subscriber has become available.
+    Present,
+    /// Deliveries were dropped for lack of room: the latest values make up for them.
+    Lost,
+}
+
+impl Why {
+    fn sends(self, when: SendLast) -> bool {
+        match self {
+            Self::Subscribed => when != SendLast::Never,
+            Self::Present => when == SendLast::OnSubscribeAndPresence,
+            Self::Lost => true,
+        }
     }
+}
+
+impl Replay {
+    pub(super) fn new(followed: &Followed, why: Why) -> Self {
+        Self { subscription: followed.subscription.clone(), tag: followed.tag, why, after: None }
+    }
+}
+
+/// The heads of notifications of one turn, each written once.
+#[derive(Default)]
+struct Heads {
+    bare: Vec<u8>,
+    full: Vec<u8>,
 }
 
 impl Core {
     /// Whether more may be put into the output now.
     fn has_room(&self) -> bool {
-        self.out.len() < OUT_BYTES_HIGH && self.machine.management().has_room() && !self.machine.is_closed()
+        self.out.len() < OUT_BYTES_HIGH && self.may_send()
     }
 
-    /// Moves deliveries from the mailbox to the output; says whether some are left.
+    /// Whether the client takes more, as far as it acknowledges what it was sent.
+    pub(super) fn may_send(&self) -> bool {
+        self.machine.management().has_room() && !self.machine.is_closed()
+    }
+
+    /// Whether [`Core::fill`] would put more into the output now.
+    pub(super) fn has_more(&self) -> bool {
+        self.has_room() && self.owes()
+    }
+
+    /// Whether there is something to send of which nobody will wake the task.
+    pub(super) fn owes(&self) -> bool {
+        self.backlog || !self.replays.is_empty()
+    }
+
+    /// Moves notices, deliveries and retained messages to the output, as far as there is room.
     ///
     /// # Errors
     /// [`Displaced`], which cannot be: nobody else claims the mailbox.
-    pub(super) fn fill(&mut self, claim: Claim, cx: &Context<'_>) -> Result<bool, Displaced> {
+    pub(super) fn fill(&mut self, claim: Claim, cx: &Context<'_>) -> Result<(), Displaced> {
         if !self.has_room() {
-            return Ok(false);
+            // The mailbox's ready flag may be set: it is to be looked at without being woken for it.
+            self.backlog = true;
+            return Ok(());
         }
-        self.send_owed();
         self.send_notices();
-        let mut left = false;
+        let mut heads = Heads::default();
+        for _ in 0..ROUNDS {
+            self.send_deliveries(claim, cx, &mut heads)?;
+            self.send_retained(&mut heads);
+            if !self.has_more() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn send_deliveries(&mut self, claim: Claim, cx: &Context<'_>, heads: &mut Heads) -> Result<(), Displaced> {
+        let (mut left, mut lost) = (false, false);
         let taken: Vec<Queued> = self.me.inbox.poll_with(claim, cx, |inbox| {
-            let count = inbox.len().min(DELIVERIES_PER_TURN);
-            left = inbox.len() > count;
-            std::iter::from_fn(|| inbox.pop()).take(count).collect()
+            let (mut count, mut bytes) = (0, 0);
+            let taken = std::iter::from_fn(|| {
+                if count == DELIVERIES_PER_TURN || bytes >= OUT_BYTES_HIGH {
+                    return None;
+                }
+                let queued = inbox.pop()?;
+                count += 1;
+                bytes += queued.message.payload.len();
+                Some(queued)
+            });
+            let taken = taken.collect();
+            left = !inbox.is_empty();
+            lost = inbox.take_lost() > 0;
+            taken
         })?;
-        if taken.is_empty() {
-            return Ok(!self.replays.is_empty());
+        self.backlog = left;
+        self.lost |= lost;
+        if !taken.is_empty() {
+            self.reserve();
+            let now = self.ctx.now();
+            let fresh = taken.iter().filter(|queued| !queued.message.is_expired(now));
+            let sent = fresh.map(|queued| self.notify(heads, queued.tag, &queued.message)).sum();
+            self.machine.sent(sent, &mut self.out);
         }
-        self.reserve();
-        let (mut bare, mut full) = (Vec::new(), Vec::new());
-        let now = self.ctx.now();
-        let mut sent = 0;
-        for queued in &taken {
-            if queued.message.is_expired(now) {
-                continue;
-            }
-            let head = if is_full(queued.tag) { &mut full } else { &mut bare };
-            if head.is_empty() {
-                let jid = &self.me.jid;
-                let to = if is_full(queued.tag) { jid.as_str() } else { jid.bare_str() };
-                pubsub::write_head(head, self.ctx.shared.xmpp.service.as_str(), to);
-            }
-            sent += u32::from(translate::notify(&mut self.out, head, &queued.message, &self.ctx.shared.xmpp.nodes));
+        if self.lost && !left && self.replays.is_empty() {
+            self.lost = false;
+            self.replay(Why::Lost);
         }
-        self.machine.sent(sent, &mut self.out);
-        Ok(left || !self.replays.is_empty())
+        Ok(())
+    }
+
+    /// Has the subscriber sent the latest values of everything that it follows by connection or account.
+    pub(super) fn replay(&mut self, why: Why) {
+        let followed = self.door().accounts.delivered_to(&self.me.jid);
+        // Members of a shared subscription are each sent a part only: nobody's is the whole.
+        let whole = followed.iter().filter(|followed| followed.subscription.group.is_none());
+        self.replays.extend(whole.map(|followed| Replay::new(followed, why)));
+    }
+
+    /// Appends one notification; how many were, 0 or 1.
+    fn notify(&mut self, heads: &mut Heads, tag: u64, message: &Message) -> u32 {
+        let (head, to) = if is_full(tag) {
+            (&mut heads.full, self.me.jid.as_str())
+        } else {
+            (&mut heads.bare, self.me.jid.bare_str())
+        };
+        let door = &self.ctx.shared.xmpp;
+        if head.is_empty() {
+            pubsub::write_head(head, door.service.as_str(), to);
+        }
+        u32::from(translate::notify(&mut self.out, head, has_body(tag), message, &door.nodes))
     }
 
     /// Borrows the worker's spare buffer for what is to be written.
@@ -98,27 +192,34 @@ impl Core {
         }
     }
 
-    /// Sends values that new subscriptions find, as far as there is room (§6.1.7).
-    pub(super) fn send_owed(&mut self) {
-        while self.has_room() {
-            let Some(mut replay) = self.replays.pop() else { return };
-            let mut head = Vec::new();
-            pubsub::write_head(&mut head, self.ctx.shared.xmpp.service.as_str(), replay.to.as_str());
-            let now = self.ctx.now();
-            let filter = &replay.subscription.filter;
-            let chunk = self.ctx.bus().retained(filter, replay.after.as_ref(), RETAINED_PER_TURN, now);
-            let mut sent = 0;
-            for message in &chunk.messages {
-                if self.me.gate.may_read(&message.topic) {
-                    let nodes = &self.ctx.shared.xmpp.nodes;
-                    sent += u32::from(translate::notify(&mut self.out, &head, message, nodes));
+    /// Sends retained messages of one subscription, as far as there is room (§6.1.7).
+    fn send_retained(&mut self, heads: &mut Heads) {
+        if !self.has_room() {
+            return;
+        }
+        let Some(mut replay) = self.replays.pop() else { return };
+        self.reserve();
+        let (filter, now) = (&replay.subscription.filter, self.ctx.now());
+        let chunk = self.ctx.bus().retained(filter, replay.after.as_ref(), RETAINED_PER_TURN, now);
+        let mut next = chunk.next;
+        let mut sent = 0;
+        let mut messages = chunk.messages.iter();
+        for message in &mut messages {
+            let when = || self.door().nodes.config(&message.topic).send_last;
+            if self.me.gate.may_read(&message.topic) && (replay.why == Why::Lost || replay.why.sends(when())) {
+                sent += self.notify(heads, replay.tag, message);
+            }
+            if self.out.len() >= OUT_BYTES_HIGH {
+                if messages.len() > 0 {
+                    next = Some(message.topic.clone());
                 }
+                break;
             }
-            self.machine.sent(sent, &mut self.out);
-            if chunk.next.is_some() {
-                replay.after = chunk.next;
-                self.replays.push(replay);
-            }
+        }
+        self.machine.sent(sent, &mut self.out);
+        if next.is_some() {
+            replay.after = next;
+            self.replays.push(replay);
         }
     }
 }
