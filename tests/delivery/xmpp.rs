@@ -1,6 +1,7 @@
 //! XMPP pubsub subscribers: retained items, events, presence.
 
 mod events;
+mod idle;
 mod options;
 mod retained;
 
@@ -32,6 +33,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "xmpp: unknown and unsupported fields are refused", run: options::refused },
     Case { name: "xmpp: include_body shows values to people", run: options::include_body },
     Case { name: "xmpp: leases end subscriptions", run: options::leases },
+    Case { name: "xmpp: an idle connection holds little memory", run: idle::memory },
     Case { name: "xmpp: each connection is counted once, refused ones too", run: events::counted },
 ];
 

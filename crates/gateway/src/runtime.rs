@@ -20,6 +20,7 @@ use fogmux_bus::{Bus, BusConfig, RetainedStore};
 use fogmux_net::{Admission, AdmissionLimits, Security, TlsConfig, TlsError, quic::QuicLimits};
 use tokio::sync::{mpsc, watch};
 
+pub(crate) use self::accept::handshake;
 use crate::{
     coap::{CoapConfig, CoapDoor, oscore::Keyring},
     context::{Clock, Phase, Shared},

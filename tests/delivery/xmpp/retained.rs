@@ -46,7 +46,7 @@ pub(super) fn any_number() -> Result<String> {
 
 pub(super) fn large() -> Result<String> {
     let mut setup = Setup::start(&[])?;
-    let shapes = [(3, 16_383), (3, 16_384), (20, 17_000), (30, 65_536), (60, 100_000), (12, 900_000)];
+    let shapes = [(3, 16_383), (3, 16_384), (20, 17_000), (60, 100_000), (12, 900_000)];
     for (count, bytes) in shapes {
         let bodies: Vec<Vec<u8>> = (0..count).map(|n| payload(n, bytes)).collect();
         setup.retain((0..count).map(|n| format!("b{bytes}/{n}")).zip(bodies.iter().map(Vec::as_slice)))?;
@@ -103,7 +103,7 @@ pub(super) fn acknowledged() -> Result<String> {
             stanzas += text.matches("</message>").count();
             seen.extend(nodes(&text).into_iter().map(str::to_owned));
             // Once it acknowledges only when the gateway does not go on by itself.
-            if stanzas < 1_000 || stanzas > 1_500 {
+            if !(1_000..=1_500).contains(&stanzas) {
                 session.send(&format!("<a xmlns='urn:xmpp:sm:3' h='{stanzas}'/>"))?;
             }
             let near_the_end = 5_000 - seen.len();

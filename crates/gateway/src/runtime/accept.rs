@@ -260,7 +260,7 @@ fn least_occupied(seats: &[AtomicUsize]) -> usize {
 }
 
 /// Makes a TLS handshake. Handshakes of one worker share its core; a silent peer holds only its seat.
-pub(super) async fn handshake(
+pub(crate) async fn handshake(
     ctx: &WorkerContext,
     listener: Listener,
     stream: TcpStream,

@@ -9,17 +9,16 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-use fogmux_bus::{Bus, Completion, FifoMailbox, Filter, Qos, ReadGate, Slot, SubscribeOptions, Subscription};
-use fogmux_xmpp::{
-    Jid,
-    pubsub::{self, Expire, SubscriptionState},
-};
+use fogmux_bus::{Bus, Completion, FifoMailbox, Slot};
+use fogmux_xmpp::{Jid, pubsub::Expire};
 use hashbrown::HashMap;
 
 use super::{
     access::Gate,
     control::Control,
+    followed::{Follow, Followed, TAG_STEP, attach, detach, subscription},
     kept::{KeptSubscription, Records},
+    presence::Presence,
 };
 
 /// Subscriptions of all accounts together that outlive the process.
@@ -27,23 +26,6 @@ const KEPT_MAX: usize = 100_000;
 
 /// The mailbox of a connection.
 pub(super) type Inbox = Arc<Slot<FifoMailbox>>;
-
-/// In a subscription's tag: it is by full address.
-const FULL: u64 = 1;
-/// In a subscription's tag: notifications have a body.
-const BODY: u64 = 2;
-/// What lies between the tags of two subscriptions.
-const TAG_STEP: u64 = 4;
-
-/// Whether the tag of a delivery is of a subscription by full address.
-pub(super) const fn is_full(tag: u64) -> bool {
-    tag & FULL != 0
-}
-
-/// Whether the tag of a delivery is of a subscription whose notifications have a body.
-pub(super) const fn has_body(tag: u64) -> bool {
-    tag & BODY != 0
-}
 
 /// A connection as its account knows it.
 #[derive(Debug, Clone)]
@@ -57,93 +39,6 @@ pub(super) struct Resource {
     pub(super) presence: Presence,
 }
 
-/// The presence of a resource, as far as it decides what messages to the bare address reach it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Presence {
-    /// None was sent. Devices mostly send none; they are reached.
-    #[default]
-    Unsaid,
-    /// Available, with a priority of 0 or more.
-    Available,
-    /// Available, with a negative priority (RFC 6121 §8.5.2.1.1).
-    Negative,
-    /// It said that it is not available.
-    Unavailable,
-}
-
-impl Presence {
-    /// Whether messages to the bare address are delivered to the resource.
-    const fn takes_bare(self) -> bool {
-        match self {
-            Self::Unsaid | Self::Available => true,
-            Self::Negative | Self::Unavailable => false,
-        }
-    }
-
-    /// Whether the resource is available (RFC 6121 §4.2).
-    pub(super) const fn is_available(self) -> bool {
-        match self {
-            Self::Available | Self::Negative => true,
-            Self::Unsaid | Self::Unavailable => false,
-        }
-    }
-}
-
-/// What an account follows.
-#[derive(Debug, Clone)]
-pub(super) struct Followed {
-    /// The node, or the filter, as the client names it.
-    pub(super) node: Arc<str>,
-    pub(super) wildcard: bool,
-    /// For a subscription by full address.
-    pub(super) resource: Option<Box<str>>,
-    pub(super) options: Options,
-    pub(super) subscription: Subscription,
-    pub(super) tag: u64,
-}
-
-/// The options of a subscription.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Options {
-    pub(super) deliver: bool,
-    pub(super) include_body: bool,
-    pub(super) expire: Option<Expire>,
-}
-
-impl Options {
-    fn tag_flags(self, resource: Option<&str>) -> u64 {
-        let flag = |on: bool, bit: u64| if on { bit } else { 0 };
-        flag(resource.is_some(), FULL) | flag(self.include_body, BODY)
-    }
-}
-
-impl Followed {
-    /// Whether it is for a resource of this name.
-    fn reaches(&self, name: &str) -> bool {
-        self.resource.as_deref().is_none_or(|own| own == name)
-    }
-
-    /// Whether a resource that it is for is sent notifications now.
-    fn is_delivered_to(&self, resource: &Resource) -> bool {
-        self.options.deliver && (self.resource.is_some() || resource.presence.takes_bare())
-    }
-
-    /// The subscribed address.
-    pub(super) fn jid(&self, bare: &str) -> String {
-        self.resource.as_ref().map_or_else(|| bare.to_owned(), |resource| format!("{bare}/{resource}"))
-    }
-}
-
-/// What a new subscription is made of.
-#[derive(Debug)]
-pub(super) struct Follow<'a> {
-    pub(super) node: &'a str,
-    pub(super) wildcard: bool,
-    pub(super) resource: Option<&'a str>,
-    pub(super) options: Options,
-    pub(super) subscription: Subscription,
-}
-
 /// Why a subscription was not made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotFollowed {
@@ -153,16 +48,17 @@ pub(super) enum NotFollowed {
     Full,
 }
 
+/// An account that is connected or follows something.
 #[derive(Debug, Default)]
-struct Account {
+pub(super) struct Account {
     /// Whose it is: two principals may share an address in its folded form, but not an account.
     principal: Arc<str>,
-    anonymous: bool,
-    resources: HashMap<Box<str>, Resource>,
-    follows: Vec<Followed>,
+    pub(super) anonymous: bool,
+    pub(super) resources: HashMap<Box<str>, Resource>,
+    pub(super) follows: Vec<Followed>,
 }
 
-type Map = HashMap<Arc<str>, Account, foldhash::fast::RandomState>;
+pub(super) type Map = HashMap<Arc<str>, Account, foldhash::fast::RandomState>;
 
 /// All accounts that are connected or follow something.
 #[derive(Debug)]
@@ -170,7 +66,7 @@ pub(super) struct Accounts {
     accounts: Mutex<Map>,
     next_tag: AtomicU64,
     /// No subscription ends before this moment, in seconds since 1970.
-    next_expiry: AtomicU64,
+    pub(super) next_expiry: AtomicU64,
     follows_max: usize,
     /// Subscriptions that are kept.
     kept: AtomicUsize,
@@ -202,7 +98,7 @@ impl Accounts {
         Self { accounts: Mutex::new(accounts), next_tag, next_expiry, follows_max, kept, records }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Map> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Map> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -270,64 +166,6 @@ impl Accounts {
         account.attach_all(bus, name);
     }
 
-    /// The resource has sent presence. Gives the one before.
-    pub(super) fn set_presence(&self, bus: &Bus, jid: &Jid, presence: Presence) -> Presence {
-        let name = jid.resource().unwrap_or_default();
-        let mut accounts = self.lock();
-        let Some(account) = accounts.get_mut(jid.bare_str()) else { return presence };
-        let Some(resource) = account.resources.get_mut(name) else { return presence };
-        let before = std::mem::replace(&mut resource.presence, presence);
-        if before.takes_bare() != presence.takes_bare() {
-            account.attach_all(bus, name);
-        }
-        if presence == Presence::Unavailable {
-            self.end_with_presence(bus, jid.bare_str(), account, name);
-        }
-        before
-    }
-
-    /// Ends subscriptions that last as long as the presence of their subscriber (§12.4), now that `name` is not
-    /// available any more.
-    fn end_with_presence(&self, bus: &Bus, bare: &str, account: &mut Account, name: &str) {
-        let present = account.resources.values().any(|resource| resource.presence != Presence::Unavailable);
-        let ends = |f: &Followed| {
-            f.options.expire == Some(Expire::Presence) && f.resource.as_deref().map_or(!present, |own| own == name)
-        };
-        for followed in account.take(ends) {
-            account.reached(&followed).for_each(|resource| detach(bus, &followed, resource));
-            let _: Completion = self.forget(bare, account.anonymous, &followed);
-        }
-    }
-
-    /// Ends subscriptions whose time has come (§12.18), and tells their subscribers.
-    pub(super) fn expire(&self, bus: &Bus, now_unix_s: u64) {
-        if now_unix_s < self.next_expiry.load(Ordering::Relaxed) {
-            return;
-        }
-        let mut next = u64::MAX;
-        let mut accounts = self.lock();
-        for (bare, account) in accounts.iter_mut() {
-            let ends = |f: &Followed| matches!(f.options.expire, Some(Expire::At(at)) if at <= now_unix_s);
-            for followed in account.take(ends) {
-                account.reached(&followed).for_each(|resource| detach(bus, &followed, resource));
-                let _: Completion = self.forget(bare, account.anonymous, &followed);
-                let mut event = Vec::new();
-                let (node, jid) = (&followed.node, followed.jid(bare));
-                pubsub::write_subscription_notice(&mut event, node, &jid, SubscriptionState::None);
-                pubsub::write_event_tail(&mut event, std::iter::empty());
-                account.reached(&followed).for_each(|resource| resource.control.notify(&event));
-            }
-            let moments = account.follows.iter().filter_map(|f| match f.options.expire {
-                Some(Expire::At(at)) => Some(at),
-                Some(Expire::Presence) | None => None,
-            });
-            next = moments.fold(next, u64::min);
-        }
-        accounts.retain(|_, account| !account.resources.is_empty() || !account.follows.is_empty());
-        // Under the lock: a subscription that is made meanwhile lowers it afterwards.
-        self.next_expiry.store(next, Ordering::Relaxed);
-    }
-
     /// Follows a node or filter, or changes how.
     pub(super) fn follow(&self, bus: &Bus, bare: &str, follow: &Follow<'_>) -> Result<Completion, NotFollowed> {
         let mut accounts = self.lock();
@@ -382,7 +220,7 @@ impl Accounts {
     }
 
     /// A subscription has ended: its record goes, if it had one.
-    fn forget(&self, bare: &str, anonymous: bool, followed: &Followed) -> Completion {
+    pub(super) fn forget(&self, bare: &str, anonymous: bool, followed: &Followed) -> Completion {
         if followed.resource.is_some() || anonymous {
             return Completion::Ready;
         }
@@ -481,13 +319,13 @@ impl Account {
     }
 
     /// The connections that a subscription is for.
-    fn reached<'a>(&'a self, followed: &'a Followed) -> impl Iterator<Item = &'a Resource> {
+    pub(super) fn reached<'a>(&'a self, followed: &'a Followed) -> impl Iterator<Item = &'a Resource> {
         let wanted = followed.resource.as_deref();
         self.resources.iter().filter(move |(name, _)| wanted.is_none_or(|w| w == &***name)).map(|(_, r)| r)
     }
 
     /// Puts the subscriptions that reach a resource on the bus, or off it, as its presence has it.
-    fn attach_all(&self, bus: &Bus, name: &str) {
+    pub(super) fn attach_all(&self, bus: &Bus, name: &str) {
         let Some(resource) = self.resources.get(name) else { return };
         for follow in self.follows.iter().filter(|f| f.reaches(name)) {
             // It had its place before, or gets it with the next change: a bus that is full is no reason to cut anybody.
@@ -496,7 +334,7 @@ impl Account {
     }
 
     /// Removes the subscriptions that `ends` picks.
-    fn take(&mut self, ends: impl Fn(&Followed) -> bool) -> Vec<Followed> {
+    pub(super) fn take(&mut self, ends: impl Fn(&Followed) -> bool) -> Vec<Followed> {
         if !self.follows.iter().any(&ends) {
             return Vec::new();
         }
@@ -513,24 +351,4 @@ impl Account {
         }
         self.follows.retain(|f| !own(f));
     }
-}
-
-/// What the bus is told for a node, or for a filter.
-pub(super) fn subscription(node: &str, wildcard: bool) -> Option<Subscription> {
-    if wildcard { Subscription::parse(node).ok() } else { Filter::new(node).ok().map(Subscription::to) }
-}
-
-fn attach(bus: &Bus, followed: &Followed, resource: &Resource) -> Result<(), fogmux_bus::TooManySubscriptions> {
-    if !followed.is_delivered_to(resource) {
-        detach(bus, followed, resource);
-        return Ok(());
-    }
-    let gate: Arc<dyn ReadGate> = Arc::clone(&resource.gate) as _;
-    let max_qos = if resource.acknowledges { Qos::AtLeastOnce } else { Qos::AtMostOnce };
-    let options = SubscribeOptions { tag: followed.tag, max_qos, gate: Some(gate), ..SubscribeOptions::default() };
-    bus.subscribe(&resource.inbox, &followed.subscription, options).map(|_| ())
-}
-
-fn detach(bus: &Bus, followed: &Followed, resource: &Resource) {
-    bus.unsubscribe(&resource.inbox, &followed.subscription, followed.tag);
 }

@@ -13,9 +13,10 @@ use fogmux_xmpp::{
 use super::{
     XmppDoor,
     access::Gate,
-    accounts::{Inbox, Presence},
+    accounts::Inbox,
     control::Control,
     fill::{Replay, Why},
+    presence::Presence,
     publish::{self, Work},
 };
 use crate::{WorkerContext, credential};

@@ -10,8 +10,8 @@ use fogmux_bus::{Claim, Displaced, Message, Queued, ReadGate as _, Subscription,
 use fogmux_xmpp::pubsub::{self, SendLast};
 
 use super::{
-    accounts::{Followed, has_body, is_full},
     core::Core,
+    followed::{Followed, has_body, is_full},
     translate,
 };
 

@@ -14,7 +14,7 @@ use fogmux_xmpp::{
     pubsub::{Affiliation, Expire, NodeConfig},
 };
 
-use super::accounts::Options;
+use super::followed::Options;
 
 /// Behind it stands the name of the node.
 const NODES: &str = "xmpp/node/";

@@ -15,10 +15,11 @@ use tokio::{
 
 use super::{
     access::Gate,
-    accounts::{Presence, Resource},
+    accounts::Resource,
     control::Control,
     core::{Core, Me},
     names::escape_local,
+    presence::Presence,
     read,
     sasl::{Logins, Outcome},
     session::Session,

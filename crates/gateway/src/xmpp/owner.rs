@@ -13,8 +13,8 @@ use fogmux_xmpp::{
 };
 
 use super::{
-    accounts::{Follow, Options, subscription},
     core::Core,
+    followed::{Follow, Options, subscription},
     login::random_name,
     nodes::{Made, NotMade},
     publish::topic,

@@ -106,10 +106,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 Poll::Pending => drain.as_mut().poll(cx).map(|()| true),
             });
             if drained.await {
-                self.shut_down().await;
+                Box::pin(self.shut_down()).await;
             }
         }
-        read::linger(&mut self.stream).await;
+        Box::pin(read::linger(&mut self.stream)).await;
     }
 
     /// Says goodbye, with a second for it to get through.

@@ -10,9 +10,10 @@ use fogmux_xmpp::{
 };
 
 use super::{
-    accounts::{Follow, Followed, NotFollowed, Options, subscription},
+    accounts::NotFollowed,
     core::Core,
     fill::{Replay, Why},
+    followed::{Follow, Followed, Options, subscription},
     publish::topic,
 };
 use crate::credential;

@@ -144,7 +144,7 @@ fn only(field: &Field<'_>, values: &[&str]) -> Result<(), StanzaError> {
 fn every_presence(field: &Field<'_>) -> Result<(), StanzaError> {
     let all = ["away", "chat", "dnd", "online", "xa"];
     let named = |state: &&str| field.values.iter().any(|value| value.as_ref() == *state);
-    let every = field.values.iter().all(|value| value.is_empty()) || all.iter().all(|state| named(state));
+    let every = field.values.iter().all(|value| value.is_empty()) || all.iter().all(named);
     if every { Ok(()) } else { Err(invalid().because("pubsub#show-values is not offered")) }
 }
 
