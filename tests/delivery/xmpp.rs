@@ -22,6 +22,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "xmpp: a paused reader with a small buffer gets every retained item", run: retained::paused },
     Case { name: "xmpp: stream management paces retained items and loses none", run: retained::acknowledged },
     Case { name: "xmpp: a reader that lost events ends on the retained values", run: retained::converges },
+    Case { name: "xmpp: readers that pause, join and return end on the retained values", run: retained::many_readers },
     Case { name: "xmpp: fogmux sub prints a thousand retained items", run: retained::command },
     Case { name: "xmpp: the result of a subscription comes before its events", run: events::result_first },
     Case { name: "xmpp: an empty retained value is an item, a cleared topic is not", run: events::empty_value },

@@ -144,6 +144,81 @@ pub(super) fn converges() -> Result<String> {
     Ok(String::new())
 }
 
+/// Readers over every transport, which join, pause, send presence and leave as a seeded sequence has it, while one publisher
+/// counts up on many topics: no reader sees an older value after a newer one, and at the end each holds the last of all.
+pub(super) fn many_readers() -> Result<String> {
+    const TOPICS: usize = 40;
+    let mut seed = 0x5eed_u64;
+    let mut pick = move |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(seed >> 33).unwrap_or_default() % below
+    };
+    let mut setup = Setup::start(&["xmpp.mailbox_messages_max=20"])?;
+    let topics: Vec<String> = (0..TOPICS).map(|n| format!("m/{n:02}")).collect();
+    let mut values = vec![0_usize; TOPICS];
+    let mut readers: Vec<Reader> = Vec::new();
+    for round in 0..40 {
+        if readers.len() < 9 {
+            let via = Via::ALL[pick(3)];
+            let mut session = if pick(2) == 0 { setup.session(via)? } else { setup.narrow_session(via)? };
+            follow(&mut session, "m/#")?;
+            readers.push(Reader { session, seen: vec![0; TOPICS] });
+        }
+        let mut burst = Vec::new();
+        for _ in 0..pick(600) {
+            let topic = pick(TOPICS);
+            values[topic] += 1;
+            let body = format!("[{:08}]{}", values[topic], "x".repeat([1, 100, 300][pick(3)]));
+            burst.push((topics[topic].clone(), body));
+        }
+        setup.retain(burst.iter().map(|(topic, body)| (topic.clone(), body.as_bytes())))?;
+        let reader = pick(readers.len());
+        match pick(8) {
+            0 => drop(readers.swap_remove(reader)),
+            1 => readers[reader].session.send("<presence type='unavailable'/><presence/>")?,
+            2..5 => readers[reader].read_some().with_context(|| format!("round {round}"))?,
+            _ => {}
+        }
+    }
+    for reader in &mut readers {
+        // What was never published is not waited for.
+        while reader.seen != values {
+            reader.read_some().with_context(|| format!("{:?} of {values:?}", reader.seen))?;
+        }
+    }
+    let count = readers.len();
+    drop(readers);
+    setup.retain(topics.iter().map(|topic| (topic.clone(), &b""[..])))?;
+    setup.gateway.settle()?;
+    Ok(format!("{count} readers at the end"))
+}
+
+struct Reader {
+    session: Session,
+    /// The last value of each topic.
+    seen: Vec<usize>,
+}
+
+impl Reader {
+    /// Reads what a ping brings along, and one event more if it brought none.
+    fn read_some(&mut self) -> Result<()> {
+        let mut events = ping(&mut self.session)?;
+        if !events.contains("</message>") {
+            events += &self.session.until("</message>")?;
+        }
+        for event in events.split("</message>").filter(|event| event.contains("<items node='m/")) {
+            let nodes = nodes(event);
+            let topic: usize = nodes.first().and_then(|node| node.strip_prefix("m/")).context("a node")?.parse()?;
+            let value = event.split_once('[').and_then(|(_, rest)| rest.split_once(']')).context("a value")?;
+            let value: usize = value.0.parse()?;
+            let seen = self.seen.get_mut(topic).context("a topic")?;
+            ensure!(value >= *seen, "value {value} of topic {topic} after {seen}");
+            *seen = value;
+        }
+        Ok(())
+    }
+}
+
 pub(super) fn command() -> Result<String> {
     let mut setup = Setup::start(&[])?;
     setup.retain((0..1_000).map(|n| (format!("k/{n}"), &b"x"[..])))?;

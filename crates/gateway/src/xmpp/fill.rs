@@ -1,12 +1,14 @@
 //! What goes out without having been asked for in this turn: deliveries, notices, and retained messages.
 //!
-//! There is one order: while the output has room, a share of the mailbox and a share of the retained messages in turn, so
-//! that neither waits for the end of the other. Whether something is left is asked again *after* the output was written
-//! ([`Core::has_more`]): what did not fit before may fit then.
+//! There is one order: while the output has room, deliveries, and retained messages once the mailbox is empty. Whether
+//! something is left is asked again *after* the output was written ([`Core::has_more`]): what did not fit before may fit
+//! then.
 
 use std::task::Context;
 
-use fogmux_bus::{Claim, Displaced, Message, Queued, ReadGate as _, Subscription, Topic};
+use fogmux_bus::{
+    Bus, Claim, Displaced, FifoMailbox, Message, Queued, ReadGate as _, RetainedChunk, Subscription, Timestamp, Topic,
+};
 use fogmux_xmpp::pubsub::{self, SendLast};
 
 use super::{
@@ -59,6 +61,10 @@ impl Replay {
     pub(super) fn new(followed: &Followed, why: Why) -> Self {
         Self { subscription: followed.subscription.clone(), tag: followed.tag, why, after: None }
     }
+
+    fn look_up(&self, bus: &Bus, now: Timestamp) -> RetainedChunk {
+        bus.retained(&self.subscription.filter, self.after.as_ref(), RETAINED_PER_TURN, now)
+    }
 }
 
 /// The heads of notifications of one turn, each written once.
@@ -102,8 +108,7 @@ impl Core {
         self.send_notices();
         let mut heads = Heads::default();
         for _ in 0..ROUNDS {
-            self.send_deliveries(claim, cx, &mut heads)?;
-            self.send_retained(&mut heads);
+            self.send_share(claim, cx, &mut heads)?;
             if !self.has_more() {
                 break;
             }
@@ -111,32 +116,29 @@ impl Core {
         Ok(())
     }
 
-    fn send_deliveries(&mut self, claim: Claim, cx: &Context<'_>, heads: &mut Heads) -> Result<(), Displaced> {
+    /// One share of each, under one lock of the mailbox.
+    fn send_share(&mut self, claim: Claim, cx: &Context<'_>, heads: &mut Heads) -> Result<(), Displaced> {
         let (mut left, mut lost) = (false, false);
-        let taken: Vec<Queued> = self.me.inbox.poll_with(claim, cx, |inbox| {
-            let (mut count, mut bytes) = (0, 0);
-            let taken = std::iter::from_fn(|| {
-                if count == DELIVERIES_PER_TURN || bytes >= OUT_BYTES_HIGH {
-                    return None;
-                }
-                let queued = inbox.pop()?;
-                count += 1;
-                bytes += queued.message.payload.len();
-                Some(queued)
-            });
-            let taken = taken.collect();
+        let (bus, replay, now) = (self.ctx.bus(), self.replays.last(), self.ctx.now());
+        let (taken, chunk) = self.me.inbox.poll_with(claim, cx, |inbox| {
+            let taken = take(inbox);
             left = !inbox.is_empty();
             lost = inbox.take_lost() > 0;
-            taken
+            // Behind all that is in the mailbox, which is locked: an older value does not follow a newer one.
+            let chunk = replay.filter(|_| !left).map(|replay| replay.look_up(bus, now));
+            (taken, chunk)
         })?;
         self.backlog = left;
         self.lost |= lost;
         if !taken.is_empty() {
             self.reserve();
-            let now = self.ctx.now();
             let fresh = taken.iter().filter(|queued| !queued.message.is_expired(now));
             let sent = fresh.map(|queued| self.notify(heads, queued.tag, &queued.message)).sum();
             self.machine.sent(sent, &mut self.out);
+        }
+        if let Some(chunk) = chunk {
+            self.reserve();
+            self.send_retained(chunk, heads);
         }
         if self.lost && !left && self.replays.is_empty() {
             self.lost = false;
@@ -192,15 +194,9 @@ impl Core {
         }
     }
 
-    /// Sends retained messages of one subscription, as far as there is room (§6.1.7).
-    fn send_retained(&mut self, heads: &mut Heads) {
-        if !self.has_room() {
-            return;
-        }
+    /// Sends retained messages of one subscription (§6.1.7), as far as there is room.
+    fn send_retained(&mut self, chunk: RetainedChunk, heads: &mut Heads) {
         let Some(mut replay) = self.replays.pop() else { return };
-        self.reserve();
-        let (filter, now) = (&replay.subscription.filter, self.ctx.now());
-        let chunk = self.ctx.bus().retained(filter, replay.after.as_ref(), RETAINED_PER_TURN, now);
         let mut next = chunk.next;
         let mut sent = 0;
         let mut messages = chunk.messages.iter();
@@ -211,6 +207,7 @@ impl Core {
             }
             if self.out.len() >= OUT_BYTES_HIGH {
                 if messages.len() > 0 {
+                    // The others are looked up again: they may have changed by then.
                     next = Some(message.topic.clone());
                 }
                 break;
@@ -222,4 +219,16 @@ impl Core {
             self.replays.push(replay);
         }
     }
+}
+
+/// The oldest deliveries, up to a share.
+fn take(inbox: &mut FifoMailbox) -> Vec<Queued> {
+    let mut bytes = 0;
+    let next = || {
+        if bytes >= OUT_BYTES_HIGH {
+            return None;
+        }
+        inbox.pop().inspect(|queued| bytes += queued.message.payload.len())
+    };
+    std::iter::from_fn(next).take(DELIVERIES_PER_TURN).collect()
 }
