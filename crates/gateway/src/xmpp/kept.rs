@@ -238,6 +238,26 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn subscriptions_come_back_with_their_options() {
+        let records = Records::new(Some(Arc::new(Shelf::default()) as _));
+        let kept = |node: &str, expire| KeptSubscription {
+            bare: "ada@d".into(),
+            node: node.into(),
+            principal: "Ada".into(),
+            wildcard: false,
+            options: Options { deliver: true, include_body: true, expire },
+        };
+        for (node, expire) in [("a", None), ("b c", Some(Expire::At(7))), ("gone", Some(Expire::Presence))] {
+            assert!(records.subscription(&kept(node, expire)).is_ready());
+        }
+        let mut found = Vec::new();
+        records.subscriptions(&mut |kept| found.push((kept.node.to_string(), kept.options)));
+        let options = |expire| Options { deliver: true, include_body: true, expire };
+        // Presence does not outlive the process.
+        assert_eq!(found, [("a".to_owned(), options(None)), ("b c".to_owned(), options(Some(Expire::At(7))))]);
+    }
+
+    #[test]
     fn damaged_records_are_skipped() {
         let shelf = Arc::new(Shelf::default());
         let records = Records::new(Some(Arc::clone(&shelf) as _));
