@@ -30,6 +30,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "xmpp: items fit the event type of their node", run: events::event_types },
     Case { name: "xmpp: available presence brings the last items", run: events::presence },
     Case { name: "xmpp: a negative priority gets nothing for the bare address", run: events::negative_priority },
+    Case { name: "xmpp: a flood of presence costs nothing to speak of", run: events::presence_flood },
     Case { name: "xmpp: disco names what works", run: options::features },
     Case { name: "xmpp: unknown and unsupported fields are refused", run: options::refused },
     Case { name: "xmpp: include_body shows values to people", run: options::include_body },

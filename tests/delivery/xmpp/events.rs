@@ -192,6 +192,26 @@ pub(super) fn presence() -> Result<String> {
     Ok(String::new())
 }
 
+/// Each presence moves all subscriptions of a client, and brings their last items.
+pub(super) fn presence_flood() -> Result<String> {
+    let mut setup = Setup::start(&[])?;
+    let (mut flood, mut other) = (setup.session(Via::Plain)?, setup.session(Via::DirectTls)?);
+    let jid = flood.bare();
+    for n in 0..500 {
+        flood.entity("set", &format!("<subscribe node='flood/{n}' jid='{jid}'/>"))?;
+    }
+    let before = setup.gateway.resident_bytes()?;
+    flood.send(&"<presence type='unavailable'/><presence/>".repeat(20_000))?;
+    ping(&mut other)?;
+    // A request that follows presence sees what it did.
+    expect_in(&flood.entity("get", "<subscriptions/>")?, "node='flood/499'")?;
+    let grown = setup.gateway.resident_bytes()?.saturating_sub(before) >> 20;
+    ensure!(grown < 24, "{grown} MiB more");
+    drop((flood, other));
+    setup.gateway.settle()?;
+    Ok(format!("{grown} MiB more"))
+}
+
 /// RFC 6121 §8.5.2.1.1
 pub(super) fn negative_priority() -> Result<String> {
     let mut setup = Setup::start(&[])?;

@@ -16,7 +16,7 @@ use super::{
     accounts::Inbox,
     control::Control,
     fill::{Replay, Why},
-    presence::Presence,
+    presence::{PRESENCE_PER_READ, Said},
     publish::{self, Work},
 };
 use crate::{WorkerContext, credential};
@@ -47,8 +47,12 @@ pub(super) struct Core {
     pub(super) replays: Vec<Replay>,
     /// Deliveries may be left in the mailbox, and nobody will wake the task for them.
     pub(super) backlog: bool,
-    /// Deliveries were dropped, and the latest values have not been sent since.
-    pub(super) lost: bool,
+    /// Why everything that the client follows is to be sent anew, once what is being sent is out.
+    pub(super) due: Option<Why>,
+    /// Presence that the client has sent and that has not taken effect yet.
+    pub(super) said: Option<Said>,
+    /// How often it may still take effect in this read.
+    presence_left: u32,
 }
 
 impl Drop for Core {
@@ -73,8 +77,8 @@ enum Target {
 impl Core {
     pub(super) fn new(ctx: Rc<WorkerContext>, machine: ServerStream, me: Me, out: Vec<u8>) -> Self {
         // The mailbox may have taken deliveries since it was attached.
-        let (waiting, replays, backlog, lost) = (Completion::Ready, Vec::new(), true, false);
-        Self { ctx, machine, me, out, waiting, replays, backlog, lost }
+        let (waiting, replays, backlog) = (Completion::Ready, Vec::new(), true);
+        Self { ctx, machine, me, out, waiting, replays, backlog, due: None, said: None, presence_left: 0 }
     }
 
     pub(super) fn door(&self) -> &XmppDoor {
@@ -85,6 +89,7 @@ impl Core {
     pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
         let mut used = 0;
         let mut ended = false;
+        self.presence_left = PRESENCE_PER_READ;
         // What the machine itself has to say comes behind the answers to what came before it.
         let mut tail = Vec::new();
         while !ended {
@@ -122,6 +127,7 @@ impl Core {
                 self.door().accounts.acknowledges(self.ctx.bus(), &self.me.jid);
             }
         }
+        self.apply_presence();
         used
     }
 
@@ -158,38 +164,6 @@ impl Core {
         StanzaError::new(condition).write(&mut w);
         w.end("message");
         self.machine.sent(1, &mut self.out);
-    }
-
-    /// The client's own presence decides whether messages to its bare address reach it. Nobody else is shown it: a client
-    /// that asks to see somebody's is told that there is nothing to see (RFC 6121 §3.1.3 and §4.3.2), so that it does not
-    /// wait.
-    fn handle_presence(&mut self, presence: &Element<'_>) {
-        let to = match (presence.attr("to"), presence.attr("type")) {
-            (None, None) => return self.become_present(presence),
-            (None, Some("unavailable")) => {
-                let accounts = &self.door().accounts;
-                accounts.set_presence(self.ctx.bus(), &self.me.jid, Presence::Unavailable);
-                return;
-            }
-            (Some(to), Some("subscribe" | "probe")) => to,
-            (None | Some(_), _) => return,
-        };
-        let mut w = Writer::new(&mut self.out);
-        w.start("presence").attr("type", "unsubscribed").attr_opt("id", presence.attr("id"));
-        w.attr("from", to).attr("to", self.me.jid.bare_str()).end("presence");
-        self.machine.sent(1, &mut self.out);
-    }
-
-    /// A resource that becomes available is sent the last items of what it follows (XEP-0060 §4.3).
-    fn become_present(&mut self, presence: &Element<'_>) {
-        let priority = presence.child(ns::CLIENT, "priority").and_then(|priority| priority.text().trim().parse().ok());
-        // RFC 6121 §4.7.2.3: from -128 to 127, and 0 when there is none.
-        let negative = priority.is_some_and(|priority: i8| priority < 0);
-        let presence = if negative { Presence::Negative } else { Presence::Available };
-        let before = self.door().accounts.set_presence(self.ctx.bus(), &self.me.jid, presence);
-        if !before.is_available() {
-            self.replay(Why::Present);
-        }
     }
 
     fn target(&self, to: Option<&str>) -> Result<Target, StanzaError> {
@@ -233,6 +207,10 @@ impl Core {
             }
             (_, query) => {
                 self.publish(works);
+                if self.said.is_some() && self.presence_left > 0 {
+                    self.presence_left -= 1;
+                    self.apply_presence();
+                }
                 self.answer(head, target, &query);
             }
         }

@@ -92,7 +92,7 @@ impl Core {
 
     /// Whether there is something to send of which nobody will wake the task.
     pub(super) fn owes(&self) -> bool {
-        self.backlog || !self.replays.is_empty()
+        self.backlog || self.due.is_some() || !self.replays.is_empty()
     }
 
     /// Moves notices, deliveries and retained messages to the output, as far as there is room.
@@ -129,7 +129,9 @@ impl Core {
             (taken, chunk)
         })?;
         self.backlog = left;
-        self.lost |= lost;
+        if lost {
+            self.due = Some(Why::Lost);
+        }
         if !taken.is_empty() {
             self.reserve();
             let fresh = taken.iter().filter(|queued| !queued.message.is_expired(now));
@@ -140,15 +142,17 @@ impl Core {
             self.reserve();
             self.send_retained(chunk, heads);
         }
-        if self.lost && !left && self.replays.is_empty() {
-            self.lost = false;
-            self.replay(Why::Lost);
+        if !left
+            && self.replays.is_empty()
+            && let Some(why) = self.due.take()
+        {
+            self.replay(why);
         }
         Ok(())
     }
 
     /// Has the subscriber sent the latest values of everything that it follows by connection or account.
-    pub(super) fn replay(&mut self, why: Why) {
+    fn replay(&mut self, why: Why) {
         let followed = self.door().accounts.delivered_to(&self.me.jid);
         // Members of a shared subscription are each sent a part only: nobody's is the whole.
         let whole = followed.iter().filter(|followed| followed.subscription.group.is_none());
