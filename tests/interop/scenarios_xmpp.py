@@ -1,6 +1,7 @@
 """XMPP as XMPP: discovery, nodes and their life, errors with the standard's conditions."""
 
 from client import PATIENCE, Refused
+from clients_xmpp import to_element
 from scenarios import expect, fresh, require, scenario
 
 TEXT = "text/plain;charset=utf-8"
@@ -72,6 +73,32 @@ async def the_kept_item_is_called_current(doors):
     expect("ids", ids, ["current"])
     await xmpp.follow(node)
     expect("id in the event", (await xmpp.next(node)).extra["id"], "current")
+
+
+@scenario
+async def an_empty_value_is_an_item_without_content(doors):
+    for door in (doors.coap, doors.http):
+        node = fresh("empty")
+        await doors.xmpp.follow(node)
+        await door.publish(node, b"", None)
+        arrived = await doors.xmpp.next(node)
+        expect(f"by {door.door}", (arrived.payload, arrived.extra.get("id")), (b"", "current"))
+        await doors.mqtt.clear(node)
+        expect("cleared", (await doors.xmpp.next(node)).extra.get("gone"), "retract")
+
+
+@scenario
+async def an_item_keeps_the_id_of_its_publisher(doors):
+    xmpp, node = doors.xmpp, fresh("id")
+    await xmpp.follow(node)
+    await xmpp.ask(xmpp.pubsub.publish(
+        xmpp.service, node, id="princely", payload=to_element(b"x", TEXT), timeout=PATIENCE))
+    expect("in the event", (await xmpp.next(node)).extra["id"], "princely")
+    answer = await xmpp.ask(xmpp.pubsub.get_item(xmpp.service, node, "princely", timeout=PATIENCE))
+    expect("in the answer", [item.get("id") for item in answer["pubsub"]["items"].xml], ["princely"])
+    expect("at the other doors", (await doors.http.get(node)).payload, b"x")
+    await xmpp.ask(xmpp.pubsub.retract(xmpp.service, node, "princely", notify=True, timeout=PATIENCE))
+    expect("cleared", await doors.coap.get(node), None)
 
 
 @scenario

@@ -46,6 +46,22 @@ pub fn connect(address: SocketAddr) -> Result<TcpStream> {
     Ok(stream)
 }
 
+/// Connects with a receive buffer of so many bytes, or as few as the system has: what the peer sends soon waits with it.
+///
+/// # Errors
+/// When nobody accepts.
+pub fn connect_narrow(address: SocketAddr, receive_bytes: usize) -> Result<TcpStream> {
+    let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
+    // Before the connection is made, for its window is agreed on then.
+    socket.set_recv_buffer_size(receive_bytes)?;
+    socket.connect_timeout(&address.into(), PATIENCE).with_context(|| format!("connect to {address}"))?;
+    let stream = TcpStream::from(socket);
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
 /// Sends and reads to the end.
 ///
 /// # Errors

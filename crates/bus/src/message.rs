@@ -102,6 +102,8 @@ pub struct Properties {
     pub correlation: Option<Bytes>,
     /// Name and value pairs, in order, names may repeat.
     pub user: Vec<(Box<str>, Box<str>)>,
+    /// Item identifier that an XMPP publisher chose (XEP-0060 §7.1).
+    pub item_id: Option<Box<str>>,
 }
 
 /// Names a message within this run of the gateway.
@@ -121,6 +123,8 @@ pub struct Message {
     pub qos: Qos,
     /// As published.
     pub retain: bool,
+    /// It cleared the topic's retained message. An empty retained message for which this is false is a value.
+    pub clears: bool,
     /// MIME type, if the publisher gave one.
     pub content_type: Option<Arc<str>>,
     /// When it stops being worth delivering.
@@ -169,6 +173,7 @@ impl Properties {
         self.user.iter().map(|(k, v)| k.len() + v.len() + 32).sum::<usize>()
             + self.correlation.as_ref().map_or(0, Bytes::len)
             + self.reply_to.as_ref().map_or(0, |t| t.len())
+            + self.item_id.as_ref().map_or(0, |id| id.len())
             + 80
     }
 }
@@ -336,6 +341,7 @@ impl<'a> Publication<'a> {
                 payload: self.payload.to_bytes(),
                 qos: self.qos,
                 retain: self.retain,
+                clears: self.retain && !self.keep_empty && self.payload.as_slice().is_empty(),
                 content_type: self.content_type.map(Arc::from),
                 expires_at: self.expires_at,
                 properties: self.properties.clone(),

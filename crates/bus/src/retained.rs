@@ -324,6 +324,7 @@ fn restore(stored: Stored, now: Timestamp, left_ms: Option<u64>) -> Message {
         payload: stored.payload,
         qos: stored.qos,
         retain: true,
+        clears: false,
         content_type: stored.content_type,
         expires_at: left_ms.map(|ms| now + std::time::Duration::from_millis(ms)),
         properties: stored.properties.map(Arc::new),

@@ -23,6 +23,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
+pub(crate) use self::accept::handshake;
 use crate::{
     coap::{CoapConfig, CoapDoor, oscore::Keyring},
     context::{Clock, Phase, Shared},

@@ -11,13 +11,16 @@ mod config;
 mod control;
 mod core;
 mod discover;
+mod ending;
 mod fill;
+mod followed;
 mod kept;
 mod login;
 mod names;
 mod nodes;
 mod open;
 mod owner;
+mod presence;
 mod publish;
 mod read;
 mod sasl;
@@ -29,21 +32,12 @@ mod translate;
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
-use fogmux_net::TlsAcceptor;
+use fogmux_net::{Stream, TlsAcceptor};
 use fogmux_xmpp::{Jid, Limits, ServerConfig, stream::StartTls};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-};
+use tokio::net::TcpStream;
 
-use self::{
-    accounts::Accounts,
-    kept::Records,
-    login::{Halted, Login},
-    nodes::Nodes,
-    open::OpenStanzas,
-};
-use crate::{Peer, WorkerContext};
+use self::{accounts::Accounts, kept::Records, login::Login, nodes::Nodes, open::OpenStanzas, session::Session};
+use crate::{Listener, Peer, WorkerContext, runtime::handshake};
 
 pub use self::{config::XmppConfig, kept::NodeStore};
 
@@ -82,10 +76,48 @@ impl XmppDoor {
     }
 }
 
-/// Serves one connection until it ends; `tls` is there for STARTTLS, direct TLS arrives already decrypted with
-/// [`crate::Peer::secure`] set.
+/// Serves one connection until it ends; `tls` is there for STARTTLS.
 pub async fn serve_plain(ctx: Rc<WorkerContext>, stream: TcpStream, peer: Peer, tls: Option<TlsAcceptor>) {
-    let counted = Counted::new(&ctx);
+    // Boxed, here and below, for a task is as large as its largest state, and handshake and login soon end.
+    match Box::pin(log_in_plain(&ctx, stream, peer, tls)).await {
+        Some(Bound::Plain(session)) => session.run().await,
+        Some(Bound::Secure(session)) => session.run().await,
+        None => {}
+    }
+}
+
+/// Serves one connection over direct TLS until it ends.
+pub async fn serve_secure(ctx: Rc<WorkerContext>, stream: TcpStream, peer: Peer, tls: TlsAcceptor) {
+    let session = Box::pin(async {
+        let (stream, peer) = handshake(&ctx, Listener::Xmpps, stream, &tls, peer).await?;
+        bound(login::first(&ctx, stream, peer, StartTls::Unavailable).await)
+    });
+    let session = session.await;
+    drop(tls);
+    if let Some(session) = session {
+        session.run().await;
+    }
+}
+
+/// A session by what is below it.
+enum Bound {
+    Plain(Box<Session<TcpStream>>),
+    Secure(Box<Session<Stream>>),
+}
+
+fn bound<S>(login: Login<S>) -> Option<Box<Session<S>>> {
+    match login {
+        Login::Bound(session) => Some(session),
+        Login::StartTls(_) | Login::Gone => None,
+    }
+}
+
+async fn log_in_plain(
+    ctx: &Rc<WorkerContext>,
+    stream: TcpStream,
+    peer: Peer,
+    tls: Option<TlsAcceptor>,
+) -> Option<Bound> {
     // A write is a whole turn: waiting to fill a segment gains nothing.
     let _ = stream.set_nodelay(true);
     // Required but on loopback, where tools of the same machine come from – if they need no certificate either.
@@ -94,45 +126,25 @@ pub async fn serve_plain(ctx: Rc<WorkerContext>, stream: TcpStream, peer: Peer, 
         Some(tls) if peer.is_loopback() && !tls.requires_certificate() => StartTls::Offered,
         Some(_) => StartTls::Required,
     };
-    match Box::pin(login::first(&ctx, stream, peer.clone(), starttls)).await {
-        // Boxed, for a task is as large as its largest state, and this one is rare.
-        Login::StartTls(halted) => Box::pin(serve_started(&ctx, *halted, peer, tls)).await,
-        Login::Bound(session) => session.run().await,
-        Login::Gone => {}
-    }
-    drop(counted);
-}
-
-/// Goes on where a client has asked for STARTTLS.
-async fn serve_started(ctx: &Rc<WorkerContext>, halted: Halted<TcpStream>, peer: Peer, tls: Option<TlsAcceptor>) {
-    let Some(tls) = tls else { return };
-    let (stream, login) = halted.split();
-    let Ok(Ok((stream, channel))) = tokio::time::timeout_at(login.deadline, tls.accept(stream)).await else {
-        ctx.shared.metrics.xmpp.misbehaved.increment();
-        return;
-    };
-    let peer = peer.over(channel);
-    if let Login::Bound(session) = Box::pin(login::secured(ctx, stream, peer, login)).await {
-        session.run().await;
+    match login::first(ctx, stream, peer.clone(), starttls).await {
+        Login::StartTls(halted) => {
+            let (stream, login) = halted.split();
+            let Ok(Ok((stream, channel))) = tokio::time::timeout_at(login.deadline, tls?.accept(stream)).await else {
+                ctx.shared.metrics.xmpp.misbehaved.increment();
+                return None;
+            };
+            bound(login::secured(ctx, stream, peer.over(channel), login).await).map(Bound::Secure)
+        }
+        Login::Bound(session) => Some(Bound::Plain(session)),
+        Login::Gone => None,
     }
 }
 
-/// Serves one connection over direct TLS until it ends.
-pub async fn serve_secure<S>(ctx: Rc<WorkerContext>, stream: S, peer: Peer)
-where
-    S: AsyncRead + AsyncWrite + Unpin + 'static,
-{
-    let counted = Counted::new(&ctx);
-    if let Login::Bound(session) = Box::pin(login::first(&ctx, stream, peer, StartTls::Unavailable)).await {
-        session.run().await;
-    }
-    drop(counted);
-}
-
-/// How often [`housekeeping`] looks whether the rules have changed.
+/// How often [`housekeeping`] looks whether the rules have changed and subscriptions have ended.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Has connections that say nothing look as well when the rules have changed; one worker runs it until drain.
+/// Has connections that say nothing look as well when the rules have changed, and ends subscriptions whose time has come;
+/// one worker runs it until drain.
 pub async fn housekeeping(ctx: Rc<WorkerContext>) {
     let mut drain = std::pin::pin!(ctx.drain());
     let mut generation = ctx.authority().generation();
@@ -141,26 +153,10 @@ pub async fn housekeeping(ctx: Rc<WorkerContext>) {
             () = &mut drain => return,
             () = tokio::time::sleep(LOOK) => {}
         }
+        ctx.shared.xmpp.accounts.expire(ctx.bus(), crate::credential::unix_s());
         if generation != ctx.authority().generation() {
             generation = ctx.authority().generation();
             ctx.shared.xmpp.accounts.wake();
         }
-    }
-}
-
-/// A connection among the metrics.
-struct Counted(Rc<WorkerContext>);
-
-impl Counted {
-    fn new(ctx: &Rc<WorkerContext>) -> Self {
-        ctx.shared.metrics.xmpp.accepted.increment();
-        ctx.shared.metrics.xmpp.connections.change(1);
-        Self(Rc::clone(ctx))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.shared.metrics.xmpp.connections.change(-1);
     }
 }

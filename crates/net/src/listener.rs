@@ -112,11 +112,12 @@ pub fn set_user_timeout(stream: &tokio::net::TcpStream, limit: Duration) {
     let _ = (stream, limit);
 }
 
-/// The next connection that is admitted; those that are not are closed at once. Never fails: errors of single connections
-/// are passed over, and without descriptors it waits until some are free.
+/// The next connection that is admitted; those that are not are closed at once, and `on_refused` counts them. Never fails:
+/// errors of single connections are passed over, and without descriptors it waits until some are free.
 pub async fn accept(
     listener: &tokio::net::TcpListener,
     admission: &Admission,
+    on_refused: impl Fn(),
 ) -> (tokio::net::TcpStream, SocketAddr, Admitted) {
     let mut exhausted = false;
     loop {
@@ -124,7 +125,10 @@ pub async fn accept(
             Ok((stream, peer)) => match admission.admit(peer.ip()) {
                 Some(admitted) if prepare(&stream).is_ok() => return (stream, peer, admitted),
                 Some(_) => {}
-                None => reset(&stream),
+                None => {
+                    on_refused();
+                    reset(&stream);
+                }
             },
             Err(error) if is_exhaustion(&error) => {
                 if !exhausted {
@@ -175,17 +179,20 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let admission = Admission::new(AdmissionLimits { connections_max: 1, per_address_max: 1 });
         let first = tokio::net::TcpStream::connect(address).await.unwrap();
-        let (stream, peer, admitted) = accept(&listener, &admission).await;
+        let refused = std::cell::Cell::new(0);
+        let count = || refused.set(refused.get() + 1);
+        let (stream, peer, admitted) = accept(&listener, &admission, count).await;
         assert_eq!(peer, first.local_addr().unwrap());
         assert!(stream.nodelay().unwrap());
         let mut second = tokio::net::TcpStream::connect(address).await.unwrap();
         tokio::select! {
-            _ = accept(&listener, &admission) => panic!("admitted"),
+            _ = accept(&listener, &admission, count) => panic!("admitted"),
             read = second.read_u8() => assert!(read.is_err()),
         }
         drop(admitted);
         let third = tokio::net::TcpStream::connect(address).await.unwrap();
-        let (_, peer, _admitted) = accept(&listener, &admission).await;
+        let (_, peer, _admitted) = accept(&listener, &admission, count).await;
+        assert_eq!(refused.get(), 1);
         assert_eq!(peer, third.local_addr().unwrap());
     }
 

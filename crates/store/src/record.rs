@@ -23,6 +23,7 @@ const TAG_PRINCIPAL: u8 = 4;
 const TAG_REPLY_TO: u8 = 5;
 const TAG_CORRELATION: u8 = 6;
 const TAG_USER: u8 = 7;
+const TAG_ITEM_ID: u8 = 8;
 
 /// Why bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -141,6 +142,9 @@ fn encode_properties(out: &mut Vec<u8>, properties: &Properties) -> Option<()> {
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(value.as_bytes());
     }
+    if let Some(item_id) = &properties.item_id {
+        field(out, TAG_ITEM_ID, item_id.as_bytes())?;
+    }
     Some(())
 }
 
@@ -190,6 +194,7 @@ struct Fields<'a> {
     reply_to: Option<&'a str>,
     correlation: Option<&'a [u8]>,
     user: Vec<(&'a str, &'a str)>,
+    item_id: Option<&'a str>,
 }
 
 impl<'a> Fields<'a> {
@@ -209,6 +214,7 @@ impl<'a> Fields<'a> {
                     let name = Cursor(value.counted()?).text("user property")?;
                     fields.user.push((name, value.text("user property")?));
                 }
+                TAG_ITEM_ID => once(&mut fields.item_id, value.text("item identifier")?, "item identifier")?,
                 _ => {}
             }
         }
@@ -221,6 +227,7 @@ impl<'a> Fields<'a> {
             reply_to: self.reply_to.map(Box::from),
             correlation: self.correlation.map(Bytes::copy_from_slice),
             user: self.user.iter().map(|&(name, value)| (Box::from(name), Box::from(value))).collect(),
+            item_id: self.item_id.map(Box::from),
         }
     }
 }
@@ -295,13 +302,16 @@ mod tests {
     }
 
     fn any_properties() -> impl Strategy<Value = Properties> {
-        (any::<bool>(), option::of(".*"), option::of(vec(any::<u8>(), 0..40)), vec((".{0,12}", ".{0,12}"), 0..4))
-            .prop_map(|(utf8, reply_to, correlation, user)| Properties {
+        let user = vec((".{0,12}", ".{0,12}"), 0..4);
+        (any::<bool>(), option::of(".*"), option::of(vec(any::<u8>(), 0..40)), user, option::of(".{0,12}")).prop_map(
+            |(utf8, reply_to, correlation, user, item_id)| Properties {
                 utf8,
                 reply_to: reply_to.map(String::into_boxed_str),
                 correlation: correlation.map(Bytes::from),
                 user: user.into_iter().map(|(n, v)| (n.into_boxed_str(), v.into_boxed_str())).collect(),
-            })
+                item_id: item_id.map(String::into_boxed_str),
+            },
+        )
     }
 
     fn any_stored() -> impl Strategy<Value = Stored> {

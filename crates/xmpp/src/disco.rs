@@ -62,6 +62,7 @@ pub const PUBSUB_FEATURES: &[&str] = &[
     "http://jabber.org/protocol/pubsub#instant-nodes",
     "http://jabber.org/protocol/pubsub#item-ids",
     "http://jabber.org/protocol/pubsub#last-published",
+    "http://jabber.org/protocol/pubsub#leased-subscription",
     "http://jabber.org/protocol/pubsub#manage-subscriptions",
     "http://jabber.org/protocol/pubsub#member-affiliation",
     "http://jabber.org/protocol/pubsub#meta-data",

@@ -7,6 +7,7 @@
 //! hold more than `Limits` says. Nodes, items and access rules live elsewhere: this crate only reads and writes them.
 
 mod chars;
+pub mod datetime;
 pub mod disco;
 pub mod element;
 pub mod error;

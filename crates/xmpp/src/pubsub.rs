@@ -12,10 +12,10 @@ mod request;
 pub use affiliation::{Affiliation, SubscriptionState};
 pub use config::{AccessModel, NodeConfig, PublishModel, PublishOptions, SendLast};
 pub use notify::{
-    write_configuration, write_deleted, write_event_tail, write_head, write_item, write_purged, write_retracted,
-    write_subscription_notice,
+    write_body, write_configuration, write_deleted, write_event_tail, write_head, write_item, write_notice,
+    write_purged, write_retracted, write_subscription_notice,
 };
-pub use options::{FILTER_OPTION, FilterOption, SubscribeOptions};
+pub use options::{Expire, FILTER_OPTION, FilterOption, SubscribeOptions};
 pub use reply::{
     ItemOut, SubscriptionOut, write_affiliations, write_created, write_items, write_node_config,
     write_owner_affiliations, write_owner_subscriptions, write_published, write_subscribed, write_subscription_options,
@@ -23,5 +23,5 @@ pub use reply::{
 };
 pub use request::{AffiliationChange, PublishedItem, Request, SubscriptionChange};
 
-/// The id of the one item that a topic keeps.
+/// The id of the one item that a topic keeps, unless its publisher chose another (§12.20).
 pub const CURRENT: &str = "current";

@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
 use fogmux_xmpp::parse::{self, Scope};
-use fogmux_xmpp::pubsub::{AccessModel, Affiliation, FilterOption, Request, SubscriptionState};
+use fogmux_xmpp::pubsub::{
+    AccessModel, Affiliation, Expire, FilterOption, NodeConfig, Request, SendLast, SubscribeOptions, SubscriptionState,
+};
 use fogmux_xmpp::{IqHead, Limits, Query, StanzaError};
 
 /// Reads an IQ and hands its request to `check`.
@@ -61,7 +63,6 @@ fn s7_1_publish() {
     });
     let cases = [
         ("<publish><item/></publish>", "nodeid-required"),
-        ("<publish node='a'/>", "item-required"),
         ("<publish node='a'><item>x</item></publish>", "invalid-payload"),
     ];
     for (text, condition) in cases {
@@ -70,6 +71,65 @@ fn s7_1_publish() {
     let unknown = form("publish-options", &[("other", "1")]);
     let text = format!("<publish node='a'><item/></publish><publish-options>{unknown}</publish-options>");
     with("set", &entity(&text), |r| assert_eq!(r.unwrap_err().pubsub.unwrap().as_str(), "precondition-not-met"));
+}
+
+/// Reads a node configuration on top of the default one.
+fn configured(fields: &[(&str, &str)]) -> Result<NodeConfig, StanzaError> {
+    let text = format!("<create node='a'/><configure>{}</configure>", form("node_config", fields));
+    with("set", &entity(&text), |r| {
+        let Ok(Request::Create { config: Some(form), .. }) = r else { panic!("{r:?}") };
+        let mut config = NodeConfig::default();
+        config.apply(&form).map(|()| config)
+    })
+}
+
+#[test]
+fn s8_2_5_fields_are_honoured_or_refused() {
+    // s4.3: the default of a service with the feature last-published.
+    assert_eq!(NodeConfig::default().send_last, SendLast::OnSubscribeAndPresence);
+    for (field, value) in [
+        ("pubsub#max_items", "1"),
+        ("pubsub#max_items", "max"),
+        ("pubsub#node_type", "leaf"),
+        ("pubsub#notification_type", "headline"),
+        ("pubsub#presence_based_delivery", "false"),
+        ("pubsub#collection", ""),
+    ] {
+        assert_eq!(configured(&[(field, value)]), Ok(NodeConfig::default()), "{field}");
+    }
+    for (field, value) in [
+        ("pubsub#max_items", "2"),
+        ("pubsub#max_items", "0"),
+        ("pubsub#node_type", "collection"),
+        ("pubsub#notification_type", "normal"),
+        ("pubsub#presence_based_delivery", "1"),
+        ("pubsub#tempsub", "true"),
+        ("pubsub#acess_model", "whitelist"),
+        ("other", "1"),
+    ] {
+        let refused = configured(&[(field, value)]).unwrap_err();
+        assert_eq!(refused.condition.as_str(), "not-acceptable", "{field}");
+        assert!(refused.text.unwrap().contains(field), "{field}");
+    }
+}
+
+#[test]
+fn s7_1_5_preconditions_are_met_or_not() {
+    let met = |fields: &[(&str, &str)], config: &NodeConfig| {
+        let options = form("publish-options", fields);
+        let text = format!("<publish node='a'><item/></publish><publish-options>{options}</publish-options>");
+        with("set", &entity(&text), |r| {
+            let Request::Publish { options, .. } = r? else { panic!("another request") };
+            options.met_by(config)
+        })
+    };
+    let config = NodeConfig { deliver_payloads: false, ..NodeConfig::default() };
+    assert_eq!(met(&[("pubsub#deliver_payloads", "0"), ("pubsub#max_items", "max")], &config), Ok(()));
+    assert_eq!(met(&[("pubsub#persist_items", "0")], &config), Ok(()), "of this publication only");
+    for fields in [("pubsub#deliver_payloads", "1"), ("pubsub#access_model", "presence"), ("pubsub#max_items", "9")] {
+        let unmet = met(&[fields], &config).unwrap_err();
+        assert_eq!((unmet.condition.as_str(), unmet.pubsub.unwrap().as_str()), ("conflict", "precondition-not-met"));
+    }
 }
 
 #[test]
@@ -87,7 +147,10 @@ fn s6_subscribe_and_options() {
     });
     let off = form("subscribe_options", &[("pubsub#deliver", "0")]);
     with("set", &entity(&format!("<options node='a' jid='u@d'>{off}</options>")), |r| {
-        assert!(matches!(r, Ok(Request::SetOptions { options: Some(o), .. }) if !o.deliver));
+        let Ok(Request::SetOptions { options: Some(form), .. }) = r else { panic!("{r:?}") };
+        let mut options = SubscribeOptions { include_body: true, ..SubscribeOptions::default() };
+        options.apply(&form).unwrap();
+        assert!(!options.deliver && options.include_body, "what the form leaves out stays");
     });
     with("get", &entity("<options node='a' jid='u@d'/>"), |r| assert!(matches!(r, Ok(Request::GetOptions { .. }))));
     with("set", &entity("<unsubscribe node='a' jid='u@d' subid='1'/>"), |r| {
@@ -98,6 +161,27 @@ fn s6_subscribe_and_options() {
     });
     with("set", &entity("<subscribe node='a' jid='@'/>"), |r| {
         assert_eq!(r.unwrap_err().pubsub.unwrap().as_str(), "invalid-jid");
+    });
+    for (field, value) in [
+        ("pubsub#digest", "1"),
+        ("pubsub#show-values", "chat"),
+        ("pubsub#subscription_type", "nodes"),
+        ("pubsub#expire", "tomorrow"),
+        ("pubsub#delivr", "0"),
+        ("other", "x"),
+    ] {
+        let refused = form("subscribe_options", &[(field, value)]);
+        with("set", &entity(&format!("<subscribe node='a' jid='u@d'/><options>{refused}</options>")), |r| {
+            assert_eq!(r.unwrap_err().pubsub.unwrap().as_str(), "invalid-options", "{field}");
+        });
+    }
+    let ends = form(
+        "subscribe_options",
+        &[("pubsub#expire", "2006-03-31T23:59:59Z"), ("pubsub#include_body", "true"), ("pubsub#digest", "0")],
+    );
+    with("set", &entity(&format!("<subscribe node='a' jid='u@d'/><options>{ends}</options>")), |r| {
+        let Ok(Request::Subscribe { options: Some(options), .. }) = r else { panic!("{r:?}") };
+        assert_eq!((options.expire, options.include_body), (Some(Expire::At(1_143_849_599)), true));
     });
     let bad = form("node_config", &[]);
     with("set", &entity(&format!("<subscribe node='a' jid='u@d'/><options>{bad}</options>")), |r| {

@@ -35,7 +35,7 @@ pub(super) fn properties(
     if user.is_empty() && reply_to.is_none() && correlation.is_none() {
         return None;
     }
-    Some(Arc::new(Properties { utf8: false, reply_to: reply_to.map(Box::from), correlation, user }))
+    Some(Arc::new(Properties { utf8: false, reply_to: reply_to.map(Box::from), correlation, user, item_id: None }))
 }
 
 /// The rare members of a query.

@@ -41,6 +41,7 @@ pub(super) fn rare(read: &PublishProperties<'_>, list: fogmux_mqtt::Properties<'
         reply_to: read.response_topic.map(Box::from),
         correlation: read.correlation.map(Bytes::copy_from_slice),
         user: list.user().map(|(name, value)| (Box::from(name), Box::from(value))).collect(),
+        item_id: None,
     }))
 }
 

@@ -173,14 +173,9 @@ fn serve_tcp(ctx: &Rc<WorkerContext>, accepted: Accepted, tasks: &Tasks) {
             let _seat = seat;
             http::serve(ctx, stream, peer, None).await;
         }),
-        (Listener::Xmpp | Listener::Xmpps, None) => tasks.spawn(async move {
-            let _seat = seat;
-            xmpp::serve_plain(ctx, stream, peer, None).await;
-        }),
-        (Listener::Xmpp, tls) => tasks.spawn(async move {
-            let _seat = seat;
-            xmpp::serve_plain(ctx, stream, peer, tls).await;
-        }),
+        (Listener::Xmpp, tls) | (Listener::Xmpps, tls @ None) => {
+            tasks.spawn_flat(Box::pin(xmpp::serve_plain(ctx, stream, peer, tls)), seat);
+        }
         (Listener::Mqtts, Some(tls)) => tasks.spawn(async move {
             let _seat = seat;
             let Some((stream, peer)) = accept::handshake(&ctx, listener, stream, &tls, peer).await else { return };
@@ -192,11 +187,9 @@ fn serve_tcp(ctx: &Rc<WorkerContext>, accepted: Accepted, tasks: &Tasks) {
             let alpn = stream.alpn().map(<[u8]>::to_vec);
             http::serve(ctx, stream, peer, alpn).await;
         }),
-        (Listener::Xmpps, Some(tls)) => tasks.spawn(async move {
-            let _seat = seat;
-            let Some((stream, peer)) = accept::handshake(&ctx, listener, stream, &tls, peer).await else { return };
-            xmpp::serve_secure(ctx, stream, peer).await;
-        }),
+        (Listener::Xmpps, Some(tls)) => {
+            tasks.spawn_flat(Box::pin(xmpp::serve_secure(ctx, stream, peer, tls)), seat);
+        }
         (Listener::CoapTcp, _) | (Listener::CoapsTcp, None) => tasks.spawn(async move {
             let _seat = seat;
             coap::serve_stream(ctx, stream, peer).await;

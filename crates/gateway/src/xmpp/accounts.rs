@@ -9,14 +9,16 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-use fogmux_bus::{Bus, Completion, FifoMailbox, Filter, Qos, ReadGate, Slot, SubscribeOptions, Subscription};
-use fogmux_xmpp::Jid;
+use fogmux_bus::{Bus, Completion, FifoMailbox, Slot};
+use fogmux_xmpp::{Jid, pubsub::Expire};
 use hashbrown::HashMap;
 
 use super::{
     access::Gate,
     control::Control,
+    followed::{Follow, Followed, TAG_STEP, attach, detach, subscription},
     kept::{KeptSubscription, Records},
+    presence::Presence,
 };
 
 /// Subscriptions of all accounts together that outlive the process.
@@ -24,14 +26,6 @@ const KEPT_MAX: usize = 100_000;
 
 /// The mailbox of a connection.
 pub(super) type Inbox = Arc<Slot<FifoMailbox>>;
-
-/// In a subscription's tag: it is by full address.
-const FULL: u64 = 1;
-
-/// Whether the tag of a delivery is of a subscription by full address.
-pub(super) const fn is_full(tag: u64) -> bool {
-    tag & FULL != 0
-}
 
 /// A connection as its account knows it.
 #[derive(Debug, Clone)]
@@ -41,36 +35,8 @@ pub(super) struct Resource {
     pub(super) control: Arc<Control>,
     /// The client acknowledges stanzas: what is for it is refused rather than dropped.
     pub(super) acknowledges: bool,
-}
-
-/// What an account follows.
-#[derive(Debug, Clone)]
-pub(super) struct Followed {
-    /// The node, or the filter, as the client names it.
-    pub(super) node: Arc<str>,
-    pub(super) wildcard: bool,
-    /// For a subscription by full address.
-    pub(super) resource: Option<Box<str>>,
-    pub(super) deliver: bool,
-    subscription: Subscription,
-    tag: u64,
-}
-
-impl Followed {
-    /// The subscribed address.
-    pub(super) fn jid(&self, bare: &str) -> String {
-        self.resource.as_ref().map_or_else(|| bare.to_owned(), |resource| format!("{bare}/{resource}"))
-    }
-}
-
-/// What a new subscription is made of.
-#[derive(Debug)]
-pub(super) struct Follow<'a> {
-    pub(super) node: &'a str,
-    pub(super) wildcard: bool,
-    pub(super) resource: Option<&'a str>,
-    pub(super) deliver: bool,
-    pub(super) subscription: Subscription,
+    /// What it has said of its presence.
+    pub(super) presence: Presence,
 }
 
 /// Why a subscription was not made.
@@ -82,22 +48,25 @@ pub(super) enum NotFollowed {
     Full,
 }
 
+/// An account that is connected or follows something.
 #[derive(Debug, Default)]
-struct Account {
+pub(super) struct Account {
     /// Whose it is: two principals may share an address in its folded form, but not an account.
     principal: Arc<str>,
-    anonymous: bool,
-    resources: HashMap<Box<str>, Resource>,
-    follows: Vec<Followed>,
+    pub(super) anonymous: bool,
+    pub(super) resources: HashMap<Box<str>, Resource>,
+    pub(super) follows: Vec<Followed>,
 }
 
-type Map = HashMap<Arc<str>, Account, foldhash::fast::RandomState>;
+pub(super) type Map = HashMap<Arc<str>, Account, foldhash::fast::RandomState>;
 
 /// All accounts that are connected or follow something.
 #[derive(Debug)]
 pub(super) struct Accounts {
     accounts: Mutex<Map>,
     next_tag: AtomicU64,
+    /// No subscription ends before this moment, in seconds since 1970.
+    pub(super) next_expiry: AtomicU64,
     follows_max: usize,
     /// Subscriptions that are kept.
     kept: AtomicUsize,
@@ -111,22 +80,25 @@ pub(super) struct OtherPrincipal;
 impl Accounts {
     /// The accounts whose subscriptions are kept.
     pub(super) fn new(follows_max: usize, records: Records) -> Self {
-        let (mut accounts, mut tag, mut count) = (Map::default(), 2, 0);
+        let (mut accounts, mut tag, mut count) = (Map::default(), TAG_STEP, 0);
         records.subscriptions(&mut |kept| {
             let Some(subscription) = subscription(&kept.node, kept.wildcard) else { return };
             let account = accounts
                 .entry(kept.bare)
                 .or_insert_with(|| Account { principal: kept.principal, ..Account::default() });
-            let (node, wildcard, deliver) = (kept.node, kept.wildcard, kept.deliver);
-            account.follows.push(Followed { node, wildcard, resource: None, deliver, subscription, tag });
-            tag += 2;
+            let (node, wildcard, options) = (kept.node, kept.wildcard, kept.options);
+            let tag_here = tag | options.tag_flags(None);
+            account.follows.push(Followed { node, wildcard, resource: None, options, subscription, tag: tag_here });
+            tag += TAG_STEP;
             count += 1;
         });
         let (next_tag, kept) = (AtomicU64::new(tag), AtomicUsize::new(count));
-        Self { accounts: Mutex::new(accounts), next_tag, follows_max, kept, records }
+        // The first look finds when the next one ends.
+        let next_expiry = AtomicU64::new(0);
+        Self { accounts: Mutex::new(accounts), next_tag, next_expiry, follows_max, kept, records }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Map> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Map> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -178,6 +150,7 @@ impl Accounts {
         if let Some(resource) = account.resources.remove(name) {
             account.cut(bus, name, &resource);
         }
+        self.end_with_presence(bus, jid.bare_str(), account, name);
         if account.resources.is_empty() && (account.anonymous || account.follows.is_empty()) {
             accounts.remove(jid.bare_str());
         }
@@ -190,10 +163,7 @@ impl Accounts {
         let Some(account) = accounts.get_mut(jid.bare_str()) else { return };
         let Some(resource) = account.resources.get_mut(name) else { return };
         resource.acknowledges = true;
-        let reaches = |f: &&Followed| f.resource.as_deref().is_none_or(|r| r == name);
-        for follow in account.follows.iter().filter(reaches) {
-            let _ = attach(bus, follow, resource);
-        }
+        account.attach_all(bus, name);
     }
 
     /// Follows a node or filter, or changes how.
@@ -208,12 +178,14 @@ impl Accounts {
         if keep && known.is_none() && self.kept.load(Ordering::Relaxed) >= KEPT_MAX {
             return Err(NotFollowed::Full);
         }
-        let tag = known.and_then(|at| account.follows.get(at)).map_or_else(|| self.new_tag(follow), |f| f.tag);
+        let before = known.and_then(|at| account.follows.get(at)).cloned();
+        let number = before.as_ref().map_or_else(|| self.new_tag(), |before| before.tag & !(TAG_STEP - 1));
+        let tag = number | follow.options.tag_flags(follow.resource);
         let followed = Followed {
             node: follow.node.into(),
             wildcard: follow.wildcard,
             resource: follow.resource.map(Box::from),
-            deliver: follow.deliver,
+            options: follow.options,
             subscription: follow.subscription.clone(),
             tag,
         };
@@ -222,6 +194,12 @@ impl Accounts {
             account.reached(&followed).for_each(|resource| detach(bus, &followed, resource));
             return Err(NotFollowed::Full);
         }
+        if let Some(before) = before.filter(|before| before.tag != tag) {
+            account.reached(&before).for_each(|resource| detach(bus, &before, resource));
+        }
+        if let Some(Expire::At(at)) = followed.options.expire {
+            self.next_expiry.fetch_min(at, Ordering::Relaxed);
+        }
         let kept = if keep {
             self.kept.fetch_add(usize::from(known.is_none()), Ordering::Relaxed);
             self.records.subscription(&KeptSubscription {
@@ -229,7 +207,7 @@ impl Accounts {
                 node: Arc::clone(&followed.node),
                 principal: Arc::clone(&account.principal),
                 wildcard: followed.wildcard,
-                deliver: followed.deliver,
+                options: followed.options,
             })
         } else {
             Completion::Ready
@@ -242,7 +220,7 @@ impl Accounts {
     }
 
     /// A subscription has ended: its record goes, if it had one.
-    fn forget(&self, bare: &str, anonymous: bool, followed: &Followed) -> Completion {
+    pub(super) fn forget(&self, bare: &str, anonymous: bool, followed: &Followed) -> Completion {
         if followed.resource.is_some() || anonymous {
             return Completion::Ready;
         }
@@ -250,8 +228,8 @@ impl Accounts {
         self.records.no_subscription(bare, &followed.node)
     }
 
-    fn new_tag(&self, follow: &Follow<'_>) -> u64 {
-        self.next_tag.fetch_add(2, Ordering::Relaxed) | if follow.resource.is_some() { FULL } else { 0 }
+    fn new_tag(&self) -> u64 {
+        self.next_tag.fetch_add(TAG_STEP, Ordering::Relaxed)
     }
 
     /// Follows it no more; nothing when it did not.
@@ -290,6 +268,15 @@ impl Accounts {
         self.lock().get(bare).map(|account| account.follows.clone()).unwrap_or_default()
     }
 
+    /// The subscriptions of which this connection is sent notifications.
+    pub(super) fn delivered_to(&self, jid: &Jid) -> Vec<Followed> {
+        let name = jid.resource().unwrap_or_default();
+        let accounts = self.lock();
+        let Some(account) = accounts.get(jid.bare_str()) else { return Vec::new() };
+        let Some(resource) = account.resources.get(name) else { return Vec::new() };
+        account.follows.iter().filter(|f| f.reaches(name) && f.is_delivered_to(resource)).cloned().collect()
+    }
+
     pub(super) fn find(&self, bare: &str, node: &str, resource: Option<&str>) -> Option<Followed> {
         let accounts = self.lock();
         let account = accounts.get(bare)?;
@@ -314,7 +301,7 @@ impl Accounts {
         let accounts = self.lock();
         let Some(account) = accounts.get(bare) else { return };
         for (name, connected) in &account.resources {
-            if resource.is_none_or(|wanted| wanted == &**name) {
+            if resource.map_or(connected.presence.takes_bare(), |wanted| wanted == &**name) {
                 connected.control.notify(event);
             }
         }
@@ -332,9 +319,28 @@ impl Account {
     }
 
     /// The connections that a subscription is for.
-    fn reached<'a>(&'a self, followed: &'a Followed) -> impl Iterator<Item = &'a Resource> {
+    pub(super) fn reached<'a>(&'a self, followed: &'a Followed) -> impl Iterator<Item = &'a Resource> {
         let wanted = followed.resource.as_deref();
         self.resources.iter().filter(move |(name, _)| wanted.is_none_or(|w| w == &***name)).map(|(_, r)| r)
+    }
+
+    /// Puts the subscriptions that reach a resource on the bus, or off it, as its presence has it.
+    pub(super) fn attach_all(&self, bus: &Bus, name: &str) {
+        let Some(resource) = self.resources.get(name) else { return };
+        for follow in self.follows.iter().filter(|f| f.reaches(name)) {
+            // It had its place before, or gets it with the next change: a bus that is full is no reason to cut anybody.
+            let _ = attach(bus, follow, resource);
+        }
+    }
+
+    /// Removes the subscriptions that `ends` picks.
+    pub(super) fn take(&mut self, ends: impl Fn(&Followed) -> bool) -> Vec<Followed> {
+        if !self.follows.iter().any(&ends) {
+            return Vec::new();
+        }
+        let (gone, kept) = std::mem::take(&mut self.follows).into_iter().partition(ends);
+        self.follows = kept;
+        gone
     }
 
     /// Takes a resource off the bus; subscriptions by its full address end.
@@ -345,24 +351,4 @@ impl Account {
         }
         self.follows.retain(|f| !own(f));
     }
-}
-
-/// What the bus is told for a node, or for a filter.
-pub(super) fn subscription(node: &str, wildcard: bool) -> Option<Subscription> {
-    if wildcard { Subscription::parse(node).ok() } else { Filter::new(node).ok().map(Subscription::to) }
-}
-
-fn attach(bus: &Bus, followed: &Followed, resource: &Resource) -> Result<(), fogmux_bus::TooManySubscriptions> {
-    if !followed.deliver {
-        detach(bus, followed, resource);
-        return Ok(());
-    }
-    let gate: Arc<dyn ReadGate> = Arc::clone(&resource.gate) as _;
-    let max_qos = if resource.acknowledges { Qos::AtLeastOnce } else { Qos::AtMostOnce };
-    let options = SubscribeOptions { tag: followed.tag, max_qos, gate: Some(gate), ..SubscribeOptions::default() };
-    bus.subscribe(&resource.inbox, &followed.subscription, options).map(|_| ())
-}
-
-fn detach(bus: &Bus, followed: &Followed, resource: &Resource) {
-    bus.unsubscribe(&resource.inbox, &followed.subscription, followed.tag);
 }

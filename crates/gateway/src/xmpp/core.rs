@@ -15,7 +15,8 @@ use super::{
     access::Gate,
     accounts::Inbox,
     control::Control,
-    fill::Replay,
+    fill::{Replay, Why},
+    presence::{PRESENCE_PER_READ, Said},
     publish::{self, Work},
 };
 use crate::{WorkerContext, credential};
@@ -42,8 +43,16 @@ pub(super) struct Core {
     pub(super) out: Vec<u8>,
     /// What is in `out` may not be written before this.
     pub(super) waiting: Completion,
-    /// What new subscriptions are still owed.
+    /// Retained messages that are still to be sent.
     pub(super) replays: Vec<Replay>,
+    /// Deliveries may be left in the mailbox, and nobody will wake the task for them.
+    pub(super) backlog: bool,
+    /// Why everything that the client follows is to be sent anew, once what is being sent is out.
+    pub(super) due: Option<Why>,
+    /// Presence that the client has sent and that has not taken effect yet.
+    pub(super) said: Option<Said>,
+    /// How often it may still take effect in this read.
+    presence_left: u32,
 }
 
 impl Drop for Core {
@@ -67,6 +76,12 @@ enum Target {
 }
 
 impl Core {
+    pub(super) fn new(ctx: Rc<WorkerContext>, machine: ServerStream, me: Me, out: Vec<u8>) -> Self {
+        // The mailbox may have taken deliveries since it was attached.
+        let (waiting, replays, backlog) = (Completion::Ready, Vec::new(), true);
+        Self { ctx, machine, me, out, waiting, replays, backlog, due: None, said: None, presence_left: 0 }
+    }
+
     pub(super) fn door(&self) -> &XmppDoor {
         &self.ctx.shared.xmpp
     }
@@ -75,6 +90,7 @@ impl Core {
     pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
         let mut used = 0;
         let mut ended = false;
+        self.presence_left = PRESENCE_PER_READ;
         // What the machine itself has to say comes behind the answers to what came before it.
         let mut tail = Vec::new();
         while !ended {
@@ -112,6 +128,7 @@ impl Core {
                 self.door().accounts.acknowledges(self.ctx.bus(), &self.me.jid);
             }
         }
+        self.apply_presence();
         used
     }
 
@@ -147,19 +164,6 @@ impl Core {
         w.attr("from", to).attr("to", self.me.jid.as_str());
         StanzaError::new(condition).write(&mut w);
         w.end("message");
-        self.machine.sent(1, &mut self.out);
-    }
-
-    /// Presence is not kept: notifications do not depend on it. Who asks to see somebody's is told that there is nothing
-    /// to see (RFC 6121 §3.1.3 and §4.3.2), so that no client waits for it.
-    fn handle_presence(&mut self, presence: &Element<'_>) {
-        let Some(to) = presence.attr("to").filter(|_| matches!(presence.attr("type"), Some("subscribe" | "probe")))
-        else {
-            return;
-        };
-        let mut w = Writer::new(&mut self.out);
-        w.start("presence").attr("type", "unsubscribed").attr_opt("id", presence.attr("id"));
-        w.attr("from", to).attr("to", self.me.jid.bare_str()).end("presence");
         self.machine.sent(1, &mut self.out);
     }
 
@@ -204,6 +208,10 @@ impl Core {
             }
             (_, query) => {
                 self.publish(works);
+                if self.said.is_some() && self.presence_left > 0 {
+                    self.presence_left -= 1;
+                    self.apply_presence();
+                }
                 self.answer(head, target, &query);
             }
         }

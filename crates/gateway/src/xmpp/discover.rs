@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fogmux_auth::Action;
-use fogmux_bus::{Filter, ReadGate as _, Topic};
+use fogmux_bus::{Filter, Message, ReadGate as _, Topic};
 use fogmux_xmpp::{
     StanzaCondition, StanzaError,
     disco::{self, Identity, Item, PUBSUB_FEATURES, SERVER_FEATURES},
@@ -14,7 +14,7 @@ use fogmux_xmpp::{
     rsm::PageRequest,
 };
 
-use super::core::Core;
+use super::{core::Core, translate::item_id};
 
 /// Nodes in one answer.
 const NODES_PER_PAGE: usize = 500;
@@ -83,8 +83,9 @@ impl Core {
         let jid = service.as_str();
         if let Some(node) = request.node {
             let kept = self.may_retrieve(node)?;
-            let items: &[Item<'_>] = if kept { &[Item { jid, node: None, name: Some(pubsub::CURRENT) }] } else { &[] };
-            answer.result(&mut self.out, |w| disco::write_items(w, Some(node), items, None));
+            let id = kept.as_deref().map(item_id);
+            let item = id.as_deref().map(|id| Item { jid, node: None, name: Some(id) });
+            answer.result(&mut self.out, |w| disco::write_items(w, Some(node), item.as_slice(), None));
             return Ok(());
         }
         let page = request.page.clone().unwrap_or_default();
@@ -134,8 +135,8 @@ impl Core {
         (found, true)
     }
 
-    /// Whether the node's items may be had, and whether there is one.
-    fn may_retrieve(&self, node: &str) -> Result<bool, StanzaError> {
+    /// The node's item, if there is one and the sender may have it.
+    fn may_retrieve(&self, node: &str) -> Result<Option<Arc<Message>>, StanzaError> {
         super::publish::topic(node)?;
         let gate = &self.me.gate;
         if !gate.access().may_read(node) {
@@ -148,8 +149,8 @@ impl Core {
             let closed = StanzaError::new(StanzaCondition::NotAllowed).with(fogmux_xmpp::PubsubCondition::ClosedNode);
             return Err(if whitelisted { closed } else { error });
         }
-        let kept = self.ctx.bus().latest(node, self.ctx.now()).is_some();
-        if !kept && !self.exists(node) {
+        let kept = self.ctx.bus().latest(node, self.ctx.now());
+        if kept.is_none() && !self.exists(node) {
             return Err(StanzaError::new(StanzaCondition::ItemNotFound));
         }
         Ok(kept)
@@ -164,15 +165,19 @@ impl Core {
         ids: &[&str],
         page: Option<&PageRequest>,
     ) -> Result<(), StanzaError> {
-        self.may_retrieve(node)?;
-        let message = self.ctx.bus().latest(node, self.ctx.now());
-        let wanted = ids.is_empty() || ids.contains(&pubsub::CURRENT);
-        let message = message.filter(|_| wanted && max_items != Some(0));
-        let all: &[&str] = if message.is_some() { &[pubsub::CURRENT] } else { &[] };
+        let message = self.may_retrieve(node)?.filter(|message| {
+            // Whatever its id, the latest item is the current one.
+            let wanted = ids.is_empty() || ids.contains(&pubsub::CURRENT) || ids.contains(&&*item_id(message));
+            wanted && max_items != Some(0)
+        });
+        let id = message.as_deref().map(item_id);
+        let ids: Option<&str> = id.as_deref();
+        let all: &[&str] = ids.as_slice();
         let range = page.map_or(Ok(0..all.len()), |page| page.range(all, all.len()))?;
         let item = message.as_ref().filter(|_| !range.is_empty());
         let items: Vec<ItemOut<'_>> = item
-            .map(|m| ItemOut { id: pubsub::CURRENT, content_type: m.content_type.as_deref(), bytes: &m.payload })
+            .zip(ids)
+            .map(|(m, id)| ItemOut { id, content_type: m.content_type.as_deref(), bytes: &m.payload })
             .into_iter()
             .collect();
         let bounds = page.map(|_| (range.start, all.len()));

@@ -1,11 +1,21 @@
-//! What goes out without having been asked for in this turn: deliveries, notices, and the values new subscriptions find.
+//! What goes out without having been asked for in this turn: deliveries, notices, and retained messages.
+//!
+//! There is one order: while the output has room, deliveries, and retained messages once the mailbox is empty. Whether
+//! something is left is asked again *after* the output was written ([`Core::has_more`]): what did not fit before may fit
+//! then.
 
 use std::task::Context;
 
-use fogmux_bus::{Bus, Claim, Displaced, Queued, ReadGate as _, RetainedChunk, Subscription, Timestamp, Topic};
-use fogmux_xmpp::{Jid, pubsub};
+use fogmux_bus::{
+    Bus, Claim, Displaced, FifoMailbox, Message, Queued, ReadGate as _, RetainedChunk, Subscription, Timestamp, Topic,
+};
+use fogmux_xmpp::pubsub::{self, SendLast};
 
-use super::{accounts::is_full, core::Core, translate};
+use super::{
+    core::Core,
+    followed::{Followed, has_body, is_full},
+    translate,
+};
 
 /// Output above which nothing is added before it is written.
 const OUT_BYTES_HIGH: usize = 64 << 10;
@@ -13,18 +23,43 @@ const OUT_BYTES_HIGH: usize = 64 << 10;
 const DELIVERIES_PER_TURN: usize = 256;
 /// Retained messages looked up at once.
 const RETAINED_PER_TURN: usize = 32;
+/// Shares of each before what there is is written: retained messages that may not be read add nothing to the output, and
+/// others of the worker have their turn.
+const ROUNDS: usize = 8;
 
-/// The values that a new subscription finds, sent as there is room.
+/// Retained messages that a subscription is sent, as there is room.
 #[derive(Debug)]
 pub(super) struct Replay {
     subscription: Subscription,
-    to: Jid,
+    tag: u64,
+    why: Why,
     after: Option<Topic>,
 }
 
+/// Why retained messages are sent; owners may forbid it (`pubsub#send_last_published_item`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The subscription is new.
+    Subscribed,
+    /// The subscriber has become available.
+    Present,
+    /// Deliveries were dropped for lack of room: the latest values make up for them.
+    Lost,
+}
+
+impl Why {
+    fn sends(self, when: SendLast) -> bool {
+        match self {
+            Self::Subscribed => when != SendLast::Never,
+            Self::Present => when == SendLast::OnSubscribeAndPresence,
+            Self::Lost => true,
+        }
+    }
+}
+
 impl Replay {
-    pub(super) fn new(subscription: Subscription, to: &Jid) -> Self {
-        Self { subscription, to: to.clone(), after: None }
+    pub(super) fn new(followed: &Followed, why: Why) -> Self {
+        Self { subscription: followed.subscription.clone(), tag: followed.tag, why, after: None }
     }
 
     fn look_up(&self, bus: &Bus, now: Timestamp) -> RetainedChunk {
@@ -32,60 +67,112 @@ impl Replay {
     }
 }
 
+/// The heads of notifications of one turn, each written once.
+#[derive(Default)]
+struct Heads {
+    bare: Vec<u8>,
+    full: Vec<u8>,
+}
+
 impl Core {
     /// Whether more may be put into the output now.
     fn has_room(&self) -> bool {
-        self.out.len() < OUT_BYTES_HIGH && self.machine.management().has_room() && !self.machine.is_closed()
+        self.out.len() < OUT_BYTES_HIGH && self.may_send()
     }
 
-    /// Moves deliveries from the mailbox to the output; says whether some are left.
+    /// Whether the client takes more, as far as it acknowledges what it was sent.
+    pub(super) fn may_send(&self) -> bool {
+        self.machine.management().has_room() && !self.machine.is_closed()
+    }
+
+    /// Whether [`Core::fill`] would put more into the output now.
+    pub(super) fn has_more(&self) -> bool {
+        self.has_room() && self.owes()
+    }
+
+    /// Whether there is something to send of which nobody will wake the task.
+    pub(super) fn owes(&self) -> bool {
+        self.backlog || self.due.is_some() || !self.replays.is_empty()
+    }
+
+    /// Moves notices, deliveries and retained messages to the output, as far as there is room.
     ///
     /// # Errors
     /// [`Displaced`], which cannot be: nobody else claims the mailbox.
-    pub(super) fn fill(&mut self, claim: Claim, cx: &Context<'_>) -> Result<bool, Displaced> {
+    pub(super) fn fill(&mut self, claim: Claim, cx: &Context<'_>) -> Result<(), Displaced> {
         if !self.has_room() {
-            return Ok(false);
+            // The mailbox's ready flag may be set: it is to be looked at without being woken for it.
+            self.backlog = true;
+            return Ok(());
         }
         self.send_notices();
-        let mut left = false;
+        let mut heads = Heads::default();
+        for _ in 0..ROUNDS {
+            self.send_share(claim, cx, &mut heads)?;
+            if !self.has_more() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// One share of each, under one lock of the mailbox.
+    fn send_share(&mut self, claim: Claim, cx: &Context<'_>, heads: &mut Heads) -> Result<(), Displaced> {
+        let (mut left, mut lost) = (false, false);
         let (bus, replay, now) = (self.ctx.bus(), self.replays.last(), self.ctx.now());
         let (taken, chunk) = self.me.inbox.poll_with(claim, cx, |inbox| {
-            let count = inbox.len().min(DELIVERIES_PER_TURN);
-            left = inbox.len() > count;
-            let taken: Vec<Queued> = std::iter::from_fn(|| inbox.pop()).take(count).collect();
+            let taken = take(inbox);
+            left = !inbox.is_empty();
+            lost = inbox.take_lost() > 0;
             // Behind all that is in the mailbox, which is locked: an older value does not follow a newer one.
             let chunk = replay.filter(|_| !left).map(|replay| replay.look_up(bus, now));
             (taken, chunk)
         })?;
+        self.backlog = left;
+        if lost {
+            self.due = Some(Why::Lost);
+        }
         if !taken.is_empty() {
             self.reserve();
-            self.send_deliveries(&taken);
+            let fresh: Vec<&Queued> = taken.iter().filter(|queued| !queued.message.is_expired(now)).collect();
+            let expired = taken.len() - fresh.len();
+            let sent = fresh.iter().map(|queued| self.notify(heads, queued.tag, &queued.message)).sum();
+            self.machine.sent(sent, &mut self.out);
+            self.ctx.bus().counters().drained(fresh.len() as u64, expired as u64, 0);
         }
         if let Some(chunk) = chunk {
-            self.send_owed(&chunk);
+            self.reserve();
+            self.send_retained(chunk, heads);
         }
-        Ok(left || !self.replays.is_empty())
+        if !left
+            && self.replays.is_empty()
+            && let Some(why) = self.due.take()
+        {
+            self.replay(why);
+        }
+        Ok(())
     }
 
-    fn send_deliveries(&mut self, taken: &[Queued]) {
-        let (mut bare, mut full) = (Vec::new(), Vec::new());
-        let now = self.ctx.now();
-        let (mut sent, mut expired) = (0, 0);
-        for queued in taken {
-            if queued.message.is_expired(now) {
-                expired += 1;
-                continue;
-            }
-            let head = if is_full(queued.tag) { &mut full } else { &mut bare };
-            if head.is_empty() {
-                let jid = &self.me.jid;
-                let to = if is_full(queued.tag) { jid.as_str() } else { jid.bare_str() };
-                pubsub::write_head(head, self.ctx.shared.xmpp.service.as_str(), to);
-            }
-            sent += u32::from(translate::notify(&mut self.out, head, &queued.message, &self.ctx.shared.xmpp.nodes));
+    /// Has the subscriber sent the latest values of everything that it follows by connection or account.
+    fn replay(&mut self, why: Why) {
+        let followed = self.door().accounts.delivered_to(&self.me.jid);
+        // Members of a shared subscription are each sent a part only: nobody's is the whole.
+        let whole = followed.iter().filter(|followed| followed.subscription.group.is_none());
+        self.replays.extend(whole.map(|followed| Replay::new(followed, why)));
+    }
+
+    /// Appends one notification; how many were, 0 or 1.
+    fn notify(&mut self, heads: &mut Heads, tag: u64, message: &Message) -> u32 {
+        let (head, to) = if is_full(tag) {
+            (&mut heads.full, self.me.jid.as_str())
+        } else {
+            (&mut heads.bare, self.me.jid.bare_str())
+        };
+        let door = &self.ctx.shared.xmpp;
+        if head.is_empty() {
+            pubsub::write_head(head, door.service.as_str(), to);
         }
-        self.machine.sent(sent, &mut self.out);
-        self.ctx.bus().counters().drained(taken.len() as u64 - expired, expired, 0);
+        u32::from(translate::notify(&mut self.out, head, has_body(tag), message, &door.nodes))
     }
 
     /// Borrows the worker's spare buffer for what is to be written.
@@ -113,22 +200,41 @@ impl Core {
         }
     }
 
-    /// Sends values that a new subscription finds (§6.1.7).
-    fn send_owed(&mut self, chunk: &RetainedChunk) {
+    /// Sends retained messages of one subscription (§6.1.7), as far as there is room.
+    fn send_retained(&mut self, chunk: RetainedChunk, heads: &mut Heads) {
         let Some(mut replay) = self.replays.pop() else { return };
-        let mut head = Vec::new();
-        pubsub::write_head(&mut head, self.ctx.shared.xmpp.service.as_str(), replay.to.as_str());
+        let mut next = chunk.next;
         let mut sent = 0;
-        for message in &chunk.messages {
-            if self.me.gate.may_read(&message.topic) {
-                let nodes = &self.ctx.shared.xmpp.nodes;
-                sent += u32::from(translate::notify(&mut self.out, &head, message, nodes));
+        let mut messages = chunk.messages.iter();
+        for message in &mut messages {
+            let when = || self.door().nodes.config(&message.topic).send_last;
+            if self.me.gate.may_read(&message.topic) && (replay.why == Why::Lost || replay.why.sends(when())) {
+                sent += self.notify(heads, replay.tag, message);
+            }
+            if self.out.len() >= OUT_BYTES_HIGH {
+                if messages.len() > 0 {
+                    // The others are looked up again: they may have changed by then.
+                    next = Some(message.topic.clone());
+                }
+                break;
             }
         }
         self.machine.sent(sent, &mut self.out);
-        if chunk.next.is_some() {
-            replay.after.clone_from(&chunk.next);
+        if next.is_some() {
+            replay.after = next;
             self.replays.push(replay);
         }
     }
+}
+
+/// The oldest deliveries, up to a share.
+fn take(inbox: &mut FifoMailbox) -> Vec<Queued> {
+    let mut bytes = 0;
+    let next = || {
+        if bytes >= OUT_BYTES_HIGH {
+            return None;
+        }
+        inbox.pop().inspect(|queued| bytes += queued.message.payload.len())
+    };
+    std::iter::from_fn(next).take(DELIVERIES_PER_TURN).collect()
 }

@@ -11,8 +11,10 @@ use fogmux_xmpp::{
     Limits, Writer,
     form::Form,
     ns, parse,
-    pubsub::{Affiliation, NodeConfig},
+    pubsub::{Affiliation, Expire, NodeConfig},
 };
+
+use super::followed::Options;
 
 /// Behind it stands the name of the node.
 const NODES: &str = "xmpp/node/";
@@ -51,7 +53,7 @@ pub(super) struct KeptSubscription {
     pub(super) node: Arc<str>,
     pub(super) principal: Arc<str>,
     pub(super) wildcard: bool,
-    pub(super) deliver: bool,
+    pub(super) options: Options,
 }
 
 /// The records, if there is a store for them.
@@ -81,14 +83,23 @@ impl Records {
     }
 
     pub(super) fn subscription(&self, kept: &KeptSubscription) -> Completion {
+        let key = subscription_key(&kept.bare, &kept.node);
+        let ends = match kept.options.expire {
+            None => None,
+            Some(Expire::At(unix_s)) => Some(unix_s.to_string()),
+            // The process does not outlive its subscribers' presence.
+            Some(Expire::Presence) => return self.put(&key, || None),
+        };
         let mut xml = Vec::new();
         Writer::new(&mut xml)
             .start_ns("subscription", ns::PUBSUB)
             .attr("principal", &kept.principal)
             .attr("filter", flag(kept.wildcard))
-            .attr("deliver", flag(kept.deliver))
+            .attr("deliver", flag(kept.options.deliver))
+            .attr_opt("body", kept.options.include_body.then_some("1"))
+            .attr_opt("expire", ends.as_deref())
             .end("subscription");
-        self.put(&subscription_key(&kept.bare, &kept.node), || Some(xml.into()))
+        self.put(&key, || Some(xml.into()))
     }
 
     pub(super) fn no_subscription(&self, bare: &str, node: &str) -> Completion {
@@ -141,7 +152,7 @@ fn read_node(xml: &str) -> Option<KeptNode> {
     let pubsub = parse::fragment(xml, &Limits::default()).ok()?;
     let mut config = NodeConfig::default();
     if let Some(configure) = pubsub.child(ns::PUBSUB_OWNER, "configure") {
-        config.apply(&Form::in_element(configure)?).ok()?;
+        config.restore(&Form::in_element(configure)?);
     }
     let affiliations = pubsub.child(ns::PUBSUB_OWNER, "affiliations")?.children_named(ns::PUBSUB_OWNER, "affiliation");
     let affiliations = affiliations.map(|element| {
@@ -154,12 +165,17 @@ fn read_node(xml: &str) -> Option<KeptNode> {
 fn read_subscription(key: &str, xml: &str) -> Option<KeptSubscription> {
     let (bare, node) = key.split_once(' ')?;
     let element = parse::fragment(xml, &Limits::default()).ok()?;
+    let expire = element.attr("expire").map(|unix_s| unix_s.parse().map(Expire::At)).transpose().ok()?;
     Some(KeptSubscription {
         bare: bare.into(),
         node: node.into(),
         principal: element.attr("principal")?.into(),
         wildcard: element.attr("filter") == Some("1"),
-        deliver: element.attr("deliver") == Some("1"),
+        options: Options {
+            deliver: element.attr("deliver") == Some("1"),
+            include_body: element.attr("body") == Some("1"),
+            expire,
+        },
     })
 }
 
@@ -200,7 +216,6 @@ pub(super) mod tests {
             title: Some("a <b> & 'c'\nd".into()),
             description: None,
             persist_items: false,
-            max_items: u32::MAX,
             item_expire: Some(7),
             max_payload_size: None,
             deliver_notifications: false,
@@ -220,6 +235,26 @@ pub(super) mod tests {
         let xml = write_node(&NodeConfig::default(), &affiliations);
         assert!(xml.len() < 250, "most nodes are small");
         assert_eq!(read_node(std::str::from_utf8(&xml).expect("text")).expect("whole").config, NodeConfig::default());
+    }
+
+    #[test]
+    fn subscriptions_come_back_with_their_options() {
+        let records = Records::new(Some(Arc::new(Shelf::default()) as _));
+        let kept = |node: &str, expire| KeptSubscription {
+            bare: "ada@d".into(),
+            node: node.into(),
+            principal: "Ada".into(),
+            wildcard: false,
+            options: Options { deliver: true, include_body: true, expire },
+        };
+        for (node, expire) in [("a", None), ("b c", Some(Expire::At(7))), ("gone", Some(Expire::Presence))] {
+            assert!(records.subscription(&kept(node, expire)).is_ready());
+        }
+        let mut found = Vec::new();
+        records.subscriptions(&mut |kept| found.push((kept.node.to_string(), kept.options)));
+        let options = |expire| Options { deliver: true, include_body: true, expire };
+        // Presence does not outlive the process.
+        assert_eq!(found, [("a".to_owned(), options(None)), ("b c".to_owned(), options(Some(Expire::At(7))))]);
     }
 
     #[test]

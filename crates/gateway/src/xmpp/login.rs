@@ -3,7 +3,7 @@
 use std::{future::poll_fn, io, rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_auth::{Principal, Verified};
-use fogmux_bus::{Completion, FifoLimits, FifoMailbox, Publisher};
+use fogmux_bus::{FifoLimits, FifoMailbox, Publisher};
 use fogmux_xmpp::{
     Jid, ServerEvent, ServerStream, StanzaCondition, StreamCondition, StreamError,
     stream::{BindRequest, SaslCondition, StartTls},
@@ -19,6 +19,7 @@ use super::{
     control::Control,
     core::{Core, Me},
     names::escape_local,
+    presence::Presence,
     read,
     sasl::{Logins, Outcome},
     session::Session,
@@ -261,6 +262,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
             gate: Arc::clone(&gate),
             control: Arc::clone(&control),
             acknowledges: false,
+            presence: Presence::default(),
         };
         if door.accounts.join(ctx.bus(), &jid, &principal, resource).is_err() {
             let error = StreamError::new(StreamCondition::Conflict, "the address is in use by another account");
@@ -276,8 +278,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
             slot: Some(inbox.id()),
         });
         let me = Me { jid, gate, publisher, inbox, control };
-        let core =
-            Core { ctx, machine: self.machine, me, out: self.out, waiting: Completion::Ready, replays: Vec::new() };
+        let core = Core::new(ctx, self.machine, me, self.out);
         Login::Bound(Box::new(Session::new(self.stream, core, claim, self.input, expires_unix_s)))
     }
 

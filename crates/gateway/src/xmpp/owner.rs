@@ -13,8 +13,8 @@ use fogmux_xmpp::{
 };
 
 use super::{
-    accounts::{Follow, subscription},
     core::Core,
+    followed::{Follow, Options, subscription},
     login::random_name,
     nodes::{Made, NotMade},
     publish::topic,
@@ -195,7 +195,8 @@ impl Core {
             return Err(StanzaError::new(StanzaCondition::Forbidden).because("may not read the node"));
         }
         let subscription = subscription(node, false).ok_or(StanzaError::bad_request())?;
-        let follow = Follow { node, wildcard: false, resource: jid.resource(), deliver: true, subscription };
+        let options = Options { deliver: true, include_body: false, expire: None };
+        let follow = Follow { node, wildcard: false, resource: jid.resource(), options, subscription };
         let followed = accounts.follow(self.ctx.bus(), jid.bare_str(), &follow);
         let kept = followed.map_err(|_| StanzaError::new(StanzaCondition::ResourceConstraint))?;
         self.keep(kept)

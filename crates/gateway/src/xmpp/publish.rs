@@ -4,24 +4,27 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fogmux_auth::Action;
-use fogmux_bus::{Completion, Payload, Properties, Publication, Publisher, Qos, Timestamp, TopicRef};
+use fogmux_bus::{Completion, Message, Payload, Properties, Publication, Publisher, Qos, Timestamp, TopicRef};
 use fogmux_xmpp::{
     ErrorKind, PubsubCondition, StanzaCondition, StanzaError,
     iq::Answer,
-    pubsub::{self, AccessModel, Affiliation, NodeConfig, PublishModel, PublishOptions, PublishedItem},
+    pubsub::{self, Affiliation, NodeConfig, PublishModel, PublishOptions, PublishedItem},
 };
 
 use super::{
     core::Core,
     nodes::{Made, NotMade},
-    translate::Cleared,
+    translate::{Cleared, item_id},
 };
+
+/// Longest identifier of an item, in bytes; it is kept with the retained message.
+const ITEM_ID_BYTES_MAX: usize = 1024;
 
 /// A publish request, taken apart.
 pub(super) struct Parts<'e> {
     pub(super) node: &'e str,
     pub(super) items: Vec<PublishedItem<'e>>,
-    pub(super) options: PublishOptions,
+    pub(super) options: PublishOptions<'e>,
     pub(super) headers: Vec<(Box<str>, Box<str>)>,
 }
 
@@ -31,12 +34,16 @@ pub(super) struct Admitted<'e> {
     items: Vec<Item<'e>>,
     retain: bool,
     expires_at: Option<Timestamp>,
-    properties: Option<Arc<Properties>>,
+    /// A notification without item: the answer names none (§4.3).
+    itemless: bool,
 }
 
 struct Item<'e> {
+    /// The identifier that the publisher chose.
+    id: Option<&'e str>,
     body: Body<'e>,
     content_type: Option<&'e str>,
+    properties: Option<Arc<Properties>>,
 }
 
 /// Bytes as they lie in the stanza, or as they were decoded from it.
@@ -65,15 +72,18 @@ impl Core {
         let retain = parts.options.persist_items.unwrap_or(config.persist_items);
         let now = self.ctx.now();
         let expiry = parts.options.item_expire.or(config.item_expire);
-        let items = parts.items.into_iter().map(|item| admit_item(item, &config)).collect::<Result<_, _>>()?;
+        check_event_type(parts.items.len(), retain, &config)?;
         let headers = parts.headers;
-        Ok(Admitted {
-            topic,
-            items,
-            retain,
-            expires_at: expiry.map(|seconds| now + Duration::from_secs(u64::from(seconds))),
-            properties: (!headers.is_empty()).then(|| Arc::new(Properties { user: headers, ..Properties::default() })),
-        })
+        let shared = (!headers.is_empty()).then(|| Arc::new(Properties { user: headers, ..Properties::default() }));
+        let itemless = parts.items.is_empty();
+        let items = if itemless {
+            vec![Item { id: None, body: Body::Slice(&[]), content_type: None, properties: shared }]
+        } else {
+            let admit = |item| admit_item(item, &config, shared.as_ref());
+            parts.items.into_iter().map(admit).collect::<Result<_, _>>()?
+        };
+        let expires_at = expiry.map(|seconds| now + Duration::from_secs(u64::from(seconds)));
+        Ok(Admitted { topic, items, retain, expires_at, itemless })
     }
 
     /// The gateway's rules, then the node's; a topic that is no node yet becomes one (§7.1.4).
@@ -85,15 +95,16 @@ impl Core {
         let affiliate = self.me.gate.affiliate();
         let nodes = &self.door().nodes;
         let Some((config, affiliation)) = nodes.standing(node, affiliate) else {
-            let config = NodeConfig {
-                access_model: options.access_model.unwrap_or(AccessModel::Open),
-                publish_model: options.publish_model.unwrap_or_default(),
-                ..NodeConfig::default()
-            };
-            // Without room, or made by somebody else just now: the topic is published to all the same. Nor does the
-            // answer promise that the node is kept.
-            let _: Result<Completion, NotMade> = nodes.create(node, affiliate, Some(config), Made::Implied);
-            return Ok(nodes.config(node));
+            // Without room, or made by somebody else just now: the topic is published to all the same, if the node is as
+            // the publisher wants it. Nor does the answer promise that the node is kept.
+            let made: Result<Completion, NotMade> =
+                nodes.create(node, affiliate, Some(options.config()), Made::Implied);
+            let config = nodes.config(node);
+            options.met_by(&config)?;
+            if made.is_ok() && config.access_model != pubsub::AccessModel::Open {
+                self.ctx.bus().invalidate();
+            }
+            return Ok(config);
         };
         options.met_by(&config)?;
         let allowed = match affiliation {
@@ -131,7 +142,7 @@ impl Core {
                 publication.keep_empty = true;
                 publication.content_type = item.content_type;
                 publication.expires_at = admitted.expires_at;
-                publication.properties.clone_from(&admitted.properties);
+                publication.properties.clone_from(&item.properties);
                 batch.push(publication);
             }
         }
@@ -173,10 +184,13 @@ impl Core {
     fn send_published(&mut self, work: &Work<'_>, results: &[(bool, u64)]) {
         let answer = Answer { id: work.id, from: work.from, to: self.me.jid.as_str() };
         let retain = work.admitted.retain;
-        let ids: Vec<Cow<'static, str>> = results
-            .iter()
-            .map(|(_, id)| if retain { Cow::Borrowed(pubsub::CURRENT) } else { Cow::Owned(format!("{id:x}")) })
-            .collect();
+        let id = |(item, (_, id)): (&Item<'_>, &(bool, u64))| match item.id {
+            Some(chosen) => Cow::Owned(chosen.to_owned()),
+            None if retain => Cow::Borrowed(pubsub::CURRENT),
+            None => Cow::Owned(format!("{id:x}")),
+        };
+        let items = if work.admitted.itemless { &[] } else { &*work.admitted.items };
+        let ids: Vec<Cow<'static, str>> = items.iter().zip(results).map(id).collect();
         answer.result(&mut self.out, |w| {
             pubsub::write_published(w, work.admitted.topic.as_str(), ids.iter().map(AsRef::as_ref));
         });
@@ -192,12 +206,14 @@ impl Core {
         notify: bool,
     ) -> Result<(), StanzaError> {
         let config = self.may_clear(node)?;
-        let kept = self.ctx.bus().latest(node, self.ctx.now()).is_some();
-        if !kept || !ids.contains(&pubsub::CURRENT) {
-            return Err(StanzaError::new(StanzaCondition::ItemNotFound));
+        let not_found = || StanzaError::new(StanzaCondition::ItemNotFound);
+        let kept = self.ctx.bus().latest(node, self.ctx.now()).ok_or_else(not_found)?;
+        let id = item_id(&kept);
+        if !ids.contains(&pubsub::CURRENT) && !ids.contains(&&*id) {
+            return Err(not_found());
         }
         let cleared = if notify || config.notify_retract { Cleared::Retracted } else { Cleared::Quietly };
-        self.clear(node, cleared)?;
+        self.clear(node, cleared, Some(&id))?;
         answer.empty(&mut self.out);
         Ok(())
     }
@@ -205,7 +221,7 @@ impl Core {
     /// §8.5
     pub(super) fn purge(&mut self, answer: &Answer<'_>, node: &str) -> Result<(), StanzaError> {
         self.may_clear(node)?;
-        self.clear(node, Cleared::Purged)?;
+        self.clear(node, Cleared::Purged, None)?;
         answer.empty(&mut self.out);
         Ok(())
     }
@@ -215,7 +231,7 @@ impl Core {
         let config = self.may_clear(node)?;
         let removed = self.door().nodes.remove(node);
         self.keep(removed)?;
-        self.clear(node, if config.notify_delete { Cleared::Deleted } else { Cleared::Quietly })?;
+        self.clear(node, if config.notify_delete { Cleared::Deleted } else { Cleared::Quietly }, None)?;
         let forgotten = self.door().accounts.forget_node(self.ctx.bus(), node);
         // Whoever the node's owners kept out may read the topic again.
         self.ctx.bus().invalidate();
@@ -230,24 +246,64 @@ impl Core {
         Ok(self.door().nodes.config(node))
     }
 
-    fn clear(&mut self, node: &str, cleared: Cleared) -> Result<(), StanzaError> {
+    /// Clears the topic; `id` names the item that subscribers are told about, and that must still be the latest.
+    fn clear(&mut self, node: &str, cleared: Cleared, id: Option<&str>) -> Result<(), StanzaError> {
         let publisher: Arc<Publisher> = cleared.publisher(&self.me.publisher);
         let now = self.ctx.now();
         let mut publication =
             Publication::new(topic(node)?, Payload::Slice(&[]), &publisher, now, self.ctx.unix_ms(now));
         publication.qos = Qos::AtLeastOnce;
         publication.retain = true;
+        let unchanged = |latest: Option<&Arc<Message>>| latest.is_some_and(|latest| Some(&*item_id(latest)) == id);
+        if let Some(id) = id {
+            publication.precondition = Some(&unchanged);
+            publication.properties = Some(Arc::new(Properties { item_id: Some(id.into()), ..Properties::default() }));
+        }
         let mut batch = [publication];
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
+        if batch.iter().any(|publication| publication.outcome().precondition_failed) {
+            return Err(StanzaError::new(StanzaCondition::ItemNotFound));
+        }
         let failed = self.wait_for(published.completion);
         // A subscriber without room does not undo it.
         if failed { Err(full()) } else { Ok(()) }
     }
 }
 
-fn admit_item<'e>(item: PublishedItem<'e>, config: &NodeConfig) -> Result<Item<'e>, StanzaError> {
-    let missing = StanzaError::bad_request().with(PubsubCondition::PayloadRequired);
-    let payload = item.payload.ok_or(missing)?;
+/// Whether so many items fit the node's event type (§4.3, §7.1.3.6), and the one that a topic keeps (§12.10).
+fn check_event_type(items: usize, retain: bool, config: &NodeConfig) -> Result<(), StanzaError> {
+    let item_forbidden = !retain && !config.deliver_payloads;
+    match items {
+        0 if item_forbidden => Ok(()),
+        0 => Err(StanzaError::bad_request().with(PubsubCondition::ItemRequired)),
+        _ if item_forbidden => Err(StanzaError::bad_request().with(PubsubCondition::ItemForbidden)),
+        2.. if retain => Err(StanzaError::new(StanzaCondition::NotAllowed).with(PubsubCondition::MaxItemsExceeded)),
+        _ => Ok(()),
+    }
+}
+
+fn admit_item<'e>(
+    item: PublishedItem<'e>,
+    config: &NodeConfig,
+    shared: Option<&Arc<Properties>>,
+) -> Result<Item<'e>, StanzaError> {
+    let id = item.id.filter(|id| !id.is_empty() && *id != pubsub::CURRENT);
+    if id.is_some_and(|id| id.len() > ITEM_ID_BYTES_MAX) {
+        return Err(StanzaError::new(StanzaCondition::NotAcceptable).because("the item's id is too long"));
+    }
+    let properties = match id {
+        Some(id) => {
+            let user = shared.map(|shared| shared.user.clone()).unwrap_or_default();
+            Some(Arc::new(Properties { user, item_id: Some(id.into()), ..Properties::default() }))
+        }
+        None => shared.cloned(),
+    };
+    let Some(payload) = item.payload else {
+        // An item without payload is complete where payloads are not delivered (§4.3).
+        let missing = StanzaError::bad_request().with(PubsubCondition::PayloadRequired);
+        let empty = Item { id, body: Body::Slice(&[]), content_type: None, properties };
+        return if config.deliver_payloads { Err(missing) } else { Ok(empty) };
+    };
     let too_big = |max: u32| usize::try_from(max).is_ok_and(|max| payload.bytes.len() > max);
     if config.max_payload_size.is_some_and(too_big) {
         return Err(StanzaError::new(StanzaCondition::NotAcceptable).with(PubsubCondition::PayloadTooBig));
@@ -260,7 +316,7 @@ fn admit_item<'e>(item: PublishedItem<'e>, config: &NodeConfig) -> Result<Item<'
         Cow::Borrowed(bytes) => Body::Slice(bytes),
         Cow::Owned(bytes) => Body::Shared(bytes.into()),
     };
-    Ok(Item { body, content_type: payload.content_type })
+    Ok(Item { id, body, content_type: payload.content_type, properties })
 }
 
 /// Somebody who may lose nothing has no room, or the topic's value cannot be kept.

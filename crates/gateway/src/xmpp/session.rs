@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{core::Core, read};
-use crate::{credential, turn};
+use crate::{credential, liveness, turn};
 
 /// How often a client that takes nothing is looked at.
 const TICK: Duration = Duration::from_secs(2);
@@ -106,10 +106,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 Poll::Pending => drain.as_mut().poll(cx).map(|()| true),
             });
             if drained.await {
-                self.shut_down().await;
+                Box::pin(self.shut_down()).await;
             }
         }
-        read::linger(&mut self.stream).await;
+        Box::pin(read::linger(&mut self.stream)).await;
     }
 
     /// Says goodbye, with a second for it to get through.
@@ -125,7 +125,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         for _ in 0..TURNS {
             ready!(self.poll_completion(cx));
             self.check_control(cx);
-            let Ok(left) = self.core.fill(self.claim, cx) else { return Poll::Ready(()) };
+            let Ok(()) = self.core.fill(self.claim, cx) else { return Poll::Ready(()) };
             match self.poll_write(cx) {
                 Poll::Ready(Err(Over)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) => self.stalled = None,
@@ -146,12 +146,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                     let error = StreamError::new(StreamCondition::ConnectionTimeout, "stanzas were not acknowledged");
                     self.core.machine.fail(error, &mut self.core.out);
                 }
-                Poll::Pending if left => {}
-                Poll::Pending => return Poll::Pending,
+                // What did not fit into the output fits now that it is written.
+                Poll::Pending if self.core.has_more() => {}
+                Poll::Pending => {
+                    self.check_sleep(self.core.may_send() && (self.core.owes() || self.is_unwritten()));
+                    return Poll::Pending;
+                }
             }
         }
         turn::again(cx);
         Poll::Pending
+    }
+
+    /// Whether the stream has not taken all that it was given.
+    const fn is_unwritten(&self) -> bool {
+        self.written < self.core.out.len() || self.unflushed
+    }
+
+    /// Asks the liveness oracle; `stuck` when the task sleeps although it could go on.
+    fn check_sleep(&self, stuck: bool) {
+        let state = || (self.written, self.core.out.len(), self.unflushed, self.core.backlog, self.core.replays.len());
+        liveness::check_sleep(&self.core.ctx, "xmpp", || stuck.then(state));
     }
 
     /// Answers are not written before what they promise is true.
@@ -223,6 +238,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// A client that takes nothing for too long is cut; at the next tick where its mailbox is what publishers wait for.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.check_sleep(!self.is_unwritten());
         let ctx = &self.core.ctx;
         let timeout = ctx.shared.xmpp.config.write_timeout;
         let tick = timeout.min(TICK);

@@ -4,16 +4,19 @@ use fogmux_auth::{Action, Reach};
 use fogmux_bus::{Filter, ReadGate as _, Subscription};
 use fogmux_xmpp::{
     ErrorKind, Jid, PubsubCondition, StanzaCondition, StanzaError,
+    form::Form,
     iq::Answer,
-    pubsub::{self, Affiliation, FilterOption, SendLast, SubscribeOptions, SubscriptionOut, SubscriptionState},
+    pubsub::{self, Affiliation, Expire, FilterOption, SubscribeOptions, SubscriptionOut, SubscriptionState},
 };
 
 use super::{
-    accounts::{Follow, Followed, NotFollowed, subscription},
+    accounts::NotFollowed,
     core::Core,
-    fill::Replay,
+    fill::{Replay, Why},
+    followed::{Follow, Followed, Options, subscription},
     publish::topic,
 };
+use crate::credential;
 
 impl Core {
     /// §6.1
@@ -36,7 +39,7 @@ impl Core {
             node,
             wildcard: filter.is_some(),
             resource: jid.resource(),
-            deliver: options.is_none_or(|options| options.deliver),
+            options: chosen(options.unwrap_or(&SubscribeOptions::default()))?,
             subscription,
         };
         let accounts = &self.door().accounts;
@@ -45,9 +48,12 @@ impl Core {
         self.keep(kept)?;
         let out = SubscriptionOut { node, jid: jid.as_str(), state: SubscriptionState::Subscribed };
         answer.result(&mut self.out, |w| pubsub::write_subscribed(w, &out));
-        let wanted = follow.wildcard || self.door().nodes.config(node).send_last != SendLast::Never;
-        if follow.deliver && wanted && !known {
-            self.replays.push(Replay::new(follow.subscription, jid));
+        if !known {
+            let followed = self.door().accounts.delivered_to(&self.me.jid).into_iter();
+            let mut new = followed.filter(|f| *f.node == *node && f.resource.as_deref() == jid.resource());
+            if let Some(followed) = new.next() {
+                self.replays.push(Replay::new(&followed, Why::Subscribed));
+            }
         }
         Ok(())
     }
@@ -133,7 +139,7 @@ impl Core {
         jid: &Jid,
     ) -> Result<(), StanzaError> {
         let followed = self.subscribed(node, jid)?;
-        let options = SubscribeOptions { deliver: followed.deliver, filter: None };
+        let options = current(&followed);
         let filter = followed.wildcard.then_some(&*followed.node);
         answer.result(&mut self.out, |w| {
             pubsub::write_subscription_options(w, node, Some(jid.as_str()), &options, filter);
@@ -147,16 +153,19 @@ impl Core {
         answer: &Answer<'_>,
         node: Option<&str>,
         jid: &Jid,
-        options: Option<&SubscribeOptions>,
+        form: Option<&Form<'_>>,
     ) -> Result<(), StanzaError> {
         let followed = self.subscribed(node, jid)?;
-        if let Some(options) = options {
+        if let Some(form) = form {
+            let mut options = current(&followed);
+            options.apply(form)?;
+            check_same_filter(&followed, options.filter.as_ref())?;
             let subscription = subscription(&followed.node, followed.wildcard).ok_or(StanzaError::bad_request())?;
             let follow = Follow {
                 node: &followed.node,
                 wildcard: followed.wildcard,
                 resource: jid.resource(),
-                deliver: options.deliver,
+                options: chosen(&options)?,
                 subscription,
             };
             let bare = self.me.jid.bare_str();
@@ -194,6 +203,32 @@ impl Core {
         let affiliations: Vec<(&str, Affiliation)> = affiliations.iter().map(|(node, a)| (&**node, *a)).collect();
         answer.result(&mut self.out, |w| pubsub::write_affiliations(w, node, &affiliations));
     }
+}
+
+/// The options of a subscription as the protocol names them; the filter is told apart.
+fn current(followed: &Followed) -> SubscribeOptions {
+    let Options { deliver, include_body, expire } = followed.options;
+    SubscribeOptions { deliver, include_body, expire, filter: None }
+}
+
+/// The options that a subscriber has chosen; one that has ended already is none.
+fn chosen(options: &SubscribeOptions) -> Result<Options, StanzaError> {
+    let &SubscribeOptions { deliver, include_body, expire, .. } = options;
+    if matches!(expire, Some(Expire::At(at)) if at <= credential::unix_s()) {
+        let error = StanzaError::bad_request().with(PubsubCondition::InvalidOptions);
+        return Err(error.because("pubsub#expire is in the past"));
+    }
+    Ok(Options { deliver, include_body, expire })
+}
+
+/// The filter names the subscription: another one is another subscription.
+fn check_same_filter(followed: &Followed, filter: Option<&FilterOption>) -> Result<(), StanzaError> {
+    let same = match filter {
+        None => true,
+        Some(FilterOption::Node) => followed.wildcard,
+        Some(FilterOption::Text(text)) => followed.wildcard && **text == *followed.node,
+    };
+    if same { Ok(()) } else { Err(StanzaError::bad_request().with(PubsubCondition::InvalidOptions)) }
 }
 
 /// §6.1.3.11

@@ -2,7 +2,7 @@
 //!
 //! A notification is the same for all subscribers but for its head, so a worker writes it once and keeps it for a while.
 
-use std::{cell::RefCell, sync::Arc};
+use std::{borrow::Cow, cell::RefCell, sync::Arc};
 
 use fogmux_bus::{Door, Message, Publisher};
 use fogmux_xmpp::pubsub;
@@ -54,32 +54,64 @@ enum Event {
     Gone(Cleared),
 }
 
-/// An empty retained message of another door is how that door clears; without a type, for a value that is empty and has
-/// one may be kept.
+/// A message that clears its topic says so; of this door's, the publisher says how. An empty message that does not is an
+/// item like any other.
 fn event(message: &Message) -> Event {
     let publisher = &message.publisher;
     if publisher.door == Door::Xmpp {
         let cleared = Cleared::ALL.into_iter().find(|c| publisher.client.starts_with(c.mark()));
         return cleared.map_or(Event::Item, Event::Gone);
     }
-    let clears = message.retain && message.payload.is_empty() && message.content_type.is_none();
-    if clears { Event::Gone(Cleared::Retracted) } else { Event::Item }
+    if message.clears { Event::Gone(Cleared::Retracted) } else { Event::Item }
 }
 
-/// The id of the item that a message is: kept ones share one, passing ones have their own.
-pub(super) fn item_id(message: &Message) -> String {
-    if message.retain { pubsub::CURRENT.to_owned() } else { format!("{:x}", message.id.0) }
+/// The id of the item that a message is: its publisher's; else retained ones share one, passing ones have their own.
+pub(super) fn item_id(message: &Message) -> Cow<'_, str> {
+    match chosen_id(message) {
+        Some(id) => id.into(),
+        None if message.retain => pubsub::CURRENT.into(),
+        None => format!("{:x}", message.id.0).into(),
+    }
 }
 
-/// Appends a notification, `head` first; false when there is nothing to tell.
-pub(super) fn notify(out: &mut Vec<u8>, head: &[u8], message: &Message, nodes: &Nodes) -> bool {
+fn chosen_id(message: &Message) -> Option<&str> {
+    message.properties.as_deref()?.item_id.as_deref()
+}
+
+/// Appends a notification, `head` first, with text for people if the subscriber wants that; false when there is nothing
+/// to tell.
+pub(super) fn notify(out: &mut Vec<u8>, head: &[u8], include_body: bool, message: &Message, nodes: &Nodes) -> bool {
     let length = out.len();
     out.extend_from_slice(head);
+    if include_body && matches!(event(message), Event::Item) && nodes.config(&message.topic).deliver_payloads {
+        write_body(out, message);
+    }
     let told = CACHE.with_borrow_mut(|cache| cache.append(out, message, nodes));
     if !told {
         out.truncate(length);
     }
     told
+}
+
+/// The longest text for people, in bytes; the payload stands beside it.
+const BODY_BYTES_MAX: usize = 1024;
+
+/// The `<body/>` of a notification (§12.7): the payload where it is text, cut where it is long, else how much there is of
+/// what.
+fn write_body(out: &mut Vec<u8>, message: &Message) {
+    let text = std::str::from_utf8(&message.payload).ok().filter(|text| fogmux_xmpp::writer::is_representable(text));
+    match text {
+        Some(text) if text.len() <= BODY_BYTES_MAX => pubsub::write_body(out, text),
+        Some(text) => {
+            let end = text.floor_char_boundary(BODY_BYTES_MAX);
+            pubsub::write_body(out, &format!("{}…", text.get(..end).unwrap_or_default()));
+        }
+        None => {
+            let kind = message.content_type.as_deref().unwrap_or("application/octet-stream");
+            let kind = if fogmux_xmpp::writer::is_representable(kind) { kind } else { "application/octet-stream" };
+            pubsub::write_body(out, &format!("{} bytes of {kind}", message.payload.len()));
+        }
+    }
 }
 
 thread_local! {
@@ -132,11 +164,15 @@ fn write(out: &mut Vec<u8>, message: &Message, nodes: &Nodes) -> bool {
         return false;
     }
     match event {
+        // §4.3: a passing event without payload has no item either.
+        Event::Item if !config.deliver_payloads && !message.retain => pubsub::write_notice(out, topic),
         Event::Item => {
             let content = (message.content_type.as_deref(), &*message.payload);
             pubsub::write_item(out, topic, &item_id(message), config.deliver_payloads.then_some(content));
         }
-        Event::Gone(Cleared::Retracted) => pubsub::write_retracted(out, topic, pubsub::CURRENT),
+        Event::Gone(Cleared::Retracted) => {
+            pubsub::write_retracted(out, topic, chosen_id(message).unwrap_or(pubsub::CURRENT));
+        }
         Event::Gone(Cleared::Purged) => pubsub::write_purged(out, topic),
         Event::Gone(Cleared::Deleted | Cleared::Quietly) => pubsub::write_deleted(out, topic),
     }

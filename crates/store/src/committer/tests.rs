@@ -86,6 +86,7 @@ fn message(topic: &str, payload: &'static [u8]) -> Arc<Message> {
         payload: payload.into(),
         qos: Qos::AtLeastOnce,
         retain: true,
+        clears: false,
         content_type: None,
         expires_at: None,
         properties: None,

@@ -1,7 +1,9 @@
 //! The configuration of a node (XEP-0060 §16.4.3) and the options of a publication (§7.1.5).
 //!
-//! Fields that say nothing about a topic on a bus (collections, replies, roster groups) are taken and dropped, as forms
-//! want it (XEP-0004 §3.2); a value that a known field cannot have is an error.
+//! A field that cannot be honoured is an error, whatever it is called: an owner that misspells `pubsub#access_model`, or asks
+//! for presence-based delivery, must not be left to believe that it has it. XEP-0004 §3.2 would have unknown fields
+//! ignored; XEP-0060 §7.1.5 and the owner's interest go before it. The fields of the registry that ask for nothing – an
+//! empty value, the one behaviour that there is – are accepted.
 
 use crate::error::{PubsubCondition, StanzaCondition, StanzaError};
 use crate::form::{self, Field, FieldType, Form};
@@ -36,9 +38,9 @@ pub enum SendLast {
     /// Never.
     Never,
     /// To new subscribers.
-    #[default]
     OnSubscribe,
-    /// Also to those whose presence shows; here the same as to new subscribers.
+    /// Also to subscribers that become available. §4.3 makes it the default of services with the feature `last-published`.
+    #[default]
     OnSubscribeAndPresence,
 }
 
@@ -54,8 +56,6 @@ pub struct NodeConfig {
     pub description: Option<Box<str>>,
     /// Items are kept: a publication is retained. Otherwise it only passes.
     pub persist_items: bool,
-    /// As asked for; a topic keeps one item whatever it says.
-    pub max_items: u32,
     /// Seconds until an item expires.
     pub item_expire: Option<u32>,
     /// Largest payload, in bytes.
@@ -86,7 +86,6 @@ impl Default for NodeConfig {
             title: None,
             description: None,
             persist_items: true,
-            max_items: 1,
             item_expire: None,
             max_payload_size: None,
             deliver_notifications: true,
@@ -97,7 +96,7 @@ impl Default for NodeConfig {
             subscribe: true,
             access_model: AccessModel::Open,
             publish_model: PublishModel::Open,
-            send_last: SendLast::OnSubscribe,
+            send_last: SendLast::OnSubscribeAndPresence,
         }
     }
 }
@@ -135,7 +134,7 @@ impl NodeConfig {
     /// Takes over the fields of a submitted form.
     ///
     /// # Errors
-    /// `<not-acceptable/>` for a value that cannot be (XEP-0060 §8.2.5.4).
+    /// `<not-acceptable/>` for a field or a value that cannot be honoured (XEP-0060 §8.2.5.4).
     pub fn apply(&mut self, form: &Form<'_>) -> Result<(), StanzaError> {
         if form.form_type.as_deref().is_some_and(|t| t != ns::NODE_CONFIG) {
             return Err(StanzaError::bad_request().because("not a node_config form"));
@@ -143,12 +142,20 @@ impl NodeConfig {
         form.fields.iter().try_for_each(|field| self.apply_field(field))
     }
 
+    /// Takes over the fields of a form that [`write`](Self::write) wrote, by this release or an earlier one: fields that
+    /// cannot be honoured any more are left at their defaults.
+    pub fn restore(&mut self, form: &Form<'_>) {
+        for field in &form.fields {
+            let _ = self.apply_field(field);
+        }
+    }
+
     fn apply_field(&mut self, field: &Field<'_>) -> Result<(), StanzaError> {
         match field.var {
             "pubsub#title" => self.title = text(field)?,
             "pubsub#description" => self.description = text(field)?,
             "pubsub#persist_items" => self.persist_items = boolean(field)?,
-            "pubsub#max_items" => self.max_items = max_items(field)?,
+            "pubsub#max_items" => max_items(field)?,
             "pubsub#item_expire" => self.item_expire = limit(field)?,
             "pubsub#max_payload_size" => self.max_payload_size = limit(field)?,
             "pubsub#deliver_notifications" => self.deliver_notifications = boolean(field)?,
@@ -160,7 +167,7 @@ impl NodeConfig {
             "pubsub#access_model" => self.access_model = access_model(field)?,
             "pubsub#publish_model" => self.publish_model = publish_model(field)?,
             "pubsub#send_last_published_item" => self.send_last = send_last(field)?,
-            _ => {}
+            var => return fixed(var, field),
         }
         Ok(())
     }
@@ -169,14 +176,13 @@ impl NodeConfig {
     pub fn write(&self, w: &mut Writer<'_>, kind: &str) {
         let flag = |on: bool| if on { "1" } else { "0" };
         let number = |n: Option<u32>| n.map_or_else(|| "max".to_owned(), |n| n.to_string());
-        let max_items = if self.max_items == u32::MAX { "max".to_owned() } else { self.max_items.to_string() };
         form::open(w, kind, ns::NODE_CONFIG);
         let mut line = |var: &str, label: &str, value: &str| {
             form::field(w, var, FieldType::TextSingle, Some(label), &[value], &[]);
         };
         line("pubsub#title", "A friendly name for the node", self.title.as_deref().unwrap_or_default());
         line("pubsub#description", "A description of the node", self.description.as_deref().unwrap_or_default());
-        line("pubsub#max_items", "Max # of items to persist", &max_items);
+        line("pubsub#max_items", "Max # of items to persist", "1");
         line("pubsub#item_expire", "Seconds after which items expire", &number(self.item_expire));
         line("pubsub#max_payload_size", "Max payload size in bytes", &number(self.max_payload_size));
         let mut yes_no = |var: &str, label: &str, on: bool| {
@@ -202,42 +208,47 @@ impl NodeConfig {
 }
 
 /// What a publisher asks of one publication (XEP-0060 §7.1.5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PublishOptions {
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PublishOptions<'e> {
     /// Keep the item, or let it only pass, whatever the node says.
     pub persist_items: Option<bool>,
     /// Seconds until the item expires.
     pub item_expire: Option<u32>,
-    /// The node must have this access model.
-    pub access_model: Option<AccessModel>,
-    /// The node must have this publish model.
-    pub publish_model: Option<PublishModel>,
+    /// Fields of the node's configuration that must have these values; a node that this publication makes has them.
+    preconditions: Vec<Field<'e>>,
 }
 
-impl PublishOptions {
+impl<'e> PublishOptions<'e> {
     /// Reads the form.
     ///
     /// # Errors
     /// `<precondition-not-met/>` for an option that we do not know and so cannot meet (XEP-0060 §7.1.5);
     /// `<bad-request/>` for a form of another type.
-    pub fn of_form(form: &Form<'_>) -> Result<Self, StanzaError> {
+    pub fn of_form(form: Form<'e>) -> Result<Self, StanzaError> {
         if form.form_type.as_deref().is_some_and(|t| t != ns::PUBLISH_OPTIONS && t != ns::NODE_CONFIG) {
             return Err(StanzaError::bad_request().because("not a publish-options form"));
         }
-        // What the node configuration understands is checked by it; what it drops is no precondition either.
-        NodeConfig::default().fields_of(form)?;
-        let mut options = Self::default();
-        for field in &form.fields {
+        let (mut options, mut any) = (Self::default(), NodeConfig::default());
+        for field in form.fields {
             match field.var {
-                "pubsub#persist_items" => options.persist_items = Some(boolean(field)?),
-                "pubsub#item_expire" => options.item_expire = limit(field)?,
-                "pubsub#access_model" => options.access_model = Some(access_model(field)?),
-                "pubsub#publish_model" => options.publish_model = Some(publish_model(field)?),
-                var if var.starts_with("pubsub#") => {}
-                _ => return Err(not_met()),
+                "pubsub#persist_items" => options.persist_items = Some(boolean(&field)?),
+                "pubsub#item_expire" => options.item_expire = limit(&field)?,
+                // A field or value that no node has cannot be met either.
+                _ => {
+                    any.apply_field(&field).map_err(|error| StanzaError { text: error.text, ..not_met() })?;
+                    options.preconditions.push(field);
+                }
             }
         }
         Ok(options)
+    }
+
+    /// The configuration of a node that this publication makes.
+    #[must_use]
+    pub fn config(&self) -> NodeConfig {
+        let mut config = NodeConfig::default();
+        self.preconditions.iter().for_each(|field| drop(config.apply_field(field)));
+        config
     }
 
     /// Whether a node with this configuration meets the preconditions.
@@ -245,15 +256,12 @@ impl PublishOptions {
     /// # Errors
     /// `<conflict/>` with `<precondition-not-met/>` (XEP-0060 §7.1.5).
     pub fn met_by(&self, config: &NodeConfig) -> Result<(), StanzaError> {
-        let access = self.access_model.is_none_or(|model| model == config.access_model);
-        let publish = self.publish_model.is_none_or(|model| model == config.publish_model);
-        if access && publish { Ok(()) } else { Err(not_met()) }
-    }
-}
-
-impl NodeConfig {
-    fn fields_of(mut self, form: &Form<'_>) -> Result<(), StanzaError> {
-        form.fields.iter().try_for_each(|field| self.apply_field(field))
+        if self.preconditions.is_empty() {
+            return Ok(());
+        }
+        let mut wanted = config.clone();
+        self.preconditions.iter().try_for_each(|field| wanted.apply_field(field))?;
+        if wanted == *config { Ok(()) } else { Err(not_met()) }
     }
 }
 
@@ -285,8 +293,53 @@ fn limit(field: &Field<'_>) -> Result<Option<u32>, StanzaError> {
     }
 }
 
-fn max_items(field: &Field<'_>) -> Result<u32, StanzaError> {
-    limit(field).map(|n| n.unwrap_or(u32::MAX))
+/// A topic keeps one item (§12.20): `max` stands for that number, and more cannot be promised.
+fn max_items(field: &Field<'_>) -> Result<(), StanzaError> {
+    match limit(field)? {
+        None | Some(1) => Ok(()),
+        Some(_) => Err(StanzaError::new(StanzaCondition::NotAcceptable)
+            .because("pubsub#max_items: a node keeps one item; 1 and max are accepted")),
+    }
+}
+
+/// Fields of XEP-0060 §16.4.3 for what is always the same here, with the values that ask for just that.
+const FIXED: &[(&str, &[&str])] = &[
+    ("pubsub#node_type", &["leaf"]),
+    ("pubsub#notification_type", &["headline"]),
+    ("pubsub#notify_sub", OFF),
+    ("pubsub#presence_based_delivery", OFF),
+    ("pubsub#publish_node_full", &["discard-oldest"]),
+    ("pubsub#purge_offline", OFF),
+    ("pubsub#tempsub", OFF),
+    ("pubsub#body_xslt", &[]),
+    ("pubsub#collection", &[]),
+    ("pubsub#contact", &[]),
+    ("pubsub#creation_date", &[]),
+    ("pubsub#creator", &[]),
+    ("pubsub#dataform_xslt", &[]),
+    ("pubsub#itemreply", &[]),
+    ("pubsub#language", &[]),
+    ("pubsub#num_subscribers", &[]),
+    ("pubsub#owner", &[]),
+    ("pubsub#publisher", &[]),
+    ("pubsub#roster_groups_allowed", &[]),
+    ("pubsub#type", &[]),
+];
+
+/// A boolean field that is off.
+const OFF: &[&str] = &["0", "false"];
+
+/// A field that is not among those that can be set.
+fn fixed(var: &str, field: &Field<'_>) -> Result<(), StanzaError> {
+    let refused = |why: &str| Err(StanzaError::new(StanzaCondition::NotAcceptable).because(format!("{var}: {why}")));
+    let Some((_, values)) = FIXED.iter().find(|(name, _)| *name == var) else { return refused("an unknown field") };
+    if field.values.iter().all(|value| value.is_empty() || values.contains(&value.as_ref())) {
+        return Ok(());
+    }
+    refused(&match values {
+        [] => "cannot be set".to_owned(),
+        values => format!("only {} is accepted", values.join(" or ")),
+    })
 }
 
 fn access_model(field: &Field<'_>) -> Result<AccessModel, StanzaError> {

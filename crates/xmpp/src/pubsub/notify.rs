@@ -25,6 +25,18 @@ pub fn write_event_tail<'h>(out: &mut Vec<u8>, headers: impl Iterator<Item = (&'
     out.extend_from_slice(b"</message>");
 }
 
+/// §12.7: text for people beside the event.
+pub fn write_body(out: &mut Vec<u8>, text: &str) {
+    Writer::new(out).leaf("body", text);
+}
+
+/// §7.1.2.2: something was published, and neither item nor payload are told.
+pub fn write_notice(out: &mut Vec<u8>, node: &str) {
+    event(out, |w| {
+        w.start("items").attr("node", node).end("items");
+    });
+}
+
 /// §7.1.2.1: an item, with its payload unless the node leaves it out.
 pub fn write_item(out: &mut Vec<u8>, node: &str, id: &str, content: Option<(Option<&str>, &[u8])>) {
     event(out, |w| {

@@ -49,11 +49,11 @@ pub struct AffiliationChange {
 pub enum Request<'e> {
     /// §8.1, without a node for an instant node.
     Create { node: Option<&'e str>, config: Option<Form<'e>> },
-    /// §7.1
+    /// §7.1; without items only where the node is for notifications without payload that are not kept (§4.3).
     Publish {
         node: &'e str,
         items: Vec<PublishedItem<'e>>,
-        options: PublishOptions,
+        options: PublishOptions<'e>,
         headers: Vec<(Box<str>, Box<str>)>,
     },
     /// §7.2
@@ -65,7 +65,7 @@ pub enum Request<'e> {
     /// §6.3.2
     GetOptions { node: Option<&'e str>, jid: Jid, subid: Option<&'e str> },
     /// §6.3.5; none when the form was cancelled.
-    SetOptions { node: Option<&'e str>, jid: Jid, subid: Option<&'e str>, options: Option<SubscribeOptions> },
+    SetOptions { node: Option<&'e str>, jid: Jid, subid: Option<&'e str>, options: Option<Form<'e>> },
     /// §6.4
     DefaultOptions { node: Option<&'e str> },
     /// §6.5
@@ -192,11 +192,8 @@ fn publish<'e>(pubsub: &'e Element<'_>, action: &'e Element<'_>) -> Read<'e> {
         }
         items.push(PublishedItem { id: item.attr("id"), payload: Payload::of_item(item)? });
     }
-    if items.is_empty() {
-        return Err(StanzaError::bad_request().with(PubsubCondition::ItemRequired));
-    }
     let form = pubsub.child(ns::PUBSUB, "publish-options").and_then(Form::in_element);
-    let options = form.as_ref().map(PublishOptions::of_form).transpose()?.unwrap_or_default();
+    let options = form.map(PublishOptions::of_form).transpose()?.unwrap_or_default();
     let headers = shim::in_element(pubsub).ok_or(StanzaError::bad_request().because("too many headers"))?;
     Ok(Request::Publish { node, items, options, headers })
 }
@@ -217,7 +214,7 @@ fn retract<'e>(action: &'e Element<'_>) -> Read<'e> {
 fn set_options<'e>(action: &'e Element<'_>, node: Option<&'e str>) -> Read<'e> {
     let invalid = || StanzaError::bad_request().with(PubsubCondition::InvalidOptions);
     let form = Form::in_element(action).ok_or_else(invalid)?;
-    let options = if form.is_cancelled() { None } else { Some(SubscribeOptions::of_form(&form)?) };
+    let options = Some(form).filter(|form| !form.is_cancelled());
     Ok(Request::SetOptions { node, jid: jid(action)?, subid: action.attr("subid"), options })
 }
 
