@@ -66,7 +66,7 @@ pub enum DecodeError {
     /// The protocol name of CONNECT is neither `MQTT` nor `MQIsdp` ([MQTT-3.1.2-1]).
     #[error("unknown protocol name [MQTT-3.1.2-1]")]
     ProtocolName,
-    /// The protocol level is none of 3, 4 and 5 ([MQTT-3.1.2-2]).
+    /// The protocol level is none of 3, 4 and 5, nor 0x83 or 0x84 of a bridge ([MQTT-3.1.2-2]).
     #[error("protocol level {0} [MQTT-3.1.2-2]")]
     ProtocolLevel(u8),
     /// The reserved bit of the Connect Flags is set ([MQTT-3.1.2-3]).

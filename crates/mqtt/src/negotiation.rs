@@ -35,6 +35,8 @@ pub struct ServerLimits {
 pub struct Negotiation {
     /// The protocol of the connection.
     pub version: Version,
+    /// The client is a bridge of 3.1 or 3.1.1: see [`SubscriptionOptions::of_bridge`](crate::SubscriptionOptions::of_bridge).
+    pub bridge: bool,
     /// Forget the session there may be.
     pub clean_start: bool,
     /// Seconds the session outlives the connection; zero: not at all.
@@ -81,6 +83,7 @@ impl Negotiation {
         let keep_alive = keep_alive(connect, limits);
         Ok(Self {
             version: connect.version,
+            bridge: connect.bridge,
             clean_start: connect.clean_start,
             session_expiry,
             keep_alive,
@@ -250,18 +253,19 @@ pub fn refuse(version: Version, reason: ReasonCode, text: Option<&str>, out: &mu
     let _ = Packet::Connack(connack).encode(version, out);
 }
 
-/// Appends the answer to a CONNECT that could not be read. `buf` is what came: if it shows which version was meant,
-/// the answer is in that version; an unknown level is answered as version 5 above it, as 3.1.1 below ([MQTT-3.1.2-2]).
+/// Appends the answer to a CONNECT that could not be read. `buf` is what came: if it shows version 5, the answer is in
+/// that version.
+///
+/// A level that is none of ours is answered by the CONNACK of 3.1.1 with return code 0x01, which 3.1.1 demands
+/// ([MQTT-3.1.2-2] of 3.1.1) and version 5 permits ("MAY send a CONNACK … 0x84", [MQTT-3.1.2-2]): what such a client
+/// reads is not known, and four bytes without properties are what every client and Mosquitto's bridges understand.
 pub fn refuse_unreadable(buf: &[u8], error: &DecodeError, out: &mut Vec<u8>) {
-    let level = level(buf);
-    let version = match (error, level) {
-        (DecodeError::ProtocolLevel(level), _) if *level > Version::V5.level() => Version::V5,
-        (_, Some(5)) => Version::V5,
-        _ => Version::V311,
+    let version = match level(buf) {
+        Some(5) => Version::V5,
+        Some(_) => Version::V311,
+        None => return,
     };
-    if level.is_some() || matches!(error, DecodeError::ProtocolLevel(_)) {
-        refuse(version, error.reason(), None, out);
-    }
+    refuse(version, error.reason(), None, out);
 }
 
 /// The protocol level that a CONNECT says, as far as it can be seen.

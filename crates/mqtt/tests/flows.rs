@@ -294,6 +294,7 @@ const LIMITS: ServerLimits = ServerLimits {
 fn connect(version: Version, properties: Properties<'_>) -> Connect<'_> {
     Connect {
         version,
+        bridge: false,
         clean_start: true,
         keep_alive: 60,
         client_id: "c",

@@ -209,7 +209,7 @@ proptest! {
 
     #[test]
     fn connect_round_trip(
-        version in version(), clean_start: bool, keep_alive: u16, client_id in text(),
+        version in version(), bridge: bool, clean_start: bool, keep_alive: u16, client_id in text(),
         will in proptest::option::of((qos(), any::<bool>(), topic(), bytes())),
         will_list in properties([message(), vec![number(0x18)]].concat()),
         user in proptest::option::of(text()), password in proptest::option::of(bytes()),
@@ -221,8 +221,8 @@ proptest! {
         });
         let password = password.as_deref().filter(|_| version.is_v5() || user.is_some());
         let connect = Connect {
-            version, clean_start, keep_alive, client_id: &client_id, will, user: user.as_deref(), password,
-            properties: only_v5(&list, version),
+            version, bridge: bridge && !version.is_v5(), clean_start, keep_alive, client_id: &client_id, will,
+            user: user.as_deref(), password, properties: only_v5(&list, version),
         };
         round_trip(&Packet::Connect(connect), version)?;
     }

@@ -51,6 +51,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ) -> Result<(), (ReasonCode, String)> {
         let subscription =
             Subscription::parse(filter).map_err(|error| (ReasonCode::TOPIC_FILTER_INVALID, error.to_string()))?;
+        let options = if self.bridge { options.of_bridge(subscription.group.is_some()) } else { options };
         let access = self.gate.access();
         if let Reach::Nothing(decision) = access.may_subscribe(&subscription.filter) {
             self.ctx.shared.metrics.mqtt.unauthorized.increment();
