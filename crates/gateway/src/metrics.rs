@@ -64,11 +64,26 @@ pub struct DoorMetrics {
     pub bytes_out: Counter,
 }
 
+/// What only MQTT has.
+#[derive(Debug, Default)]
+pub struct MqttMetrics {
+    /// CONNECT packets.
+    pub connects: Counter,
+    /// Control packets other than PUBLISH that were read.
+    pub control_in: Counter,
+    /// Control packets other than PUBLISH that were answered with; no DISCONNECT.
+    pub control_out: Counter,
+    /// Sessions that expired.
+    pub expired_sessions: Counter,
+}
+
 /// All doors.
 #[derive(Debug, Default)]
 pub struct Metrics {
     /// MQTT, also over WebSocket.
     pub mqtt: DoorMetrics,
+    /// What only MQTT counts.
+    pub mqtt_only: MqttMetrics,
     /// CoAP.
     pub coap: DoorMetrics,
     /// HTTP.

@@ -60,6 +60,9 @@ pub enum DecodeError {
     /// A Response Topic with a wildcard ([MQTT-3.3.2-14]).
     #[error("a Response Topic with a wildcard [MQTT-3.3.2-14]")]
     ResponseTopicWildcard,
+    /// A Response Topic of no characters ([MQTT-4.7.3-1]).
+    #[error("an empty Response Topic [MQTT-4.7.3-1]")]
+    ResponseTopicEmpty,
     /// Topic Alias 0 ([MQTT-3.3.2-8]).
     #[error("Topic Alias 0 [MQTT-3.3.2-8]")]
     TopicAliasZero,
@@ -154,6 +157,7 @@ impl DecodeError {
             Self::PacketIdZero
             | Self::TopicMissing
             | Self::ResponseTopicWildcard
+            | Self::ResponseTopicEmpty
             | Self::SessionPresentOnFailure
             | Self::PropertyTwice(_)
             | Self::PropertyValue(_)

@@ -377,7 +377,7 @@ fn s4_12_a_challenge_an_answer_and_another_challenge() {
 fn refusals_in_the_form_of_each_version() {
     let said = |version, reason| {
         let mut out = Vec::new();
-        refuse(version, reason, None, &mut out);
+        refuse(version, reason, None, u32::MAX, &mut out);
         out
     };
     assert_eq!(said(Version::V5, ReasonCode::BAD_USER_NAME_OR_PASSWORD), [0x20, 3, 0, 0x86, 0]);
@@ -390,8 +390,12 @@ fn refusals_in_the_form_of_each_version() {
         refuse_unreadable(bytes, &error, &mut out);
         out
     };
-    assert_eq!(unreadable(b"\x10\x0c\0\x04MQTT\x06\x02\0\x3c\0\0"), [0x20, 3, 0, 0x84, 0]);
+    for level in [0, 1, 2, 3, 6, 0x7F, 0x80, 0x83, 0x85, 0xFF] {
+        let packet = [b"\x10\x0c\0\x04MQTT".as_slice(), &[level, 2, 0, 60, 0, 0]].concat();
+        assert_eq!(unreadable(&packet), [0x20, 2, 0, 1], "level {level}: [MQTT-3.1.2-2] of 3.1.1");
+    }
     assert_eq!(unreadable(b"\x10\x0c\0\x04MQTT\x03\x02\0\x3c\0\0"), [0x20, 2, 0, 1], "[MQTT-3.1.2-2] of 3.1.1");
+    assert_eq!(unreadable(b"\x10\x0e\0\x06MQIsdp\x05\x02\0\x3c\0\0"), [0x20, 2, 0, 1]);
     assert_eq!(unreadable(b"\x10\x0c\0\x04MQTT\x05\x03\0\x3c\0\0"), [0x20, 3, 0, 0x81, 0]);
     assert!(unreadable(b"\x10\x0c\0\x04MQTT\x04\x03\0\x3c\0\0").is_empty());
     assert!(unreadable(b"GET / HTTP/1.1\r\n").is_empty());

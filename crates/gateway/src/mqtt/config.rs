@@ -13,6 +13,9 @@ pub struct MqttConfig {
     pub client_id_bytes_max: usize,
     /// Whether user names and passwords are taken over connections without TLS from other machines.
     pub password_without_tls: bool,
+    /// Whether a user name without a password is taken as a credential: a token, or a name to ask the sources of passwords
+    /// about with a password of no bytes.
+    pub user_without_password: bool,
     /// Largest packet a client may send, in bytes.
     pub packet_bytes_max: u32,
     /// Bytes of unfinished packets of all clients together; above it packets larger than the read buffer wait, and clients
@@ -50,6 +53,8 @@ pub struct MqttConfig {
     pub subscriptions_max: usize,
     /// A client that takes nothing for so long while its queue is full is cut.
     pub stall_max: Duration,
+    /// How often `$SYS` is published; zero: never.
+    pub sys_interval: Duration,
 }
 
 impl Default for MqttConfig {
@@ -59,6 +64,7 @@ impl Default for MqttConfig {
             connect_bytes_max: 64 << 10,
             client_id_bytes_max: 256,
             password_without_tls: false,
+            user_without_password: false,
             // A payload of 1 MiB with the longest topic and as many properties.
             packet_bytes_max: (1 << 20) + (128 << 10),
             unfinished_bytes_max: 32 << 20,
@@ -77,6 +83,8 @@ impl Default for MqttConfig {
             sessions_max: 100_000,
             subscriptions_max: 10_000,
             stall_max: Duration::from_secs(60),
+            // Mosquitto's.
+            sys_interval: Duration::from_secs(10),
         }
     }
 }

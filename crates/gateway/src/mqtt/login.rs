@@ -39,6 +39,8 @@ where
     let deadline = ctx.shared.mqtt.config.login_deadline;
     let attempt = async {
         let used = early.read_connect(&mut stream).await?;
+        ctx.shared.metrics.mqtt_only.connects.increment();
+        ctx.shared.metrics.mqtt_only.control_in.increment();
         let mut rest = early.split_off(used);
         let granted = grant(&ctx, &mut stream, &peer, early.bytes(), &mut rest).await?;
         Ok((granted, rest.bytes().to_vec()))
@@ -52,7 +54,10 @@ where
         }),
     };
     match result {
-        Ok((granted, rest)) => Some(Box::new(Connection::new(ctx, stream, granted, rest))),
+        Ok((granted, rest)) => {
+            ctx.shared.metrics.mqtt_only.control_out.increment();
+            Some(Box::new(Connection::new(ctx, stream, granted, rest)))
+        }
         Err(failed) => {
             say_no(&ctx, &mut stream, early.bytes(), &failed).await;
             None
@@ -118,13 +123,21 @@ where
                 metrics.unauthenticated.increment();
             }
             tracing::debug!(%reason, "CONNECT refused");
-            refuse(*version, *reason, Some(text), &mut answer);
+            refuse(*version, *reason, Some(text), packet_bytes_max(bytes), &mut answer);
         }
     }
     if !answer.is_empty() && stream.write_all(&answer).await.is_err() {
         return;
     }
     linger(ctx, stream).await;
+}
+
+/// The Maximum Packet Size that a CONNECT says.
+fn packet_bytes_max(bytes: &[u8]) -> u32 {
+    match decode(bytes, Version::V5, &Limits::PROTOCOL) {
+        Ok(Some((Packet::Connect(connect), _))) => connect.packet_bytes_max(),
+        _ => u32::MAX,
+    }
 }
 
 const fn is_about_identity(reason: ReasonCode) -> bool {

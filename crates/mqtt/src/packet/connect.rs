@@ -2,7 +2,7 @@
 
 use super::{PacketType, put_header};
 use crate::cursor::Cursor;
-use crate::property::{Place, Properties};
+use crate::property::{Place, Properties, Property};
 use crate::writer::put_field;
 use crate::{DecodeError, EncodeError, Qos, Version};
 
@@ -69,6 +69,13 @@ impl<'a> Connect<'a> {
         cursor.finish()?;
         let clean_start = flags & FLAG_CLEAN_START != 0;
         Ok(Self { version, bridge, clean_start, keep_alive, client_id, will, user, password, properties })
+    }
+
+    /// The client's Maximum Packet Size in bytes; 2³² − 1 where it has none (§3.1.2.11.4).
+    #[must_use]
+    pub fn packet_bytes_max(&self) -> u32 {
+        let said = |property| if let Property::MaximumPacketSize(max) = property { Some(max) } else { None };
+        self.properties.iter().find_map(said).unwrap_or(u32::MAX)
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
