@@ -7,6 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Counters {
     /// Publications that came in.
     pub published: AtomicU64,
+    /// Bytes of their payloads.
+    pub published_bytes: AtomicU64,
+    /// Bytes of payloads that were to be delivered, each as often as it matched.
+    pub delivered_bytes: AtomicU64,
     /// Deliveries handed to mailboxes.
     pub delivered: AtomicU64,
     /// Deliveries thrown away because a queue was full (oldest or newest).
@@ -33,6 +37,8 @@ pub struct Counters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) published: u64,
+    pub(crate) published_bytes: u64,
+    pub(crate) delivered_bytes: u64,
     pub(crate) delivered: u64,
     pub(crate) dropped_full: u64,
     pub(crate) dropped_expired: u64,
@@ -49,6 +55,8 @@ impl Counters {
     pub(crate) fn add(&self, tally: &Tally) {
         for (total, count) in [
             (&self.published, tally.published),
+            (&self.published_bytes, tally.published_bytes),
+            (&self.delivered_bytes, tally.delivered_bytes),
             (&self.delivered, tally.delivered),
             (&self.dropped_full, tally.dropped_full),
             (&self.dropped_expired, tally.dropped_expired),

@@ -12,7 +12,7 @@ use crate::{
     id::WorkerId,
     limits::STAGED_MAX,
     mailbox::Delivered,
-    message::{MessageId, Publication},
+    message::{Door, MessageId, Publication},
     outcome::Outcome,
     retained::{Completion, RetainedError},
     route::{Batch, Pick, RouteCache, Routes, Staging, Subscriber, Wake},
@@ -93,6 +93,10 @@ impl Worker {
             start += self.stage(rest, &mut tally);
             self.flush(rest, &mut tally);
         }
+        // What the gateway says of itself has come in by no door.
+        if batch.first().is_some_and(|publication| publication.publisher.door == Door::Internal) {
+            tally = Tally { published: 0, published_bytes: 0, unmatched: 0, ..tally };
+        }
         self.bus.counters().add(&tally);
         Published { completion }
     }
@@ -155,6 +159,9 @@ impl Worker {
         if matched == 0 {
             tally.unmatched += 1;
         }
+        let bytes = publication.payload.as_slice().len() as u64;
+        tally.published_bytes += bytes;
+        tally.delivered_bytes += bytes * u64::from(matched);
         publication.outcome.set(Outcome { matched, ..publication.outcome() });
     }
 

@@ -15,6 +15,7 @@ mod liveness;
 pub mod metrics;
 pub mod mqtt;
 pub mod runtime;
+mod sys;
 mod turn;
 pub mod xmpp;
 
