@@ -340,6 +340,35 @@ fn s3_1_negotiation() {
 }
 
 #[test]
+fn s3_1_2_24_no_connack_is_larger_than_the_client_takes() {
+    let text = "x".repeat(50);
+    for max in 1..=100 {
+        let mut list = PropertyBuffer::new();
+        list.push(Property::MaximumPacketSize(max)).unwrap();
+        let asked = connect(Version::V5, list.properties());
+        assert_eq!(asked.packet_bytes_max(), max);
+        let granted = Negotiation::of(&asked, &LIMITS).unwrap();
+        let mut out = vec![1];
+        let accepted = granted.accept(false, Some("made"), None, &mut PropertyBuffer::new(), &mut out);
+        // With an identifier of ours 20 bytes, 23 with the Topic Alias Maximum.
+        assert_eq!(
+            (accepted.is_ok(), out.len()),
+            if max < 20 { (false, 1) } else { (true, if max < 23 { 21 } else { 24 }) }
+        );
+        out.clear();
+        refuse(Version::V5, ReasonCode::NOT_AUTHORIZED, Some(&text), max, &mut out);
+        let wanted = if max < 5 {
+            0
+        } else if max < 58 {
+            5
+        } else {
+            58
+        };
+        assert_eq!(out.len(), wanted, "[MQTT-3.2.2-19] with {max}");
+    }
+}
+
+#[test]
 fn s3_1_3_1_empty_identifiers() {
     let empty = |version, clean_start| Connect { client_id: "", clean_start, ..connect(version, Properties::NONE) };
     let refused = Err(ReasonCode::CLIENT_IDENTIFIER_NOT_VALID);

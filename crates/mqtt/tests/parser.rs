@@ -93,6 +93,8 @@ fn properties(list: Vec<Owned>) -> impl Strategy<Value = PropertyBuffer> {
                 let owned = match owned {
                     Owned::Short(id, _) => Owned::Short(id, short),
                     Owned::Number(id, _) => Owned::Number(id, number),
+                    // A Response Topic has a character.
+                    Owned::Text(0x08, _) => Owned::Text(0x08, format!("t{text}")),
                     Owned::Text(id, _) => Owned::Text(id, text.clone()),
                     Owned::Binary(id, _) => Owned::Binary(id, bytes.clone()),
                     other @ (Owned::Flag(..) | Owned::User(..)) => other,
