@@ -126,7 +126,9 @@ fn say_what_differs(lines: &[Line], report: &mut Report) {
             report.differs(line.number, "a deny wins over every allow here; there, topic lines win over it");
         }
         if line.filter.starts_with("$SYS") && matches!(line.access, Access::Write | Access::ReadWrite) {
-            report.differs(line.number, "nobody writes below $SYS here, whatever the rules say");
+            let what =
+                "of $SYS only $SYS/broker/connection/<name>/state is written by clients here, whatever the rules say";
+            report.differs(line.number, what);
         }
         if line.who == Who::Everybody && line.filter.contains("%c") {
             report.differs(
