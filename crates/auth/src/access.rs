@@ -57,8 +57,8 @@ impl Access {
         self.with(|view| view.allows(Action::Read, topic))
     }
 
-    /// Whether `topic` may be written. Below `$SYS` that is the state of a bridge at most: by the rules, or, where there
-    /// are none, the client's own.
+    /// Whether `topic` may be written. Below `$SYS` that is the state of a bridge at most: by the rules, or, where
+    /// there are none, the client's own.
     #[must_use]
     pub fn may_write(&self, topic: &str) -> bool {
         self.with(|view| view.allows(Action::Write, topic) || view.is_own_state(topic, &self.client, self.door))

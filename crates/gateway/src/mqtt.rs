@@ -44,8 +44,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{Peer, WorkerContext};
 
-/// Longest time between two looks of the housekeeping. Delays of wills and expiries of sessions are whole seconds, so that
-/// none begins and ends between two looks; an alarm that does says so ([`MqttDoor::set_alarm`]).
+/// Longest time between two looks of the housekeeping. Delays of wills and expiries of sessions are whole seconds, so
+/// that none begins and ends between two looks; an alarm that does says so ([`MqttDoor::set_alarm`]).
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Serves one connection until it ends.

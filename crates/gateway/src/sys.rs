@@ -2,8 +2,8 @@
 //! (mosquitto(8), "BROKER STATUS"), so that dashboards and exporters made for it work; `$SYS/fogmux/…` has each door's.
 //!
 //! Values are sums of counters that exist anyway, read once an interval, and are published when their text has changed.
-//! They are retained in memory only ([`Unstored`]). Nobody but the gateway writes here, but bridges their state; who may
-//! read is decided by the access rules (`docs/access.md`).
+//! They are retained in memory only ([`Unstored`]). Nobody but the gateway writes here, but bridges their state; who
+//! may read is decided by the access rules (`docs/access.md`).
 
 mod load;
 mod reading;
@@ -40,7 +40,8 @@ pub(crate) async fn publish(ctx: Rc<WorkerContext>) {
     }
 }
 
-/// Publishes texts as retained messages of QoS 0: a newer value comes soon, and nothing waits for sessions that are away.
+/// Publishes texts as retained messages of QoS 0: a newer value comes soon, and nothing waits for sessions that are
+/// away.
 fn say(ctx: &WorkerContext, publisher: &Arc<Publisher>, news: &[(String, String)]) {
     let now = ctx.now();
     let unix_ms = ctx.unix_ms(now);

@@ -35,7 +35,8 @@ pub struct ServerLimits {
 pub struct Negotiation {
     /// The protocol of the connection.
     pub version: Version,
-    /// The client is a bridge of 3.1 or 3.1.1: see [`SubscriptionOptions::of_bridge`](crate::SubscriptionOptions::of_bridge).
+    /// The client is a bridge of 3.1 or 3.1.1: see
+    /// [`SubscriptionOptions::of_bridge`](crate::SubscriptionOptions::of_bridge).
     pub bridge: bool,
     /// Forget the session there may be.
     pub clean_start: bool,

@@ -1,9 +1,9 @@
 //! Who a client is: by the handshake below, by name and password, by extended authentication (§4.12), or nobody.
 //!
-//! Who shows several has to be the same in each. A user name without a password is a claim beside another credential: it
-//! has to be that of the principal. Alone it says nothing to a listener that lets anonymous clients in, and is refused
-//! elsewhere; where the configuration allows it, it is a credential of its own – a token, or a name to ask the sources of
-//! passwords about.
+//! Who shows several has to be the same in each. A user name without a password is a claim beside another credential:
+//! it has to be that of the principal. Alone it says nothing to a listener that lets anonymous clients in, and is
+//! refused elsewhere; where the configuration allows it, it is a credential of its own – a token, or a name to ask the
+//! sources of passwords about.
 
 use fogmux_auth::{
     Door, Principal, Refused, SourceKind, Verified, looks_like_token,

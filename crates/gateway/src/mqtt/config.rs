@@ -13,8 +13,8 @@ pub struct MqttConfig {
     pub client_id_bytes_max: usize,
     /// Whether user names and passwords are taken over connections without TLS from other machines.
     pub password_without_tls: bool,
-    /// Whether a user name without a password is taken as a credential: a token, or a name to ask the sources of passwords
-    /// about with a password of no bytes.
+    /// Whether a user name without a password is taken as a credential: a token, or a name to ask the sources of
+    /// passwords about with a password of no bytes.
     pub user_without_password: bool,
     /// Largest packet a client may send, in bytes.
     pub packet_bytes_max: u32,

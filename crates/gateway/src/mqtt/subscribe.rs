@@ -49,9 +49,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Reads a Topic Filter. One that is malformed – empty ([MQTT-4.7.3-1]), with a wildcard in the wrong place
-    /// ([MQTT-4.7.1-1], [MQTT-4.7.1-2]), a broken `$share` ([MQTT-4.8.2-1], [MQTT-4.8.2-2]) – makes the packet malformed
-    /// and ends the connection ([MQTT-4.13.1-1]; [MQTT-4.8.0-1] of 3.1.1): 0x8F in SUBACK is for filters that are
-    /// correctly formed (§3.9.3). Those that only we do not take are the inner error.
+    /// ([MQTT-4.7.1-1], [MQTT-4.7.1-2]), a broken `$share` ([MQTT-4.8.2-1], [MQTT-4.8.2-2]) – makes the packet
+    /// malformed and ends the connection ([MQTT-4.13.1-1]; [MQTT-4.8.0-1] of 3.1.1): 0x8F in SUBACK is for filters that
+    /// are correctly formed (§3.9.3). Those that only we do not take are the inner error.
     fn well_formed(&mut self, filter: &str) -> Result<Result<Subscription, SubscriptionError>, End> {
         match Subscription::parse(filter) {
             Ok(subscription) => Ok(Ok(subscription)),

@@ -1,4 +1,5 @@
-//! A hashed timer wheel (Varghese and Lauck, scheme 6): which connections to wake, and when, to a twentieth of a second.
+//! A hashed timer wheel (Varghese and Lauck, scheme 6): which connections to wake, and when, to a twentieth of a
+//! second.
 //!
 //! A timer in each connection would cost five times the memory. Setting, moving and removing an alarm is a few writes,
 //! and a tick looks only at the alarms in its slot: about one in [`SLOTS`]. Nobody has to look at every tick:
@@ -92,8 +93,8 @@ impl<T: Clone> Wheel<T> {
         Timestamp::from_millis(tick * TICK_MS)
     }
 
-    /// When the next alarm rings, if that is no later than `within` from the last tick that has rung; otherwise the end of
-    /// that time.
+    /// When the next alarm rings, if that is no later than `within` from the last tick that has rung; otherwise the end
+    /// of that time.
     pub(super) fn next(&mut self, within: Duration) -> Timestamp {
         let ticks = u64::try_from(within.as_millis()).unwrap_or(u64::MAX) / TICK_MS;
         let last = self.tick.saturating_add(ticks);
