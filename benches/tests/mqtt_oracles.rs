@@ -181,6 +181,7 @@ fn rmqtt_writes_our_other_packets_as_we_do() {
     let will = Will { qos: Qos::AtLeastOnce, retain: true, topic: "w", payload: b"gone", properties: Properties::NONE };
     let connect = |version| Connect {
         version,
+        bridge: false,
         clean_start: true,
         keep_alive: 30,
         client_id: "client",

@@ -68,6 +68,7 @@ impl Connection {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let connect = Connect {
             version,
+            bridge: false,
             clean_start: true,
             keep_alive: 30,
             client_id,

@@ -21,6 +21,7 @@ const LIMITS: ServerLimits = ServerLimits {
 fn as_client(version: Version, data: &[u8]) {
     let connect = Connect {
         version,
+        bridge: false,
         clean_start: true,
         keep_alive: 30,
         client_id: "fuzz",

@@ -14,6 +14,7 @@ use crate::all;
 
 pub(crate) const CASES: &[Case] = &[
     Case { name: "mqtt 5 malformed CONNECT", run: malformed_connect },
+    Case { name: "mqtt 5 malformed wills", run: malformed_wills },
     Case { name: "mqtt 5 malformed packets", run: || malformed(V5) },
     Case { name: "mqtt 3.1.1 malformed packets", run: || malformed(V4) },
     Case { name: "mqtt 5 refusals that keep the connection", run: kept },
@@ -46,7 +47,6 @@ fn malformed_connect() -> Result<String> {
     let id = string(b"id");
     let rows = [
         row("MQTT-3.1.2-1 protocol name", connect(b"MQTX", 5, 2, &[], &id), &[0x84]),
-        row("MQTT-3.1.2-2 protocol version", connect(b"MQTT", 6, 2, &[], &id), &[0x84]),
         row("MQTT-3.1.2-3 reserved flag", connect(b"MQTT", 5, 3, &[], &id), &[0x81]),
         row("MQTT-3.1.2-11 will QoS without will", connect(b"MQTT", 5, 0x0a, &[], &id), &[0x81, 0x82]),
         row("MQTT-3.1.2-12 will QoS 3", connect(b"MQTT", 5, 0x1e, &[], &id), &[0x81]),
@@ -63,7 +63,12 @@ fn malformed_connect() -> Result<String> {
         row("§3.1.2.11.10 data without method", connect(b"MQTT", 5, 2, &[0x16, 0, 1, b'x'], &id), &[0x82]),
         row("bytes after the payload", connect(b"MQTT", 5, 2, &[], &[id.as_slice(), b"more"].concat()), &[0x81]),
     ];
-    all(&rows, |row| {
+    refused(&gateway, &rows)
+}
+
+/// Each is refused by a CONNACK with one of its reasons, or without a word.
+fn refused(gateway: &Gateway, rows: &[Row]) -> Result<String> {
+    all(rows, |row| {
         let mut stream = tcp::connect(gateway.address("mqtt")?)?;
         stream.write_all(&row.bytes)?;
         let end = tcp::read_end(&mut stream, PATIENCE)?;
@@ -75,6 +80,26 @@ fn malformed_connect() -> Result<String> {
             bytes => bail!("{}: {bytes:02x?} instead of CONNACK {:02x?}", row.clause, row.reasons),
         }
     })
+}
+
+/// CONNECT with a Will: flags, properties, topic and payload.
+fn malformed_wills() -> Result<String> {
+    let gateway = Gateway::start(&[])?;
+    let will = |flags: u8, properties: &[u8], topic: &[u8]| {
+        let length = mqtt::varint(properties.len());
+        let payload = [string(b"id"), length, properties.to_vec(), string(topic), string(b"gone")].concat();
+        connect(b"MQTT", 5, flags, &[], &payload)
+    };
+    let rows = [
+        row("MQTT-4.7.3-1 will to no topic", will(6, &[], b""), &[0x81, 0x90]),
+        row("MQTT-3.3.2-2 wildcard in will topic", will(6, &[], b"a/+"), &[0x90, 0x81]),
+        row("MQTT-4.7.3-1 empty response topic", will(6, &[8, 0, 0], b"w"), &[0x82]),
+        row("MQTT-3.3.2-14 wildcard in response topic", will(6, &[8, 0, 1, b'#'], b"w"), &[0x82]),
+        row("§3.1.3.2.2 delay twice", will(6, &[0x18, 0, 0, 0, 1, 0x18, 0, 0, 0, 1], b"w"), &[0x82]),
+        row("§2.2.2.2 topic alias in a will", will(6, &[0x23, 0, 1], b"w"), &[0x81, 0x82]),
+        row("MQTT-3.1.2-11 flags without the payload", connect(b"MQTT", 5, 6, &[], &string(b"id")), &[0x81]),
+    ];
+    refused(&gateway, &rows)
 }
 
 /// PUBLISH of version 5 to topic `t` with QoS 0 and these properties.
@@ -111,12 +136,25 @@ fn common(version: u8) -> Vec<Row> {
         row("MQTT-3.6.1-1 PUBREL flags", packet(0x60, &[0, 1]), &[0x81]),
         row("§3.12.1 PINGREQ with a body", packet(0xc0, &[0]), &[0x81]),
         row("MQTT-2.1.3-1 PINGREQ flags", packet(0xc1, b""), &[0x81]),
+        row("MQTT-4.7.1-1 # inside a filter", mqtt::subscribe(version, 1, &["a/#/b"], 0), &[0x81]),
+        row("MQTT-4.7.1-1 # beside a name", mqtt::subscribe(version, 1, &["a#"], 0), &[0x81]),
+        row("MQTT-4.7.1-2 + beside a name", mqtt::subscribe(version, 1, &["a+"], 0), &[0x81]),
+        row("MQTT-4.7.3-1 empty filter", mqtt::subscribe(version, 1, &[""], 0), &[0x81]),
+        row("MQTT-4.7.3-1 empty filter behind a good one", mqtt::subscribe(version, 1, &["a", ""], 0), &[0x81]),
+        row("MQTT-4.7.3-2 NUL in a filter", mqtt::subscribe(version, 1, &["a\0"], 0), &[0x81]),
+        row("MQTT-4.7.3-1 UNSUBSCRIBE of an empty filter", unsubscribe(version, ""), &[0x81]),
+        row("MQTT-4.7.1-1 UNSUBSCRIBE of a/#/b", unsubscribe(version, "a/#/b"), &[0x81]),
         row("CONNACK from a client", packet(0x20, &body(&[&[0, 0], none])), &[0x81, 0x82]),
         row("SUBACK from a client", packet(0x90, &body(&[&[0, 1], none, &[0]])), &[0x81, 0x82]),
         row("PINGRESP from a client", packet(0xd0, b""), &[0x81, 0x82]),
         row("§1.5.5 remaining length of five bytes", vec![0xc0, 0x80, 0x80, 0x80, 0x80, 0x01], &[0x81]),
         row("§1.5.5 remaining length not minimal", vec![0xc0, 0x80, 0x00], &[0x81]),
     ]
+}
+
+fn unsubscribe(version: u8, filter: &str) -> Vec<u8> {
+    let none: &[u8] = if version == V5 { &[0] } else { &[] };
+    packet(0xa2, &[&[0, 1], none, &string(filter.as_bytes())].concat())
 }
 
 /// What only version 5 knows.
@@ -141,6 +179,10 @@ fn only_5() -> Vec<Row> {
         row("MQTT-3.3.4-6 subscription identifier from a client", publish_with(&[0x0b, 1]), &[0x82]),
         row("§3.3.2.3.2 payload format indicator 2", publish_with(&[1, 2]), &[0x81, 0x82]),
         row("MQTT-3.3.2-14 wildcard in response topic", publish_with(&[8, 0, 1, b'#']), &[0x81, 0x82, 0x90]),
+        row("MQTT-4.7.3-1 empty response topic", publish_with(&[8, 0, 0]), &[0x82]),
+        row("MQTT-4.8.2-1 $share without a filter", mqtt::subscribe(V5, 1, &["$share/g/"], 0), &[0x81]),
+        row("MQTT-4.8.2-1 $share without a name", mqtt::subscribe(V5, 1, &["$share//t"], 0), &[0x81]),
+        row("MQTT-4.8.2-2 $share with a wildcard in its name", mqtt::subscribe(V5, 1, &["$share/+/t"], 0), &[0x81]),
         row("§2.2.2.2 property of another packet", publish_with(&[0x18, 0, 0, 0, 1]), &[0x81, 0x82]),
         row("§2.2.2.2 property unknown", publish_with(&[0x7e, 0]), &[0x81]),
         row("§2.2.2.1 properties longer than the packet", packet(0x30, &[0, 1, b't', 9]), &[0x81]),
@@ -172,10 +214,9 @@ fn malformed(version: u8) -> Result<String> {
 /// Wrong, but answered in its own acknowledgement.
 fn kept() -> Result<String> {
     let gateway = Gateway::start(&[])?;
-    let answers: [(&str, Vec<u8>, &[u8]); 5] = [
-        ("§3.9.3 filter with # inside", mqtt::subscribe(V5, 1, &["a/#/b"], 0), &[0x90, 4, 0, 1, 0, 0x8f]),
-        ("§3.9.3 filter a+", mqtt::subscribe(V5, 1, &["a+"], 0), &[0x90, 4, 0, 1, 0, 0x8f]),
-        ("§3.9.3 $share without a filter", mqtt::subscribe(V5, 1, &["$share/g/"], 0), &[0x90, 4, 0, 1, 0, 0x8f]),
+    let deep = "/".repeat(250);
+    let answers: [(&str, Vec<u8>, &[u8]); 3] = [
+        ("§3.9.3 more levels than we take", mqtt::subscribe(V5, 1, &[&deep], 0), &[0x90, 4, 0, 1, 0, 0x8f]),
         ("§3.7.2.1 PUBREL of nothing", packet(0x62, &[0, 9]), &[0x70, 3, 0, 9, 0x92]),
         ("§3.11.3 UNSUBSCRIBE of nothing", packet(0xa2, &[0, 1, 0, 0, 1, b'n']), &[0xb0, 4, 0, 1, 0, 0x11]),
     ];

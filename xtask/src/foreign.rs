@@ -17,6 +17,7 @@ pub(crate) fn conformance(tree: &Tree) -> Result<()> {
 /// What was accepted arrives, at every door and over every transport, and memory comes back.
 pub(crate) fn delivery(tree: &Tree) -> Result<()> {
     setup::clients(tree)?;
+    setup::broker()?;
     let binary = gateway::build(tree)?;
     let mut tests = cargo_tree("test", &["--test", "delivery"]);
     tests.current_dir(tree.root()).env("FOGMUX_BIN", binary).env("FOGMUX_CLIENTS", tree.clients());

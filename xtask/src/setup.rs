@@ -89,6 +89,15 @@ pub(crate) fn peers(tree: &Tree) -> Result<()> {
     python(tree)
 }
 
+/// The broker that is a bridge in the tests of delivery.
+pub(crate) fn broker() -> Result<()> {
+    if on_path("mosquitto") || Path::new("/usr/sbin/mosquitto").exists() {
+        return Ok(());
+    }
+    let _quiet = Quiet::begin()?;
+    debian(&["mosquitto"])
+}
+
 /// While it is there, Debian starts no service that it installs (invoke-rc.d(8)).
 struct Quiet {
     ours: bool,

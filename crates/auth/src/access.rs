@@ -57,16 +57,17 @@ impl Access {
         self.with(|view| view.allows(Action::Read, topic))
     }
 
-    /// Whether `topic` may be written. Never below `$SYS`.
+    /// Whether `topic` may be written. Below `$SYS` that is the state of a bridge at most: by the rules, or, where
+    /// there are none, the client's own.
     #[must_use]
     pub fn may_write(&self, topic: &str) -> bool {
-        self.with(|view| view.allows(Action::Write, topic))
+        self.with(|view| view.allows(Action::Write, topic) || view.is_own_state(topic, &self.client, self.door))
     }
 
     /// The answer with its reason, for refusals that can say why.
     #[must_use]
     pub fn decide(&self, action: Action, topic: &str) -> Decision {
-        self.with(|view| view.decide(action, topic))
+        self.with(|view| view.decide_for(action, topic, &self.client, self.door))
     }
 
     /// How much of what `filter` matches may be read: nothing (refuse), some (ask for each topic), everything (no need

@@ -18,7 +18,8 @@
 //! denies whatever the name would have stood for.
 //!
 //! What no rule allows is refused. As in MQTT, a wildcard at the first level does not match topics that begin with `$`
-//! ([MQTT-4.7.2-1]); and below `$SYS/` nobody writes, whatever the rules say.
+//! ([MQTT-4.7.2-1]); and below `$SYS/` nobody writes, whatever the rules say, but the state of bridges
+//! (`$SYS/broker/connection/<name>/state`) where a rule names it.
 
 mod file;
 pub(crate) mod filter;

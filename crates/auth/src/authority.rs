@@ -215,7 +215,7 @@ impl Authority {
     /// One decision with its reason.
     #[must_use]
     pub fn may(&self, principal: &Principal, client: &str, action: Action, door: Door, topic: &str) -> Decision {
-        self.view(principal, client, door).1.decide(action, topic)
+        self.view(principal, client, door).1.decide_for(action, topic, client, door)
     }
 
     /// The generation is read first: a view of newer rules under an older number is only renewed once too often.

@@ -79,6 +79,30 @@ fn without_an_access_file_everything_goes_but_writing_our_own_topics() {
 }
 
 #[test]
+fn a_bridge_announces_its_own_state() {
+    let (own, other) = ("$SYS/broker/connection/fog/state", "$SYS/broker/connection/other/state");
+    let visitor = |rules: Option<&str>, client: &str, door| {
+        let authority = authority(rules);
+        authority.access(&Principal::anonymous(), client, door)
+    };
+    let unruled = visitor(None, "fog", Door::Mqtt);
+    assert!(unruled.may_write(own) && !unruled.may_write(other));
+    assert!(unruled.decide(Action::Write, own).to_string().contains("its own state"));
+    assert!(!unruled.decide(Action::Write, other).allowed);
+    assert!(!visitor(None, "fog", Door::Http).may_write(own), "other doors have no bridges");
+    for (client, topic) in [("", "$SYS/broker/connection//state"), ("a/b", "$SYS/broker/connection/a/b/state")] {
+        assert!(!visitor(None, client, Door::Mqtt).may_write(topic), "{topic}");
+    }
+    let own_by_rule = "[[allow]]\nanonymous = true\nwrite = \"$SYS/broker/connection/%c/state\"\n";
+    let ruled = visitor(Some(own_by_rule), "fog", Door::Mqtt);
+    assert!(ruled.may_write(own) && !ruled.may_write(other));
+    let everything = visitor(Some("[[allow]]\nanonymous = true\nwrite = [\"#\", \"$SYS/#\"]\n"), "x", Door::Mqtt);
+    assert!(everything.may_write(own) && !everything.may_write("$SYS/broker/uptime") && !everything.may_write("$SYS"));
+    let ordinary = visitor(Some("[[allow]]\nanonymous = true\nwrite = \"#\"\n"), "fog", Door::Mqtt);
+    assert!(!ordinary.may_write(own), "a rule has to name it");
+}
+
+#[test]
 fn an_empty_access_file_refuses_everything() {
     let authority = authority(Some(""));
     let alice = access(&authority, "alice");

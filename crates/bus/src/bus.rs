@@ -201,6 +201,12 @@ impl Bus {
         self.tree.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
+    /// How many of them are shared ([`Subscription::group`]).
+    #[must_use]
+    pub fn shared_subscriptions(&self) -> usize {
+        self.tree.read().unwrap_or_else(PoisonError::into_inner).shared()
+    }
+
     /// Forgets all cached routes: what subscribers may read has changed.
     pub fn invalidate(&self) {
         self.generations.root.fetch_add(1, Ordering::SeqCst);

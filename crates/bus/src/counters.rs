@@ -9,6 +9,10 @@ pub struct Counters {
     pub published: AtomicU64,
     /// Deliveries that routing asked for: one for each publication and each subscriber that it goes to.
     pub matched: AtomicU64,
+    /// Bytes of their payloads.
+    pub published_bytes: AtomicU64,
+    /// Bytes of payloads that were to be delivered, each as often as it matched.
+    pub delivered_bytes: AtomicU64,
     /// Deliveries handed to mailboxes.
     pub delivered: AtomicU64,
     /// Messages that mailboxes handed to connections, at once or when they were drained.
@@ -43,6 +47,8 @@ pub(crate) struct Tally {
     pub(crate) published: u64,
     pub(crate) matched: u64,
     pub(crate) sent: u64,
+    pub(crate) published_bytes: u64,
+    pub(crate) delivered_bytes: u64,
     pub(crate) delivered: u64,
     pub(crate) dropped_full: u64,
     pub(crate) dropped_expired: u64,
@@ -61,6 +67,8 @@ impl Counters {
             (&self.published, tally.published),
             (&self.matched, tally.matched),
             (&self.sent, tally.sent),
+            (&self.published_bytes, tally.published_bytes),
+            (&self.delivered_bytes, tally.delivered_bytes),
             (&self.delivered, tally.delivered),
             (&self.dropped_full, tally.dropped_full),
             (&self.dropped_expired, tally.dropped_expired),

@@ -47,11 +47,15 @@ struct Entry<M: Mailbox> {
     slot: Arc<Slot<M>>,
     principal: Arc<str>,
     expires: Option<Timestamp>,
+    /// It has no connection.
+    away: bool,
 }
 
 struct Inner<M: Mailbox> {
     by_key: HashMap<SessionKey, Entry<M>, foldhash::fast::RandomState>,
     expiry: BTreeSet<(Timestamp, SessionKey)>,
+    /// How many have no connection.
+    away: usize,
 }
 
 /// All sessions of one kind, bounded in number.
@@ -64,7 +68,7 @@ impl<M: Mailbox> Sessions<M> {
     /// None yet; at most `sessions_max`.
     #[must_use]
     pub fn new(sessions_max: usize) -> Self {
-        Self { inner: Mutex::new(Inner { by_key: HashMap::default(), expiry: BTreeSet::new() }), sessions_max }
+        Self { inner: Mutex::new(Inner { by_key: HashMap::default(), expiry: BTreeSet::new(), away: 0 }), sessions_max }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<M>> {
@@ -91,6 +95,7 @@ impl<M: Mailbox> Sessions<M> {
             if entry.principal != *principal {
                 return Err(AttachError::NotYours);
             }
+            inner.away -= usize::from(std::mem::take(&mut entry.away));
             if let Some(at) = entry.expires.take() {
                 inner.expiry.remove(&(at, key.clone()));
             }
@@ -107,7 +112,7 @@ impl<M: Mailbox> Sessions<M> {
         }
         let slot = make();
         let claim = slot.claim(worker);
-        let entry = Entry { slot: Arc::clone(&slot), principal: Arc::clone(principal), expires: None };
+        let entry = Entry { slot: Arc::clone(&slot), principal: Arc::clone(principal), expires: None, away: false };
         inner.by_key.insert(key.clone(), entry);
         Ok(Attached { slot, claim, present: false, ended })
     }
@@ -130,6 +135,10 @@ impl<M: Mailbox> Sessions<M> {
             return None;
         }
         slot.release(claim);
+        if keep != Some(Duration::ZERO) {
+            entry.away = true;
+            inner.away += 1;
+        }
         match keep {
             Some(Duration::ZERO) => inner.by_key.remove(key).map(|entry| entry.slot),
             Some(keep) => {
@@ -150,10 +159,16 @@ impl<M: Mailbox> Sessions<M> {
         while inner.expiry.first().is_some_and(|(at, _)| *at <= now) {
             let Some((_, key)) = inner.expiry.pop_first() else { break };
             if let Some(entry) = inner.by_key.remove(&key) {
+                inner.away -= usize::from(entry.away);
                 expired.push((key, entry.slot));
             }
         }
         expired
+    }
+
+    /// When the next session expires; [`Timestamp::NEVER`] when none will.
+    pub fn next_expiry(&self) -> Timestamp {
+        self.lock().expiry.first().map_or(Timestamp::NEVER, |(at, _)| *at)
     }
 
     /// Whether such a session exists.
@@ -164,6 +179,11 @@ impl<M: Mailbox> Sessions<M> {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.lock().by_key.len()
+    }
+
+    /// How many of them have no connection.
+    pub fn away(&self) -> usize {
+        self.lock().away
     }
 
     /// Whether there are none.

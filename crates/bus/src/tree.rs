@@ -61,11 +61,13 @@ pub(crate) struct Tree {
     nodes: Vec<Node>,
     free: Vec<u32>,
     count: usize,
+    /// How many of them are of groups.
+    shared: usize,
 }
 
 impl Default for Tree {
     fn default() -> Self {
-        Self { nodes: vec![Node::default()], free: Vec::new(), count: 0 }
+        Self { nodes: vec![Node::default()], free: Vec::new(), count: 0, shared: 0 }
     }
 }
 
@@ -74,6 +76,11 @@ const ROOT: u32 = 0;
 impl Tree {
     pub(crate) const fn len(&self) -> usize {
         self.count
+    }
+
+    /// How many are of groups (§4.8.2).
+    pub(crate) const fn shared(&self) -> usize {
+        self.shared
     }
 
     fn node(&self, id: u32) -> Option<&Node> {
@@ -137,6 +144,7 @@ impl Tree {
             Err(at) => {
                 list.insert(at, Arc::new(sub));
                 self.count += 1;
+                self.shared += usize::from(subscription.group.is_some());
                 false
             }
         }
@@ -186,6 +194,7 @@ impl Tree {
             return false;
         }
         self.count -= 1;
+        self.shared -= usize::from(subscription.group.is_some());
         // Nodes that hold nothing any more go, from the end of the path upwards.
         for (parent, level) in path.into_iter().rev() {
             if !self.node(at).is_some_and(Node::is_empty) {

@@ -11,7 +11,7 @@ use crate::{
     counters::Tally,
     id::WorkerId,
     limits::{HANDED_ON_TOGETHER, STAGED_MAX, WAKES_PER_TURN},
-    message::{Message, MessageId, Publication},
+    message::{Door, Message, MessageId, Publication},
     outcome::Outcome,
     retained::{Completion, RetainedError},
     route::{Batch, Members, Pick, RouteCache, Routes, Staging, Subscriber, Wake},
@@ -117,6 +117,10 @@ impl Worker {
             self.deliver(batch, &mut tally);
         }
         self.wake_workers();
+        // What the gateway says of itself has come in by no door.
+        if batch.first().is_some_and(|publication| publication.publisher.door == Door::Internal) {
+            tally = Tally { published: 0, published_bytes: 0, unmatched: 0, ..tally };
+        }
         self.bus.counters().add(&tally);
         let end = self.wakes.end();
         Published { completion, unwoken: (end != before).then_some(end) }
@@ -207,6 +211,9 @@ impl Worker {
             tally.unmatched += 1;
         }
         tally.matched += u64::from(matched);
+        let bytes = publication.payload.as_slice().len() as u64;
+        tally.published_bytes += bytes;
+        tally.delivered_bytes += bytes * u64::from(matched);
         publication.outcome.set(Outcome { matched, ..publication.outcome() });
     }
 

@@ -178,6 +178,7 @@ impl Conversation {
         };
         let connect = Connect {
             version,
+            bridge: false,
             clean_start: true,
             keep_alive: KEEP_ALIVE,
             client_id: options.client_id.as_deref().unwrap_or_default(),

@@ -18,6 +18,7 @@ pub mod mqtt;
 pub mod runtime;
 #[cfg(test)]
 mod simulation;
+mod sys;
 mod throttle;
 mod turn;
 pub mod xmpp;

@@ -77,6 +77,19 @@ pub struct MqttCut {
     pub unreachable: Counter,
 }
 
+/// What only MQTT has.
+#[derive(Debug, Default)]
+pub struct MqttMetrics {
+    /// CONNECT packets.
+    pub connects: Counter,
+    /// Control packets other than PUBLISH that were read.
+    pub control_in: Counter,
+    /// Control packets other than PUBLISH that were answered with; no DISCONNECT.
+    pub control_out: Counter,
+    /// Sessions that expired.
+    pub expired_sessions: Counter,
+}
+
 /// All doors.
 #[derive(Debug, Default)]
 pub struct Metrics {
@@ -84,6 +97,8 @@ pub struct Metrics {
     pub mqtt: DoorMetrics,
     /// MQTT clients that were disconnected.
     pub mqtt_cut: MqttCut,
+    /// What only MQTT counts.
+    pub mqtt_only: MqttMetrics,
     /// CoAP.
     pub coap: DoorMetrics,
     /// HTTP.

@@ -48,8 +48,9 @@ pub use transport::Transport;
 
 use crate::{Peer, WorkerContext};
 
-/// How often expired sessions and due wills are looked for; both are said in seconds.
-const TICK: Duration = Duration::from_secs(1);
+/// Longest time between two looks of the housekeeping. Delays of wills and expiries of sessions are whole seconds, so
+/// that none begins and ends between two looks; an alarm that does says so ([`MqttDoor::set_alarm`]).
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Serves one connection until it ends.
 pub fn serve<'s, S>(ctx: Rc<WorkerContext>, stream: S, peer: Peer) -> Serve<'s, S>
@@ -104,30 +105,31 @@ impl<S> std::fmt::Debug for Serve<'_, S> {
 }
 
 /// Ends sessions that have expired, publishes wills whose delay is over, and wakes connections when their alarm is due or
-/// the rules have changed; one worker runs it. When the gateway drains it sends the wills that still wait and wakes
-/// every connection until it has ended.
+/// the rules have changed; one worker runs it. It sleeps until the next of these is due, [`LOOK`] at most. When the
+/// gateway drains it sends the wills that still wait and wakes every connection until it has ended.
 pub async fn housekeeping(ctx: Rc<WorkerContext>) {
     let door = &ctx.shared.mqtt;
     let mut drain = std::pin::pin!(ctx.drain());
-    let mut ticks = tokio::time::interval(TICK);
     let mut generation = ctx.authority().generation();
     loop {
+        let next = ctx.shared.clock.instant(door.plan(ctx.now()));
         tokio::select! {
             biased;
             () = &mut drain => break,
-            _ = ticks.tick() => {
-                let now = ctx.now();
-                for (key, slot) in door.sessions.expire(now) {
-                    door.end_session(&ctx, &slot);
-                    door.publish_will_of(&ctx, &key);
-                }
-                door.publish_due_wills(&ctx, now);
-                door.ring(now);
-                if generation != ctx.authority().generation() {
-                    generation = ctx.authority().generation();
-                    door.ring_all();
-                }
-            }
+            () = door.planned_earlier() => continue,
+            () = tokio::time::sleep_until(next) => {}
+        }
+        let now = ctx.now();
+        for (key, slot) in door.sessions.expire(now) {
+            ctx.shared.metrics.mqtt_only.expired_sessions.increment();
+            door.end_session(&ctx, &slot);
+            door.publish_will_of(&ctx, &key);
+        }
+        door.publish_due_wills(&ctx, now);
+        door.ring(now);
+        if generation != ctx.authority().generation() {
+            generation = ctx.authority().generation();
+            door.ring_all();
         }
     }
     door.publish_due_wills(&ctx, Timestamp::NEVER);

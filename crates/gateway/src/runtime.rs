@@ -30,6 +30,7 @@ use crate::{
     http::{HttpConfig, HttpDoor},
     metrics::Metrics,
     mqtt::{MqttConfig, MqttDoor},
+    sys::Unstored,
     xmpp::{XmppConfig, XmppDoor},
 };
 
@@ -208,6 +209,7 @@ impl Gateway {
         let workers = config.workers.max(1);
         let clock = Clock::start();
         let now = clock.now();
+        let store = Box::new(Unstored(store));
         let bus = Bus::new(&BusConfig { workers, ..config.bus }, store, now, clock.unix_ms(now));
         let sockets = accept::bind(&config.listen, config.tls.as_ref(), &config.quic, workers)?;
         let addresses = sockets.addresses();

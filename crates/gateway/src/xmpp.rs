@@ -99,6 +99,17 @@ pub async fn serve_secure(ctx: Rc<WorkerContext>, stream: TcpStream, peer: Peer,
     }
 }
 
+/// Serves one connection over any stream, as behind a handshake.
+#[cfg(test)]
+pub(crate) async fn serve_stream<S>(ctx: Rc<WorkerContext>, stream: S, peer: Peer)
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + 'static,
+{
+    if let Some(session) = bound(Box::pin(login::first(&ctx, stream, peer, StartTls::Unavailable)).await) {
+        session.run().await;
+    }
+}
+
 /// A session by what is below it.
 enum Bound {
     Plain(Box<Session<TcpStream>>),

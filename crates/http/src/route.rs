@@ -90,7 +90,8 @@ impl<'a> Route<'a> {
         match path {
             "/subscribe" => Ok(Self::Subscribe),
             "/publish" => Ok(Self::Publish),
-            "/mqtt" => Ok(Self::Mqtt),
+            // Some clients have a base path that ends so.
+            "/mqtt" | "/mqtt/" => Ok(Self::Mqtt),
             "/.well-known/coap" => Ok(Self::Coap),
             "/openapi.json" => Ok(Self::OpenApi),
             "/healthz" => Ok(Self::Health),

@@ -60,13 +60,16 @@ pub enum DecodeError {
     /// A Response Topic with a wildcard ([MQTT-3.3.2-14]).
     #[error("a Response Topic with a wildcard [MQTT-3.3.2-14]")]
     ResponseTopicWildcard,
+    /// A Response Topic of no characters ([MQTT-4.7.3-1]).
+    #[error("an empty Response Topic [MQTT-4.7.3-1]")]
+    ResponseTopicEmpty,
     /// Topic Alias 0 ([MQTT-3.3.2-8]).
     #[error("Topic Alias 0 [MQTT-3.3.2-8]")]
     TopicAliasZero,
     /// The protocol name of CONNECT is neither `MQTT` nor `MQIsdp` ([MQTT-3.1.2-1]).
     #[error("unknown protocol name [MQTT-3.1.2-1]")]
     ProtocolName,
-    /// The protocol level is none of 3, 4 and 5 ([MQTT-3.1.2-2]).
+    /// The protocol level is none of 3, 4 and 5, nor 0x83 or 0x84 of a bridge ([MQTT-3.1.2-2]).
     #[error("protocol level {0} [MQTT-3.1.2-2]")]
     ProtocolLevel(u8),
     /// The reserved bit of the Connect Flags is set ([MQTT-3.1.2-3]).
@@ -154,6 +157,7 @@ impl DecodeError {
             Self::PacketIdZero
             | Self::TopicMissing
             | Self::ResponseTopicWildcard
+            | Self::ResponseTopicEmpty
             | Self::SessionPresentOnFailure
             | Self::PropertyTwice(_)
             | Self::PropertyValue(_)

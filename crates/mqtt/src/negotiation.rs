@@ -35,6 +35,9 @@ pub struct ServerLimits {
 pub struct Negotiation {
     /// The protocol of the connection.
     pub version: Version,
+    /// The client is a bridge of 3.1 or 3.1.1: see
+    /// [`SubscriptionOptions::of_bridge`](crate::SubscriptionOptions::of_bridge).
+    pub bridge: bool,
     /// Forget the session there may be.
     pub clean_start: bool,
     /// Seconds the session outlives the connection; zero: not at all.
@@ -81,6 +84,7 @@ impl Negotiation {
         let keep_alive = keep_alive(connect, limits);
         Ok(Self {
             version: connect.version,
+            bridge: connect.bridge,
             clean_start: connect.clean_start,
             session_expiry,
             keep_alive,
@@ -99,8 +103,12 @@ impl Negotiation {
     /// Appends the CONNACK of success, with every limit that differs from what the standard assumes (§3.2.2.3), and with
     /// the method of extended authentication if CONNECT had one ([MQTT-4.12.0-5], [MQTT-4.12.0-6]).
     ///
+    /// A client with a small Maximum Packet Size is not offered topic aliases if there is no room for their number; it
+    /// has to know everything else.
+    ///
     /// # Errors
-    /// When `assigned` or what is said of the authentication is too long.
+    /// When `assigned` or what is said of the authentication is too long, or the packet for this client
+    /// ([MQTT-3.1.2-24]). That does not depend on `session_present`.
     pub fn accept(
         &self,
         session_present: bool,
@@ -109,14 +117,20 @@ impl Negotiation {
         scratch: &mut PropertyBuffer,
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
-        scratch.clear();
-        if self.version.is_v5() {
-            self.put_properties(assigned, scratch)?;
-            authentication.map_or(Ok(()), |said| said.push(scratch))?;
-        }
-        let properties = scratch.properties();
-        let connack = Connack { session_present, reason: ReasonCode::SUCCESS, properties };
-        Packet::Connack(connack).encode(self.version, out)
+        let mut encode = |aliases: bool| {
+            scratch.clear();
+            if self.version.is_v5() {
+                self.put_properties(assigned, scratch)?;
+                authentication.map_or(Ok(()), |said| said.push(scratch))?;
+                if aliases {
+                    scratch.push(Property::TopicAliasMaximum(self.limits.topic_alias_maximum))?;
+                }
+            }
+            let properties = scratch.properties();
+            let connack = Connack { session_present, reason: ReasonCode::SUCCESS, properties };
+            Packet::Connack(connack).encode_within(self.version, self.packet_bytes_max, out)
+        };
+        if self.limits.topic_alias_maximum != 0 && encode(true).is_ok() { Ok(()) } else { encode(false) }
     }
 
     fn put_properties(&self, assigned: Option<&str>, list: &mut PropertyBuffer) -> Result<(), EncodeError> {
@@ -129,9 +143,6 @@ impl Negotiation {
         list.push(Property::MaximumPacketSize(self.limits.packet_bytes_max))?;
         if let Some(id) = assigned {
             list.push(Property::AssignedClientIdentifier(id))?;
-        }
-        if self.limits.topic_alias_maximum != 0 {
-            list.push(Property::TopicAliasMaximum(self.limits.topic_alias_maximum))?;
         }
         if self.keep_alive_changed {
             list.push(Property::ServerKeepAlive(self.keep_alive))?;
@@ -234,34 +245,42 @@ impl<'a> Will<'a> {
 }
 
 /// Appends the CONNACK that refuses, in the form of `version`; nothing where that version has no such answer and the
-/// connection is just closed ([MQTT-3.1.0-1], §3.2.2.3 of 3.1.1).
-pub fn refuse(version: Version, reason: ReasonCode, text: Option<&str>, out: &mut Vec<u8>) {
-    let mut list = PropertyBuffer::new();
+/// connection is just closed ([MQTT-3.1.0-1], §3.2.2.3 of 3.1.1). A text that makes the packet larger than
+/// `packet_bytes_max`, the client's Maximum Packet Size, is left out ([MQTT-3.2.2-19]).
+pub fn refuse(version: Version, reason: ReasonCode, text: Option<&str>, packet_bytes_max: u32, out: &mut Vec<u8>) {
     if !version.is_v5() && reason.connack_v3().is_none() {
         return;
     }
-    if let Some(text) = text.filter(|_| version.is_v5()) {
-        // A text that is too long is left out; the reason itself is what matters.
-        let _ = list.push(Property::ReasonString(text));
-    }
     // Only reasons of CONNACK are sent in it; another would be malformed at the other end.
     let reason = if reason.allowed_in(PacketType::Connack) { reason } else { ReasonCode::UNSPECIFIED_ERROR };
-    let connack = Connack { session_present: false, reason, properties: list.properties() };
-    let _ = Packet::Connack(connack).encode(version, out);
+    let mut list = PropertyBuffer::new();
+    if let Some(text) = text.filter(|_| version.is_v5()) {
+        // The reason itself is what matters.
+        let _ = list.push(Property::ReasonString(text));
+    }
+    let mut encode = |properties| {
+        let connack = Connack { session_present: false, reason, properties };
+        Packet::Connack(connack).encode_within(version, packet_bytes_max, out)
+    };
+    // A client that takes not even that learns it from the end of the connection ([MQTT-3.1.2-24]).
+    let _ = encode(list.properties()).or_else(|_| encode(Properties::NONE));
 }
 
-/// Appends the answer to a CONNECT that could not be read. `buf` is what came: if it shows which version was meant,
-/// the answer is in that version; an unknown level is answered as version 5 above it, as 3.1.1 below ([MQTT-3.1.2-2]).
+/// Appends the answer to a CONNECT that could not be read. `buf` is what came: if it shows version 5, the answer is in
+/// that version.
+///
+/// A level that is none of ours is answered by the CONNACK of 3.1.1 with return code 0x01, which 3.1.1 demands
+/// ([MQTT-3.1.2-2] of 3.1.1) and version 5 permits ("MAY send a CONNACK … 0x84", [MQTT-3.1.2-2]): what such a client
+/// reads is not known, and four bytes without properties are what every client and Mosquitto's bridges understand.
 pub fn refuse_unreadable(buf: &[u8], error: &DecodeError, out: &mut Vec<u8>) {
-    let level = level(buf);
-    let version = match (error, level) {
-        (DecodeError::ProtocolLevel(level), _) if *level > Version::V5.level() => Version::V5,
+    let version = match (error, level(buf)) {
+        (DecodeError::ProtocolLevel(_), _) => Version::V311,
         (_, Some(5)) => Version::V5,
-        _ => Version::V311,
+        (_, Some(_)) => Version::V311,
+        (_, None) => return,
     };
-    if level.is_some() || matches!(error, DecodeError::ProtocolLevel(_)) {
-        refuse(version, error.reason(), None, out);
-    }
+    // What the client accepts is not known; without a text it is as small as can be.
+    refuse(version, error.reason(), None, u32::MAX, out);
 }
 
 /// The protocol level that a CONNECT says, as far as it can be seen.

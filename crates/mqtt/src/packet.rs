@@ -290,6 +290,21 @@ impl Packet<'_> {
         result
     }
 
+    /// [`encode`](Self::encode) for a peer with this Maximum Packet Size ([MQTT-3.1.2-24], [MQTT-3.2.2-15]).
+    ///
+    /// # Errors
+    /// When a field is too long, or the packet for the peer; `out` is then as before.
+    pub fn encode_within(&self, version: Version, bytes_max: u32, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let start = out.len();
+        self.encode(version, out)?;
+        let bytes = out.len() - start;
+        if u32::try_from(bytes).is_ok_and(|bytes| bytes <= bytes_max) {
+            return Ok(());
+        }
+        out.truncate(start);
+        Err(EncodeError::PacketTooLong(bytes))
+    }
+
     /// The type.
     #[must_use]
     pub const fn kind(&self) -> PacketType {

@@ -179,6 +179,8 @@ fn text<'a>(cursor: &mut Cursor<'a>, _: u8) -> Result<(&'a str,), DecodeError> {
 
 fn response_topic<'a>(cursor: &mut Cursor<'a>, _: u8) -> Result<(&'a str,), DecodeError> {
     match cursor.topic_name() {
+        // [MQTT-4.7.3-1]
+        Ok("") => Err(DecodeError::ResponseTopicEmpty),
         Ok(topic) => Ok((topic,)),
         Err(DecodeError::TopicWildcard) => Err(DecodeError::ResponseTopicWildcard),
         Err(other) => Err(other),

@@ -116,6 +116,13 @@ impl SubscriptionOptions {
         Self { qos, no_local: false, retain_as_published: false, retain_handling: RetainHandling::Always }
     }
 
+    /// What a bridge of 3.1 or 3.1.1 gets: nothing of its own comes back, and retained messages stay retained on the
+    /// other side. A shared subscription cannot have No Local ([MQTT-3.8.3-4]).
+    #[must_use]
+    pub const fn of_bridge(self, shared: bool) -> Self {
+        Self { no_local: !shared, retain_as_published: true, ..self }
+    }
+
     pub(crate) const fn from_bits(bits: u8) -> Result<Self, DecodeError> {
         if bits & 0xC0 != 0 {
             return Err(DecodeError::SubscriptionOptions);

@@ -294,6 +294,7 @@ const LIMITS: ServerLimits = ServerLimits {
 fn connect(version: Version, properties: Properties<'_>) -> Connect<'_> {
     Connect {
         version,
+        bridge: false,
         clean_start: true,
         keep_alive: 60,
         client_id: "c",
@@ -339,6 +340,35 @@ fn s3_1_negotiation() {
 }
 
 #[test]
+fn s3_1_2_24_no_connack_is_larger_than_the_client_takes() {
+    let text = "x".repeat(50);
+    for max in 1..=100 {
+        let mut list = PropertyBuffer::new();
+        list.push(Property::MaximumPacketSize(max)).unwrap();
+        let asked = connect(Version::V5, list.properties());
+        assert_eq!(asked.packet_bytes_max(), max);
+        let granted = Negotiation::of(&asked, &LIMITS).unwrap();
+        let mut out = vec![1];
+        let accepted = granted.accept(false, Some("made"), None, &mut PropertyBuffer::new(), &mut out);
+        // With an identifier of ours 20 bytes, 23 with the Topic Alias Maximum.
+        assert_eq!(
+            (accepted.is_ok(), out.len()),
+            if max < 20 { (false, 1) } else { (true, if max < 23 { 21 } else { 24 }) }
+        );
+        out.clear();
+        refuse(Version::V5, ReasonCode::NOT_AUTHORIZED, Some(&text), max, &mut out);
+        let wanted = if max < 5 {
+            0
+        } else if max < 58 {
+            5
+        } else {
+            58
+        };
+        assert_eq!(out.len(), wanted, "[MQTT-3.2.2-19] with {max}");
+    }
+}
+
+#[test]
 fn s3_1_3_1_empty_identifiers() {
     let empty = |version, clean_start| Connect { client_id: "", clean_start, ..connect(version, Properties::NONE) };
     let refused = Err(ReasonCode::CLIENT_IDENTIFIER_NOT_VALID);
@@ -376,7 +406,7 @@ fn s4_12_a_challenge_an_answer_and_another_challenge() {
 fn refusals_in_the_form_of_each_version() {
     let said = |version, reason| {
         let mut out = Vec::new();
-        refuse(version, reason, None, &mut out);
+        refuse(version, reason, None, u32::MAX, &mut out);
         out
     };
     assert_eq!(said(Version::V5, ReasonCode::BAD_USER_NAME_OR_PASSWORD), [0x20, 3, 0, 0x86, 0]);
@@ -389,8 +419,12 @@ fn refusals_in_the_form_of_each_version() {
         refuse_unreadable(bytes, &error, &mut out);
         out
     };
-    assert_eq!(unreadable(b"\x10\x0c\0\x04MQTT\x06\x02\0\x3c\0\0"), [0x20, 3, 0, 0x84, 0]);
+    for level in [0, 1, 2, 3, 6, 0x7F, 0x80, 0x83, 0x85, 0xFF] {
+        let packet = [b"\x10\x0c\0\x04MQTT".as_slice(), &[level, 2, 0, 60, 0, 0]].concat();
+        assert_eq!(unreadable(&packet), [0x20, 2, 0, 1], "level {level}: [MQTT-3.1.2-2] of 3.1.1");
+    }
     assert_eq!(unreadable(b"\x10\x0c\0\x04MQTT\x03\x02\0\x3c\0\0"), [0x20, 2, 0, 1], "[MQTT-3.1.2-2] of 3.1.1");
+    assert_eq!(unreadable(b"\x10\x0e\0\x06MQIsdp\x05\x02\0\x3c\0\0"), [0x20, 2, 0, 1]);
     assert_eq!(unreadable(b"\x10\x0c\0\x04MQTT\x05\x03\0\x3c\0\0"), [0x20, 3, 0, 0x81, 0]);
     assert!(unreadable(b"\x10\x0c\0\x04MQTT\x04\x03\0\x3c\0\0").is_empty());
     assert!(unreadable(b"GET / HTTP/1.1\r\n").is_empty());

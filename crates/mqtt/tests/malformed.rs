@@ -128,6 +128,8 @@ fn connect_header() {
         ("[MQTT-3.1.2-1] protocol name of no bytes", V5, parts(0x10, &[&[0, 0, 5, 2, 0, 0, 0, 0, 0]]), VERSION),
         ("[MQTT-3.1.2-2] level 6", V5, connect(6, 2, &[0, 0, 0]), VERSION),
         ("[MQTT-3.1.2-2] level 3 with the new name", V5, connect(3, 2, &[0, 0]), VERSION),
+        ("a bridge's level of 3.1 with the new name", V5, connect(0x83, 2, &[0, 0]), VERSION),
+        ("a bridge's level of version 5", V5, connect(0x85, 2, &[0, 0, 0]), VERSION),
         ("3.1: level 4 with the old name", V5, parts(0x10, &[b"\0\x06MQIsdp", &[4, 2, 0, 0, 0, 0]]), VERSION),
         ("[MQTT-3.1.2-3] reserved flag", V5, connect(5, 0x03, &[0, 0, 0]), MALFORMED),
         ("[MQTT-3.1.2-3] of 3.1.1", V5, connect(4, 0x03, &[0, 0]), MALFORMED),

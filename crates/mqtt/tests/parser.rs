@@ -93,6 +93,8 @@ fn properties(list: Vec<Owned>) -> impl Strategy<Value = PropertyBuffer> {
                 let owned = match owned {
                     Owned::Short(id, _) => Owned::Short(id, short),
                     Owned::Number(id, _) => Owned::Number(id, number),
+                    // A Response Topic has a character.
+                    Owned::Text(0x08, _) => Owned::Text(0x08, format!("t{text}")),
                     Owned::Text(id, _) => Owned::Text(id, text.clone()),
                     Owned::Binary(id, _) => Owned::Binary(id, bytes.clone()),
                     other @ (Owned::Flag(..) | Owned::User(..)) => other,
@@ -209,7 +211,7 @@ proptest! {
 
     #[test]
     fn connect_round_trip(
-        version in version(), clean_start: bool, keep_alive: u16, client_id in text(),
+        version in version(), bridge: bool, clean_start: bool, keep_alive: u16, client_id in text(),
         will in proptest::option::of((qos(), any::<bool>(), topic(), bytes())),
         will_list in properties([message(), vec![number(0x18)]].concat()),
         user in proptest::option::of(text()), password in proptest::option::of(bytes()),
@@ -221,8 +223,8 @@ proptest! {
         });
         let password = password.as_deref().filter(|_| version.is_v5() || user.is_some());
         let connect = Connect {
-            version, clean_start, keep_alive, client_id: &client_id, will, user: user.as_deref(), password,
-            properties: only_v5(&list, version),
+            version, bridge: bridge && !version.is_v5(), clean_start, keep_alive, client_id: &client_id, will,
+            user: user.as_deref(), password, properties: only_v5(&list, version),
         };
         round_trip(&Packet::Connect(connect), version)?;
     }

@@ -66,6 +66,24 @@ static BUILT_IN: LazyLock<[Resolved; 2]> = LazyLock::new(|| {
     })
 });
 
+/// Stands in the place of a file that is not there.
+static OWN_STATE: LazyLock<RuleRef> = LazyLock::new(|| {
+    let file = std::path::Path::new("").into();
+    RuleRef::new(&file, 0, "default: there is no access file, and a bridge announces its own state".into())
+});
+
+/// The name in `$SYS/broker/connection/<name>/state`: where a bridge of Mosquitto's kind, of that client identifier,
+/// announces whether it is connected. The only topics below `$SYS` that clients may write, if the rules allow it.
+fn bridge_of_state(topic: &str) -> Option<&str> {
+    let name = topic.strip_prefix("$SYS/broker/connection/")?.strip_suffix("/state")?;
+    (!name.is_empty() && !name.contains('/')).then_some(name)
+}
+
+/// The built-in rule that forbids writing `topic`.
+fn forbidden(topic: &str) -> Option<&'static Resolved> {
+    first_match(&*BUILT_IN, topic).filter(|_| bridge_of_state(topic).is_none())
+}
+
 impl View {
     /// Without an access file: read everything, write everything that does not begin with `$`.
     pub(crate) fn unruled() -> Self {
@@ -105,7 +123,7 @@ impl View {
     }
 
     pub(crate) fn decide(&self, action: Action, topic: &str) -> Decision {
-        if let (Action::Write, Some(rule)) = (action, first_match(&*BUILT_IN, topic)) {
+        if let (Action::Write, Some(rule)) = (action, forbidden(topic)) {
             return Decision { allowed: false, rule: Some(rule.reference.clone()) };
         }
         let rules = self.rules(action);
@@ -114,6 +132,19 @@ impl View {
         }
         let rule = first_match(&rules.allow, topic).map(|rule| rule.reference.clone());
         Decision { allowed: rules.all || rule.is_some(), rule }
+    }
+
+    /// [`Self::decide`] for a client that may have a state of its own to announce.
+    pub(crate) fn decide_for(&self, action: Action, topic: &str, client: &str, door: Door) -> Decision {
+        if action == Action::Write && self.is_own_state(topic, client, door) {
+            return Decision { allowed: true, rule: Some(OWN_STATE.clone()) };
+        }
+        self.decide(action, topic)
+    }
+
+    /// Whether `topic` is where this client may announce its state as a bridge because there is no access file.
+    pub(crate) fn is_own_state(&self, topic: &str, client: &str, door: Door) -> bool {
+        self.read.all && door == Door::Mqtt && bridge_of_state(topic) == Some(client)
     }
 
     /// [`Self::decide`] without the reason.
@@ -132,7 +163,7 @@ impl View {
 
     fn walk(&self, action: Action, topic: &str) -> bool {
         let rules = self.rules(action);
-        let built_in = action == Action::Write && first_match(&*BUILT_IN, topic).is_some();
+        let built_in = action == Action::Write && forbidden(topic).is_some();
         !built_in
             && first_match(&rules.deny, topic).is_none()
             && (rules.all || first_match(&rules.allow, topic).is_some())

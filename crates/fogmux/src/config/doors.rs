@@ -84,6 +84,7 @@ impl Section for MqttConfig {
         // [MQTT-3.1.3-5]: 23 bytes have to be accepted.
         reader.count("client_id_bytes_max", &mut self.client_id_bytes_max, 23..=65_535);
         reader.flag("allow_password_without_tls", &mut self.password_without_tls);
+        reader.flag("allow_user_without_password", &mut self.user_without_password);
         reader.size("packet_bytes_max", &mut self.packet_bytes_max, 64..=MESSAGE_BYTES);
         reader.size("unfinished_bytes_max", &mut self.unfinished_bytes_max, 64 << 10..=4 << 30);
         reader.count("receive_maximum", &mut self.receive_maximum, 1..=65_535);
@@ -104,6 +105,7 @@ impl Section for MqttConfig {
         reader.choice("slow_subscriber", &mut self.slow_subscriber, &what);
         reader.duration("stall_max", &mut self.stall_max, SECOND..=HOUR);
         reader.duration("unacknowledged_max", &mut self.unacknowledged_max, SECOND..=HOUR);
+        reader.duration("sys_interval", &mut self.sys_interval, Duration::ZERO..=HOUR);
     }
 }
 

@@ -77,6 +77,7 @@ impl Conn {
         B: Body<Data = Bytes> + Unpin + 'static,
     {
         let route = Route::parse(parts.uri.path()).map_err(|unroutable| unroutable.problem())?;
+        let route = if websocket::is_mqtt_at_root(&route, &parts) { Route::Mqtt } else { route };
         let host = host(&parts)?;
         if parts.method == Method::OPTIONS {
             return Ok(Answer::now(respond::allow(StatusCode::NO_CONTENT, route.allow())));

@@ -6,7 +6,7 @@ use std::{future::poll_fn, io, rc::Rc};
 
 use ::bytes::BytesMut;
 use fogmux_http::{
-    Kind, Problem,
+    Kind, Problem, Route,
     websocket::{CloseCode, Incoming, Opcode, Receiver, Role, handshake, push_close, push_frame},
 };
 use http::{
@@ -56,6 +56,14 @@ pub(super) fn events(
     let accepted = Accepted::of(parts)?;
     let follow = Follow::open(conn, identity, parts, Format::WebSocket)?;
     Ok(accepted.respond(conn, parts, Upgrade::Events(follow), None))
+}
+
+/// Whether a request for `/` opens MQTT: some clients, HiveMQ's among them, take no path and say what they want by the
+/// subprotocol alone.
+pub(super) fn is_mqtt_at_root(route: &Route<'_>, parts: &Parts) -> bool {
+    *route == Route::Index
+        && (parts.method == Method::CONNECT || handshake::is_upgrade(&parts.headers))
+        && handshake::subprotocol(&parts.headers, &MQTT).is_some()
 }
 
 /// The handshake of MQTT. A client that names subprotocols must name MQTT's ([MQTT-6.0.0-3]).

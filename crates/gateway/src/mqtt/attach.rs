@@ -35,6 +35,16 @@ pub(super) fn attach(
     // Looked at before anything changes: a will that is refused must not cost the client its session.
     let will = connect.will.as_ref().map(|will| Will::new(ctx, will, &gate, &publisher(None))).transpose();
     let mut will = will.map_err(|reason| (reason, "the will is refused"))?;
+    // The client must be able to read the answer, whichever session it gets ([MQTT-3.1.2-24]).
+    let said = last.as_ref().map(|last| Authentication { method: &last.method, data: last.data.as_deref() });
+    let greet = |present| {
+        let mut greeting = Vec::new();
+        let list = &mut PropertyBuffer::new();
+        let accepted = negotiation.accept(present, assigned.as_deref(), said.as_ref(), list, &mut greeting);
+        accepted.map(|()| greeting)
+    };
+    let no_room = |_| (ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR, "the Maximum Packet Size is too small for CONNACK");
+    greet(false).map_err(no_room)?;
     let make = || ctx.bus().slot(MqttMailbox::new(config, Arc::clone(&gate), door.bounds(ctx)), ctx.id);
     let attached = door.sessions.attach(&key, &principal.name, negotiation.clean_start, ctx.id, make);
     let Attached { slot, claim, present, ended } = attached.map_err(|error| match error {
@@ -61,11 +71,7 @@ pub(super) fn attach(
     if let Some(will) = &mut will {
         will.gate = Arc::clone(&gate);
     }
-    let mut greeting = Vec::new();
-    let said = last.as_ref().map(|last| Authentication { method: &last.method, data: last.data.as_deref() });
-    let list = &mut PropertyBuffer::new();
-    let accepted = negotiation.accept(present, assigned.as_deref(), said.as_ref(), list, &mut greeting);
-    accepted.map_err(|_| (ReasonCode::UNSPECIFIED_ERROR, "no CONNACK"))?;
+    let greeting = greet(present).map_err(no_room)?;
     let publisher = publisher(Some(slot.id()));
     let expires = expires_unix_s.map(|unix_s| Expiry::new(ctx, unix_s));
     let extended = last.map(|last| Extended::new(last.method, peer));

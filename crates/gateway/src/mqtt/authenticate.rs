@@ -1,10 +1,12 @@
 //! Who a client is: by the handshake below, by name and password, by extended authentication (§4.12), or nobody.
 //!
-//! Who shows several has to be the same in each. A user name without a password is no credential but a claim: it has to
-//! be that of the principal.
+//! Who shows several has to be the same in each. A user name without a password is a claim beside another credential:
+//! it has to be that of the principal. Alone it says nothing to a listener that lets anonymous clients in, and is
+//! refused elsewhere; where the configuration allows it, it is a credential of its own – a token, or a name to ask the
+//! sources of passwords about.
 
 use fogmux_auth::{
-    Door, Principal, Refused, Verified,
+    Door, Principal, Refused, SourceKind, Verified, looks_like_token,
     sasl::{Exchange, Step},
 };
 use fogmux_mqtt::{Authentication, Connect, ReasonCode};
@@ -46,10 +48,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Login<'_, S> {
     pub(super) async fn authenticate(mut self) -> Result<Admitted, Failed> {
         let channel = credential::of_channel(self.ctx, self.peer)
             .map_err(|_| self.refused((ReasonCode::NOT_AUTHORIZED, "the certificate or key is nobody's here")))?;
-        let shown = match self.connect.password {
-            Some(password) => Some(self.log_in(password).await?),
+        let shown = match self.password(channel.as_ref()) {
+            Some((user, password)) => Some(self.log_in(user, password).await?),
             None => None,
         };
+        let claimed = self.connect.user.filter(|name| !name.is_empty() && shown.is_none());
         let extended = match Authentication::of(self.connect.properties) {
             Some(hello) => Some(self.extended(&hello, channel.as_ref()).await?),
             None => None,
@@ -61,7 +64,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Login<'_, S> {
             (None, None) => (self.without_words(channel.as_ref())?, None),
         };
         let who = self.agree(channel.as_ref(), who)?;
-        self.check_name(&who.principal)?;
+        self.check_name(claimed, &who.principal)?;
         Ok(Admitted { who: credential::bounded(self.peer, who), last })
     }
 
@@ -75,14 +78,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Login<'_, S> {
         })
     }
 
+    /// The name and password to verify, if the client shows any.
+    fn password(&self, channel: Option<&Principal>) -> Option<(&str, &[u8])> {
+        let user = self.connect.user.unwrap_or_default();
+        if let Some(password) = self.connect.password {
+            return Some((user, password));
+        }
+        let other = channel.is_some() || Authentication::of(self.connect.properties).is_some();
+        if user.is_empty() || other || !self.ctx.shared.mqtt.config.user_without_password {
+            return None;
+        }
+        let tokens = self.ctx.authority().offered(self.peer.sources).contains(SourceKind::Token);
+        if tokens && looks_like_token(user.as_bytes()) {
+            return Some(("", user.as_bytes()));
+        }
+        self.anonymous().is_none().then_some((user, &[]))
+    }
+
+    /// Nobody in particular, where that is allowed.
+    fn anonymous(&self) -> Option<Principal> {
+        // Another listener that is open to all opens nothing here.
+        self.ctx.authority().anonymous(self.peer.anonymous).filter(|_| self.peer.anonymous)
+    }
+
     /// A password, or a token in its place.
-    async fn log_in(&self, password: &[u8]) -> Result<Verified, Failed> {
+    async fn log_in(&self, user: &str, password: &[u8]) -> Result<Verified, Failed> {
         let exposed = !self.peer.secure && !self.peer.is_loopback();
         if exposed && !self.ctx.shared.mqtt.config.password_without_tls {
             return Err(self.refused((ReasonCode::NOT_AUTHORIZED, "passwords are taken over TLS only")));
         }
-        let (client, user) = (self.connect.client_id, self.connect.user.unwrap_or_default());
-        let login = credential::Login { door: Door::Mqtt, client, user, password };
+        let login = credential::Login { door: Door::Mqtt, client: self.connect.client_id, user, password };
         credential::log_in(self.ctx, self.peer, login).await.map_err(|denied| {
             self.refused(match denied {
                 Denied::Refused(Refused::Mechanism) => (ReasonCode::NOT_AUTHORIZED, "passwords are not taken here"),
@@ -93,23 +118,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Login<'_, S> {
 
     /// Whom the handshake has shown, or nobody in particular where that is allowed.
     fn without_words(&self, channel: Option<&Principal>) -> Result<Verified, Failed> {
-        let anonymous = || {
-            self.ctx
-                .authority()
-                .anonymous(self.peer.anonymous)
-                // Another listener that is open to all opens nothing here.
-                .filter(|_| self.peer.anonymous)
-                .ok_or_else(|| self.refused((ReasonCode::NOT_AUTHORIZED, "credentials are required here")))
-        };
-        channel.cloned().map_or_else(anonymous, Ok).map(Verified::from)
+        let principal = channel.cloned().or_else(|| self.anonymous());
+        let required = || self.refused((ReasonCode::NOT_AUTHORIZED, "credentials are required here"));
+        principal.map(Verified::from).ok_or_else(required)
     }
 
-    fn check_name(&self, principal: &Principal) -> Result<(), Failed> {
-        let claimed = self.connect.user.filter(|name| !name.is_empty() && self.connect.password.is_none());
+    fn check_name(&self, claimed: Option<&str>, principal: &Principal) -> Result<(), Failed> {
         match claimed {
-            Some(_) if principal.anonymous => {
-                Err(self.refused((ReasonCode::BAD_USER_NAME_OR_PASSWORD, "a user name goes with a password")))
-            }
+            // Nobody in particular, whatever the name: it gives no right that a client without one would not have.
+            Some(_) if principal.anonymous => Ok(()),
             Some(name) if *name != *principal.name => {
                 Err(self.refused((ReasonCode::BAD_USER_NAME_OR_PASSWORD, "the user name is another's")))
             }
@@ -146,6 +163,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Login<'_, S> {
             let said = Authentication { method: hello.method, data: Some(&data) };
             let mut out = Vec::new();
             said.encode(ReasonCode::CONTINUE_AUTHENTICATION, &mut out).map_err(|_| Failed::Silently)?;
+            if !u32::try_from(out.len()).is_ok_and(|bytes| bytes <= self.connect.packet_bytes_max()) {
+                // [MQTT-3.1.2-24]
+                let why = "the Maximum Packet Size is too small for AUTH";
+                return Err(self.refused((ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR, why)));
+            }
             self.stream.write_all(&out).await.map_err(|_| Failed::Silently)?;
             self.stream.flush().await.map_err(|_| Failed::Silently)?;
             let answer = self.rest.read_auth(self.stream, hello.method).await?;

@@ -13,6 +13,9 @@ pub struct MqttConfig {
     pub client_id_bytes_max: usize,
     /// Whether user names and passwords are taken over connections without TLS from other machines.
     pub password_without_tls: bool,
+    /// Whether a user name without a password is taken as a credential: a token, or a name to ask the sources of
+    /// passwords about with a password of no bytes.
+    pub user_without_password: bool,
     /// Largest packet a client may send, in bytes.
     pub packet_bytes_max: u32,
     /// Bytes of unfinished packets of all clients together; above it packets larger than the read buffer wait, and clients
@@ -55,6 +58,8 @@ pub struct MqttConfig {
     /// A connection whose peer acknowledges no byte on the level of TCP for so long is over. Clients with a longer keep
     /// alive get one and a half times that, as long as it is less than a quarter of an hour.
     pub unacknowledged_max: Duration,
+    /// How often `$SYS` is published; zero: never.
+    pub sys_interval: Duration,
 }
 
 /// What becomes of a connected client whose queue of QoS 1 and 2 messages is full.
@@ -73,6 +78,7 @@ impl Default for MqttConfig {
             connect_bytes_max: 64 << 10,
             client_id_bytes_max: 256,
             password_without_tls: false,
+            user_without_password: false,
             // A payload of 1 MiB with the longest topic and as many properties.
             packet_bytes_max: (1 << 20) + (128 << 10),
             unfinished_bytes_max: 32 << 20,
@@ -93,6 +99,8 @@ impl Default for MqttConfig {
             slow_subscriber: SlowSubscriber::Disconnect,
             stall_max: Duration::from_secs(60),
             unacknowledged_max: Duration::from_secs(60),
+            // Mosquitto's.
+            sys_interval: Duration::from_secs(10),
         }
     }
 }

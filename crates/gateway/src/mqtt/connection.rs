@@ -111,6 +111,8 @@ pub(super) struct Connection<S> {
     pub(super) will: Option<Box<Will>>,
     pub(super) session_expiry: u32,
     pub(super) version: Version,
+    /// A bridge of 3.1 or 3.1.1, whose subscriptions have options that those versions cannot say.
+    pub(super) bridge: bool,
     /// Reason strings may be sent in every packet ([MQTT-3.1.2-29]).
     pub(super) problem_information: bool,
     /// The client's Maximum Packet Size.
@@ -186,6 +188,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             will: granted.will.map(Box::new),
             session_expiry: negotiation.session_expiry,
             version: negotiation.version,
+            bridge: negotiation.bridge,
             problem_information: negotiation.problem_information,
             packet_bytes_max: negotiation.packet_bytes_max,
             generation: granted.generation,

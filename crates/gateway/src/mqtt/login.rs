@@ -40,6 +40,8 @@ where
     let deadline = ctx.shared.mqtt.config.login_deadline;
     let attempt = async {
         let used = early.read_connect(&mut stream).await?;
+        ctx.shared.metrics.mqtt_only.connects.increment();
+        ctx.shared.metrics.mqtt_only.control_in.increment();
         let mut rest = early.split_off(used);
         let granted = grant(&ctx, &mut stream, &peer, early.bytes(), &mut rest).await?;
         Ok((granted, rest.bytes().to_vec()))
@@ -55,6 +57,7 @@ where
     match result {
         Ok((granted, rest)) => {
             stream.set_user_timeout(user_timeout(&ctx.shared.mqtt.config, granted.negotiation.keep_alive));
+            ctx.shared.metrics.mqtt_only.control_out.increment();
             Some(Box::new(Connection::new(ctx, stream, granted, rest)))
         }
         Err(failed) => {
@@ -122,13 +125,21 @@ where
                 metrics.unauthenticated.increment();
             }
             tracing::debug!(%reason, "CONNECT refused");
-            refuse(*version, *reason, Some(text), &mut answer);
+            refuse(*version, *reason, Some(text), packet_bytes_max(bytes), &mut answer);
         }
     }
     if !answer.is_empty() && stream.write_all(&answer).await.is_err() {
         return;
     }
     linger(ctx, stream).await;
+}
+
+/// The Maximum Packet Size that a CONNECT says.
+fn packet_bytes_max(bytes: &[u8]) -> u32 {
+    match decode(bytes, Version::V5, &Limits::PROTOCOL) {
+        Ok(Some((Packet::Connect(connect), _))) => connect.packet_bytes_max(),
+        _ => u32::MAX,
+    }
 }
 
 const fn is_about_identity(reason: ReasonCode) -> bool {

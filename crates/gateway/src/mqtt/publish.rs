@@ -197,6 +197,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn acknowledge(&mut self, owing: &[Owed]) {
+        self.ctx.shared.metrics.mqtt_only.control_out.add(u64::try_from(owing.len()).unwrap_or(0));
         let mut forgotten: SmallVec<[PacketId; 8]> = SmallVec::new();
         for Owed { id, qos, reason, text } in owing {
             let kind = if *qos == Qos::ExactlyOnce { PacketType::Pubrec } else { PacketType::Puback };

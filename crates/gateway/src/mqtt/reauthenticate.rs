@@ -7,7 +7,7 @@ use fogmux_auth::{
     Door, Refused, Verified,
     sasl::{Exchange, Step},
 };
-use fogmux_mqtt::{Auth, AuthStep, Authentication, ReasonCode};
+use fogmux_mqtt::{Auth, AuthStep, Authentication, Packet, PropertyBuffer, ReasonCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
@@ -94,7 +94,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn say(&mut self, method: &str, reason: ReasonCode, data: Option<&[u8]>) -> Result<(), End> {
-        let out = self.output.buffer(&self.ctx);
-        Authentication { method, data }.encode(reason, out).map_err(|_| End::Closed)
+        let mut list = PropertyBuffer::new();
+        Authentication { method, data }.push(&mut list).map_err(|_| End::Closed)?;
+        self.answer(&Packet::Auth(Auth { reason, properties: list.properties() }))
     }
 }

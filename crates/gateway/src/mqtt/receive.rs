@@ -222,11 +222,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut batch = Batch::default();
         let mut used = 0;
         self.publishes = false;
+        let mut control = 0;
         let end = loop {
             let rest = bytes.get(used..).unwrap_or_default();
             match decode(rest, version, &limits) {
                 Ok(Some((packet, length))) => {
                     used += length;
+                    control += u64::from(!matches!(packet, Packet::Publish(_)));
                     if let Err(end) = self.handle(packet, &mut batch) {
                         break Some(end);
                     }
@@ -237,6 +239,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         if used > 0 {
             self.last_read = self.now;
+        }
+        if control > 0 {
+            self.ctx.shared.metrics.mqtt_only.control_in.add(control);
         }
         // What came before the end of the connection still counts.
         self.flush(&mut batch)?;
@@ -272,10 +277,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.flush(batch)?;
                 self.unsubscribe(&unsubscribe)
             }
-            Packet::Pingreq => {
-                let buffer = self.output.buffer(&self.ctx);
-                Packet::Pingresp.encode(self.version, buffer).map_err(|_| End::Closed)
-            }
+            Packet::Pingreq => self.answer(&Packet::Pingresp),
             Packet::Disconnect(disconnect) => {
                 self.flush(batch)?;
                 Err(self.disconnected(&disconnect))
@@ -326,6 +328,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn apply(&mut self, batch: &mut Batch<'_>) -> Result<(), End> {
         let received_max = self.ctx.shared.mqtt.config.receive_maximum;
         let (version, inbound, items) = (self.version, &mut self.inbound, &mut batch.items);
+        let answered = batch.steps.iter().filter(|step| matches!(step, Step::Pubrec(..) | Step::Pubrel(_))).count();
+        if answered > 0 {
+            self.ctx.shared.metrics.mqtt_only.control_out.add(u64::try_from(answered).unwrap_or(0));
+        }
         let out = self.output.buffer(&self.ctx);
         let steps = batch.steps.drain(..);
         let applied = self.slot.with_claim(self.claim, |mailbox| {

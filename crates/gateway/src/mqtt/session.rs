@@ -5,14 +5,17 @@ use std::{
     hash::BuildHasher,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     task::Waker,
 };
 
 use fogmux_bus::{Claim, SessionKey, Sessions, Slot, Subscription, Timestamp};
 
+use tokio::sync::Notify;
+
 use super::{
+    LOOK,
     config::MqttConfig,
     mailbox::{Bounds, Leaves, Left, MqttMailbox},
     shutdown::Shutdown,
@@ -64,6 +67,20 @@ struct WaitingWill {
     will: Will,
 }
 
+/// Wills whose delay is not over.
+#[derive(Debug)]
+struct WaitingWills {
+    by_key: HashMap<SessionKey, WaitingWill>,
+    /// No will is due before this; none may be due then either.
+    next: Timestamp,
+}
+
+impl Default for WaitingWills {
+    fn default() -> Self {
+        Self { by_key: HashMap::new(), next: Timestamp::NEVER }
+    }
+}
+
 /// What the workers of the MQTT door share: configuration and registries. Connections find it in
 /// [`crate::Shared::mqtt`].
 #[derive(Debug)]
@@ -71,9 +88,13 @@ pub struct MqttDoor {
     /// How it behaves.
     pub config: MqttConfig,
     pub(super) sessions: Sessions<MqttMailbox>,
-    wills: Mutex<HashMap<SessionKey, WaitingWill>>,
+    wills: Mutex<WaitingWills>,
     /// Whom to wake, and when.
     alarms: Mutex<Wheel<Waker>>,
+    /// When the housekeeping looks next; changed under the lock of `alarms`.
+    next_look: AtomicU64,
+    /// An alarm was set that is due before the next look.
+    earlier: Notify,
     unfinished: AtomicUsize,
     bounds: OnceLock<Arc<Bounds>>,
     /// How far a shutdown is.
@@ -96,6 +117,8 @@ impl MqttDoor {
             config,
             wills: Mutex::default(),
             alarms: Mutex::default(),
+            next_look: AtomicU64::new(0),
+            earlier: Notify::new(),
             unfinished: AtomicUsize::new(0),
             bounds: OnceLock::new(),
             shutdown: Shutdown::default(),
@@ -107,6 +130,12 @@ impl MqttDoor {
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.sessions.len()
+    }
+
+    /// How many sessions there are without a connection.
+    #[must_use]
+    pub fn sessions_away(&self) -> usize {
+        self.sessions.away()
     }
 
     pub(super) fn bounds(&self, ctx: &WorkerContext) -> Arc<Bounds> {
@@ -146,17 +175,19 @@ impl MqttDoor {
 
     /// Keeps a will until its delay is over or its session ends (§3.1.3.2.2).
     pub(super) fn delay_will(&self, key: SessionKey, will: Will, due: Timestamp) {
-        lock(&self.wills).insert(key, WaitingWill { due, will });
+        let mut wills = lock(&self.wills);
+        wills.next = wills.next.min(due);
+        wills.by_key.insert(key, WaitingWill { due, will });
     }
 
     /// The client came back in time: its will is not sent ([MQTT-3.1.3-9]).
     pub(super) fn cancel_will_of(&self, key: &SessionKey) {
-        lock(&self.wills).remove(key);
+        lock(&self.wills).by_key.remove(key);
     }
 
     /// The session ended before the delay was over.
     pub(super) fn publish_will_of(&self, ctx: &WorkerContext, key: &SessionKey) {
-        let waiting = lock(&self.wills).remove(key);
+        let waiting = lock(&self.wills).by_key.remove(key);
         if let Some(waiting) = waiting {
             waiting.will.publish(ctx);
         }
@@ -164,11 +195,34 @@ impl MqttDoor {
 
     /// Publishes the wills whose time has come.
     pub(super) fn publish_due_wills(&self, ctx: &WorkerContext, now: Timestamp) {
-        let due: Vec<WaitingWill> =
-            lock(&self.wills).extract_if(|_, waiting| waiting.due <= now).map(|(_, w)| w).collect();
-        for waiting in due {
+        for waiting in self.take_due_wills(now) {
             waiting.will.publish(ctx);
         }
+    }
+
+    fn take_due_wills(&self, now: Timestamp) -> Vec<WaitingWill> {
+        let mut wills = lock(&self.wills);
+        if wills.next > now {
+            return Vec::new();
+        }
+        let due = wills.by_key.extract_if(|_, waiting| waiting.due <= now).map(|(_, waiting)| waiting).collect();
+        wills.next = wills.by_key.values().map(|waiting| waiting.due).min().unwrap_or(Timestamp::NEVER);
+        due
+    }
+
+    /// Says when the housekeeping has to look next: when an alarm, a will or a session is due, after [`LOOK`] at the
+    /// latest.
+    pub(super) fn plan(&self, now: Timestamp) -> Timestamp {
+        let others = lock(&self.wills).next.min(self.sessions.next_expiry()).min(now + LOOK);
+        let mut alarms = lock(&self.alarms);
+        let next = alarms.next(LOOK).min(others).max(now);
+        self.next_look.store(next.as_millis(), Relaxed);
+        next
+    }
+
+    /// Completes when an alarm was set since the last [`plan`](Self::plan) that is due before what was planned.
+    pub(super) async fn planned_earlier(&self) {
+        self.earlier.notified().await;
     }
 
     /// Remembers whom to wake.
@@ -178,7 +232,11 @@ impl MqttDoor {
 
     /// Wakes the connection at the first tick at or after `due`, once.
     pub(super) fn set_alarm(&self, entry: Entry, due: Timestamp) {
-        lock(&self.alarms).set(entry, due);
+        let mut alarms = lock(&self.alarms);
+        let rings = alarms.set(entry, due);
+        if rings.as_millis() < self.next_look.load(Relaxed) {
+            self.earlier.notify_one();
+        }
     }
 
     pub(super) fn unregister(&self, entry: Entry) {

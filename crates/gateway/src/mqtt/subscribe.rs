@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use fogmux_auth::{Action, Door, Reach};
-use fogmux_bus::{ReadGate, SubscribeOptions, Subscription};
+use fogmux_bus::{FilterError, ReadGate, SubscribeOptions, Subscription, SubscriptionError};
 use fogmux_mqtt::{
-    Packet, Properties, PropertyBuffer, ReasonCode, ReasonCodes, RetainHandling, Suback, Subscribe,
+    Packet, PacketId, Properties, PropertyBuffer, ReasonCode, ReasonCodes, RetainHandling, Suback, Subscribe,
     SubscriptionOptions, Unsuback, Unsubscribe,
 };
 
@@ -23,10 +23,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Answers each filter with a code, in order ([MQTT-3.8.4-6]), and says why when there was only one to refuse.
     pub(super) fn subscribe(&mut self, subscribe: &Subscribe<'_>) -> Result<(), End> {
         let id = subscribe.properties.subscription_ids().next();
-        let mut codes = Vec::new();
-        let mut why = None;
+        // All are looked at before the first is acted on: a SUBSCRIBE with one that is malformed does nothing.
+        let mut wanted = Vec::new();
         for (filter, options) in subscribe.entries.iter() {
-            let code = match self.subscribe_to(filter, options, id) {
+            wanted.push((self.well_formed(filter)?, options));
+        }
+        self.check_answer(wanted.len())?;
+        let mut codes = Vec::with_capacity(wanted.len());
+        let mut why = None;
+        for (subscription, options) in wanted {
+            let code = match self.subscribe_to(subscription, options, id) {
                 Ok(()) => options.qos.bits(),
                 Err((reason, text)) => {
                     why.get_or_insert(text);
@@ -39,18 +45,49 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let text = why.filter(|_| codes.len() == 1);
         let properties = self.explanation(text.as_deref(), &mut list);
         let suback = Suback { packet_id: subscribe.packet_id, properties, codes: ReasonCodes::new(&codes) };
-        let buffer = self.output.buffer(&self.ctx);
-        Packet::Suback(suback).encode(self.version, buffer).map_err(|_| End::Closed)
+        self.answer(&Packet::Suback(suback))
+    }
+
+    /// Reads a Topic Filter. One that is malformed – empty ([MQTT-4.7.3-1]), with a wildcard in the wrong place
+    /// ([MQTT-4.7.1-1], [MQTT-4.7.1-2]), a broken `$share` ([MQTT-4.8.2-1], [MQTT-4.8.2-2]) – makes the packet
+    /// malformed and ends the connection ([MQTT-4.13.1-1]; [MQTT-4.8.0-1] of 3.1.1): 0x8F in SUBACK is for filters that
+    /// are correctly formed (§3.9.3). Those that only we do not take are the inner error.
+    fn well_formed(&mut self, filter: &str) -> Result<Result<Subscription, SubscriptionError>, End> {
+        match Subscription::parse(filter) {
+            Ok(subscription) => Ok(Ok(subscription)),
+            Err(error @ SubscriptionError::Filter(FilterError::TooDeep)) => Ok(Err(error)),
+            // Before version 5 `$share` is a level like any other; only we see more in it.
+            Err(error @ SubscriptionError::ShareName) if !self.version.is_v5() => Ok(Err(error)),
+            Err(error) => Err(self.misbehaved(&error, ReasonCode::MALFORMED_PACKET)),
+        }
+    }
+
+    /// Whether the client takes a SUBACK or UNSUBACK with so many codes ([MQTT-3.1.2-24]); it cannot go on without it.
+    fn check_answer(&mut self, codes: usize) -> Result<(), End> {
+        let codes = vec![0; codes];
+        let (packet_id, codes) = (PacketId::FIRST, ReasonCodes::new(&codes));
+        let sample = Packet::Suback(Suback { packet_id, properties: Properties::NONE, codes });
+        let encoded = sample.encode_within(self.version, self.packet_bytes_max, &mut Vec::new());
+        encoded.map_err(|error| self.misbehaved(&error, ReasonCode::PACKET_TOO_LARGE))
+    }
+
+    /// Appends an answer that the client waits for. One that is larger than it accepts ends the connection
+    /// ([MQTT-3.1.2-24]).
+    pub(super) fn answer(&mut self, packet: &Packet<'_>) -> Result<(), End> {
+        let (version, bytes_max) = (self.version, self.packet_bytes_max);
+        self.ctx.shared.metrics.mqtt_only.control_out.increment();
+        let encoded = packet.encode_within(version, bytes_max, self.output.buffer(&self.ctx));
+        encoded.map_err(|error| self.misbehaved(&error, ReasonCode::PACKET_TOO_LARGE))
     }
 
     fn subscribe_to(
         &mut self,
-        filter: &str,
+        subscription: Result<Subscription, SubscriptionError>,
         options: SubscriptionOptions,
         id: Option<u32>,
     ) -> Result<(), (ReasonCode, String)> {
-        let subscription =
-            Subscription::parse(filter).map_err(|error| (ReasonCode::TOPIC_FILTER_INVALID, error.to_string()))?;
+        let subscription = subscription.map_err(|error| (ReasonCode::TOPIC_FILTER_INVALID, error.to_string()))?;
+        let options = if self.bridge { options.of_bridge(subscription.group.is_some()) } else { options };
         let access = self.gate.access();
         if let Reach::Nothing(decision) = access.may_subscribe(&subscription.filter) {
             self.ctx.shared.metrics.mqtt.unauthorized.increment();
@@ -103,28 +140,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Answers each filter with a code, in order ([MQTT-3.10.4-4], [MQTT-3.11.3-1]).
     pub(super) fn unsubscribe(&mut self, unsubscribe: &Unsubscribe<'_>) -> Result<(), End> {
-        let mut codes = Vec::new();
+        let mut wanted = Vec::new();
         for filter in unsubscribe.filters.iter() {
-            codes.push(self.unsubscribe_from(filter).0);
+            wanted.push(self.well_formed(filter)?);
         }
+        self.check_answer(wanted.len())?;
+        let codes: Vec<u8> = wanted.iter().map(|subscription| self.unsubscribe_from(subscription.as_ref()).0).collect();
         let codes = ReasonCodes::new(&codes);
         let unsuback = Unsuback { packet_id: unsubscribe.packet_id, properties: Properties::NONE, codes };
-        let buffer = self.output.buffer(&self.ctx);
-        Packet::Unsuback(unsuback).encode(self.version, buffer).map_err(|_| End::Closed)
+        self.answer(&Packet::Unsuback(unsuback))
     }
 
-    fn unsubscribe_from(&mut self, filter: &str) -> ReasonCode {
-        let Ok(subscription) = Subscription::parse(filter) else { return ReasonCode::TOPIC_FILTER_INVALID };
+    fn unsubscribe_from(&mut self, subscription: Result<&Subscription, &SubscriptionError>) -> ReasonCode {
+        let Ok(subscription) = subscription else { return ReasonCode::TOPIC_FILTER_INVALID };
         if self.pulls() > 0 {
             self.rare().pulls.retain(|pull| !pull.is_for(&subscription.filter));
         }
-        let tag = session::tag(&subscription);
-        if !self.forget(&subscription) || !self.ctx.bus().unsubscribe(&self.slot, &subscription, tag) {
+        let tag = session::tag(subscription);
+        if !self.forget(subscription) || !self.ctx.bus().unsubscribe(&self.slot, subscription, tag) {
             return ReasonCode::NO_SUBSCRIPTION_EXISTED;
         }
         if subscription.group.is_some() {
             // [MQTT-3.10.4-3]: delivery is completed of what it has begun with.
-            session::leave_group(&self.ctx, &self.slot, self.claim, subscription);
+            session::leave_group(&self.ctx, &self.slot, self.claim, subscription.clone());
         }
         ReasonCode::SUCCESS
     }

@@ -129,6 +129,7 @@ impl House {
 fn connect(version: Version, id: &str) -> Connect<'_> {
     Connect {
         version,
+        bridge: false,
         clean_start: true,
         keep_alive: 60,
         client_id: id,

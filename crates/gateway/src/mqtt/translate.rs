@@ -106,7 +106,8 @@ pub(super) fn describe(kept: &Kept, now: Timestamp) -> Outgoing<'_> {
 
 fn add<'a>(outgoing: &mut Outgoing<'a>, properties: &'a Properties) {
     outgoing.utf8 = properties.utf8;
-    outgoing.response_topic = properties.reply_to.as_deref();
+    // [MQTT-4.7.3-1]; one may have been stored before it was refused.
+    outgoing.response_topic = properties.reply_to.as_deref().filter(|topic| !topic.is_empty());
     outgoing.correlation = properties.correlation.as_deref();
     outgoing.user = &properties.user;
 }

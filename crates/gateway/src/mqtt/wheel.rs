@@ -1,14 +1,18 @@
-//! A hashed timer wheel (Varghese and Lauck, scheme 6): whom to wake, and when, to the second.
+//! A hashed timer wheel (Varghese and Lauck, scheme 6): which connections to wake, and when, to a twentieth of a
+//! second.
 //!
 //! A timer in each connection would cost five times the memory. Setting, moving and removing an alarm is a few writes,
-//! and a tick looks at those alone whose alarm is in its slot: about one in [`SLOTS`].
+//! and a tick looks only at the alarms in its slot: about one in [`SLOTS`]. Nobody has to look at every tick:
+//! [`Wheel::next`] says when the next alarm is due.
+
+use std::time::Duration;
 
 use fogmux_bus::Timestamp;
 
-/// Slots of one second each; a keep alive of a minute comes round once.
-const SLOTS: usize = 128;
-/// Milliseconds of a tick.
-const TICK_MS: u64 = 1000;
+/// Slots of one tick each, 102 s together: a keep alive of a minute is looked at once.
+const SLOTS: usize = 2048;
+/// Milliseconds of a tick: half of the lateness that an alarm may have, the other half is the worker's.
+const TICK_MS: u64 = 50;
 /// No entry.
 const NONE: u32 = u32::MAX;
 
@@ -70,15 +74,15 @@ impl<T: Clone> Wheel<T> {
         }
     }
 
-    /// Sets the alarm to the first tick at or after `due`, in place of the one before.
-    pub(super) fn set(&mut self, entry: Entry, due: Timestamp) {
+    /// Sets the alarm to the first tick at or after `due`, in place of the one before. Says when it will ring.
+    pub(super) fn set(&mut self, entry: Entry, due: Timestamp) -> Timestamp {
         self.unlink(entry.0);
         if due == Timestamp::NEVER {
-            return;
+            return Timestamp::NEVER;
         }
         let tick = due.as_millis().div_ceil(TICK_MS).max(self.tick + 1);
         let slot = slot(tick);
-        let Some(head) = self.heads.get_mut(slot) else { return };
+        let Some(head) = self.heads.get_mut(slot) else { return Timestamp::NEVER };
         let next = std::mem::replace(head, entry.0);
         if let Some(node) = self.node(entry.0) {
             (node.due, node.previous, node.next) = (tick, NONE, next);
@@ -86,6 +90,27 @@ impl<T: Clone> Wheel<T> {
         if let Some(node) = self.node(next) {
             node.previous = entry.0;
         }
+        Timestamp::from_millis(tick * TICK_MS)
+    }
+
+    /// When the next alarm rings, if that is no later than `within` from the last tick that has rung; otherwise the end
+    /// of that time.
+    pub(super) fn next(&mut self, within: Duration) -> Timestamp {
+        let ticks = u64::try_from(within.as_millis()).unwrap_or(u64::MAX) / TICK_MS;
+        let last = self.tick.saturating_add(ticks);
+        let tick = (self.tick + 1..last).find(|tick| self.rings_at(*tick)).unwrap_or(last);
+        Timestamp::from_millis(tick * TICK_MS)
+    }
+
+    fn rings_at(&mut self, tick: u64) -> bool {
+        let mut index = self.heads.get(slot(tick)).copied().unwrap_or(NONE);
+        while let Some(node) = self.node(index) {
+            if node.due == tick {
+                return true;
+            }
+            index = node.next;
+        }
+        false
     }
 
     /// The values whose alarm is due, each once.
@@ -156,10 +181,12 @@ mod tests {
     fn an_alarm_rings_once_at_the_first_tick_after_it() {
         let mut wheel = Wheel::default();
         let (a, b) = (wheel.insert("a").unwrap(), wheel.insert("b").unwrap());
-        wheel.set(a, at(1500));
+        assert_eq!(wheel.set(a, at(1451)), at(1500));
         wheel.set(b, at(1_000_000));
-        assert!(wheel.ring(at(1999)).is_empty());
-        assert_eq!(wheel.ring(at(2000)), ["a"]);
+        assert_eq!((wheel.next(Duration::from_secs(1)), wheel.next(Duration::from_secs(9))), (at(1000), at(1500)));
+        assert!(wheel.ring(at(1499)).is_empty());
+        assert_eq!(wheel.next(Duration::from_secs(1)), at(1500));
+        assert_eq!(wheel.ring(at(1500)), ["a"]);
         assert!(wheel.ring(at(900_000)).is_empty());
         wheel.set(b, Timestamp::NEVER);
         assert!(wheel.ring(at(2_000_000)).is_empty());
@@ -172,14 +199,14 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map that is asked whole.
+        /// Against a map that is asked whole; time is in tenths of a tick.
         #[test]
         fn a_wheel_is_a_list_of_alarms(steps in prop::collection::vec((0..20_usize, 0..400_u64, 0..5_u8), 1..200)) {
             let mut wheel = Wheel::default();
             let mut entries: BTreeMap<usize, Entry> = BTreeMap::new();
             let mut model: BTreeMap<usize, u64> = BTreeMap::new();
             let mut now = 0;
-            for (who, seconds, what) in steps {
+            for (who, ahead, what) in steps {
                 match (what, entries.get(&who).copied()) {
                     (0, Some(entry)) => {
                         wheel.remove(entry);
@@ -187,8 +214,8 @@ mod tests {
                         model.remove(&who);
                     }
                     (1, _) => {
-                        now += seconds * 10;
-                        let mut rung = wheel.ring(at(now * 100));
+                        now += ahead * 10;
+                        let mut rung = wheel.ring(at(now * 5));
                         rung.sort_unstable();
                         let due: Vec<usize> =
                             model.iter().filter(|(_, due)| **due <= now / 10).map(|(who, _)| *who).collect();
@@ -196,11 +223,14 @@ mod tests {
                         model.retain(|who, _| !due.contains(who));
                     }
                     (_, Some(entry)) => {
-                        wheel.set(entry, at((now + seconds) * 100));
-                        model.insert(who, (now + seconds).div_ceil(10).max(wheel.tick + 1));
+                        let tick = (now + ahead).div_ceil(10).max(wheel.tick + 1);
+                        prop_assert_eq!(wheel.set(entry, at((now + ahead) * 5)), at(tick * 50));
+                        model.insert(who, tick);
                     }
                     (_, None) => drop(entries.insert(who, wheel.insert(who).unwrap())),
                 }
+                let next = model.values().copied().min().unwrap_or(u64::MAX).min(wheel.tick + 20);
+                prop_assert_eq!(wheel.next(Duration::from_secs(1)), at(next * 50));
             }
             prop_assert_eq!(wheel.all().len(), entries.len());
         }

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     coap,
     context::{Shared, WorkerContext},
-    http, mqtt, turn, xmpp,
+    http, mqtt, sys, turn, xmpp,
 };
 
 /// Starts all worker threads.
@@ -93,6 +93,7 @@ fn housekeeping(ctx: &Rc<WorkerContext>) {
     spawn_local(http::housekeeping(Rc::clone(ctx)));
     spawn_local(xmpp::housekeeping(Rc::clone(ctx)));
     spawn_local(sweep(Rc::clone(ctx)));
+    spawn_local(sys::publish(Rc::clone(ctx)));
 }
 
 /// Removes expired retained messages, a few thousand looked at every second.

@@ -68,6 +68,7 @@ impl Wire {
         }
         let connect = Connect {
             version,
+            bridge: false,
             clean_start: session == Session::Clean,
             keep_alive: 0,
             client_id: name,

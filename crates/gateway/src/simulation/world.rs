@@ -126,7 +126,7 @@ impl World {
             Door::Mqtt => spawn_local(mqtt::serve(ctx, server, peer)),
             Door::Http => spawn_local(http::serve(ctx, server, peer, None)),
             Door::CoapTcp => spawn_local(coap::serve_stream(ctx, server, peer)),
-            Door::Xmpp => spawn_local(xmpp::serve_secure(ctx, server, peer)),
+            Door::Xmpp => spawn_local(xmpp::serve_stream(ctx, server, peer)),
         };
         self.connections.borrow_mut().push(task);
         client

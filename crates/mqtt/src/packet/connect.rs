@@ -2,7 +2,7 @@
 
 use super::{PacketType, put_header};
 use crate::cursor::Cursor;
-use crate::property::{Place, Properties};
+use crate::property::{Place, Properties, Property};
 use crate::writer::put_field;
 use crate::{DecodeError, EncodeError, Qos, Version};
 
@@ -13,12 +13,17 @@ const FLAG_WILL_RETAIN: u8 = 0x20;
 const FLAG_PASSWORD: u8 = 0x40;
 const FLAG_USER: u8 = 0x80;
 const WILL_QOS_SHIFT: u8 = 3;
+/// The bit of the protocol level by which a bridge of Mosquitto says what it is (its option `try_private`).
+const LEVEL_BRIDGE: u8 = 0x80;
 
 /// A client asks for a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Connect<'a> {
     /// The protocol the connection will speak.
     pub version: Version,
+    /// The client is a bridge to another broker, as Mosquitto's say in 3.1 and 3.1.1 by the top bit of the level: its
+    /// subscriptions have No Local and Retain As Published, which only version 5 can ask for.
+    pub bridge: bool,
     /// Forget the session there may be (§3.1.2.4); Clean Session before version 5.
     pub clean_start: bool,
     /// Seconds; zero for none (§3.1.2.10).
@@ -52,7 +57,7 @@ pub struct Will<'a> {
 
 impl<'a> Connect<'a> {
     pub(super) fn decode(mut cursor: Cursor<'a>) -> Result<Self, DecodeError> {
-        let version = version(&mut cursor)?;
+        let (version, bridge) = version(&mut cursor)?;
         let flags = cursor.u8()?;
         check_flags(flags, version)?;
         let keep_alive = cursor.u16()?;
@@ -63,7 +68,14 @@ impl<'a> Connect<'a> {
         let password = if flags & FLAG_PASSWORD != 0 { Some(cursor.binary()?) } else { None };
         cursor.finish()?;
         let clean_start = flags & FLAG_CLEAN_START != 0;
-        Ok(Self { version, clean_start, keep_alive, client_id, will, user, password, properties })
+        Ok(Self { version, bridge, clean_start, keep_alive, client_id, will, user, password, properties })
+    }
+
+    /// The client's Maximum Packet Size in bytes; 2³² − 1 where it has none (§3.1.2.11.4).
+    #[must_use]
+    pub fn packet_bytes_max(&self) -> u32 {
+        let said = |property| if let Property::MaximumPacketSize(max) = property { Some(max) } else { None };
+        self.properties.iter().find_map(said).unwrap_or(u32::MAX)
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
@@ -89,7 +101,8 @@ impl<'a> Connect<'a> {
         }
         put_header(out, PacketType::Connect.first_byte(), length)?;
         put_field(out, name.as_bytes())?;
-        out.extend_from_slice(&[self.version.level(), flags]);
+        let level = self.version.level() | if self.bridge && !v5 { LEVEL_BRIDGE } else { 0 };
+        out.extend_from_slice(&[level, flags]);
         out.extend_from_slice(&self.keep_alive.to_be_bytes());
         if v5 {
             self.properties.write(out);
@@ -120,14 +133,15 @@ impl<'a> Will<'a> {
     }
 }
 
-/// [MQTT-3.1.2-1], [MQTT-3.1.2-2].
-fn version(cursor: &mut Cursor<'_>) -> Result<Version, DecodeError> {
+/// The version ([MQTT-3.1.2-1], [MQTT-3.1.2-2]) and whether the level says that the client is a bridge.
+fn version(cursor: &mut Cursor<'_>) -> Result<(Version, bool), DecodeError> {
     let name = cursor.binary()?;
-    // 3.1 bridges of Mosquitto set the top bit of the level; they are told the level is unknown and try without.
     match (name, cursor.u8()?) {
-        (b"MQIsdp", 3) => Ok(Version::V31),
-        (b"MQTT", 4) => Ok(Version::V311),
-        (b"MQTT", 5) => Ok(Version::V5),
+        (b"MQIsdp", 3) => Ok((Version::V31, false)),
+        (b"MQTT", 4) => Ok((Version::V311, false)),
+        (b"MQTT", 5) => Ok((Version::V5, false)),
+        (b"MQIsdp", 0x83) => Ok((Version::V31, true)),
+        (b"MQTT", 0x84) => Ok((Version::V311, true)),
         (b"MQIsdp" | b"MQTT", level) => Err(DecodeError::ProtocolLevel(level)),
         _ => Err(DecodeError::ProtocolName),
     }

@@ -124,6 +124,7 @@ impl MqttDriver {
     fn greeting<'a>(&'a self, client_id: &'a str) -> Connect<'a> {
         Connect {
             version: self.version,
+            bridge: false,
             clean_start: true,
             // None: a PINGREQ would stand in the middle of what is counted. The server may ask for one (§3.2.2.3.14).
             keep_alive: 0,

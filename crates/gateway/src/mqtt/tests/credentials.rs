@@ -155,6 +155,35 @@ fn a_token_in_place_of_the_password() {
 }
 
 #[test]
+fn a_user_name_alone_is_a_credential_where_the_configuration_says_so() {
+    let alone = MqttConfig { user_without_password: true, ..MqttConfig::default() };
+    for (config, allowed) in [(MqttConfig::default(), false), (alone, true)] {
+        run_under(config, rules(""), async |house: House| {
+            for version in ALL_VERSIONS {
+                let come = async |peer: Peer, user: &str| {
+                    house.come(peer, &shown(version, Some(user), None)).await.map(|_| ())
+                };
+                let (good, old) = (token("carol", 600, "readers"), token("carol", -5, ""));
+                let wrong = Err(ReasonCode::BAD_USER_NAME_OR_PASSWORD);
+                let refused = if allowed { wrong } else { Err(ReasonCode::NOT_AUTHORIZED) };
+                assert_eq!(come(peer(), &good).await, if allowed { Ok(()) } else { refused });
+                assert_eq!(come(peer(), &old).await, refused);
+                assert_eq!(come(peer(), "alice").await, refused, "a name is no password");
+                let far = Peer::plain(SocketAddr::from(([192, 0, 2, 1], 1)), false);
+                assert_eq!(
+                    come(far, &good).await,
+                    Err(ReasonCode::NOT_AUTHORIZED),
+                    "passwords are taken over TLS only"
+                );
+                // Beside a certificate it is a claim, whatever it looks like.
+                assert_eq!(come(with_certificate("alice"), &good).await, wrong);
+                assert_eq!(come(with_certificate("alice"), "alice").await, Ok(()));
+            }
+        });
+    }
+}
+
+#[test]
 fn a_refused_publication_is_never_acknowledged() {
     run_under(MqttConfig::default(), rules(""), async |house: House| {
         let bob = |version, qos| {

@@ -167,14 +167,14 @@ fn refusals_and_limits() {
     run(config, async |house: House| {
         let mut client = house.client(Version::V5, "c").await;
         let plain = SubscriptionOptions::default();
-        assert_eq!(client.subscribe_with("a/#/b", plain, Properties::NONE).await, ReasonCode::TOPIC_FILTER_INVALID);
+        let deep = "/".repeat(300);
+        assert_eq!(client.subscribe_with(&deep, plain, Properties::NONE).await, ReasonCode::TOPIC_FILTER_INVALID);
         for filter in ["a", "b", "a"] {
             assert_eq!(client.subscribe_with(filter, plain, Properties::NONE).await, ReasonCode::SUCCESS);
         }
         assert_eq!(client.subscribe_with("c", plain, Properties::NONE).await, ReasonCode::QUOTA_EXCEEDED);
         let sys = message("$SYS/x", b"", Qos::AtLeastOnce);
         assert_eq!(client.publish(&sys).await, ReasonCode::NOT_AUTHORIZED);
-        let deep = "/".repeat(300);
         assert_eq!(client.publish(&message(&deep, b"", Qos::AtLeastOnce)).await, ReasonCode::TOPIC_NAME_INVALID);
         // The client role keeps to what the server announced; here is one that does not.
         client.stream.write_all(&[0x30, 0xFF, 0x7F]).await.unwrap();

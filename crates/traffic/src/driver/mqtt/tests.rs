@@ -168,6 +168,7 @@ async fn connect(manner: Manner, wanted: Wanted, framed: bool) -> Result<MqttCli
     let carrier = if framed { Carrier::websocket(near, 1) } else { Carrier::stream(near) };
     let connect = Connect {
         version: manner.version,
+        bridge: false,
         clean_start: true,
         keep_alive: 0,
         client_id: "c",
@@ -254,6 +255,7 @@ fn a_message_without_a_promise_is_done_when_its_last_byte_is_gone_and_not_before
         let counter = near.counter();
         let connect = Connect {
             version: Version::V311,
+            bridge: false,
             clean_start: true,
             keep_alive: 0,
             client_id: "",

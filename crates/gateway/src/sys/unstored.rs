@@ -1,0 +1,31 @@
+//! Keeps `$SYS` out of the store: what the gateway or a bridge said of a run that is over is wrong in the next, and a
+//! disk that wears is not written to every ten seconds for it.
+
+use std::sync::Arc;
+
+use fogmux_bus::{Completion, Message, RetainedStore, Stored, Topic};
+
+/// The store, without `$SYS`.
+pub(crate) struct Unstored(pub(crate) Box<dyn RetainedStore>);
+
+fn is_status(topic: &Topic) -> bool {
+    topic.starts_with("$SYS/")
+}
+
+impl RetainedStore for Unstored {
+    fn put(&self, message: &Arc<Message>, expires_unix_ms: Option<u64>) -> Completion {
+        if is_status(&message.topic) { Completion::Ready } else { self.0.put(message, expires_unix_ms) }
+    }
+
+    fn remove(&self, topic: &Topic) -> Completion {
+        if is_status(topic) { Completion::Ready } else { self.0.remove(topic) }
+    }
+
+    fn load(&self, visit: &mut dyn FnMut(Stored)) {
+        self.0.load(&mut |stored| {
+            if !is_status(&stored.topic) {
+                visit(stored);
+            }
+        });
+    }
+}
