@@ -335,6 +335,11 @@ impl Worker {
         self.bus.counters().add(&tally);
     }
 
+    /// Drops all cached routes: the next publication on each topic is matched anew. For benchmarks.
+    pub fn forget_routes(&mut self) {
+        self.cache = RouteCache::default();
+    }
+
     /// Lets go of cached routes that are out of date, and with them of subscribers that have gone; some thousand
     /// destinations at most. Costs nothing as long as no subscription changes. To be called now and then.
     pub fn sweep_routes(&mut self) {

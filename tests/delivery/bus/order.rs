@@ -76,6 +76,7 @@ pub(super) fn readers_agree() -> Result<String> {
     let mut late = (0..2).map(|number| late_readers(&gateway, number, &over)).collect::<Result<Vec<_>>>()?;
     late.push(late_streams(&gateway, &over)?);
     late.push(late_observers(&gateway, &over)?);
+    late.push(late_filter_observers(&gateway, &over)?);
     for round in 1..=ROUNDS {
         publish(round, &mut publishers)?;
         readers.iter_mut().try_for_each(|reader| reader.read_to(round * 2 * TOPICS))?;
@@ -256,6 +257,51 @@ fn late_observers(gateway: &Gateway, over: &Arc<AtomicBool>) -> Result<JoinHandl
         }
         Ok(all)
     }))
+}
+
+/// Observations of a filter that begin while values come; each notification names its topic.
+fn late_filter_observers(gateway: &Gateway, over: &Arc<AtomicBool>) -> Result<JoinHandle<Result<Vec<Seen>>>> {
+    let (address, over) = (gateway.address("coap")?, Arc::clone(over));
+    Ok(std::thread::spawn(move || {
+        let mut all = Vec::new();
+        while !over.load(Ordering::SeqCst) {
+            let socket = coap::endpoint(address)?;
+            let ask = |id, wish: &[u8]| -> Result<Vec<u8>> {
+                let options: [(u16, &[u8]); 3] =
+                    [(coap::OBSERVE, wish), (coap::URI_PATH, b"ps"), (URI_QUERY, b"filter=order/#")];
+                coap::exchange(&socket, &coap::message(coap::CON, coap::GET, id, b"f", &options, b""), b"f")
+            };
+            ask(1, b"")?;
+            let mut seen = Seen::new();
+            while seen.len() < 3 * TOPICS {
+                let Some(message) = coap::receive(&socket, Duration::from_millis(200))? else { break };
+                acknowledge(&socket, &message)?;
+                if let (Some(level), Some(value)) = (last_level(&message), payload(&message)) {
+                    seen.push((format!("order/{level}"), value));
+                }
+            }
+            ask(2, &[1])?;
+            all.push(seen);
+        }
+        ensure!(all.iter().any(|seen| seen.len() >= TOPICS), "observers of a filter saw next to nothing");
+        Ok(all)
+    }))
+}
+
+/// The last Location-Path (RFC 7252 §3.1, §5.10.7); our options are no longer than 12 bytes.
+fn last_level(message: &[u8]) -> Option<String> {
+    const LOCATION_PATH: usize = 8;
+    let mut at = 4 + usize::from(message.first()? & 0x0f);
+    let (mut number, mut level) = (0, None);
+    while let Some(head) = message.get(at).filter(|head| **head != 0xff) {
+        let length = usize::from(head & 0x0f);
+        number += usize::from(head >> 4);
+        if number == LOCATION_PATH {
+            level = String::from_utf8(message.get(at + 1..at + 1 + length)?.to_vec()).ok();
+        }
+        at += 1 + length;
+    }
+    level
 }
 
 fn acknowledge(socket: &UdpSocket, message: &[u8]) -> Result<()> {

@@ -174,7 +174,7 @@ impl Registry {
         let claim = stream.slot.claim(ctx.id);
         let limits = self.limits;
         let resumed = stream.slot.with_claim(claim, |mailbox| {
-            let _ = mailbox.set_limits(limits);
+            stream.bus.counters().full(mailbox.set_limits(limits));
             mailbox.rewind(id.sequence)
         });
         if !resumed.unwrap_or(false) {
