@@ -12,8 +12,9 @@ use std::{
 use fogmux_bus::{SessionKey, Sessions, Slot, Timestamp};
 
 use super::{
+    bounds::Bounds,
     config::MqttConfig,
-    mailbox::{Bounds, MqttMailbox},
+    mailbox::MqttMailbox,
     shutdown::Shutdown,
     wheel::{Entry, Wheel},
     will::Will,
