@@ -8,6 +8,7 @@
 mod access;
 mod attach;
 mod authenticate;
+mod bounds;
 mod breath;
 mod config;
 mod connection;

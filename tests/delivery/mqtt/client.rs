@@ -124,7 +124,9 @@ impl Client {
                     ensure!(codes.iter().all(|code| *code == qos), "SUBACK {codes:?}");
                     return Ok(early);
                 }
-                other => anyhow::bail!("{other:?} instead of SUBACK"),
+                other @ (Came::Acknowledged(..) | Came::Disconnect(_) | Came::Pong | Came::End) => {
+                    anyhow::bail!("{other:?} instead of SUBACK")
+                }
             }
         }
     }
@@ -156,7 +158,9 @@ impl Client {
             match self.next().with_context(|| expected.to_owned())? {
                 Came::Message(message) => return Ok(message),
                 Came::Pong => {}
-                other => anyhow::bail!("{other:?} instead of {expected}"),
+                other @ (Came::Suback(_) | Came::Acknowledged(..) | Came::Disconnect(_) | Came::End) => {
+                    anyhow::bail!("{other:?} instead of {expected}")
+                }
             }
         }
     }
@@ -270,7 +274,9 @@ impl Client {
                 Ok(())
             }
             Came::Pong => Ok(()),
-            other => anyhow::bail!("{other:?} instead of an acknowledgement"),
+            other @ (Came::Message(_) | Came::Suback(_) | Came::Acknowledged(..) | Came::Disconnect(_) | Came::End) => {
+                anyhow::bail!("{other:?} instead of an acknowledgement")
+            }
         }
     }
 }

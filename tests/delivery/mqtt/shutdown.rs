@@ -23,6 +23,9 @@ pub(crate) const CASES: &[Case] = &[
 
 const PUBLISHERS: u16 = 4;
 
+/// Messages by publisher and number.
+type Numbers = BTreeSet<(u16, u16)>;
+
 /// Publishes with a window until the connection ends; returns the numbers of the messages that were acknowledged.
 fn publish(mut client: Client, name: u16, qos: u8, acknowledged: &mpsc::Sender<()>) -> Result<Vec<u16>> {
     let mut sure = Vec::new();
@@ -55,8 +58,8 @@ fn full_load(qos: u8) -> Result<String> {
     let mut gateway = Gateway::start(&[])?;
     let mut subscriber = Client::login(&gateway, &Login::new("subscriber", Transport::Tcp).v5())?;
     subscriber.subscribe(&["t"], qos)?;
-    let reader = thread::spawn(move || -> Result<(BTreeSet<(u16, u16)>, Option<u8>)> {
-        let (mut came, mut reason) = (BTreeSet::new(), None);
+    let reader = thread::spawn(move || -> Result<(Numbers, Option<u8>)> {
+        let (mut came, mut reason) = (Numbers::new(), None);
         loop {
             match subscriber.next()? {
                 Came::Message(message) => {
@@ -66,7 +69,7 @@ fn full_load(qos: u8) -> Result<String> {
                 }
                 Came::Disconnect(code) => reason = Some(code),
                 Came::End => return Ok((came, reason)),
-                _ => {}
+                Came::Suback(_) | Came::Acknowledged(..) | Came::Pong => {}
             }
         }
     });
@@ -80,6 +83,7 @@ fn full_load(qos: u8) -> Result<String> {
     for _ in 0..5000 {
         acknowledged.recv_timeout(Duration::from_secs(20)).context("an acknowledgement")?;
     }
+    let began = Instant::now();
     gateway.signal(Signal::TERM)?;
     let mut sure = BTreeSet::new();
     for (name, publisher) in publishers {
@@ -91,6 +95,12 @@ fn full_load(qos: u8) -> Result<String> {
     ensure!(lost == 0, "{lost} of {} acknowledged messages did not arrive", sure.len());
     ensure!(reason == Some(0x8b), "DISCONNECT {reason:?}");
     ensure!(gateway.wait_exit(Duration::from_secs(15))?.success(), "{}", gateway.log());
+    ensure!(
+        began.elapsed() < Duration::from_secs(9),
+        "everybody reads, and yet it took {:?}\n{}",
+        began.elapsed(),
+        gateway.log()
+    );
     Ok(format!("{} acknowledged, {} arrived", sure.len(), came.len()))
 }
 

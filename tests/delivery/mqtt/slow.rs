@@ -51,7 +51,7 @@ fn read_to_end(client: &mut Client) -> Result<(usize, Option<u8>)> {
             Came::End => return Ok((count, reason)),
             Came::Disconnect(code) => reason = Some(code),
             Came::Message(_) => count += 1,
-            _ => {}
+            Came::Suback(_) | Came::Acknowledged(..) | Came::Pong => {}
         }
     }
 }

@@ -13,84 +13,20 @@ use std::{
 };
 
 use bytes::Bytes;
-use fogmux_bus::{Delivered, Delivery, Mailbox, Memory, Publication, Qos, Readiness, Subscription, Timestamp};
+use fogmux_bus::{Delivered, Delivery, Mailbox, Publication, Qos, Readiness, Subscription, Timestamp};
 use fogmux_mqtt::{Acknowledged, Outbound, OutboundConfig, PacketId, ProtocolError, ReasonCode, ReceivedIds, Sent};
 use smallvec::SmallVec;
 
 pub(super) use shared::{Leaves, Left};
 
-use super::{
-    access::Gate,
-    breath::{Distance, Pace},
-    config::{MqttConfig, SlowSubscriber},
-    kept::Kept,
-    translate,
-};
+use super::{access::Gate, bounds::Bounds, breath::Pace, config::SlowSubscriber, kept::Kept, translate};
 
 /// Payloads above this are shared, not copied: they are written from where they are.
 pub(super) const LARGE_BYTES: usize = 16 << 10;
 /// What a first delivery reserves, so that a batch does not grow the buffer byte by byte.
 const OUT_BYTES_MIN: usize = 512;
-/// The part of its queue above which a client that reads is too far behind.
-const BEHIND: usize = 16;
-/// The part of its queue, or of the memory that is not yet tight, above which it is much too far behind.
-const FAR_BEHIND: usize = 2;
-/// The part of its queue below which a client that was far behind has caught up.
-const CAUGHT_UP: usize = 4;
-/// The part of its bounds that a client gets when memory is tight.
-const TIGHT: usize = 16;
 /// Messages that make room for one, unless it needs more.
 const DISPLACED_MAX: u32 = 4;
-/// The part of its bounds that such a client gets when memory is nearly gone.
-const VERY_TIGHT: usize = 1024;
-
-/// What bounds a mailbox; one for all.
-#[derive(Debug)]
-pub(super) struct Bounds {
-    out_bytes: usize,
-    inflight_bytes: usize,
-    queue_messages: usize,
-    queue_bytes: usize,
-    tight_bytes: usize,
-    slow_subscriber: SlowSubscriber,
-    memory: Arc<Memory>,
-}
-
-impl Bounds {
-    pub(super) fn new(config: &MqttConfig, memory: &Arc<Memory>) -> Self {
-        Self {
-            out_bytes: config.out_bytes_max,
-            inflight_bytes: config.inflight_bytes_max,
-            queue_messages: config.queue_messages_max,
-            queue_bytes: config.queue_bytes_max,
-            tight_bytes: config.tight_bytes,
-            slow_subscriber: config.slow_subscriber,
-            memory: Arc::clone(memory),
-        }
-    }
-
-    /// How far a client is behind that has so much in its queue.
-    fn distance(&self, queue_bytes: usize) -> Option<Distance> {
-        let far = queue_bytes > self.queue_bytes / FAR_BEHIND || self.memory.used() > self.tight_bytes / FAR_BEHIND;
-        (queue_bytes > self.queue_bytes / BEHIND).then_some(if far { Distance::Far } else { Distance::Behind })
-    }
-
-    fn scale(&self, bytes: usize) -> usize {
-        let used = self.memory.used();
-        if used <= self.tight_bytes {
-            bytes
-        } else if used <= self.tight_bytes + self.tight_bytes / 2 {
-            bytes / TIGHT
-        } else {
-            bytes / VERY_TIGHT
-        }
-    }
-
-    /// The same for a client that reads: it pays only when those that do not have paid.
-    fn scale_for_reader(&self, bytes: usize) -> usize {
-        if self.memory.used() <= self.tight_bytes + self.tight_bytes / 2 { bytes } else { bytes / TIGHT }
-    }
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -323,7 +259,7 @@ impl MqttMailbox {
         if self.queue.is_empty() {
             self.pace = None;
         } else if let Some(pace) = &mut self.pace {
-            pace.took(taken, self.queue_bytes > self.bounds.queue_bytes / CAUGHT_UP, now);
+            pace.took(taken, self.bounds.is_far(self.queue_bytes), now);
         }
     }
 

@@ -16,8 +16,9 @@ use tokio::sync::Notify;
 
 use super::{
     LOOK,
+    bounds::Bounds,
     config::MqttConfig,
-    mailbox::{Bounds, Leaves, Left, MqttMailbox},
+    mailbox::{Leaves, Left, MqttMailbox},
     shutdown::Shutdown,
     wheel::{Entry, Wheel},
     will::Will,
