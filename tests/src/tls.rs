@@ -31,6 +31,14 @@ pub fn config(ca: &Path) -> Result<Arc<ClientConfig>> {
 /// # Errors
 /// When nobody accepts.
 pub fn connect(config: &Arc<ClientConfig>, address: SocketAddr) -> Result<Stream> {
+    over(config, tcp::connect(address)?)
+}
+
+/// TLS over a connection; the handshake happens with the first bytes.
+///
+/// # Errors
+/// When the configuration cannot be used.
+pub fn over(config: &Arc<ClientConfig>, stream: TcpStream) -> Result<Stream> {
     let session = ClientConnection::new(Arc::clone(config), ServerName::try_from("localhost")?)?;
-    Ok(StreamOwned::new(session, tcp::connect(address)?))
+    Ok(StreamOwned::new(session, stream))
 }
