@@ -1,19 +1,16 @@
 // Opens the pages of `fogmux bench` in Chromium, as a phone and as a desk sees them, in light and in dark, and on paper.
-// Chromium is driven over its own pipe (--remote-debugging-pipe), so that no client library is needed.
 //
 //   node tests/bench/browser.mjs OUTPUT PAGE…
-import { spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { Browser } from './chromium.mjs';
 
 const VIEWS = [
   { name: 'phone', width: 390, height: 844, scale: 2, mobile: true, scheme: 'light' },
   { name: 'desk', width: 1280, height: 900, scale: 1, mobile: false, scheme: 'light' },
   { name: 'dark', width: 1280, height: 900, scale: 1, mobile: false, scheme: 'dark' },
 ];
-const ANSWER_MS = 20_000;
 
 // What a page is like, from inside: this is run in the page.
 function looked() {
@@ -40,68 +37,6 @@ function looked() {
     unnamed: all.filter(plot => !plot.querySelector('title')?.textContent).length,
     text: document.body.innerText.length,
   };
-}
-
-class Browser {
-  constructor() {
-    this.home = mkdtempSync(join(tmpdir(), 'fogmux-browser-'));
-    const flags = ['--headless=new', '--remote-debugging-pipe', `--user-data-dir=${this.home}`, '--disable-gpu',
-      '--no-first-run', '--hide-scrollbars', '--disable-extensions', '--disable-background-networking'];
-    // Chromium's sandbox refuses root, which is what CI is.
-    if (process.getuid() === 0) flags.push('--no-sandbox');
-    this.process = spawn(process.env.CHROMIUM ?? 'chromium', flags, { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] });
-    this.ended = new Promise(done => this.process.on('exit', done));
-    this.failed = new Promise((_, fail) => {
-      this.process.on('error', fail);
-      this.process.on('exit', code => fail(new Error(`Chromium ended with ${code}`)));
-    });
-    this.failed.catch(() => {});
-    this.number = 0;
-    this.waiting = new Map();
-    this.events = [];
-    let rest = '';
-    this.process.stdio[4].setEncoding('utf8').on('data', text => {
-      const messages = (rest + text).split('\0');
-      rest = messages.pop();
-      messages.forEach(message => this.take(JSON.parse(message)));
-    });
-  }
-
-  take(message) {
-    const waits = this.waiting.get(message.id);
-    if (!waits) { this.events.push(message); this.wake?.(); return; }
-    this.waiting.delete(message.id);
-    message.error ? waits.fail(new Error(message.error.message)) : waits.done(message.result);
-  }
-
-  call(method, params = {}, sessionId = undefined) {
-    const id = ++this.number;
-    this.process.stdio[3].write(`${JSON.stringify({ id, method, params, sessionId })}\0`);
-    const answer = new Promise((done, fail) => this.waiting.set(id, { done, fail }));
-    return this.within(answer, method);
-  }
-
-  async event(sessionId, method) {
-    const found = () => this.events.find(event => event.sessionId === sessionId && event.method === method);
-    const seen = async () => {
-      while (!found()) await new Promise(done => { this.wake = done; });
-    };
-    await this.within(seen(), method);
-  }
-
-  within(answer, what) {
-    let timer;
-    const late = new Promise((_, fail) => {
-      timer = setTimeout(() => fail(new Error(`no ${what} within ${ANSWER_MS} ms`)), ANSWER_MS);
-    });
-    return Promise.race([answer, late, this.failed]).finally(() => clearTimeout(timer));
-  }
-
-  async close() {
-    await this.call('Browser.close').catch(() => this.process.kill('SIGKILL'));
-    await this.ended;
-    rmSync(this.home, { recursive: true, force: true, maxRetries: 5 });
-  }
 }
 
 async function open(browser, page, view) {

@@ -1,5 +1,56 @@
 //! HTTP readers: streams, long polls, and what they leave behind.
 
-use fogmux_tests::suite::Case;
+mod door;
+mod reader;
+mod streams;
 
-pub(crate) const CASES: &[Case] = &[];
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, ensure};
+use fogmux_tests::{suite::Case, tcp};
+
+pub(crate) const CASES: &[Case] = &[
+    Case { name: "http a stream delivers any number of retained messages", run: streams::retained },
+    Case { name: "http a stream delivers retained messages of any size", run: streams::sizes },
+    Case { name: "http a reader that pauses gets the backlog", run: streams::backlog },
+    Case { name: "http a reader that comes back among retained messages gets them all", run: streams::resumption },
+    Case { name: "http a gap that was not received is told again", run: streams::gap },
+    Case { name: "http readers converge on what is retained", run: streams::convergence },
+    Case { name: "http readers of HTTP/3 get every retained message", run: streams::http3 },
+    Case { name: "http idle streams hold little memory and give it back", run: streams::memory },
+    Case { name: "http a long poll says that a topic was cleared", run: door::cleared },
+    Case { name: "http a foreign host is refused on every route", run: door::foreign_host },
+    Case { name: "http a foreign host is refused on every route of HTTP/2", run: door::foreign_host_2 },
+    Case { name: "http CORS headers for origins that are named and no others", run: door::cors },
+    Case { name: "http metrics in the format that is asked for", run: door::metrics },
+    Case { name: "http MQTT over WebSocket is counted, and its will published at shutdown", run: door::mqtt_inside },
+];
+
+/// Publishes `count` retained messages to `<prefix>/00000` and so on.
+fn retain(http: SocketAddr, prefix: &str, count: usize, payload: &str) -> Result<()> {
+    for first in (0..count).step_by(1000) {
+        let line = |number| {
+            format!("{{\"topic\":\"{prefix}/{number:05}\",\"payload\":\"{payload}{number:05}\",\"retain\":true}}\n")
+        };
+        let body: String = (first..count.min(first + 1000)).map(line).collect();
+        let answer = post(http, "/publish", &body)?;
+        let refused = answer.lines().filter(|line| line.starts_with("{\"line\"") && !line.contains("\"status\":202"));
+        ensure!(refused.count() == 0, "{answer}");
+    }
+    Ok(())
+}
+
+fn post(http: SocketAddr, path: &str, body: &str) -> Result<String> {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/x-ndjson\r\n"
+    );
+    let answer = ask(http, &format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()))?;
+    ensure!(answer.starts_with("HTTP/1.1 20"), "{answer}");
+    Ok(answer)
+}
+
+/// Sends a request, which asks for the end of the connection, and returns the whole answer.
+fn ask(http: SocketAddr, request: &str) -> Result<String> {
+    let answer = tcp::ask(http, request.as_bytes())?;
+    String::from_utf8(answer).context("the answer is no text")
+}

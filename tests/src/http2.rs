@@ -8,6 +8,8 @@ use anyhow::Result;
 use crate::tcp;
 
 /// Frame types (§6).
+pub const DATA: u8 = 0;
+/// HEADERS.
 pub const HEADERS: u8 = 1;
 /// RST_STREAM.
 pub const RST_STREAM: u8 = 3;
@@ -17,6 +19,8 @@ pub const SETTINGS: u8 = 4;
 pub const PING: u8 = 6;
 /// GOAWAY.
 pub const GOAWAY: u8 = 7;
+/// WINDOW_UPDATE.
+pub const WINDOW_UPDATE: u8 = 8;
 /// CONTINUATION.
 pub const CONTINUATION: u8 = 9;
 
@@ -36,13 +40,50 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Takes the first whole frame off `bytes`: type, flags, stream and payload.
+#[must_use]
+pub fn take_frame(bytes: &mut Vec<u8>) -> Option<(u8, u8, u32, Vec<u8>)> {
+    let (&[a, b, c, kind, flags, s, t, u, v], rest) = bytes.split_first_chunk::<9>()?;
+    let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+    let payload = rest.get(..length)?.to_vec();
+    bytes.drain(..9 + length);
+    Some((kind, flags, u32::from_be_bytes([s, t, u, v]), payload))
+}
+
+/// A header field as a literal without indexing, with a new name (RFC 7541 §6.2.2).
+#[must_use]
+pub fn literal(name: &str, value: &str) -> Vec<u8> {
+    let mut out = vec![0];
+    for text in [name, value] {
+        integer(text.len(), &mut out);
+        out.extend(text.bytes());
+    }
+    out
+}
+
+/// An integer with a prefix of seven bits, the first of them 0 (RFC 7541 §5.1).
+fn integer(value: usize, out: &mut Vec<u8>) {
+    const PREFIX: usize = 0x7f;
+    if value < PREFIX {
+        out.push(u8::try_from(value).unwrap_or_default());
+        return;
+    }
+    out.push(0x7f);
+    let mut rest = value - PREFIX;
+    while rest >= 0x80 {
+        out.push(u8::try_from(rest % 0x80).unwrap_or_default() | 0x80);
+        rest /= 0x80;
+    }
+    out.push(u8::try_from(rest).unwrap_or_default());
+}
+
 /// A header block for `GET <path>`: `:method` and `:scheme` from the static table, the rest as literals (RFC 7541 §6).
 #[must_use]
 pub fn get(path: &str) -> Vec<u8> {
     let mut block = vec![0x82, 0x86];
     for (index, value) in [(0x04, path), (0x01, "localhost")] {
         block.push(index);
-        block.push(u8::try_from(value.len()).unwrap_or_default() & 0x7f);
+        integer(value.len(), &mut block);
         block.extend(value.bytes());
     }
     block

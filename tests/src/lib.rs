@@ -12,4 +12,5 @@ pub mod probe;
 pub mod suite;
 pub mod tcp;
 pub mod tls;
+pub mod websocket;
 pub mod xmpp;

@@ -34,10 +34,10 @@ pub fn connect(config: &Arc<ClientConfig>, address: SocketAddr) -> Result<Stream
     over(config, tcp::connect(address)?)
 }
 
-/// The same over a connection that is there already.
+/// TLS over a connection; the handshake happens with the first bytes.
 ///
 /// # Errors
-/// When the configuration is of no use.
+/// When the configuration cannot be used.
 pub fn over(config: &Arc<ClientConfig>, stream: TcpStream) -> Result<Stream> {
     let session = ClientConnection::new(Arc::clone(config), ServerName::try_from("localhost")?)?;
     Ok(StreamOwned::new(session, stream))

@@ -34,6 +34,7 @@ pub(crate) fn hostile(tree: &Tree) -> Result<()> {
 /// Every publisher by every reader, with clients that others wrote.
 pub(crate) fn interop(tree: &Tree) -> Result<()> {
     setup::clients(tree)?;
+    setup::browser()?;
     let binary = gateway::build(tree)?;
     let mut python = command(tree.python(), &["-u"]);
     python.arg(tree.root().join("tests/interop")).arg("--bin").arg(binary);

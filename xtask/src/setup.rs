@@ -173,7 +173,10 @@ fn python(tree: &Tree) -> Result<()> {
     let place = tree.clients().join("venv");
     let stamp = place.join("installed");
     if same(&pins, &stamp)
-        && succeeds(&mut command(tree.python(), &["-c", "import aiocoap.oscore, aioquic, jwt, paho, slixmpp"]))
+        && succeeds(&mut command(
+            tree.python(),
+            &["-c", "import aiocoap.oscore, aioquic, jwt, paho, schemathesis, slixmpp"],
+        ))
     {
         return said("Python clients", "are there");
     }

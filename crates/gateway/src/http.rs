@@ -8,6 +8,7 @@
 mod batch;
 mod body;
 mod connection;
+mod cors;
 mod exec;
 mod follow;
 mod idempotent;
@@ -20,6 +21,7 @@ mod quic;
 mod respond;
 mod service;
 mod session;
+mod stream;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -88,9 +90,9 @@ pub struct HttpConfig {
     pub event_keep_alive: Duration,
     /// Longest long poll.
     pub wait_max: Duration,
-    /// Names besides addresses and `localhost` under which anonymous clients on loopback may call.
+    /// Names besides addresses and `localhost` under which requests without credentials come in over loopback.
     pub hosts: Vec<String>,
-    /// Origins besides the gateway's own whose pages may write and open WebSockets.
+    /// Origins besides the gateway's own whose pages may read, write and open WebSockets.
     pub origins: Vec<String>,
 }
 

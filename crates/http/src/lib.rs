@@ -11,6 +11,7 @@ pub mod client;
 pub mod condition;
 pub mod cookie;
 pub mod event;
+pub mod exposition;
 pub mod idempotency;
 pub mod login;
 pub mod openapi;

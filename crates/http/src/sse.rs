@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::event::push_json_string;
+
 /// The media type.
 pub const CONTENT_TYPE: &str = "text/event-stream";
 
@@ -65,13 +67,30 @@ impl GapReason {
     }
 }
 
-/// The JSON of a gap; `missed` is left out when nobody knows the number.
+/// The JSON of a gap. `missed` is left out when the number is not known, `id` when there is no event to go on after.
 #[must_use]
-pub fn gap_json(reason: GapReason, missed: Option<u64>) -> String {
-    match missed {
-        Some(missed) => format!("{{\"gap\":\"{}\",\"missed\":{missed}}}", reason.name()),
-        None => format!("{{\"gap\":\"{}\"}}", reason.name()),
+pub fn gap_json(reason: GapReason, missed: Option<u64>, id: Option<&str>) -> String {
+    let missed = missed.map_or_else(String::new, |missed| format!(",\"missed\":{missed}"));
+    let id = id.map_or_else(String::new, |id| format!(",\"id\":\"{id}\""));
+    format!("{{\"gap\":\"{}\"{missed}{id}}}", reason.name())
+}
+
+/// The JSON that names the retained messages that a resumed stream still sends: filters in order, and of the first the
+/// topic after which it goes on.
+#[must_use]
+pub fn rest_json<'a>(rest: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> String {
+    let mut out = b"{\"retained\":[".to_vec();
+    for (index, (filter, after)) in rest.enumerate() {
+        out.extend_from_slice(if index == 0 { b"{\"filter\":" } else { b",{\"filter\":" });
+        push_json_string(filter, &mut out);
+        if let Some(after) = after {
+            out.extend_from_slice(b",\"after\":");
+            push_json_string(after, &mut out);
+        }
+        out.push(b'}');
     }
+    out.extend_from_slice(b"]}");
+    String::from_utf8(out).unwrap_or_default()
 }
 
 /// Appends one event around what `data` appends. `data` must not append line breaks.
@@ -102,7 +121,7 @@ mod tests {
         let mut out = Vec::new();
         push_event(None, "1.2", &mut out, |out| out.extend_from_slice(b"{}"));
         push_event(Some("gap"), "", &mut out, |out| {
-            out.extend_from_slice(gap_json(GapReason::Slow, Some(3)).as_bytes())
+            out.extend_from_slice(gap_json(GapReason::Slow, Some(3), None).as_bytes())
         });
         assert_eq!(out, b"id: 1.2\ndata: {}\n\nevent: gap\ndata: {\"gap\":\"slow\",\"missed\":3}\n\n");
     }

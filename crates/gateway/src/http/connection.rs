@@ -1,6 +1,6 @@
 //! TCP and TLS: tells HTTP/1.1 from HTTP/2, drives hyper, keeps the deadlines that hyper does not.
 
-use std::{future::poll_fn, pin::pin, rc::Rc, time::Duration};
+use std::{future::poll_fn, pin::pin, rc::Rc, task::Poll, time::Duration};
 
 use bytes::Bytes;
 use fogmux_http::{Kind, Problem};
@@ -16,7 +16,8 @@ use super::{
     body::{UNWANTED_BYTES_MAX, UNWANTED_TIME_MAX},
     exec::LocalExec,
     io::Io,
-    service::Conn,
+    service::{Conn, Upgrade},
+    stream::EventStream,
     websocket,
 };
 use crate::{Peer, WorkerContext};
@@ -44,31 +45,41 @@ where
 {
     let (protocol, prefix) = match alpn.as_deref() {
         Some(b"h2") => (Protocol::Two, Bytes::new()),
-        Some(_) | None => {
-            let limit = ctx.shared.http.config.header_timeout;
-            // Until the first byte a connection is this small future and no more.
-            let sniffed = tokio::select! {
-                sniffed = timeout(limit, sniff(&mut stream)) => sniffed,
-                () = ctx.drain() => return,
-            };
-            match sniffed {
-                Ok(Some(sniffed)) => sniffed,
-                Ok(None) => return,
-                Err(_) => {
-                    ctx.shared.metrics.http.timed_out.increment();
-                    return;
-                }
-            }
-        }
+        // Boxed, like every stage of a connection: the task that lasts as long as it is small.
+        Some(_) | None => match Box::pin(first_bytes(&ctx, &mut stream)).await {
+            Some(sniffed) => sniffed,
+            None => return,
+        },
     };
     let conn = Conn::new(&ctx, peer);
     let io = Io::new(&ctx, stream, prefix, &conn.progress);
     conn.progress.active.set(ctx.now());
     match protocol {
-        Protocol::One => Box::pin(serve_one(&conn, io)).await,
+        Protocol::One => {
+            // Its box, with hyper and hyper's buffers in it, is freed before the connection becomes something else.
+            match Box::pin(serve_one(&conn, io)).await {
+                Some((io, Upgrade::WebSocket(carried))) => Box::pin(websocket::run(&conn, io, carried)).await,
+                Some((io, Upgrade::Stream(stream))) => Box::pin(stream_events(&conn, io, stream)).await,
+                None => {}
+            }
+        }
         Protocol::Two => Box::pin(serve_two(&conn, io)).await,
     }
     conn.progress.flush(&ctx);
+}
+
+/// Waits for the first bytes and tells the protocol by them; `None` when they do not come.
+async fn first_bytes<S: AsyncRead + Unpin>(ctx: &WorkerContext, stream: &mut S) -> Option<(Protocol, Bytes)> {
+    tokio::select! {
+        sniffed = timeout(ctx.shared.http.config.header_timeout, sniff(stream)) => match sniffed {
+            Ok(sniffed) => sniffed,
+            Err(_) => {
+                ctx.shared.metrics.http.timed_out.increment();
+                None
+            }
+        },
+        () = ctx.drain() => None,
+    }
 }
 
 /// Reads until the bytes are, or can no longer be, the preface of HTTP/2.
@@ -87,7 +98,18 @@ async fn sniff<S: AsyncRead + Unpin>(stream: &mut S) -> Option<(Protocol, Bytes)
     Some((Protocol::Two, Bytes::copy_from_slice(&bytes)))
 }
 
-async fn serve_one<S>(conn: &Rc<Conn>, io: Io<S>)
+/// Writes events until the stream or the connection ends.
+async fn stream_events<S>(conn: &Rc<Conn>, mut io: Io<S>, stream: EventStream)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    if stream.run(conn, &mut io).await.is_ok() {
+        Box::pin(linger(&mut io)).await;
+    }
+}
+
+/// Serves requests until the connection ends or becomes something else.
+async fn serve_one<S>(conn: &Rc<Conn>, io: Io<S>) -> Option<(Io<S>, Upgrade)>
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
@@ -109,7 +131,11 @@ where
     let result = loop {
         tokio::select! {
             biased;
-            result = poll_fn(|cx| http.poll_without_shutdown(cx)) => break Some(result),
+            result = poll_fn(|cx| match http.poll_without_shutdown(cx) {
+                // The head of a stream is out: hyper has nothing more to do.
+                Poll::Pending if conn.progress.is_handed_over() => Poll::Ready(Ok(())),
+                polled @ (Poll::Ready(_) | Poll::Pending) => polled,
+            }) => break Some(result),
             () = &mut drain, if !leaving => {
                 leaving = true;
                 std::pin::Pin::new(&mut http).graceful_shutdown();
@@ -127,8 +153,8 @@ where
     match (result, upgrade) {
         (Some(Ok(())), Some(upgrade)) => {
             let mut stream = io.io.into_inner();
-            stream.put_back(io.read_buf);
-            websocket::run(conn, stream, upgrade).await;
+            stream.put_back(&io.read_buf);
+            return Some((stream, upgrade));
         }
         (Some(Ok(())), None) => linger(io.io.inner_mut()).await,
         (Some(Err(error)), _) => {
@@ -137,6 +163,7 @@ where
         }
         (None, _) => cut(conn, io.io.inner_mut()).await,
     }
+    None
 }
 
 async fn serve_two<S>(conn: &Rc<Conn>, io: Io<S>)

@@ -10,15 +10,15 @@ use std::{
 
 use bytes::Bytes;
 use fogmux_auth::{Action, Reach};
-use fogmux_bus::{Claim, Mailbox as _, Message, Qos, Subscription};
+use fogmux_bus::{Claim, Displaced, Mailbox as _, Qos, Subscription};
 use fogmux_http::{
     Kind, Problem, Query, accept, publish,
     sse::{self, EventId, GapReason},
     websocket::{Opcode, handshake, push_frame},
 };
 use http::{
-    HeaderName, Method, Response,
-    header::{ACCEPT, CACHE_CONTROL, VARY},
+    HeaderName, Method, Response, Version,
+    header::{ACCEPT, CACHE_CONTROL, CONNECTION, VARY},
     request::Parts,
 };
 use smallvec::SmallVec;
@@ -28,18 +28,17 @@ use super::{
     identity::{Gate, Identity},
     payload::Payload,
     respond,
-    service::Conn,
-    streams::{Kept, NoStream, Stream, Taken, Wanted},
+    service::{Conn, Upgrade},
+    stream::EventStream,
+    streams::{Chunk, Gap, NoStream, Place, Portion, Stream, Taken, Wanted},
     translate, websocket,
 };
-use crate::turn;
+use crate::{liveness::check_sleep, turn};
 
-/// How much is encoded at a time.
-const CHUNK_BYTES: usize = 16 << 10;
-/// How many messages are taken at a time.
-const CHUNK_MESSAGES: usize = 64;
-/// How many kept messages are fetched at a time.
-const KEPT_MESSAGES: usize = 32;
+/// How much is taken and encoded at a time; of messages that are published, and of retained ones.
+const PORTION: Portion = Portion { messages: 64, bytes: 16 << 10 };
+/// How many retained messages are looked up at a time.
+const RETAINED_MESSAGES: usize = 32;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -67,10 +66,13 @@ pub(super) fn subscribe(
     let format = if content_type == sse::CONTENT_TYPE { Format::Sse } else { Format::Ndjson };
     let payload = match parts.method {
         Method::HEAD => Payload::unsized_empty(),
-        _ => Payload::events(Follow::open(conn, identity, parts, format)?),
+        _ => body(conn, parts, Follow::open(conn, identity, parts, format)?),
     };
     let mut response = Response::new(payload);
     let headers = response.headers_mut();
+    if parts.version <= Version::HTTP_11 {
+        headers.insert(CONNECTION, http::HeaderValue::from_static("close"));
+    }
     headers.insert(
         http::header::CONTENT_TYPE,
         http::HeaderValue::from_static(match format {
@@ -83,6 +85,17 @@ pub(super) fn subscribe(
     // nginx buffers a response unless told not to.
     headers.insert(HeaderName::from_static("x-accel-buffering"), http::HeaderValue::from_static("no"));
     Ok(response)
+}
+
+/// Over HTTP/1.1 the stream has the connection to itself and is written without hyper, whose buffers would be held for
+/// as long as the stream lasts.
+fn body(conn: &Rc<Conn>, parts: &Parts, follow: Follow) -> Payload {
+    if parts.version > Version::HTTP_11 {
+        return Payload::events(follow);
+    }
+    let stream = EventStream::new(follow, parts.version == Version::HTTP_11);
+    *conn.upgrade.borrow_mut() = Some(Upgrade::Stream(stream));
+    Payload::elsewhere(&conn.progress)
 }
 
 /// The reader's end. Dropped, it leaves the stream to wait for the reader's return.
@@ -99,6 +112,8 @@ pub(super) struct Follow {
     keep_alive: Pin<Box<Sleep>>,
     /// What goes out before the first event.
     first: Vec<u8>,
+    /// Whether the walk over the retained messages has not ended, when the mailbox was looked into last.
+    walking: bool,
 }
 
 impl Follow {
@@ -121,10 +136,13 @@ impl Follow {
             first.extend_from_slice(sse::PREAMBLE);
         }
         let (stream, claim) = match resumed {
-            Some(resumed) => resumed,
+            Some((stream, claim)) => {
+                push_rest(format, &stream, claim, &mut first);
+                (stream, claim)
+            }
             None => {
                 if last.is_some() {
-                    push_gap(format, GapReason::Expired, None, &mut first);
+                    push_notice(format, "gap", None, &sse::gap_json(GapReason::Expired, None, None), &mut first);
                 }
                 registry.open(ctx, wanted).map_err(unavailable)?
             }
@@ -140,6 +158,7 @@ impl Follow {
             drain: Box::pin(ctx.farewell()),
             keep_alive: Box::pin(tokio::time::sleep_until(next_look(conn, identity))),
             first,
+            walking: true,
         })
     }
 
@@ -175,19 +194,17 @@ impl Follow {
             }
         }
         let mut out = std::mem::take(&mut self.first);
-        let more = match self.fill(cx, &mut out) {
-            Ok(more) => more,
-            Err(fogmux_bus::Displaced) => return Poll::Ready(None),
-        };
+        let Ok(left) = self.fill(cx, &mut out) else { return Poll::Ready(None) };
         if !out.is_empty() {
             return Poll::Ready(Some(out.into()));
         }
-        if more {
+        if left.output {
             // Nothing of this turn was to be sent, but there is more to look at.
             turn::again(cx);
             return Poll::Pending;
         }
         if self.keep_alive.as_mut().poll(cx).is_pending() {
+            check_sleep(&self.conn.ctx, "http", || (left.output || left.walking).then_some(left));
             return Poll::Pending;
         }
         if !self.may_go_on() {
@@ -202,37 +219,28 @@ impl Follow {
         Poll::Ready(Some(keep_alive(self.format)))
     }
 
-    /// Encodes what there is, up to a chunk. Says whether there is more.
-    fn fill(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Result<bool, fogmux_bus::Displaced> {
-        // Kept messages are fetched before the mailbox is drained: what came in between is newer.
-        let kept = self.stream.slot.with_claim(self.claim, |mailbox| mailbox.kept().cloned())?;
-        let kept = kept.map(|kept| self.fetch_kept(kept));
-        let mut taken: SmallVec<[Taken; 8]> = SmallVec::new();
-        let (lost, fresh, drained) = self.stream.slot.poll_with(self.claim, cx, |mailbox| {
-            let (lost, waited) = (mailbox.take_lost(), mailbox.waiting());
-            let mut bytes = 0;
-            while taken.len() < CHUNK_MESSAGES && bytes < CHUNK_BYTES {
-                let Some(next) = mailbox.take() else { break };
-                bytes += next.message.payload.len();
-                taken.push(next);
-            }
+    /// Encodes a portion of what there is. Says what is left in the mailbox; what comes later wakes the task.
+    fn fill(&mut self, cx: &Context<'_>, out: &mut Vec<u8>) -> Result<Left, Displaced> {
+        // Retained messages are looked up before the mailbox is drained: what comes in between is newer.
+        let chunk = if self.walking { self.look_up()? } else { None };
+        let max_qos = self.stream.max_qos();
+        let (gap, live, retained, fresh, left) = self.stream.slot.poll_with(self.claim, cx, |mailbox| {
+            let (gap, waited) = (mailbox.take_gap(), mailbox.waiting());
+            let live = mailbox.take_some(PORTION);
             // The others are sent again.
-            (lost, waited - mailbox.waiting(), mailbox.is_drained())
+            let fresh = waited - mailbox.waiting();
+            let retained = chunk.map(|chunk| mailbox.take_retained(&chunk, &live, PORTION, max_qos));
+            let left = Left { output: mailbox.has_output(), walking: mailbox.place().is_some() };
+            (gap, live, retained, fresh, left)
         })?;
-        if lost > 0 {
-            push_gap(self.format, GapReason::Slow, Some(lost), out);
-        }
-        let mut more = !drained;
-        if let Some((messages, next)) = kept {
-            more = true;
-            // An older value that still waits must not follow a newer one.
-            if drained {
-                self.push_kept(&messages, next, &taken, out)?;
-            }
+        self.walking = left.walking;
+        if let Some(Gap { sequence, missed }) = gap {
+            let id = self.id(sequence);
+            push_notice(self.format, "gap", Some(&id), &sse::gap_json(GapReason::Slow, missed, Some(&id)), out);
         }
         let now = self.conn.ctx.now();
         let mut expired = 0;
-        for taken in &taken {
+        for taken in live.iter().chain(retained.iter().flatten()) {
             if taken.message.is_expired(now) {
                 expired += 1;
                 continue;
@@ -241,55 +249,42 @@ impl Follow {
         }
         let expired_fresh = expired.min(fresh);
         self.conn.ctx.bus().counters().drained((fresh - expired_fresh) as u64, expired_fresh as u64, 0);
-        Ok(more)
+        Ok(left)
     }
 
-    /// The next kept messages that may be read, and where to go on after them.
-    fn fetch_kept(&self, kept: Kept) -> (Vec<Arc<Message>>, Option<Kept>) {
-        let Some(subscription) = self.stream.subscriptions.get(kept.subscription) else { return (Vec::new(), None) };
-        let following = Some(Kept { subscription: kept.subscription + 1, after: None });
-        // A shared subscription gets nothing that was kept (MQTT 5.0 §4.8.2).
+    /// The next retained messages that may be read; nothing when the walk has ended.
+    fn look_up(&self) -> Result<Option<Chunk>, Displaced> {
+        let Some(place) = self.stream.slot.with_claim(self.claim, |mailbox| mailbox.place().cloned())? else {
+            return Ok(None);
+        };
+        let Some(subscription) = self.stream.subscriptions.get(place.subscription) else {
+            return Ok(Some(Chunk { place, messages: Vec::new(), next: None }));
+        };
+        let following = Some(Place { subscription: place.subscription + 1, after: None });
+        // A shared subscription gets no retained message (MQTT 5.0 §4.8.2).
         if subscription.group.is_some() {
-            return (Vec::new(), following);
+            return Ok(Some(Chunk { place, messages: Vec::new(), next: following }));
         }
         let ctx = &self.conn.ctx;
-        let chunk = ctx.bus().retained(&subscription.filter, kept.after.as_ref(), KEPT_MESSAGES, ctx.now());
-        let earlier = self.stream.subscriptions.get(..kept.subscription).unwrap_or_default();
-        let mut messages = chunk.messages;
+        let found = ctx.bus().retained(&subscription.filter, place.after.as_ref(), RETAINED_MESSAGES, ctx.now());
+        let earlier = self.stream.subscriptions.get(..place.subscription).unwrap_or_default();
+        let mut messages = found.messages;
         messages.retain(|message| {
             // Overlapping filters give one copy.
             !earlier.iter().any(|other| other.group.is_none() && other.filter.matches(&message.topic))
                 && self.identity.gate.access().may_read(&message.topic)
         });
-        let next = match chunk.next {
-            Some(after) => Some(Kept { after: Some(after), ..kept }),
-            None => following,
-        };
-        (messages, next)
+        let next =
+            found.next.map_or(following, |after| Some(Place { after: Some(after), subscription: place.subscription }));
+        Ok(Some(Chunk { place, messages, next }))
     }
 
-    fn push_kept(
-        &self,
-        messages: &[Arc<Message>],
-        next: Option<Kept>,
-        live: &[Taken],
-        out: &mut Vec<u8>,
-    ) -> Result<(), fogmux_bus::Displaced> {
-        let max_qos = self.stream.max_qos();
-        let numbered: SmallVec<[Taken; 8]> = self.stream.slot.with_claim(self.claim, |mailbox| {
-            mailbox.set_kept(next);
-            messages
-                .iter()
-                .filter(|message| !live.iter().any(|live| live.message.topic == message.topic))
-                .map(|message| mailbox.take_kept(message, message.qos.min(max_qos)))
-                .collect()
-        })?;
-        numbered.iter().for_each(|taken| self.push(taken, out));
-        Ok(())
+    fn id(&self, sequence: u64) -> String {
+        EventId { stream: self.stream.id, sequence }.to_string()
     }
 
     fn push(&self, taken: &Taken, out: &mut Vec<u8>) {
-        let id = EventId { stream: self.stream.id, sequence: taken.sequence }.to_string();
+        let id = self.id(taken.sequence);
         let event = translate::event(&taken.message, taken.qos, &id);
         match self.format {
             Format::Sse => sse::push_event(None, &id, out, |out| event.encode(out)),
@@ -357,10 +352,31 @@ fn unavailable(reason: NoStream) -> Problem<'static> {
     Problem::new(Kind::Unavailable).detail(reason.to_string()).retry_after(5)
 }
 
-fn push_gap(format: Format, reason: GapReason, missed: Option<u64>, out: &mut Vec<u8>) {
-    let json = sse::gap_json(reason, missed);
+/// What a mailbox still holds when its owner has taken a portion.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    /// There is something to send.
+    output: bool,
+    /// The walk over the retained messages has not ended.
+    walking: bool,
+}
+
+/// Tells a reader that comes back in the middle of the retained messages which of them are still to come.
+fn push_rest(format: Format, stream: &Stream, claim: Claim, out: &mut Vec<u8>) {
+    let Ok(Some(place)) = stream.slot.with_claim(claim, |mailbox| mailbox.place().cloned()) else { return };
+    let rest = stream.subscriptions.iter().enumerate().skip(place.subscription);
+    let after = |index: usize| place.after.as_deref().filter(|_| index == place.subscription);
+    let rest = rest.filter(|(_, subscription)| subscription.group.is_none());
+    let json = sse::rest_json(rest.map(|(index, subscription)| (subscription.filter.as_str(), after(index))));
+    push_notice(format, "retained", None, &json, out);
+}
+
+/// Something that is no message: a named event, or a line or message of its own.
+fn push_notice(format: Format, name: &str, id: Option<&str>, json: &str, out: &mut Vec<u8>) {
     match format {
-        Format::Sse => sse::push_event(Some("gap"), "", out, |out| out.extend_from_slice(json.as_bytes())),
+        Format::Sse => {
+            sse::push_event(Some(name), id.unwrap_or_default(), out, |out| out.extend_from_slice(json.as_bytes()));
+        }
         Format::Ndjson => {
             out.extend_from_slice(json.as_bytes());
             out.push(b'\n');

@@ -28,6 +28,7 @@ pub(super) struct Progress {
     pub(super) active: Cell<Timestamp>,
     /// Requests being answered.
     pub(super) open: Cell<u32>,
+    handover: Cell<Handover>,
     bytes_in: Cell<u64>,
     bytes_out: Cell<u64>,
 }
@@ -40,6 +41,18 @@ impl Progress {
         metrics.bytes_out.add(self.bytes_out.take());
     }
 
+    /// Hyper asks for the body of a response that somebody else will write.
+    pub(super) fn hand_over(&self) {
+        if self.handover.get() == Handover::None {
+            self.handover.set(Handover::Asked);
+        }
+    }
+
+    /// Whether everything that hyper had to write before that body is written.
+    pub(super) fn is_handed_over(&self) -> bool {
+        self.handover.get() == Handover::Done
+    }
+
     fn read(&self, bytes: usize) {
         self.bytes_in.set(self.bytes_in.get() + bytes as u64);
     }
@@ -47,6 +60,18 @@ impl Progress {
     fn wrote(&self, bytes: usize) {
         self.bytes_out.set(self.bytes_out.get() + bytes as u64);
     }
+}
+
+/// How far an HTTP/1.1 connection is on its way from hyper to an event stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Handover {
+    /// Hyper has it.
+    #[default]
+    None,
+    /// The head of the response is in hyper's buffer.
+    Asked,
+    /// The buffer has been written out.
+    Done,
 }
 
 /// A stream with a prefix.
@@ -71,9 +96,9 @@ impl<S> Io<S> {
         }
     }
 
-    /// Puts bytes back that somebody read too much.
-    pub(super) fn put_back(&mut self, bytes: Bytes) {
-        self.prefix = bytes;
+    /// Puts bytes back that somebody read too much; a copy, for the buffer that they are in is much larger.
+    pub(super) fn put_back(&mut self, bytes: &[u8]) {
+        self.prefix = Bytes::copy_from_slice(bytes);
     }
 
     fn noted(&self, bytes: usize) {
@@ -144,7 +169,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Io<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
+        let polled = Pin::new(&mut self.inner).poll_flush(cx);
+        // Hyper flushes when its own buffer is empty.
+        if self.progress.handover.get() == Handover::Asked && matches!(polled, Poll::Ready(Ok(()))) {
+            self.progress.handover.set(Handover::Done);
+        }
+        polled
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

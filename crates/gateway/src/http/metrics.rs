@@ -1,30 +1,41 @@
-//! `/metrics`: what the bus and the doors have counted, as OpenMetrics text.
+//! `/metrics`: the counters and gauges of the bus and the doors, as OpenMetrics or in Prometheus' own text format.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use fogmux_http::{Kind, Problem};
-use http::Response;
+use fogmux_http::{
+    Kind, Problem,
+    exposition::{self, Format},
+};
+use http::{
+    HeaderMap, Response,
+    header::{ACCEPT, VARY},
+};
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{counter::ConstCounter, gauge::ConstGauge},
-    registry::Registry,
+    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+    registry::{Registry, Unit},
 };
 
 use super::{payload::Payload, respond};
 use crate::{Shared, WorkerContext, metrics::DoorMetrics};
 
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// 200 with everything.
-pub(super) fn respond(ctx: &WorkerContext) -> Response<Payload> {
+/// 200 with everything, in the format that the client prefers.
+pub(super) fn respond(ctx: &WorkerContext, headers: &HeaderMap) -> Response<Payload> {
     let mut registry = Registry::with_prefix("fogmux");
     registry.register_collector(Box::new(Snapshot(Arc::clone(&ctx.shared))));
     let mut text = String::with_capacity(8192);
-    match prometheus_client::encoding::text::encode(&mut text, &registry) {
-        Ok(()) => respond::own(CONTENT_TYPE, text),
-        Err(_) => respond::problem(&Problem::new(Kind::Internal)),
+    if prometheus_client::encoding::text::encode(&mut text, &registry).is_err() {
+        return respond::problem(&Problem::new(Kind::Internal));
     }
+    let format = Format::choose(headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()));
+    let text = match format {
+        Format::OpenMetrics => text,
+        Format::Text => exposition::text(&text),
+    };
+    let mut response = respond::own(format.content_type(), text);
+    response.headers_mut().insert(VARY, http::HeaderValue::from_static("accept"));
+    response
 }
 
 #[derive(Debug)]
@@ -51,19 +62,13 @@ impl Collector for Snapshot {
             ("door_written_bytes", "Bytes written", |door| door.bytes_out.get()),
         ];
         for (name, help, read) in counters {
-            let mut family =
-                encoder.encode_descriptor(name, help, None, prometheus_client::metrics::MetricType::Counter)?;
+            let mut family = descriptor(&mut encoder, name, help, MetricType::Counter)?;
             for (door, metrics) in doors {
                 ConstCounter::new(read(metrics)).encode(family.encode_family(&[("door", door)])?)?;
             }
         }
         self.encode_mqtt_cut(&mut encoder)?;
-        let mut family = encoder.encode_descriptor(
-            "door_connections",
-            "Connections open",
-            None,
-            prometheus_client::metrics::MetricType::Gauge,
-        )?;
+        let mut family = descriptor(&mut encoder, "door_connections", "Connections open", MetricType::Gauge)?;
         for (door, metrics) in doors {
             ConstGauge::new(metrics.connections.get()).encode(family.encode_family(&[("door", door)])?)?;
         }
@@ -109,7 +114,7 @@ impl Snapshot {
             ("bus_route_misses", "Topics matched against the tree", &count.route_misses),
         ] {
             let metric = ConstCounter::new(value.load(Relaxed));
-            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+            metric.encode(descriptor(encoder, name, help, metric.metric_type())?)?;
         }
         let (retained, retained_bytes) = bus.retained_size();
         let (streams, parked) = self.0.http.streams.count();
@@ -123,8 +128,21 @@ impl Snapshot {
             ("http_event_streams_parked", "Event streams that wait for their reader", parked),
         ] {
             let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
-            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+            metric.encode(descriptor(encoder, name, help, metric.metric_type())?)?;
         }
         Ok(())
+    }
+}
+
+/// Begins a family; one whose name ends in a unit says so (OpenMetrics §4.4.4).
+fn descriptor<'e>(
+    encoder: &'e mut DescriptorEncoder<'_>,
+    name: &'e str,
+    help: &str,
+    kind: MetricType,
+) -> Result<MetricEncoder<'e>, std::fmt::Error> {
+    match name.strip_suffix("_bytes") {
+        Some(stem) => encoder.encode_descriptor(stem, help, Some(&Unit::Bytes), kind),
+        None => encoder.encode_descriptor(name, help, None, kind),
     }
 }

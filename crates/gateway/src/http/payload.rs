@@ -25,6 +25,8 @@ enum Kind {
     Unsized,
     Full(Option<Bytes>),
     Events(Box<Follow>),
+    /// A stream that is written without hyper.
+    Elsewhere(Rc<Progress>),
 }
 
 impl Payload {
@@ -46,6 +48,11 @@ impl Payload {
         Self { kind: Kind::Events(Box::new(follow)), _open: None }
     }
 
+    /// Stands for a stream that takes the connection over when the head of the response is out.
+    pub(super) fn elsewhere(progress: &Rc<Progress>) -> Self {
+        Self { kind: Kind::Elsewhere(Rc::clone(progress)), _open: None }
+    }
+
     pub(super) fn holding(mut self, open: Open) -> Self {
         self._open = Some(open);
         self
@@ -56,7 +63,7 @@ impl Payload {
         match &self.kind {
             Kind::Empty => Some(Bytes::new()),
             Kind::Full(bytes) => bytes.clone(),
-            Kind::Unsized | Kind::Events(_) => None,
+            Kind::Unsized | Kind::Events(_) | Kind::Elsewhere(_) => None,
         }
     }
 }
@@ -69,6 +76,10 @@ impl Body for Payload {
         match &mut self.kind {
             Kind::Empty | Kind::Unsized => Poll::Ready(None),
             Kind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Kind::Elsewhere(progress) => {
+                progress.hand_over();
+                Poll::Pending
+            }
             Kind::Events(follow) => follow.poll_chunk(cx).map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes)))),
         }
     }
@@ -77,7 +88,7 @@ impl Body for Payload {
         match &self.kind {
             Kind::Empty | Kind::Unsized => true,
             Kind::Full(bytes) => bytes.is_none(),
-            Kind::Events(_) => false,
+            Kind::Events(_) | Kind::Elsewhere(_) => false,
         }
     }
 
@@ -85,7 +96,7 @@ impl Body for Payload {
         match &self.kind {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Kind::Unsized | Kind::Events(_) => SizeHint::default(),
+            Kind::Unsized | Kind::Events(_) | Kind::Elsewhere(_) => SizeHint::default(),
         }
     }
 }

@@ -162,7 +162,7 @@ async fn converse(ctx: &Rc<WorkerContext>, conn: &Rc<Conn>, quic: &quinn::Connec
                 }
             }
             accepted = h3.accept() => match accepted {
-                Ok(Some(resolver)) => drop(spawn_local(serve_request(Rc::clone(conn), resolver))),
+                Ok(Some(resolver)) => drop(spawn_local(serve_request(Rc::clone(conn), quic.clone(), resolver))),
                 Ok(None) => break,
                 Err(error) => {
                     note(conn, &error);
@@ -191,7 +191,7 @@ fn note(conn: &Conn, error: &h3::error::ConnectionError) {
 type Resolver = RequestResolver<h3_quinn::Connection, Bytes>;
 type SendHalf = RequestStream<h3_quinn::SendStream<Bytes>, Bytes>;
 
-async fn serve_request(conn: Rc<Conn>, resolver: Resolver) {
+async fn serve_request(conn: Rc<Conn>, quic: quinn::Connection, resolver: Resolver) {
     let limit = conn.ctx.shared.http.config.header_timeout;
     // A malformed request is answered by h3 itself.
     let Ok(Ok((request, stream))) = timeout(limit, resolver.resolve_request()).await else { return };
@@ -199,13 +199,18 @@ async fn serve_request(conn: Rc<Conn>, resolver: Resolver) {
     let body = RequestBody::new(recv);
     let answer = conn.call(request.map(|()| body)).await;
     let response = answer.unwrap_or_else(|never| match never {});
-    if respond(&conn, &mut send, response).await.is_none() {
+    if respond(&conn, &quic, &mut send, response).await.is_none() {
         send.stop_stream(h3::error::Code::H3_INTERNAL_ERROR);
     }
 }
 
 /// Sends the response; `None` when the client takes no more of it.
-async fn respond(conn: &Conn, send: &mut SendHalf, response: Response<Payload>) -> Option<()> {
+async fn respond(
+    conn: &Conn,
+    quic: &quinn::Connection,
+    send: &mut SendHalf,
+    response: Response<Payload>,
+) -> Option<()> {
     let limit = conn.ctx.shared.http.config.write_timeout;
     let (mut parts, mut payload) = response.into_parts();
     let headers = &mut parts.headers;
@@ -221,8 +226,16 @@ async fn respond(conn: &Conn, send: &mut SendHalf, response: Response<Payload>) 
         headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
     }
     timeout(limit, send.send_response(Response::from_parts(parts, ()))).await.ok()?.ok()?;
-    while let Some(frame) = next(conn, &mut payload).await {
-        let mut bytes = frame;
+    loop {
+        // A stream that waits for its next event learns only here that its reader has gone.
+        let mut bytes = tokio::select! {
+            biased;
+            frame = next(&mut payload) => match frame {
+                Some(bytes) => bytes,
+                None => break,
+            },
+            _ = quic.closed() => return None,
+        };
         while !bytes.is_empty() {
             let piece = bytes.split_to(bytes.len().min(PIECE_BYTES));
             timeout(limit, send.send_data(piece)).await.ok()?.ok()?;
@@ -231,7 +244,7 @@ async fn respond(conn: &Conn, send: &mut SendHalf, response: Response<Payload>) 
     timeout(limit, send.finish()).await.ok()?.ok()
 }
 
-async fn next(_: &Conn, payload: &mut Payload) -> Option<Bytes> {
+async fn next(payload: &mut Payload) -> Option<Bytes> {
     let frame = Pin::new(payload).frame().await?;
     frame.unwrap_or_else(|never| match never {}).into_data().ok()
 }

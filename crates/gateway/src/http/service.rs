@@ -22,13 +22,16 @@ use http_body::Body;
 use super::{
     batch,
     body::Polite,
+    cors::Cors,
     follow,
     identity::{Identified, Identities, Identity},
     io::Progress,
     longpoll, metrics,
     payload::{Open, Payload},
-    respond, session, topics,
-    websocket::{self, Upgrade},
+    respond, session,
+    stream::EventStream,
+    topics,
+    websocket::{self, Carried},
 };
 use crate::{Peer, WorkerContext};
 
@@ -38,8 +41,16 @@ pub(super) struct Conn {
     pub(super) peer: Peer,
     pub(super) progress: Rc<Progress>,
     pub(super) identities: Identities,
-    /// What an HTTP/1.1 connection becomes once 101 is out.
+    /// What an HTTP/1.1 connection becomes once the head of the response is out.
     pub(super) upgrade: RefCell<Option<Upgrade>>,
+}
+
+/// What an HTTP/1.1 connection becomes.
+pub(super) enum Upgrade {
+    /// A WebSocket, after 101.
+    WebSocket(Carried),
+    /// A stream of events that ends with the connection, after 200.
+    Stream(EventStream),
 }
 
 impl Conn {
@@ -63,43 +74,48 @@ impl Conn {
         self.progress.active.set(now);
         let (parts, body) = request.into_parts();
         let head = parts.method == Method::HEAD;
+        let cors = Cors::of(&self.ctx.shared.http.config.origins, &parts.headers);
         let answer = match Polite::new(&parts.headers, body) {
-            Ok(body) => self.answer(parts, body, now),
-            Err(body) => self.answer(parts, body, now),
+            Ok(body) => self.answer(parts, body, now, &cors),
+            Err(body) => self.answer(parts, body, now, &cors),
         };
         let answer = answer.unwrap_or_else(|problem| Answer::now(respond::refused(&problem, &self.identities)));
         let alt_svc = self.ctx.shared.http.alt_svc.as_ref().filter(|_| self.peer.secure).cloned();
-        answer.finish(Finish { head, alt_svc, open: Some(open) })
+        answer.finish(Finish { head, alt_svc, cors, open: Some(open) })
     }
 
-    fn answer<B>(self: &Rc<Self>, parts: Parts, body: B, now: Timestamp) -> Result<Answer, Problem<'static>>
+    fn answer<B>(
+        self: &Rc<Self>,
+        parts: Parts,
+        body: B,
+        now: Timestamp,
+        cors: &Cors,
+    ) -> Result<Answer, Problem<'static>>
     where
         B: Body<Data = Bytes> + Unpin + 'static,
     {
         let route = Route::parse(parts.uri.path()).map_err(|unroutable| unroutable.problem())?;
         let route = if websocket::is_mqtt_at_root(&route, &parts) { Route::Mqtt } else { route };
-        let host = host(&parts)?;
+        let known = knows(&route, &parts);
+        let identified = self.screen(&route, &parts, known)?;
         if parts.method == Method::OPTIONS {
-            return Ok(Answer::now(respond::allow(StatusCode::NO_CONTENT, route.allow())));
+            let response = respond::allow(StatusCode::NO_CONTENT, route.allow());
+            return Ok(Answer::now(cors.preflight(&parts.headers, response, route.allow())));
         }
-        if !knows(&route, &parts) {
+        if !known {
             return Ok(Answer::now(respond::allow(StatusCode::METHOD_NOT_ALLOWED, route.allow())));
         }
         // RFC 9110 §10.1.1.
         if parts.headers.get(EXPECT).is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
             return Err(Problem::new(Kind::ExpectationFailed));
         }
-        self.check_origin(&route, &parts, host)?;
         if matches!(route, Route::Login | Route::Logout) {
             let leaving = route == Route::Logout;
             return Ok(self.session(leaving, parts, body));
         }
-        if route.is_open() {
-            return self.open_route(&route, &parts).map(Answer::now);
-        }
-        match self.identities.identify(&parts.headers)? {
-            Identified::Now(identity) => {
-                self.check_host(&identity, host)?;
+        match identified {
+            None => self.open_route(&route, &parts).map(Answer::now),
+            Some(Identified::Now(identity)) => {
                 // The short way, without a second look at the path.
                 if let Route::Topic(topic) = &route
                     && matches!(parts.method, Method::GET | Method::HEAD)
@@ -109,7 +125,7 @@ impl Conn {
                 }
                 Ok(self.perform(identity, parts, body, now))
             }
-            Identified::Verify(pending) => {
+            Some(Identified::Verify(pending)) => {
                 let conn = Rc::clone(self);
                 Ok(Answer::later(async move {
                     match conn.identities.verify(pending).await {
@@ -167,7 +183,7 @@ impl Conn {
                 Answer::later(async move { or_problem(batch::publish(&conn, &identity, &parts, body).await) })
             }
             Route::Subscribe => Answer::now(or_problem(follow::subscribe(&conn, &identity, &parts))),
-            Route::Metrics => Answer::now(metrics::respond(&self.ctx)),
+            Route::Metrics => Answer::now(metrics::respond(&self.ctx, &parts.headers)),
             Route::Mqtt
             | Route::Coap
             | Route::OpenApi
@@ -199,6 +215,19 @@ impl Conn {
         }
     }
 
+    /// Keeps foreign web pages out, on every route and in every version; identifies the client where the route asks.
+    ///
+    /// Two checks that stand for each other: a page of another site shows a foreign `Origin`; a page that has pointed
+    /// its own name at this machine (DNS rebinding) shows a foreign `Host`, and an `Origin` that goes with it.
+    fn screen(&self, route: &Route<'_>, parts: &Parts, known: bool) -> Result<Option<Identified>, Problem<'static>> {
+        let host = host(parts)?;
+        self.check_origin(route, parts, host)?;
+        let asks = !route.is_open() && parts.method != Method::OPTIONS && known;
+        let identified = if asks { Some(self.identities.identify(&parts.headers)?) } else { None };
+        self.check_host(route, parts, host, identified.as_ref())?;
+        Ok(identified)
+    }
+
     /// Pages of other origins do not write and open no WebSockets; what they read their browser keeps from them.
     fn check_origin(&self, route: &Route<'_>, parts: &Parts, host: Option<&str>) -> Result<(), Problem<'static>> {
         let fetched = || parts.headers.get(SEC_FETCH_SITE);
@@ -209,7 +238,7 @@ impl Conn {
         let socket = parts.method == Method::CONNECT || handshake::is_upgrade(&parts.headers);
         let safe = matches!(parts.method, Method::GET | Method::HEAD) && !socket;
         // MQTT authenticates inside, by what no browser adds by itself; but anonymous on loopback is somebody too.
-        if safe && !matches!(route, Route::Mqtt | Route::Coap) {
+        if parts.method == Method::OPTIONS || (safe && !matches!(route, Route::Mqtt | Route::Coap)) {
             return Ok(());
         }
         let Some(origin) = parts.headers.get(ORIGIN) else {
@@ -222,16 +251,31 @@ impl Conn {
         if allowed { Ok(()) } else { Err(Problem::new(Kind::ForeignOrigin)) }
     }
 
-    /// A page that has pointed its own name at this machine shows that name here.
-    fn check_host(&self, identity: &Identity, host: Option<&str>) -> Result<(), Problem<'static>> {
-        if !identity.principal().anonymous || !self.peer.is_loopback() {
+    /// Where anonymous clients on loopback are let in, a name that is not known to be this machine's is refused, unless
+    /// the request shows a credential, which such a page does not have.
+    fn check_host(
+        &self,
+        route: &Route<'_>,
+        parts: &Parts,
+        host: Option<&str>,
+        identified: Option<&Identified>,
+    ) -> Result<(), Problem<'static>> {
+        if !self.peer.anonymous || !self.peer.is_loopback() {
             return Ok(());
         }
         let Some(host) = host else { return Ok(()) };
+        let admitted = match identified {
+            Some(Identified::Verify(_)) => true,
+            Some(Identified::Now(identity)) => !identity.principal().anonymous,
+            // Health checks come with whatever name; no page is told whether something listens here.
+            None => matches!(route, Route::Health | Route::Ready) && !parts.headers.contains_key(ORIGIN),
+        };
         let name = origin::without_port(host);
-        let known = origin::is_local_name(host)
-            || self.ctx.shared.http.config.hosts.iter().any(|known| known.eq_ignore_ascii_case(name));
-        if known { Ok(()) } else { Err(Problem::new(Kind::Misdirected)) }
+        let known = || {
+            origin::is_local_name(host)
+                || self.ctx.shared.http.config.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
+        };
+        if admitted || known() { Ok(()) } else { Err(Problem::new(Kind::Misdirected)) }
     }
 }
 
@@ -292,6 +336,7 @@ enum State {
 struct Finish {
     head: bool,
     alt_svc: Option<HeaderValue>,
+    cors: Cors,
     open: Option<Open>,
 }
 
@@ -329,6 +374,7 @@ impl Future for Answer {
         if let Some(alt_svc) = finish.alt_svc {
             response.headers_mut().insert(ALT_SVC, alt_svc);
         }
+        finish.cors.apply(response.headers_mut());
         Poll::Ready(Ok(match finish.open {
             Some(open) => response.map(|payload| payload.holding(open)),
             None => response,

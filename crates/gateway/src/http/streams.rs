@@ -2,6 +2,7 @@
 //! where it stopped.
 
 mod mailbox;
+mod walk;
 
 use std::{
     collections::HashMap,
@@ -11,7 +12,8 @@ use std::{
 
 use fogmux_bus::{Bus, Claim, Qos, ReadGate, Slot, SubscribeOptions, Subscription, Timestamp, TooManySubscriptions};
 
-pub(super) use mailbox::{Kept, Limits, StreamMailbox, Taken};
+pub(super) use mailbox::{Chunk, Gap, Limits, Portion, StreamMailbox, Taken};
+pub(super) use walk::Place;
 
 use super::HttpConfig;
 use crate::WorkerContext;
@@ -129,9 +131,9 @@ impl Registry {
         }
         drop(victim);
         let id = getrandom::u64().map_err(|_| NoStream::NoRandomness)?;
-        let kept = wanted.kept.then(Kept::default);
+        let walk = wanted.kept.then(Place::default);
         let bus = Arc::clone(ctx.bus());
-        let slot = bus.slot(StreamMailbox::new(self.limits, Arc::clone(&self.bytes), kept), ctx.id);
+        let slot = bus.slot(StreamMailbox::new(self.limits, Arc::clone(&self.bytes), walk), ctx.id);
         let claim = slot.claim(ctx.id);
         let stream = Stream {
             id,

@@ -17,7 +17,7 @@ use http::{
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
-    time::{Instant, timeout},
+    time::timeout,
 };
 
 use super::{
@@ -25,7 +25,11 @@ use super::{
     identity::Identity,
     payload::Payload,
     respond,
-    service::Conn,
+    service::{Conn, Upgrade},
+};
+use crate::{
+    WorkerContext,
+    metrics::{DoorMetrics, Metrics},
 };
 
 /// The subprotocols of MQTT over WebSocket ([MQTT-6.0.0-4]; the second is MQTT 3.1's).
@@ -34,11 +38,17 @@ const MQTT: [&str; 2] = ["mqtt", "mqttv3.1"];
 const COAP: [&str; 1] = ["coap"];
 /// Longest message that a reader of events may send; nobody looks at them.
 const IGNORED_BYTES_MAX: u64 = 64 << 10;
-/// Keep-alives without a sign of life after which a reader is gone.
+/// The first byte of a ping: one frame, unmasked (RFC 6455 §5.2).
+const PING: u8 = 0x80 | Opcode::Ping as u8;
+/// Room to read what a reader of events sends.
+const READ_BYTES: usize = 512;
+/// Bytes that are written at a time; the write deadline is for each.
+const PIECE_BYTES: usize = 16 << 10;
+/// Pings without a sign of life after which a reader is gone.
 const SILENT_KEEP_ALIVES: u32 = 3;
 
-/// What a connection becomes.
-pub(super) enum Upgrade {
+/// What a WebSocket carries.
+pub(super) enum Carried {
     /// Events out, control frames in.
     Events(Follow),
     /// MQTT.
@@ -55,7 +65,7 @@ pub(super) fn events(
 ) -> Result<Response<Payload>, Problem<'static>> {
     let accepted = Accepted::of(parts)?;
     let follow = Follow::open(conn, identity, parts, Format::WebSocket)?;
-    Ok(accepted.respond(conn, parts, Upgrade::Events(follow), None))
+    Ok(accepted.respond(conn, parts, Carried::Events(follow), None))
 }
 
 /// Whether a request for `/` opens MQTT: some clients, HiveMQ's among them, take no path and say what they want by the
@@ -73,7 +83,7 @@ pub(super) fn mqtt(conn: &Rc<Conn>, parts: &Parts) -> Result<Response<Payload>, 
     if protocol.is_none() && parts.headers.contains_key(SEC_WEBSOCKET_PROTOCOL) {
         return Err(Problem::new(Kind::BadRequest).detail("the subprotocol is mqtt or mqttv3.1"));
     }
-    Ok(accepted.respond(conn, parts, Upgrade::Mqtt, protocol))
+    Ok(accepted.respond(conn, parts, Carried::Mqtt, protocol))
 }
 
 /// The handshake of CoAP, which has to name the subprotocol (RFC 8323 §4.1).
@@ -81,7 +91,7 @@ pub(super) fn coap(conn: &Rc<Conn>, parts: &Parts) -> Result<Response<Payload>, 
     let accepted = Accepted::of(parts)?;
     let protocol = handshake::subprotocol(&parts.headers, &COAP)
         .ok_or(Problem::new(Kind::BadRequest).detail("the subprotocol is coap"))?;
-    Ok(accepted.respond(conn, parts, Upgrade::Coap, Some(protocol)))
+    Ok(accepted.respond(conn, parts, Carried::Coap, Some(protocol)))
 }
 
 /// A handshake that is in order.
@@ -105,7 +115,7 @@ impl Accepted {
         self,
         conn: &Rc<Conn>,
         parts: &Parts,
-        upgrade: Upgrade,
+        carried: Carried,
         protocol: Option<&'static str>,
     ) -> Response<Payload> {
         let mut response = match self {
@@ -114,7 +124,7 @@ impl Accepted {
                 respond::set(&mut response, SEC_WEBSOCKET_ACCEPT, &proof);
                 response.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-                *conn.upgrade.borrow_mut() = Some(upgrade);
+                *conn.upgrade.borrow_mut() = Some(Upgrade::WebSocket(carried));
                 response
             }
             Self::Tunnel => {
@@ -124,7 +134,7 @@ impl Accepted {
                     let Some(stream) = stream else { return };
                     // An error: the stream is gone, and the upgrade with it.
                     if let Ok(io) = stream.await {
-                        run(&conn, TokioIo::new(io), upgrade).await;
+                        run(&conn, TokioIo::new(io), carried).await;
                     }
                 });
                 respond::status(StatusCode::OK)
@@ -138,15 +148,43 @@ impl Accepted {
 }
 
 /// Carries the WebSocket until it ends.
-pub(super) async fn run<T>(conn: &Rc<Conn>, io: T, upgrade: Upgrade)
+pub(super) async fn run<T>(conn: &Rc<Conn>, io: T, carried: Carried)
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    match upgrade {
-        Upgrade::Mqtt => crate::mqtt::serve(Rc::clone(&conn.ctx), bytes::ByteStream::new(io), conn.peer.clone()).await,
-        Upgrade::Coap => crate::coap::serve_websocket(Rc::clone(&conn.ctx), io, conn.peer.clone()).await,
+    let ctx = &conn.ctx;
+    match carried {
+        Carried::Mqtt => {
+            let _counted = Counted::new(ctx, |metrics| &metrics.mqtt);
+            crate::mqtt::serve(Rc::clone(ctx), bytes::ByteStream::new(io), conn.peer.clone()).await;
+        }
+        Carried::Coap => {
+            let _counted = Counted::new(ctx, |metrics| &metrics.coap);
+            crate::coap::serve_websocket(Rc::clone(ctx), io, conn.peer.clone()).await;
+        }
         // An error is the peer's going.
-        Upgrade::Events(follow) => drop(Events::new(conn, io, follow).run().await),
+        Carried::Events(follow) => drop(Events::new(conn, io, follow).run().await),
+    }
+}
+
+/// A connection of another door inside a WebSocket, in that door's count: a shutdown waits for it as for any other.
+struct Counted {
+    ctx: Rc<WorkerContext>,
+    door: fn(&Metrics) -> &DoorMetrics,
+}
+
+impl Counted {
+    fn new(ctx: &Rc<WorkerContext>, door: fn(&Metrics) -> &DoorMetrics) -> Self {
+        let metrics = door(&ctx.shared.metrics);
+        metrics.accepted.increment();
+        metrics.connections.change(1);
+        Self { ctx: Rc::clone(ctx), door }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        (self.door)(&self.ctx.shared.metrics).connections.change(-1);
     }
 }
 
@@ -156,7 +194,8 @@ struct Events<T> {
     follow: Follow,
     receiver: Receiver,
     input: BytesMut,
-    heard: Instant,
+    /// Pings since the reader was heard last.
+    unanswered: u32,
 }
 
 /// What a turn of reading says.
@@ -173,20 +212,19 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Events<T> {
             follow,
             receiver: Receiver::new(Role::Server, IGNORED_BYTES_MAX),
             input: BytesMut::new(),
-            heard: Instant::now(),
+            unanswered: 0,
         }
     }
 
     async fn run(mut self) -> io::Result<()> {
-        let patience = self.conn.ctx.shared.http.config.event_keep_alive * SILENT_KEEP_ALIVES;
         loop {
-            self.input.reserve(512);
+            self.input.reserve(READ_BYTES);
             tokio::select! {
                 read = self.io.read_buf(&mut self.input) => {
                     if read? == 0 {
                         return Ok(());
                     }
-                    self.heard = Instant::now();
+                    self.unanswered = 0;
                     if matches!(self.hear().await?, Heard::Closed) {
                         return self.io.shutdown().await;
                     }
@@ -197,9 +235,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Events<T> {
                         let over = !self.follow.may_go_on();
                         return self.close(if over { CloseCode::PolicyViolation } else { CloseCode::GoingAway }).await;
                     };
-                    if self.heard.elapsed() > patience {
-                        self.conn.ctx.shared.metrics.http.timed_out.increment();
-                        return Ok(());
+                    // A reader of a busy stream is asked for nothing, and shows by taking it that it lives.
+                    if chunk.first() == Some(&PING) {
+                        self.unanswered += 1;
+                        if self.unanswered > SILENT_KEEP_ALIVES {
+                            self.conn.ctx.shared.metrics.http.timed_out.increment();
+                            return Ok(());
+                        }
                     }
                     self.send(&chunk).await?;
                 }
@@ -242,12 +284,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Events<T> {
         self.io.shutdown().await
     }
 
-    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Writes it all, however long that takes, as long as the peer takes something.
+    async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let limit = self.conn.ctx.shared.http.config.write_timeout;
-        timeout(limit, async {
-            self.io.write_all(bytes).await?;
-            self.io.flush().await
-        })
-        .await?
+        while !bytes.is_empty() {
+            let piece = bytes.get(..PIECE_BYTES).unwrap_or(bytes);
+            let count = timeout(limit, self.io.write(piece)).await??;
+            if count == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            bytes = bytes.get(count..).unwrap_or_default();
+        }
+        timeout(limit, self.io.flush()).await?
     }
 }

@@ -1,8 +1,9 @@
-//! The mailbox of an event stream: what waits to be sent, and the tail of what was sent, in case the reader comes back
-//! without having seen it.
+//! The mailbox of an event stream: the messages that wait to be sent, and the tail of those that were sent, in case the
+//! reader comes back without having received it.
 //!
-//! Bounded in messages and bytes. What was sent goes first, then the oldest that waits, which the reader is told as a
-//! gap; whatever its QoS, for a page that sleeps must not make publishers fail.
+//! Bounded in messages and bytes. Sent messages go first, then the oldest that waits, which the reader is told as a
+//! gap, whatever the QoS: a page that sleeps must not make publishers fail. Every message has a number on the stream,
+//! those that are lost too, so that the number a reader shows says exactly what it has not received.
 
 use std::{
     collections::VecDeque,
@@ -13,6 +14,9 @@ use std::{
 };
 
 use fogmux_bus::{Delivered, Delivery, Mailbox, Message, Publication, Qos, Readiness, Topic};
+use smallvec::SmallVec;
+
+use super::walk::{Place, Walk};
 
 /// Bytes and messages of the sent tail.
 const TAIL_BYTES: usize = 64 << 10;
@@ -21,6 +25,8 @@ const TAIL_MESSAGES: usize = 256;
 const BUSY_MESSAGES: usize = 64;
 /// What each stream keeps at least when all together have too much: this fraction of its own limit.
 const SHORT: usize = 32;
+/// Places of an empty queue that are not given back to the allocator.
+const SPARE_PLACES: usize = 64;
 
 /// Bounds of a mailbox.
 #[derive(Clone, Copy, Debug)]
@@ -31,15 +37,6 @@ pub(in crate::http) struct Limits {
     pub(in crate::http) all_bytes: usize,
 }
 
-/// How far a stream is with the messages that topics keep.
-#[derive(Clone, Debug, Default)]
-pub(in crate::http) struct Kept {
-    /// Which of the stream's subscriptions.
-    pub(in crate::http) subscription: usize,
-    /// The last topic of it that was sent.
-    pub(in crate::http) after: Option<Topic>,
-}
-
 /// A message to send, with its number on the stream.
 pub(in crate::http) struct Taken {
     pub(in crate::http) sequence: u64,
@@ -47,9 +44,36 @@ pub(in crate::http) struct Taken {
     pub(in crate::http) qos: Qos,
 }
 
+/// Messages that are missing before the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::http) struct Gap {
+    /// The number of the last of them.
+    pub(in crate::http) sequence: u64,
+    /// How many, unless retained messages among them, which are sent again, make that unknown.
+    pub(in crate::http) missed: Option<u64>,
+}
+
+/// Retained messages as they were looked up, in the order of their topics.
+pub(in crate::http) struct Chunk {
+    /// Where the lookup began.
+    pub(in crate::http) place: Place,
+    pub(in crate::http) messages: Vec<Arc<Message>>,
+    /// Where to go on after them; `None` at the end.
+    pub(in crate::http) next: Option<Place>,
+}
+
+/// How much to take at a time.
+#[derive(Clone, Copy)]
+pub(in crate::http) struct Portion {
+    pub(in crate::http) messages: usize,
+    pub(in crate::http) bytes: usize,
+}
+
 struct Item {
     message: Arc<Message>,
     qos: Qos,
+    /// It comes from the walk over the retained messages, not from a publisher.
+    retained: bool,
 }
 
 impl Item {
@@ -69,12 +93,24 @@ pub(in crate::http) struct StreamMailbox {
     waiting: VecDeque<Item>,
     bytes: usize,
     accounted: usize,
-    lost: u64,
-    kept: Option<Kept>,
+    /// How many of the messages before `cursor` the reader has not been told that they are lost.
+    missed: Option<Missed>,
+    walk: Walk,
+    /// The last numbers that `sent` no longer has: of a retained message, and of any other.
+    retained_forgotten: u64,
+    live_forgotten: u64,
+    ended: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Missed {
+    Exactly(u64),
+    Unknown,
 }
 
 impl StreamMailbox {
-    pub(in crate::http) fn new(limits: Limits, all: Arc<AtomicUsize>, kept: Option<Kept>) -> Self {
+    /// `walk` is where a walk over the retained messages begins, if there is to be one.
+    pub(in crate::http) fn new(limits: Limits, all: Arc<AtomicUsize>, walk: Option<Place>) -> Self {
         Self {
             limits,
             all,
@@ -84,20 +120,40 @@ impl StreamMailbox {
             waiting: VecDeque::new(),
             bytes: 0,
             accounted: 0,
-            lost: 0,
-            kept,
+            missed: None,
+            walk: Walk::new(walk),
+            retained_forgotten: 0,
+            live_forgotten: 0,
+            ended: false,
         }
     }
 
-    /// How many messages are missing before the next one.
-    pub(in crate::http) fn take_lost(&mut self) -> u64 {
-        std::mem::take(&mut self.lost)
+    /// Drops everything and takes nothing any more: the stream has ended, whoever may still hold its slot.
+    fn end(&mut self) {
+        self.sent = VecDeque::new();
+        self.waiting = VecDeque::new();
+        self.walk = Walk::default();
+        self.bytes = 0;
+        self.ended = true;
+        self.settle();
+    }
+
+    /// The messages that are missing before the next one; the reader is told now.
+    pub(in crate::http) fn take_gap(&mut self) -> Option<Gap> {
+        let missed = match self.missed.take()? {
+            Missed::Exactly(count) => Some(count),
+            Missed::Unknown => None,
+        };
+        Some(Gap { sequence: self.cursor - 1, missed })
     }
 
     /// The next message to send; it stays for a while in case it has to be sent again.
     pub(in crate::http) fn take(&mut self) -> Option<Taken> {
         if self.cursor == self.next() {
             let item = self.waiting.pop_front()?;
+            if self.waiting.is_empty() && self.waiting.capacity() > SPARE_PLACES {
+                self.waiting = VecDeque::new();
+            }
             self.sent.push_back(item);
         }
         let index = usize::try_from(self.cursor - self.first).ok()?;
@@ -108,39 +164,94 @@ impl StreamMailbox {
         Some(taken)
     }
 
-    /// Numbers a message that a topic keeps and that goes out now.
-    pub(in crate::http) fn take_kept(&mut self, message: &Arc<Message>, qos: Qos) -> Taken {
-        let item = Item { message: Arc::clone(message), qos };
-        self.bytes += item.bytes();
-        self.sent.push_back(item);
-        self.cursor = self.next();
-        let taken = Taken { sequence: self.cursor - 1, message: Arc::clone(message), qos };
-        self.trim();
-        self.settle();
+    /// Takes a portion of the messages that wait.
+    pub(in crate::http) fn take_some(&mut self, portion: Portion) -> SmallVec<[Taken; 8]> {
+        let mut taken = SmallVec::new();
+        let mut bytes = 0;
+        while taken.len() < portion.messages && bytes < portion.bytes {
+            let Some(next) = self.take() else { break };
+            bytes += next.message.payload.len();
+            taken.push(next);
+        }
         taken
     }
 
-    /// Whether everything was sent that came in.
-    pub(in crate::http) fn is_drained(&self) -> bool {
-        self.waiting.is_empty() && self.cursor == self.next()
+    /// Numbers a portion of the retained messages that were looked up, to be sent after `live`, and moves the walk on.
+    ///
+    /// A topic of which a retained publication is in `live` or waits is left out. The publication is not older than
+    /// the retained message, or the retained message has been delivered behind it: one that was retained after this
+    /// stream had subscribed is delivered to it, too. In both cases the reader gets the newest value last.
+    pub(in crate::http) fn take_retained(
+        &mut self,
+        chunk: &Chunk,
+        live: &[Taken],
+        portion: Portion,
+        max_qos: Qos,
+    ) -> SmallVec<[Taken; 8]> {
+        let mut taken = SmallVec::new();
+        // Messages to be sent again are older than what was looked up; and the walk may have begun again meanwhile.
+        if self.cursor != self.next() || self.walk.place() != Some(&chunk.place) {
+            return taken;
+        }
+        let overtaken = self.overtaken(chunk, live);
+        let mut bytes = 0;
+        for (index, message) in chunk.messages.iter().enumerate() {
+            if overtaken.contains(&index) {
+                continue;
+            }
+            if bytes >= portion.bytes || taken.len() >= portion.messages {
+                return taken;
+            }
+            bytes += message.payload.len();
+            taken.push(self.number(message, max_qos));
+            self.walk.pass(self.cursor - 1, chunk.place.subscription, &message.topic);
+        }
+        self.walk.move_to(chunk.next.clone());
+        taken
     }
 
-    /// How far the stream is with kept messages; nothing when it is through with them.
-    pub(in crate::http) fn kept(&self) -> Option<&Kept> {
-        self.kept.as_ref()
+    /// Indices of the messages of whose topics a retained publication is on its way.
+    fn overtaken(&self, chunk: &Chunk, live: &[Taken]) -> SmallVec<[usize; 8]> {
+        let at = |topic: &Topic| chunk.messages.binary_search_by(|message| message.topic.cmp(topic)).ok();
+        let live = live.iter().map(|taken| &taken.message);
+        let waiting = self.waiting.iter().map(|item| &item.message);
+        live.chain(waiting).filter(|message| message.retain).filter_map(|message| at(&message.topic)).collect()
     }
 
-    pub(in crate::http) fn set_kept(&mut self, kept: Option<Kept>) {
-        self.kept = kept;
+    fn number(&mut self, message: &Arc<Message>, max_qos: Qos) -> Taken {
+        let item = Item { message: Arc::clone(message), qos: message.qos.min(max_qos), retained: true };
+        let taken = Taken { sequence: self.cursor, message: Arc::clone(message), qos: item.qos };
+        self.bytes += item.bytes();
+        self.sent.push_back(item);
+        self.cursor += 1;
+        self.trim();
+        taken
     }
 
-    /// Goes back to after `sequence`. False if that was never sent.
+    /// Whether there is anything to send.
+    pub(in crate::http) fn has_output(&self) -> bool {
+        !self.waiting.is_empty() || self.cursor != self.next() || self.missed.is_some() || self.walk.place().is_some()
+    }
+
+    /// Where to look up the next retained messages; `None` when all were sent.
+    pub(in crate::http) fn place(&self) -> Option<&Place> {
+        self.walk.place()
+    }
+
+    /// Goes back to after `sequence`, the last number that the reader has received. False if that was never sent.
     pub(in crate::http) fn rewind(&mut self, sequence: u64) -> bool {
         let wanted = sequence.saturating_add(1);
         if wanted > self.next() {
             return false;
         }
-        self.lost += self.first.saturating_sub(wanted);
+        self.missed = None;
+        if self.live_forgotten >= wanted {
+            let exact = self.retained_forgotten < wanted;
+            self.missed = Some(if exact { Missed::Exactly(self.first - wanted) } else { Missed::Unknown });
+        }
+        if self.retained_forgotten >= wanted {
+            self.walk.begin_again(sequence);
+        }
         self.cursor = wanted.max(self.first);
         true
     }
@@ -160,7 +271,7 @@ impl StreamMailbox {
     /// Forgets sent messages beyond the tail.
     fn trim(&mut self) {
         while self.first < self.cursor
-            && (self.sent.len() > TAIL_MESSAGES || (self.sent_only() && self.bytes > TAIL_BYTES))
+            && (self.sent.len() > TAIL_MESSAGES || (self.waiting.is_empty() && self.bytes > TAIL_BYTES))
         {
             if !self.forget_sent() {
                 break;
@@ -169,19 +280,34 @@ impl StreamMailbox {
         self.settle();
     }
 
-    fn sent_only(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
     fn forget_sent(&mut self) -> bool {
         let Some(item) = self.sent.pop_front() else { return false };
         self.bytes -= item.bytes();
+        let number = self.first;
         self.first += 1;
-        if self.cursor < self.first {
-            self.lost += self.first - self.cursor;
-            self.cursor = self.first;
+        // It was to be sent again.
+        let owed = self.cursor < self.first;
+        self.cursor = self.cursor.max(self.first);
+        if item.retained {
+            self.retained_forgotten = number;
+            if owed {
+                self.walk.begin_again(number - 1);
+            }
+        } else {
+            self.live_forgotten = number;
+            if owed {
+                self.miss_one();
+            }
         }
         true
+    }
+
+    fn miss_one(&mut self) {
+        self.missed = match self.missed {
+            None => Some(Missed::Exactly(1)),
+            Some(Missed::Exactly(count)) => Some(Missed::Exactly(count + 1)),
+            Some(Missed::Unknown) => Some(Missed::Unknown),
+        };
     }
 
     /// Makes room for another message of so many bytes; gives how many that waited had to go.
@@ -195,7 +321,11 @@ impl StreamMailbox {
             }
             let Some(item) = self.waiting.pop_front() else { break };
             self.bytes -= item.bytes();
-            self.lost += 1;
+            // Nothing is left in `sent`: the number is used up.
+            self.live_forgotten = self.first;
+            self.first += 1;
+            self.cursor = self.first;
+            self.miss_one();
             displaced += 1;
         }
         displaced
@@ -213,7 +343,11 @@ impl StreamMailbox {
 
 impl Mailbox for StreamMailbox {
     fn deliver(&mut self, publication: &Publication<'_>, delivery: &Delivery<'_>) -> Delivered {
-        let item = Item { message: Arc::clone(delivery.share(publication)), qos: delivery.qos(publication) };
+        if self.ended {
+            return Delivered::Gone;
+        }
+        let (message, qos) = (Arc::clone(delivery.share(publication)), delivery.qos(publication));
+        let item = Item { message, qos, retained: false };
         let bytes = item.bytes();
         // One message always fits, or a large one would never arrive.
         let displaced = self.make_room(bytes);
@@ -232,9 +366,7 @@ impl Mailbox for StreamMailbox {
     }
 
     fn close(&mut self) {
-        (self.sent, self.waiting) = (VecDeque::new(), VecDeque::new());
-        (self.bytes, self.kept) = (0, None);
-        self.settle();
+        self.end();
     }
 
     fn readiness(&self) -> Readiness {
@@ -249,117 +381,4 @@ impl Drop for StreamMailbox {
 }
 
 #[cfg(test)]
-mod tests {
-    use fogmux_bus::{Payload, Publisher, Timestamp, TopicRef};
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const LIMITS: Limits = Limits { messages: 8, bytes: 4096, all_bytes: 1 << 20 };
-    const DELIVERY: Delivery<'_> =
-        Delivery { tag: 0, max_qos: Qos::ExactlyOnce, retain_as_published: true, ids: &[], shared: false, topic: None };
-
-    fn mailbox() -> StreamMailbox {
-        StreamMailbox::new(LIMITS, Arc::default(), None)
-    }
-
-    fn deliver(mailbox: &mut StreamMailbox, payload: &[u8]) -> Delivered {
-        let publisher = Publisher::internal();
-        let topic = TopicRef::new("a").unwrap();
-        let publication = Publication::new(topic, Payload::Slice(payload), &publisher, Timestamp::ZERO, 0);
-        mailbox.deliver(&publication, &DELIVERY)
-    }
-
-    fn take(mailbox: &mut StreamMailbox) -> Option<(u64, u8)> {
-        mailbox.take().map(|taken| (taken.sequence, taken.message.payload[0]))
-    }
-
-    #[test]
-    fn a_reader_that_comes_back_gets_what_it_has_not_seen() {
-        let mut mailbox = mailbox();
-        for n in 1..=3 {
-            deliver(&mut mailbox, &[n]);
-        }
-        assert_eq!(take(&mut mailbox), Some((1, 1)));
-        assert_eq!(take(&mut mailbox), Some((2, 2)));
-        assert!(mailbox.rewind(1));
-        deliver(&mut mailbox, &[4]);
-        let rest: Vec<_> = std::iter::from_fn(|| take(&mut mailbox)).collect();
-        assert_eq!(rest, [(2, 2), (3, 3), (4, 4)]);
-        assert_eq!(mailbox.take_lost(), 0);
-        assert!(!mailbox.rewind(5), "the fifth was never sent");
-        assert!(mailbox.rewind(4));
-    }
-
-    #[test]
-    fn a_slow_reader_loses_the_oldest_and_learns_how_many() {
-        let mut mailbox = mailbox();
-        for n in 1..=12 {
-            deliver(&mut mailbox, &[n]);
-        }
-        assert_eq!(mailbox.take_lost(), 4);
-        assert_eq!(take(&mut mailbox), Some((1, 5)));
-    }
-
-    #[test]
-    fn what_was_sent_makes_room_first() {
-        let mut mailbox = mailbox();
-        for n in 1..=8 {
-            deliver(&mut mailbox, &[n]);
-        }
-        while take(&mut mailbox).is_some() {}
-        for n in 9..=16 {
-            deliver(&mut mailbox, &[n]);
-        }
-        assert_eq!(mailbox.take_lost(), 0);
-        assert!(mailbox.rewind(2));
-        assert_eq!(mailbox.take_lost(), 6, "the third to the eighth are gone");
-        assert_eq!(take(&mut mailbox), Some((9, 9)));
-    }
-
-    #[test]
-    fn a_message_above_the_limit_still_arrives() {
-        let mut mailbox = mailbox();
-        deliver(&mut mailbox, &[1]);
-        deliver(&mut mailbox, &[2; 10_000]);
-        assert_eq!(mailbox.take_lost(), 1);
-        assert_eq!(take(&mut mailbox), Some((1, 2)));
-    }
-
-    proptest! {
-        #[test]
-        fn the_bounds_hold_and_nothing_is_lost_quietly(
-            steps in prop::collection::vec((0_u8..4, 0_usize..1500, 0_u64..20), 0..200),
-        ) {
-            let mut mailbox = mailbox();
-            let (mut delivered, mut seen, mut lost) = (0_u64, 0_u64, 0_u64);
-            for (what, size, back) in steps {
-                match what {
-                    0 | 1 => {
-                        deliver(&mut mailbox, &vec![7; size + 1]);
-                        delivered += 1;
-                    }
-                    2 => {
-                        lost += mailbox.take_lost();
-                        if mailbox.take().is_some() { seen += 1; }
-                    }
-                    _ => {
-                        let to = (mailbox.cursor - 1).saturating_sub(back).max(mailbox.first - 1);
-                        let before = mailbox.cursor;
-                        prop_assert!(mailbox.rewind(to));
-                        // What is sent again is seen again.
-                        seen -= before - (to + 1);
-                    }
-                }
-                prop_assert!(mailbox.sent.len() + mailbox.waiting.len() <= LIMITS.messages);
-                prop_assert!(mailbox.bytes <= LIMITS.bytes || mailbox.sent.len() + mailbox.waiting.len() == 1);
-                let items = mailbox.sent.iter().chain(&mailbox.waiting).map(Item::bytes).sum::<usize>();
-                prop_assert_eq!(mailbox.bytes, items);
-                prop_assert_eq!(mailbox.all.load(Relaxed), mailbox.bytes);
-            }
-            lost += mailbox.take_lost();
-            while mailbox.take().is_some() { seen += 1; }
-            prop_assert_eq!(delivered, seen + lost);
-        }
-    }
-}
+mod tests;

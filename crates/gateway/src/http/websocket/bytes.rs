@@ -11,7 +11,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use fogmux_http::websocket::{CloseCode, Header, Incoming, Opcode, Receiver, Role, push_close, push_frame};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What may wait to be written before writing has to wait.
+/// Bytes that may wait to be written before writing has to wait; also the largest frame.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// Largest payload of a frame. What is larger is written in several, so that no more than a frame waits here and the
 /// caller sees how the peer takes it.
@@ -117,6 +117,7 @@ impl<T: AsyncWrite + Unpin> ByteStream<T> {
     /// A frame of one binary message: the payload goes straight to the socket if it can, the rest waits here. A stream
     /// that takes one slice at a time, such as one of HTTP/2, would make a message of its own of the header.
     fn send(&mut self, cx: &mut Context<'_>, payload: &[u8]) -> io::Result<usize> {
+        let payload = payload.get(..OUTPUT_BYTES_MAX).unwrap_or(payload);
         let header = Header::new(Opcode::Binary, payload.len(), None);
         let mut count = 0;
         if self.pending().is_empty() && self.io.is_write_vectored() {
@@ -286,7 +287,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_one_binary_frame_a_write(
+        fn a_write_is_one_binary_frame(
             parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..300), 0..20),
             pipe in 1_usize..64,
         ) {

@@ -124,7 +124,7 @@ mod tests {
             bytes.extend_from_slice(sse::KEEP_ALIVE);
         }
         sse::push_event(Some("gap"), "", &mut bytes, |out| {
-            out.extend_from_slice(sse::gap_json(sse::GapReason::Slow, Some(3)).as_bytes());
+            out.extend_from_slice(sse::gap_json(sse::GapReason::Slow, Some(3), None).as_bytes());
         });
         bytes
     }

@@ -1,0 +1,80 @@
+//! Cross-origin resource sharing (WHATWG Fetch §3.3) for the origins that the configuration names, and for no other.
+//!
+//! An origin is answered by its own name, never by `*`: its pages may show credentials. The service decides which
+//! origins may write and open WebSockets; the headers here tell a browser what it may hand to the page.
+
+use http::{
+    HeaderMap, HeaderValue, Response,
+    header::{
+        ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+        ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+        ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
+    },
+};
+
+use super::payload::Payload;
+
+/// Request headers beyond those that need no permission.
+const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
+    "authorization, content-type, if-match, if-none-match, if-modified-since, if-unmodified-since, idempotency-key, \
+     last-event-id, cache-control",
+);
+/// Response headers beyond those that every page may read.
+const RESPONSE_HEADERS: HeaderValue = HeaderValue::from_static("etag, retry-after, allow, www-authenticate, date");
+const TRUE: HeaderValue = HeaderValue::from_static("true");
+/// Seconds for which a browser need not ask again.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
+
+/// What a response says to a page.
+pub(super) enum Cors {
+    /// Nothing: no origin is named in the configuration.
+    Off,
+    /// That it differs by origin.
+    Varies,
+    /// That pages of this origin may read it.
+    Allows(HeaderValue),
+}
+
+impl Cors {
+    /// Judges a request's `Origin` by the origins that are named.
+    pub(super) fn of(named: &[String], headers: &HeaderMap) -> Self {
+        if named.is_empty() {
+            return Self::Off;
+        }
+        match headers.get(ORIGIN) {
+            Some(origin) if named.iter().any(|named| named.as_bytes() == origin.as_bytes()) => {
+                Self::Allows(origin.clone())
+            }
+            Some(_) | None => Self::Varies,
+        }
+    }
+
+    /// Adds to the answer to OPTIONS what a preflight asks, if it is one.
+    pub(super) fn preflight(
+        &self,
+        request: &HeaderMap,
+        mut response: Response<Payload>,
+        methods: &'static str,
+    ) -> Response<Payload> {
+        if matches!(self, Self::Allows(_)) && request.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
+            let headers = response.headers_mut();
+            headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
+            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS);
+            headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+        }
+        response
+    }
+
+    /// Adds what every response says.
+    pub(super) fn apply(self, headers: &mut HeaderMap) {
+        if matches!(self, Self::Off) {
+            return;
+        }
+        headers.append(VARY, HeaderValue::from_static("origin"));
+        if let Self::Allows(origin) = self {
+            headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, TRUE);
+            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, RESPONSE_HEADERS);
+        }
+    }
+}

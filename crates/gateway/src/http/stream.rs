@@ -1,0 +1,61 @@
+//! An event stream that has an HTTP/1.1 connection to itself: chunks written straight to the socket (RFC 9112 §7.1).
+//!
+//! Hyper writes the head of the response and is dropped with its buffers; an idle stream holds none of its own.
+
+use std::{future::poll_fn, io, rc::Rc};
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+use super::{follow::Follow, io::Io, service::Conn};
+
+/// The stream, to be run when the head of its response is out.
+pub(super) struct EventStream {
+    follow: Box<Follow>,
+    /// HTTP/1.0 has no chunks: the end of the connection is the end of the body.
+    chunked: bool,
+}
+
+impl EventStream {
+    pub(super) fn new(follow: Follow, chunked: bool) -> Self {
+        Self { follow: Box::new(follow), chunked }
+    }
+
+    /// Writes events until the stream or the connection ends. An error is the peer's going.
+    pub(super) async fn run<S>(mut self, conn: &Rc<Conn>, io: &mut Io<S>) -> io::Result<()>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        // Nothing that the client still sends is read as a request.
+        let mut ignored = [0; 64];
+        loop {
+            tokio::select! {
+                read = io.read(&mut ignored) => {
+                    if read? == 0 {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                }
+                chunk = poll_fn(|cx| self.follow.poll_chunk(cx)) => {
+                    let Some(chunk) = chunk else { break };
+                    io.write_all(&self.frame(&chunk)).await?;
+                    io.flush().await?;
+                    conn.progress.flush(&conn.ctx);
+                }
+            }
+        }
+        if self.chunked {
+            io.write_all(b"0\r\n\r\n").await?;
+        }
+        io.flush().await
+    }
+
+    fn frame(&self, chunk: &[u8]) -> Vec<u8> {
+        if !self.chunked {
+            return chunk.to_vec();
+        }
+        let mut frame = format!("{:x}\r\n", chunk.len()).into_bytes();
+        frame.reserve_exact(chunk.len() + 2);
+        frame.extend_from_slice(chunk);
+        frame.extend_from_slice(b"\r\n");
+        frame
+    }
+}
