@@ -4,9 +4,11 @@
 //! into notifications, and writes. No protocol decision is made here: those are in `fogmux_coap`. What topics, codes and
 //! options stand for is in `translate`; `docs/protocols/coap.md` has the table.
 
+mod backlog;
 mod config;
 mod door;
 mod dtls;
+mod expiry;
 mod handover;
 mod identity;
 mod mailbox;
@@ -16,6 +18,7 @@ mod publish;
 mod read;
 mod socket;
 mod streams;
+mod tell;
 #[cfg(test)]
 mod tests;
 mod translate;
