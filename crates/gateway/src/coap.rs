@@ -10,6 +10,7 @@ mod door;
 mod dtls;
 mod expiry;
 mod handover;
+mod handshakes;
 mod identity;
 mod mailbox;
 mod observe;
