@@ -28,8 +28,6 @@ fuzz_target!(|data: &[u8]| {
         observers_max: 4,
         observers_per_host_max: 3,
         observers_per_peer_max: 2,
-        held_per_observer_max: 2,
-        held_bytes_max: 4096,
         confirm_every: 3,
         ..ServerConfig::default()
     };
@@ -62,8 +60,7 @@ fuzz_target!(|data: &[u8]| {
         }
         for relation in relations.iter().copied().take(8) {
             let response = Response { payload: Payload::Slice(&body[..20]), ..Response::new(Code::CONTENT) };
-            let notification =
-                Notification { response, confirmable: control & 0x20 != 0, subject: u64::from(control & 3) };
+            let notification = Notification { response, confirmable: control & 0x20 != 0 };
             let _ = server.notify(now, relation, &notification, &mut out);
         }
         while server.poll_event().is_some() {}

@@ -46,7 +46,9 @@ class Aiocoap(Publisher, Follower, Getter):
 
     async def close(self):
         for observation in self.observed:
-            observation.cancel()
+            # One that an error has ended is cancelled already.
+            if not observation.cancelled:
+                observation.cancel()
         await self.context.shutdown()
 
     def message(self, code, path, query=(), **options):
@@ -114,6 +116,9 @@ class Aiocoap(Publisher, Follower, Getter):
         def arrived(answer):
             if answer.code.is_successful():
                 self.arrived(topic, self.received(answer, topic))
+            elif answer.code == codes.NOT_ACCEPTABLE:
+                # The Content-Format has changed, which ends an observation (RFC 7641 §4.2): a new one shows the value.
+                self.again = asyncio.ensure_future(self.follow(topic))
             else:
                 self.arrived(topic, Received(b"", None, topic, extra={"code": answer.code.dotted}))
         first = await self.observe(self.message(codes.GET, ["ps", *topic.split("/")]), arrived)

@@ -122,3 +122,29 @@ async def a_body_too_large_is_4_13_and_says_how_large_it_may_be(doors):
     expect("code", answer.code.dotted, "4.13")
     require("RFC 7959 §2.9.3 Size1", answer.opt.size1 and answer.opt.size1 >= 1 << 20, answer.opt.size1)
     expect("not kept", await doors.http.get(topic), None)
+
+
+@scenario
+async def a_wildcard_observer_gets_every_retained_message(doors):
+    for count in (0, 1, 2, 97, 1000):
+        root, seen, arrived = fresh("retained"), set(), asyncio.Event()
+
+        def note(message, seen=seen, arrived=arrived, count=count):
+            if message.payload:
+                seen.add(message.opt.location_path)
+            if len(seen) >= count:
+                arrived.set()
+
+        for number in range(count):
+            path = ["ps", *root.split("/"), str(number)]
+            answer = await doors.coap.request(doors.coap.message(codes.PUT, path, payload=b"x"))
+            expect("PUT", answer.code.dotted, "2.01")
+        message = doors.coap.message(codes.FETCH, ["ps"], [f"filter={root}/#"])
+        first = await doors.coap.observe(message, note)
+        require("registered", first.code.is_successful(), first.code.dotted)
+        if count:
+            try:
+                await asyncio.wait_for(arrived.wait(), 30)
+            except TimeoutError:
+                pass
+        expect("retained messages", len(seen), count)

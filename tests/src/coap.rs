@@ -7,6 +7,8 @@ use anyhow::{Context, Result};
 
 use crate::tcp;
 
+pub use crate::coap_stream::Line;
+
 /// Message types (RFC 7252 §3).
 pub const CON: u8 = 0;
 /// Non-confirmable.
@@ -134,4 +136,89 @@ pub fn exchange(socket: &UdpSocket, request: &[u8], token: &[u8]) -> Result<Vec<
 pub fn dotted(message: &[u8]) -> String {
     let code = message.get(1).copied().unwrap_or_default();
     format!("{}.{:02}", code >> 5, code & 0x1f)
+}
+
+/// Uri-Query.
+pub const URI_QUERY: u16 = 15;
+/// Location-Path.
+pub const LOCATION_PATH: u16 = 8;
+/// Accept.
+pub const ACCEPT: u16 = 17;
+/// FETCH (RFC 8132).
+pub const FETCH: u8 = 0x05;
+/// POST.
+pub const POST: u8 = 0x02;
+/// DELETE.
+pub const DELETE: u8 = 0x04;
+
+/// A message that has come, taken apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// CON, NON, ACK or RST; 0 over a stream.
+    pub kind: u8,
+    /// Message identifier; 0 over a stream.
+    pub id: u16,
+    /// As a byte.
+    pub code: u8,
+    /// Token.
+    pub token: Vec<u8>,
+    /// Numbers and values.
+    pub options: Vec<(u16, Vec<u8>)>,
+    /// Payload.
+    pub payload: Vec<u8>,
+}
+
+impl Message {
+    /// Takes a datagram apart.
+    ///
+    /// # Errors
+    /// When it is none of RFC 7252.
+    pub fn of_datagram(bytes: &[u8]) -> Result<Self> {
+        let (&[first, code, high, low], rest) = bytes.split_first_chunk().context("a short datagram")?;
+        let id = u16::from_be_bytes([high, low]);
+        Self { kind: first >> 4 & 3, id, code, ..Self::default() }.fill(rest, usize::from(first & 0x0f))
+    }
+
+    pub(crate) fn fill(mut self, rest: &[u8], token: usize) -> Result<Self> {
+        let (token, mut rest) = rest.split_at_checked(token).context("a short token")?;
+        self.token = token.to_vec();
+        let mut number = 0;
+        while let Some((first, after)) = rest.split_first() {
+            if *first == 0xff {
+                self.payload = after.to_vec();
+                break;
+            }
+            let (delta, after) = extended(first >> 4, after).context("an option's delta")?;
+            let (length, after) = extended(first & 0x0f, after).context("an option's length")?;
+            let (value, after) = after.split_at_checked(usize::from(length)).context("an option's value")?;
+            number += delta;
+            self.options.push((number, value.to_vec()));
+            rest = after;
+        }
+        Ok(self)
+    }
+
+    /// The value of an option as a number.
+    #[must_use]
+    pub fn uint(&self, number: u16) -> Option<u32> {
+        let (_, value) = self.options.iter().find(|(found, _)| *found == number)?;
+        Some(value.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)))
+    }
+
+    /// The topic that Location-Path names.
+    #[must_use]
+    pub fn topic(&self) -> String {
+        let levels = self.options.iter().filter(|(number, _)| *number == LOCATION_PATH);
+        let levels: Vec<_> = levels.skip(1).map(|(_, level)| String::from_utf8_lossy(level).into_owned()).collect();
+        levels.join("/")
+    }
+}
+
+fn extended(nibble: u8, rest: &[u8]) -> Option<(u16, &[u8])> {
+    match nibble {
+        0..13 => Some((nibble.into(), rest)),
+        13 => rest.split_first().map(|(more, rest)| (u16::from(*more) + 13, rest)),
+        14 => rest.split_first_chunk().map(|(more, rest)| (u16::from_be_bytes(*more) + 269, rest)),
+        _ => None,
+    }
 }

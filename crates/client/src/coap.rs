@@ -34,7 +34,8 @@ impl Publisher {
 
     /// PUT keeps, POST does not; QoS 0 goes Non-confirmable. Returns on 2.xx.
     pub async fn publish(&mut self, message: &Outgoing) -> Result<(), ClientError> {
-        let format = message.content_type.as_deref().map(|name| (name, content_format::from_mime_type(name)));
+        let format = |name| (name, content_format::of_representation(name, &message.payload));
+        let format = message.content_type.as_deref().map(format);
         if let Some((name, None)) = format {
             eprintln!("fogmux: {name:?} has no CoAP Content-Format; it is left out");
         }
@@ -63,6 +64,10 @@ pub async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, Client
 pub async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, ClientError> {
     let mut call = Call::new(Code::FETCH, ROOT);
     call.queries.push(format!("filter={}", url.topic));
+    if options.qos > 0 {
+        // Notifications are then Confirmable.
+        call.queries.push(format!("qos={}", options.qos));
+    }
     call.observe = true;
     let mut exchange = Exchange::open(url, options).await?;
     exchange.ask(call).await?;

@@ -53,6 +53,31 @@ pub fn from_mime_type(mime: &str) -> Option<u16> {
     REGISTERED.get(found).map(|(_, number)| *number)
 }
 
+/// The Content-Format of a representation, as [`from_mime_type`], and where the type has none, that of the type without
+/// its parameters if those say nothing (the loose mapping of RFC 8075): JSON has no charset (RFC 8259 §11), and
+/// `text/plain` whose bytes are UTF-8 is `text/plain;charset=utf-8`.
+#[must_use]
+pub fn of_representation(mime: &str, payload: &[u8]) -> Option<u16> {
+    from_mime_type(mime).or_else(|| loose(mime, payload))
+}
+
+#[cold]
+fn loose(mime: &str, payload: &[u8]) -> Option<u16> {
+    let (essence, parameters) = mime.split_once(';').unwrap_or((mime, ""));
+    let only_charset = |parameter: &str| {
+        let name = parameter.split('=').next().unwrap_or_default().trim();
+        name.is_empty() || name.eq_ignore_ascii_case("charset")
+    };
+    let is = |name: &str| essence.trim().eq_ignore_ascii_case(name);
+    if is("application/json") && parameters.split(';').all(only_charset) {
+        return from_mime_type("application/json");
+    }
+    // A quoted value means the same (RFC 9110 §5.6.6).
+    let charset = parameters.trim().split_once('=').map(|(_, value)| value.trim().trim_matches('"'));
+    let utf8 = only_charset(parameters) && charset.is_none_or(|charset| charset.eq_ignore_ascii_case("utf-8"));
+    (is("text/plain") && utf8 && std::str::from_utf8(payload).is_ok()).then_some(TEXT)
+}
+
 /// Longer than any registered one with generous white space.
 const MIME_BYTES_MAX: usize = 160;
 
@@ -89,6 +114,26 @@ mod tests {
             if let Some(mime) = mime_type(number) {
                 assert_eq!(from_mime_type(mime), Some(number), "{mime}");
             }
+        }
+    }
+
+    #[test]
+    fn rfc_8075_loosely_where_parameters_say_nothing() {
+        for (mime, payload, format) in [
+            ("text/plain", &b"21.5"[..], Some(TEXT)),
+            ("Text/Plain", "21,5 °C".as_bytes(), Some(TEXT)),
+            ("text/plain", b"", Some(TEXT)),
+            ("text/plain", b"\xff\xfe", None),
+            ("text/plain; charset=\"UTF-8\"", b"x", Some(TEXT)),
+            ("text/plain; charset=iso-8859-1", b"x", None),
+            ("text/plain; format=flowed", b"x", None),
+            ("application/json; charset=utf-8", b"{}", Some(50)),
+            ("application/json;charset=UTF-8;", b"{}", Some(50)),
+            ("application/json; profile=x", b"{}", None),
+            ("application/xml; charset=utf-8", b"<a/>", None),
+            ("application/x-unknown", b"x", None),
+        ] {
+            assert_eq!(of_representation(mime, payload), format, "{mime}");
         }
     }
 

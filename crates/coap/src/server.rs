@@ -3,7 +3,7 @@
 //! Datagrams come in by [`Server::handle`]; what the application must answer comes back as a [`Request`] with a
 //! [`Ticket`], which it hands to [`Server::respond`], now or later. Observers are added by [`Server::observe`] and told
 //! by [`Server::notify`]. [`Server::handle_timeout`] is due at [`Server::next_timeout`]; [`Server::poll_event`] says
-//! which observers are gone. All that goes out is put into an [`Outbox`].
+//! which observers may be told again and which are gone. All that goes out is put into an [`Outbox`].
 
 mod config;
 mod confirmables;
@@ -31,7 +31,7 @@ use smallvec::SmallVec;
 pub use self::config::{Amplification, ServerConfig};
 pub use self::echo::EchoKey;
 pub use self::protection::{Exchange, Opened, Protection, Role, Room, Unsealed};
-pub use self::relations::{Notification, Notified, ObserveRefused, Registered, RelationId};
+pub use self::relations::{Notification, Notified, ObserveRefused, Observed, Registered, RelationId};
 pub use self::reliable::StreamLimits;
 
 use self::confirmables::Confirmable;
@@ -64,7 +64,8 @@ pub struct Server<P> {
     peers: Peers<P>,
     relations: Slab<Relation>,
     observers_per_host: HashMap<IpAddr, usize, FixedState>,
-    held_bytes: usize,
+    /// Peers that observe something.
+    observing: usize,
     confirmables: Slab<Confirmable>,
     uploads: Uploads,
     downloads: Downloads,
@@ -146,6 +147,12 @@ impl<P: Copy> Ticket<P> {
 /// What the application has to know although nobody asks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
+    /// An observer may be told again: the application notifies it of the newest state, if there is one that the
+    /// observer has not been told, or that it was told without proof of arrival.
+    Ready {
+        /// Which.
+        relation: RelationId,
+    },
     /// An observer is gone; notifications for it would go nowhere.
     ObserverGone {
         /// Which.
@@ -172,8 +179,6 @@ pub enum GoneReason {
     Refused,
     /// Its security context can protect nothing any more.
     Unprotected,
-    /// Too many bytes waited for it.
-    Overload,
     /// The application ended it.
     Ended,
 }
@@ -197,8 +202,6 @@ pub struct Counters {
     pub notified: u64,
     /// Notifications that a newer one replaced before they were sent.
     pub conflated: u64,
-    /// Notifications dropped because too many different ones waited.
-    pub held_dropped: u64,
     /// Observations refused for lack of room.
     pub observers_refused: u64,
     /// Confirmables sent again.
@@ -228,7 +231,7 @@ impl<P: Peer> Server<P> {
             ),
             relations: Slab::new(),
             observers_per_host: HashMap::with_hasher(hash.clone()),
-            held_bytes: 0,
+            observing: 0,
             confirmables: Slab::new(),
             uploads: Uploads::new(&config, hash.clone()),
             downloads: Downloads::new(&config, hash.clone()),
@@ -260,6 +263,12 @@ impl<P: Peer> Server<P> {
     #[must_use]
     pub fn observers(&self) -> usize {
         self.relations.len()
+    }
+
+    /// How many peers observe something.
+    #[must_use]
+    pub const fn observing_peers(&self) -> usize {
+        self.observing
     }
 
     /// How many peers are remembered.
@@ -299,9 +308,9 @@ impl<P: Peer> Server<P> {
             }
         }
         let (confirmables, relations) = (&self.confirmables, &self.relations);
-        self.timers.prune(|timer, _| match timer {
+        self.timers.prune(|timer, at| match timer {
             timers::Timer::Confirmable(key) => confirmables.get(*key).is_some(),
-            timers::Timer::Relation(key) => relations.get(*key).is_some(),
+            timers::Timer::Relation(key) => relations.get(*key).is_some_and(|entry| entry.alarm() == Some(at)),
             timers::Timer::Acknowledge(..) => true,
         });
     }

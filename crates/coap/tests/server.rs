@@ -4,6 +4,8 @@
 
 #[path = "server/blockwise.rs"]
 mod blockwise;
+#[path = "server/convergence.rs"]
+mod convergence;
 #[path = "server/exchange.rs"]
 mod exchange;
 #[path = "server/lossy.rs"]
@@ -18,7 +20,7 @@ mod protection;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fogmux_coap::server::{Event, Notification, Notified, RelationId};
+use fogmux_coap::server::{Event, GoneReason, Notification, Notified, RelationId};
 use fogmux_coap::{
     Code, ETag, Encoder, Incoming, Message, OptionNumber, Outbox, Payload, Response, Server, ServerConfig, Timestamp,
     Token, Type,
@@ -33,6 +35,10 @@ struct Bench {
     state: Option<Vec<u8>>,
     format: Option<u16>,
     relation: Option<RelationId>,
+    /// The newest notification that could not be sent, as the application of a real server would look it up.
+    waiting: Option<(Vec<u8>, bool)>,
+    /// What has become of observers.
+    ended: std::collections::VecDeque<GoneReason>,
     asked: usize,
 }
 
@@ -76,6 +82,8 @@ impl Bench {
             state: Some(b"state".to_vec()),
             format: Some(0),
             relation: None,
+            waiting: None,
+            ended: std::collections::VecDeque::new(),
             asked: 0,
         }
     }
@@ -85,7 +93,26 @@ impl Bench {
         if let Some(incoming) = self.server.handle(self.now, self.peer, datagram, &mut out) {
             self.answer(incoming, &mut out);
         }
+        self.attend(&mut out);
         sent(&out)
+    }
+
+    /// What an application does with events: who may be told again is told the newest.
+    fn attend(&mut self, out: &mut Outbox<SocketAddr>) {
+        while let Some(event) = self.server.poll_event() {
+            match event {
+                Event::ObserverGone { reason, .. } => self.ended.push_back(reason),
+                Event::Ready { relation } => {
+                    if let Some((payload, confirmable)) = self.waiting.take() {
+                        let response = self.content(&payload);
+                        let notification = Notification { response, confirmable };
+                        if self.server.notify(self.now, relation, &notification, out) == Notified::Later {
+                            self.waiting = Some((payload, confirmable));
+                        }
+                    }
+                }
+            }
+        }
     }
 
     fn answer(&mut self, incoming: Incoming<'_, SocketAddr>, out: &mut Outbox<SocketAddr>) {
@@ -125,14 +152,21 @@ impl Bench {
         compose(kind, code, self.next_id, options, payload)
     }
 
-    fn notify(&mut self, payload: &[u8], confirmable: bool) -> (Notified, Vec<Sent>) {
-        let response = Response { payload: Payload::Slice(payload), ..Response::new(Code::CONTENT) };
-        self.notify_with(response, confirmable, 0)
+    /// A notification of the format that the first answer had.
+    fn content<'a>(&self, payload: &'a [u8]) -> Response<'a> {
+        Response { content_format: self.format, payload: Payload::Slice(payload), ..Response::new(Code::CONTENT) }
     }
 
-    fn notify_with(&mut self, response: Response<'_>, confirmable: bool, subject: u64) -> (Notified, Vec<Sent>) {
+    fn notify(&mut self, payload: &[u8], confirmable: bool) -> (Notified, Vec<Sent>) {
+        let response = self.content(payload);
+        let (notified, sent) = self.notify_with(response, confirmable);
+        self.waiting = (notified == Notified::Later).then(|| (payload.to_vec(), confirmable));
+        (notified, sent)
+    }
+
+    fn notify_with(&mut self, response: Response<'_>, confirmable: bool) -> (Notified, Vec<Sent>) {
         let mut out = Outbox::default();
-        let notification = Notification { response, confirmable, subject };
+        let notification = Notification { response, confirmable };
         let notified = self.server.notify(self.now, self.relation.unwrap(), &notification, &mut out);
         (notified, sent(&out))
     }
@@ -145,11 +179,13 @@ impl Bench {
         self.now = self.now + span;
         let mut out = Outbox::default();
         self.server.handle_timeout(self.now, &mut out);
+        self.attend(&mut out);
         sent(&out)
     }
 
-    fn gone(&mut self) -> Option<fogmux_coap::server::GoneReason> {
-        self.server.poll_event().map(|Event::ObserverGone { reason, .. }| reason)
+    fn gone(&mut self) -> Option<GoneReason> {
+        self.attend(&mut Outbox::default());
+        self.ended.pop_front()
     }
 }
 

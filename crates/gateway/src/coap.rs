@@ -4,10 +4,13 @@
 //! into notifications, and writes. No protocol decision is made here: those are in `fogmux_coap`. What topics, codes and
 //! options stand for is in `translate`; `docs/protocols/coap.md` has the table.
 
+mod backlog;
 mod config;
 mod door;
 mod dtls;
+mod expiry;
 mod handover;
+mod handshakes;
 mod identity;
 mod mailbox;
 mod observe;
@@ -16,6 +19,7 @@ mod publish;
 mod read;
 mod socket;
 mod streams;
+mod tell;
 #[cfg(test)]
 mod tests;
 mod translate;

@@ -44,7 +44,7 @@ impl Gauge {
 /// What one door counts.
 #[derive(Debug, Default)]
 pub struct DoorMetrics {
-    /// Connections (CoAP: peers with state) open now.
+    /// Connections open now. CoAP: connections, DTLS sessions, and over plain UDP endpoints that observe something.
     pub connections: Gauge,
     /// Connections ever accepted.
     pub accepted: Counter,

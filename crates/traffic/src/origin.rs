@@ -196,6 +196,7 @@ impl Origin {
             endpoint.handle_timeout(elapsed, inbox, &mut |to, record| records.push(to, record));
         }
         self.take_events();
+        self.attend_observers();
     }
 
     /// Takes a datagram in.
@@ -236,7 +237,7 @@ impl Origin {
     fn handle(&mut self, from: SocketAddr, message: &[u8]) {
         let now = self.now();
         let Some(Incoming { request, ticket }) = self.server.handle(now, from, message, &mut self.out) else {
-            self.forget_the_gone();
+            self.attend_observers();
             return;
         };
         if self.config.answer == CoapAnswer::Separate {
@@ -252,7 +253,7 @@ impl Origin {
             }
             _ => self.server.respond(now, ticket, &Response::new(Code::METHOD_NOT_ALLOWED), &mut self.out),
         }
-        self.forget_the_gone();
+        self.attend_observers();
     }
 
     fn get(&mut self, now: Timestamp, path: String, mut ticket: Ticket<SocketAddr>) {
@@ -276,16 +277,32 @@ impl Origin {
         let response = content(&bytes, value.version);
         let confirmable = self.config.confirm_notifications;
         for relation in &value.followers {
-            let notification = Notification { response, confirmable, subject: 0 };
+            let notification = Notification { response, confirmable };
             self.server.notify(now, *relation, &notification, &mut self.out);
         }
         value.bytes = Some(bytes);
     }
 
-    fn forget_the_gone(&mut self) {
-        while let Some(Event::ObserverGone { relation, .. }) = self.server.poll_event() {
-            self.values.values_mut().for_each(|value| value.followers.retain(|follower| *follower != relation));
+    /// Forgets observers that are gone, and tells those that may be told again.
+    fn attend_observers(&mut self) {
+        while let Some(event) = self.server.poll_event() {
+            match event {
+                Event::Ready { relation } => self.tell_again(relation),
+                Event::ObserverGone { relation, .. } => {
+                    self.values.values_mut().for_each(|value| value.followers.retain(|other| *other != relation));
+                }
+            }
         }
+    }
+
+    /// Tells an observer the newest state, which it could not be told when that came.
+    fn tell_again(&mut self, relation: RelationId) {
+        let Some(value) = self.values.values().find(|value| value.followers.contains(&relation)) else { return };
+        let Some(bytes) = &value.bytes else { return };
+        let response = content(bytes, value.version);
+        let notification = Notification { response, confirmable: self.config.confirm_notifications };
+        let now = self.now();
+        self.server.notify(now, relation, &notification, &mut self.out);
     }
 
     /// Sends what waits. What the socket has no room for is lost, as on a network.

@@ -59,10 +59,6 @@ pub struct ServerConfig {
     pub observers_per_host_max: usize,
     /// Observations of one endpoint.
     pub observers_per_peer_max: usize,
-    /// Notifications of different things that wait for one slow observer.
-    pub held_per_observer_max: usize,
-    /// Bytes of all notifications that wait; an observer that would exceed it is dropped.
-    pub held_bytes_max: usize,
     /// After so many non-confirmable notifications comes a confirmable one (RFC 7641 §4.5).
     pub confirm_every: u16,
     /// After this long comes a confirmable one; RFC 7641 §4.5 demands one in 24 hours.
@@ -95,8 +91,6 @@ impl Default for ServerConfig {
             observers_max: 16_384,
             observers_per_host_max: 4096,
             observers_per_peer_max: 256,
-            held_per_observer_max: 64,
-            held_bytes_max: 16 << 20,
             confirm_every: 100,
             confirm_interval: Duration::from_secs(600),
             amplification: Amplification::Unverified,

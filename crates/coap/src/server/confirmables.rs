@@ -6,6 +6,7 @@ use crate::message::Type;
 use crate::outbox::Outbox;
 use crate::peer::Peer;
 use crate::server::peers::Waiting;
+use crate::server::relations::Allowance;
 use crate::server::timers::Timer;
 use crate::server::{GoneReason, Server};
 use crate::slab::Key;
@@ -79,10 +80,17 @@ impl<P: Peer> Server<P> {
         {
             peer.sample_round_trip(now.since(confirmable.backoff.sent));
         }
-        if let Some(relation) = confirmable.relation {
-            self.relation_confirmed(now, relation, out);
+        if let Some(peer) = self.peers.get_mut(peer) {
+            peer.allowance = Allowance::full(now);
         }
+        if let Some(relation) = confirmable.relation {
+            self.relation_confirmed(now, relation);
+        }
+        // Those that have waited go first.
         self.admit_waiting(now, peer, out);
+        if let Some(relation) = confirmable.relation {
+            self.pump(now, relation, out);
+        }
     }
 
     /// A Reset came: for a Confirmable of ours, or for a notification that was none (RFC 7641 §3.6).
@@ -118,22 +126,15 @@ impl<P: Peer> Server<P> {
         confirmable.backoff.retransmitted += 1;
         confirmable.backoff.timeout *= 2;
         confirmable.backoff.sent = now;
-        let (backoff, due) = (confirmable.backoff, now + confirmable.backoff.timeout);
+        let due = now + confirmable.backoff.timeout;
         self.counters.retransmitted += 1;
-        if let Some(relation) = relation.and_then(|key| self.relations.get_mut(key)) {
-            relation.stalled = true;
-        }
-        if let Some(relation) = relation
-            && self.has_held(relation)
-        {
-            // RFC 7641 §4.5.2: the newer state takes the place of the older, and its place in the back-off.
-            self.take_confirmable(key);
-            self.send_held(now, relation, Some(backoff), out);
+        self.timers.add(due, Timer::Confirmable(key));
+        if relation.is_some_and(|relation| self.is_replaced(now, relation, out)) {
+            // The newer state also takes the place of the older in the back-off.
             return;
         }
         let (Some(confirmable), Some(peer)) = (self.confirmables.get(key), self.peers.get(peer)) else { return };
         out.push(peer.address, &confirmable.datagram);
-        self.timers.add(due, Timer::Confirmable(key));
     }
 
     /// A request was taken in a while ago: the peer hears that it arrived (RFC 7252 §5.2.2).

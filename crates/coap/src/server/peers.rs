@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use crate::block::BlockSize;
 use crate::peer::Peer;
 use crate::server::dedup::{Budget, Exchanges};
+use crate::server::relations::Allowance;
 use crate::slab::{Key, Slab};
 use crate::time::Timestamp;
 
@@ -32,6 +33,8 @@ pub(crate) struct PeerState<P> {
     pub(crate) limits: Limits,
     /// It does not read what it is sent: notifications wait.
     pub(crate) congested: bool,
+    /// What may still go out before it has to acknowledge something.
+    pub(crate) allowance: Allowance,
     /// Smoothed round trip, once a Confirmable was acknowledged at its first transmission.
     pub(crate) round_trip: Option<Duration>,
 }
@@ -149,6 +152,7 @@ impl<P: Peer> Peers<P> {
             relations: SmallVec::new(),
             limits: self.limits,
             congested: false,
+            allowance: Allowance::full(now),
             round_trip: None,
         })?;
         self.by_address.insert(address, key);

@@ -90,7 +90,7 @@ impl<P: Peer> Server<P> {
         self.take(now, from, peer, message, bytes, Some(room), out)
     }
 
-    /// Whether a peer reads what it is sent. While it does not, only the newest of each subject is kept for it.
+    /// Whether a peer reads what it is sent. While it does not, its observers are not notified.
     pub fn set_congested(&mut self, now: Timestamp, peer: &P, congested: bool, out: &mut Outbox<P>) {
         let Some(state) = self.peers.find(peer).and_then(|key| self.peers.get_mut(key)) else { return };
         if state.congested == congested {

@@ -26,7 +26,11 @@ const WAITING_RESPONSES_MAX: usize = 16;
 impl<P: Peer> Server<P> {
     /// Answers a request.
     pub fn respond(&mut self, now: Timestamp, ticket: Ticket<P>, response: &Response<'_>, out: &mut Outbox<P>) {
-        let response = self.settle(&ticket, *response);
+        let whole = *response;
+        let response = self.settle(&ticket, whole);
+        if let Some(relation) = ticket.relation.filter(|_| response.code.is_success()) {
+            self.begin_notifications(relation, &whole);
+        }
         if !response.code.is_success()
             && let Some(relation) = ticket.relation
         {

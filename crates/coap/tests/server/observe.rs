@@ -1,6 +1,6 @@
 //! RFC 7641.
 
-use fogmux_coap::server::{Amplification, GoneReason};
+use fogmux_coap::server::Amplification;
 
 use super::*;
 
@@ -84,7 +84,7 @@ fn s4_1_an_error_registers_nobody() {
 #[test]
 fn s4_2_an_error_is_the_last_notification() {
     let mut bench = settled();
-    let (_, sent) = bench.notify_with(Response::new(Code::NOT_FOUND), false, 0);
+    let (_, sent) = bench.notify_with(Response::new(Code::NOT_FOUND), false);
     assert_eq!((sent[0].kind(), sent[0].code()), (Type::Confirmable, Code::NOT_FOUND));
     assert_eq!(sent[0].uint(OptionNumber::OBSERVE), None);
     assert_eq!(bench.notify(b"x", false).0, Notified::Gone);
@@ -115,7 +115,7 @@ fn s4_5_1_while_one_is_not_acknowledged_only_the_newest_waits() {
     let mut bench = observing();
     let (_, first) = bench.notify(b"1", true);
     for state in [b"2", b"3", b"4"] {
-        assert_eq!(bench.notify(state, true), (Notified::Held, Vec::new()));
+        assert_eq!(bench.notify(state, true), (Notified::Later, Vec::new()));
     }
     assert_eq!(bench.server.counters().conflated, 2);
     let next = bench.empty(Type::Acknowledgement, first[0].message().message_id);
@@ -127,12 +127,12 @@ fn s4_5_1_non_confirmables_go_on_until_a_confirmable_has_to_be_repeated() {
     let mut bench = settled();
     let (_, probe) = bench.notify(b"1", true);
     assert_eq!(bench.notify(b"2", false).0, Notified::Sent);
-    assert_eq!(bench.notify(b"3", true).0, Notified::Held);
+    assert_eq!(bench.notify(b"3", true).0, Notified::Later);
     let newest = bench.wait(Duration::from_secs(3));
     assert_eq!((newest[0].kind(), newest[0].message().payload()), (Type::Confirmable, &b"3"[..]));
-    assert_eq!(bench.notify(b"4", false).0, Notified::Held);
+    assert_eq!(bench.notify(b"4", false).0, Notified::Later);
     bench.empty(Type::Acknowledgement, probe[0].message().message_id);
-    assert_eq!(bench.notify(b"5", false).0, Notified::Held);
+    assert_eq!(bench.notify(b"5", false).0, Notified::Later);
     let next = bench.empty(Type::Acknowledgement, newest[0].message().message_id);
     assert_eq!((next[0].kind(), next[0].message().payload()), (Type::NonConfirmable, &b"5"[..]));
 }
@@ -151,7 +151,7 @@ fn s4_5_1_while_one_is_overdue_non_confirmables_go_out_slowly_and_the_newest() {
         sent += bench.wait(Duration::from_millis(1)).len();
     }
     assert!((5..=6).contains(&sent), "{sent} in a second");
-    assert_eq!(bench.notify(b"newest", false).0, Notified::Held);
+    assert_eq!(bench.notify(b"newest", false).0, Notified::Later);
     let next = bench.empty(Type::Acknowledgement, probe[0].message().message_id);
     assert_eq!((next[0].kind(), next[0].message().payload()), (Type::NonConfirmable, &b"newest"[..]));
     assert!((0..50).all(|_| bench.notify(b"x", false).0 == Notified::Sent));
@@ -196,7 +196,7 @@ fn s4_5_1_with_a_round_trip_there_is_one_in_each() {
     bench.wait(Duration::from_millis(80));
     bench.empty(Type::Acknowledgement, sent[0].message().message_id);
     assert_eq!(bench.notify(b"2", false).0, Notified::Sent);
-    assert_eq!(bench.notify(b"3", false).0, Notified::Held);
+    assert_eq!(bench.notify(b"3", false).0, Notified::Later);
     assert!(bench.wait(Duration::from_millis(79)).is_empty());
     let paced = bench.wait(Duration::from_millis(1));
     assert_eq!(paced[0].message().payload(), b"3");
@@ -216,31 +216,103 @@ fn s4_5_2_a_newer_state_takes_the_place_of_a_retransmission_and_its_back_off() {
 }
 
 #[test]
-fn different_subjects_wait_together_and_are_bounded() {
-    let mut bench = Bench::new(ServerConfig { held_per_observer_max: 3, ..ServerConfig::default() });
-    bench.ask(Code::GET, &[REGISTER, PATH], &[]);
-    let (_, first) = bench.notify(b"0", true);
-    bench.wait(Duration::from_secs(3));
-    for subject in 1..=5_u8 {
-        let payload = [subject];
-        let response = Response { payload: Payload::Slice(&payload), ..Response::new(Code::CONTENT) };
-        bench.notify_with(response, false, subject.into());
+fn s4_2_the_content_format_of_the_first_answer_is_kept_or_4_06_ends_the_observation() {
+    for (first, then, kept) in [
+        (Some(0), Some(0), true),
+        (Some(0), Some(50), false),
+        (Some(0), None, false),
+        (None, None, true),
+        (None, Some(42), false),
+    ] {
+        let mut bench = Bench::new(ServerConfig::default());
+        bench.format = first;
+        bench.ask(Code::GET, &[REGISTER, PATH], &[]);
+        let response = Response { content_format: then, payload: Payload::Slice(b"x"), ..Response::new(Code::CONTENT) };
+        let (_, sent) = bench.notify_with(response, false);
+        let expected = if kept { Code::CONTENT } else { Code::NOT_ACCEPTABLE };
+        assert_eq!((sent.len(), sent[0].code()), (1, expected), "{first:?} then {then:?}");
+        assert_eq!(bench.gone(), (!kept).then_some(GoneReason::Refused));
     }
-    let next = bench.empty(Type::Acknowledgement, first[0].message().message_id);
-    let payloads: Vec<_> = next.iter().map(|sent| sent.message().payload().to_vec()).collect();
-    assert_eq!(payloads, [[3], [4], [5]]);
-    assert_eq!(bench.server.counters().held_dropped, 2);
 }
 
 #[test]
-fn what_has_expired_while_it_waited_is_not_sent() {
+fn s4_2_without_a_value_the_first_notification_fixes_the_content_format_as_accept_wants_it() {
+    for (accept, first, taken) in
+        [(None, Some(50), true), (Some(&[50_u8][..]), Some(50), true), (Some(&[50]), None, false)]
+    {
+        let mut bench = Bench::new(ServerConfig::default());
+        (bench.state, bench.format) = (Some(Vec::new()), None);
+        let options = [Some(REGISTER), Some(PATH), accept.map(|accept| (OptionNumber::ACCEPT, accept))];
+        let options: Vec<_> = options.into_iter().flatten().collect();
+        assert_eq!(bench.ask(Code::GET, &options, &[]).code(), Code::CONTENT);
+        let response =
+            Response { content_format: first, payload: Payload::Slice(b"x"), ..Response::new(Code::CONTENT) };
+        let (_, sent) = bench.notify_with(response, false);
+        assert_eq!(sent[0].code() == Code::CONTENT, taken);
+        if taken {
+            let other = Response { content_format: Some(0), ..response };
+            assert_eq!(bench.notify_with(other, false).1[0].code(), Code::NOT_ACCEPTABLE);
+        }
+    }
+}
+
+#[test]
+fn s4_2_an_error_that_may_not_go_out_yet_goes_out_as_soon_as_it_may_and_only_that() {
     let mut bench = observing();
-    let (_, first) = bench.notify(b"0", true);
-    bench.notify_with(Response { max_age: Some(2), ..Response::new(Code::CONTENT) }, false, 1);
-    bench.notify_with(Response { max_age: Some(9), ..Response::new(Code::CONTENT) }, false, 2);
-    bench.now = bench.now + Duration::from_secs(2);
-    let next = bench.empty(Type::Acknowledgement, first[0].message().message_id);
-    assert_eq!((next.len(), next[0].uint(OptionNumber::MAX_AGE)), (1, Some(7)));
+    let (_, first) = bench.notify(b"1", true);
+    bench.notify(b"2", true);
+    let (_, none) = bench.notify_with(Response::unavailable(Duration::from_secs(10)), false);
+    assert!(none.is_empty());
+    assert_eq!(bench.notify(b"3", false).0, Notified::Gone);
+    let last = bench.empty(Type::Acknowledgement, first[0].message().message_id);
+    assert_eq!((last.len(), last[0].code(), last[0].kind()), (1, Code::SERVICE_UNAVAILABLE, Type::Confirmable));
+    assert_eq!(last[0].uint(OptionNumber::MAX_AGE), Some(10));
+    assert_eq!(bench.gone(), Some(GoneReason::Refused));
+}
+
+#[test]
+fn s4_2_an_error_takes_the_place_of_a_retransmission() {
+    let mut bench = observing();
+    bench.notify(b"1", true);
+    bench.notify_with(Response::new(Code::NOT_FOUND), false);
+    let last = bench.wait(Duration::from_secs(3));
+    assert_eq!((last.len(), last[0].code()), (1, Code::NOT_FOUND));
+}
+
+#[test]
+fn s4_5_a_burst_that_may_have_been_too_much_is_confirmed_when_it_is_over() {
+    let mut bench = Bench::new(ServerConfig::default());
+    bench.ask(Code::GET, &[REGISTER, PATH], &[]);
+    for value in 0..50_u8 {
+        assert_eq!(bench.notify(&[value], false).1[0].kind(), Type::NonConfirmable);
+    }
+    // The application looks the newest up when it is asked to.
+    bench.waiting = Some((vec![49], false));
+    assert!(bench.wait(Duration::from_millis(900)).is_empty());
+    let again = bench.wait(Duration::from_millis(100));
+    assert_eq!((again.len(), again[0].kind(), again[0].message().payload()), (1, Type::Confirmable, &[49][..]));
+    bench.empty(Type::Acknowledgement, again[0].message().message_id);
+    assert!((0..100).all(|_| bench.wait(Duration::from_secs(1)).is_empty()));
+}
+
+#[test]
+fn s4_5_a_few_now_and_then_are_not_confirmed() {
+    let mut bench = Bench::new(ServerConfig::default());
+    bench.ask(Code::GET, &[REGISTER, PATH], &[]);
+    for value in 0..50_u8 {
+        bench.waiting = None;
+        assert_eq!(bench.notify(&[value], false).1[0].kind(), Type::NonConfirmable);
+        bench.waiting = Some((vec![value], false));
+        assert!(bench.wait(Duration::from_millis(500)).is_empty(), "{value}");
+    }
+    let mut confirmed = 0;
+    for _ in 0..1_000 {
+        for sent in bench.wait(Duration::from_secs(1)) {
+            confirmed += 1;
+            bench.empty(Type::Acknowledgement, sent.message().message_id);
+        }
+    }
+    assert_eq!(confirmed, 1, "once in the interval");
 }
 
 #[test]

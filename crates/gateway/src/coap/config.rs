@@ -33,9 +33,11 @@ pub struct CoapConfig {
     pub observers_max: usize,
     /// Observations per worker from one address, whatever its ports.
     pub observers_per_address_max: usize,
-    /// Messages of different topics that wait for one slow observer of a filter.
+    /// Topics that wait for one slow observer of a filter. Beyond, it goes through the retained messages once more; where
+    /// those do not tell all, its observation ends with 5.03.
     pub observer_queue_max: usize,
-    /// Bytes per worker of all notifications that wait: for acknowledgements, and in the worker's mailbox.
+    /// Bytes per worker of what waits for observers, and again of what is in the worker's mailbox. Beyond, the
+    /// observations for which most waits end with 5.03.
     pub notification_bytes_max: usize,
     /// Non-confirmable notifications between two Confirmable ones.
     pub confirm_every: u16,
@@ -80,8 +82,8 @@ impl Default for CoapConfig {
             download_bytes_max: machine.download_bytes_max,
             observers_max: machine.observers_max,
             observers_per_address_max: machine.observers_per_host_max,
-            observer_queue_max: machine.held_per_observer_max,
-            notification_bytes_max: machine.held_bytes_max,
+            observer_queue_max: 1024,
+            notification_bytes_max: 16 << 20,
             confirm_every: machine.confirm_every,
             confirm_interval: machine.confirm_interval,
             message_bytes_max: 64 << 10,
@@ -133,8 +135,6 @@ impl CoapConfig {
             download_bytes_max: self.download_bytes_max,
             observers_max: self.observers_max,
             observers_per_host_max: self.observers_per_address_max,
-            held_per_observer_max: self.observer_queue_max,
-            held_bytes_max: self.notification_bytes_max,
             confirm_every: self.confirm_every,
             confirm_interval: self.confirm_interval,
             amplification: self.amplification,

@@ -20,25 +20,19 @@ use fogmux_coap::{
 use tokio::{task::unconstrained, time::Sleep};
 
 use super::{
+    backlog::Waiting,
     identity::{Admission, Identity, Who},
-    mailbox::{self, Entry, Notifications},
+    mailbox::{Entry, Notifications},
     observe::Watches,
     oscore,
     publish::{Batch, Deferred},
     translate::{self, Parameters, Target},
     transport::{Change, Listener, Path, Transport},
 };
-use crate::{Peer, WorkerContext};
+use crate::{Peer, WorkerContext, liveness};
 
 /// Turns before other tasks of the worker have theirs.
 const TURNS_MAX: usize = 2;
-
-/// Notifications made in one turn, so that they are on their way before more are made.
-const NOTIFICATIONS_PER_TURN: usize = 256;
-
-/// Notifications per observer that may pile up while other tasks have their turn; sent in one burst, more would overrun
-/// the receive buffers of the observers.
-const BACKLOG_PER_OBSERVER: usize = 64;
 
 /// A worker's CoAP.
 pub(super) struct Door<T> {
@@ -56,7 +50,7 @@ pub(super) struct Core {
     pub(super) server: Server<Path>,
     pub(super) out: Outbox<Path>,
     pub(super) slot: Arc<Slot<Notifications>>,
-    claim: Claim,
+    pub(super) claim: Claim,
     pub(super) admission: Admission,
     /// Of the rules that observers were last looked at by.
     generation: u64,
@@ -64,6 +58,8 @@ pub(super) struct Core {
     pub(super) deferred: VecDeque<Deferred>,
     /// Taken out of the mailbox and not told yet.
     pub(super) entries: VecDeque<Entry>,
+    /// Topics that observers have not been told the newest value of.
+    pub(super) waiting: Waiting,
     /// Room for the topics of a turn.
     pub(super) topics: String,
     counted: Counters,
@@ -90,6 +86,7 @@ impl<T: Transport> Door<T> {
             }
             let polled = self.transport.poll_receive(cx);
             if quiet && polled.is_pending() {
+                self.core.check_sleep();
                 return Poll::Pending;
             }
             let now = self.core.ctx.now();
@@ -114,10 +111,11 @@ impl<T: Transport> Door<T> {
             };
             let mut busy = self.core.notify(cx);
             busy |= self.core.complete(cx);
-            busy |= self.core.backfill();
             busy |= self.poll_deadline(now, cx);
             self.core.settle();
+            busy |= !self.core.watches.ready.is_empty();
             if !received && !busy && self.core.out.is_empty() {
+                self.core.check_sleep();
                 return Poll::Pending;
             }
             quiet = !busy;
@@ -148,8 +146,7 @@ impl<T: Transport> Door<T> {
 
     /// Does what is due; sets the alarm otherwise.
     fn poll_deadline(&mut self, now: Timestamp, cx: &mut Context<'_>) -> bool {
-        let Some(at) = self.core.server.next_timeout() else { return false };
-        let at = Timestamp::from_millis(at.as_millis());
+        let Some(at) = self.core.next_timeout() else { return false };
         if now < at {
             if self.armed == Some(at) {
                 return false;
@@ -162,8 +159,7 @@ impl<T: Transport> Door<T> {
             }
         }
         self.armed = None;
-        let now = self.core.machine_now();
-        self.core.server.handle_timeout(now, &mut self.core.out);
+        self.core.handle_timeout();
         true
     }
 }
@@ -217,6 +213,7 @@ impl Core {
             watches: Watches::default(),
             deferred: VecDeque::new(),
             entries: VecDeque::new(),
+            waiting: Waiting::default(),
             topics: String::new(),
             counted: Counters::default(),
             peers_counted: 0,
@@ -236,7 +233,7 @@ impl Core {
             Change::Closed(path) => {
                 self.admission.close(path.association);
                 self.server.forget(&path);
-                self.forget_gone();
+                self.note_events();
             }
         }
     }
@@ -337,34 +334,37 @@ impl Core {
         self.server.respond(machine_time(now), ticket, response, &mut self.out);
     }
 
-    /// Empties the mailbox into notifications.
-    pub(super) fn notify(&mut self, cx: &Context<'_>) -> bool {
-        if self.entries.is_empty() {
-            let entries = &mut self.entries;
-            // Nobody else claims this slot.
-            let overtaken = self.slot.poll_with(self.claim, cx, |mailbox| mailbox.take(entries)).unwrap_or(0);
-            self.ctx.bus().counters().overtaken(overtaken);
-            if self.entries.len() > BACKLOG_PER_OBSERVER * self.server.observers().max(1) {
-                // This worker has fallen behind: what is newer replaces what is older (RFC 7641 §1.3).
-                self.ctx.bus().counters().overtaken(mailbox::thin(&mut self.entries));
-            }
-        }
-        self.look_again();
-        if self.entries.is_empty() {
-            return false;
-        }
+    /// When something is due, in the machine or here.
+    pub(super) fn next_timeout(&self) -> Option<Timestamp> {
+        let machine = self.server.next_timeout().map(|at| Timestamp::from_millis(at.as_millis()));
+        [machine, self.watches.next_expiry()].into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    pub(super) fn handle_timeout(&mut self) {
         let now = self.ctx.now();
-        self.tell_next(now, NOTIFICATIONS_PER_TURN);
-        !self.entries.is_empty()
+        self.server.handle_timeout(machine_time(now), &mut self.out);
+        self.expire(now);
+    }
+
+    /// Asserts, in debug builds, that no observer waits for something that it could be told now.
+    pub(super) fn check_sleep(&self) {
+        liveness::check_sleep(&self.ctx, "coap", || {
+            let due = self.next_timeout().is_some_and(|at| at <= self.ctx.now());
+            if !self.entries.is_empty() {
+                return Some(None);
+            }
+            (!due).then(|| self.watches.forgotten(self.machine_now(), &self.server)).flatten().map(Some)
+        });
     }
 
     /// Whether something has to be waited for, beside the mailbox and the clock.
     pub(super) fn has_pending(&self) -> bool {
-        !self.deferred.is_empty() || self.watches.is_behind()
+        !self.deferred.is_empty() || !self.watches.ready.is_empty()
     }
 
     /// Asks again who may observe what, if the rules have changed.
-    fn look_again(&mut self) {
+    pub(super) fn look_again(&mut self) {
         let generation = self.ctx.authority().generation();
         if self.generation != generation {
             self.generation = generation;
@@ -375,7 +375,7 @@ impl Core {
     /// Forgets observers that are gone, and counts.
     pub(super) fn settle(&mut self) {
         self.look_again();
-        self.forget_gone();
+        self.note_events();
         let (counters, metrics) = (*self.server.counters(), &self.ctx.shared.metrics.coap);
         if counters != self.counted {
             metrics.misbehaved.add(counters.malformed - self.counted.malformed);
@@ -387,7 +387,9 @@ impl Core {
             // Those who accepted the connections have counted them.
             return;
         }
-        let peers = i64::try_from(self.server.peers()).unwrap_or(i64::MAX);
+        // Sessions of DTLS, each with its observations or none; without DTLS, the endpoints that observe something.
+        let peers = self.server.observing_peers().max(self.admission.associations());
+        let peers = i64::try_from(peers).unwrap_or(i64::MAX);
         if peers != self.peers_counted {
             metrics.connections.change(peers - self.peers_counted);
             self.peers_counted = peers;

@@ -5,13 +5,14 @@
 //! worker, which hands its datagrams on.
 
 use std::{
+    collections::VecDeque,
     io,
     net::{SocketAddr, UdpSocket},
     pin::Pin,
     rc::Rc,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use fogmux_bus::Timestamp;
@@ -23,10 +24,15 @@ use tokio::time::Sleep;
 
 use super::{
     handover::{Handover, Whose},
+    handshakes::Handshakes,
     socket::Socket,
     transport::{Change, Listener, Path, Transport},
 };
 use crate::WorkerContext;
+
+/// The time for steps of handshakes in one turn: one with certificates takes a few hundred microseconds, so that a flood
+/// of handshakes holds nobody up for more than about a millisecond.
+const HANDSHAKES_PER_TURN: Duration = Duration::from_micros(300);
 
 impl fogmux_net::dtls::Peer for Path {
     fn address(&self) -> SocketAddr {
@@ -54,10 +60,12 @@ pub(super) struct Dtls {
     /// Peers are paths without association; the machine's paths have one.
     endpoint: Endpoint<Path>,
     handover: Handover,
+    /// Steps of handshakes that wait for their turn.
+    handshakes: Handshakes,
     inbox: Inbox<Path>,
     /// Protected, on its way to the kernel.
     sealed: Outbox<Path>,
-    changes: Vec<Change>,
+    changes: VecDeque<Change>,
     /// Sessions that ended with the last datagrams: the machine hears of it when it has seen those.
     ended: Vec<Path>,
     sleep: Pin<Box<Sleep>>,
@@ -91,7 +99,8 @@ impl Dtls {
             ctx,
             inbox: Inbox::default(),
             sealed: Outbox::default(),
-            changes: Vec::new(),
+            handshakes: Handshakes::default(),
+            changes: VecDeque::new(),
             ended: Vec::new(),
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
@@ -135,6 +144,22 @@ impl Dtls {
         worked
     }
 
+    /// Takes steps of handshakes for a while; the rest has its turn after sessions and other tasks. Whether it took any.
+    fn shake_hands(&mut self) -> bool {
+        let began = Instant::now();
+        let mut worked = false;
+        while let Some((path, datagram)) = self.handshakes.pop() {
+            let (now, sealed) = (self.now(), &mut self.sealed);
+            self.endpoint.handle(now, path, &datagram, &mut self.inbox, &mut |to, datagram| sealed.push(to, datagram));
+            worked = true;
+            if began.elapsed() >= HANDSHAKES_PER_TURN {
+                break;
+            }
+        }
+        // Those that are left want another turn, whatever else there is.
+        worked || !self.handshakes.is_empty()
+    }
+
     /// What has happened to sessions becomes changes.
     fn note(&mut self) {
         let (shared, now) = (&self.ctx.shared, self.ctx.now());
@@ -146,7 +171,7 @@ impl Dtls {
                         shared.logins.succeeded(peer.address().ip(), &user, now.as_millis());
                     }
                     shared.metrics.coap.accepted.increment();
-                    self.changes.push(Change::Opened(within(peer, association), Arc::clone(channel)));
+                    self.changes.push_back(Change::Opened(within(peer, association), Arc::clone(channel)));
                 }
                 Event::Ended { peer, association, end } => {
                     tracing::debug!(peer = %peer.remote, ?end, "DTLS session ended");
@@ -194,12 +219,19 @@ impl Transport for Dtls {
                         continue;
                     }
                 }
+                if !self.endpoint.is_of_session(path, datagram) {
+                    if !self.handshakes.push(path, datagram) {
+                        self.ctx.shared.metrics.coap.rejected.increment();
+                    }
+                    continue;
+                }
                 let sealed = &mut self.sealed;
                 let send = &mut |to, datagram: &[u8]| sealed.push(to, datagram);
                 self.endpoint.handle(now, path, datagram, &mut self.inbox, send);
             }
         }
         worked |= self.poll_astray(cx);
+        worked |= self.shake_hands();
         self.note();
         // What the kernel does not take now goes first the next time.
         let _ = self.poll_flush(cx);
@@ -240,7 +272,7 @@ impl Transport for Dtls {
     }
 
     fn poll_change(&mut self) -> Option<Change> {
-        if self.changes.is_empty() { None } else { Some(self.changes.remove(0)) }
+        self.changes.pop_front()
     }
 }
 

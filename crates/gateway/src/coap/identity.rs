@@ -108,6 +108,11 @@ impl Admission {
         self.associations.remove(&association);
     }
 
+    /// How many associations there are.
+    pub(super) fn associations(&self) -> usize {
+        self.associations.len()
+    }
+
     /// What the listener says of those who come by it.
     pub(super) const fn listener(&self) -> Listener {
         self.listener

@@ -1,10 +1,12 @@
-//! What the bus has for the observers of one socket: one queue for all, in the order of publication.
+//! The queue of messages for the observers of one socket, in the order of publication.
 //!
-//! Bounded in entries and bytes. When it is full, only the newest of each observer and topic stays; if that is not
-//! enough, the oldest go, but none of QoS 1 or 2 for one of QoS 0.
+//! Bounded in entries and bytes. When it is full, only the newest of each observer and topic stays (an observer follows
+//! a state, RFC 7641 §1.3); if that is not enough, the observers for which most waits are ended. A publisher is never
+//! refused for an observer's sake.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    cmp::Reverse,
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -15,11 +17,22 @@ use foldhash::quality::RandomState;
 pub(super) struct Entry {
     /// The observation.
     pub(super) tag: u64,
+    /// How many entries had come before it, ever.
+    pub(super) index: u64,
     pub(super) message: Arc<Message>,
     /// Whether it may not be lost: QoS 1 or 2.
     pub(super) assured: bool,
     /// It says that the topic has no value any more.
     pub(super) cleared: bool,
+}
+
+impl Entry {
+    /// Its cost when it is the newest of its topic, in bytes: a retained message is in the table of those anyway, and
+    /// another is shared by the observers that it waits for.
+    fn least_cost(&self) -> usize {
+        let held = if self.message.retain { 0 } else { self.message.payload.len() };
+        size_of::<Self>() + held / Arc::strong_count(&self.message).max(1)
+    }
 }
 
 /// The queue.
@@ -29,8 +42,23 @@ pub(super) struct Notifications {
     bytes_max: usize,
     /// Entries that came since the queue was last thinned out; that looks at everything, so it is not done for each.
     since_thinned: usize,
+    /// Bytes that were left then.
+    bytes_thinned: usize,
+    /// Observers whose messages were given up, so that the observation has to end.
+    overloaded: Vec<u64>,
     /// Entries that newer ones have replaced since the queue was last emptied.
     overtaken: u64,
+    /// Entries that have ever come.
+    pushed: u64,
+}
+
+/// What came out of the queue beside its entries.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    /// Observers that have to be ended.
+    pub(super) overloaded: Vec<u64>,
+    /// Entries that newer ones have replaced.
+    pub(super) overtaken: u64,
 }
 
 /// Entries above which the socket counts as busy.
@@ -40,33 +68,28 @@ const ENTRIES_MAX: usize = 65_536;
 
 impl Notifications {
     pub(super) const fn new(bytes_max: usize) -> Self {
-        Self { entries: VecDeque::new(), bytes: 0, bytes_max, since_thinned: 0, overtaken: 0 }
+        Self {
+            entries: VecDeque::new(),
+            bytes: 0,
+            bytes_max,
+            since_thinned: 0,
+            bytes_thinned: 0,
+            overloaded: Vec::new(),
+            overtaken: 0,
+            pushed: 0,
+        }
     }
 
-    /// Takes everything out; `into` is empty and its room is used for what comes next. Returns how many entries newer
-    /// ones have replaced.
-    pub(super) fn take(&mut self, into: &mut VecDeque<Entry>) -> u64 {
+    /// How many entries have ever come.
+    pub(super) const fn pushed(&self) -> u64 {
+        self.pushed
+    }
+
+    /// Takes everything out; `into` is empty and its room is used for what comes next.
+    pub(super) fn take(&mut self, into: &mut VecDeque<Entry>) -> Taken {
         std::mem::swap(&mut self.entries, into);
-        (self.bytes, self.since_thinned) = (0, 0);
-        std::mem::take(&mut self.overtaken)
-    }
-
-    /// What waits.
-    pub(super) const fn entries(&self) -> &VecDeque<Entry> {
-        &self.entries
-    }
-
-    /// Drops what waits for an observer that is about to get a newer value; says how many.
-    pub(super) fn discard(&mut self, is_overtaken: impl Fn(&Entry) -> bool) -> u64 {
-        let (before, bytes) = (self.entries.len(), &mut self.bytes);
-        self.entries.retain(|entry| {
-            let drop = is_overtaken(entry);
-            if drop {
-                *bytes = bytes.saturating_sub(cost(&entry.message));
-            }
-            !drop
-        });
-        (before - self.entries.len()) as u64
+        (self.bytes, self.since_thinned, self.bytes_thinned) = (0, 0, 0);
+        Taken { overloaded: std::mem::take(&mut self.overloaded), overtaken: std::mem::take(&mut self.overtaken) }
     }
 
     fn is_full(&self, more: usize) -> bool {
@@ -77,23 +100,35 @@ impl Notifications {
     fn thin(&mut self) {
         self.since_thinned = 0;
         self.overtaken += thin(&mut self.entries);
-        self.bytes = self.entries.iter().map(|entry| cost(&entry.message)).sum();
+        self.bytes = self.entries.iter().map(Entry::least_cost).sum();
+        self.bytes_thinned = self.bytes;
     }
 
-    /// Drops the oldest until there is room for an entry; says how many.
-    fn displace(&mut self, more: usize, assured: bool) -> u32 {
-        let mut dropped = 0;
-        while self.is_full(more) {
-            match self.entries.front() {
-                Some(entry) if assured || !entry.assured => {
-                    self.bytes = self.bytes.saturating_sub(cost(&entry.message));
-                    self.entries.pop_front();
-                    dropped += 1;
-                }
-                Some(_) | None => break,
-            }
+    /// Gives up the observers for which most waits, until half of the room is free; returns how many messages went.
+    fn shed(&mut self) -> u32 {
+        let mut costs: HashMap<u64, (usize, usize), RandomState> = HashMap::default();
+        for entry in &self.entries {
+            let (bytes, count) = costs.entry(entry.tag).or_default();
+            (*bytes, *count) = (*bytes + entry.least_cost(), *count + 1);
         }
-        dropped
+        let mut costs: Vec<(u64, (usize, usize))> = costs.into_iter().collect();
+        // By the share of the bound that each comes nearer to.
+        let share = |bytes: usize, count: usize| (bytes.saturating_mul(ENTRIES_MAX) / self.bytes_max.max(1)).max(count);
+        costs.sort_by_key(|(_, (bytes, count))| Reverse(share(*bytes, *count)));
+        let (mut bytes, mut count) = (self.bytes, self.entries.len());
+        let mut ended: HashSet<u64, RandomState> = HashSet::default();
+        for (tag, (of_bytes, of_count)) in costs {
+            if bytes <= self.bytes_max / 2 && count <= ENTRIES_MAX / 2 {
+                break;
+            }
+            (bytes, count) = (bytes.saturating_sub(of_bytes), count - of_count);
+            ended.insert(tag);
+        }
+        let before = self.entries.len();
+        self.entries.retain(|entry| !ended.contains(&entry.tag));
+        self.bytes = bytes;
+        self.overloaded.extend(ended);
+        u32::try_from(before - self.entries.len()).unwrap_or(u32::MAX)
     }
 }
 
@@ -111,33 +146,33 @@ pub(super) fn thin(entries: &mut VecDeque<Entry>) -> u64 {
     (before - entries.len()) as u64
 }
 
-/// A message that many observers share is counted for each: too much rather than too little.
-fn cost(message: &Message) -> usize {
-    size_of::<Entry>() + message.payload.len()
-}
-
 impl Mailbox for Notifications {
     fn deliver(&mut self, publication: &Publication<'_>, delivery: &Delivery<'_>) -> Delivered {
         let message = delivery.share(publication);
-        let (more, assured) = (cost(message), delivery.qos(publication) > Qos::AtMostOnce);
+        // The observers of a topic come one behind the other, and share the message.
+        let shared = self.entries.back().is_some_and(|last| Arc::ptr_eq(&last.message, message));
+        let more = size_of::<Entry>() + if shared { 0 } else { message.payload.len() };
         let mut displaced = 0;
         if self.is_full(more) {
-            if self.since_thinned > self.entries.len() / 4 {
+            // Looking at everything pays only after a quarter has come.
+            let grown = self.bytes.saturating_sub(self.bytes_thinned);
+            if self.since_thinned > self.entries.len() / 4 || grown > self.bytes_max / 4 {
                 self.thin();
             }
-            displaced = self.displace(more, assured);
             if self.is_full(more) && !self.entries.is_empty() {
-                return Delivered::Full;
+                displaced = self.shed();
             }
         }
         self.bytes += more;
         self.since_thinned += 1;
         self.entries.push_back(Entry {
             tag: delivery.tag,
+            index: self.pushed,
             message: Arc::clone(message),
-            assured,
+            assured: delivery.qos(publication) > Qos::AtMostOnce,
             cleared: publication.retain && message.payload.is_empty() && !publication.keep_empty,
         });
+        self.pushed += 1;
         if displaced > 0 { Delivered::Displaced(displaced) } else { Delivered::Queued }
     }
 
@@ -165,9 +200,13 @@ mod tests {
     use super::*;
 
     fn deliver(queue: &mut Notifications, tag: u64, payload: &[u8], qos: Qos) -> Delivered {
+        deliver_to(queue, tag, "a/b", payload, qos)
+    }
+
+    fn deliver_to(queue: &mut Notifications, tag: u64, topic: &str, payload: &[u8], qos: Qos) -> Delivered {
         let publisher = Publisher::internal();
-        let mut publication =
-            Publication::new(TopicRef::new("a/b").unwrap(), Payload::Slice(payload), &publisher, Timestamp::ZERO, 0);
+        let topic = TopicRef::new(topic).unwrap();
+        let mut publication = Publication::new(topic, Payload::Slice(payload), &publisher, Timestamp::ZERO, 0);
         publication.qos = qos;
         let delivery = Delivery {
             tag,
@@ -197,13 +236,16 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded_in_bytes_and_drops_the_oldest() {
+    fn it_is_bounded_in_bytes_refuses_nobody_and_ends_the_observer_that_holds_most() {
         let mut queue = Notifications::new(10_000);
-        for observer in 0..1000 {
-            deliver(&mut queue, observer, &[0; 100], Qos::AtLeastOnce);
+        deliver(&mut queue, 7, &[0; 100], Qos::AtLeastOnce);
+        for topic in 0..1000 {
+            let delivered = deliver_to(&mut queue, 1, &format!("hog/{topic}"), &[0; 100], Qos::AtLeastOnce);
+            assert!(matches!(delivered, Delivered::Queued | Delivered::Displaced(_)));
             assert!(queue.buffered_bytes() <= 10_000);
         }
-        assert_eq!(deliver(&mut queue, 1000, &[0; 100], Qos::AtLeastOnce), Delivered::Displaced(1));
-        assert_eq!(deliver(&mut queue, 1000, &[0; 100], Qos::AtMostOnce), Delivered::Full);
+        let mut entries = VecDeque::new();
+        assert!(queue.take(&mut entries).overloaded.iter().all(|tag| *tag == 1));
+        assert!(entries.iter().any(|entry| entry.tag == 7));
     }
 }

@@ -3,42 +3,84 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use fogmux_auth::Action;
-use fogmux_bus::{
-    Filter, Message, Qos, ReadGate, RetainedChunk, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef, etag,
-};
+use fogmux_bus::{Filter, Qos, ReadGate, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef};
 use fogmux_coap::{
-    Code, Response, Ticket,
-    server::{Event, Notification, Registered, RelationId},
+    Code, Response, Server, Ticket,
+    server::{Event, Observed, Registered, RelationId},
 };
 
 use super::{
+    backlog::Backlog,
     door::{Ask, Core, machine_time},
+    expiry::Expiries,
     identity::{Identity, Who},
-    mailbox::Entry,
-    translate,
     transport::Path,
 };
 
-/// Kept messages pulled at once for a new observer of a filter; fewer than may wait for it.
-const BACKFILL: usize = 16;
+/// How long observers are told to stay away when the gateway goes, or when one was too slow.
+pub(super) const RETURN_AFTER: Duration = Duration::from_secs(10);
 
-/// What observers are told to wait when the gateway goes.
-const RETURN_AFTER: Duration = Duration::from_secs(10);
+/// How far an observer of a filter has come with the retained messages.
+pub(super) enum Walk {
+    /// Behind this topic; at the beginning without one.
+    At(Option<Topic>),
+    /// It has had them all.
+    Done,
+}
 
 /// What one observation watches.
-struct Watch {
+pub(super) struct Watch {
     relation: RelationId,
-    subscription: Subscription,
-    max_qos: Qos,
-    /// By a filter: notifications then name their topic.
-    named: bool,
+    pub(super) subscription: Subscription,
+    pub(super) max_qos: Qos,
+    observed: Observed,
     who: Who,
-    identity: Arc<Identity>,
-    /// Where the pull of kept messages has come to.
-    after: Option<Topic>,
+    pub(super) identity: Arc<Identity>,
+    /// Topics whose newest value it has not been told.
+    pub(super) backlog: Backlog,
+    pub(super) walk: Walk,
+    /// Retained messages have changed behind the walk, which begins again when it has come to its end.
+    again: bool,
+    /// Whether retained messages come before topics that wait, this time.
+    pub(super) walks_first: bool,
+    /// Of one topic: it was last shown a value that is retained.
+    pub(super) shows_retained: bool,
+    /// How many entries had ever come to the mailbox when retained messages were last looked up for it.
+    pub(super) looked_up: u64,
+    /// When it is looked whether that has expired.
+    alarm: Option<Timestamp>,
+    /// It is in the queue of those that may be told again.
+    is_ready: bool,
 }
 
 impl Watch {
+    /// Whether it is by a filter: notifications then name their topic.
+    pub(super) fn is_named(&self) -> bool {
+        self.observed == Observed::Many
+    }
+
+    /// Whether there is something that it has not been told.
+    pub(super) fn has_more(&self) -> bool {
+        !self.backlog.is_empty() || matches!(self.walk, Walk::At(_))
+    }
+
+    /// Retained messages have changed, and it is not kept which.
+    pub(super) fn walk_again(&mut self) {
+        match self.walk {
+            Walk::Done => self.walk = Walk::At(None),
+            Walk::At(_) => self.again = true,
+        }
+    }
+
+    /// It has been told the retained messages up to a topic, or all.
+    pub(super) fn walk_on(&mut self, after: Option<Topic>) {
+        self.walk = match after {
+            Some(after) => Walk::At(Some(after)),
+            None if std::mem::take(&mut self.again) => Walk::At(None),
+            None => Walk::Done,
+        };
+    }
+
     fn options(&self) -> SubscribeOptions {
         let gate: Arc<dyn ReadGate> = Arc::<super::identity::Gate>::clone(&self.identity.gate);
         SubscribeOptions {
@@ -50,36 +92,73 @@ impl Watch {
     }
 }
 
-/// What became of a message for an observer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    /// The machine has it; it sends the newest as soon as the observer takes it.
-    Sent,
-    /// It was too late.
-    Expired,
-    /// The observation has ended.
-    Gone,
-}
-
 /// All observations of a socket, in the places that the machine gave them.
 #[derive(Default)]
 pub(super) struct Watches {
     all: Vec<Option<Watch>>,
-    /// Those that have not had all kept messages yet.
-    behind: Vec<RelationId>,
+    /// Those that may be told something now.
+    pub(super) ready: VecDeque<RelationId>,
+    expiries: Expiries,
 }
 
 impl Watches {
-    /// Whether somebody has not had all kept messages yet.
-    pub(super) fn is_behind(&self) -> bool {
-        !self.behind.is_empty()
+    /// Has an observer looked after in this turn or the next.
+    pub(super) fn make_ready(&mut self, relation: RelationId) {
+        if let Some(watch) = self.get_mut(relation)
+            && !std::mem::replace(&mut watch.is_ready, true)
+        {
+            self.ready.push_back(relation);
+        }
     }
 
-    fn get(&self, relation: RelationId) -> Option<&Watch> {
+    pub(super) fn next_ready(&mut self) -> Option<RelationId> {
+        let relation = self.ready.pop_front()?;
+        if let Some(watch) = self.get_mut(relation) {
+            watch.is_ready = false;
+        }
+        Some(relation)
+    }
+
+    /// The value that an observer was shown expires then.
+    pub(super) fn expires(&mut self, relation: RelationId, at: Timestamp) {
+        if let Some(watch) = self.get_mut(relation)
+            && watch.alarm.is_none_or(|alarm| at < alarm)
+        {
+            watch.alarm = Some(at);
+            self.expiries.add(at, relation);
+        }
+    }
+
+    pub(super) fn next_expiry(&self) -> Option<Timestamp> {
+        self.expiries.next()
+    }
+
+    /// An observer whose value may have expired.
+    pub(super) fn pop_expired(&mut self, now: Timestamp) -> Option<RelationId> {
+        let relation = self.expiries.pop_due(now)?;
+        if let Some(watch) = self.get_mut(relation) {
+            watch.alarm = None;
+        }
+        Some(relation)
+    }
+
+    /// The bytes that wait for each observer.
+    pub(super) fn costs(&self) -> impl Iterator<Item = (RelationId, usize)> {
+        self.all.iter().flatten().map(|watch| (watch.relation, watch.backlog.bytes()))
+    }
+
+    /// An observer that nobody would tell what waits for it, although it could be told: an invariant of debug builds.
+    pub(super) fn forgotten(&self, now: fogmux_coap::Timestamp, server: &Server<Path>) -> Option<RelationId> {
+        let is_forgotten =
+            |watch: &&Watch| watch.has_more() && !watch.is_ready && server.is_forgotten(now, watch.relation);
+        self.all.iter().flatten().find(is_forgotten).map(|watch| watch.relation)
+    }
+
+    pub(super) fn get(&self, relation: RelationId) -> Option<&Watch> {
         self.all.get(relation.index())?.as_ref().filter(|watch| watch.relation == relation)
     }
 
-    fn get_mut(&mut self, relation: RelationId) -> Option<&mut Watch> {
+    pub(super) fn get_mut(&mut self, relation: RelationId) -> Option<&mut Watch> {
         self.all.get_mut(relation.index())?.as_mut().filter(|watch| watch.relation == relation)
     }
 
@@ -91,11 +170,6 @@ impl Watches {
         if let Some(place) = self.all.get_mut(index) {
             *place = Some(watch);
         }
-    }
-
-    /// The subscriptions of all, with their tags.
-    pub(super) fn subscriptions(&self) -> impl Iterator<Item = (&Subscription, u64)> {
-        self.all.iter().flatten().map(|watch| (&watch.subscription, watch.relation.to_u64()))
     }
 
     fn remove(&mut self, relation: RelationId) -> Option<Watch> {
@@ -112,30 +186,28 @@ impl Core {
             self.respond(ask.now, ticket, &Response::diagnostic(Code::BAD_REQUEST, "not a topic"));
             return;
         };
-        let registered = self.register(ask, &mut ticket, Subscription::to(filter), false);
-        let Some(registered) = registered else {
-            self.latest(ask, ticket, topic.as_str());
-            return;
-        };
-        let bus = self.ctx.bus();
-        // Looked up while the mailbox is locked: what is in it came before, and must not follow.
-        let tag = registered.relation().to_u64();
-        let is_overtaken =
-            |entry: &Entry| entry.tag == tag && (entry.message.retain || matches!(registered, Registered::New(_)));
-        let before = self.entries.len();
-        self.entries.retain(|entry| !is_overtaken(entry));
-        let overtaken = (before - self.entries.len()) as u64;
-        let message = self.slot.with(|mailbox| {
-            bus.counters().overtaken(overtaken + mailbox.discard(is_overtaken));
-            bus.latest(topic.as_str(), ask.now)
-        });
-        match message {
-            None => self.respond(ask.now, ticket, &Response::new(Code::CONTENT)),
-            Some(message) => self.respond_with(ask, ticket, Some(&message)),
+        let registered = self.register(ask, &mut ticket, Subscription::to(filter), Observed::One);
+        match self.ctx.bus().latest(topic.as_str(), ask.now) {
+            None if registered.is_some() => self.respond(ask.now, ticket, &Response::new(Code::CONTENT)),
+            Some(message) => {
+                let relation = registered.map(Registered::relation);
+                if let Some(watch) = relation.and_then(|relation| self.watches.get_mut(relation)) {
+                    watch.shows_retained = true;
+                }
+                if let (Some(relation), Some(at)) = (relation, message.expires_at) {
+                    self.watches.expires(relation, at);
+                }
+                self.latest(ask, ticket, topic.as_str());
+            }
+            None => self.latest(ask, ticket, topic.as_str()),
+        }
+        if let Some(registered) = registered {
+            self.note_look_up(registered.relation());
         }
     }
 
-    /// Follows all topics that a filter matches. The answer is empty; kept messages follow as notifications.
+    /// Follows all topics that a filter matches. The answer is empty; retained messages follow as
+    /// notifications.
     pub(super) fn observe_filter(&mut self, ask: &Ask<'_>, mut ticket: Ticket<Path>, filter: &str) {
         let Ok(subscription) = Subscription::parse(filter) else {
             self.respond(ask.now, ticket, &Response::diagnostic(Code::BAD_REQUEST, "not a filter"));
@@ -146,8 +218,13 @@ impl Core {
             return;
         }
         let alone = subscription.group.is_none();
-        match self.register(ask, &mut ticket, subscription, true) {
-            Some(Registered::New(relation)) if alone => self.watches.behind.push(relation),
+        match self.register(ask, &mut ticket, subscription, Observed::Many) {
+            Some(Registered::New(relation)) if alone => {
+                if let Some(watch) = self.watches.get_mut(relation) {
+                    watch.walk = Walk::At(None);
+                }
+                self.watches.make_ready(relation);
+            }
             Some(Registered::New(_) | Registered::Refreshed(_)) => {}
             None => {
                 // Nothing would ever follow, and a filter has no state of its own.
@@ -164,15 +241,34 @@ impl Core {
         ask: &Ask<'_>,
         ticket: &mut Ticket<Path>,
         subscription: Subscription,
-        named: bool,
+        observed: Observed,
     ) -> Option<Registered> {
-        let registered = self.server.observe(machine_time(ask.now), ticket).ok()?;
+        let registered = self.server.observe_as(machine_time(ask.now), ticket, observed).ok()?;
         // What this one's token was used for before may just have ended, and its place may be this one's.
-        self.forget_gone();
+        self.note_events();
         let Registered::New(relation) = registered else { return Some(registered) };
         let max_qos = ask.parameters.qos.unwrap_or(Qos::AtMostOnce);
         let (who, identity) = (ask.who.clone(), Arc::clone(ask.identity));
-        let watch = Watch { relation, subscription, max_qos, named, who, identity, after: None };
+        let backlog = match observed {
+            Observed::One => Backlog::One(None),
+            Observed::Many => Backlog::Many(None),
+        };
+        let watch = Watch {
+            relation,
+            subscription,
+            max_qos,
+            observed,
+            who,
+            identity,
+            backlog,
+            walk: Walk::Done,
+            again: false,
+            walks_first: false,
+            shows_retained: false,
+            looked_up: 0,
+            alarm: None,
+            is_ready: false,
+        };
         if self.ctx.bus().subscribe(&self.slot, &watch.subscription, watch.options()).is_err() {
             self.server.end_observation(relation);
             return None;
@@ -181,119 +277,22 @@ impl Core {
         Some(registered)
     }
 
-    /// Tells observers what was taken out of the mailbox, so many at most.
-    pub(super) fn tell_next(&mut self, now: Timestamp, count: usize) {
-        let (mut sent, mut expired, mut gone) = (0, 0, 0);
-        for _ in 0..count {
-            let Some(entry) = self.entries.pop_front() else { break };
-            match self.tell(now, &entry) {
-                Told::Sent => sent += 1,
-                Told::Expired => expired += 1,
-                Told::Gone => gone += 1,
+    /// Unsubscribes those whose observation has ended, and notes who may be told again.
+    pub(super) fn note_events(&mut self) {
+        while let Some(event) = self.server.poll_event() {
+            match event {
+                Event::Ready { relation } => self.watches.make_ready(relation),
+                Event::ObserverGone { relation, .. } => self.drop_watch(relation),
             }
         }
-        let counters = self.ctx.bus().counters();
-        counters.drained(sent, expired, 0);
-        counters.gone(gone);
     }
 
-    /// One message to one observer.
-    fn tell(&mut self, now: Timestamp, entry: &Entry) -> Told {
-        let relation = RelationId::from_u64(entry.tag);
-        let Some(watch) = self.watches.get(relation) else { return Told::Gone };
-        if entry.message.is_expired(now) {
-            return Told::Expired;
+    fn drop_watch(&mut self, relation: RelationId) {
+        let Some(mut watch) = self.watches.remove(relation) else { return };
+        while let Some(marker) = watch.backlog.pop() {
+            self.waiting.release(marker);
         }
-        if watch.identity.is_over(now) {
-            self.dismiss(relation, Code::UNAUTHORIZED);
-            return Told::Gone;
-        }
-        let named = watch.named;
-        self.send(now, relation, &entry.message, named, entry.assured, entry.cleared);
-        Told::Sent
-    }
-
-    fn send(
-        &mut self,
-        now: Timestamp,
-        relation: RelationId,
-        message: &Arc<Message>,
-        named: bool,
-        confirmable: bool,
-        cleared: bool,
-    ) {
-        let (response, subject) = match (named, cleared) {
-            (false, true) => (Response::new(Code::NOT_FOUND), 0),
-            (false, false) => (translate::representation(message, now), 0),
-            (true, _) => {
-                let location = translate::location(&message.topic);
-                if location.is_none() {
-                    // It could not say what it is about.
-                    return;
-                }
-                let response = Response { location, ..translate::representation(message, now) };
-                (response, etag(message.topic.as_bytes(), None))
-            }
-        };
-        let notification = Notification { response, confirmable, subject };
-        self.server.notify(machine_time(now), relation, &notification, &mut self.out);
-    }
-
-    /// Pulls kept messages for observers of filters, as fast as each takes them.
-    pub(super) fn backfill(&mut self) -> bool {
-        if self.watches.behind.is_empty() {
-            return false;
-        }
-        let (now, mut any) = (self.ctx.now(), false);
-        let mut behind = std::mem::take(&mut self.watches.behind);
-        behind.retain(|relation| {
-            let Some(watch) = self.watches.get(*relation) else { return false };
-            if !self.server.is_ready(machine_time(now), *relation) {
-                return true;
-            }
-            any = true;
-            if watch.identity.is_over(now) {
-                self.dismiss(*relation, Code::UNAUTHORIZED);
-                return false;
-            }
-            let Some(chunk) = self.look_up(watch, now) else { return true };
-            let (gate, max_qos) = (Arc::clone(&watch.identity.gate), watch.max_qos);
-            for message in chunk.messages.iter().filter(|message| gate.may_read(&message.topic)) {
-                let assured = message.qos.min(max_qos) > Qos::AtMostOnce;
-                self.send(now, *relation, message, true, assured, false);
-            }
-            let more = chunk.next.is_some();
-            if let Some(watch) = self.watches.get_mut(*relation) {
-                watch.after = chunk.next;
-            }
-            more
-        });
-        behind.append(&mut self.watches.behind);
-        self.watches.behind = behind;
-        any
-    }
-
-    /// The next kept messages for an observer, unless others wait for it: an older value must not follow a newer one.
-    fn look_up(&self, watch: &Watch, now: Timestamp) -> Option<RetainedChunk> {
-        let tag = watch.relation.to_u64();
-        let waits = |entries: &VecDeque<Entry>| entries.iter().any(|entry| entry.tag == tag);
-        if waits(&self.entries) {
-            return None;
-        }
-        let (bus, filter) = (self.ctx.bus(), &watch.subscription.filter);
-        self.slot.with(|mailbox| {
-            let free = !waits(mailbox.entries());
-            free.then(|| bus.retained(filter, watch.after.as_ref(), BACKFILL, now))
-        })
-    }
-
-    /// Unsubscribes those whose observation has ended.
-    pub(super) fn forget_gone(&mut self) {
-        while let Some(Event::ObserverGone { relation, .. }) = self.server.poll_event() {
-            if let Some(watch) = self.watches.remove(relation) {
-                self.ctx.bus().unsubscribe(&self.slot, &watch.subscription, relation.to_u64());
-            }
-        }
+        self.ctx.bus().unsubscribe(&self.slot, &watch.subscription, relation.to_u64());
     }
 
     /// The rules have changed: whoever may not read any more what it observes is told so, which ends the observation
@@ -304,16 +303,17 @@ impl Core {
         for relation in relations {
             let Some(watch) = self.watches.get(relation) else { continue };
             let Some(identity) = self.admission.identity(&self.ctx, now, &watch.who) else {
-                self.dismiss(relation, Code::UNAUTHORIZED);
+                self.dismiss(relation, &Response::new(Code::UNAUTHORIZED));
                 continue;
             };
             let filter = watch.subscription.filter.as_str();
-            let lost = match watch.named {
-                false => identity.refusal(&self.ctx, Action::Read, filter).is_some(),
-                true => identity.may_read_nothing(&self.ctx, filter),
+            let lost = if watch.is_named() {
+                identity.may_read_nothing(&self.ctx, filter)
+            } else {
+                identity.refusal(&self.ctx, Action::Read, filter).is_some()
             };
             if lost {
-                self.dismiss(relation, Code::FORBIDDEN);
+                self.dismiss(relation, &Response::new(Code::FORBIDDEN));
             } else if !identity.is(&watch.identity) {
                 self.renew(relation, identity);
             }
@@ -327,38 +327,23 @@ impl Core {
         let Some(watch) = self.watches.get(relation) else { return };
         self.ctx.bus().unsubscribe(&self.slot, &watch.subscription, relation.to_u64());
         if self.ctx.bus().subscribe(&self.slot, &watch.subscription, watch.options()).is_err() {
-            self.dismiss(relation, Code::SERVICE_UNAVAILABLE);
+            self.dismiss(relation, &Response::unavailable(RETURN_AFTER));
         }
     }
 
-    /// The last notification, which is an error; nothing of what the observer may not read goes out before it.
-    fn dismiss(&mut self, relation: RelationId, code: Code) {
-        if let Some(watch) = self.watches.remove(relation) {
-            self.ctx.bus().unsubscribe(&self.slot, &watch.subscription, relation.to_u64());
-        }
-        let notification = Notification { response: Response::new(code), confirmable: true, subject: 0 };
+    /// Ends an observation with an error; nothing of what the observer may not read goes out before it.
+    pub(super) fn dismiss(&mut self, relation: RelationId, error: &Response<'_>) {
+        self.drop_watch(relation);
         let now = self.machine_now();
-        self.server.dismiss(now, relation, &notification, &mut self.out);
+        self.server.dismiss(now, relation, error, &mut self.out);
     }
 
     /// 5.03 to every observer: the gateway goes.
     pub(super) fn say_goodbye(&mut self) {
-        let now = self.machine_now();
         let relations: Vec<RelationId> = self.watches.all.iter().flatten().map(|watch| watch.relation).collect();
-        let response = Response::unavailable(RETURN_AFTER);
         for relation in relations {
-            let notification = Notification { response, confirmable: false, subject: 0 };
-            self.server.notify(now, relation, &notification, &mut self.out);
+            self.dismiss(relation, &Response::unavailable(RETURN_AFTER));
         }
-        self.forget_gone();
-    }
-}
-
-impl Drop for Core {
-    fn drop(&mut self) {
-        for (subscription, tag) in self.watches.subscriptions() {
-            self.ctx.bus().unsubscribe(&self.slot, subscription, tag);
-        }
-        self.ctx.bus().close(&self.slot);
+        self.note_events();
     }
 }

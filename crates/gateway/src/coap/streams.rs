@@ -114,25 +114,25 @@ impl Hub {
         let mut core = self.core.borrow_mut();
         let mut busy = core.notify(cx);
         busy |= core.complete(cx);
-        busy |= core.backfill();
-        if let Some(at) = core.server.next_timeout() {
-            let at = Timestamp::from_millis(at.as_millis());
+        if let Some(at) = core.next_timeout() {
             if self.armed.get() != Some(at) {
                 self.armed.set(Some(at));
                 sleep.as_mut().reset(core.ctx.shared.clock.instant(at));
             }
             if sleep.as_mut().poll(cx).is_ready() {
                 self.armed.set(None);
-                let now = core.machine_now();
-                let core = &mut *core;
-                core.server.handle_timeout(now, &mut core.out);
+                core.handle_timeout();
                 busy = true;
             }
         }
         core.settle();
         self.distribute(&mut core);
         self.release_custodies(&core);
-        if busy { Poll::Ready(()) } else { Poll::Pending }
+        if busy || !core.watches.ready.is_empty() {
+            return Poll::Ready(());
+        }
+        core.check_sleep();
+        Poll::Pending
     }
 
     /// A connection is there.
@@ -223,7 +223,7 @@ impl Hub {
         core.topics = batch.into_topics();
         core.settle();
         self.distribute(core);
-        let due = core.server.next_timeout().map(|at| Timestamp::from_millis(at.as_millis()));
+        let due = core.next_timeout();
         if (due != self.armed.get() || core.has_pending())
             && let Some(waker) = &*self.waker.borrow()
         {
@@ -323,7 +323,15 @@ impl Hub {
             let mut core = self.core.borrow_mut();
             let (now, core) = (core.machine_now(), &mut *core);
             core.server.set_congested(now, &path, false, &mut core.out);
+            // What it has not been told goes out at once, as far as it takes it.
+            core.note_events();
+            let more = core.serve_ready();
             self.distribute(core);
+            if (more || core.next_timeout() != self.armed.get())
+                && let Some(waker) = &*self.waker.borrow()
+            {
+                waker.wake_by_ref();
+            }
         }
     }
 

@@ -242,7 +242,7 @@ fn an_observer_sees_what_other_doors_publish_and_a_last_4_04() {
             assert_eq!((&notification.payload[..], notification.content_format), (&value[..], Some(0)));
         }
         let mut other = house.device().await;
-        other.ask(put("/ps/a", b"kept")).await;
+        other.ask(Call { content_format: Some(0), ..put("/ps/a", b"kept") }).await;
         assert_eq!(&device.notification().await.payload[..], b"kept");
         other.ask(Call::new(Code::DELETE, "/ps/a")).await;
         assert_eq!(device.notification().await.code, Code::NOT_FOUND);

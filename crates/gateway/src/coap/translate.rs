@@ -93,9 +93,10 @@ pub(super) fn content_type(request: &Request<'_>) -> Result<Option<&'static str>
 
 /// A message as a representation of its topic.
 pub(super) fn representation(message: &Arc<Message>, now: Timestamp) -> Response<'_> {
+    let content_type = message.content_type.as_deref();
     Response {
         etag: Some(ETag::from_u64(message.etag())),
-        content_format: message.content_type.as_deref().and_then(content_format::from_mime_type),
+        content_format: content_type.and_then(|mime| content_format::of_representation(mime, &message.payload)),
         max_age: message.seconds_left(now),
         payload: Payload::Shared(&message.payload),
         ..Response::new(Code::CONTENT)

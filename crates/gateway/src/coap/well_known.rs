@@ -99,11 +99,12 @@ impl List<'_> {
             href.push('/');
             write_segment(&mut href, level);
         }
+        let content_type = message.content_type.as_deref();
         self.add(&Link {
             href: &href,
             resource_types: TOPIC_TYPE,
             interfaces: INTERFACE,
-            content_format: message.content_type.as_deref().and_then(content_format::from_mime_type),
+            content_format: content_type.and_then(|mime| content_format::of_representation(mime, &message.payload)),
             size: Some(message.payload.len()),
             observable: true,
         });

@@ -233,6 +233,27 @@ impl<P: Peer> Endpoint<P> {
         self.set_alarm(slot);
     }
 
+    /// Whether a datagram is of a session, so that it costs no more than to open its records. What may be a step of a
+    /// handshake costs a hundred times as much.
+    #[must_use]
+    pub fn is_of_session(&self, peer: P, datagram: &[u8]) -> bool {
+        let cid = if v13::is_sealed(datagram) {
+            let Some((record, _)) = v13::Sealed::split(datagram) else { return false };
+            record.cid
+        } else {
+            match Record::split(datagram) {
+                Some((record, _)) if !is_client_hello(&record) => record.cid.map(|cid| cid.as_slice()),
+                Some(_) | None => return false,
+            }
+        };
+        let slot = match cid {
+            Some(cid) => self.names.slot(cid),
+            None => self.peers.get(&peer).copied(),
+        };
+        let entry = slot.and_then(|slot| self.slots.get(slot)).and_then(Option::as_ref);
+        entry.is_some_and(|entry| entry.session.is_some() && entry.handshake.is_none())
+    }
+
     /// Hands out identifiers that begin with this number, by which whoever reads another socket of the same address finds
     /// out whose a datagram is ([`identified`](crate::dtls::identified)); without it none are handed out.
     #[must_use]

@@ -1,0 +1,400 @@
+//! Notifications on their way out: when one may go, whether it is Confirmable, and what happens when it may not.
+
+use super::pace::{PACE_OF_DOUBT, PATIENCE_MIN, PATIENCE_TRIPS, Proof, QUIET, SEAL_AGAIN_AFTER, needs_proof, pace};
+use super::{Last, Observed, Relation, RelationId, SEQUENCE_MASK};
+use crate::block::Block;
+use crate::code::Code;
+use crate::encode::Encoder;
+use crate::message::Type;
+use crate::outbox::Outbox;
+use crate::peer::Peer;
+use crate::request::location_cache_key;
+use crate::response::{Extra, Response};
+use crate::server::confirmables::{Backoff, Confirmable};
+use crate::server::downloads::Snapshot;
+use crate::server::peers::{Limits, Waiting};
+use crate::server::respond::seal_into;
+use crate::server::timers::Timer;
+use crate::server::{Event, GoneReason, Role, Server, Unsealed};
+use crate::slab::Key;
+use crate::time::Timestamp;
+
+/// The state that observers are told.
+#[derive(Clone, Copy, Debug)]
+pub struct Notification<'a> {
+    /// The state, or the error that ends the observation.
+    pub response: Response<'a>,
+    /// Whether it must be acknowledged; others are, now and then (RFC 7641 §4.5).
+    pub confirmable: bool,
+}
+
+/// What has become of a notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notified {
+    /// It is on its way out, or it ends the observation and goes out by itself.
+    Sent,
+    /// It may not go out now and is not kept: [`Event::Ready`] asks for the newest state.
+    Later,
+    /// Nobody is there.
+    Gone,
+}
+
+/// How a notification goes out.
+struct Plan {
+    confirmable: bool,
+    last: bool,
+    /// Of the Confirmable whose place it takes.
+    backoff: Option<Backoff>,
+    doubt: bool,
+    /// Perhaps more is under way than its receiver has room for.
+    risky: bool,
+}
+
+impl Relation {
+    /// Notes that a notification went out.
+    fn sent(&mut self, now: Timestamp, message_id: u16, confirmable: bool) {
+        self.sent_at = Some(now);
+        if confirmable {
+            self.unconfirmed = 0;
+            return;
+        }
+        self.unconfirmed = self.unconfirmed.saturating_add(1);
+        self.recent.rotate_right(1);
+        if let Some(newest) = self.recent.first_mut() {
+            *newest = message_id;
+        }
+    }
+}
+
+impl<P: Peer> Server<P> {
+    /// Tells an observer.
+    pub fn notify(
+        &mut self,
+        now: Timestamp,
+        relation: RelationId,
+        notification: &Notification<'_>,
+        out: &mut Outbox<P>,
+    ) -> Notified {
+        let RelationId(key) = relation;
+        let Some(entry) = self.relations.get_mut(key).filter(|entry| entry.last.is_none()) else {
+            return Notified::Gone;
+        };
+        if !notification.response.code.is_success() {
+            self.dismiss(now, relation, &notification.response, out);
+            return Notified::Sent;
+        }
+        if entry.is_blocked(now) {
+            return self.postpone(now, key);
+        }
+        if !entry.admits(&notification.response) {
+            // RFC 7641 §4.2: the Content-Format cannot change, so the observation ends.
+            self.dismiss(now, relation, &Response::new(Code::NOT_ACCEPTABLE), out);
+            return Notified::Sent;
+        }
+        if self.send_notification(now, key, notification, out) {
+            return Notified::Sent;
+        }
+        self.postpone(now, key)
+    }
+
+    /// Ends an observation with an error (RFC 7641 §4.2). It goes out as soon as it may, and nothing before it.
+    pub fn dismiss(&mut self, now: Timestamp, relation: RelationId, error: &Response<'_>, out: &mut Outbox<P>) {
+        let RelationId(key) = relation;
+        if let Some(entry) = self.relations.get_mut(key) {
+            entry.dirty = false;
+            entry.last = Some(Last { code: error.code, max_age: error.max_age });
+            self.send_last(now, key, out);
+        }
+    }
+
+    fn send_last(&mut self, now: Timestamp, key: Key, out: &mut Outbox<P>) {
+        let Some((entry, last)) = self.relations.get(key).and_then(|entry| Some((entry, entry.last?))) else { return };
+        let waits_for_chunk = entry.observed == Observed::Many && entry.in_flight.is_some();
+        if !entry.is_blocked(now) || (waits_for_chunk && !entry.queued && !entry.stalled) {
+            let response = Response { max_age: last.max_age, ..Response::new(last.code) };
+            self.send_notification(now, key, &Notification { response, confirmable: true }, out);
+        }
+        self.set_alarm(now, key);
+    }
+
+    /// Notes that the application has something for an observer that may not be told now.
+    fn postpone(&mut self, now: Timestamp, key: Key) -> Notified {
+        let Some(entry) = self.relations.get_mut(key) else { return Notified::Gone };
+        if std::mem::replace(&mut entry.dirty, true) {
+            self.counters.conflated += 1;
+        }
+        self.set_alarm(now, key);
+        Notified::Later
+    }
+
+    /// The observer has acknowledged: it is there.
+    pub(crate) fn relation_confirmed(&mut self, now: Timestamp, key: Key) {
+        if let Some(relation) = self.relations.get_mut(key) {
+            relation.confirmed_at = now;
+            (relation.stalled, relation.replacing) = (false, false);
+            let pace = self.peers.get(relation.peer).map(pace).unwrap_or_default();
+            relation.not_before = relation.not_before.min(now + pace);
+        }
+    }
+
+    /// Goes on with a relation that may have been blocked.
+    pub(crate) fn pump(&mut self, now: Timestamp, key: Key, out: &mut Outbox<P>) {
+        let Some(entry) = self.relations.get_mut(key) else { return };
+        if entry.alarm.is_some_and(|at| at <= now) {
+            entry.alarm = None;
+        }
+        if entry.last.is_some() {
+            self.send_last(now, key, out);
+            return;
+        }
+        let open = !entry.is_blocked(now);
+        let unproven = open && entry.in_flight.is_none() && entry.proof_due(self.config.confirm_interval) <= Some(now);
+        if unproven && matches!(entry.proof, Proof::Open | Proof::Due) {
+            entry.proof = Proof::Demanded;
+            self.announce(key);
+        } else if open && entry.dirty {
+            self.announce(key);
+        }
+        self.set_alarm(now, key);
+    }
+
+    /// Asks the application for the newest state.
+    fn announce(&mut self, key: Key) {
+        if let Some(entry) = self.relations.get_mut(key) {
+            entry.dirty = false;
+            self.events.push_back(Event::Ready { relation: RelationId(key) });
+        }
+    }
+
+    /// A Confirmable is due again. Whether something newer may take its place (RFC 7641 §4.5.2); if nothing does,
+    /// it is repeated as it is the next time.
+    pub(crate) fn is_replaced(&mut self, now: Timestamp, key: Key, out: &mut Outbox<P>) -> bool {
+        let Some(entry) = self.relations.get_mut(key) else { return false };
+        entry.stalled = true;
+        entry.replacing = entry.last.is_some() || (entry.observed == Observed::One && entry.dirty);
+        if !entry.replacing {
+            return false;
+        }
+        if entry.last.is_some() {
+            self.send_last(now, key, out)
+        } else {
+            self.announce(key)
+        }
+        true
+    }
+
+    /// Comes back when time is all that is waited for.
+    fn set_alarm(&mut self, now: Timestamp, key: Key) {
+        let Some(entry) = self.relations.get_mut(key) else { return };
+        let at = if entry.dirty || entry.last.is_some() {
+            (now < entry.not_before).then_some(entry.not_before)
+        } else if self.config.reliable || entry.in_flight.is_some() {
+            None
+        } else {
+            entry.proof_due(self.config.confirm_interval)
+        };
+        if let Some(at) = at
+            && entry.alarm.is_none_or(|alarm| at < alarm)
+        {
+            entry.alarm = Some(at);
+            self.timers.add(at, Timer::Relation(key));
+        }
+    }
+
+    /// Decides how a notification goes out. Nothing when it must be Confirmable and may not be now; then the relation
+    /// waits.
+    fn plan(&mut self, now: Timestamp, key: Key, notification: &Notification<'_>) -> Option<Plan> {
+        let doubt = self.is_doubtful(now, key);
+        let relation = self.relations.get_mut(key)?;
+        let peer = self.peers.get_mut(relation.peer)?;
+        let replaced = relation.in_flight.filter(|_| relation.replacing).and_then(|key| self.confirmables.get(key));
+        let backoff = replaced.map(|confirmable| confirmable.backoff);
+        let last = !notification.response.code.is_success();
+        if self.config.reliable {
+            return Some(Plan { confirmable: false, last, backoff: None, doubt, risky: false });
+        }
+        peer.allowance.renew(now, !peer.in_flight.is_empty());
+        let bytes = size_of_content(&notification.response).min(relation.limits.whole);
+        let confirmable = backoff.is_some()
+            || notification.confirmable
+            || last
+            || needs_proof(&self.config, now, relation, peer, bytes);
+        if confirmable && backoff.is_none() {
+            if relation.in_flight.is_some() && !last {
+                // RFC 7641 §4.5.1: one at a time; the acknowledgement lets this one go on.
+                return None;
+            }
+            if peer.in_flight.len() >= self.config.transmission.nstart {
+                if !relation.queued {
+                    relation.queued = true;
+                    peer.waiting.push_back(Waiting::Relation(key));
+                }
+                return None;
+            }
+        }
+        let risky = peer.allowance.is_spent() || !peer.in_flight.is_empty();
+        Some(Plan { confirmable, last, backoff, doubt, risky })
+    }
+
+    /// Sends one notification now. `false` when it may not go, and the relation waits.
+    fn send_notification(
+        &mut self,
+        now: Timestamp,
+        key: Key,
+        notification: &Notification<'_>,
+        out: &mut Outbox<P>,
+    ) -> bool {
+        let Some(plan) = self.plan(now, key, notification) else { return false };
+        let Some(relation) = self.relations.get_mut(key) else { return true };
+        let Some(peer) = self.peers.get_mut(relation.peer) else { return true };
+        // RFC 8323 §7.1: on a connection the option may be empty and must be ignored. There are clients (aiocoap 0.4)
+        // that do not ignore it, so it counts there too.
+        let sequence = (relation.sequence + 1) & SEQUENCE_MASK;
+        let message_id = peer.message_id();
+        let kind = if plan.confirmable { Type::Confirmable } else { Type::NonConfirmable };
+        let response = &notification.response;
+        let extra = first_block(response, relation.limits, (!plan.last).then_some(sequence));
+        let token = relation.token;
+        let write = |bytes: &mut Vec<u8>| {
+            response.write(Encoder::new(bytes, kind, response.code, message_id, &token), &extra);
+        };
+        match &relation.exchange {
+            None => {
+                out.push_with(peer.address, write);
+            }
+            Some(exchange) => {
+                let mut plain = self.spare.pop().unwrap_or_default();
+                plain.clear();
+                write(&mut plain);
+                let sealed = seal_into(now, exchange, &plain, Role::Notification, peer.address, out);
+                self.spare.push(plain);
+                match sealed {
+                    Ok(()) => {}
+                    Err(Unsealed::NotNow) => {
+                        relation.not_before = now + SEAL_AGAIN_AFTER;
+                        relation.replacing = false;
+                        return false;
+                    }
+                    Err(Unsealed::Never) => {
+                        self.remove_relation(key, GoneReason::Unprotected);
+                        return true;
+                    }
+                }
+            }
+        }
+        relation.sequence = sequence;
+        self.counters.notified += 1;
+        relation.sent(now, message_id, plan.confirmable);
+        peer.allowance.spend(size_of_content(response));
+        let is_part = extra.block2.is_some();
+        self.follow(now, key, message_id, &plan, out);
+        if is_part {
+            self.keep_for_blocks(now, key, response);
+        }
+        if plan.last {
+            self.remove_relation(key, GoneReason::Refused);
+        }
+        true
+    }
+
+    /// What follows from a notification that has just been put into the box.
+    fn follow(&mut self, now: Timestamp, key: Key, message_id: u16, plan: &Plan, out: &Outbox<P>) {
+        let Some(relation) = self.relations.get_mut(key) else { return };
+        let Some(peer) = self.peers.get(relation.peer) else { return };
+        if plan.confirmable {
+            relation.proof = Proof::Given;
+            self.follow_confirmable(now, key, message_id, plan, out);
+            return;
+        }
+        if relation.observed == Observed::Many {
+            // The acknowledgement of its chunk sets the pace.
+            return;
+        }
+        // RFC 7641 §4.5.1: no more than one in a round trip.
+        relation.not_before = now + if plan.doubt { pace(peer).max(PACE_OF_DOUBT) } else { pace(peer) };
+        if !self.config.reliable {
+            relation.proof = if plan.risky || relation.proof == Proof::Due { Proof::Due } else { Proof::Open };
+            self.set_alarm(now, key);
+        }
+    }
+
+    /// Follows a Confirmable notification. The last one goes on alone, for its relation ends here.
+    fn follow_confirmable(&mut self, now: Timestamp, key: Key, message_id: u16, plan: &Plan, out: &Outbox<P>) {
+        let Some(relation) = self.relations.get_mut(key) else { return };
+        let peer = relation.peer;
+        relation.replacing = false;
+        if plan.backoff.is_some()
+            && let Some(replaced) = relation.in_flight
+        {
+            self.take_confirmable(replaced);
+        }
+        let datagram = self.buffer(out.last());
+        let backoff = match plan.backoff {
+            Some(backoff) => backoff,
+            None => self.fresh_backoff(now),
+        };
+        let relation = (!plan.last).then_some(key);
+        let tracked = self.track(Confirmable { peer, message_id, datagram, relation, backoff });
+        if let (Some(relation), false) = (self.relations.get_mut(key), plan.last) {
+            relation.in_flight = tracked;
+        }
+    }
+
+    /// Whether a Confirmable has gone unacknowledged for longer than such a peer takes.
+    fn is_doubtful(&self, now: Timestamp, key: Key) -> bool {
+        let Some(relation) = self.relations.get(key) else { return false };
+        let Some(confirmable) = relation.in_flight.and_then(|key| self.confirmables.get(key)) else { return false };
+        let trip = self.peers.get(relation.peer).and_then(|peer| peer.round_trip).unwrap_or_default();
+        now.since(confirmable.backoff.sent()) >= (trip * PATIENCE_TRIPS).max(PATIENCE_MIN)
+    }
+
+    /// The client fetches the rest of a large notification; it is to find the same state (RFC 7959 §2.6). Of a filter
+    /// there may be several at once: each is at its own place, the newest at the filter's, too.
+    fn keep_for_blocks(&mut self, now: Timestamp, key: Key, response: &Response<'_>) {
+        let Some(relation) = self.relations.get(key) else { return };
+        let (peer, scope, cache_key) = (relation.peer, relation.scope(), relation.cache_key);
+        let snapshot = Snapshot {
+            body: response.payload.to_bytes(),
+            etag: response.etag,
+            content_format: response.content_format,
+            touched: now,
+        };
+        if let Some(location) = response.location {
+            self.downloads.keep((peer, scope, location_cache_key(location, &self.hash)), snapshot.clone());
+        }
+        self.downloads.keep((peer, scope, cache_key), snapshot);
+    }
+}
+
+impl Relation {
+    /// When the newest notification is to be confirmed although nothing follows it.
+    fn proof_due(&self, interval: std::time::Duration) -> Option<Timestamp> {
+        match self.proof {
+            Proof::Given | Proof::Demanded => None,
+            Proof::Due => self.sent_at.map(|sent| sent + QUIET),
+            Proof::Open => self.sent_at.map(|sent| (sent + QUIET).max(self.confirmed_at + interval)),
+        }
+    }
+}
+
+/// Bytes of a notification that make it large.
+fn size_of_content(response: &Response<'_>) -> usize {
+    response.payload.as_slice().len() + response.location.map_or(0, |location| location.path.len())
+}
+
+/// The part of a notification that fits, and the options that say so (RFC 7959 §2.6).
+fn first_block<'a>(response: &Response<'a>, limits: Limits, observe: Option<u32>) -> Extra<'a> {
+    let payload = response.payload.as_slice();
+    // RFC 7641 §4.2: an error carries no Observe option, and here none.
+    let extra = Extra { observe, payload, ..Extra::default() };
+    if payload.len() <= limits.whole {
+        return extra;
+    }
+    let first = Block { number: 0, more: false, size: limits.size };
+    match first.slice_of(payload, limits.chunk) {
+        Some((block, part)) if block.more && response.code == Code::CONTENT => {
+            Extra { payload: part, block2: Some(block), size2: u32::try_from(payload.len()).ok(), ..extra }
+        }
+        Some(_) | None => extra,
+    }
+}

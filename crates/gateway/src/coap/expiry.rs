@@ -1,0 +1,27 @@
+//! When the values that observers have been shown expire.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use fogmux_bus::Timestamp;
+use fogmux_coap::server::RelationId;
+
+/// The alarms of a socket's observations; an observation has one, or for a moment a second one that is earlier.
+#[derive(Default)]
+pub(super) struct Expiries(BinaryHeap<Reverse<(Timestamp, RelationId)>>);
+
+impl Expiries {
+    pub(super) fn next(&self) -> Option<Timestamp> {
+        self.0.peek().map(|Reverse((at, _))| *at)
+    }
+
+    pub(super) fn add(&mut self, at: Timestamp, relation: RelationId) {
+        self.0.push(Reverse((at, relation)));
+    }
+
+    pub(super) fn pop_due(&mut self, now: Timestamp) -> Option<RelationId> {
+        if self.next()? > now {
+            return None;
+        }
+        self.0.pop().map(|Reverse((_, relation))| relation)
+    }
+}

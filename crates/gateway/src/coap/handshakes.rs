@@ -1,0 +1,63 @@
+//! Steps of DTLS handshakes that wait for their turn: records of sessions go first, and handshakes share what is left.
+
+use std::collections::VecDeque;
+
+use super::transport::Path;
+
+/// Datagrams that wait. One more is dropped, and comes again as datagrams do (RFC 6347 §4.2.4).
+const DATAGRAMS_MAX: usize = 1024;
+
+/// Their bytes.
+const BYTES_MAX: usize = 1 << 20;
+
+/// The steps, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Handshakes {
+    steps: VecDeque<(Path, Box<[u8]>)>,
+    bytes: usize,
+}
+
+impl Handshakes {
+    /// Has a datagram wait; `false` when there is no room.
+    pub(super) fn push(&mut self, path: Path, datagram: &[u8]) -> bool {
+        let fits = self.steps.len() < DATAGRAMS_MAX && self.bytes + datagram.len() <= BYTES_MAX;
+        if fits {
+            self.bytes += datagram.len();
+            self.steps.push_back((path, datagram.into()));
+        }
+        fits
+    }
+
+    pub(super) fn pop(&mut self) -> Option<(Path, Box<[u8]>)> {
+        let step = self.steps.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(step.1.len());
+        if self.steps.is_empty() {
+            // After a flood it holds no room.
+            self.steps = VecDeque::new();
+        }
+        Some(step)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_bounded_and_come_in_their_order() {
+        let path = Path { remote: "127.0.0.1:5".parse().unwrap(), local: None, association: 0 };
+        for size in [1, 100, 2000] {
+            let mut handshakes = Handshakes::default();
+            let waiting = (0..5000).filter(|_| handshakes.push(path, &vec![0; size])).count();
+            assert_eq!(waiting, DATAGRAMS_MAX.min(BYTES_MAX / size));
+            let (_, first) = handshakes.pop().unwrap();
+            assert_eq!((first.len(), handshakes.push(path, b"x")), (size, true));
+            while handshakes.pop().is_some() {}
+            assert_eq!((handshakes.bytes, handshakes.is_empty()), (0, true));
+        }
+    }
+}

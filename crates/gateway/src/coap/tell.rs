@@ -1,0 +1,352 @@
+//! Notifications: what observers are told at once, what waits for them, and how they catch up.
+
+use std::{sync::Arc, task::Context};
+
+use fogmux_bus::{Message, Qos, Timestamp, Topic};
+use fogmux_coap::{
+    Code, Response,
+    server::{Notification, Notified, RelationId},
+};
+
+use super::{
+    backlog::{Added, Marker},
+    door::{Core, machine_time},
+    mailbox::{self, Entry},
+    observe::{RETURN_AFTER, Walk, Watch},
+    translate,
+};
+
+/// Notifications made in one turn, so that they are on their way before more are made.
+const NOTIFICATIONS_PER_TURN: usize = 256;
+
+/// Notifications per observer that may pile up while other tasks have their turn; sent in one burst, more would overrun
+/// the receive buffers of the observers.
+const BACKLOG_PER_OBSERVER: usize = 64;
+
+/// Bytes of notifications made in one turn, for the same reason.
+const OUTPUT_PER_TURN: usize = 256 << 10;
+
+/// Retained messages that are looked up at once for an observer of a filter.
+const WALK_CHUNK: usize = 8;
+
+/// Topics that wait, and chunks of retained messages, that an observer is told before others have their turn.
+const TOPICS_PER_TURN: usize = 8;
+
+impl Core {
+    /// Empties the mailbox into notifications.
+    pub(super) fn notify(&mut self, cx: &Context<'_>) -> bool {
+        if self.entries.is_empty() {
+            let entries = &mut self.entries;
+            // Nobody else claims this slot.
+            let taken = self.slot.poll_with(self.claim, cx, |mailbox| mailbox.take(entries)).unwrap_or_default();
+            self.ctx.bus().counters().overtaken(taken.overtaken);
+            for tag in taken.overloaded {
+                self.overload(RelationId::from_u64(tag));
+            }
+            if self.entries.len() > BACKLOG_PER_OBSERVER * self.server.observers().max(1) {
+                // This worker has fallen behind: what is newer replaces what is older (RFC 7641 §1.3).
+                let overtaken = mailbox::thin(&mut self.entries);
+                self.ctx.bus().counters().overtaken(overtaken);
+            }
+        }
+        self.look_again();
+        self.note_events();
+        let more = self.serve_ready();
+        if self.entries.is_empty() {
+            return more;
+        }
+        let now = self.ctx.now();
+        let mut told = 0;
+        while told < NOTIFICATIONS_PER_TURN && self.out.bytes() < OUTPUT_PER_TURN {
+            let Some(entry) = self.entries.pop_front() else { break };
+            self.tell(now, &entry);
+            told += 1;
+        }
+        self.ctx.bus().counters().drained(told as u64, 0, 0);
+        more || !self.entries.is_empty()
+    }
+
+    /// Tells one observer of one message, or has its topic wait.
+    pub(super) fn tell(&mut self, now: Timestamp, entry: &Entry) {
+        let relation = RelationId::from_u64(entry.tag);
+        let Some(watch) = self.watches.get(relation) else { return };
+        if entry.message.is_expired(now) {
+            return;
+        }
+        if watch.identity.is_over(now) {
+            self.dismiss(relation, &Response::new(Code::UNAUTHORIZED));
+            return;
+        }
+        let Some((message, cleared)) = self.not_older_than_looked_up(now, watch, entry) else { return };
+        // Of a filter, topics that have waited longer go first.
+        let waits = watch.is_named() && !watch.backlog.is_empty();
+        let told = if waits {
+            Notified::Later
+        } else if cleared {
+            self.send_cleared(now, relation, &message.topic)
+        } else {
+            self.send(now, relation, &message, entry.assured)
+        };
+        match told {
+            Notified::Later => self.postpone(relation, &message, cleared),
+            Notified::Sent => {
+                // The one topic of this observer has been told.
+                let waited = self.watches.get_mut(relation).filter(|watch| !watch.is_named());
+                if let Some(marker) = waited.and_then(|watch| watch.backlog.pop()) {
+                    self.waiting.release(marker);
+                }
+            }
+            Notified::Gone => {}
+        }
+    }
+
+    /// The message of an entry, and whether it says that there is no value. An observer may have been told a newer value
+    /// that was looked up while the entry waited: an older one must not follow, so that it is looked up once more.
+    fn not_older_than_looked_up(&self, now: Timestamp, watch: &Watch, entry: &Entry) -> Option<(Arc<Message>, bool)> {
+        if !entry.message.retain || entry.index >= watch.looked_up {
+            return Some((Arc::clone(&entry.message), entry.cleared));
+        }
+        match self.ctx.bus().latest(&entry.message.topic, now) {
+            Some(_) if entry.cleared => None,
+            Some(latest) => Some((latest, false)),
+            None => entry.cleared.then(|| (Arc::clone(&entry.message), true)),
+        }
+    }
+
+    /// Notes that an observer has been told what was looked up among the retained messages just now.
+    pub(super) fn note_look_up(&mut self, relation: RelationId) {
+        let pushed = self.slot.with(|mailbox| mailbox.pushed());
+        if let Some(watch) = self.watches.get_mut(relation) {
+            watch.looked_up = pushed;
+        }
+    }
+
+    fn send(&mut self, now: Timestamp, relation: RelationId, message: &Arc<Message>, confirmable: bool) -> Notified {
+        let Some(watch) = self.watches.get_mut(relation) else { return Notified::Gone };
+        let mut response = translate::representation(message, now);
+        if watch.is_named() {
+            response.location = translate::location(&message.topic);
+            if response.location.is_none() {
+                // It could not say what it is about.
+                return Notified::Sent;
+            }
+        }
+        let notification = Notification { response, confirmable };
+        let told = self.server.notify(machine_time(now), relation, &notification, &mut self.out);
+        if told == Notified::Sent && !watch.is_named() {
+            watch.shows_retained = message.retain;
+            if let Some(at) = message.expires_at.filter(|_| message.retain) {
+                self.watches.expires(relation, at);
+            }
+        }
+        told
+    }
+
+    /// Says that a topic has no value any more: to an observer of that topic by 4.04, which ends the observation.
+    fn send_cleared(&mut self, now: Timestamp, relation: RelationId, topic: &Topic) -> Notified {
+        let Some(watch) = self.watches.get(relation) else { return Notified::Gone };
+        if !watch.is_named() {
+            self.dismiss(relation, &Response::new(Code::NOT_FOUND));
+            return Notified::Sent;
+        }
+        let location = translate::location(topic);
+        if location.is_none() {
+            return Notified::Sent;
+        }
+        let confirmable = watch.max_qos > Qos::AtMostOnce;
+        let notification =
+            Notification { response: Response { location, ..Response::new(Code::CONTENT) }, confirmable };
+        self.server.notify(machine_time(now), relation, &notification, &mut self.out)
+    }
+
+    /// Has the topic of a message wait for an observer.
+    fn postpone(&mut self, relation: RelationId, message: &Arc<Message>, cleared: bool) {
+        let max = self.ctx.shared.coap.config.observer_queue_max;
+        let Some(watch) = self.watches.get_mut(relation) else { return };
+        let unneeded = match watch.backlog.push(self.waiting.mark(message), max) {
+            Added::Waits => None,
+            Added::Known(marker) => Some(marker),
+            Added::Full(marker) if message.retain && !cleared => {
+                // It is found again among the retained messages.
+                watch.walk_again();
+                Some(marker)
+            }
+            Added::Full(marker) => {
+                self.waiting.release(marker);
+                self.overload(relation);
+                return;
+            }
+        };
+        if let Some(marker) = unneeded {
+            self.waiting.release(marker);
+        }
+        self.shed();
+    }
+
+    /// Ends the observations for which most waits, when too much waits for all.
+    fn shed(&mut self) {
+        let max = self.ctx.shared.coap.config.notification_bytes_max;
+        if self.waiting.bytes() <= max {
+            return;
+        }
+        let waits = |(relation, bytes): (RelationId, usize)| (bytes > 0).then_some((bytes, relation));
+        let mut slow: Vec<_> = self.watches.costs().filter_map(waits).collect();
+        slow.sort_unstable();
+        while self.waiting.bytes() > max / 4 * 3
+            && let Some((_, relation)) = slow.pop()
+        {
+            self.overload(relation);
+        }
+    }
+
+    /// Ends an observation that has fallen behind by more than may wait for it: 5.03 says so (RFC 7641 §3.2).
+    pub(super) fn overload(&mut self, relation: RelationId) {
+        if self.watches.get(relation).is_some() {
+            tracing::debug!(?relation, "a CoAP observer is too slow; its observation ends");
+            self.ctx.shared.metrics.coap.timed_out.increment();
+            self.dismiss(relation, &Response::unavailable(RETURN_AFTER));
+        }
+    }
+
+    /// Tells observers that may be told again. Whether there are more.
+    pub(super) fn serve_ready(&mut self) -> bool {
+        if self.watches.ready.is_empty() {
+            return false;
+        }
+        let now = self.ctx.now();
+        // Each is looked at once, so that all have their turn.
+        for _ in 0..self.watches.ready.len() {
+            if self.out.bytes() >= OUTPUT_PER_TURN {
+                break;
+            }
+            if let Some(relation) = self.watches.next_ready() {
+                self.serve(now, relation);
+            }
+        }
+        !self.watches.ready.is_empty()
+    }
+
+    fn serve(&mut self, now: Timestamp, relation: RelationId) {
+        let Some(watch) = self.watches.get(relation) else { return };
+        if watch.identity.is_over(now) {
+            self.dismiss(relation, &Response::new(Code::UNAUTHORIZED));
+        } else if !watch.is_named() {
+            self.serve_topic(now, relation);
+        } else if self.serve_filter(now, relation) && self.watches.get(relation).is_some_and(Watch::has_more) {
+            self.watches.make_ready(relation);
+        }
+    }
+
+    /// Topics that wait and retained messages, in turn, so that neither keeps the other waiting.
+    fn serve_filter(&mut self, now: Timestamp, relation: RelationId) -> bool {
+        let Some(watch) = self.watches.get_mut(relation) else { return false };
+        watch.walks_first = !watch.walks_first;
+        let first = if watch.walks_first { Self::serve_walk } else { Self::serve_topics };
+        let second = if watch.walks_first { Self::serve_topics } else { Self::serve_walk };
+        first(self, now, relation) && second(self, now, relation)
+    }
+
+    /// The newest value of the one topic that is observed.
+    fn serve_topic(&mut self, now: Timestamp, relation: RelationId) {
+        let Some(watch) = self.watches.get_mut(relation) else { return };
+        let marker = watch.backlog.pop();
+        // Without a marker the arrival of the last notification is to be proven: what it showed is repeated.
+        let value = match &marker {
+            Some(marker) => marker.value(self.ctx.bus(), now),
+            None if watch.shows_retained => self.ctx.bus().latest(watch.subscription.filter.as_str(), now),
+            None => return,
+        };
+        let max_qos = watch.max_qos;
+        self.note_look_up(relation);
+        let told = match value {
+            Some(message) => {
+                let assured = message.qos.min(max_qos) > Qos::AtMostOnce;
+                self.send(now, relation, &message, assured)
+            }
+            None => {
+                self.dismiss(relation, &Response::new(Code::NOT_FOUND));
+                Notified::Gone
+            }
+        };
+        if let Some(marker) = marker {
+            self.settle_marker(relation, marker, told);
+        }
+    }
+
+    /// Topics of a filter that wait. `false` when the observer takes no more now.
+    fn serve_topics(&mut self, now: Timestamp, relation: RelationId) -> bool {
+        for _ in 0..TOPICS_PER_TURN {
+            let Some(watch) = self.watches.get_mut(relation) else { return false };
+            let Some(marker) = watch.backlog.pop() else { return true };
+            let (gate, max_qos) = (Arc::clone(&watch.identity.gate), watch.max_qos);
+            let value = marker.value(self.ctx.bus(), now);
+            self.note_look_up(relation);
+            let told = match value {
+                _ if !fogmux_bus::ReadGate::may_read(&*gate, marker.topic()) => Notified::Sent,
+                Some(message) => {
+                    let assured = message.qos.min(max_qos) > Qos::AtMostOnce;
+                    self.send(now, relation, &message, assured)
+                }
+                None => self.send_cleared(now, relation, marker.topic()),
+            };
+            self.settle_marker(relation, marker, told);
+            if told != Notified::Sent {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn settle_marker(&mut self, relation: RelationId, marker: Marker, told: Notified) {
+        match self.watches.get_mut(relation) {
+            Some(watch) if told == Notified::Later => watch.backlog.restore(marker),
+            Some(_) | None => self.waiting.release(marker),
+        }
+    }
+
+    /// Retained messages for an observer of a filter that has not seen them all. `false` when it takes no more now.
+    fn serve_walk(&mut self, now: Timestamp, relation: RelationId) -> bool {
+        let Some(watch) = self.watches.get(relation) else { return false };
+        let Walk::At(after) = &watch.walk else { return true };
+        let chunk = self.ctx.bus().retained(&watch.subscription.filter, after.as_ref(), WALK_CHUNK, now);
+        let (gate, max_qos) = (Arc::clone(&watch.identity.gate), watch.max_qos);
+        self.note_look_up(relation);
+        let (mut told, mut last) = (Notified::Sent, None);
+        for message in &chunk.messages {
+            if fogmux_bus::ReadGate::may_read(&*gate, &message.topic) {
+                let assured = message.qos.min(max_qos) > Qos::AtMostOnce;
+                told = self.send(now, relation, message, assured);
+                if told != Notified::Sent {
+                    break;
+                }
+            }
+            last = Some(message.topic.clone());
+        }
+        let Some(watch) = self.watches.get_mut(relation) else { return false };
+        match (told, last) {
+            (Notified::Sent, _) => watch.walk_on(chunk.next),
+            (Notified::Later | Notified::Gone, Some(last)) => watch.walk_on(Some(last)),
+            (Notified::Later | Notified::Gone, None) => {}
+        }
+        told == Notified::Sent
+    }
+
+    /// Ends the observations of topics whose value has expired with a final 4.04 (RFC 7641 §4.2).
+    pub(super) fn expire(&mut self, now: Timestamp) -> bool {
+        let mut any = false;
+        while let Some(relation) = self.watches.pop_expired(now) {
+            any = true;
+            let Some(watch) = self.watches.get(relation) else { continue };
+            match self.ctx.bus().latest(watch.subscription.filter.as_str(), now) {
+                None if watch.shows_retained => self.dismiss(relation, &Response::new(Code::NOT_FOUND)),
+                Some(message) if watch.shows_retained => {
+                    if let Some(at) = message.expires_at {
+                        self.watches.expires(relation, at);
+                    }
+                }
+                Some(_) | None => {}
+            }
+        }
+        any
+    }
+}
