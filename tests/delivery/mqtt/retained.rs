@@ -122,7 +122,7 @@ fn forty_filters() -> Result<String> {
     Ok(String::new())
 }
 
-/// The issue's own lines: 97 values behind a wildcard, 40 by their names.
+/// A client from elsewhere: 97 values behind a wildcard, 40 by their names.
 fn mosquitto() -> Result<String> {
     let mut gateway = Gateway::start(&[])?;
     let mut publisher = Client::open(&gateway, "publisher", Transport::Tcp)?;

@@ -155,7 +155,7 @@ const PUBLISHERS: usize = 10;
 const EACH: usize = 600;
 
 fn flood() -> Result<String> {
-    // A queue of a quarter of a megabyte, so that the flood would fill it many times over.
+    // A queue that the flood would fill six times over.
     let mut gateway = Gateway::start(&["mqtt.queue_bytes_max=\"1MiB\""])?;
     let mut readers = Vec::new();
     for index in 0..10 {
