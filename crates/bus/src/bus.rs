@@ -4,7 +4,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::Waker,
 };
@@ -103,6 +103,7 @@ pub struct Bus {
     slots: Arc<SlotIds>,
     pub(crate) inboxes: Vec<Mutex<Inbox>>,
     subscriptions_max: usize,
+    closed: AtomicBool,
 }
 
 impl Bus {
@@ -124,6 +125,7 @@ impl Bus {
             slots: Arc::default(),
             inboxes: (0..config.workers.max(1)).map(|_| Mutex::default()).collect(),
             subscriptions_max: config.subscriptions_max,
+            closed: AtomicBool::new(false),
         })
     }
 
@@ -163,6 +165,18 @@ impl Bus {
             self.generations.bump(&subscription.filter);
         }
         existed
+    }
+
+    /// Takes no publication any more but wills: what is delivered from now on was accepted before. A batch that another
+    /// worker publishes at this moment may still come through.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether [`Bus::close`] was called.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     /// How many subscriptions there are.

@@ -19,7 +19,7 @@ pub struct Counters {
     pub dropped_gone: AtomicU64,
     /// Values that were overtaken by a newer one, for subscribers that only want the newest.
     pub conflated: AtomicU64,
-    /// Publications refused because something that must not lose them was full.
+    /// Publications refused because there was no room to keep them, or because the bus takes no more.
     pub refused: AtomicU64,
     /// Publications that nobody was subscribed to.
     pub unmatched: AtomicU64,
@@ -63,6 +63,13 @@ impl Counters {
             if count > 0 {
                 total.fetch_add(count, Relaxed);
             }
+        }
+    }
+
+    /// Deliveries that waited in a mailbox when its owner went, and may be lost.
+    pub fn gone(&self, count: u64) {
+        if count > 0 {
+            self.dropped_gone.fetch_add(count, Relaxed);
         }
     }
 

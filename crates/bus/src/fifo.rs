@@ -31,8 +31,7 @@ pub struct Queued {
     pub ids: SmallVec<[u32; 2]>,
 }
 
-/// First in, first out, bounded. When it is full the oldest message that may be lost (QoS 0) goes; one that may not be
-/// lost is refused.
+/// First in, first out, bounded. When it is full the oldest messages go, but none of QoS 1 or 2 for one of QoS 0.
 #[derive(Debug)]
 pub struct FifoMailbox {
     limits: FifoLimits,
@@ -84,14 +83,6 @@ impl FifoMailbox {
     fn fits(&self, bytes: usize) -> bool {
         self.queue.len() < self.limits.messages && self.bytes + bytes <= self.limits.bytes
     }
-
-    fn full(&mut self, qos: Qos) -> Delivered {
-        if qos == Qos::AtMostOnce {
-            self.lost += 1;
-            return Delivered::Full;
-        }
-        Delivered::Refused
-    }
 }
 
 fn cost(message: &Message) -> usize {
@@ -105,11 +96,11 @@ impl Mailbox for FifoMailbox {
         let bytes = cost(message);
         let mut displaced = 0;
         while !self.fits(bytes) {
-            if self.queue.front().is_none_or(|oldest| oldest.qos != Qos::AtMostOnce) {
-                return self.full(qos);
+            self.lost += 1;
+            if self.queue.front().is_none_or(|oldest| oldest.qos > Qos::AtMostOnce && qos == Qos::AtMostOnce) {
+                return Delivered::Full;
             }
             self.pop();
-            self.lost += 1;
             displaced += 1;
         }
         self.bytes += bytes;

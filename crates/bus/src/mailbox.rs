@@ -38,13 +38,16 @@ impl Delivery<'_> {
     }
 }
 
-/// What became of a delivery.
+/// What became of a delivery. A publisher hears nothing of it: what is refused is refused before anything is delivered
+/// (ADR 0018).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivered {
     /// It is in the mailbox, or already encoded for the wire.
     Queued,
     /// It is in the mailbox, and so many older ones had to go.
     Displaced(u32),
+    /// The same, and the owner has to know it at once, even if it waits for its socket.
+    Overrun(u32),
     /// It took the place of an older value of the same topic, which nobody will see.
     Conflated,
     /// Thrown away: no room, and it may be lost.
@@ -55,15 +58,13 @@ pub enum Delivered {
     TooLarge,
     /// Thrown away: nobody owns the mailbox any more.
     Gone,
-    /// No room, and it may not be lost: the publisher is told.
-    Refused,
 }
 
 impl Delivered {
     pub(crate) const fn count(self, tally: &mut Tally) {
         match self {
             Self::Queued => tally.delivered += 1,
-            Self::Displaced(count) => {
+            Self::Displaced(count) | Self::Overrun(count) => {
                 tally.delivered += 1;
                 tally.dropped_full += count as u64;
             }
@@ -75,7 +76,6 @@ impl Delivered {
             Self::Expired => tally.dropped_expired += 1,
             Self::TooLarge => tally.dropped_too_large += 1,
             Self::Gone => tally.dropped_gone += 1,
-            Self::Refused => tally.refused += 1,
         }
     }
 }

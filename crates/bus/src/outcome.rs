@@ -7,7 +7,7 @@ use std::cell::Cell;
 pub struct Outcome {
     /// Destinations it was handed to.
     pub matched: u32,
-    /// Somebody who may not lose it had no room, or there was no room to keep it: the publisher is told.
+    /// There was no room to keep it, or the bus takes no more; nobody has got it, and the publisher is told.
     pub refused: bool,
     /// [`crate::Publication::precondition`] did not hold; nothing happened.
     pub precondition_failed: bool,

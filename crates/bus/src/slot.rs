@@ -13,7 +13,7 @@ use std::{
 use crate::{
     counters::Tally,
     id::{SlotId, SlotIds, WorkerId},
-    mailbox::Mailbox,
+    mailbox::{Delivered, Mailbox},
     memory::Memory,
     route::{Batch, Picks, Subscriber, Wake},
 };
@@ -132,6 +132,13 @@ impl<M: Mailbox> Slot<M> {
         Ok(result)
     }
 
+    /// Looks into the mailbox of an owner that nobody is about to wake; `None` when a wake is on its way or the slot has
+    /// another owner.
+    pub fn with_asleep<T>(&self, claim: Claim, look: impl FnOnce(&M) -> T) -> Option<T> {
+        let state = self.lock();
+        (Claim(state.claims) == claim && !state.ready).then(|| look(&state.mailbox))
+    }
+
     /// Like [`Slot::with`] for the owner.
     ///
     /// # Errors
@@ -154,14 +161,15 @@ impl<M: Mailbox> Subscriber for Slot<M> {
 
     fn push(&self, me: WorkerId, batch: &Batch<'_, '_>, picks: Picks<'_>, tally: &mut Tally) -> Wake {
         let mut state = self.lock();
+        let mut urgent = false;
         for pick in picks {
             let Some((publication, delivery)) = batch.delivery(pick) else { continue };
             let delivered = state.mailbox.deliver(publication, &delivery);
+            urgent |= matches!(delivered, Delivered::Overrun(_));
             delivered.count(tally);
-            publication.note(delivered);
         }
         self.account(&mut state);
-        if state.ready {
+        if state.ready && !urgent {
             return Wake::Done;
         }
         state.ready = true;

@@ -11,7 +11,6 @@ use crate::{
     counters::Tally,
     id::WorkerId,
     limits::STAGED_MAX,
-    mailbox::Delivered,
     message::{MessageId, Publication},
     outcome::Outcome,
     retained::{Completion, RetainedError},
@@ -77,8 +76,18 @@ impl Worker {
     }
 
     /// Publishes a batch: keeps what is retained, routes, groups by destination, pushes once per mailbox and wakes
-    /// once per worker. The outcome of each is in [`Publication::outcome`].
+    /// once per worker. The outcome of each is in [`Publication::outcome`]. A bus that is closed refuses all.
     pub fn publish(&mut self, batch: &mut [Publication<'_>]) -> Published {
+        if self.bus.is_closed() {
+            batch.iter().for_each(Publication::refuse);
+            self.bus.counters().add(&Tally { refused: batch.len() as u64, ..Tally::default() });
+            return Published { completion: Completion::Ready };
+        }
+        self.publish_will(batch)
+    }
+
+    /// The same even if the bus is closed: for wills, which are published when their clients are gone.
+    pub fn publish_will(&mut self, batch: &mut [Publication<'_>]) -> Published {
         let mut tally = Tally { published: batch.len() as u64, ..Tally::default() };
         let mut completion = Completion::Ready;
         for publication in batch.iter_mut() {
@@ -126,6 +135,7 @@ impl Worker {
             };
             last = Some(topic.as_str());
             if publication.outcome().is_refusal() {
+                tally.refused += u64::from(publication.outcome().refused);
                 self.routes.push(Rc::clone(&self.nobody));
                 continue;
             }
@@ -230,15 +240,13 @@ impl Outcome {
 }
 
 impl Publication<'_> {
+    fn refuse(&self) {
+        self.outcome.set(Outcome { refused: true, ..self.outcome() });
+    }
+
     /// What became of it; meaningful after [`Worker::publish`].
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.outcome.get()
-    }
-
-    pub(crate) fn note(&self, delivered: Delivered) {
-        if matches!(delivered, Delivered::Refused) {
-            self.outcome.set(Outcome { refused: true, ..self.outcome() });
-        }
     }
 }

@@ -139,7 +139,7 @@ fn a_gate_hides_topics_from_wildcards() {
 }
 
 #[test]
-fn full_mailboxes_lose_what_may_be_lost_and_refuse_the_rest() {
+fn full_mailboxes_lose_their_oldest_and_refuse_nothing() {
     let bus = bus(1);
     let mut worker = bus.worker(WorkerId(0));
     let slot = subscriber_with(&bus, &["t"], FifoLimits { messages: 2, bytes: 1 << 20 }, &SubscribeOptions::default());
@@ -151,10 +151,11 @@ fn full_mailboxes_lose_what_may_be_lost_and_refuse_the_rest() {
     let mut sure: Vec<_> = ["1", "2", "3"].iter().map(|p| publication("t", p.as_bytes(), &me)).collect();
     sure.iter_mut().for_each(|p| p.qos = Qos::AtLeastOnce);
     let _ = worker.publish(&mut sure);
-    assert_eq!(sure.iter().map(|p| p.outcome().refused).collect::<Vec<_>>(), [false, false, true]);
-    assert_eq!(received(&slot), ["t=1", "t=2"]);
-    assert_eq!(bus.counters().dropped_full.load(Ordering::Relaxed), 1);
-    assert_eq!(bus.counters().refused.load(Ordering::Relaxed), 1);
+    assert!(sure.iter().all(|p| !p.outcome().refused));
+    let _ = worker.publish(&mut [publication("t", b"lossy", &me)]);
+    assert_eq!(received(&slot), ["t=2", "t=3"], "nothing of QoS 1 goes for a message of QoS 0");
+    assert_eq!(bus.counters().dropped_full.load(Ordering::Relaxed), 3);
+    assert_eq!(bus.counters().refused.load(Ordering::Relaxed), 0);
     assert_eq!(bus.memory().used(), 0, "what was drained is given back");
 }
 
@@ -320,6 +321,21 @@ fn what_is_gone_is_counted() {
     assert!(matches!(worker.publish(&mut batch).completion, Completion::Ready));
     assert!(slot.with(|m| m.0.load(Ordering::Relaxed)));
     assert_eq!(bus.counters().dropped_gone.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_closed_bus_takes_wills_only_and_delivers_nothing_that_it_refuses() {
+    let bus = bus(1);
+    let mut worker = bus.worker(WorkerId(0));
+    let slot = subscriber(&bus, &["t"]);
+    let me = Publisher::internal();
+    bus.close();
+    let mut batch = [publication("t", b"late", &me)];
+    let _ = worker.publish(&mut batch);
+    assert!(batch[0].outcome().refused);
+    let _ = worker.publish_will(&mut [publication("t", b"will", &me)]);
+    assert_eq!(received(&slot), ["t=will"]);
+    assert_eq!(bus.counters().refused.load(Ordering::Relaxed), 1);
 }
 
 fn level() -> impl Strategy<Value = String> {

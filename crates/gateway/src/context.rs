@@ -98,25 +98,27 @@ impl Peer {
 pub(crate) enum Phase {
     /// There is none.
     Open,
-    /// Nobody comes in any more; MQTT connections end and their wills are published.
+    /// Nobody comes in any more; MQTT clients are not read but for acknowledgements, and their wills are published.
     LastWords,
+    /// Nothing is published any more; MQTT connections end when everything is delivered and acknowledged.
+    Emptying,
     /// Everybody says goodbye.
     Farewell,
 }
 
-/// Tells whether a shutdown may have gone on since it was asked last.
+/// Tells whether a shutdown may have gone on: the first time, and at every time once there is one. A task may be woken
+/// between a change and its notification, and would miss the latter if it asked for changes only.
 #[derive(Debug)]
-pub(crate) struct Phases(watch::Receiver<Phase>);
+pub(crate) struct Phases {
+    draining: watch::Receiver<Phase>,
+    asked: bool,
+}
 
 impl Phases {
-    /// The first time always.
+    /// Whether to ask how far the shutdown is.
     pub(crate) fn is_news(&mut self) -> bool {
         // An error means that the gateway is gone altogether.
-        if !self.0.has_changed().unwrap_or(true) {
-            return false;
-        }
-        self.0.mark_unchanged();
-        true
+        !std::mem::replace(&mut self.asked, true) || self.draining.has_changed().unwrap_or(true)
     }
 }
 
@@ -207,6 +209,16 @@ impl WorkerContext {
         *self.shared.draining.borrow() > Phase::Open
     }
 
+    /// How far a shutdown is.
+    pub(crate) fn phase(&self) -> Phase {
+        *self.shared.draining.borrow()
+    }
+
+    /// Completes when nothing is published any more.
+    pub(crate) fn emptying(&self) -> impl Future<Output = ()> + use<> {
+        self.reached(Phase::Emptying)
+    }
+
     /// Completes when the gateway begins to shut down: finish, say goodbye by the protocol's means, return.
     pub fn drain(&self) -> impl Future<Output = ()> + use<> {
         self.reached(Phase::LastWords)
@@ -220,9 +232,7 @@ impl WorkerContext {
 
     /// When to ask [`WorkerContext::farewell`], for a task that is polled very often.
     pub(crate) fn phases(&self) -> Phases {
-        let mut draining = self.shared.draining.clone();
-        draining.mark_changed();
-        Phases(draining)
+        Phases { draining: self.shared.draining.clone(), asked: false }
     }
 
     fn reached(&self, phase: Phase) -> impl Future<Output = ()> + use<> {

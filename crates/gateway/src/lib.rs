@@ -10,11 +10,13 @@ mod channels;
 pub mod coap;
 pub mod context;
 mod credential;
+mod egress;
 pub mod http;
 mod liveness;
 pub mod metrics;
 pub mod mqtt;
 pub mod runtime;
+mod throttle;
 mod turn;
 pub mod xmpp;
 

@@ -10,6 +10,7 @@ use crate::WorkerContext;
 
 /// Counts and logs a sleep with sendable output, and panics in unit tests. `stuck` returns the owner's state if it
 /// sleeps although it could send; it is not called in release builds.
+#[expect(clippy::assertions_on_constants, reason = "constant in each build, and different in unit tests")]
 pub(crate) fn check_sleep<T: fmt::Debug>(ctx: &WorkerContext, door: &str, stuck: impl FnOnce() -> Option<T>) {
     if !cfg!(debug_assertions) {
         return;

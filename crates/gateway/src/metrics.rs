@@ -64,11 +64,26 @@ pub struct DoorMetrics {
     pub bytes_out: Counter,
 }
 
+/// MQTT clients that were disconnected because they were too slow, by reason.
+#[derive(Debug, Default)]
+pub struct MqttCut {
+    /// Their queue of QoS 1 and 2 messages was full.
+    pub queue_full: Counter,
+    /// They took nothing of what there was for them.
+    pub stalled: Counter,
+    /// They sent nothing for one and a half times their keep alive.
+    pub silent: Counter,
+    /// Their host acknowledged no byte on the level of TCP.
+    pub unreachable: Counter,
+}
+
 /// All doors.
 #[derive(Debug, Default)]
 pub struct Metrics {
     /// MQTT, also over WebSocket.
     pub mqtt: DoorMetrics,
+    /// MQTT clients that were disconnected.
+    pub mqtt_cut: MqttCut,
     /// CoAP.
     pub coap: DoorMetrics,
     /// HTTP.

@@ -8,6 +8,8 @@
 mod access;
 mod attach;
 mod authenticate;
+mod bounds;
+mod breath;
 mod config;
 mod connection;
 mod deadline;
@@ -21,11 +23,14 @@ mod publish;
 mod reauthenticate;
 mod receive;
 mod retained;
+mod send;
 mod session;
+mod shutdown;
 mod subscribe;
 #[cfg(test)]
 mod tests;
 mod translate;
+mod transport;
 mod wheel;
 mod will;
 
@@ -36,11 +41,11 @@ use std::{
     time::Duration,
 };
 
-pub use config::MqttConfig;
+pub use config::{MqttConfig, SlowSubscriber};
 use connection::Connection;
 use fogmux_bus::Timestamp;
 pub use session::MqttDoor;
-use tokio::io::{AsyncRead, AsyncWrite};
+pub use transport::Transport;
 
 use crate::{Peer, WorkerContext};
 
@@ -50,7 +55,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// Serves one connection until it ends.
 pub fn serve<'s, S>(ctx: Rc<WorkerContext>, stream: S, peer: Peer) -> Serve<'s, S>
 where
-    S: AsyncRead + AsyncWrite + Unpin + 's,
+    S: Transport + 's,
 {
     Serve(Stage::Login(Box::pin(login::login(ctx, stream, peer))))
 }
@@ -68,7 +73,7 @@ enum Stage<'s, S> {
     Over,
 }
 
-impl<'s, S: AsyncRead + AsyncWrite + Unpin + 's> Future for Serve<'s, S> {
+impl<'s, S: Transport + 's> Future for Serve<'s, S> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -101,7 +106,7 @@ impl<S> std::fmt::Debug for Serve<'_, S> {
 
 /// Ends sessions that have expired, publishes wills whose delay is over, and wakes connections when their alarm is due or
 /// the rules have changed; one worker runs it. When the gateway drains it sends the wills that still wait and wakes
-/// every connection.
+/// every connection until it has ended.
 pub async fn housekeeping(ctx: Rc<WorkerContext>) {
     let door = &ctx.shared.mqtt;
     let mut drain = std::pin::pin!(ctx.drain());
@@ -127,8 +132,11 @@ pub async fn housekeeping(ctx: Rc<WorkerContext>) {
         }
     }
     door.publish_due_wills(&ctx, Timestamp::NEVER);
-    // Once for their wills, once for their goodbyes.
+    // Once for their wills, then until each has ended.
     door.ring_all();
-    tokio::time::sleep(deadline::DRAIN_GRACE).await;
-    door.ring_all();
+    ctx.emptying().await;
+    while !door.shutdown.is_over() {
+        door.ring_all();
+        tokio::time::sleep(deadline::DRAIN_TICK).await;
+    }
 }

@@ -18,7 +18,10 @@ use std::{
 use fogmux_auth::{Authority, LoginGuard, Refusals, SourceSet};
 use fogmux_bus::{Bus, BusConfig, RetainedStore};
 use fogmux_net::{Admission, AdmissionLimits, Security, TlsConfig, TlsError, quic::QuicLimits};
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, sleep},
+};
 
 use crate::{
     coap::{CoapConfig, CoapDoor, oscore::Keyring},
@@ -32,8 +35,14 @@ use crate::{
 /// Connections that share a worker before another is used: waking a second core costs more than a few devices' work.
 const BLOCK: usize = 16;
 
-/// Longest wait for wills before everybody else is told that the gateway goes.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long wills have at least to come in, and to go out before the clients that read them are told to go.
+const WILLS: Duration = Duration::from_millis(100);
+/// Longest wait until no MQTT client is read any more but for acknowledgements.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// What is kept of the time of a shutdown for saying goodbye.
+const GOODBYES: Duration = Duration::from_secs(1);
+/// How often the shutdown looks how far it is.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// What a listener speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -238,39 +247,45 @@ impl RunningGateway {
         self.tls.as_ref()
     }
 
-    /// Shuts down: no new connections, wills sent, streams closed, QUIC said goodbye. Gives whether every worker was
-    /// done before `deadline`.
+    /// Shuts down: no new connections, publishers are not read any more, wills are sent, what was accepted is delivered
+    /// and acknowledged, streams are closed, QUIC said goodbye. Clients that do not read are not waited for. Gives
+    /// whether every worker was done before `deadline`.
     pub async fn drain(mut self, deadline: Duration) -> bool {
+        let end = Instant::now() + deadline;
         self.draining.send_replace(Phase::LastWords);
-        self.last_words().await;
+        let shutdown = &self.shared.mqtt.shutdown;
+        sleep(WILLS.min(deadline)).await;
+        wait_until(end.min(Instant::now() + LAST_WORDS), || shutdown.is_quiet()).await;
+        self.shared.bus.close();
+        // A batch that was published at this moment is delivered by now.
+        sleep(LOOK).await;
+        self.draining.send_replace(Phase::Emptying);
+        wait_until(end - GOODBYES.min(deadline / 4), || shutdown.is_over()).await;
         self.draining.send_replace(Phase::Farewell);
         let all = async {
             for _ in 0..self.threads.len() {
                 self.finished.recv().await;
             }
         };
-        let in_time = tokio::time::timeout(deadline, all).await.is_ok();
+        let in_time = tokio::time::timeout_at(end, all).await.is_ok();
         if in_time {
             for thread in self.threads.drain(..) {
                 // A worker that panicked has said so on standard error already.
                 drop(thread.join());
             }
         }
+        match self.shared.mqtt.shutdown.left_over() {
+            (0, _) => tracing::info!("every message of QoS 1 and 2 for a connected MQTT client was acknowledged"),
+            (clients, messages) => tracing::warn!(clients, messages, "MQTT clients did not acknowledge everything"),
+        }
         in_time
     }
 }
 
-impl RunningGateway {
-    /// Waits until no MQTT connection is left that could have a will, for [`LAST_WORDS`] at most.
-    async fn last_words(&self) {
-        let mut looks = tokio::time::interval(Duration::from_millis(5));
-        let said = async {
-            while self.shared.metrics.mqtt.connections.get() > 0 {
-                looks.tick().await;
-            }
-        };
-        // Whoever is not gone by then does not keep the others.
-        let _ = tokio::time::timeout(LAST_WORDS, said).await;
+/// Waits until something holds, or until `end`.
+async fn wait_until(end: Instant, holds: impl Fn() -> bool) {
+    while !holds() && Instant::now() < end {
+        sleep(LOOK).await;
     }
 }
 

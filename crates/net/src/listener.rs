@@ -100,6 +100,18 @@ pub fn prepare(stream: &tokio::net::TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
+/// Bounds the time in which the peer's host acknowledges what was sent or keeps its window closed: after it the
+/// connection fails with `ETIMEDOUT` (RFC 5482 §3). Without, the system repeats for about fifteen minutes. Systems that
+/// know no such bound keep theirs.
+pub fn set_user_timeout(stream: &tokio::net::TcpStream, limit: Duration) {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    if let Err(error) = SockRef::from(stream).set_tcp_user_timeout(Some(limit)) {
+        tracing::debug!(%error, "no user timeout");
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let _ = (stream, limit);
+}
+
 /// The next connection that is admitted; those that are not are closed at once. Never fails: errors of single connections
 /// are passed over, and without descriptors it waits until some are free.
 pub async fn accept(

@@ -56,6 +56,18 @@ impl Stream {
         }
     }
 
+    /// Bounds the time in which the peer's host acknowledges what was sent; see [`crate::listener::set_user_timeout`].
+    pub fn set_user_timeout(&self, limit: std::time::Duration) {
+        let socket = match &self.inner {
+            Inner::Rustls(stream) => stream.get_ref().0,
+            #[cfg(feature = "tls-openssl")]
+            Inner::OpenSsl(stream) => stream.get_ref(),
+        };
+        if let Socket::Attached(stream) = socket {
+            crate::listener::set_user_timeout(stream, limit);
+        }
+    }
+
     /// The socket below, to move it from one runtime to another.
     pub(crate) fn socket_mut(&mut self) -> &mut Socket {
         match &mut self.inner {

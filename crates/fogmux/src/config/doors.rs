@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fogmux_coap::server::Amplification;
-use fogmux_gateway::{coap::CoapConfig, http::HttpConfig, mqtt::MqttConfig, xmpp::XmppConfig};
+use fogmux_gateway::mqtt::{MqttConfig, SlowSubscriber};
+use fogmux_gateway::{coap::CoapConfig, http::HttpConfig, xmpp::XmppConfig};
 use fogmux_net::dtls::EndpointConfig;
 use fogmux_net::quic::QuicLimits;
 
@@ -99,7 +100,10 @@ impl Section for MqttConfig {
         reader.seconds("session_expiry_max", &mut self.session_expiry_max, 0..=u64::from(u32::MAX));
         reader.count("sessions_max", &mut self.sessions_max, 1..=10_000_000);
         reader.count("subscriptions_max", &mut self.subscriptions_max, 1..=10_000_000);
+        let what = [("disconnect", SlowSubscriber::Disconnect), ("drop_oldest", SlowSubscriber::DropOldest)];
+        reader.choice("slow_subscriber", &mut self.slow_subscriber, &what);
         reader.duration("stall_max", &mut self.stall_max, SECOND..=HOUR);
+        reader.duration("unacknowledged_max", &mut self.unacknowledged_max, SECOND..=HOUR);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the bus has for the observers of one socket: one queue for all, in the order of publication.
 //!
 //! Bounded in entries and bytes. When it is full, only the newest of each observer and topic stays; if that is not
-//! enough, the oldest of QoS 0 go and those of QoS 1 and 2 are refused to their publishers.
+//! enough, the oldest go, but none of QoS 1 or 2 for one of QoS 0.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -56,12 +56,12 @@ impl Notifications {
         self.bytes = self.entries.iter().map(|entry| cost(&entry.message)).sum();
     }
 
-    /// Drops the oldest that may be lost until there is room; says how many.
-    fn displace(&mut self, more: usize) -> u32 {
+    /// Drops the oldest until there is room for an entry; says how many.
+    fn displace(&mut self, more: usize, assured: bool) -> u32 {
         let mut dropped = 0;
         while self.is_full(more) {
             match self.entries.front() {
-                Some(entry) if !entry.assured => {
+                Some(entry) if assured || !entry.assured => {
                     self.bytes = self.bytes.saturating_sub(cost(&entry.message));
                     self.entries.pop_front();
                     dropped += 1;
@@ -99,11 +99,9 @@ impl Mailbox for Notifications {
             if self.since_thinned > self.entries.len() / 4 {
                 self.thin();
             }
-            if !assured {
-                displaced = self.displace(more);
-            }
+            displaced = self.displace(more, assured);
             if self.is_full(more) && !self.entries.is_empty() {
-                return if assured { Delivered::Refused } else { Delivered::Full };
+                return Delivered::Full;
             }
         }
         self.bytes += more;
@@ -161,13 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded_in_bytes_and_refuses_what_may_not_be_lost() {
+    fn it_is_bounded_in_bytes_and_drops_the_oldest() {
         let mut queue = Notifications::new(10_000);
         for observer in 0..1000 {
             deliver(&mut queue, observer, &[0; 100], Qos::AtLeastOnce);
             assert!(queue.buffered_bytes() <= 10_000);
         }
-        assert_eq!(deliver(&mut queue, 1000, &[0; 100], Qos::AtLeastOnce), Delivered::Refused);
+        assert_eq!(deliver(&mut queue, 1000, &[0; 100], Qos::AtLeastOnce), Delivered::Displaced(1));
         assert_eq!(deliver(&mut queue, 1000, &[0; 100], Qos::AtMostOnce), Delivered::Full);
     }
 }

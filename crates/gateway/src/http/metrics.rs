@@ -57,6 +57,7 @@ impl Collector for Snapshot {
                 ConstCounter::new(read(metrics)).encode(family.encode_family(&[("door", door)])?)?;
             }
         }
+        self.encode_mqtt_cut(&mut encoder)?;
         let mut family = encoder.encode_descriptor(
             "door_connections",
             "Connections open",
@@ -71,6 +72,22 @@ impl Collector for Snapshot {
 }
 
 impl Snapshot {
+    fn encode_mqtt_cut(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let cut = &self.0.metrics.mqtt_cut;
+        let help = "MQTT clients disconnected because they were too slow";
+        let kind = prometheus_client::metrics::MetricType::Counter;
+        let mut family = encoder.encode_descriptor("mqtt_cut", help, None, kind)?;
+        for (reason, counter) in [
+            ("queue_full", &cut.queue_full),
+            ("stalled", &cut.stalled),
+            ("silent", &cut.silent),
+            ("unreachable", &cut.unreachable),
+        ] {
+            ConstCounter::new(counter.get()).encode(family.encode_family(&[("reason", reason)])?)?;
+        }
+        Ok(())
+    }
+
     fn encode_bus(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let bus = &self.0.bus;
         let count = bus.counters();

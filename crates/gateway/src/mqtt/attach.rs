@@ -70,7 +70,8 @@ pub(super) fn attach(
     let expires = expires_unix_s.map(|unix_s| Expiry::new(ctx, unix_s));
     let extended = last.map(|last| Extended::new(last.method, peer));
     let negotiation = *negotiation;
-    Ok(Granted { negotiation, slot, claim, gate, publisher, will, greeting, expires, generation, extended })
+    let peer = peer.address;
+    Ok(Granted { negotiation, slot, claim, gate, publisher, peer, will, greeting, expires, generation, extended })
 }
 
 fn outbound(negotiation: &Negotiation) -> OutboundConfig {

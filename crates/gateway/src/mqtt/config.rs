@@ -48,8 +48,22 @@ pub struct MqttConfig {
     pub sessions_max: usize,
     /// Subscriptions of one client.
     pub subscriptions_max: usize,
-    /// A client that takes nothing for so long while its queue is full is cut.
+    /// A connected client whose queue of QoS 1 and 2 messages is full.
+    pub slow_subscriber: SlowSubscriber,
+    /// A client that takes nothing of what there is for it for so long is disconnected.
     pub stall_max: Duration,
+    /// A connection whose peer acknowledges no byte on the level of TCP for so long is over. Clients with a longer keep
+    /// alive get one and a half times that, as long as it is less than a quarter of an hour.
+    pub unacknowledged_max: Duration,
+}
+
+/// What becomes of a connected client whose queue of QoS 1 and 2 messages is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowSubscriber {
+    /// It is disconnected; its session, if it lasts, keeps the newest.
+    Disconnect,
+    /// It goes on and loses the oldest.
+    DropOldest,
 }
 
 impl Default for MqttConfig {
@@ -76,7 +90,9 @@ impl Default for MqttConfig {
             session_expiry_max: 24 * 3600,
             sessions_max: 100_000,
             subscriptions_max: 10_000,
+            slow_subscriber: SlowSubscriber::Disconnect,
             stall_max: Duration::from_secs(60),
+            unacknowledged_max: Duration::from_secs(60),
         }
     }
 }

@@ -3,11 +3,11 @@
 
 use std::{
     collections::VecDeque,
+    net::SocketAddr,
     pin::Pin,
     rc::Rc,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use fogmux_bus::{Claim, Publisher, SessionKey, Slot, Timestamp};
@@ -19,6 +19,7 @@ use tokio::{
 
 use super::{
     access::{Gate, WriteCache},
+    breath::Breath,
     mailbox::MqttMailbox,
     output::Output,
     publish::Pending,
@@ -28,14 +29,16 @@ use super::{
     wheel::Entry,
     will::Will,
 };
-use crate::{WorkerContext, credential::Expiry, turn};
+use crate::{WorkerContext, credential::Expiry, egress::Egress, liveness::check_sleep, turn};
 
 /// Turns a connection takes before others get theirs.
-const TURNS: usize = 4;
+pub(super) const TURNS: usize = 4;
 /// Bytes a connection reads before others get their turn.
 const TURN_BYTES: usize = 32 << 10;
 /// Unwritten bytes above which nothing more is drained or read: the peer is not reading.
-const OUTPUT_BYTES_MAX: usize = 64 << 10;
+pub(super) const OUTPUT_BYTES_MAX: usize = 64 << 10;
+/// Unfinished acknowledgements above which nothing more is read.
+const PENDING_MAX: usize = 64;
 
 /// What a login gave.
 pub(super) struct Granted {
@@ -44,6 +47,7 @@ pub(super) struct Granted {
     pub(super) claim: Claim,
     pub(super) gate: Arc<Gate>,
     pub(super) publisher: Arc<Publisher>,
+    pub(super) peer: SocketAddr,
     pub(super) will: Option<Will>,
     pub(super) greeting: Vec<u8>,
     /// When the credential ends.
@@ -66,8 +70,14 @@ pub(super) enum End {
     },
     /// The client broke the protocol.
     Misbehaved(ReasonCode),
-    /// The client was silent, or took nothing, for too long.
-    TimedOut(ReasonCode),
+    /// The client was silent for too long ([MQTT-3.1.2-22]).
+    Silent,
+    /// The client took nothing of what there was for it for too long.
+    Stalled,
+    /// The client's host acknowledged no byte for too long.
+    Unreachable,
+    /// The client's queue of QoS 1 and 2 messages is full.
+    Overrun,
     /// Another connection took the session over.
     Displaced,
     /// A message of a client that cannot be told otherwise was refused.
@@ -90,9 +100,12 @@ pub(super) struct Connection<S> {
     pub(super) claim: Claim,
     pub(super) gate: Arc<Gate>,
     pub(super) publisher: Arc<Publisher>,
+    /// The client's address, for the log.
+    pub(super) peer: SocketAddr,
     pub(super) inbound: Inbound,
     pub(super) input: Input,
     pub(super) output: Output,
+    pub(super) egress: Egress,
     pub(super) rare: Option<Box<Rare>>,
     pub(super) writable: Option<Box<WriteCache>>,
     pub(super) will: Option<Box<Will>>,
@@ -116,11 +129,8 @@ pub(super) struct Connection<S> {
     pub(super) unfinished_since: Timestamp,
     pub(super) entry: Option<Entry>,
     pub(super) keep_alive: u16,
-    pub(super) stalled_since: Option<Timestamp>,
-    pub(super) overflowed: bool,
-    /// Something was written since the stream was flushed.
-    unflushed: bool,
-    pub(super) draining_since: Option<Timestamp>,
+    /// During a shutdown, when something was read or written last.
+    pub(super) drain_progress: Option<Timestamp>,
     /// When the door wakes us at the latest.
     pub(super) alarm: Timestamp,
 }
@@ -138,8 +148,8 @@ pub(super) struct Rare {
     pub(super) expires: Option<Expiry>,
     /// What a re-authentication needs.
     pub(super) extended: Option<Box<Extended>>,
-    /// A breath that this publisher takes, so that somebody can catch up.
-    breath: Option<Pin<Box<Sleep>>>,
+    /// A pause that this publisher makes, so that a subscriber can catch up.
+    pause: Option<(Pin<Box<Sleep>>, Breath)>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -153,6 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             alias_bytes_max: config.alias_bytes_max,
         };
         let now = ctx.now();
+        ctx.shared.mqtt.shutdown.opened();
         let mut output = Output::default();
         output.buffer(&ctx).extend_from_slice(&granted.greeting);
         let (expires, extended) = (granted.expires, granted.extended.map(Box::new));
@@ -163,9 +174,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             claim: granted.claim,
             gate: granted.gate,
             publisher: granted.publisher,
+            peer: granted.peer,
             inbound: Inbound::new(negotiation.version, inbound),
             input: Input::new(rest),
             output,
+            egress: Egress::new(),
             rare: few.then(|| Box::new(Rare { expires, extended, ..Rare::default() })),
             writable: None,
             will: granted.will.map(Box::new),
@@ -182,10 +195,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             unfinished_since: Timestamp::NEVER,
             entry: None,
             keep_alive: negotiation.keep_alive,
-            stalled_since: None,
-            overflowed: false,
-            unflushed: false,
-            draining_since: None,
+            drain_progress: None,
             alarm: Timestamp::NEVER,
             ctx,
         }
@@ -233,7 +243,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 turn::again(cx);
                 Poll::Pending
             }
-            Ok(false) => self.poll_deadline(),
+            Ok(false) => {
+                check_sleep(&self.ctx, "mqtt", || self.missed_wake());
+                if self.is_drained() { Poll::Ready(End::Draining) } else { self.poll_deadline() }
+            }
             Err(end) => Poll::Ready(end),
         }
     }
@@ -255,14 +268,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.begin_drain()?;
         }
         for turn in 0..TURNS {
+            let held_back = self.is_held_back();
             let mut progress = self.may_read(cx) && self.poll_receive(cx)?.is_ready();
             if self.pending() > 0 {
                 progress |= self.poll_pending(cx)?;
             }
-            if progress || turn == 0 {
-                progress |= self.poll_send(cx)?;
+            if progress || turn == 0 || self.egress.is_runnable() {
+                self.poll_send(cx)?;
             }
-            if !progress {
+            // The stream was not asked for input, and wakes nobody for it.
+            progress |= held_back && !self.is_held_back();
+            if !progress && !self.egress.is_runnable() {
                 return Ok(false);
             }
             if self.read_bytes >= TURN_BYTES {
@@ -272,18 +288,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(true)
     }
 
-    /// Lets somebody catch up who reads slower than we publish to them.
-    pub(super) fn breathe(&mut self, breath: Duration) {
-        self.rare().breath = Some(Box::pin(tokio::time::sleep(breath)));
+    /// Lets a subscriber catch up that reads slower than we publish to it.
+    pub(super) fn breathe(&mut self, mut breath: Breath) {
+        // A client that owes acknowledgements is read soon, whatever it publishes: others may wait for those.
+        if self.awaiting {
+            breath.wait_no_longer();
+        }
+        self.rare().pause = Some((Box::pin(tokio::time::sleep(breath.duration())), breath));
     }
 
     fn is_breathing(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(rare) = &mut self.rare else { return false };
-        let breathing = rare.breath.as_mut().is_some_and(|breath| breath.as_mut().poll(cx).is_pending());
-        if !breathing {
-            rare.breath = None;
+        while let Some((sleep, breath)) = &mut rare.pause {
+            if sleep.as_mut().poll(cx).is_pending() {
+                return true;
+            }
+            if breath.goes_on() {
+                *sleep = Box::pin(tokio::time::sleep(breath.duration()));
+            } else {
+                rare.pause = None;
+            }
         }
-        breathing
+        false
+    }
+
+    /// Whether our own output keeps the client from being read.
+    fn is_held_back(&self) -> bool {
+        self.output.len() > OUTPUT_BYTES_MAX || self.pending() > PENDING_MAX
     }
 
     /// Publishers are not read while memory is tight, those who wait for completions not beyond what they may have,
@@ -295,7 +326,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.input.is_large() && self.ctx.shared.mqtt.unfinished_share() > 0 {
             return false;
         }
-        if self.output.len() > OUTPUT_BYTES_MAX || self.pending() > 64 {
+        if self.is_held_back() {
             return false;
         }
         let memory = self.ctx.bus().memory();
@@ -303,76 +334,5 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return true;
         }
         std::pin::pin!(memory.relieved()).poll(cx).is_ready()
-    }
-
-    /// What TLS holds back goes to the socket. It takes records as written that the socket has no room for yet: without
-    /// this the last of them would wait for the next message.
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, End> {
-        if !self.unflushed {
-            return Ok(Poll::Ready(()));
-        }
-        match Pin::new(&mut self.stream).poll_flush(cx) {
-            Poll::Ready(Ok(())) => {
-                self.unflushed = false;
-                Ok(Poll::Ready(()))
-            }
-            Poll::Ready(Err(_)) => Err(End::Closed),
-            Poll::Pending => {
-                self.stalled_since.get_or_insert(self.now);
-                Ok(Poll::Pending)
-            }
-        }
-    }
-
-    /// Drains the mailbox and writes, until there is nothing more or the peer takes no more; says whether it stopped
-    /// before that.
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
-        for _ in 0..TURNS {
-            let more = self.drain(cx)?;
-            match self.output.poll_write(&mut self.stream, cx) {
-                Poll::Ready(Ok(0)) if more => {}
-                Poll::Ready(Ok(0)) => {
-                    if self.poll_flush(cx)?.is_ready() {
-                        self.output.release(&self.ctx);
-                    }
-                    return Ok(false);
-                }
-                Poll::Ready(Ok(written)) => {
-                    self.ctx.shared.metrics.mqtt.bytes_out.add(u64::try_from(written).unwrap_or_default());
-                    self.stalled_since = None;
-                    self.unflushed = true;
-                    if self.output.is_empty() && self.poll_flush(cx)?.is_pending() {
-                        return Ok(false);
-                    }
-                }
-                Poll::Ready(Err(_)) => return Err(End::Closed),
-                Poll::Pending => {
-                    self.stalled_since.get_or_insert(self.now);
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    /// Takes what the mailbox has, unless there is still enough to write. Says whether it has more.
-    fn drain(&mut self, cx: &Context<'_>) -> Result<bool, End> {
-        if self.output.has_tail() || self.output.len() > OUTPUT_BYTES_MAX || self.stalled_since.is_some() {
-            return self.slot.with_claim(self.claim, |_| ()).map(|()| false).map_err(|_| End::Displaced);
-        }
-        let (ctx, now, output) = (&self.ctx, self.now, &mut self.output);
-        let drain = |mailbox: &mut MqttMailbox| mailbox.drain(output.buffer(ctx), now);
-        let drained = self.slot.poll_with(self.claim, cx, drain).map_err(|_| End::Displaced)?;
-        if drained.expired > 0 {
-            self.ctx.bus().counters().expired(drained.expired);
-        }
-        if let Some(tail) = drained.tail {
-            self.output.set_tail(tail);
-        }
-        self.awaiting = drained.awaiting;
-        // Until a drain finds that nothing was refused since the last one, the client counts as too slow.
-        self.overflowed = drained.overflowed || (self.overflowed && !drained.queue_empty);
-        let pulled = drained.queue_empty && self.pulls() > 0 && self.pull()?;
-        Ok(pulled || drained.more)
     }
 }

@@ -3,16 +3,17 @@
 use std::{task::Poll, time::Duration};
 
 use fogmux_bus::Timestamp;
-use fogmux_mqtt::ReasonCode;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::connection::{Connection, End};
-use crate::credential::Expiry;
+use crate::{context::Phase, credential::Expiry};
 
 /// How long a client may be at one packet once unfinished packets take too much memory.
 const UNFINISHED_PATIENCE: Duration = Duration::from_secs(2);
-/// Between the wills and the goodbye of a drain: time for the wills to arrive.
-pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(100);
+/// How long a client may neither read nor acknowledge while the gateway shuts down.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
+/// How often connections are asked during a shutdown.
+pub(super) const DRAIN_TICK: Duration = Duration::from_millis(100);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn keep_alive_deadline(&self) -> Timestamp {
@@ -24,7 +25,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn stall_deadline(&self) -> Timestamp {
-        self.stalled_since.map_or(Timestamp::NEVER, |since| since + self.ctx.shared.mqtt.config.stall_max)
+        match self.egress.stalled_since() {
+            Timestamp::NEVER => Timestamp::NEVER,
+            since => since + self.ctx.shared.mqtt.config.stall_max,
+        }
     }
 
     /// When to look whether there is too much unfinished.
@@ -40,29 +44,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.rare.as_ref().and_then(|rare| rare.expires).map_or(Timestamp::NEVER, Expiry::at)
     }
 
-    fn drain_deadline(&self) -> Timestamp {
-        self.draining_since.map_or(Timestamp::NEVER, |since| since + DRAIN_GRACE)
-    }
-
     /// Looks whether a deadline is over, otherwise sets the alarm for the next. It is set again only when it has rung
     /// or a deadline comes before it: a client that speaks costs no timer operation.
     pub(super) fn poll_deadline(&mut self) -> Poll<End> {
-        if self.drain_deadline() <= self.now {
-            return Poll::Ready(End::Draining);
-        }
         if self.keep_alive_deadline() <= self.now {
-            return Poll::Ready(End::TimedOut(ReasonCode::KEEP_ALIVE_TIMEOUT));
+            return Poll::Ready(End::Silent);
         }
         if self.expiry() <= self.now {
             return Poll::Ready(End::Expired);
         }
         if self.stall_deadline() <= self.now {
-            if self.is_overflowing() {
-                return Poll::Ready(End::TimedOut(ReasonCode::QUOTA_EXCEEDED));
-            }
-            self.stalled_since = Some(self.now);
+            return Poll::Ready(End::Stalled);
         }
-        let mut next = self.keep_alive_deadline().min(self.stall_deadline()).min(self.drain_deadline());
+        let mut next = self.keep_alive_deadline().min(self.stall_deadline());
         next = next.min(self.expiry());
         if self.unfinished_deadline() <= self.now {
             if self.ctx.shared.mqtt.unfinished_share() > 0 {
@@ -81,18 +75,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Poll::Pending
     }
 
-    fn is_overflowing(&self) -> bool {
-        self.overflowed || self.slot.with(|mailbox| mailbox.has_overflowed())
-    }
-
-    /// The gateway shuts down: the will goes out at once, the goodbye when it had time to arrive.
+    /// The gateway shuts down: the will goes out at once, and from now on nothing is read but acknowledgements.
     pub(super) fn begin_drain(&mut self) -> Result<(), End> {
-        if self.draining_since.is_none() {
-            self.draining_since = Some(self.now);
+        if self.drain_progress.is_none() {
+            self.drain_progress = Some(self.now);
             if let Some(will) = self.will.take() {
                 will.publish(&self.ctx);
             }
+            self.ctx.shared.mqtt.shutdown.spoke();
         }
-        if self.drain_deadline() <= self.now { Err(End::Draining) } else { Ok(()) }
+        if self.ctx.phase() == Phase::Farewell { Err(End::Draining) } else { Ok(()) }
+    }
+
+    /// Whether the gateway shuts down and has nothing left for the client, or the client takes nothing of it.
+    pub(super) fn is_drained(&self) -> bool {
+        let Some(progress) = self.drain_progress.filter(|_| self.ctx.phase() == Phase::Emptying) else { return false };
+        let is_sent = self.egress.is_idle() && self.output.is_empty() && self.pending() == 0;
+        (is_sent && self.slot.with_claim(self.claim, |mailbox| mailbox.is_drained()).unwrap_or(true))
+            || progress + DRAIN_PATIENCE <= self.now
     }
 }

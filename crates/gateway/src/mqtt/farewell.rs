@@ -1,6 +1,6 @@
 //! The end of a connection: what the client is told, what becomes of its session and its will.
 
-use std::{sync::Arc, task::Poll, time::Duration};
+use std::{io, sync::Arc, task::Poll, time::Duration};
 
 use fogmux_mqtt::{Disconnect, Packet, Properties, Property, PropertyBuffer, ReasonCode, SESSION_NEVER_EXPIRES};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -19,6 +19,17 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// unread bytes resets the connection).
 const LINGER_BYTES: usize = 8 << 20;
 
+impl End {
+    /// Of a stream that failed. TCP's user timeout is an error of the system (ETIMEDOUT), that of an HTTP connection is not.
+    pub(super) fn of(error: &io::Error) -> Self {
+        match (error.kind(), error.raw_os_error()) {
+            (io::ErrorKind::TimedOut, Some(_)) => Self::Unreachable,
+            (io::ErrorKind::TimedOut, None) => Self::Stalled,
+            _ => Self::Closed,
+        }
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Says goodbye as the version allows, leaves the session, and sees to the will.
     pub(super) async fn close(mut self: Box<Self>, end: End) {
@@ -27,7 +38,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         self.count(end);
         self.leave(end);
-        if end == End::Closed {
+        if matches!(end, End::Closed | End::Unreachable) {
             return;
         }
         if let Some(reason) = self.goodbye(end) {
@@ -60,8 +71,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return None;
         }
         match end {
-            End::Closed | End::Disconnected { .. } => None,
-            End::Misbehaved(reason) | End::TimedOut(reason) => Some(reason),
+            End::Closed | End::Unreachable | End::Disconnected { .. } => None,
+            End::Misbehaved(reason) => Some(reason),
+            End::Silent => Some(ReasonCode::KEEP_ALIVE_TIMEOUT),
+            End::Stalled | End::Overrun => Some(ReasonCode::QUOTA_EXCEEDED),
             End::Displaced => Some(ReasonCode::SESSION_TAKEN_OVER),
             End::Refused => Some(ReasonCode::QUOTA_EXCEEDED),
             End::Forbidden | End::Unauthorized => Some(ReasonCode::NOT_AUTHORIZED),
@@ -96,16 +109,40 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn count(&self, end: End) {
-        let metrics = &self.ctx.shared.metrics.mqtt;
+        let (metrics, cut) = (&self.ctx.shared.metrics.mqtt, &self.ctx.shared.metrics.mqtt_cut);
         match end {
             End::Misbehaved(_) => metrics.misbehaved.increment(),
-            End::TimedOut(reason) => {
+            End::Silent => {
                 metrics.timed_out.increment();
-                tracing::debug!(%reason, "client timed out");
+                cut.silent.increment();
+                tracing::debug!(client = &*self.publisher.client, "keep alive exceeded");
+            }
+            End::Stalled => {
+                metrics.timed_out.increment();
+                cut.stalled.increment();
+                self.log_slow("disconnected: it takes nothing of what there is for it");
+            }
+            End::Unreachable => {
+                metrics.timed_out.increment();
+                cut.unreachable.increment();
+                self.log_slow("disconnected: its host acknowledges nothing");
+            }
+            End::Overrun => {
+                metrics.timed_out.increment();
+                cut.queue_full.increment();
+                self.log_slow("disconnected: its queue of QoS 1 and 2 messages is full");
             }
             End::Expired | End::Unauthorized => metrics.unauthenticated.increment(),
             End::Closed | End::Disconnected { .. } | End::Displaced | End::Refused | End::Forbidden | End::Draining => {
             }
+        }
+    }
+
+    /// Tells the operator of a subscriber that is too slow; a line a second at most.
+    pub(super) fn log_slow(&self, reason: &str) {
+        if let Some(suppressed) = self.ctx.shared.mqtt.slow_log.admit(self.now) {
+            let (client, peer) = (&*self.publisher.client, self.peer);
+            tracing::warn!(client, %peer, suppressed, "slow MQTT subscriber {reason}");
         }
     }
 
@@ -124,8 +161,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             return;
         }
+        if end == End::Draining {
+            door.shutdown.left(self.slot.with_claim(self.claim, |mailbox| mailbox.unacknowledged()).unwrap_or(0));
+        }
         // Nobody else's claim can be lost by this: `with_claim` fails then, and so does `detach`.
-        let _ = self.slot.with_claim(self.claim, MqttMailbox::disconnect);
+        if let Ok(dropped) = self.slot.with_claim(self.claim, MqttMailbox::disconnect) {
+            ctx.bus().counters().gone(dropped);
+        }
         let keep =
             (self.session_expiry != SESSION_NEVER_EXPIRES).then(|| Duration::from_secs(u64::from(self.session_expiry)));
         if let Some(slot) = door.sessions.detach(&key, &self.slot, self.claim, keep, self.now) {
@@ -146,10 +188,13 @@ const fn plainly(end: End) -> Option<&'static str> {
     match end {
         End::Expired => Some("the credential has ended"),
         End::Unauthorized => Some("not authorised any more"),
+        End::Stalled => Some("nothing was read for too long"),
+        End::Overrun => Some("the queue is full"),
         End::Closed
         | End::Disconnected { .. }
         | End::Misbehaved(_)
-        | End::TimedOut(_)
+        | End::Silent
+        | End::Unreachable
         | End::Displaced
         | End::Refused
         | End::Forbidden

@@ -14,6 +14,7 @@ use super::{
     connection::{Connection, Granted},
     early::Early,
     farewell::linger,
+    transport::{Transport, user_timeout},
 };
 use crate::{Peer, WorkerContext};
 
@@ -33,7 +34,7 @@ pub(super) type Refusal = (ReasonCode, &'static str);
 /// Logs a client in, or tells it why not.
 pub(super) async fn login<S>(ctx: Rc<WorkerContext>, mut stream: S, peer: Peer) -> Option<Box<Connection<S>>>
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: Transport,
 {
     let mut early = Early::new(Rc::clone(&ctx));
     let deadline = ctx.shared.mqtt.config.login_deadline;
@@ -52,7 +53,10 @@ where
         }),
     };
     match result {
-        Ok((granted, rest)) => Some(Box::new(Connection::new(ctx, stream, granted, rest))),
+        Ok((granted, rest)) => {
+            stream.set_user_timeout(user_timeout(&ctx.shared.mqtt.config, granted.negotiation.keep_alive));
+            Some(Box::new(Connection::new(ctx, stream, granted, rest)))
+        }
         Err(failed) => {
             say_no(&ctx, &mut stream, early.bytes(), &failed).await;
             None

@@ -1,99 +1,28 @@
 //! A client's mailbox: the state of its session, into which publishers on any worker encode.
 //!
 //! As long as the client keeps up, a delivery is bytes appended to `out`. When it does not – too much unread, the window
-//! of QoS 1 and 2 closed, no connection, a large payload – the message itself is queued, within bounds: the oldest
-//! QoS 0 message goes first, and what may not be lost is refused to its publisher. A session without a connection
-//! that is full loses its oldest: one that nobody fetches shall not stop those who publish.
+//! of QoS 1 and 2 closed, no connection, a large payload – the message itself is queued, within bounds. A full queue is
+//! the client's affair, never the publisher's (ADR 0018): the oldest messages go, and a connected client that loses
+//! messages of QoS 1 or 2 is disconnected, unless the configuration has it go on without them.
 
 use std::{
-    cell::Cell,
     collections::{HashSet, VecDeque},
     sync::Arc,
-    time::Duration,
 };
 
 use bytes::Bytes;
-use fogmux_bus::{Delivered, Delivery, Mailbox, Memory, Publication, Qos, Subscription, Timestamp};
+use fogmux_bus::{Delivered, Delivery, Mailbox, Publication, Qos, Subscription, Timestamp};
 use fogmux_mqtt::{Acknowledged, Outbound, OutboundConfig, PacketId, ProtocolError, ReasonCode, ReceivedIds, Sent};
 use smallvec::SmallVec;
 
-use super::{access::Gate, config::MqttConfig, kept::Kept, translate};
+use super::{access::Gate, bounds::Bounds, breath::Pace, config::SlowSubscriber, kept::Kept, translate};
 
 /// Payloads above this are shared, not copied: they are written from where they are.
 pub(super) const LARGE_BYTES: usize = 16 << 10;
 /// What a first delivery reserves, so that a batch does not grow the buffer byte by byte.
 const OUT_BYTES_MIN: usize = 512;
-/// A client that took something so recently reads: long enough for one that waits for its turn on a busy processor.
-const READS: Duration = Duration::from_secs(1);
-/// The part of its queue above which a client that reads is too far behind.
-const BEHIND: usize = 16;
-/// The part of its queue, or of the memory that is not yet tight, above which it is much too far behind.
-const FAR_BEHIND: usize = 2;
-/// How long a publisher waits for those who read slower than it writes. A turn is 64 KiB at most, so this still leaves
-/// it some ten megabytes a second.
-const BREATH: Duration = Duration::from_millis(4);
-/// How long it waits for those who are far behind; short of that its messages would be refused, for which MQTT 3.1.1
-/// knows nothing but the end of the connection.
-const DEEP_BREATH: Duration = Duration::from_millis(50);
-/// The part of its bounds that a client gets when memory is tight.
-const TIGHT: usize = 16;
 /// Messages that make room for one, unless it needs more.
 const DISPLACED_MAX: u32 = 4;
-/// The part of its bounds that such a client gets when memory is nearly gone.
-const VERY_TIGHT: usize = 1024;
-
-thread_local! {
-    /// A delivery on this thread went to a client that reads, but slower than it is written to. Deliveries happen inside
-    /// of the publication that causes them, on its thread.
-    static FALLING_BEHIND: Cell<Option<Duration>> = const { Cell::new(None) };
-}
-
-/// How long whoever published on this thread since the last call should take a breath, because QoS 1 or 2 messages went
-/// to a client that reads them slower than they come, and before its queue is full and they are refused.
-pub(super) fn take_falling_behind() -> Option<Duration> {
-    FALLING_BEHIND.take()
-}
-
-/// What bounds a mailbox; one for all.
-#[derive(Debug)]
-pub(super) struct Bounds {
-    out_bytes: usize,
-    inflight_bytes: usize,
-    queue_messages: usize,
-    queue_bytes: usize,
-    tight_bytes: usize,
-    memory: Arc<Memory>,
-}
-
-impl Bounds {
-    pub(super) fn new(config: &MqttConfig, memory: &Arc<Memory>) -> Self {
-        Self {
-            out_bytes: config.out_bytes_max,
-            inflight_bytes: config.inflight_bytes_max,
-            queue_messages: config.queue_messages_max,
-            queue_bytes: config.queue_bytes_max,
-            tight_bytes: config.tight_bytes,
-            memory: Arc::clone(memory),
-        }
-    }
-
-    /// How long to wait for a client that reads and has so much in its queue.
-    fn breath(&self, queue_bytes: usize) -> Option<Duration> {
-        let far = queue_bytes > self.queue_bytes / FAR_BEHIND || self.memory.used() > self.tight_bytes / FAR_BEHIND;
-        (queue_bytes > self.queue_bytes / BEHIND).then_some(if far { DEEP_BREATH } else { BREATH })
-    }
-
-    fn scale(&self, bytes: usize) -> usize {
-        let used = self.memory.used();
-        if used <= self.tight_bytes {
-            bytes
-        } else if used <= self.tight_bytes + self.tight_bytes / 2 {
-            bytes / TIGHT
-        } else {
-            bytes / VERY_TIGHT
-        }
-    }
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -105,10 +34,10 @@ pub(super) struct MqttMailbox {
     queue_bytes: usize,
     /// Bytes the connection has taken and not written yet.
     unwritten: usize,
-    /// When it last took some.
-    taken_at: Timestamp,
-    /// Something was refused or lost for want of room since the last drain.
-    overflowed: bool,
+    /// How fast the client takes its queue, while it is some way behind.
+    pace: Option<Box<Pace>>,
+    /// Messages of QoS 1 and 2 that a connected client lost for want of room since the last drain.
+    lost: u32,
     connected: bool,
     pub(super) received: ReceivedIds,
     #[expect(
@@ -131,8 +60,10 @@ pub(super) struct Drained {
     pub(super) more: bool,
     /// Nothing is queued.
     pub(super) queue_empty: bool,
-    /// Something was refused or lost for want of room.
-    pub(super) overflowed: bool,
+    /// Messages of QoS 1 and 2 that the client lost for want of room.
+    pub(super) lost: u32,
+    /// The client is to be disconnected for it.
+    pub(super) overrun: bool,
     /// The client owes acknowledgements.
     pub(super) awaiting: bool,
 }
@@ -146,8 +77,8 @@ impl MqttMailbox {
             queue: VecDeque::new(),
             queue_bytes: 0,
             unwritten: 0,
-            taken_at: Timestamp::ZERO,
-            overflowed: false,
+            pace: None,
+            lost: 0,
             connected: true,
             received: ReceivedIds::new(),
             subscriptions: None,
@@ -161,20 +92,32 @@ impl MqttMailbox {
         self.outbound.resume(config);
         self.out = Vec::new();
         self.unwritten = 0;
-        self.overflowed = false;
+        self.lost = 0;
         self.connected = true;
     }
 
     /// The connection is gone: only QoS 1 and 2 messages are queued from now on.
-    pub(super) fn disconnect(&mut self) {
+    /// Returns how many messages of QoS 0 were dropped.
+    pub(super) fn disconnect(&mut self) -> u64 {
         self.out = Vec::new();
         self.unwritten = 0;
+        self.pace = None;
         self.connected = false;
         let before = self.queue.len();
         self.queue.retain(|kept| kept.qos != Qos::AtMostOnce);
         if self.queue.len() != before {
             self.queue_bytes = self.queue.iter().map(Kept::cost).sum();
         }
+        u64::try_from(before - self.queue.len()).unwrap_or_default()
+    }
+
+    /// The session is over: nobody will fetch what is left. Returns how many messages were queued.
+    pub(super) fn clear(&mut self) -> u64 {
+        let queued = self.queue.len();
+        self.outbound.drain().for_each(drop);
+        (self.queue, self.queue_bytes, self.inflight_bytes) = (VecDeque::new(), 0, 0);
+        (self.out, self.unwritten, self.pace, self.connected) = (Vec::new(), 0, None, false);
+        u64::try_from(queued).unwrap_or_default()
     }
 
     fn may_encode(&self, qos: Qos) -> bool {
@@ -207,33 +150,43 @@ impl MqttMailbox {
         }
     }
 
-    /// Queues a message, making room where that is allowed.
+    /// Queues a message. Where there is no room the oldest go, but not one of QoS 1 or 2 for one of QoS 0.
     fn enqueue(&mut self, kept: Kept, now: Timestamp) -> Delivered {
         let (cost, qos, before) = (kept.cost(), kept.qos, self.queue_bytes);
-        let mut displaced = 0;
-        while !self.fits(cost) {
+        let (mut displaced, mut lost) = (0, 0);
+        while !self.fits(cost, now) {
             if displaced >= DISPLACED_MAX && self.queue_bytes + cost <= before {
                 // The bounds have shrunk: the queue follows step by step, or one publication would pay for all.
                 break;
             }
-            let expendable = self.queue.front().is_some_and(|oldest| oldest.qos == Qos::AtMostOnce || !self.connected);
-            if !expendable {
-                self.overflowed = true;
-                return if qos == Qos::AtMostOnce { Delivered::Full } else { Delivered::Refused };
+            let oldest = self.queue.front().map_or(Qos::AtMostOnce, |oldest| oldest.qos);
+            if oldest > Qos::AtMostOnce && qos == Qos::AtMostOnce && self.connected {
+                return Delivered::Full;
             }
+            lost += u32::from(oldest > Qos::AtMostOnce && self.connected);
             self.pop();
             displaced += 1;
         }
-        self.overflowed |= displaced > 0;
         self.queue_bytes += cost;
         self.queue.push_back(kept);
-        if qos != Qos::AtMostOnce
-            && let Some(breath) = self.bounds.breath(self.queue_bytes)
-            && now.since(self.taken_at) < READS
-        {
-            FALLING_BEHIND.set(FALLING_BEHIND.get().max(Some(breath)));
+        if qos != Qos::AtMostOnce && self.connected {
+            self.slow_down(now);
         }
-        if displaced == 0 { Delivered::Queued } else { Delivered::Displaced(displaced) }
+        let is_news = lost > 0 && self.lost == 0;
+        self.lost = self.lost.saturating_add(lost);
+        match displaced {
+            0 => Delivered::Queued,
+            _ if is_news && self.is_overrun() => Delivered::Overrun(displaced),
+            _ => Delivered::Displaced(displaced),
+        }
+    }
+
+    /// Asks the publisher to pause if the client is behind and reads.
+    fn slow_down(&mut self, now: Timestamp) {
+        if let Some(distance) = self.bounds.distance(self.queue_bytes) {
+            let pace = self.pace.get_or_insert_with(|| Box::new(Pace::new(now)));
+            pace.slow_down(distance, self.bounds.queue_bytes, now);
+        }
     }
 
     /// Queues a retained message. It is shared with the store of retained messages, and they are pulled in small chunks
@@ -244,10 +197,12 @@ impl MqttMailbox {
     }
 
     /// A single message always fits: it is shared, and its size was bounded on the way in.
-    fn fits(&self, cost: usize) -> bool {
+    fn fits(&self, cost: usize, now: Timestamp) -> bool {
+        let reads = self.pace.as_ref().is_some_and(|pace| pace.reads(now));
+        let scale = if reads { Bounds::scale_for_reader } else { Bounds::scale };
         self.queue.is_empty()
             || (self.queue.len() < self.bounds.queue_messages
-                && self.queue_bytes + cost <= self.bounds.scale(self.bounds.queue_bytes))
+                && self.queue_bytes + cost <= scale(&self.bounds, self.bounds.queue_bytes))
     }
 
     fn pop(&mut self) -> Option<Kept> {
@@ -261,23 +216,53 @@ impl MqttMailbox {
 
     /// Moves what can be sent into `into`; the mailbox keeps its empty buffer, or none when there was nothing.
     pub(super) fn drain(&mut self, into: &mut Vec<u8>, now: Timestamp) -> Drained {
-        let mut drained = Drained { overflowed: std::mem::take(&mut self.overflowed), ..Drained::default() };
+        let overrun = self.is_overrun();
+        let mut drained = Drained { overrun, lost: std::mem::take(&mut self.lost), ..Drained::default() };
+        let queue_bytes = self.queue_bytes;
         if self.outbound.is_resending() {
             self.outbound.resend(self.bounds.out_bytes, |kept| translate::describe(kept, now), &mut self.out);
         }
+        // What stopped it otherwise is the window, which an acknowledgement opens.
+        let resends_more = self.outbound.is_resending() && self.out.len() >= self.bounds.out_bytes;
         if !self.queue.is_empty() && !self.outbound.is_resending() {
             self.refill(now, &mut drained);
         }
         self.hand_over(into);
-        if !into.is_empty() {
-            self.taken_at = now;
-        }
+        self.keep_pace(queue_bytes - self.queue_bytes, now);
         self.unwritten = into.len() + drained.tail.as_ref().map_or(0, Bytes::len);
         drained.queue_empty = self.queue.is_empty();
-        drained.more = !self.outbound.is_resending()
-            && self.queue.front().is_some_and(|kept| kept.qos == Qos::AtMostOnce || self.window_open());
+        drained.more = resends_more || self.is_sendable();
         drained.awaiting = self.outbound.in_flight() > 0;
         drained
+    }
+
+    /// Whether a drain would yield something, retransmissions aside.
+    pub(super) fn is_sendable(&self) -> bool {
+        let may_send = |kept: &Kept| kept.qos == Qos::AtMostOnce || self.window_open();
+        !self.out.is_empty() || (!self.outbound.is_resending() && self.queue.front().is_some_and(may_send))
+    }
+
+    /// Whether nothing is queued.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether everything was handed to the connection and is acknowledged.
+    pub(super) fn is_drained(&self) -> bool {
+        self.out.is_empty() && self.queue.is_empty() && self.outbound.in_flight() == 0
+    }
+
+    /// Messages of QoS 1 and 2 that the client has not acknowledged, those in flight included.
+    pub(super) fn unacknowledged(&self) -> usize {
+        self.outbound.in_flight() + self.queue.iter().filter(|kept| kept.qos > Qos::AtMostOnce).count()
+    }
+
+    fn keep_pace(&mut self, taken: usize, now: Timestamp) {
+        if self.queue.is_empty() {
+            self.pace = None;
+        } else if let Some(pace) = &mut self.pace {
+            pace.took(taken, self.bounds.is_far(self.queue_bytes), now);
+        }
     }
 
     /// Moves the encoded bytes into `into`, in exchange for its buffer; with nothing to send the mailbox keeps none.
@@ -326,9 +311,9 @@ impl MqttMailbox {
         (large && matches!(sent, Sent::Sent(_))).then(|| kept.message.payload.clone())
     }
 
-    /// Whether something was refused or lost for want of room since the last drain.
-    pub(super) const fn has_overflowed(&self) -> bool {
-        self.overflowed
+    /// Whether the client is to be disconnected for messages that it lost.
+    pub(super) fn is_overrun(&self) -> bool {
+        self.lost > 0 && self.bounds.slow_subscriber == SlowSubscriber::Disconnect
     }
 
     /// PUBACK.

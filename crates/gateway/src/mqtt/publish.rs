@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
+    breath::take_falling_behind,
     connection::{Connection, End},
-    mailbox::take_falling_behind,
     receive::Item,
     translate,
 };

@@ -109,9 +109,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Ok(Poll::Pending);
             }
             Poll::Ready(Ok(())) if !read.filled().is_empty() => {}
-            Poll::Ready(Ok(()) | Err(_)) => {
+            Poll::Ready(ended) => {
                 self.input = Input::Partial(partial);
-                return Err(End::Closed);
+                return Err(ended.map_or_else(|error| End::of(&error), |()| End::Closed));
             }
         }
         let count = read.filled().len();
@@ -178,7 +178,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let finished = bytes.len() >= *total;
         let poll = match poll {
             Poll::Pending => Ok(Poll::Pending),
-            Poll::Ready(Err(_) | Ok(0)) => Err(End::Closed),
+            Poll::Ready(Ok(0)) => Err(End::Closed),
+            Poll::Ready(Err(error)) => Err(End::of(&error)),
             Poll::Ready(Ok(count)) => {
                 self.count_read(count);
                 // A slow but steady sender is no silent one.
@@ -202,6 +203,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Packet::Publish(publish) = packet else {
             return self.handle_all(bytes).map(|_| ());
         };
+        if self.drain_progress.is_some() {
+            return Ok(());
+        }
         let incoming = self.inbound.handle_publish(&publish);
         let incoming = incoming.map_err(|error| self.misbehaved(&error, error.reason()))?;
         self.last_read = self.now;
@@ -241,6 +245,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn handle<'a>(&mut self, packet: Packet<'a>, batch: &mut Batch<'a>) -> Result<(), End> {
         match packet {
+            // Nothing is acknowledged any more that may not be delivered: the client sends it again.
+            Packet::Publish(_) if self.drain_progress.is_some() => Ok(()),
             Packet::Publish(publish) => {
                 let incoming = self.inbound.handle_publish(&publish);
                 let incoming = incoming.map_err(|error| self.misbehaved(&error, error.reason()))?;
@@ -248,10 +254,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 batch.push(Item { incoming, payload: Payload::Slice(publish.payload), duplicate: false });
                 if batch.items.len() >= BATCH_MAX { self.flush(batch) } else { Ok(()) }
             }
-            Packet::Puback(ack) => batch.step(Step::Puback(ack.packet_id)),
+            Packet::Puback(ack) => {
+                self.note_progress();
+                batch.step(Step::Puback(ack.packet_id))
+            }
             Packet::Pubrec(ack) => batch.step(Step::Pubrec(ack.packet_id, ack.reason)),
             Packet::Pubrel(ack) => batch.step(Step::Pubrel(ack.packet_id)),
-            Packet::Pubcomp(ack) => batch.step(Step::Pubcomp(ack.packet_id)),
+            Packet::Pubcomp(ack) => {
+                self.note_progress();
+                batch.step(Step::Pubcomp(ack.packet_id))
+            }
             Packet::Subscribe(subscribe) => {
                 self.flush(batch)?;
                 self.subscribe(&subscribe)
@@ -354,6 +366,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         self.ctx.shared.mqtt.change_unfinished(self.input.counted(), 0);
+        self.ctx.shared.mqtt.shutdown.closed(self.drain_progress.is_some());
     }
 }
 

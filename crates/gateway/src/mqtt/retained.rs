@@ -11,7 +11,7 @@ use super::{
 };
 
 /// Messages pulled at once.
-const CHUNK: usize = 32;
+pub(super) const CHUNK: usize = 32;
 
 /// A subscription whose retained messages have not all been sent.
 #[derive(Debug)]
@@ -33,9 +33,10 @@ impl Pull {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Queues the next chunk; says whether there was one.
-    pub(super) fn pull(&mut self) -> Result<bool, End> {
-        let Some(mut pull) = self.rare().pulls.pop_front() else { return Ok(false) };
+    /// Queues the next chunk; returns how many messages were in it.
+    pub(super) fn pull(&mut self) -> Result<usize, End> {
+        let Some(mut pull) = self.rare().pulls.pop_front() else { return Ok(0) };
+        let mut queued = 0;
         let chunk = self.ctx.bus().retained(&pull.filter, pull.after.as_ref(), CHUNK, self.now);
         let gate = &self.gate;
         let readable = chunk.messages.into_iter().filter(|message| gate.may_read(&message.topic));
@@ -49,6 +50,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let queue = |mailbox: &mut super::mailbox::MqttMailbox| {
             for kept in kept {
                 mailbox.enqueue_retained(kept);
+                queued += 1;
             }
         };
         self.slot.with_claim(self.claim, queue).map_err(|_| End::Displaced)?;
@@ -56,6 +58,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             pull.after = chunk.next;
             self.rare().pulls.push_front(pull);
         }
-        Ok(true)
+        Ok(queued)
     }
 }

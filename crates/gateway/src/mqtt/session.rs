@@ -12,12 +12,14 @@ use std::{
 use fogmux_bus::{SessionKey, Sessions, Slot, Timestamp};
 
 use super::{
+    bounds::Bounds,
     config::MqttConfig,
-    mailbox::{Bounds, MqttMailbox},
+    mailbox::MqttMailbox,
+    shutdown::Shutdown,
     wheel::{Entry, Wheel},
     will::Will,
 };
-use crate::WorkerContext;
+use crate::{WorkerContext, throttle::Throttle};
 
 /// All subscriptions of a session are one subscriber: what several match is delivered once (§3.3.4).
 pub(super) const TAG: u64 = 0;
@@ -40,6 +42,10 @@ pub struct MqttDoor {
     alarms: Mutex<Wheel<Waker>>,
     unfinished: AtomicUsize,
     bounds: OnceLock<Arc<Bounds>>,
+    /// How far a shutdown is.
+    pub(crate) shutdown: Shutdown,
+    /// When a slow subscriber was logged.
+    pub(super) slow_log: Throttle,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -58,6 +64,8 @@ impl MqttDoor {
             alarms: Mutex::default(),
             unfinished: AtomicUsize::new(0),
             bounds: OnceLock::new(),
+            shutdown: Shutdown::default(),
+            slow_log: Throttle::default(),
         }
     }
 
@@ -87,7 +95,10 @@ impl MqttDoor {
 
     /// A session is over: nothing is delivered to it any more.
     pub(super) fn end_session(&self, ctx: &WorkerContext, slot: &Arc<Slot<MqttMailbox>>) {
-        let subscriptions = slot.with(|mailbox| mailbox.subscriptions.take());
+        let subscriptions = slot.with(|mailbox| {
+            ctx.bus().counters().gone(mailbox.clear());
+            mailbox.subscriptions.take()
+        });
         for subscription in subscriptions.into_iter().flat_map(|set| *set) {
             ctx.bus().unsubscribe(slot, &subscription, TAG);
         }

@@ -71,7 +71,7 @@ impl Will {
         publication.content_type = self.content_type.as_deref();
         publication.expires_at = translate::expires_at(now, self.expiry);
         publication.properties = self.properties.clone();
-        drop(ctx.worker.borrow_mut().publish(&mut [publication]));
+        drop(ctx.worker.borrow_mut().publish_will(&mut [publication]));
     }
 }
 

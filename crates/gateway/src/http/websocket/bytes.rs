@@ -13,6 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// What may wait to be written before writing has to wait.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
+/// Largest payload of a frame. What is larger is written in several, so that no more than a frame waits here and the
+/// caller sees how the peer takes it.
+const FRAME_BYTES_MAX: usize = 64 << 10;
 
 /// The stream. Idle, it holds no buffer.
 pub(super) struct ByteStream<T> {
@@ -111,11 +114,12 @@ impl<T: AsyncWrite + Unpin> ByteStream<T> {
         Poll::Ready(Ok(()))
     }
 
-    /// A frame of one binary message: the payload goes straight to the socket if it can, the rest waits here.
+    /// A frame of one binary message: the payload goes straight to the socket if it can, the rest waits here. A stream
+    /// that takes one slice at a time, such as one of HTTP/2, would make a message of its own of the header.
     fn send(&mut self, cx: &mut Context<'_>, payload: &[u8]) -> io::Result<usize> {
         let header = Header::new(Opcode::Binary, payload.len(), None);
         let mut count = 0;
-        if self.pending().is_empty() {
+        if self.pending().is_empty() && self.io.is_write_vectored() {
             let slices = [IoSlice::new(header.as_slice()), IoSlice::new(payload)];
             match Pin::new(&mut self.io).poll_write_vectored(cx, &slices) {
                 Poll::Ready(written) => count = written?,
@@ -133,6 +137,9 @@ impl<T: AsyncWrite + Unpin> ByteStream<T> {
         }
     }
 }
+
+/// The socket is HTTP's, with timeouts of its own.
+impl<T: AsyncRead + AsyncWrite + Unpin> crate::mqtt::Transport for ByteStream<T> {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for ByteStream<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -186,7 +193,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ByteStream<T> {
         if buf.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        Poll::Ready(self.send(cx, buf))
+        let length = buf.len().min(FRAME_BYTES_MAX);
+        Poll::Ready(self.send(cx, buf.get(..length).unwrap_or_default()))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

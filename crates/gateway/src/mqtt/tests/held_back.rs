@@ -20,6 +20,8 @@ struct HeldBack {
     wait: Option<Pin<Box<Sleep>>>,
 }
 
+impl crate::mqtt::Transport for HeldBack {}
+
 impl AsyncRead for HeldBack {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_read(cx, buffer)

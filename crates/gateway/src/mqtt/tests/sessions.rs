@@ -120,8 +120,11 @@ fn drain_sends_wills_and_says_goodbye() {
         let mut reader = house.client(Version::V5, "reader").await;
         reader.subscribe("will", Qos::AtLeastOnce).await;
         let mut leaving = house.connect(&Connect { will: Some(will("will")), ..connect(Version::V5, "leaving") }).await;
-        house.drain.send_replace(crate::context::Phase::Farewell);
+        house.drain.send_replace(crate::context::Phase::LastWords);
         assert_eq!(reader.message().await.payload, b"gone");
+        leaving.send(&message("t", b"too late", Qos::AtLeastOnce)).await;
+        reader.nothing().await;
+        house.drain.send_replace(crate::context::Phase::Emptying);
         assert_eq!(reader.disconnected().await, ReasonCode::SERVER_SHUTTING_DOWN);
         assert_eq!(leaving.disconnected().await, ReasonCode::SERVER_SHUTTING_DOWN);
     });

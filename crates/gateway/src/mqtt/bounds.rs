@@ -1,0 +1,74 @@
+//! The bounds of a client's mailbox, and how they shrink when memory is tight.
+
+use std::sync::Arc;
+
+use fogmux_bus::Memory;
+
+use super::{
+    breath::Distance,
+    config::{MqttConfig, SlowSubscriber},
+};
+
+/// The part of its queue above which a client that reads is too far behind.
+const BEHIND: usize = 16;
+/// The part of its queue, or of the memory that is not yet tight, above which it is much too far behind.
+const FAR_BEHIND: usize = 2;
+/// The part of its queue below which a client that was far behind has caught up.
+const CAUGHT_UP: usize = 4;
+/// The part of its bounds that a client gets when memory is tight.
+const TIGHT: usize = 16;
+/// The part of its bounds that such a client gets when memory is nearly gone.
+const VERY_TIGHT: usize = 1024;
+
+/// What bounds a mailbox; one for all.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    pub(super) out_bytes: usize,
+    pub(super) inflight_bytes: usize,
+    pub(super) queue_messages: usize,
+    pub(super) queue_bytes: usize,
+    tight_bytes: usize,
+    pub(super) slow_subscriber: SlowSubscriber,
+    memory: Arc<Memory>,
+}
+
+impl Bounds {
+    pub(super) fn new(config: &MqttConfig, memory: &Arc<Memory>) -> Self {
+        Self {
+            out_bytes: config.out_bytes_max,
+            inflight_bytes: config.inflight_bytes_max,
+            queue_messages: config.queue_messages_max,
+            queue_bytes: config.queue_bytes_max,
+            tight_bytes: config.tight_bytes,
+            slow_subscriber: config.slow_subscriber,
+            memory: Arc::clone(memory),
+        }
+    }
+
+    /// Whether a client that was far behind still is.
+    pub(super) const fn is_far(&self, queue_bytes: usize) -> bool {
+        queue_bytes > self.queue_bytes / CAUGHT_UP
+    }
+
+    /// How far a client is behind that has so much in its queue.
+    pub(super) fn distance(&self, queue_bytes: usize) -> Option<Distance> {
+        let far = queue_bytes > self.queue_bytes / FAR_BEHIND || self.memory.used() > self.tight_bytes / FAR_BEHIND;
+        (queue_bytes > self.queue_bytes / BEHIND).then_some(if far { Distance::Far } else { Distance::Behind })
+    }
+
+    pub(super) fn scale(&self, bytes: usize) -> usize {
+        let used = self.memory.used();
+        if used <= self.tight_bytes {
+            bytes
+        } else if used <= self.tight_bytes + self.tight_bytes / 2 {
+            bytes / TIGHT
+        } else {
+            bytes / VERY_TIGHT
+        }
+    }
+
+    /// The same for a client that reads: it pays only when those that do not have paid.
+    pub(super) fn scale_for_reader(&self, bytes: usize) -> usize {
+        if self.memory.used() <= self.tight_bytes + self.tight_bytes / 2 { bytes } else { bytes / TIGHT }
+    }
+}

@@ -1,0 +1,140 @@
+//! Sending: what the mailbox has goes to the stream, in turns, as [`Egress`](crate::egress::Egress) says.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{
+    connection::{Connection, End, OUTPUT_BYTES_MAX, TURNS},
+    mailbox::MqttMailbox,
+    retained::CHUNK,
+};
+use crate::egress::Step;
+
+/// Subscriptions whose retained messages are looked up in one go, as long as few are found.
+const PULLS_MAX: usize = 32;
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Sends until there is nothing more, the peer takes no more, or it is time for something else; `self.egress` knows
+    /// which.
+    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
+        self.egress.wake();
+        let mut fills = 0;
+        loop {
+            match self.egress.step() {
+                Step::Fill if fills == TURNS => return Ok(()),
+                Step::Fill => {
+                    fills += 1;
+                    let more = self.fill(cx)?;
+                    self.egress.filled(more);
+                }
+                Step::Write => self.poll_write(cx)?,
+                Step::Flush => self.poll_flush(cx)?,
+                Step::Sleep => break,
+            }
+        }
+        if self.egress.is_idle() {
+            self.output.release(&self.ctx);
+        } else if fills == 0 {
+            self.look_in()?;
+        }
+        Ok(())
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
+        match self.output.poll_write(&mut self.stream, cx) {
+            Poll::Ready(Ok(0)) => self.egress.nothing_to_write(),
+            Poll::Ready(Ok(written)) => {
+                self.ctx.shared.metrics.mqtt.bytes_out.add(u64::try_from(written).unwrap_or_default());
+                self.egress.wrote(self.output.is_empty());
+                self.note_progress();
+            }
+            Poll::Ready(Err(error)) => return Err(End::of(&error)),
+            Poll::Pending => self.egress.write_blocked(self.now),
+        }
+        Ok(())
+    }
+
+    /// The client takes or says something: during a shutdown it is given time.
+    pub(super) const fn note_progress(&mut self) {
+        if let Some(progress) = &mut self.drain_progress {
+            *progress = self.now;
+        }
+    }
+
+    /// TLS takes records as written that the socket has no room for yet: without this the last of them would wait for
+    /// the next message.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
+        match Pin::new(&mut self.stream).poll_flush(cx) {
+            Poll::Ready(Ok(())) => self.egress.flushed(),
+            Poll::Ready(Err(error)) => return Err(End::of(&error)),
+            Poll::Pending => self.egress.flush_blocked(self.now),
+        }
+        Ok(())
+    }
+
+    /// Whether the session is still ours and its queue did not run over, without taking anything from it: the socket
+    /// has no room, and as long as the mailbox's flag stays set nobody is woken for every delivery.
+    fn look_in(&self) -> Result<(), End> {
+        match self.slot.with_claim(self.claim, |mailbox| mailbox.is_overrun()) {
+            Err(_) => Err(End::Displaced),
+            Ok(true) => Err(End::Overrun),
+            Ok(false) => Ok(()),
+        }
+    }
+
+    /// Takes what the mailbox has, unless there is still enough to write. Says whether it may have more.
+    fn fill(&mut self, cx: &Context<'_>) -> Result<bool, End> {
+        if self.output.has_tail() || self.output.len() > OUTPUT_BYTES_MAX {
+            return self.look_in().map(|()| true);
+        }
+        let (ctx, now, output) = (&self.ctx, self.now, &mut self.output);
+        let drain = |mailbox: &mut MqttMailbox| mailbox.drain(output.buffer(ctx), now);
+        let drained = self.slot.poll_with(self.claim, cx, drain).map_err(|_| End::Displaced)?;
+        if drained.overrun {
+            return Err(End::Overrun);
+        }
+        if drained.lost > 0 {
+            self.log_slow("its queue is full, the oldest messages are dropped");
+        }
+        if drained.expired > 0 {
+            self.ctx.bus().counters().expired(drained.expired);
+        }
+        if let Some(tail) = drained.tail {
+            self.output.set_tail(tail);
+        }
+        self.awaiting = drained.awaiting;
+        let pulled = drained.queue_empty && self.pull_some()?;
+        Ok(pulled || drained.more)
+    }
+
+    /// Queues a chunk of retained messages, of several subscriptions where they have few. Says whether there were any
+    /// subscriptions to look at.
+    fn pull_some(&mut self) -> Result<bool, End> {
+        let mut queued = 0;
+        for round in 0..PULLS_MAX {
+            if self.pulls() == 0 || queued >= CHUNK {
+                return Ok(round > 0);
+            }
+            queued += self.pull()?;
+        }
+        Ok(true)
+    }
+
+    /// The liveness oracle's question: what could be sent now, though the task is about to sleep without a reason to be
+    /// woken for it.
+    pub(super) fn missed_wake(&self) -> Option<String> {
+        let (egress, output, pulls) = (&self.egress, self.output.len(), self.pulls());
+        if !egress.is_runnable() && !egress.is_idle() {
+            // The stream wakes the task.
+            return None;
+        }
+        let waiting =
+            self.slot.with_asleep(self.claim, |mailbox| mailbox.is_sendable() || (pulls > 0 && mailbox.is_empty()));
+        let stuck = egress.is_runnable() || output > 0 || waiting == Some(true);
+        stuck.then(|| format!("{egress:?}, {output} bytes, {pulls} filters to pull, mailbox {waiting:?}"))
+    }
+}
