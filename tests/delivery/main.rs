@@ -18,7 +18,7 @@ use fogmux_tests::suite::{self, Case};
 
 fn main() -> ExitCode {
     let cases: Vec<Case> = [
-        mqtt::CASES,
+        &mqtt::cases(),
         mqtt_bridge::CASES,
         bus::CASES,
         coap::CASES,

@@ -1,5 +1,15 @@
-//! MQTT subscribers over each transport: backlogs, retained messages, pauses, shutdown.
+//! MQTT subscribers over each transport: retained messages, backlogs, slow subscribers, shutdown.
+
+mod backlog;
+mod client;
+mod retained;
+mod shutdown;
+mod slow;
+mod wire;
 
 use fogmux_tests::suite::Case;
 
-pub(crate) const CASES: &[Case] = &[];
+/// The cases of each file.
+pub(crate) fn cases() -> Vec<Case> {
+    [retained::CASES, backlog::CASES, slow::CASES, shutdown::CASES].concat()
+}
