@@ -71,6 +71,7 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
         not_started(&error)
     })?;
     gateway.shared.logins.configure(config.auth.backoff);
+    gateway.shared.verifiers.configure(config.auth.verification);
     Ok(Running { gateway, authority, store })
 }
 

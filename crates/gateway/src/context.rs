@@ -13,7 +13,9 @@ use fogmux_bus::{Bus, Timestamp, Worker, WorkerId};
 use fogmux_net::{Admission, Channel};
 use tokio::sync::watch;
 
-use crate::{coap::CoapDoor, http::HttpDoor, metrics::Metrics, mqtt::MqttDoor, xmpp::XmppDoor};
+use crate::{
+    coap::CoapDoor, http::HttpDoor, metrics::Metrics, mqtt::MqttDoor, verifiers::Verifiers, xmpp::XmppDoor,
+};
 
 /// Bytes of the read buffer that the connections of a worker take turns to use. 16 KiB cost 1.3 to 1.7 times as much
 /// CPU a message in our measurements.
@@ -129,6 +131,8 @@ pub struct Shared {
     pub authority: Arc<Authority>,
     /// Who failed to log in of late, by whatever door.
     pub logins: LoginGuard,
+    /// Where passwords are verified.
+    pub verifiers: Verifiers,
     /// Which refusals were logged already.
     pub refusals: Refusals,
     /// The time.

@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod mqtt;
 pub mod runtime;
 mod turn;
+pub mod verifiers;
 pub mod xmpp;
 
 pub use context::{Clock, Peer, Shared, WorkerContext};

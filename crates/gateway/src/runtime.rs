@@ -26,6 +26,7 @@ use crate::{
     http::{HttpConfig, HttpDoor},
     metrics::Metrics,
     mqtt::{MqttConfig, MqttDoor},
+    verifiers::Verifiers,
     xmpp::{XmppConfig, XmppDoor},
 };
 
@@ -210,6 +211,7 @@ impl Gateway {
             clock,
             metrics: Metrics::default(),
             logins: LoginGuard::default(),
+            verifiers: Verifiers::default(),
             refusals: Refusals::default(),
             admission: Admission::new(config.accept),
             mqtt: MqttDoor::new(config.mqtt),

@@ -114,6 +114,7 @@ impl Reloader {
         running.gateway.shared.bus.invalidate();
         running.gateway.shared.refusals.forget();
         running.gateway.shared.logins.configure(fresh.config.auth.backoff);
+        running.gateway.shared.verifiers.configure(fresh.config.auth.verification);
         for section in self.config.sections_that_need_a_restart(&fresh.config) {
             tracing::warn!("[{section}] has changed; that takes effect when the gateway is restarted");
         }

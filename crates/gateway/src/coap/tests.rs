@@ -47,6 +47,7 @@ async fn house(config: CoapConfig, anonymous: bool) -> House {
         clock,
         metrics: Metrics::default(),
         logins: fogmux_auth::LoginGuard::default(),
+        verifiers: crate::verifiers::Verifiers::default(),
         refusals: fogmux_auth::Refusals::default(),
         admission: Admission::new(AdmissionLimits::default()),
         mqtt: MqttDoor::new(MqttConfig::default()),

@@ -138,11 +138,7 @@ impl Logins {
                 Ok(Verified { principal, expires_unix_s })
             }
             Step::Refused(refused) => Err(refused),
-            Step::Check(check) => {
-                // An error: the check panicked.
-                let checked = tokio::task::spawn_blocking(move || check.run()).await.unwrap_or(Err(Refused::Busy));
-                checked.map(Verified::from)
-            }
+            Step::Check(check) => ctx.shared.verifiers.verify(peer.address.ip(), check).await.map(Verified::from),
             Step::Ask { check, user, password } => {
                 let question = Question {
                     user: &user,
@@ -158,6 +154,7 @@ impl Logins {
         if let Some(attempt) = attempt {
             credential::settle(ctx, attempt, &verified);
         }
+        credential::note_password(ctx, peer, &verified);
         match verified {
             Ok(verified) => Outcome::Success(credential::bounded(peer, verified), last),
             Err(refused) => failure(refused),
