@@ -133,7 +133,7 @@ fn open_store(config: &Config, directory: &Path) -> Result<FjallStore, Failure> 
 }
 
 /// The listeners to open. HTTPS comes before HTTP/3, which takes its port when that is left to the system.
-fn listen(config: &Config) -> Vec<Listen> {
+pub(crate) fn listen(config: &Config) -> Vec<Listen> {
     let listeners = &config.listeners;
     let all = [
         (Listener::Mqtt, &listeners.mqtt),

@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::{
     coap::{CoapConfig, CoapDoor, oscore::Keyring},
-    context::{Clock, Phase, Shared},
+    context::{Clock, OpenListeners, Phase, Shared},
     http::{HttpConfig, HttpDoor},
     metrics::Metrics,
     mqtt::{MqttConfig, MqttDoor},
@@ -200,6 +200,8 @@ impl Gateway {
         let clock = Clock::start();
         let now = clock.now();
         let bus = Bus::new(&BusConfig { workers, ..config.bus }, store, now, clock.unix_ms(now));
+        let open_to_anonymous = OpenListeners::default();
+        open_to_anonymous.set(config.listen.iter().filter(|listen| listen.anonymous).map(|listen| listen.listener));
         let sockets = accept::bind(&config.listen, config.tls.as_ref(), &config.quic, workers)?;
         let addresses = sockets.addresses();
         let (draining, watched) = watch::channel(Phase::Open);
@@ -211,6 +213,7 @@ impl Gateway {
             clock,
             metrics: Metrics::default(),
             logins: LoginGuard::default(),
+            open_to_anonymous,
             verifiers: Verifiers::default(),
             refusals: Refusals::default(),
             admission: Admission::new(config.accept),

@@ -94,11 +94,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Login<'_, S> {
     /// Whom the handshake has shown, or nobody in particular where that is allowed.
     fn without_words(&self, channel: Option<&Principal>) -> Result<Verified, Failed> {
         let anonymous = || {
+            let open = self.peer.may_be_anonymous(self.ctx);
             self.ctx
                 .authority()
-                .anonymous(self.peer.anonymous)
+                .anonymous(open)
                 // Another listener that is open to all opens nothing here.
-                .filter(|_| self.peer.anonymous)
+                .filter(|_| open)
                 .ok_or_else(|| self.refused((ReasonCode::NOT_AUTHORIZED, "credentials are required here")))
         };
         channel.cloned().map_or_else(anonymous, Ok).map(Verified::from)

@@ -51,7 +51,8 @@ impl Logins {
         });
         // The listener has said whether it lets them in, whatever their address. Who has shown to be somebody is not
         // nobody in particular.
-        let anonymous = peer.anonymous && of_channel == Ok(None) && ctx.authority().anonymous(peer.anonymous).is_some();
+        let open = peer.may_be_anonymous(ctx);
+        let anonymous = open && of_channel == Ok(None) && ctx.authority().anonymous(open).is_some();
         let realm = Some(ctx.shared.xmpp.server.domain.as_str().into());
         let context = credential::sasl(ctx, peer, of_channel.as_ref().ok().and_then(Option::as_ref));
         Self { context: sasl::Context { anonymous, realm, ..context }, of_channel, state: State::Idle }
