@@ -167,7 +167,12 @@ impl Rules {
     }
 
     /// Asks about a name and a password; blocks.
-    pub(crate) fn verify_password(&self, user: &str, password: &[u8], scratch: &mut Scratch) -> Result<Verified, Refused> {
+    pub(crate) fn verify_password(
+        &self,
+        user: &str,
+        password: &[u8],
+        scratch: &mut Scratch,
+    ) -> Result<Verified, Refused> {
         self.passwords.verify(user, password, &self.users, scratch)
     }
 

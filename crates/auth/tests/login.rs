@@ -9,8 +9,8 @@ use std::{
 };
 
 use fogmux_auth::{
-    Acl, AnonymousPolicy, Authority, CertificateIdentity, LogIn, Principal, Refused, Rules, Scratch, SourceKind, SourceSet,
-    TokenSettings, Tokens, Users,
+    Acl, AnonymousPolicy, Authority, CertificateIdentity, LogIn, Principal, Refused, Rules, Scratch, SourceKind,
+    SourceSet, TokenSettings, Tokens, Users,
     sasl::{Bearer, Context, Exchange, Plain, SaslChannel, Step, mechanisms},
     scram::{ChannelBinding, ClientBinding, ScramClient, ScramHash},
 };

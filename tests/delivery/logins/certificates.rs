@@ -13,17 +13,8 @@ pub(super) fn taken() -> Result<String> {
     let binary = std::env::var("FOGMUX_BIN").context("FOGMUX_BIN")?;
     let made = Command::new(binary).args(["pki", "client", "dev1", "--data"]).arg(gateway.data()).output()?;
     ensure!(made.status.success(), "pki client: {}", String::from_utf8_lossy(&made.stderr));
-    let file = |kind: &str| -> Result<String> {
-        let directory = gateway.data().join("pki");
-        for path in walk(&directory)? {
-            if path.contains("dev1") && path.ends_with(kind) {
-                return Ok(path);
-            }
-        }
-        anyhow::bail!("no {kind} of dev1 in {}", directory.display())
-    };
-    let (cert, key, ca) = (file(".crt").or_else(|_| file("cert.pem"))?, file(".key").or_else(|_| file("key.pem"))?, gateway.ca());
-    let ca = ca.display().to_string();
+    let file = |name: &str| gateway.data().join("pki/clients").join(name).display().to_string();
+    let (cert, key, ca) = (file("dev1.pem"), file("dev1.key"), gateway.ca().display().to_string());
     // HTTPS, with HTTP/1.1 and 2: only dev1 may write there.
     let https = gateway.address("https")?;
     let put = |topic: &str, more: &[&str]| -> Result<String> {
@@ -62,16 +53,4 @@ pub(super) fn taken() -> Result<String> {
     }
     gateway.settle()?;
     Ok(String::new())
-}
-
-fn walk(directory: &std::path::Path) -> Result<Vec<String>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
-        let path = entry?.path();
-        match path.is_dir() {
-            true => found.extend(walk(&path)?),
-            false => found.push(path.display().to_string()),
-        }
-    }
-    Ok(found)
 }

@@ -88,7 +88,8 @@ impl Index {
                 match rest {
                     None => first = first.min(node.exact),
                     Some(rest) => {
-                        let (level, rest) = rest.split_once('/').map_or((rest, None), |(level, rest)| (level, Some(rest)));
+                        let (level, rest) =
+                            rest.split_once('/').map_or((rest, None), |(level, rest)| (level, Some(rest)));
                         next = node.levels.get(level).and_then(|at| self.node(*at)).map(|node| (node, rest));
                         if let Some(any) = self.node(node.any).filter(|_| !hidden) {
                             pending.push((any, rest));

@@ -113,7 +113,8 @@ fn bind_coap(sockets: &mut Sockets, listen: &Listen) -> Result<SocketAddr, Start
     let group = listener::udp_group(listen.address, sockets.udp.len()).map_err(&failed)?;
     for (worker, socket) in sockets.udp.iter_mut().zip(group) {
         address = socket.local_addr().map_err(&failed)?;
-        let listener = coap::Listener { by: Some(listen.listener), anonymous: listen.anonymous, sources: listen.sources };
+        let listener =
+            coap::Listener { by: Some(listen.listener), anonymous: listen.anonymous, sources: listen.sources };
         worker.push(Udp::Coap { socket, listener });
     }
     Ok(address)
