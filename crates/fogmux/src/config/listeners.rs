@@ -44,7 +44,7 @@ impl Tls {
         let by_profile = match self.profile.client_certificates {
             // Whoever has one of ours may show it; a pre-shared key leaves no room for one.
             ClientCertificates::No if self.profile.is_encrypted() && !self.profile.psk => ClientCertificates::Optional,
-            asked => asked,
+            asked @ (ClientCertificates::No | ClientCertificates::Optional | ClientCertificates::Required) => asked,
         };
         Security { profile: self.profile, client_certificates: self.client_certificates.unwrap_or(by_profile) }
     }
