@@ -21,6 +21,9 @@ const START: Duration = Duration::from_secs(60);
 const SETTLED: [&str; 4] =
     ["fogmux_bus_mailbox_bytes", "fogmux_bus_subscriptions", "fogmux_door_connections", "fogmux_missed_wakes_total"];
 
+/// The configuration file, beside the data directory.
+const CONFIGURATION: &str = "fogmux.toml";
+
 /// A running gateway; dropped, it is killed.
 #[derive(Debug)]
 pub struct Gateway {
@@ -44,6 +47,18 @@ impl Gateway {
     /// # Errors
     /// When it does not start or does not become ready in a minute.
     pub fn start_furnished(settings: &[&str], files: &[(&str, &str)]) -> Result<Self> {
+        Self::start_with(None, settings, files)
+    }
+
+    /// Starts it with a configuration file, which [`Gateway::configure`] replaces.
+    ///
+    /// # Errors
+    /// When it does not start or does not become ready in a minute.
+    pub fn start_configured(text: &str) -> Result<Self> {
+        Self::start_with(Some(text), &[], &[])
+    }
+
+    fn start_with(configuration: Option<&str>, settings: &[&str], files: &[(&str, &str)]) -> Result<Self> {
         let binary = std::env::var("FOGMUX_BIN").context("FOGMUX_BIN names no gateway; use `cargo xtask test`")?;
         let home = tempfile::tempdir()?;
         let data = home.path().join("data");
@@ -56,11 +71,16 @@ impl Gateway {
                 .open(data.join(name))?
                 .write_all(text.as_bytes())?;
         }
-        let log = fs::File::create(home.path().join("log"))?;
+        let log = fs::File::options().create(true).append(true).open(home.path().join("log"))?;
         let mut command = Command::new(binary);
         command.args(["serve", "--json", "--free-ports", "--data"]).arg(data);
         for setting in settings {
             command.args(["--set", setting]);
+        }
+        if let Some(text) = configuration {
+            let file = home.path().join(CONFIGURATION);
+            fs::write(&file, text)?;
+            command.arg("-c").arg(file);
         }
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn()?;
         let stdout = child.stdout.take().context("no standard output")?;
@@ -245,6 +265,35 @@ impl Gateway {
             ensure!(Instant::now() < deadline, "{came:?} came, {went:?} went");
             std::thread::sleep(Duration::from_millis(100));
         }
+    }
+
+    /// Writes another configuration file, for a gateway that was started with one.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn configure(&self, text: &str) -> Result<()> {
+        Ok(fs::write(self.home.path().join(CONFIGURATION), text)?)
+    }
+
+    /// Waits until the log says something since [`Gateway::forget_log`].
+    ///
+    /// # Errors
+    /// When it does not within `patience`.
+    pub fn wait_log(&self, what: &str, patience: Duration) -> Result<()> {
+        let deadline = Instant::now() + patience;
+        while !fs::read_to_string(self.home.path().join("log"))?.contains(what) {
+            ensure!(Instant::now() < deadline, "no {what:?} in the log after {patience:?}:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Empties the log.
+    ///
+    /// # Errors
+    /// When the file is gone.
+    pub fn forget_log(&self) -> Result<()> {
+        Ok(fs::File::options().write(true).open(self.home.path().join("log"))?.set_len(0)?)
     }
 
     /// The end of the log.

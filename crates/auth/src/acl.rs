@@ -23,14 +23,15 @@
 
 mod file;
 pub(crate) mod filter;
+mod index;
 mod known;
 mod pattern;
 mod view;
 
-use std::{fmt, io, path::Path, sync::Arc};
+use std::{collections::HashMap, fmt, io, path::Path, sync::Arc};
 
 pub use view::Reach;
-pub(crate) use view::View;
+pub(crate) use view::{Common, View};
 
 use crate::problem::Problems;
 use pattern::Pattern;
@@ -136,7 +137,12 @@ impl fmt::Display for RuleRef {
 /// The rules of one access file.
 #[derive(Debug, Clone, Default)]
 pub struct Acl {
+    /// In the order of the file; the others hold places in it.
     rules: Vec<Rule>,
+    /// Rules that name a user.
+    by_user: HashMap<String, Vec<u32>>,
+    /// Rules with placeholders.
+    patterns: Vec<u32>,
 }
 
 /// One filter of one `[[allow]]` or `[[deny]]`.
@@ -194,6 +200,19 @@ impl Doors {
 }
 
 impl Acl {
+    fn new(rules: Vec<Rule>) -> Self {
+        let mut acl = Self::default();
+        for (place, rule) in (0_u32..).zip(&rules) {
+            if rule.pattern.has_placeholders() {
+                acl.patterns.push(place);
+            }
+            for user in &rule.who.users {
+                acl.by_user.entry(user.clone()).or_default().push(place);
+            }
+        }
+        Self { rules, ..acl }
+    }
+
     /// Reads an access file. A file that is missing is a problem: access never opens by accident.
     ///
     /// # Errors

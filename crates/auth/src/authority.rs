@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Condvar, Mutex, PoisonError, RwLock,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     acl::{Action, Decision, Door, View},
-    password::PASSWORD_BYTES_MAX,
+    password::{PASSWORD_BYTES_MAX, Scratch},
     principal::Principal,
     refused::Refused,
     remembered::Remembered,
@@ -24,23 +24,11 @@ use crate::{
     },
 };
 
-/// Passwords that may wait for a verification at once; the next is refused as busy.
-const WAITING_MAX: usize = 256;
-
 /// Users, rules and policy as they are now. One for the whole process, shared as `Arc<Authority>`.
 pub struct Authority {
     rules: RwLock<Arc<Rules>>,
     generation: AtomicU64,
     remembered: Mutex<Remembered>,
-    checks: Mutex<Checks>,
-    check_ended: Condvar,
-    running_max: usize,
-}
-
-#[derive(Default)]
-struct Checks {
-    running: usize,
-    waiting: usize,
 }
 
 impl Authority {
@@ -54,17 +42,20 @@ impl Authority {
             rules: RwLock::new(Arc::new(rules)),
             generation: AtomicU64::new(1),
             remembered: Mutex::new(Remembered::new()),
-            checks: Mutex::default(),
-            check_ended: Condvar::new(),
-            running_max: std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)),
         }
     }
 
-    /// Puts new rules in place of all that was; every [`crate::Access`] follows at its next question.
-    pub fn replace(&self, rules: Rules) {
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+    /// Puts new rules in place of all that was; every [`crate::Access`] follows at its next question. Logins of users
+    /// that have not changed stay remembered.
+    pub fn replace(&self, mut rules: Rules) {
+        let before = {
+            let mut current = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+            rules.users.keep_unchanged(&current.users);
+            std::mem::replace(&mut *current, Arc::new(rules))
+        };
         self.generation.fetch_add(1, Ordering::Release);
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner).forget_all();
+        drop(before);
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner).forget_gone();
     }
 
     /// Has every connection look whether it may go on, as after [`Self::replace`]: the clock was set, and credentials
@@ -108,11 +99,11 @@ impl Authority {
     }
 
     /// Verifies a password. Blocks for about a tenth of a second on a small machine, as long for a user who does not
-    /// exist: call it from `spawn_blocking`.
+    /// exist, and takes 7 MiB of `scratch`: for a thread that does nothing else.
     ///
     /// # Errors
-    /// [`Refused::Credentials`], or [`Refused::Busy`] when too many wait already.
-    pub fn password(&self, user: &str, password: &[u8]) -> Result<Principal, Refused> {
+    /// [`Refused::Credentials`], or [`Refused::Busy`] when there is no memory.
+    pub fn password(&self, user: &str, password: &[u8], scratch: &mut Scratch) -> Result<Principal, Refused> {
         if let Some(principal) = self.recall(user, password) {
             return Ok(principal);
         }
@@ -120,10 +111,7 @@ impl Authority {
             return Err(Refused::Credentials);
         }
         let rules = self.rules();
-        let verified = {
-            let _turn = self.turn()?;
-            rules.judge(&Credential::Password { user, password })?
-        };
+        let verified = rules.verify_password(user, password, scratch)?;
         if let Some(user) = enabled(&rules.users, user) {
             self.remembered.lock().unwrap_or_else(PoisonError::into_inner).remember(user, password);
         }
@@ -223,37 +211,10 @@ impl Authority {
         let generation = self.generation();
         (generation, self.rules().view(principal, client, door))
     }
-
-    /// Waits for a turn to verify: each takes 7 MiB and a core.
-    fn turn(&self) -> Result<Turn<'_>, Refused> {
-        let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
-        if checks.running >= self.running_max {
-            if checks.waiting >= WAITING_MAX {
-                return Err(Refused::Busy);
-            }
-            checks.waiting += 1;
-            while checks.running >= self.running_max {
-                checks = self.check_ended.wait(checks).unwrap_or_else(PoisonError::into_inner);
-            }
-            checks.waiting -= 1;
-        }
-        checks.running += 1;
-        Ok(Turn(self))
-    }
 }
 
 impl fmt::Debug for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Authority").field("generation", &self.generation()).finish_non_exhaustive()
-    }
-}
-
-/// A running verification.
-struct Turn<'a>(&'a Authority);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.checks.lock().unwrap_or_else(PoisonError::into_inner).running -= 1;
-        self.0.check_ended.notify_one();
     }
 }

@@ -3,13 +3,16 @@
 
 use std::{fmt, sync::Arc};
 
+use zeroize::Zeroizing;
+
 use crate::{
     authority::Authority,
-    password::prepare_text,
+    password::{PASSWORD_BYTES_MAX, Scratch, prepare_text},
     principal::Principal,
     refused::Refused,
     rules::Rules,
     source::{SourceKind, SourceSet, Verified, callback::Question, token::looks_like_token},
+    users::prepared_name,
 };
 
 /// What [`Authority::log_in`](crate::Authority::log_in) came to.
@@ -17,7 +20,7 @@ use crate::{
 pub enum LogIn {
     /// Known at once.
     Known(Result<Verified, Refused>),
-    /// Run this on a blocking thread.
+    /// Run this on a thread for such work.
     Check(PasswordCheck),
     /// Ask elsewhere.
     Ask(CallbackCheck),
@@ -59,17 +62,20 @@ fn is_name(given: &str, name: &str) -> bool {
 pub struct PasswordCheck {
     authority: Arc<Authority>,
     user: Box<str>,
-    password: Box<[u8]>,
+    password: Zeroizing<Box<[u8]>>,
 }
 
 impl PasswordCheck {
-    /// A check to be run elsewhere.
+    /// A check to be run elsewhere. It may have to wait, so nothing is kept that is longer than a user's name or
+    /// password can be; such a login is refused.
     #[must_use]
     pub fn new(authority: &Arc<Authority>, user: &str, password: &[u8]) -> Self {
-        Self { authority: Arc::clone(authority), user: user.into(), password: password.into() }
+        let user = prepared_name(user).unwrap_or_default().into();
+        let password = password.get(..=PASSWORD_BYTES_MAX).unwrap_or(password);
+        Self { authority: Arc::clone(authority), user, password: Zeroizing::new(password.into()) }
     }
 
-    /// The name that is tried, for back-off.
+    /// The name that is tried, in its prepared form; "" for what cannot be a user's name.
     #[must_use]
     pub fn user(&self) -> &str {
         &self.user
@@ -79,8 +85,8 @@ impl PasswordCheck {
     ///
     /// # Errors
     /// The login is refused.
-    pub fn run(self) -> Result<Principal, Refused> {
-        self.authority.password(&self.user, &self.password)
+    pub fn run(self, scratch: &mut Scratch) -> Result<Principal, Refused> {
+        self.authority.password(&self.user, &self.password, scratch)
     }
 }
 

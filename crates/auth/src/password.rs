@@ -4,13 +4,15 @@
 //! A plain password lives only in the arguments of these functions. RFC 9106 (Argon2), RFC 4013 (SASLprep).
 
 mod imported;
+mod scratch;
 
 use std::borrow::Cow;
 
-use argon2::{Algorithm, Argon2, Params, PasswordHash, PasswordHasher, PasswordVerifier, Version};
+use argon2::{Algorithm, Argon2, Params, PasswordHash, Version};
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 
 use imported::Imported;
+pub use scratch::Scratch;
 
 /// Memory per hash. The leanest of the parameter sets OWASP calls equal (7 MiB, 5 passes, 1 lane): a Pi with 512 MiB can
 /// afford a few at once, and one takes well under a tenth of a second there.
@@ -39,22 +41,18 @@ pub(crate) enum StoredPassword {
 
 impl StoredPassword {
     /// Hashes a password under a fresh salt. Slow on purpose; never call it on an I/O thread.
-    pub(crate) fn hash(password: &[u8]) -> Result<Self, PasswordError> {
+    pub(crate) fn hash(password: &[u8], scratch: &mut Scratch) -> Result<Self, PasswordError> {
         let mut salt = [0; SALT_BYTES];
         getrandom::fill(&mut salt).map_err(|_| PasswordError::NoRandomness)?;
-        Self::hash_salted(password, &salt)
-    }
-
-    fn hash_salted(password: &[u8], salt: &[u8]) -> Result<Self, PasswordError> {
         let params = Params::new(MEMORY_KIB, PASSES, LANES, Some(OUTPUT_BYTES)).map_err(|_| PasswordError::Unusable)?;
         let hasher = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
-        let phc =
-            hasher.hash_password_with_salt(&prepare_password(password), salt).map_err(|_| PasswordError::Unusable)?;
-        Ok(Self::Argon2id(phc))
+        let mut output = [0; OUTPUT_BYTES];
+        scratch.hash(&hasher, &prepare_password(password), &salt, &mut output)?;
+        Ok(Self::of_today(salt, output))
     }
 
-    /// A hash of today's cost that no password fits in practice. Costs nothing to make.
-    pub(crate) fn decoy(salt: [u8; SALT_BYTES], output: [u8; OUTPUT_BYTES]) -> Self {
+    /// A hash of today's cost with this output, which no password fits in practice when it is random.
+    pub(crate) fn of_today(salt: [u8; SALT_BYTES], output: [u8; OUTPUT_BYTES]) -> Self {
         let encode = |bytes: &[u8]| STANDARD_NO_PAD.encode(bytes);
         let text = format!("$argon2id$v=19$m={MEMORY_KIB},t={PASSES},p={LANES}${}${}", encode(&salt), encode(&output));
         Self::Argon2id(PasswordHash::new(&text).expect("the form of PHC strings"))
@@ -92,11 +90,14 @@ impl StoredPassword {
     }
 
     /// Whether `password` is the one. Takes the same time for every password; blocks for that time.
-    pub(crate) fn matches(&self, password: &[u8]) -> bool {
+    ///
+    /// # Errors
+    /// There is no memory to find out.
+    pub(crate) fn matches(&self, password: &[u8], scratch: &mut Scratch) -> Result<bool, PasswordError> {
         match self {
-            Self::Argon2id(phc) => Argon2::default().verify_password(&prepare_password(password), phc).is_ok(),
+            Self::Argon2id(phc) => scratch.matches(phc, &prepare_password(password)),
             // Mosquitto prepares nothing.
-            Self::Imported(imported) => imported.matches(password),
+            Self::Imported(imported) => Ok(imported.matches(password)),
         }
     }
 }
@@ -116,6 +117,9 @@ pub enum PasswordError {
     /// The operating system gave no random numbers.
     #[error("the operating system gave no random numbers")]
     NoRandomness,
+    /// There is no memory to hash it.
+    #[error("there is no memory to hash the password")]
+    NoMemory,
     /// The hash function refused, which the fixed parameters rule out.
     #[error("the password cannot be hashed")]
     Unusable,
@@ -142,13 +146,14 @@ mod tests {
 
     #[test]
     fn a_hash_verifies_its_password_and_no_other_and_survives_the_file() {
-        let stored = StoredPassword::hash(b"correct horse").unwrap();
+        let mut scratch = Scratch::new();
+        let stored = StoredPassword::hash(b"correct horse", &mut scratch).unwrap();
         let phc = stored.to_text();
         assert!(phc.starts_with("$argon2id$v=19$m=7168,t=5,p=1$"), "{phc}");
         let again = StoredPassword::parse(&phc).unwrap();
-        assert!(again.matches(b"correct horse"));
-        assert!(!again.matches(b"correct horsf"));
-        assert!(!again.matches(b""));
+        for (password, expected) in [("correct horse", true), ("correct horsf", false), ("", false)] {
+            assert_eq!(again.matches(password.as_bytes(), &mut scratch), Ok(expected), "{password:?}");
+        }
     }
 
     #[test]
@@ -157,8 +162,9 @@ mod tests {
         assert_eq!(&*prepare_password("I\u{AD}X".as_bytes()), b"IX");
         assert_eq!(&*prepare_password("\u{2168}".as_bytes()), b"IX");
         assert_eq!(&*prepare_password(b"\xff\x00"), b"\xff\x00");
-        let stored = StoredPassword::hash("\u{2168}".as_bytes()).unwrap();
-        assert!(stored.matches(b"IX"));
+        let mut scratch = Scratch::new();
+        let stored = StoredPassword::hash("\u{2168}".as_bytes(), &mut scratch).unwrap();
+        assert_eq!(stored.matches(b"IX", &mut scratch), Ok(true));
     }
 
     #[test]

@@ -61,18 +61,20 @@ impl Problems {
 pub(crate) struct Review<'a> {
     file: &'a Path,
     text: &'a str,
+    /// Where lines end, so that each place is found without counting again.
+    line_ends: Vec<usize>,
     pub(crate) problems: Problems,
 }
 
 impl<'a> Review<'a> {
     pub(crate) fn new(file: &'a Path, text: &'a str) -> Self {
-        Self { file, text, problems: Problems::default() }
+        let line_ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
+        Self { file, text, line_ends, problems: Problems::default() }
     }
 
     /// The line of a byte offset, counted from 1.
     pub(crate) fn line(&self, offset: usize) -> usize {
-        let before = self.text.as_bytes().get(..offset).unwrap_or(self.text.as_bytes());
-        before.iter().filter(|byte| **byte == b'\n').count() + 1
+        self.line_ends.partition_point(|end| *end < offset) + 1
     }
 
     pub(crate) fn report(&mut self, span: Range<usize>, message: impl Into<String>) {

@@ -48,9 +48,10 @@ impl Remembered {
         }
     }
 
-    pub(crate) fn forget_all(&mut self) {
-        self.logins.clear();
-        self.order.clear();
+    /// Forgets the logins of users that have changed or are gone, once nobody holds them any more.
+    pub(crate) fn forget_gone(&mut self) {
+        self.logins.retain(|_, user| user.strong_count() > 0);
+        self.order.retain(|login| self.logins.contains_key(login));
     }
 
     fn login(&self, user: &str, password: &[u8]) -> Login {
@@ -89,5 +90,10 @@ mod tests {
         assert!(!remembered.knows(&alice, b"x"));
         assert_eq!(remembered.logins.len(), ENTRIES_MAX);
         assert_eq!(remembered.order.len(), ENTRIES_MAX);
+        remembered.remember(&alice_again, b"x");
+        drop(alice);
+        remembered.forget_gone();
+        assert!(remembered.knows(&alice_again, b"x"), "who is still there");
+        assert_eq!((remembered.logins.len(), remembered.order.len()), (1, 1));
     }
 }

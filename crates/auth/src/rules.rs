@@ -10,7 +10,8 @@ use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use crate::{
-    acl::{Acl, Door, View},
+    acl::{Acl, Common, Door, View},
+    password::Scratch,
     principal::Principal,
     problem::{Problem, Problems},
     refused::Refused,
@@ -28,6 +29,12 @@ use crate::{
 
 /// Views kept for principals whose rules do not depend on the client identifier.
 const VIEWS_MAX: usize = 1024;
+
+/// Sets of groups, for each door, whose common rules are kept.
+const COMMON_MAX: usize = 64;
+
+/// Those without credentials, or everybody of these groups, by one door.
+type Together = (bool, Arc<[Arc<str>]>, Door);
 
 /// Where those without credentials are let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -90,6 +97,7 @@ pub struct Rules {
     tokens: Tokens,
     pub(crate) callback: Option<Callback>,
     views: Mutex<HashMap<(Principal, Door), Arc<View>>>,
+    common: Mutex<HashMap<Together, Arc<Common>>>,
 }
 
 impl Rules {
@@ -158,6 +166,16 @@ impl Rules {
         judged.unwrap_or(Err(Refused::Credentials))
     }
 
+    /// Asks about a name and a password; blocks.
+    pub(crate) fn verify_password(
+        &self,
+        user: &str,
+        password: &[u8],
+        scratch: &mut Scratch,
+    ) -> Result<Verified, Refused> {
+        self.passwords.verify(user, password, &self.users, scratch)
+    }
+
     /// Whether any token can be believed.
     #[must_use]
     pub fn takes_tokens(&self) -> bool {
@@ -214,7 +232,9 @@ impl Rules {
         let build = || match (&present, &self.acl) {
             (None, _) => View::closed(),
             (Some(_), None) => View::unruled(),
-            (Some(principal), Some(acl)) => View::new(acl, principal, client, door, shared),
+            (Some(principal), Some(acl)) => {
+                View::new(acl, principal, client, door, shared, self.common(acl, principal, door))
+            }
         };
         if !shared {
             return Arc::new(build());
@@ -230,6 +250,16 @@ impl Rules {
             (None, _) => return Arc::new(build()),
         };
         Arc::clone(views.entry((whose, door)).or_insert_with(|| Arc::new(build())))
+    }
+
+    /// The rules that everybody of the same groups has, made once for all of them.
+    fn common(&self, acl: &Acl, principal: &Principal, door: Door) -> Arc<Common> {
+        let mut common = self.common.lock().unwrap_or_else(PoisonError::into_inner);
+        if common.len() >= COMMON_MAX {
+            common.clear();
+        }
+        let together = (principal.anonymous, Arc::clone(&principal.groups), door);
+        Arc::clone(common.entry(together).or_insert_with(|| Arc::new(acl.common(principal, door))))
     }
 
     /// Tells one password of a user from the next, and says nothing of either; nothing where there is none.

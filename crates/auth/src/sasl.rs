@@ -1,7 +1,7 @@
 //! SASL for every door that speaks it: XMPP and MQTT 5 AUTH now, AMQP with the same code. RFC 4422.
 //!
 //! A door offers [`mechanisms`], begins an [`Exchange`] and passes messages until it is done. Base64 and framing are the
-//! door's. No I/O happens here; a password check comes back as a [`PasswordCheck`] to be run on a blocking thread.
+//! door's. No I/O happens here; a password check comes back as a [`PasswordCheck`] to be run elsewhere.
 
 mod bearer;
 
@@ -157,7 +157,7 @@ pub fn mechanisms(context: &Context) -> impl Iterator<Item = Mechanism> + use<'_
 pub enum Step {
     /// Send this and pass the answer to [`Exchange::respond`].
     Challenge(Vec<u8>),
-    /// Run this on a blocking thread; its result ends the exchange.
+    /// Run this on a thread for such work; its result ends the exchange.
     Check(PasswordCheck),
     /// Ask elsewhere about this name and password; the answer ends the exchange.
     Ask {

@@ -2,7 +2,7 @@
 //!
 //! A door hands a [`Credential`] to the [`Authority`](crate::Authority), which asks the sources that know its kind.
 //! What a listener takes is a [`SourceSet`] of its own. The HTTP callback waits for a network and is therefore no
-//! [`Source`]: see [`callback`].
+//! [`Source`]: see [`callback`]. Nor is a password a [`Credential`]: to verify it takes memory and time.
 
 pub(crate) mod callback;
 pub(crate) mod certificate;
@@ -26,10 +26,6 @@ pub use kind::{SourceKind, SourceSet};
 /// What somebody shows to be believed. Sources below the handshake – certificates, keys – were proven by it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Credential<'a> {
-    Password {
-        user: &'a str,
-        password: &'a [u8],
-    },
     Certificate(&'a CertificateIdentity<'a>),
     /// The identity a TLS or DTLS handshake was completed with.
     Psk(&'a [u8]),

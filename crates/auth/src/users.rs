@@ -15,7 +15,7 @@ use std::{
 use zeroize::Zeroizing;
 
 use crate::{
-    password::{PASSWORD_BYTES_MAX, PasswordError, StoredPassword, prepare_text},
+    password::{PASSWORD_BYTES_MAX, PasswordError, Scratch, StoredPassword, prepare_text},
     principal::{ANONYMOUS, Principal},
     private_file,
     problem::Problems,
@@ -48,6 +48,11 @@ impl User {
             ScramHash::Sha1 => self.scram_sha_1.as_ref(),
             ScramHash::Sha256 => self.scram_sha_256.as_ref(),
         }
+    }
+
+    /// Whether nothing about the user has changed. The principal holds a mark of all the secrets.
+    fn is_same(&self, other: &Self) -> bool {
+        self.principal == other.principal && self.disabled == other.disabled
     }
 
     /// Tells this password from the next one. Keyed by the process: of no use to whoever reads it in a dump.
@@ -126,7 +131,7 @@ impl Users {
         let known = self.by_name.get(name.as_str());
         let user = User {
             principal: known.map_or_else(|| Principal::user(&name, []), |user| user.principal.clone()),
-            password: Some(StoredPassword::hash(password)?),
+            password: Some(StoredPassword::hash(password, &mut Scratch::new())?),
             scram_sha_256: scram(ScramHash::Sha256),
             scram_sha_1: scram(ScramHash::Sha1),
             disabled: known.is_some_and(|user| user.disabled),
@@ -208,6 +213,15 @@ impl Users {
         self.by_name.get(name)
     }
 
+    /// Keeps the users of `before` that are the same here, so that what is remembered of them stays true.
+    pub(crate) fn keep_unchanged(&mut self, before: &Self) {
+        for (name, user) in &mut self.by_name {
+            if let Some(known) = before.by_name.get(name).filter(|known| known.is_same(user)) {
+                *user = Arc::clone(known);
+            }
+        }
+    }
+
     pub(crate) fn insert(&mut self, mut user: User) {
         user.principal.password = user.password_mark();
         self.by_name.insert(Arc::clone(&user.principal.name), Arc::new(user));
@@ -281,7 +295,7 @@ mod tests {
         let users = Users::load(&path).unwrap();
         let alice = users.get("alice").unwrap();
         assert_eq!(alice.principal.groups.iter().map(|group| &**group).collect::<Vec<_>>(), ["a", "b"]);
-        assert!(alice.password.as_ref().unwrap().matches(b"changed"));
+        assert!(alice.password.as_ref().unwrap().matches(b"changed", &mut Scratch::new()).unwrap());
         assert!(alice.scram_sha_1.is_some() && alice.scram_sha_256.is_some());
         assert_eq!(users.principals().count(), 2);
         #[cfg(unix)]

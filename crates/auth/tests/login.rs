@@ -9,8 +9,8 @@ use std::{
 };
 
 use fogmux_auth::{
-    Acl, AnonymousPolicy, Authority, CertificateIdentity, LogIn, Principal, Refused, Rules, SourceKind, SourceSet,
-    TokenSettings, Tokens, Users,
+    Acl, AnonymousPolicy, Authority, CertificateIdentity, LogIn, Principal, Refused, Rules, Scratch, SourceKind,
+    SourceSet, TokenSettings, Tokens, Users,
     sasl::{Bearer, Context, Exchange, Plain, SaslChannel, Step, mechanisms},
     scram::{ChannelBinding, ClientBinding, ScramClient, ScramHash},
 };
@@ -44,33 +44,33 @@ fn names(context: &Context) -> Vec<&'static str> {
 fn a_password_is_verified_and_then_recalled() {
     let authority = authority();
     assert!(authority.recall("alice", b"wonderland").is_none());
-    let principal = authority.password("alice", b"wonderland").unwrap();
+    let principal = authority.password("alice", b"wonderland", &mut Scratch::new()).unwrap();
     assert_eq!((&*principal.name, principal.anonymous), ("alice", false));
     assert_eq!(&*principal.groups[0], "operators");
     assert_eq!(authority.recall("alice", b"wonderland"), Some(principal));
     for (user, password) in [("alice", &b"wonderlanD"[..]), ("alice", b""), ("nobody", b"wonderland"), ("", b"")] {
-        assert_eq!(authority.password(user, password), Err(Refused::Credentials), "{user}");
+        assert_eq!(authority.password(user, password, &mut Scratch::new()), Err(Refused::Credentials), "{user}");
         assert!(authority.recall(user, password).is_none());
     }
-    assert!(authority.password("binary", b"\xff\x00\x01").is_ok());
+    assert!(authority.password("binary", b"\xff\x00\x01", &mut Scratch::new()).is_ok());
 }
 
 #[test]
 fn a_changed_password_is_not_recalled() {
     let authority = authority();
-    authority.password("alice", b"wonderland").unwrap();
+    authority.password("alice", b"wonderland", &mut Scratch::new()).unwrap();
     let mut users = USERS.clone();
     users.set_password("alice", b"looking-glass").unwrap();
     authority.replace(Rules::new(users, None, AnonymousPolicy::Loopback));
     assert!(authority.recall("alice", b"wonderland").is_none());
-    assert_eq!(authority.password("alice", b"wonderland"), Err(Refused::Credentials));
-    assert!(authority.password("alice", b"looking-glass").is_ok());
+    assert_eq!(authority.password("alice", b"wonderland", &mut Scratch::new()), Err(Refused::Credentials));
+    assert!(authority.password("alice", b"looking-glass", &mut Scratch::new()).is_ok());
 }
 
 #[test]
 fn who_came_in_by_a_password_goes_with_it_and_by_nothing_else() {
     let authority = authority();
-    let alice = authority.password("alice", b"wonderland").unwrap();
+    let alice = authority.password("alice", b"wonderland", &mut Scratch::new()).unwrap();
     let replace = |users: Users| authority.replace(Rules::new(users, None, AnonymousPolicy::Loopback));
     let mut users = USERS.clone();
     users.set_groups("alice", &["guests"]).unwrap();
@@ -82,7 +82,7 @@ fn who_came_in_by_a_password_goes_with_it_and_by_nothing_else() {
     users.set_password("alice", b"wonderland").unwrap();
     replace(users.clone());
     assert!(!authority.admits(&alice), "a password that is set is another one, whatever it is");
-    let alice = authority.password("alice", b"wonderland").unwrap();
+    let alice = authority.password("alice", b"wonderland", &mut Scratch::new()).unwrap();
     assert!(authority.admits(&alice));
     let generation = authority.generation();
     authority.look_again();
@@ -99,7 +99,7 @@ fn an_unknown_user_costs_what_a_wrong_password_costs() {
         let mut times: Vec<Duration> = (0..9)
             .map(|_| {
                 let begun = Instant::now();
-                assert!(authority.password(user, b"wrong").is_err());
+                assert!(authority.password(user, b"wrong", &mut Scratch::new()).is_err());
                 begun.elapsed()
             })
             .collect();
@@ -120,14 +120,14 @@ fn a_hash_from_elsewhere_costs_what_an_unknown_user_costs() {
     let quickest = |user: &str| {
         let tries = (0..5).map(|_| {
             let begun = Instant::now();
-            assert!(authority.password(user, b"wrong").is_err());
+            assert!(authority.password(user, b"wrong", &mut Scratch::new()).is_err());
             begun.elapsed()
         });
         tries.min().unwrap()
     };
     let (moved, unknown) = (quickest("moved"), quickest("unknown"));
     assert!(moved > unknown / 2, "{moved:?} {unknown:?}");
-    assert_eq!(&*authority.password("moved", b"secret").unwrap().name, "moved");
+    assert_eq!(&*authority.password("moved", b"secret", &mut Scratch::new()).unwrap().name, "moved");
 }
 
 #[test]
@@ -137,7 +137,8 @@ fn many_logins_at_once_all_get_an_answer() {
         .map(|number| {
             let authority = Arc::clone(&authority);
             std::thread::spawn(move || {
-                authority.password("alice", if number % 2 == 0 { b"wonderland" } else { b"x" }).is_ok()
+                let password: &[u8] = if number % 2 == 0 { b"wonderland" } else { b"x" };
+                authority.password("alice", password, &mut Scratch::new()).is_ok()
             })
         })
         .collect();
@@ -226,7 +227,7 @@ fn plain_hands_the_check_to_a_blocking_thread_and_knows_it_the_next_time() {
     let plain = |message: &[u8]| Exchange::start(&authority, tls(), "PLAIN", Some(message)).1;
     let Step::Check(check) = plain(&Plain::encode("alice", "wonderland")) else { panic!("no check") };
     assert_eq!((check.user(), format!("{check:?}").contains("wonderland")), ("alice", false));
-    assert_eq!(&*std::thread::spawn(move || check.run()).join().unwrap().unwrap().name, "alice");
+    assert_eq!(&*std::thread::spawn(move || check.run(&mut Scratch::new())).join().unwrap().unwrap().name, "alice");
     assert!(matches!(plain(b"alice\0alice\0wonderland"), Step::Done { data: None, .. }));
     assert!(matches!(plain(b"bob\0alice\0wonderland"), Step::Refused(Refused::Identity)));
     for malformed in [&b""[..], b"alice", b"\0alice", b"\0\0x", b"\0alice\0", b"\0a\0b\0c", b"\0\xff\0x"] {
@@ -237,7 +238,7 @@ fn plain_hands_the_check_to_a_blocking_thread_and_knows_it_the_next_time() {
 #[test]
 fn an_identity_at_our_realm_is_ones_own() {
     let authority = authority();
-    authority.password("alice", b"wonderland").unwrap();
+    authority.password("alice", b"wonderland", &mut Scratch::new()).unwrap();
     let context = || Context { realm: Some("localhost".into()), ..tls() };
     let start = |message: &[u8]| Exchange::start(&authority, context(), "PLAIN", Some(message)).1;
     assert!(matches!(start(b"alice@localhost\0alice\0wonderland"), Step::Done { .. }));

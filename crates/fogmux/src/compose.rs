@@ -71,6 +71,7 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
         not_started(&error)
     })?;
     gateway.shared.logins.configure(config.auth.backoff);
+    gateway.shared.verifiers.configure(config.auth.verification);
     Ok(Running { gateway, authority, store })
 }
 
@@ -132,7 +133,7 @@ fn open_store(config: &Config, directory: &Path) -> Result<FjallStore, Failure> 
 }
 
 /// The listeners to open. HTTPS comes before HTTP/3, which takes its port when that is left to the system.
-fn listen(config: &Config) -> Vec<Listen> {
+pub(crate) fn listen(config: &Config) -> Vec<Listen> {
     let listeners = &config.listeners;
     let all = [
         (Listener::Mqtt, &listeners.mqtt),

@@ -4,7 +4,10 @@ use std::{
     cell::RefCell,
     net::SocketAddr,
     rc::Rc,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -13,7 +16,9 @@ use fogmux_bus::{Bus, Timestamp, Worker, WorkerId};
 use fogmux_net::{Admission, Channel};
 use tokio::{sync::watch, time::Instant};
 
-use crate::{coap::CoapDoor, http::HttpDoor, metrics::Metrics, mqtt::MqttDoor, xmpp::XmppDoor};
+use crate::{
+    Listener, coap::CoapDoor, http::HttpDoor, metrics::Metrics, mqtt::MqttDoor, verifiers::Verifiers, xmpp::XmppDoor,
+};
 
 /// Bytes of the read buffer that the connections of a worker take turns to use. 16 KiB cost 1.3 to 1.7 times as much
 /// CPU a message in our measurements.
@@ -63,8 +68,11 @@ pub struct Peer {
     pub address: SocketAddr,
     /// Whether TLS (or QUIC) protects the connection.
     pub secure: bool,
-    /// Whether the listener it came in by may be used without credentials.
+    /// Whether the listener it came in by could be used without credentials when it was opened; see
+    /// [`Peer::may_be_anonymous`].
     pub anonymous: bool,
+    /// That listener, where it is one of the configuration.
+    pub listener: Option<Listener>,
     /// The credentials that the listener takes.
     pub sources: SourceSet,
     /// What the handshake said; none on a plain connection.
@@ -75,7 +83,12 @@ impl Peer {
     /// Somebody on a connection that nothing protects.
     #[must_use]
     pub const fn plain(address: SocketAddr, anonymous: bool) -> Self {
-        Self { address, secure: false, anonymous, sources: SourceSet::ALL, channel: None }
+        Self { address, secure: false, anonymous, listener: None, sources: SourceSet::ALL, channel: None }
+    }
+
+    /// Whether the listener may be used without credentials now: a reload can change that.
+    pub(crate) fn may_be_anonymous(&self, ctx: &WorkerContext) -> bool {
+        self.listener.map_or(self.anonymous, |listener| ctx.shared.open_to_anonymous.contains(listener))
     }
 
     /// The same over what a handshake has made.
@@ -120,6 +133,26 @@ impl Phases {
     }
 }
 
+/// The listeners that let clients without credentials in.
+#[derive(Debug, Default)]
+pub struct OpenListeners(AtomicU32);
+
+impl OpenListeners {
+    /// These and no others, from now on.
+    pub fn set(&self, listeners: impl IntoIterator<Item = Listener>) {
+        let bits = listeners.into_iter().fold(0, |bits, listener| bits | bit(listener));
+        self.0.store(bits, Ordering::Release);
+    }
+
+    pub(crate) fn contains(&self, listener: Listener) -> bool {
+        self.0.load(Ordering::Acquire) & bit(listener) != 0
+    }
+}
+
+const fn bit(listener: Listener) -> u32 {
+    1 << listener as u32
+}
+
 /// What all workers share.
 #[derive(Debug)]
 pub struct Shared {
@@ -129,6 +162,10 @@ pub struct Shared {
     pub authority: Arc<Authority>,
     /// Who failed to log in of late, by whatever door.
     pub logins: LoginGuard,
+    /// Where clients without credentials are let in.
+    pub open_to_anonymous: OpenListeners,
+    /// Where passwords are verified.
+    pub verifiers: Verifiers,
     /// Which refusals were logged already.
     pub refusals: Refusals,
     /// The time.

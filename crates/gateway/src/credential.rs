@@ -83,11 +83,7 @@ pub(crate) async fn log_in(ctx: &WorkerContext, peer: &Peer, login: Login<'_>) -
     let unix_s = unix_s();
     let verified = match ctx.authority().log_in(peer.sources, login.user, login.password, unix_s) {
         LogIn::Known(known) => known,
-        LogIn::Check(check) => {
-            // An error: the check panicked.
-            let checked = tokio::task::spawn_blocking(move || check.run()).await.unwrap_or(Err(Refused::Busy));
-            checked.map(Verified::from)
-        }
+        LogIn::Check(check) => ctx.shared.verifiers.verify(peer.address.ip(), check).await.map(Verified::from),
         LogIn::Ask(check) => {
             let Login { door, client, password, .. } = login;
             match name.as_deref() {
@@ -100,7 +96,17 @@ pub(crate) async fn log_in(ctx: &WorkerContext, peer: &Peer, login: Login<'_>) -
         }
     };
     settle(ctx, attempt, &verified);
+    note_password(ctx, peer, &verified);
     verified.map_err(Denied::Refused)
+}
+
+/// Keeps a place in the queue of logins for those who have logged in with a password.
+pub(crate) fn note_password(ctx: &WorkerContext, peer: &Peer, verified: &Result<Verified, Refused>) {
+    if let Ok(verified) = verified
+        && verified.principal.source == SourceKind::Password
+    {
+        ctx.shared.verifiers.succeeded(peer.address.ip(), &verified.principal.name);
+    }
 }
 
 /// Begins an attempt to be that user, which counts as a failure until it is [settled](settle).

@@ -21,6 +21,7 @@ mod simulation;
 mod sys;
 mod throttle;
 mod turn;
+pub mod verifiers;
 pub mod xmpp;
 
 pub use context::{Clock, Peer, Shared, WorkerContext};

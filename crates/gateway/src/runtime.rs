@@ -26,11 +26,12 @@ use tokio::{
 pub(crate) use self::accept::handshake;
 use crate::{
     coap::{CoapConfig, CoapDoor, oscore::Keyring},
-    context::{Clock, Phase, Shared},
+    context::{Clock, OpenListeners, Phase, Shared},
     http::{HttpConfig, HttpDoor},
     metrics::Metrics,
     mqtt::{MqttConfig, MqttDoor},
     sys::Unstored,
+    verifiers::Verifiers,
     xmpp::{XmppConfig, XmppDoor},
 };
 
@@ -211,6 +212,8 @@ impl Gateway {
         let now = clock.now();
         let store = Box::new(Unstored(store));
         let bus = Bus::new(&BusConfig { workers, ..config.bus }, store, now, clock.unix_ms(now));
+        let open_to_anonymous = OpenListeners::default();
+        open_to_anonymous.set(config.listen.iter().filter(|listen| listen.anonymous).map(|listen| listen.listener));
         let sockets = accept::bind(&config.listen, config.tls.as_ref(), &config.quic, workers)?;
         let addresses = sockets.addresses();
         let (draining, watched) = watch::channel(Phase::Open);
@@ -222,6 +225,8 @@ impl Gateway {
             clock,
             metrics: Metrics::default(),
             logins: LoginGuard::default(),
+            open_to_anonymous,
+            verifiers: Verifiers::default(),
             refusals: Refusals::default(),
             admission: Admission::new(config.accept),
             mqtt: MqttDoor::new(config.mqtt),

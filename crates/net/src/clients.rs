@@ -124,7 +124,8 @@ impl ClientTrust {
 
     /// A verifier for rustls.
     pub(crate) fn for_rustls(&self, mandatory: bool, key: Option<KeyKind>) -> Arc<dyn ClientCertVerifier> {
-        Arc::new(Verifier { trust: self.clone(), mandatory, key, provider: provider() })
+        let authorities = self.verifier().root_hint_subjects().to_vec();
+        Arc::new(Verifier { authorities, trust: self.clone(), mandatory, key, provider: provider() })
     }
 
     /// By the newest list that can be read.
@@ -229,6 +230,9 @@ fn failed(file: &Path, why: impl fmt::Display) -> TlsError {
 /// What rustls asks during a handshake.
 #[derive(Debug)]
 struct Verifier {
+    /// The names of the authorities when the listener was opened: a browser asks its user for a certificate only if it
+    /// has one of theirs. A client that has one of an authority added since shows it by itself, or after a restart.
+    authorities: Vec<DistinguishedName>,
     trust: ClientTrust,
     mandatory: bool,
     key: Option<KeyKind>,
@@ -240,9 +244,8 @@ impl ClientCertVerifier for Verifier {
         self.mandatory
     }
 
-    /// None: the authorities change while we run, and clients have one certificate anyway.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
+        &self.authorities
     }
 
     fn verify_client_cert(

@@ -16,7 +16,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Acl, Problems> {
     let file: Arc<Path> = path.into();
     let mut review = Review::new(path, text);
     let table = review.parse();
-    let mut acl = Acl::default();
+    let mut rules = Vec::new();
     for (key, value) in &table {
         let effect = match key.get_ref().as_ref() {
             "allow" => Effect::Allow,
@@ -32,17 +32,17 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Acl, Problems> {
         };
         for entry in entries.iter() {
             match entry.get_ref().as_table() {
-                Some(entry_table) => read_entry(&mut review, &mut acl, &file, effect, entry, entry_table),
+                Some(entry_table) => read_entry(&mut review, &mut rules, &file, effect, entry, entry_table),
                 None => review.report(entry.span(), "expected a table"),
             }
         }
     }
-    review.problems.unless_any(acl)
+    review.problems.unless_any(Acl::new(rules))
 }
 
 fn read_entry(
     review: &mut Review<'_>,
-    acl: &mut Acl,
+    rules: &mut Vec<Rule>,
     file: &Arc<Path>,
     effect: Effect,
     entry: &Spanned<DeValue<'_>>,
@@ -75,7 +75,7 @@ fn read_entry(
     for (actions, line, pattern) in filters {
         let reference = RuleRef::new(file, line, describe(effect, &who, &doors, actions, &pattern));
         let (who, doors) = (Arc::clone(&who), doors.clone());
-        acl.rules.push(Rule { effect, who, doors, actions, pattern, reference });
+        rules.push(Rule { effect, who, doors, actions, pattern, reference });
     }
 }
 

@@ -59,6 +59,11 @@ impl Pattern {
         &self.text
     }
 
+    /// Whether it is not the same for everybody.
+    pub(super) fn has_placeholders(&self) -> bool {
+        self.pieces.iter().any(|piece| piece.literal().is_none())
+    }
+
     /// Whether what it becomes depends on the client identifier.
     pub(super) fn names_client(&self) -> bool {
         self.pieces.contains(&Piece::Client)

@@ -1,9 +1,10 @@
 //! The rules as one principal meets them: placeholders filled, everybody else's rules left out.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use super::{
     Acl, Action, Decision, Door, Effect, Rule, RuleRef, filter,
+    index::{Index, Resolved},
     known::{Known, OWN_SLOTS, SHARED_SLOTS},
     pattern::Names,
 };
@@ -14,26 +15,32 @@ use crate::principal::Principal;
 pub(crate) struct View {
     read: Rules,
     write: Rules,
+    /// The rules that are the same for everybody of these groups.
+    common: Arc<Common>,
     known: Known,
+}
+
+/// The rules that neither name a user nor have placeholders, as everybody of the same groups meets them at one door.
+#[derive(Debug, Default)]
+pub(crate) struct Common {
+    read: Lists,
+    write: Lists,
+}
+
+#[derive(Debug, Default)]
+struct Lists {
+    deny: Index,
+    allow: Index,
 }
 
 /// The rules about one action.
 #[derive(Debug, Default)]
 struct Rules {
-    deny: Vec<Resolved>,
-    allow: Vec<Resolved>,
+    own: Lists,
     /// There are no rules: all topics are allowed unless denied.
     all: bool,
     /// Every topic that does not begin with `$` is allowed.
     open: bool,
-}
-
-#[derive(Debug)]
-struct Resolved {
-    filter: Box<str>,
-    /// The bytes before the first wildcard, which every match begins with.
-    prefix_bytes: usize,
-    reference: RuleRef,
 }
 
 /// How far a subscription may go.
@@ -58,12 +65,10 @@ impl Reach {
     }
 }
 
-/// Rules that stand before every file.
-static BUILT_IN: LazyLock<[Resolved; 2]> = LazyLock::new(|| {
+/// The rule that stands before every file.
+static BUILT_IN: LazyLock<RuleRef> = LazyLock::new(|| {
     let file = std::path::Path::new("").into();
-    ["$SYS/#", "$SYS"].map(|filter| {
-        Resolved::new(filter.into(), RuleRef::new(&file, 0, "the built-in rule that nobody writes to $SYS".into()))
-    })
+    RuleRef::new(&file, 0, "the built-in rule that nobody writes to $SYS".into())
 });
 
 /// Stands in the place of a file that is not there.
@@ -79,40 +84,56 @@ fn bridge_of_state(topic: &str) -> Option<&str> {
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
-/// The built-in rule that forbids writing `topic`.
-fn forbidden(topic: &str) -> Option<&'static Resolved> {
-    first_match(&*BUILT_IN, topic).filter(|_| bridge_of_state(topic).is_none())
+/// What the built-in rule is about.
+fn is_built_in(action: Action, topic: &str) -> bool {
+    let below = topic.strip_prefix("$SYS").filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    action == Action::Write && below.is_some() && bridge_of_state(topic).is_none()
 }
 
 impl View {
     /// Without an access file: read everything, write everything that does not begin with `$`.
     pub(crate) fn unruled() -> Self {
         let read = Rules { all: true, open: true, ..Rules::default() };
-        let anywhere = Resolved::new(
-            "#".into(),
-            RuleRef::new(&std::path::Path::new("").into(), 0, "default: there is no access file".into()),
-        );
-        let write = Rules { allow: vec![anywhere], open: true, ..Rules::default() };
-        Self { read, write, known: Known::new(OWN_SLOTS) }
+        let nowhere = std::path::Path::new("").into();
+        let reference = RuleRef::new(&nowhere, 0, "default: there is no access file".into());
+        let mut write = Rules { open: true, ..Rules::default() };
+        write.own.allow.push(Resolved { filter: "#".into(), place: 0, reference });
+        Self { read, write, common: Arc::default(), known: Known::new(OWN_SLOTS) }
     }
 
     /// For somebody who is no longer admitted.
     pub(crate) fn closed() -> Self {
-        Self { read: Rules::default(), write: Rules::default(), known: Known::new(OWN_SLOTS) }
+        let (read, write) = (Rules::default(), Rules::default());
+        Self { read, write, common: Arc::default(), known: Known::new(OWN_SLOTS) }
     }
 
-    /// `shared`: whether every connection of the principal has this one.
-    pub(crate) fn new(acl: &Acl, principal: &Principal, client: &str, door: Door, shared: bool) -> Self {
+    /// `shared`: whether every connection of the principal has this one. `common` is [`Acl::common`] of it.
+    pub(crate) fn new(
+        acl: &Acl,
+        principal: &Principal,
+        client: &str,
+        door: Door,
+        shared: bool,
+        common: Arc<Common>,
+    ) -> Self {
         let names = Names {
             user: (!principal.anonymous).then_some(&principal.name),
             client,
             groups: &principal.groups,
             variables: principal.variables.as_deref(),
         };
-        let rules = |action| Rules::new(acl.applying(principal, door), action, &names);
+        let own: Vec<(u32, &Rule)> = acl.own(principal, door).collect();
+        let rules = |action, common: &Lists| {
+            let mut lists = Lists::default();
+            for (place, rule) in own.iter().filter(|(_, rule)| rule.actions.include(action)) {
+                lists.push(*place, rule, &names);
+            }
+            Rules { open: lists.are_open_with(common), own: lists, all: false }
+        };
         // 8 KiB for each of ten thousand devices with a name of its own would be 80 MiB.
         let slots = if shared && principal.anonymous { SHARED_SLOTS } else { OWN_SLOTS };
-        Self { read: rules(Action::Read), write: rules(Action::Write), known: Known::new(slots) }
+        let (read, write) = (rules(Action::Read, &common.read), rules(Action::Write, &common.write));
+        Self { read, write, common, known: Known::new(slots) }
     }
 
     fn rules(&self, action: Action) -> &Rules {
@@ -122,16 +143,31 @@ impl View {
         }
     }
 
+    /// The rules that deny, of both kinds.
+    fn deny(&self, action: Action) -> [&Index; 2] {
+        match action {
+            Action::Read => [&self.read.own.deny, &self.common.read.deny],
+            Action::Write => [&self.write.own.deny, &self.common.write.deny],
+        }
+    }
+
+    /// The rules that allow, of both kinds.
+    fn allow(&self, action: Action) -> [&Index; 2] {
+        match action {
+            Action::Read => [&self.read.own.allow, &self.common.read.allow],
+            Action::Write => [&self.write.own.allow, &self.common.write.allow],
+        }
+    }
+
     pub(crate) fn decide(&self, action: Action, topic: &str) -> Decision {
-        if let (Action::Write, Some(rule)) = (action, forbidden(topic)) {
+        if is_built_in(action, topic) {
+            return Decision { allowed: false, rule: Some(BUILT_IN.clone()) };
+        }
+        if let Some(rule) = first_match(self.deny(action), topic) {
             return Decision { allowed: false, rule: Some(rule.reference.clone()) };
         }
-        let rules = self.rules(action);
-        if let Some(rule) = first_match(&rules.deny, topic) {
-            return Decision { allowed: false, rule: Some(rule.reference.clone()) };
-        }
-        let rule = first_match(&rules.allow, topic).map(|rule| rule.reference.clone());
-        Decision { allowed: rules.all || rule.is_some(), rule }
+        let rule = first_match(self.allow(action), topic).map(|rule| rule.reference.clone());
+        Decision { allowed: self.rules(action).all || rule.is_some(), rule }
     }
 
     /// [`Self::decide`] for a client that may have a state of its own to announce.
@@ -162,11 +198,10 @@ impl View {
     }
 
     fn walk(&self, action: Action, topic: &str) -> bool {
-        let rules = self.rules(action);
-        let built_in = action == Action::Write && forbidden(topic).is_some();
-        !built_in
-            && first_match(&rules.deny, topic).is_none()
-            && (rules.all || first_match(&rules.allow, topic).is_some())
+        let matches = |rules: [&Index; 2]| rules.iter().any(|index| index.first_match(topic).is_some());
+        !is_built_in(action, topic)
+            && !matches(self.deny(action))
+            && (self.rules(action).all || matches(self.allow(action)))
     }
 
     /// Whether every topic that does not begin with `$` is allowed.
@@ -184,74 +219,105 @@ impl View {
         if rules.all || (rules.open && !wanted.starts_with('$')) {
             return Reach::Everything;
         }
-        if let Some(rule) = rules.deny.iter().find(|rule| filter::covers(&rule.filter, wanted)) {
+        let (deny, allow) = (self.deny(Action::Read), self.allow(Action::Read));
+        let denied = each(deny).filter(|rule| rule.covers(wanted)).min_by_key(|rule| rule.place);
+        if let Some(rule) = denied {
             return Reach::Nothing(Decision { allowed: false, rule: Some(rule.reference.clone()) });
         }
-        if !rules.allow.iter().any(|rule| filter::overlaps(&rule.filter, wanted)) {
+        if !each(allow).any(|rule| rule.overlaps(wanted)) {
             return Reach::Nothing(Decision { allowed: false, rule: None });
         }
-        let denied_in_part = rules.deny.iter().any(|rule| filter::overlaps(&rule.filter, wanted));
-        if !denied_in_part && rules.allow.iter().any(|rule| filter::covers(&rule.filter, wanted)) {
+        let denied_in_part = each(deny).any(|rule| rule.overlaps(wanted));
+        if !denied_in_part && each(allow).any(|rule| rule.covers(wanted)) {
             return Reach::Everything;
         }
         Reach::Some
     }
 }
 
-impl Rules {
-    fn new<'a>(applying: impl Iterator<Item = &'a Rule>, action: Action, names: &Names<'_>) -> Self {
-        let mut rules = Self::default();
-        for rule in applying.filter(|rule| rule.actions.include(action)) {
-            let (list, filters) = match rule.effect {
-                Effect::Allow => (&mut rules.allow, rule.pattern.allowed(names)),
-                Effect::Deny => (&mut rules.deny, rule.pattern.denied(names)),
-            };
-            let filters = filters.into_iter();
-            list.extend(filters.map(|filter| Resolved::new(filter, rule.reference.clone())));
+impl Lists {
+    fn push(&mut self, place: u32, rule: &Rule, names: &Names<'_>) {
+        let (list, filters) = match rule.effect {
+            Effect::Allow => (&mut self.allow, rule.pattern.allowed(names)),
+            Effect::Deny => (&mut self.deny, rule.pattern.denied(names)),
+        };
+        for filter in filters {
+            list.push(Resolved { filter: filter.into(), place, reference: rule.reference.clone() });
         }
-        rules.open = rules.allow.iter().any(|rule| &*rule.filter == "#")
-            && rules.deny.iter().all(|rule| rule.filter.starts_with('$'));
-        rules
+    }
+
+    /// Whether every topic that does not begin with `$` is allowed by these rules and those.
+    fn are_open_with(&self, other: &Self) -> bool {
+        self.allow.iter().chain(other.allow.iter()).any(|rule| &*rule.filter == "#")
+            && self.deny.iter().chain(other.deny.iter()).all(|rule| rule.filter.starts_with('$'))
     }
 }
 
-impl Resolved {
-    fn new(filter: String, reference: RuleRef) -> Self {
-        let wildcard = filter.find(['+', '#']).unwrap_or(filter.len());
-        // `a/#` also matches `a`, so its separator is no part of the prefix.
-        let prefix_bytes = if filter.ends_with("/#") { wildcard.min(filter.len() - 2) } else { wildcard };
-        Self { filter: filter.into(), prefix_bytes, reference }
-    }
-
-    fn matches(&self, topic: &str) -> bool {
-        let prefix = self.filter.as_bytes().get(..self.prefix_bytes).unwrap_or_default();
-        topic.as_bytes().starts_with(prefix) && filter::matches(&self.filter, topic)
-    }
+fn each(rules: [&Index; 2]) -> impl Iterator<Item = &Resolved> {
+    rules.into_iter().flat_map(Index::iter)
 }
 
-fn first_match<'a>(rules: &'a [Resolved], topic: &str) -> Option<&'a Resolved> {
-    rules.iter().find(|rule| rule.matches(topic))
+/// The first in the order of the file.
+fn first_match<'a>(rules: [&'a Index; 2], topic: &str) -> Option<&'a Resolved> {
+    rules.into_iter().filter_map(|index| index.first_match(topic)).min_by_key(|rule| rule.place)
 }
 
 impl Acl {
-    /// The rules about a principal, whatever they say.
-    fn applying<'a>(&'a self, principal: &'a Principal, door: Door) -> impl Iterator<Item = &'a Rule> {
-        self.rules.iter().filter(move |rule| rule.doors.include(door) && rule.who.includes(principal))
+    /// The rules that a principal shares with everybody of its groups at that door.
+    pub(crate) fn common(&self, principal: &Principal, door: Door) -> Common {
+        let nobody = Names { user: None, client: "", groups: &[], variables: None };
+        let mut common = Common::default();
+        for (place, rule) in (0_u32..).zip(&self.rules) {
+            if rule.doors.include(door) && rule.is_common(principal) {
+                for (action, lists) in [(Action::Read, &mut common.read), (Action::Write, &mut common.write)] {
+                    if rule.actions.include(action) {
+                        lists.push(place, rule, &nobody);
+                    }
+                }
+            }
+        }
+        common
+    }
+
+    /// The other rules about a principal, with their places in the file, whatever they say.
+    fn own<'a>(&'a self, principal: &'a Principal, door: Door) -> impl Iterator<Item = (u32, &'a Rule)> {
+        let named = self.by_user.get(&*principal.name).filter(|_| !principal.anonymous);
+        let mut places: Vec<u32> = named.into_iter().flatten().chain(&self.patterns).copied().collect();
+        places.sort_unstable();
+        places.dedup();
+        let rules = places.into_iter().filter_map(|place| Some((place, self.rules.get(usize::try_from(place).ok()?)?)));
+        rules.filter(move |(_, rule)| {
+            rule.doors.include(door) && rule.who.includes(principal) && !rule.is_common(principal)
+        })
     }
 
     /// Whether a principal's view depends on the client identifier.
     pub(crate) fn depends_on_client(&self, principal: &Principal, door: Door) -> bool {
-        self.applying(principal, door).any(|rule| rule.pattern.names_client())
+        self.own(principal, door).any(|(_, rule)| rule.pattern.names_client())
+    }
+}
+
+impl Rule {
+    /// Whether the principal meets it as everybody of its groups does.
+    fn is_common(&self, principal: &Principal) -> bool {
+        !self.pattern.has_placeholders() && self.who.includes_groups(principal)
     }
 }
 
 impl super::Who {
     fn includes(&self, principal: &Principal) -> bool {
+        let named = || !principal.anonymous && self.users.iter().any(|user| **user == *principal.name);
+        self.includes_groups(principal) || named()
+    }
+
+    /// Whether it is about the principal whatever its name.
+    fn includes_groups(&self, principal: &Principal) -> bool {
         if principal.anonymous {
             return self.anonymous;
         }
-        self.authenticated
-            || self.users.iter().any(|user| **user == *principal.name)
-            || principal.groups.iter().any(|group| self.groups.iter().any(|named| **named == **group))
+        self.authenticated || principal.groups.iter().any(|group| self.groups.iter().any(|named| **named == **group))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -188,7 +188,7 @@ impl Source for CertificateRules {
     fn judge(&self, credential: &Credential<'_>, users: &Users) -> Option<Result<Verified, Refused>> {
         match credential {
             Credential::Certificate(certificate) => Some(self.judge(certificate, users).map(Verified::from)),
-            Credential::Password { .. } | Credential::Psk(_) | Credential::Oscore(_) | Credential::Token { .. } => None,
+            Credential::Psk(_) | Credential::Oscore(_) | Credential::Token { .. } => None,
         }
     }
 

@@ -18,10 +18,7 @@ impl Source for OscoreSource {
             Credential::Oscore(user) => {
                 Some(vouched(users, SourceKind::Oscore, user, Grant::default()).map(Verified::from))
             }
-            Credential::Password { .. }
-            | Credential::Certificate(_)
-            | Credential::Psk(_)
-            | Credential::Token { .. } => None,
+            Credential::Certificate(_) | Credential::Psk(_) | Credential::Token { .. } => None,
         }
     }
 

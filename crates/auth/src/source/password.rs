@@ -2,7 +2,7 @@
 
 use super::{Credential, Source, SourceKind, Verified};
 use crate::{
-    password::{StoredPassword, prepare_text},
+    password::{PasswordError, Scratch, StoredPassword, prepare_text},
     principal::Principal,
     refused::Refused,
     users::{User, Users, random},
@@ -16,34 +16,37 @@ pub(crate) struct PasswordSource {
 
 impl Default for PasswordSource {
     fn default() -> Self {
-        Self { decoy: StoredPassword::decoy(random(), random()) }
+        Self { decoy: StoredPassword::of_today(random(), random()) }
     }
 }
 
 impl PasswordSource {
-    /// Blocks for about a tenth of a second on a small machine.
-    fn verify(&self, user: &str, password: &[u8], users: &Users) -> Result<Verified, Refused> {
+    /// Verifies a password. Blocks for about a tenth of a second on a small machine.
+    ///
+    /// # Errors
+    /// [`Refused::Credentials`], or [`Refused::Busy`] when there is no memory to find out.
+    pub(crate) fn verify(
+        &self,
+        user: &str,
+        password: &[u8],
+        users: &Users,
+        scratch: &mut Scratch,
+    ) -> Result<Verified, Refused> {
         let known = enabled(users, user);
         let stored = known.and_then(|user| user.password.as_ref());
-        let matches = stored.map_or_else(
-            || {
-                self.decoy.matches(password);
-                false
-            },
-            |stored| stored.matches(password) & self.spend_the_same(stored, password),
-        );
-        match known {
-            Some(user) if matches => Ok(user.principal.clone().into()),
-            Some(_) | None => Err(Refused::Credentials),
+        let matches = match stored {
+            // Hashes that came from elsewhere are cheap to check, which would tell that the user exists.
+            Some(stored) if !stored.is_argon2id() => {
+                self.decoy.matches(password, scratch).and_then(|_| stored.matches(password, scratch))
+            }
+            Some(stored) => stored.matches(password, scratch),
+            None => self.decoy.matches(password, scratch).map(|_| false),
+        };
+        match (known, matches) {
+            (Some(user), Ok(true)) => Ok(user.principal.clone().into()),
+            (_, Err(PasswordError::NoMemory)) => Err(Refused::Busy),
+            (_, Ok(_) | Err(_)) => Err(Refused::Credentials),
         }
-    }
-
-    /// Hashes that came from elsewhere are cheap to check, which would tell that the user exists.
-    fn spend_the_same(&self, stored: &StoredPassword, password: &[u8]) -> bool {
-        if !stored.is_argon2id() {
-            self.decoy.matches(password);
-        }
-        true
     }
 }
 
@@ -52,11 +55,9 @@ impl Source for PasswordSource {
         SourceKind::Password
     }
 
-    fn judge(&self, credential: &Credential<'_>, users: &Users) -> Option<Result<Verified, Refused>> {
-        match credential {
-            Credential::Password { user, password } => Some(self.verify(user, password, users)),
-            Credential::Certificate(_) | Credential::Psk(_) | Credential::Oscore(_) | Credential::Token { .. } => None,
-        }
+    /// A password takes memory and time to judge: see [`PasswordSource::verify`].
+    fn judge(&self, _: &Credential<'_>, _: &Users) -> Option<Result<Verified, Refused>> {
+        None
     }
 
     fn admits(&self, principal: &Principal, users: &Users) -> bool {

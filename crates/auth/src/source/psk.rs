@@ -195,10 +195,7 @@ impl Source for Psks {
                     vouched(users, SourceKind::Psk, psk.user(identity), Grant::default()).map(Verified::from)
                 }))
             }
-            Credential::Password { .. }
-            | Credential::Certificate(_)
-            | Credential::Oscore(_)
-            | Credential::Token { .. } => None,
+            Credential::Certificate(_) | Credential::Oscore(_) | Credential::Token { .. } => None,
         }
     }
 

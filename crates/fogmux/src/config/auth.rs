@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fogmux_auth::{BackoffConfig, TokenSettings};
+use fogmux_gateway::verifiers::VerifierConfig;
 
 use super::reader::{Reader, Section};
 
@@ -27,6 +28,7 @@ pub(crate) struct Auth {
     pub(crate) token: Token,
     pub(crate) callback: Callback,
     pub(crate) backoff: BackoffConfig,
+    pub(crate) verification: VerifierConfig,
 }
 
 impl Section for Auth {
@@ -40,6 +42,7 @@ impl Section for Auth {
         reader.section("token", &mut self.token);
         reader.section("callback", &mut self.callback);
         reader.section("backoff", &mut self.backoff);
+        reader.section("verification", &mut self.verification);
     }
 }
 
@@ -51,6 +54,14 @@ impl Section for BackoffConfig {
         reader.duration("user_max", &mut self.user_max, Duration::ZERO..=HOUR);
         reader.duration("forget_after", &mut self.forget_after, Duration::from_secs(1)..=24 * HOUR);
         reader.count("entries_max", &mut self.entries_max, 16..=1_000_000);
+    }
+}
+
+impl Section for VerifierConfig {
+    fn read(&mut self, reader: &mut Reader<'_>) {
+        reader.count("threads", &mut self.threads_max, 0..=64);
+        reader.count("waiting_max", &mut self.queue.waiting_max, 1..=65_536);
+        reader.count("known_max", &mut self.queue.known_max, 0..=1_000_000);
     }
 }
 

@@ -41,8 +41,12 @@ impl Default for Tls {
 impl Tls {
     /// What is asked of those who connect.
     pub(crate) fn security(&self) -> Security {
-        let client_certificates = self.client_certificates.unwrap_or(self.profile.client_certificates);
-        Security { profile: self.profile, client_certificates }
+        let by_profile = match self.profile.client_certificates {
+            // Whoever has one of ours may show it; a pre-shared key leaves no room for one.
+            ClientCertificates::No if self.profile.is_encrypted() && !self.profile.psk => ClientCertificates::Optional,
+            asked @ (ClientCertificates::No | ClientCertificates::Optional | ClientCertificates::Required) => asked,
+        };
+        Security { profile: self.profile, client_certificates: self.client_certificates.unwrap_or(by_profile) }
     }
 }
 
@@ -173,7 +177,13 @@ impl Default for Listeners {
 impl Listeners {
     /// Lets the system choose every port.
     pub(crate) fn free_ports(&mut self) {
-        let all = [
+        for listener in self.each_mut() {
+            listener.address.set_port(0);
+        }
+    }
+
+    fn each_mut(&mut self) -> [&mut Listener; 10] {
+        [
             &mut self.mqtt,
             &mut self.mqtts,
             &mut self.coap,
@@ -184,9 +194,19 @@ impl Listeners {
             &mut self.https,
             &mut self.xmpp,
             &mut self.xmpps,
-        ];
-        for listener in all {
-            listener.address.set_port(0);
+        ]
+    }
+
+    /// Takes from `other` who is let in without credentials. A listener that would be elsewhere after a restart is not
+    /// opened by what was meant for there.
+    pub(crate) fn take_over(&mut self, other: &Self) {
+        let others = other.each().map(|(_, listener)| listener.clone());
+        for (own, other) in self.each_mut().into_iter().zip(others) {
+            let (before, address) = (own.anonymous, own.address);
+            (own.anonymous, own.allow_remote_anonymous) = match other.address == address && other.enabled {
+                true => (other.anonymous, other.allow_remote_anonymous),
+                false => (before && other.lets_anonymous_in(), own.allow_remote_anonymous),
+            };
         }
     }
 

@@ -58,9 +58,11 @@ impl Config {
 
     /// The sections in which `other` differs by more than a reload takes over.
     pub(crate) fn sections_that_need_a_restart(&self, other: &Self) -> Vec<&'static str> {
+        let mut listeners = self.listeners.clone();
+        listeners.take_over(&other.listeners);
         let differs = [
             ("workers", self.workers.count != other.workers.count),
-            ("listeners", self.listeners != other.listeners),
+            ("listeners", listeners != other.listeners),
             ("limits", self.limits != other.limits),
             ("bus", self.bus != other.bus),
             ("mqtt", shown(&self.mqtt) != shown(&other.mqtt)),
@@ -76,6 +78,7 @@ impl Config {
     /// Takes from `other` what can change while the gateway runs.
     pub(crate) fn take_over(&mut self, other: Self) {
         self.workers.drain = other.workers.drain;
+        self.listeners.take_over(&other.listeners);
         self.auth = other.auth;
         self.log = other.log;
         self.coap.oscore = other.coap.oscore;

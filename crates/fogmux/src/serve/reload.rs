@@ -11,7 +11,7 @@ use super::logging::{self, Log};
 use super::watch::Watch;
 use super::{banner, configuration};
 use crate::cli::Serve;
-use crate::compose::Running;
+use crate::compose::{self, Running};
 use crate::config::Config;
 use crate::exit::Failure;
 use crate::home::{self, Home};
@@ -110,10 +110,17 @@ impl Reloader {
         }
         oscore::put_in_place(&running.gateway.shared.coap.oscore, fresh.contexts, &self.home.directory)?;
         self.log.replace(&fresh.config.log.filter)?;
+        // Before the rules, whose new generation makes every connection look again.
+        let mut listeners = self.config.listeners.clone();
+        listeners.take_over(&fresh.config.listeners);
+        let open =
+            compose::listen(&Config { listeners, ..self.config.clone() }).into_iter().filter(|listen| listen.anonymous);
+        running.gateway.shared.open_to_anonymous.set(open.map(|listen| listen.listener));
         running.authority.replace(fresh.rules);
         running.gateway.shared.bus.invalidate();
         running.gateway.shared.refusals.forget();
         running.gateway.shared.logins.configure(fresh.config.auth.backoff);
+        running.gateway.shared.verifiers.configure(fresh.config.auth.verification);
         for section in self.config.sections_that_need_a_restart(&fresh.config) {
             tracing::warn!("[{section}] has changed; that takes effect when the gateway is restarted");
         }

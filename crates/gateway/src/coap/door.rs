@@ -226,8 +226,8 @@ impl Core {
     fn change(&mut self, change: Change) {
         match change {
             Change::Opened(path, channel) => {
-                let Listener { anonymous, sources } = self.admission.listener();
-                let peer = Peer { sources, ..Peer::plain(path.remote, anonymous) }.over(channel);
+                let Listener { by, anonymous, sources } = self.admission.listener();
+                let peer = Peer { sources, listener: by, ..Peer::plain(path.remote, anonymous) }.over(channel);
                 self.admission.open(path.association, peer);
             }
             Change::Closed(path) => {

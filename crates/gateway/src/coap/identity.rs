@@ -124,15 +124,16 @@ impl Admission {
         // The listener has said whether it lets them in, whatever its address.
         let anybody = |listens: bool| ctx.authority().anonymous(listens).filter(|_| listens);
         match who {
-            Who::Anybody => {
-                self.nobody.get(ctx, now, || Some(identity(ctx, slot, &anybody(listener.anonymous)?.into())))
-            }
+            Who::Anybody => self.nobody.get(ctx, now, || {
+                let open = |by| ctx.shared.open_to_anonymous.contains(by);
+                Some(identity(ctx, slot, &anybody(listener.by.map_or(listener.anonymous, open))?.into()))
+            }),
             Who::Association(association) => {
                 let (peer, known) = self.associations.get_mut(association)?;
                 known.get(ctx, now, || {
                     let principal = match credential::of_channel(ctx, peer) {
                         Ok(Some(principal)) => principal,
-                        Ok(None) => anybody(peer.anonymous)?,
+                        Ok(None) => anybody(peer.may_be_anonymous(ctx))?,
                         Err(refused) => {
                             tracing::debug!(%refused, "a CoAP association is nobody's");
                             return None;

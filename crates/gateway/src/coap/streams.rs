@@ -83,7 +83,7 @@ impl Hub {
             return Ok(hub);
         }
         // Each connection says itself what its listener lets in.
-        let nobody = Listener { anonymous: false, sources: SourceSet::NONE };
+        let nobody = Listener { by: None, anonymous: false, sources: SourceSet::NONE };
         let core = Core::new(Rc::clone(ctx), ctx.shared.coap.config.stream_machine(), nobody)?;
         let hub = Rc::new(Self {
             core: RefCell::new(core),

@@ -47,6 +47,8 @@ async fn house(config: CoapConfig, anonymous: bool) -> House {
         clock,
         metrics: Metrics::default(),
         logins: fogmux_auth::LoginGuard::default(),
+        open_to_anonymous: crate::context::OpenListeners::default(),
+        verifiers: crate::verifiers::Verifiers::default(),
         refusals: fogmux_auth::Refusals::default(),
         admission: Admission::new(AdmissionLimits::default()),
         mqtt: MqttDoor::new(MqttConfig::default()),
@@ -58,7 +60,7 @@ async fn house(config: CoapConfig, anonymous: bool) -> House {
     let ctx = WorkerContext::new(Arc::new(shared), WorkerId(0));
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
-    let listener = Listener { anonymous, sources: fogmux_auth::SourceSet::ALL };
+    let listener = Listener { by: None, anonymous, sources: fogmux_auth::SourceSet::ALL };
     tokio::task::spawn_local(serve(Rc::clone(&ctx), socket, listener));
     House { ctx, drain, address }
 }

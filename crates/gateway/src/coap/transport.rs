@@ -65,7 +65,9 @@ pub(super) enum Change {
 /// Whom a listener lets in.
 #[derive(Clone, Copy, Debug)]
 pub struct Listener {
-    /// Whether it may be used without credentials.
+    /// Which, where it is one of the configuration.
+    pub by: Option<crate::Listener>,
+    /// Whether it could be used without credentials when it was opened.
     pub anonymous: bool,
     /// The credentials that it takes.
     pub sources: SourceSet,

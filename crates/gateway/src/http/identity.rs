@@ -266,7 +266,8 @@ impl Identities {
         {
             return Ok(Rc::clone(identity));
         }
-        let anonymous = || self.ctx.authority().anonymous(self.peer.anonymous).filter(|_| self.peer.anonymous);
+        let open = self.peer.may_be_anonymous(&self.ctx);
+        let anonymous = || self.ctx.authority().anonymous(open).filter(|_| open);
         let principal = self.of_channel()?.or_else(anonymous).ok_or_else(|| self.needed())?;
         let channel = self.peer.channel.as_ref().filter(|_| principal.source == SourceKind::Certificate);
         if channel.is_some_and(|channel| is_over(channel)) {

@@ -48,6 +48,9 @@ impl Collector for Snapshot {
         let missed = ConstCounter::new(metrics.missed_wakes.get());
         let help = "Tasks that slept on output that they could have sent (debug builds)";
         missed.encode(encoder.encode_descriptor("missed_wakes", help, None, missed.metric_type())?)?;
+        let refused = ConstCounter::new(self.0.verifiers.refused());
+        let help = "Logins refused because too many waited for their password to be verified";
+        refused.encode(encoder.encode_descriptor("logins_busy", help, None, refused.metric_type())?)?;
         let doors =
             [("mqtt", &metrics.mqtt), ("coap", &metrics.coap), ("http", &metrics.http), ("xmpp", &metrics.xmpp)];
         type Read = fn(&DoorMetrics) -> u64;
@@ -124,6 +127,7 @@ impl Snapshot {
             ("bus_mailbox_bytes", "Bytes in mailboxes", bus.memory().used()),
             ("bus_mailbox_messages", "Messages that wait in mailboxes", bus.memory().waiting()),
             ("bus_subscriptions", "Subscriptions", bus.subscriptions()),
+            ("logins_waiting", "Logins that wait for their password to be verified", self.0.verifiers.waiting()),
             ("http_event_streams", "Event streams", streams),
             ("http_event_streams_parked", "Event streams that wait for their reader", parked),
         ] {

@@ -123,7 +123,8 @@ async fn serve_connection(ctx: &Rc<WorkerContext>, incoming: quinn::Incoming, (t
             return quic.close(H3_REQUEST_REJECTED, b"");
         }
     };
-    let peer = Peer { sources: listen.sources, ..Peer::plain(quic.remote_address(), listen.anonymous) };
+    let peer = Peer::plain(quic.remote_address(), listen.anonymous);
+    let peer = Peer { sources: listen.sources, listener: Some(listen.listener), ..peer };
     let conn = Conn::new(ctx, peer.over(Arc::new(channel)));
     match cut {
         None => converse(ctx, &conn, &quic).await,

@@ -260,7 +260,7 @@ impl Conn {
         host: Option<&str>,
         identified: Option<&Identified>,
     ) -> Result<(), Problem<'static>> {
-        if !self.peer.anonymous || !self.peer.is_loopback() {
+        if !self.peer.may_be_anonymous(&self.ctx) || !self.peer.is_loopback() {
             return Ok(());
         }
         let Some(host) = host else { return Ok(()) };

@@ -42,6 +42,8 @@ fn run_under(config: HttpConfig, rules: Rules, test: impl AsyncFnOnce(House)) {
         clock,
         metrics: Metrics::default(),
         logins: fogmux_auth::LoginGuard::default(),
+        open_to_anonymous: crate::context::OpenListeners::default(),
+        verifiers: crate::verifiers::Verifiers::default(),
         refusals: fogmux_auth::Refusals::default(),
         admission: Admission::new(AdmissionLimits::default()),
         mqtt: MqttDoor::new(MqttConfig::default()),

@@ -98,7 +98,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Login<'_, S> {
     /// Nobody in particular, where that is allowed.
     fn anonymous(&self) -> Option<Principal> {
         // Another listener that is open to all opens nothing here.
-        self.ctx.authority().anonymous(self.peer.anonymous).filter(|_| self.peer.anonymous)
+        let open = self.peer.may_be_anonymous(self.ctx);
+        self.ctx.authority().anonymous(open).filter(|_| open)
     }
 
     /// A password, or a token in its place.

@@ -48,6 +48,8 @@ fn house(config: MqttConfig, rules: Rules) -> House {
         clock,
         metrics: Metrics::default(),
         logins: fogmux_auth::LoginGuard::default(),
+        open_to_anonymous: crate::context::OpenListeners::default(),
+        verifiers: crate::verifiers::Verifiers::default(),
         refusals: fogmux_auth::Refusals::default(),
         admission: Admission::new(AdmissionLimits::default()),
         mqtt: MqttDoor::new(config),

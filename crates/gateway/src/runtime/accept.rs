@@ -113,7 +113,8 @@ fn bind_coap(sockets: &mut Sockets, listen: &Listen) -> Result<SocketAddr, Start
     let group = listener::udp_group(listen.address, sockets.udp.len()).map_err(&failed)?;
     for (worker, socket) in sockets.udp.iter_mut().zip(group) {
         address = socket.local_addr().map_err(&failed)?;
-        let listener = coap::Listener { anonymous: listen.anonymous, sources: listen.sources };
+        let listener =
+            coap::Listener { by: Some(listen.listener), anonymous: listen.anonymous, sources: listen.sources };
         worker.push(Udp::Coap { socket, listener });
     }
     Ok(address)
@@ -126,7 +127,7 @@ fn bind_coaps(sockets: &mut Sockets, listen: &Listen, tls: Option<&TlsConfig>) -
     getrandom::fill(&mut key).map_err(|error| failed(io::Error::other(error)))?;
     let credentials = ListenerCredentials::new(tls, listen.security).map_err(unusable(listen))?;
     let cookies = Arc::new(CookieKey::new(&key));
-    let admits = coap::Listener { anonymous: listen.anonymous, sources: listen.sources };
+    let admits = coap::Listener { by: Some(listen.listener), anonymous: listen.anonymous, sources: listen.sources };
     let mut address = listen.address;
     let group = listener::udp_group(listen.address, sockets.udp.len()).map_err(&failed)?;
     let handovers = coap::Handover::among(sockets.udp.len());
@@ -247,7 +248,7 @@ pub(super) async fn accept(
         door.connections.change(1);
         let seat =
             Seat { seats: Arc::clone(&seats), worker, shared: Arc::clone(&ctx.shared), listener, _admitted: admitted };
-        let peer = Peer { sources, ..Peer::plain(address, anonymous) };
+        let peer = Peer { sources, listener: Some(listener), ..Peer::plain(address, anonymous) };
         // A worker that is gone takes its connections with it.
         let _ = to.send(Accepted { listener, stream, peer, tls: tcp.tls.clone(), seat });
     }

@@ -96,6 +96,8 @@ impl World {
             authority: Arc::new(Authority::new(Rules::default())),
             clock,
             metrics: Metrics::default(),
+            open_to_anonymous: crate::context::OpenListeners::default(),
+            verifiers: crate::verifiers::Verifiers::default(),
             logins: fogmux_auth::LoginGuard::default(),
             refusals: fogmux_auth::Refusals::default(),
             admission: Admission::new(AdmissionLimits::default()),

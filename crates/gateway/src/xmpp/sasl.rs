@@ -51,7 +51,8 @@ impl Logins {
         });
         // The listener has said whether it lets them in, whatever their address. Who has shown to be somebody is not
         // nobody in particular.
-        let anonymous = peer.anonymous && of_channel == Ok(None) && ctx.authority().anonymous(peer.anonymous).is_some();
+        let open = peer.may_be_anonymous(ctx);
+        let anonymous = open && of_channel == Ok(None) && ctx.authority().anonymous(open).is_some();
         let realm = Some(ctx.shared.xmpp.server.domain.as_str().into());
         let context = credential::sasl(ctx, peer, of_channel.as_ref().ok().and_then(Option::as_ref));
         Self { context: sasl::Context { anonymous, realm, ..context }, of_channel, state: State::Idle }
@@ -138,11 +139,7 @@ impl Logins {
                 Ok(Verified { principal, expires_unix_s })
             }
             Step::Refused(refused) => Err(refused),
-            Step::Check(check) => {
-                // An error: the check panicked.
-                let checked = tokio::task::spawn_blocking(move || check.run()).await.unwrap_or(Err(Refused::Busy));
-                checked.map(Verified::from)
-            }
+            Step::Check(check) => ctx.shared.verifiers.verify(peer.address.ip(), check).await.map(Verified::from),
             Step::Ask { check, user, password } => {
                 let question = Question {
                     user: &user,
@@ -158,6 +155,7 @@ impl Logins {
         if let Some(attempt) = attempt {
             credential::settle(ctx, attempt, &verified);
         }
+        credential::note_password(ctx, peer, &verified);
         match verified {
             Ok(verified) => Outcome::Success(credential::bounded(peer, verified), last),
             Err(refused) => failure(refused),

@@ -45,7 +45,7 @@ async fn ask(door: &mut Door<Script>, device: &mut Client, call: Call) {
 #[test]
 fn who_asked_is_answered_before_observers_are_told() {
     run(CoapConfig::default(), true, async |house| {
-        let listener = Listener { anonymous: true, sources: fogmux_auth::SourceSet::ALL };
+        let listener = Listener { by: None, anonymous: true, sources: fogmux_auth::SourceSet::ALL };
         let mut door = Door::open(Rc::clone(&house.ctx), Script::default(), listener).unwrap();
         let mut device = Client::new(ClientConfig::default(), 7);
         house.keep("a", b"1");
