@@ -12,7 +12,7 @@ use crate::{
     id::WorkerId,
     limits::STAGED_MAX,
     mailbox::Delivered,
-    message::{MessageId, Publication},
+    message::{Door, MessageId, Publication, Qos},
     outcome::Outcome,
     retained::{Completion, RetainedError},
     route::{Batch, Pick, RouteCache, Routes, Staging, Subscriber, Wake},
@@ -110,6 +110,11 @@ impl Worker {
             }
             Err(RetainedError::Full) => {
                 publication.outcome.set(Outcome { refused: true, ..publication.outcome() });
+            }
+            Err(RetainedError::Store(_)) => {
+                // What cannot be refused is not lost to those who listen now (3.1.1 [MQTT-3.3.1-7]).
+                let refused = publication.can_be_refused();
+                publication.outcome.set(Outcome { refused, unkept: true, ..publication.outcome() });
             }
         }
     }
@@ -234,6 +239,11 @@ impl Publication<'_> {
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.outcome.get()
+    }
+
+    /// Whether its publisher can be told: everybody but an MQTT client at QoS 0.
+    fn can_be_refused(&self) -> bool {
+        self.qos != Qos::AtMostOnce || self.publisher.door != Door::Mqtt
     }
 
     pub(crate) fn note(&self, delivered: Delivered) {

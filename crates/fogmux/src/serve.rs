@@ -38,7 +38,9 @@ pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
     let home = home::prepare(&config, &directory)?;
     // Begins before anything is read. Certificates have been, so once more.
     let watch = Watch::new(&config, &home);
-    home.tls.reload().or_fail(Status::Config, "certificates")?;
+    if let Some(tls) = &home.tls {
+        tls.reload().or_fail(Status::Config, "certificates")?;
+    }
     let running = compose::start(&config, &home)?;
     let reloader = Reloader::new(arguments.clone(), config, home, log, watch);
     block_on(supervise(running, reloader))?

@@ -100,11 +100,12 @@ pub fn prepare(stream: &tokio::net::TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
-/// The next connection that is admitted; those that are not are closed at once. Never fails: errors of single connections
-/// are passed over, and without descriptors it waits until some are free.
+/// The next connection that is admitted; those that are not are closed at once, and told to `refused`. Never fails: errors
+/// of single connections are passed over, and where descriptors run out connections are closed until some are free.
 pub async fn accept(
     listener: &tokio::net::TcpListener,
     admission: &Admission,
+    refused: impl Fn(),
 ) -> (tokio::net::TcpStream, SocketAddr, Admitted) {
     let mut exhausted = false;
     loop {
@@ -112,8 +113,17 @@ pub async fn accept(
             Ok((stream, peer)) => match admission.admit(peer.ip()) {
                 Some(admitted) if prepare(&stream).is_ok() => return (stream, peer, admitted),
                 Some(_) => {}
-                None => reset(&stream),
+                None => {
+                    reset(&stream);
+                    refused();
+                }
             },
+            Err(error) if is_out_of_descriptors(&error) && turn_away(listener, admission) => {
+                admission.refuse("open files", admission.connections());
+                refused();
+                // One is turned away for each that comes; established connections have their turn in between.
+                tokio::task::yield_now().await;
+            }
             Err(error) if is_exhaustion(&error) => {
                 if !exhausted {
                     tracing::warn!(%error, "cannot accept connections for lack of system resources");
@@ -136,10 +146,27 @@ fn reset(stream: &tokio::net::TcpStream) {
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
+/// Accepts one connection by the descriptor that is kept for it, and closes it. Otherwise its peer would wait for an
+/// answer until it gives up, and the listener would stay readable and be asked again and again.
+fn turn_away(listener: &tokio::net::TcpListener, admission: &Admission) -> bool {
+    let accepted = admission.with_spare_descriptor(|| {
+        let (stream, _) = SockRef::from(listener).accept().ok()?;
+        // As in `reset`.
+        let _ = stream.set_linger(Some(Duration::ZERO));
+        Some(())
+    });
+    accepted.flatten().is_some()
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(EMFILE | ENFILE))
+}
+
+const EMFILE: i32 = 24;
+const ENFILE: i32 = 23;
+
 /// EMFILE, ENFILE, ENOBUFS, ENOMEM: trying again at once would only spin.
 fn is_exhaustion(error: &io::Error) -> bool {
-    const EMFILE: i32 = 24;
-    const ENFILE: i32 = 23;
     const ENOMEM: i32 = 12;
     const ENOBUFS_LINUX: i32 = 105;
     const ENOBUFS_BSD: i32 = 55;
@@ -163,17 +190,19 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let admission = Admission::new(AdmissionLimits { connections_max: 1, per_address_max: 1 });
         let first = tokio::net::TcpStream::connect(address).await.unwrap();
-        let (stream, peer, admitted) = accept(&listener, &admission).await;
+        let (stream, peer, admitted) = accept(&listener, &admission, || ()).await;
         assert_eq!(peer, first.local_addr().unwrap());
         assert!(stream.nodelay().unwrap());
+        let refused = std::cell::Cell::new(0);
         let mut second = tokio::net::TcpStream::connect(address).await.unwrap();
         tokio::select! {
-            _ = accept(&listener, &admission) => panic!("admitted"),
+            _ = accept(&listener, &admission, || refused.set(refused.get() + 1)) => panic!("admitted"),
             read = second.read_u8() => assert!(read.is_err()),
         }
+        assert_eq!(refused.get(), 1);
         drop(admitted);
         let third = tokio::net::TcpStream::connect(address).await.unwrap();
-        let (_, peer, _admitted) = accept(&listener, &admission).await;
+        let (_, peer, _admitted) = accept(&listener, &admission, || ()).await;
         assert_eq!(peer, third.local_addr().unwrap());
     }
 

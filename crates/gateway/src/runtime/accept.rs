@@ -231,11 +231,12 @@ pub(super) async fn accept(
         Err(error) => return tracing::error!(%error, "a listener cannot be watched"),
     };
     let mut drain = std::pin::pin!(ctx.drain());
+    let refused = || metrics(&ctx.shared, listener).rejected.increment();
     loop {
         let (stream, address, admitted) = tokio::select! {
             biased;
             () = &mut drain => return,
-            accepted = accept_admitted(&socket, &ctx.shared.admission) => accepted,
+            accepted = accept_admitted(&socket, &ctx.shared.admission, refused) => accepted,
         };
         let worker = least_occupied(&seats);
         let (Ok(stream), Some(to), Some(seat)) = (stream.into_std(), workers.get(worker), seats.get(worker)) else {
