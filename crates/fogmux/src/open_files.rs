@@ -28,7 +28,7 @@ pub(crate) fn room_for_connections(wanted: usize) -> usize {
     let open = std::fs::read_dir("/dev/fd").map_or(RESERVE, |files| files.count() as u64);
     let room = usize::try_from(room(files, open)).unwrap_or(usize::MAX);
     if room < wanted {
-        tracing::warn!(
+        tracing::info!(
             room,
             open,
             limit = files,

@@ -100,12 +100,12 @@ pub fn prepare(stream: &tokio::net::TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
-/// The next connection that is admitted; those that are not are closed at once, and told to `refused`. Never fails: errors
-/// of single connections are passed over, and where descriptors run out connections are closed until some are free.
+/// The next connection that is admitted; those that are not are closed at once, and `on_refused` counts them. Never fails:
+/// errors of single connections are passed over, and where descriptors run out connections are closed until some are free.
 pub async fn accept(
     listener: &tokio::net::TcpListener,
     admission: &Admission,
-    refused: impl Fn(),
+    on_refused: impl Fn(),
 ) -> (tokio::net::TcpStream, SocketAddr, Admitted) {
     let mut exhausted = false;
     loop {
@@ -114,13 +114,13 @@ pub async fn accept(
                 Some(admitted) if prepare(&stream).is_ok() => return (stream, peer, admitted),
                 Some(_) => {}
                 None => {
+                    on_refused();
                     reset(&stream);
-                    refused();
                 }
             },
             Err(error) if is_out_of_descriptors(&error) && turn_away(listener, admission) => {
                 admission.refuse("open files", admission.connections());
-                refused();
+                on_refused();
                 // One is turned away for each that comes; established connections have their turn in between.
                 tokio::task::yield_now().await;
             }
@@ -190,19 +190,20 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let admission = Admission::new(AdmissionLimits { connections_max: 1, per_address_max: 1 });
         let first = tokio::net::TcpStream::connect(address).await.unwrap();
-        let (stream, peer, admitted) = accept(&listener, &admission, || ()).await;
+        let refused = std::cell::Cell::new(0);
+        let count = || refused.set(refused.get() + 1);
+        let (stream, peer, admitted) = accept(&listener, &admission, count).await;
         assert_eq!(peer, first.local_addr().unwrap());
         assert!(stream.nodelay().unwrap());
-        let refused = std::cell::Cell::new(0);
         let mut second = tokio::net::TcpStream::connect(address).await.unwrap();
         tokio::select! {
-            _ = accept(&listener, &admission, || refused.set(refused.get() + 1)) => panic!("admitted"),
+            _ = accept(&listener, &admission, count) => panic!("admitted"),
             read = second.read_u8() => assert!(read.is_err()),
         }
-        assert_eq!(refused.get(), 1);
         drop(admitted);
         let third = tokio::net::TcpStream::connect(address).await.unwrap();
-        let (_, peer, _admitted) = accept(&listener, &admission, || ()).await;
+        let (_, peer, _admitted) = accept(&listener, &admission, count).await;
+        assert_eq!(refused.get(), 1);
         assert_eq!(peer, third.local_addr().unwrap());
     }
 

@@ -231,21 +231,20 @@ pub(super) async fn accept(
         Err(error) => return tracing::error!(%error, "a listener cannot be watched"),
     };
     let mut drain = std::pin::pin!(ctx.drain());
-    let refused = || metrics(&ctx.shared, listener).rejected.increment();
+    let door = metrics(&ctx.shared, listener);
     loop {
         let (stream, address, admitted) = tokio::select! {
             biased;
             () = &mut drain => return,
-            accepted = accept_admitted(&socket, &ctx.shared.admission, refused) => accepted,
+            accepted = accept_admitted(&socket, &ctx.shared.admission, || door.rejected.increment()) => accepted,
         };
         let worker = least_occupied(&seats);
         let (Ok(stream), Some(to), Some(seat)) = (stream.into_std(), workers.get(worker), seats.get(worker)) else {
             continue;
         };
         seat.fetch_add(1, Relaxed);
-        let metrics = metrics(&ctx.shared, listener);
-        metrics.accepted.increment();
-        metrics.connections.change(1);
+        door.accepted.increment();
+        door.connections.change(1);
         let seat =
             Seat { seats: Arc::clone(&seats), worker, shared: Arc::clone(&ctx.shared), listener, _admitted: admitted };
         let peer = Peer { sources, ..Peer::plain(address, anonymous) };

@@ -1,0 +1,172 @@
+//! Memory: a hostile mix stays below a bound, and what clients made the process take comes back when they go.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use fogmux_tests::gateway::Gateway;
+use fogmux_tests::mqtt::{self, Connection, V4};
+use fogmux_tests::suite::Case;
+use fogmux_tests::{tcp, tls};
+
+use super::{http, keep};
+
+pub(super) const RETAINED_AND_READERS: Case =
+    Case { name: "memory: 50 000 kept values and 20 readers", run: retained_and_readers };
+pub(super) const LARGE_PUTS: Case = Case { name: "memory: 500 PUTs of 200 KB", run: large_puts };
+pub(super) const CLIENTS_GONE: Case = Case { name: "memory: 2 000 clients come and go", run: clients_gone };
+pub(super) const TLS_CLIENTS_GONE: Case = Case { name: "memory: 300 TLS clients come and go", run: tls_clients_gone };
+
+pub(super) const MIX: Case = Case { name: "memory: kept values, large PUTs and readers that do not read", run: mix };
+
+/// The most that the defaults may take for a mix of kept values, large messages and readers.
+const PEAK_BYTES_MAX: u64 = 120_000_000;
+
+fn peak(gateway: &Gateway) -> Result<String> {
+    let peak = gateway.peak_resident_bytes()?;
+    ensure!(peak <= PEAK_BYTES_MAX, "it grew to {} MB", peak / 1_000_000);
+    Ok(format!("(peak {} MB)", peak / 1_000_000))
+}
+
+fn retained_and_readers() -> Result<String> {
+    let gateway = Gateway::start(&[])?;
+    keep(&gateway, 50_000, 1_000)?;
+    let address = gateway.address("mqtt")?;
+    eprintln!("kept: peak {} now {}", gateway.peak_resident_bytes()?, gateway.resident_bytes()?);
+    let m = gateway.metrics()?;
+    for (k, v) in &m {
+        if k.contains("bytes") && *v > 1e6 {
+            eprintln!("{k} {v}");
+        }
+    }
+    let mut readers = Vec::new();
+    for number in 0..20 {
+        let mut reader = Connection::open(address, V4, &format!("reader{number}"))?;
+        reader.stream.write_all(&mqtt::subscribe(V4, 1, &["kept/#"], 1))?;
+        readers.push(reader);
+    }
+    // They take their time: some of it is in the sockets and the rest in the gateway.
+    std::thread::sleep(Duration::from_secs(1));
+    eprintln!("readers: peak {} now {}", gateway.peak_resident_bytes()?, gateway.resident_bytes()?);
+    let m = gateway.metrics()?;
+    for (k, v) in &m {
+        if k.contains("bytes") && *v > 1e6 {
+            eprintln!("{k} {v}");
+        }
+    }
+    for reader in &mut readers {
+        let mut received = 0;
+        reader.stream.set_read_timeout(Some(Duration::from_millis(200)))?;
+        let mut buffer = vec![0; 64 << 10];
+        while received < 1_000_000 {
+            match reader.stream.read(&mut buffer) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => received += count,
+            }
+        }
+    }
+    peak(&gateway)
+}
+
+fn large_puts() -> Result<String> {
+    let mut gateway = Gateway::start(&[])?;
+    let body = vec![b'x'; 200_000];
+    let mut refused = 0;
+    for number in 0..500 {
+        let (status, text) = http(&gateway, "PUT", &format!("/topics/large/{number}"), &body)?;
+        ensure!(status < 300 || status == 503, "PUT {number}: {status} {text}");
+        refused += u32::from(status == 503);
+    }
+    gateway.settle()?;
+    Ok(format!("({refused} refused) {}", peak(&gateway)?))
+}
+
+/// All at once: readers of everything that take nothing, a map full of small values, and large ones by eight clients.
+fn mix() -> Result<String> {
+    let mut gateway = Gateway::start(&[])?;
+    let idle = gateway.resident_bytes()?;
+    let address = gateway.address("mqtt")?;
+    let mut readers = Vec::new();
+    for number in 0..20 {
+        let mut reader = Connection::open(address, V4, &format!("reader{number}"))?;
+        reader.stream.write_all(&mqtt::subscribe(V4, 1, &["#"], number % 2))?;
+        readers.push(reader);
+    }
+    // Readers that acknowledge nothing may make it refuse some.
+    let _ = keep(&gateway, 50_000, 1_000);
+    let http_address = gateway.address("http")?;
+    std::thread::scope(|scope| {
+        for putter in 0..8 {
+            scope.spawn(move || {
+                let head = "HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 200000\r\n\r\n";
+                for number in 0..63 {
+                    let mut request = format!("PUT /topics/large/{putter}/{number} {head}").into_bytes();
+                    request.resize(request.len() + 200_000, b'x');
+                    // Whether it is taken or refused is for other cases.
+                    let _ = tcp::ask(http_address, &request);
+                }
+            });
+        }
+    });
+    gateway.check_alive()?;
+    let told = peak(&gateway)?;
+    drop(readers);
+    // What is kept is kept.
+    let kept = gateway.metrics()?.get("fogmux_bus_retained_bytes").copied().unwrap_or_default();
+    let after = gateway.returns_to_idle(idle + kept as u64)?;
+    Ok(format!("{told} idle {} MB, after {}, of that kept {}", idle / 1_000_000, after / 1_000_000, kept / 1e6))
+}
+
+fn clients_gone() -> Result<String> {
+    let mut gateway = Gateway::start(&[])?;
+    let idle = gateway.resident_bytes()?;
+    let address = gateway.address("mqtt")?;
+    let mut clients = Vec::new();
+    for number in 0..2_000 {
+        // Where the suite itself has no more files, fewer do.
+        let Ok(mut client) = Connection::open(address, V4, &format!("c{number}")) else { break };
+        client.subscribe(1, &[&format!("c/{number}/#"), "all"], 1)?;
+        clients.push(client);
+    }
+    let count = clients.len();
+    ensure!(count >= 500, "only {count} clients");
+    let mut publisher = Connection::open(address, V4, "publisher")?;
+    for _ in 0..5 {
+        publisher.publish("all", &[7; 2_000])?;
+    }
+    for client in &mut clients {
+        let (first, _) = client.read()?;
+        ensure!(first == 0x30, "{first:#x} instead of PUBLISH");
+    }
+    let most = gateway.resident_bytes()?;
+    drop((clients, publisher));
+    let after = gateway.returns_to_idle(idle)?;
+    let megabytes = |bytes: u64| bytes / 1_000_000;
+    Ok(format!("({count} clients: idle {} MB, then {}, after {})", megabytes(idle), megabytes(most), megabytes(after)))
+}
+
+fn tls_clients_gone() -> Result<String> {
+    let mut gateway = Gateway::start(&[])?;
+    let idle = gateway.resident_bytes()?;
+    let config = tls::config(gateway.ca())?;
+    let address = gateway.address("mqtts")?;
+    let mut clients = Vec::new();
+    for number in 0..300 {
+        let mut stream = tls::connect(&config, address)?;
+        stream.write_all(&mqtt::connect(V4, &format!("t{number}")))?;
+        let mut connack = [0; 4];
+        stream.read_exact(&mut connack)?;
+        clients.push(stream);
+    }
+    let most = gateway.resident_bytes()?;
+    drop(clients);
+    let after = gateway.returns_to_idle(idle)?;
+    let each = (most - idle) / 300;
+    let megabytes = |bytes: u64| bytes / 1_000_000;
+    Ok(format!(
+        "({each} bytes each; idle {} MB, then {}, after {})",
+        megabytes(idle),
+        megabytes(most),
+        megabytes(after)
+    ))
+}
