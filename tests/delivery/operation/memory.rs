@@ -32,13 +32,6 @@ fn retained_and_readers() -> Result<String> {
     let gateway = Gateway::start(&[])?;
     keep(&gateway, 50_000, 1_000)?;
     let address = gateway.address("mqtt")?;
-    eprintln!("kept: peak {} now {}", gateway.peak_resident_bytes()?, gateway.resident_bytes()?);
-    let m = gateway.metrics()?;
-    for (k, v) in &m {
-        if k.contains("bytes") && *v > 1e6 {
-            eprintln!("{k} {v}");
-        }
-    }
     let mut readers = Vec::new();
     for number in 0..20 {
         let mut reader = Connection::open(address, V4, &format!("reader{number}"))?;
@@ -47,13 +40,6 @@ fn retained_and_readers() -> Result<String> {
     }
     // They take their time: some of it is in the sockets and the rest in the gateway.
     std::thread::sleep(Duration::from_secs(1));
-    eprintln!("readers: peak {} now {}", gateway.peak_resident_bytes()?, gateway.resident_bytes()?);
-    let m = gateway.metrics()?;
-    for (k, v) in &m {
-        if k.contains("bytes") && *v > 1e6 {
-            eprintln!("{k} {v}");
-        }
-    }
     for reader in &mut readers {
         let mut received = 0;
         reader.stream.set_read_timeout(Some(Duration::from_millis(200)))?;
