@@ -245,9 +245,18 @@ impl Gateway {
     /// # Errors
     /// When it stays higher.
     pub fn returns_to_idle(&mut self, idle_bytes: u64) -> Result<u64> {
-        const MORE_BYTES: u64 = 8_000_000;
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let began = Instant::now();
         self.settle()?;
+        self.comes_down(idle_bytes, began + Duration::from_secs(10))
+    }
+
+    /// The half of [`Gateway::returns_to_idle`] that holds where the gateway remembers clients that have gone, which is
+    /// then part of `idle_bytes`: the resident set is at most 8 MB above it by `deadline`.
+    ///
+    /// # Errors
+    /// When it stays higher.
+    pub fn comes_down(&self, idle_bytes: u64, deadline: Instant) -> Result<u64> {
+        const MORE_BYTES: u64 = 8_000_000;
         loop {
             let resident = self.resident_bytes()?;
             if resident <= idle_bytes + MORE_BYTES {

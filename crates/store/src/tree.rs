@@ -3,6 +3,7 @@
 use std::{
     path::Path,
     sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
 };
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
@@ -19,6 +20,12 @@ const CACHE_BYTES: u64 = 1 << 20;
 const MEMTABLE_BYTES: u64 = 2 << 20;
 /// All journals together; the least that the database accepts. Files are sparse until they are filled.
 const JOURNALS_BYTES: u64 = 64 << 20;
+/// Memory of all that is not in a table yet, above which the committer waits. The database itself rotates its memtables
+/// by and by: 50 MB that are written at once are 50 MB of memory.
+const UNFLUSHED_BYTES_MAX: u64 = 6 << 20;
+/// How long the committer waits between two looks, and in all: a database that writes no tables any more says so itself.
+const FLUSH_LOOK: Duration = Duration::from_millis(2);
+const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 /// Open tables.
 const FILES_MAX: usize = 32;
 /// Retained messages: key is the topic, value a [`crate::record`].
@@ -54,6 +61,13 @@ impl Tree {
         let records = database.keyspace(RECORDS, options(RECORDS_MEMTABLE_BYTES))?;
         let last = check_commits(found, &keyspace, &records, counters)?;
         Ok(Self { database, keyspace, records, marks: Arc::new(Marks::open(path, last)?) })
+    }
+
+    fn wait_for_tables(&self) {
+        let began = Instant::now();
+        while self.database.write_buffer_size() > UNFLUSHED_BYTES_MAX && began.elapsed() < FLUSH_PATIENCE {
+            std::thread::sleep(FLUSH_LOOK);
+        }
     }
 
     /// Visits the records whose keys begin so, in order. What is damaged is skipped.
@@ -155,7 +169,9 @@ impl Disk for Tree {
         batch.insert(&self.keyspace, marks::KEY, number);
         batch.insert(&self.records, marks::KEY, number);
         // To the kernel at once: what was acknowledged then survives the end of the process.
-        batch.durability(Some(PersistMode::Buffer)).commit()
+        batch.durability(Some(PersistMode::Buffer)).commit()?;
+        self.wait_for_tables();
+        Ok(())
     }
 
     fn sync(&self) -> fjall::Result<()> {
