@@ -133,11 +133,9 @@ fn attacked(setting: &Setting, attack: fn(&Gateway) -> Result<String>) -> Result
 /// What the gateway holds on purpose when nobody is connected: retained messages, queues of sessions, and what CoAP has to
 /// remember.
 fn kept_bytes(gateway: &Gateway) -> Result<u64> {
-    let metrics = gateway.metrics()?;
-    let gauge = |name: &str| metrics.get(name).copied().unwrap_or_default();
-    let queued = gauge("fogmux_bus_retained_bytes") + gauge("fogmux_bus_mailbox_bytes");
-    let peers = gauge("fogmux_door_connections{door=\"coap\"}") > 0.0;
-    Ok(queued as u64 + if peers { REMEMBERED_BYTES_MAX } else { 0 })
+    let queued = gateway.sum(&["fogmux_bus_retained_bytes", "fogmux_bus_mailbox_bytes"])?;
+    let peers = gateway.sum(&["fogmux_door_connections{door=\"coap\"}"])?;
+    Ok(queued + if peers > 0 { REMEMBERED_BYTES_MAX } else { 0 })
 }
 
 /// A newcomer is served at each door.

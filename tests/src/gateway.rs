@@ -198,6 +198,16 @@ impl Gateway {
         Ok(lines.filter_map(sample).collect())
     }
 
+    /// The sum of samples of `/metrics`, which are whole numbers; those that are not there are 0.
+    ///
+    /// # Errors
+    /// When the page cannot be had.
+    pub fn sum(&self, names: &[&str]) -> Result<u64> {
+        let metrics = self.metrics()?;
+        let values = names.iter().filter_map(|name| metrics.get(*name));
+        Ok(format!("{:.0}", values.sum::<f64>()).parse()?)
+    }
+
     /// Waits until a sample of `/metrics` satisfies `holds`, and returns it.
     ///
     /// # Errors

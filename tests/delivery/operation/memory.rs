@@ -98,9 +98,7 @@ fn mix() -> Result<String> {
     let told = peak(&gateway)?;
     drop(readers);
     // What is kept is kept; what stays in queues is counted, and judged by the cases of the bus.
-    let metrics = gateway.metrics()?;
-    let gauge = |name: &str| metrics.get(name).copied().unwrap_or_default() as u64;
-    let kept = gauge("fogmux_bus_retained_bytes") + gauge("fogmux_bus_mailbox_bytes");
+    let kept = gateway.sum(&["fogmux_bus_retained_bytes", "fogmux_bus_mailbox_bytes"])?;
     let after = gateway.comes_down(idle + kept, Instant::now() + Duration::from_secs(10))?;
     let megabytes = |bytes: u64| bytes / 1_000_000;
     Ok(format!("{told} (idle {} MB, after {} with {} kept)", megabytes(idle), megabytes(after), megabytes(kept)))
