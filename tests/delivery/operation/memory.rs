@@ -19,17 +19,20 @@ pub(super) const TLS_CLIENTS_GONE: Case = Case { name: "memory: 300 TLS clients 
 
 pub(super) const MIX: Case = Case { name: "memory: kept values, large PUTs and readers that do not read", run: mix };
 
-/// The most that the defaults may take for a mix of kept values, large messages and readers.
-const PEAK_BYTES_MAX: u64 = 120_000_000;
+/// The most that the defaults may take for a mix of kept values, large messages and readers: 120 MB with the 14 that a
+/// release build has at idle. A build without optimisation has more.
+const ABOVE_IDLE_BYTES_MAX: u64 = 106_000_000;
 
-fn peak(gateway: &Gateway) -> Result<String> {
-    let peak = gateway.peak_resident_bytes()?;
-    ensure!(peak <= PEAK_BYTES_MAX, "it grew to {} MB", peak / 1_000_000);
-    Ok(format!("(peak {} MB)", peak / 1_000_000))
+fn peak(gateway: &Gateway, idle_bytes: u64) -> Result<String> {
+    let (peak, idle) = (gateway.peak_resident_bytes()?, idle_bytes / 1_000_000);
+    let grown = peak.saturating_sub(idle_bytes);
+    ensure!(grown <= ABOVE_IDLE_BYTES_MAX, "it grew from {idle} to {} MB", peak / 1_000_000);
+    Ok(format!("(idle {idle} MB, peak {})", peak / 1_000_000))
 }
 
 fn retained_and_readers() -> Result<String> {
     let gateway = Gateway::start(&[])?;
+    let idle = gateway.resident_bytes()?;
     keep(&gateway, 50_000, 1_000)?;
     let address = gateway.address("mqtt")?;
     let mut readers = Vec::new();
@@ -51,11 +54,12 @@ fn retained_and_readers() -> Result<String> {
             }
         }
     }
-    peak(&gateway)
+    peak(&gateway, idle)
 }
 
 fn large_puts() -> Result<String> {
     let mut gateway = Gateway::start(&[])?;
+    let idle = gateway.resident_bytes()?;
     let body = vec![b'x'; 200_000];
     let mut refused = 0;
     for number in 0..500 {
@@ -64,7 +68,7 @@ fn large_puts() -> Result<String> {
         refused += u32::from(status == 503);
     }
     gateway.settle()?;
-    Ok(format!("({refused} refused) {}", peak(&gateway)?))
+    Ok(format!("({refused} refused) {}", peak(&gateway, idle)?))
 }
 
 /// All at once: readers of everything that take nothing, a map full of small values, and large ones by eight clients.
@@ -95,13 +99,13 @@ fn mix() -> Result<String> {
         }
     });
     gateway.check_alive()?;
-    let told = peak(&gateway)?;
+    let told = peak(&gateway, idle)?;
     drop(readers);
     // What is kept is kept; what stays in queues is counted, and judged by the cases of the bus.
     let kept = gateway.sum(&["fogmux_bus_retained_bytes", "fogmux_bus_mailbox_bytes"])?;
     let after = gateway.comes_down(idle + kept, Instant::now() + Duration::from_secs(10))?;
     let megabytes = |bytes: u64| bytes / 1_000_000;
-    Ok(format!("{told} (idle {} MB, after {} with {} kept)", megabytes(idle), megabytes(after), megabytes(kept)))
+    Ok(format!("{told} (after {} MB with {} kept)", megabytes(after), megabytes(kept)))
 }
 
 fn clients_gone() -> Result<String> {
