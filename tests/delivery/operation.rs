@@ -1,5 +1,66 @@
 //! Operation: full and read-only disks, damaged stores, descriptor limits, memory after load.
 
-use fogmux_tests::suite::Case;
+mod damage;
+mod descriptors;
+mod disk;
+mod memory;
 
-pub(crate) const CASES: &[Case] = &[];
+use std::io::Write;
+
+use anyhow::{Context, Result, ensure};
+use fogmux_tests::gateway::Gateway;
+use fogmux_tests::mqtt::{self, Connection, V5};
+use fogmux_tests::suite::Case;
+use fogmux_tests::tcp;
+
+pub(crate) const CASES: &[Case] = &[
+    disk::READ_ONLY,
+    disk::FULL_AT_START,
+    disk::FIRST_START,
+    disk::FULL_LATER,
+    disk::FULL_LATER_GROUP,
+    damage::DELETED,
+    damage::TRUNCATED,
+    damage::FLIPPED,
+    descriptors::FEW_FILES,
+    descriptors::NONE_LEFT,
+    memory::RETAINED_AND_READERS,
+    memory::LARGE_PUTS,
+    memory::MIX,
+    memory::CLIENTS_GONE,
+    memory::TLS_CLIENTS_GONE,
+];
+
+/// One request over a connection of its own: the status and the body of the answer.
+fn http(gateway: &Gateway, method: &str, path: &str, body: &[u8]) -> Result<(u16, String)> {
+    let length = body.len();
+    let mut request =
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n")
+            .into_bytes();
+    request.extend_from_slice(body);
+    let answer = tcp::ask(gateway.address("http")?, &request)?;
+    let text = String::from_utf8_lossy(&answer);
+    let status = text.get(9..12).context("no status")?.parse()?;
+    Ok((status, text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()))
+}
+
+/// Keeps `count` values of `bytes` under `kept/NNNNNN`, each acknowledged.
+fn keep(gateway: &Gateway, count: u16, bytes: usize) -> Result<()> {
+    let mut connection = Connection::open(gateway.address("mqtt")?, V5, "keeper")?;
+    let numbers: Vec<u16> = (1..=count).collect();
+    for turn in numbers.chunks(1_000) {
+        let mut packets = Vec::new();
+        for number in turn {
+            let payload = format!("{number:06}{}", "x".repeat(bytes.saturating_sub(6)));
+            let topic = format!("kept/{number:06}");
+            packets.extend(mqtt::publish(V5, topic.as_bytes(), payload.as_bytes(), 1, true, *number));
+        }
+        connection.stream.write_all(&packets)?;
+        for number in turn {
+            let (first, body) = connection.read()?;
+            let reason = body.get(2).copied().unwrap_or_default();
+            ensure!(first == 0x40 && reason < 0x80, "{first:#x} {reason:#x} for value {number}");
+        }
+    }
+    Ok(())
+}

@@ -15,7 +15,7 @@ mod xmpp;
 
 use std::fmt;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use fogmux_tests::gateway::Gateway;
@@ -25,6 +25,11 @@ use fogmux_tests::{coap as datagram, tcp};
 
 const RESIDENT_BYTES_MAX: u64 = 200_000_000;
 const SLOWER_MAX: u32 = 10;
+/// What comes down, comes down within this time after the last client has gone.
+const AFTER: Duration = Duration::from_secs(10);
+/// What the CoAP door remembers of peers for minutes, at the most (RFC 7252 §4.8.2 EXCHANGE_LIFETIME; sessions of DTLS):
+/// exchanges, uploads, downloads and notifications of 16 MiB each, and a kilobyte for each of 32 768 sessions.
+const REMEMBERED_BYTES_MAX: u64 = 100_000_000;
 /// Round trips below this are the scheduler's noise with attacker, gateway and clients on two cores; ten times it is the
 /// least bound. The gateway is built with optimisation (`xtask/src/gateway.rs`), so that it is not its own noise.
 const P99_FLOOR: Duration = Duration::from_millis(2);
@@ -92,18 +97,23 @@ struct Trial {
     machine: Duration,
     bound: Duration,
     peak_bytes: u64,
+    after_bytes: u64,
 }
 
 impl fmt::Display for Trial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { told, before, during, machine, bound, peak_bytes } = self;
-        let peak = peak_bytes / 1_000_000;
-        write!(f, "{told}; p99 {before:.1?} -> {during:.1?} of {bound:.1?}, bare echo {machine:.1?}, peak {peak} MB")
+        let Self { told, before, during, machine, bound, peak_bytes, after_bytes } = self;
+        let (peak, after) = (peak_bytes / 1_000_000, after_bytes / 1_000_000);
+        write!(
+            f,
+            "{told}; p99 {before:.1?} -> {during:.1?} of {bound:.1?}, bare echo {machine:.1?}, peak {peak} MB, after {after}"
+        )
     }
 }
 
 fn attacked(setting: &Setting, attack: fn(&Gateway) -> Result<String>) -> Result<Trial> {
     let mut gateway = Gateway::start_furnished(setting.settings, setting.files)?;
+    let idle = gateway.resident_bytes()?;
     let before = Probe::mqtt(gateway.address("mqtt")?)?.p99()?;
     let (probe, echo) = (Probe::mqtt(gateway.address("mqtt")?)?, Probe::echo()?);
     let outcome = attack(&gateway);
@@ -115,8 +125,17 @@ fn attacked(setting: &Setting, attack: fn(&Gateway) -> Result<String>) -> Result
     gateway.check_alive()?;
     let peak_bytes = gateway.peak_resident_bytes()?;
     ensure!(peak_bytes <= RESIDENT_BYTES_MAX, "it grew to {} MB; {told}", peak_bytes / 1_000_000);
+    let after_bytes = gateway.comes_down(idle + kept_bytes(&gateway)?, Instant::now() + AFTER)?;
     let bound = before.max(machine).max(P99_FLOOR) * SLOWER_MAX;
-    Ok(Trial { told, before, during, machine, bound, peak_bytes })
+    Ok(Trial { told, before, during, machine, bound, peak_bytes, after_bytes })
+}
+
+/// What the gateway holds on purpose when nobody is connected: retained messages, queues of sessions, and what CoAP has to
+/// remember.
+fn kept_bytes(gateway: &Gateway) -> Result<u64> {
+    let queued = gateway.sum(&["fogmux_bus_retained_bytes", "fogmux_bus_mailbox_bytes"])?;
+    let peers = gateway.sum(&["fogmux_door_connections{door=\"coap\"}"])?;
+    Ok(queued + if peers > 0 { REMEMBERED_BYTES_MAX } else { 0 })
 }
 
 /// A newcomer is served at each door.

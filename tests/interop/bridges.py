@@ -6,6 +6,7 @@ import base64
 import itertools
 import json
 import os
+import tempfile
 from pathlib import Path
 
 from client import PATIENCE, Follower, Missing, Publisher, Received, Refused
@@ -32,9 +33,11 @@ class Bridge(Publisher, Follower):
         self.numbers, self.pending = itertools.count(), {}
         environment = {**os.environ, "FOGMUX_CLIENTS": str(CLIENTS), "NODE_EXTRA_CA_CERTS": self.gateway.ca,
                        "SSL_CERT_FILE": self.gateway.ca}
+        # Libraries print stack traces of what a test does on purpose; they are shown when the process ends by itself.
+        self.complaints = tempfile.TemporaryFile()
         self.process = await asyncio.create_subprocess_exec(
-            *self.command(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 26,
-            env=environment)
+            *self.command(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=self.complaints,
+            limit=1 << 26, env=environment)
         self.ready = asyncio.get_running_loop().create_future()
         self.task = asyncio.create_task(self._read())
         self.greet()
@@ -49,6 +52,7 @@ class Bridge(Publisher, Follower):
             self.process.stdin.close()
             await asyncio.wait_for(self.process.wait(), PATIENCE)
         await self.task
+        self.complaints.close()
 
     async def _read(self):
         while line := await self.process.stdout.readline():
@@ -66,9 +70,15 @@ class Bridge(Publisher, Follower):
                     self.ready.set_result(item)
         for future in self.pending.values():
             if not future.done():
-                future.set_result("process ended")
+                future.set_result(f"process ended: {self.last_words()}")
         if not self.ready.done():
-            self.ready.set_exception(Missing("the bridge ended"))
+            self.ready.set_exception(Missing(f"the bridge ended: {self.last_words()}"))
+
+    def last_words(self) -> str:
+        """The end of what the process has written to its standard error."""
+        size = self.complaints.seek(0, os.SEEK_END)
+        self.complaints.seek(max(0, size - 1000))
+        return self.complaints.read().decode(errors="replace")
 
     async def ask(self, request):
         number = next(self.numbers)

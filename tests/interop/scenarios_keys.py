@@ -22,6 +22,7 @@ from clients_http import REQUESTS
 from clients_mqtt import TLS, Connection
 from clients_xmpp_raw import RawXmpp
 from credential import Credential
+from gateway import let_go_of_contexts
 from keyring import Authority, LockedGateway, private
 from powercut import Device, Nonces, Wire
 from report import Report
@@ -323,6 +324,7 @@ async def what_fogmux_pki_makes_is_good_for_others(binary):
             require("the new key is known", await until("the new key is known", agreed))
             listed = await gateway.fogmux("pki", "list")
             require("pki list shows no key", "PRIVATE" not in listed and secret not in listed, listed)
+            let_go_of_contexts(home)
 
 
 @scenario

@@ -23,12 +23,29 @@ const SETTLED: [&str; 4] =
 
 /// The configuration file, beside the data directory.
 const CONFIGURATION: &str = "fogmux.toml";
+/// How a gateway is started.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plan<'a> {
+    /// Settings, each `KEY=VALUE`.
+    pub settings: &'a [&'a str],
+    /// Files of the data directory, name and text.
+    pub files: &'a [(&'a str, &'a str)],
+    /// A command that runs the command behind it, such as `prlimit`.
+    pub launcher: &'a [&'a str],
+    /// The data directory, where it is not one of the gateway's own that goes with it.
+    pub data: Option<&'a Path>,
+    /// Whether `/readyz` may say that the gateway is not ready: then it is enough that it answers.
+    pub unready: bool,
+    /// The text of a configuration file, which [`Gateway::configure`] replaces.
+    pub configuration: Option<&'a str>,
+}
 
 /// A running gateway; dropped, it is killed.
 #[derive(Debug)]
 pub struct Gateway {
     child: Child,
     home: TempDir,
+    data: PathBuf,
     addresses: HashMap<String, SocketAddr>,
     ca: PathBuf,
 }
@@ -47,7 +64,7 @@ impl Gateway {
     /// # Errors
     /// When it does not start or does not become ready in a minute.
     pub fn start_furnished(settings: &[&str], files: &[(&str, &str)]) -> Result<Self> {
-        Self::start_with(None, settings, files)
+        Self::start_as(Plan { settings, files, ..Plan::default() })
     }
 
     /// Starts it with a configuration file, which [`Gateway::configure`] replaces.
@@ -55,15 +72,21 @@ impl Gateway {
     /// # Errors
     /// When it does not start or does not become ready in a minute.
     pub fn start_configured(text: &str) -> Result<Self> {
-        Self::start_with(Some(text), &[], &[])
+        Self::start_as(Plan { configuration: Some(text), ..Plan::default() })
     }
 
-    fn start_with(configuration: Option<&str>, settings: &[&str], files: &[(&str, &str)]) -> Result<Self> {
+    /// Starts a gateway as the plan says.
+    ///
+    /// # Errors
+    /// When it does not start or does not become ready in a minute.
+    pub fn start_as(plan: Plan<'_>) -> Result<Self> {
         let binary = std::env::var("FOGMUX_BIN").context("FOGMUX_BIN names no gateway; use `cargo xtask test`")?;
         let home = tempfile::tempdir()?;
-        let data = home.path().join("data");
-        fs::DirBuilder::new().mode(0o700).create(&data)?;
-        for (name, text) in files {
+        let data = plan.data.map_or_else(|| home.path().join("data"), Path::to_owned);
+        if plan.data.is_none() {
+            fs::DirBuilder::new().mode(0o700).create(&data)?;
+        }
+        for (name, text) in plan.files {
             fs::OpenOptions::new()
                 .write(true)
                 .create_new(true)
@@ -72,23 +95,24 @@ impl Gateway {
                 .write_all(text.as_bytes())?;
         }
         let log = fs::File::options().create(true).append(true).open(home.path().join("log"))?;
-        let mut command = Command::new(binary);
-        command.args(["serve", "--json", "--free-ports", "--data"]).arg(data);
-        for setting in settings {
+        let mut words = plan.launcher.iter().copied().chain([binary.as_str()]);
+        let mut command = Command::new(words.next().context("no command")?);
+        command.args(words).args(["serve", "--json", "--free-ports", "--data"]).arg(&data);
+        for setting in plan.settings {
             command.args(["--set", setting]);
         }
-        if let Some(text) = configuration {
+        if let Some(text) = plan.configuration {
             let file = home.path().join(CONFIGURATION);
             fs::write(&file, text)?;
             command.arg("-c").arg(file);
         }
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn()?;
         let stdout = child.stdout.take().context("no standard output")?;
-        let mut gateway = Self { child, home, addresses: HashMap::new(), ca: PathBuf::new() };
+        let mut gateway = Self { child, home, data, addresses: HashMap::new(), ca: PathBuf::new() };
         let banner = banner(stdout).with_context(|| gateway.log())?;
         gateway.addresses = addresses(&banner)?;
-        gateway.ca = banner.get("ca").and_then(Value::as_str).context("the banner names no ca")?.into();
-        gateway.wait_ready().with_context(|| gateway.log())?;
+        gateway.ca = banner.get("ca").and_then(Value::as_str).unwrap_or_default().into();
+        gateway.wait_ready(plan.unready).with_context(|| gateway.log())?;
         Ok(gateway)
     }
 
@@ -148,7 +172,7 @@ impl Gateway {
     /// The data directory.
     #[must_use]
     pub fn data(&self) -> PathBuf {
-        self.home.path().join("data")
+        self.data.clone()
     }
 
     /// Sends a signal, such as [`Signal::TERM`].
@@ -189,6 +213,16 @@ impl Gateway {
             Some((name.to_owned(), value.parse().ok()?))
         };
         Ok(lines.filter_map(sample).collect())
+    }
+
+    /// The sum of samples of `/metrics`, which are whole numbers; those that are not there are 0.
+    ///
+    /// # Errors
+    /// When the page cannot be had.
+    pub fn sum(&self, names: &[&str]) -> Result<u64> {
+        let metrics = self.metrics()?;
+        let values = names.iter().filter_map(|name| metrics.get(*name));
+        Ok(format!("{:.0}", values.sum::<f64>()).parse()?)
     }
 
     /// Waits until a sample of `/metrics` satisfies `holds`, and returns it.
@@ -296,21 +330,55 @@ impl Gateway {
         Ok(fs::File::options().write(true).open(self.home.path().join("log"))?.set_len(0)?)
     }
 
+    /// The memory oracle: ten seconds after the last client has gone, the resident set is at most 8 MB above what it was
+    /// before the first came, and all gauges are back at 0. Returns what it came down to.
+    ///
+    /// # Errors
+    /// When it stays higher.
+    pub fn returns_to_idle(&mut self, idle_bytes: u64) -> Result<u64> {
+        let began = Instant::now();
+        self.settle()?;
+        self.comes_down(idle_bytes, began + Duration::from_secs(10))
+    }
+
+    /// The half of [`Gateway::returns_to_idle`] that holds where the gateway remembers clients that have gone, which is
+    /// then part of `idle_bytes`: the resident set is at most 8 MB above it by `deadline`.
+    ///
+    /// # Errors
+    /// When it stays higher.
+    pub fn comes_down(&self, idle_bytes: u64, deadline: Instant) -> Result<u64> {
+        const MORE_BYTES: u64 = 8_000_000;
+        loop {
+            let resident = self.resident_bytes()?;
+            if resident <= idle_bytes + MORE_BYTES {
+                return Ok(resident);
+            }
+            let (now, idle) = (resident / 1_000_000, idle_bytes / 1_000_000);
+            ensure!(Instant::now() < deadline, "{now} MB are resident after the last client has gone, {idle} before");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// The whole log.
+    #[must_use]
+    pub fn whole_log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.home.path().join("log")).unwrap_or_default()).into_owned()
+    }
+
     /// The end of the log.
     #[must_use]
     pub fn log(&self) -> String {
-        let text = fs::read(self.home.path().join("log")).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
+        let text = self.whole_log();
         let lines: Vec<&str> = text.lines().collect();
         lines.iter().skip(lines.len().saturating_sub(15)).fold(String::new(), |all, line| all + line + "\n")
     }
 
-    fn wait_ready(&mut self) -> Result<()> {
+    fn wait_ready(&mut self, or_not: bool) -> Result<()> {
         let address = self.address("http")?;
         let deadline = Instant::now() + START;
         while Instant::now() < deadline {
             self.check_alive()?;
-            if is_ready(address) {
+            if is_ready(address, or_not) {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -327,10 +395,10 @@ impl Drop for Gateway {
     }
 }
 
-fn is_ready(address: SocketAddr) -> bool {
+fn is_ready(address: SocketAddr, or_not: bool) -> bool {
     let ask = || -> Result<bool> {
         let answer = tcp::ask(address, b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-        Ok(answer.starts_with(b"HTTP/1.1 200"))
+        Ok(answer.starts_with(b"HTTP/1.1 200") || (or_not && answer.starts_with(b"HTTP/1.1 503")))
     };
     ask().unwrap_or(false)
 }

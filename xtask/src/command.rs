@@ -1,7 +1,9 @@
 //! Running programs: the line that is run is printed first, and an exit code other than 0 is an error.
 
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail};
 
@@ -35,11 +37,43 @@ pub(crate) fn cargo_benches(subcommand: &str, arguments: &[&str]) -> Command {
     command
 }
 
+/// Tests that have passed since [`take_passed`].
+static PASSED: AtomicU64 = AtomicU64::new(0);
+
+/// How many tests have passed in what was run since the last call, by what they say themselves.
+pub(crate) fn take_passed() -> u64 {
+    PASSED.swap(0, Ordering::Relaxed)
+}
+
+/// The number in the last line of a suite: `test result: ok. 7 passed; …` or `7 passed, …`.
+fn passed(line: &str) -> Option<u64> {
+    let line = line.strip_prefix("test result: ok. ").unwrap_or(line);
+    let (number, _) = line.split_once(" passed; ").or_else(|| line.split_once(" passed, "))?;
+    number.parse().ok()
+}
+
+/// Shows what is read, line by line, and counts in it.
+fn show(mut lines: impl BufRead) -> std::io::Result<()> {
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line)? > 0 {
+        std::io::stdout().lock().write_all(&line)?;
+        if let Some(count) = std::str::from_utf8(&line).ok().and_then(passed) {
+            PASSED.fetch_add(count, Ordering::Relaxed);
+        }
+        line.clear();
+    }
+    Ok(())
+}
+
 /// Runs to the end with the output shown.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let line = line(command);
     println!("$ {line}");
-    let status = command.status().with_context(|| format!("cannot start `{line}`"))?;
+    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{line}`"))?;
+    if let Some(output) = child.stdout.take() {
+        show(BufReader::new(output))?;
+    }
+    let status = child.wait().with_context(|| format!("`{line}`"))?;
     if !status.success() {
         bail!("`{line}` ended with {status}");
     }
@@ -71,4 +105,17 @@ fn line(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy()];
     words.extend(command.get_args().map(OsStr::to_string_lossy));
     words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suites_say_how_many_have_passed() {
+        assert_eq!(passed("test result: ok. 12 passed; 0 failed; 0 ignored\n"), Some(12));
+        assert_eq!(passed("15873 passed, 1 failed in 90 s\n"), Some(15_873));
+        assert_eq!(passed("145 tests, 145 passed, 0 skipped, 0 failed\n"), None);
+        assert_eq!(passed("delivery a case: ok in 1 s\n"), None);
+    }
 }

@@ -83,28 +83,62 @@ fn test(tree: &Tree, names: &[&str]) -> Result<()> {
     if let Some(unknown) = names.iter().find(|name| PARTS.iter().all(|part| part.name != **name)) {
         bail!("there is no part `{unknown}`\n{USAGE}");
     }
-    let mut failed = Vec::new();
-    let mut passed = Vec::new();
+    let mut rows = Vec::new();
     for part in PARTS.iter().filter(|part| names.is_empty() || names.contains(&part.name)) {
         println!("==> {}", part.name);
         let began = Instant::now();
+        command::take_passed();
         let outcome = (part.run)(tree);
-        let seconds = began.elapsed().as_secs();
-        match outcome {
-            Ok(()) => {
-                println!("==> {} passed in {seconds} s", part.name);
-                passed.push(part.name);
-            }
-            Err(error) => {
-                println!("==> {} FAILED in {seconds} s: {error:#}", part.name);
-                failed.push(part.name);
-            }
+        if let Err(error) = &outcome {
+            println!("==> {} FAILED: {error:#}", part.name);
         }
+        let (tests, seconds) = (command::take_passed(), began.elapsed().as_secs());
+        rows.push(Row { part: part.name, tests, seconds, passed: outcome.is_ok() });
     }
-    println!("passed: {}", passed.join(" "));
-    if !failed.is_empty() {
-        println!("failed: {}", failed.join(" "));
-    }
-    println!("{} passed, {} failed", passed.len(), failed.len());
+    println!("{}", table(&rows));
+    let failed: Vec<_> = rows.iter().filter(|row| !row.passed).map(|row| row.part).collect();
     if failed.is_empty() { Ok(()) } else { bail!("{} failed", failed.join(", ")) }
+}
+
+/// What became of a part.
+struct Row {
+    part: &'static str,
+    tests: u64,
+    seconds: u64,
+    passed: bool,
+}
+
+/// The last lines of a run: parts, tests that passed in them, seconds.
+fn table(rows: &[Row]) -> String {
+    let line = |part: &str, tests: u64, seconds: u64, outcome: &str| {
+        let tests = if tests == 0 { "-".to_owned() } else { tests.to_string() };
+        format!("{part:<12} {tests:>7} {seconds:>8}  {outcome}\n")
+    };
+    let mut text = format!("\n{:<12} {:>7} {:>8}\n", "part", "passed", "seconds");
+    for row in rows {
+        text += &line(row.part, row.tests, row.seconds, if row.passed { "ok" } else { "FAILED" });
+    }
+    let failed = rows.iter().filter(|row| !row.passed).count();
+    let outcome = if failed == 0 { "ok".to_owned() } else { format!("{failed} FAILED") };
+    text += &line("all", rows.iter().map(|row| row.tests).sum(), rows.iter().map(|row| row.seconds).sum(), &outcome);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_ends_with_a_table() {
+        let row = |part, tests, passed| Row { part, tests, seconds: 7, passed };
+        let text = table(&[row("fmt", 0, true), row("unit", 1_234, true), row("interop", 15_873, false)]);
+        let lines: Vec<_> = text.lines().skip(2).collect();
+        let expected = [
+            "fmt                -        7  ok",
+            "unit            1234        7  ok",
+            "interop        15873        7  FAILED",
+            "all            17107       21  1 FAILED",
+        ];
+        assert_eq!(lines, expected);
+    }
 }

@@ -42,7 +42,7 @@ pub use memory::{Memory, Relieved};
 pub use message::{Door, Message, MessageId, Payload, Precondition, Properties, Publication, Publisher, Qos, etag};
 pub use outcome::Outcome;
 pub use retained::{
-    Completer, Completion, Forgetful, RetainedChunk, RetainedError, RetainedStore, StoreFailed, Stored,
+    Completer, Completion, Forgetful, RetainedChunk, RetainedError, RetainedStore, StoreFailed, Stored, Undo,
 };
 pub use session::{AttachError, Attached, SessionKey, Sessions};
 pub use slot::{Claim, Displaced, Slot};

@@ -9,6 +9,9 @@ pub struct Outcome {
     pub matched: u32,
     /// There was no room to keep it, or the bus takes no more; nobody has got it, and the publisher is told.
     pub refused: bool,
+    /// The store keeps nothing any more, or not now: with `refused`, the reason for it; without, the message went to
+    /// subscribers and was not kept.
+    pub unkept: bool,
     /// [`crate::Publication::precondition`] did not hold; nothing happened.
     pub precondition_failed: bool,
     /// It was retained and took the place of an earlier one.

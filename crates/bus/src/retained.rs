@@ -113,14 +113,22 @@ pub struct Stored {
     pub door: Door,
 }
 
+/// Restores what a topic had before writes of it failed. A store calls it before it resolves the completions of those
+/// writes, and holds no lock that [`RetainedStore::put`] takes.
+pub type Undo = Box<dyn Fn(&Topic, Option<&Arc<Message>>) + Send + Sync>;
+
 /// Keeps retained messages beyond the process. Calls return at once; writing happens elsewhere.
 pub trait RetainedStore: Send + Sync {
-    /// Keeps a message as its topic's latest. `expires_unix_ms` is its expiry in wall-clock time.
-    fn put(&self, message: &Arc<Message>, expires_unix_ms: Option<u64>) -> Completion;
-    /// Forgets a topic's.
-    fn remove(&self, topic: &Topic) -> Completion;
+    /// Keeps a message as its topic's latest. `expires_unix_ms` is its expiry in wall-clock time, `before` the message
+    /// whose place it takes. [`Completion::Failed`] if it is not taken: the caller must not keep it either.
+    fn put(&self, message: &Arc<Message>, expires_unix_ms: Option<u64>, before: Option<&Arc<Message>>) -> Completion;
+    /// Forgets a topic's, which was `before`; as [`RetainedStore::put`].
+    fn remove(&self, topic: &Topic, before: Option<&Arc<Message>>) -> Completion;
     /// Gives back everything, once, at the start.
     fn load(&self, visit: &mut dyn FnMut(Stored));
+    /// Takes what is to be called for each topic whose write failed after its completion was given out. A store whose
+    /// completions are never [`Completion::Waiting`] has no use for it.
+    fn undo_by(&self, _undo: Undo) {}
 }
 
 /// A store that keeps nothing beyond the process: every completion is ready.
@@ -128,11 +136,11 @@ pub trait RetainedStore: Send + Sync {
 pub struct Forgetful;
 
 impl RetainedStore for Forgetful {
-    fn put(&self, _message: &Arc<Message>, _expires_unix_ms: Option<u64>) -> Completion {
+    fn put(&self, _: &Arc<Message>, _: Option<u64>, _: Option<&Arc<Message>>) -> Completion {
         Completion::Ready
     }
 
-    fn remove(&self, _topic: &Topic) -> Completion {
+    fn remove(&self, _: &Topic, _: Option<&Arc<Message>>) -> Completion {
         Completion::Ready
     }
 
@@ -148,6 +156,9 @@ pub enum RetainedError {
     /// The limit on retained messages or their bytes is reached.
     #[error("no room for more retained messages")]
     Full,
+    /// The store is read-only or has too much to write.
+    #[error(transparent)]
+    Store(#[from] StoreFailed),
 }
 
 /// Some of the retained messages that match a filter, in order of topic.
@@ -165,9 +176,22 @@ struct Map {
     bytes: usize,
 }
 
+impl Map {
+    /// Puts back what a topic had before a write that failed.
+    fn undo(&mut self, topic: &Topic, before: Option<&Arc<Message>>) {
+        self.bytes += before.map_or(0, |message| message.size());
+        let replaced = match before {
+            Some(message) => self.messages.insert(topic.clone(), Arc::clone(message)),
+            None => self.messages.remove(topic),
+        };
+        self.bytes -= replaced.map_or(0, |message| message.size());
+    }
+}
+
 /// All retained messages.
 pub(crate) struct Retained {
-    map: RwLock<Map>,
+    /// Shared with the store, which undoes writes that failed.
+    map: Arc<RwLock<Map>>,
     store: Box<dyn RetainedStore>,
     messages_max: usize,
     bytes_max: usize,
@@ -182,7 +206,12 @@ pub(crate) struct Kept {
 
 impl Retained {
     pub(crate) fn new(store: Box<dyn RetainedStore>, messages_max: usize, bytes_max: usize) -> Self {
-        Self { map: RwLock::default(), store, messages_max, bytes_max }
+        let map: Arc<RwLock<Map>> = Arc::default();
+        let undone = Arc::clone(&map);
+        store.undo_by(Box::new(move |topic, before| {
+            undone.write().unwrap_or_else(PoisonError::into_inner).undo(topic, before);
+        }));
+        Self { map, store, messages_max, bytes_max }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Map> {
@@ -216,17 +245,24 @@ impl Retained {
             return Ok(Kept { replaced, completion: Completion::Ready });
         }
         if publication.payload.as_slice().is_empty() && !publication.keep_empty {
-            let removed = map.messages.remove(publication.topic.as_str());
-            let completion = removed.as_ref().map_or(Completion::Ready, |m| self.store.remove(&m.topic));
-            map.bytes -= removed.map_or(0, |m| m.size());
+            let latest = map.messages.get(publication.topic.as_str());
+            let completion = latest.map_or(Completion::Ready, |m| self.store.remove(&m.topic, Some(m)));
+            taken(&completion)?;
+            map.bytes -= map.messages.remove(publication.topic.as_str()).map_or(0, |m| m.size());
             return Ok(Kept { replaced, completion });
         }
         let message = publication.share();
-        let old = map.messages.get(publication.topic.as_str()).map(|m| m.size());
-        let bytes = map.bytes - old.unwrap_or(0) + message.size();
+        let old = map.messages.get(publication.topic.as_str());
+        let bytes = map.bytes - old.map_or(0, |m| m.size()) + message.size();
         if bytes > self.bytes_max || (old.is_none() && map.messages.len() >= self.messages_max) {
             return Err(RetainedError::Full);
         }
+        let left = message.expires_at.map(|at| at.since(message.ingest).as_millis());
+        let expires = left.map(|ms| message.ingest_unix_ms.saturating_add(u64::try_from(ms).unwrap_or(u64::MAX)));
+        // Under the lock, so that the store sees writes of one topic in the order in which they became the latest; and
+        // before the map has it, so that what the store refuses is never read.
+        let completion = self.store.put(message, expires, old);
+        taken(&completion)?;
         map.bytes = bytes;
         match map.messages.get_mut(publication.topic.as_str()) {
             Some(kept) => *kept = Arc::clone(message),
@@ -234,10 +270,6 @@ impl Retained {
                 map.messages.insert(message.topic.clone(), Arc::clone(message));
             }
         }
-        let left = message.expires_at.map(|at| at.since(message.ingest).as_millis());
-        let expires = left.map(|ms| message.ingest_unix_ms.saturating_add(u64::try_from(ms).unwrap_or(u64::MAX)));
-        // Under the lock, so that the store sees writes of one topic in the order in which they became the latest.
-        let completion = self.store.put(message, expires);
         Ok(Kept { replaced, completion })
     }
 
@@ -296,7 +328,7 @@ impl Retained {
                 }
                 map.bytes -= map.messages.remove(&topic).map_or(0, |m| m.size());
                 // Nobody waits for it: an expired message that comes back is dropped again at load.
-                drop(self.store.remove(&topic));
+                drop(self.store.remove(&topic, None));
             }
         }
         next
@@ -305,6 +337,13 @@ impl Retained {
     pub(crate) fn size(&self) -> (usize, usize) {
         let map = self.read();
         (map.messages.len(), map.bytes)
+    }
+}
+
+const fn taken(completion: &Completion) -> Result<(), RetainedError> {
+    match completion {
+        Completion::Failed => Err(RetainedError::Store(StoreFailed)),
+        Completion::Ready | Completion::Waiting(_) => Ok(()),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     counters::Tally,
     id::WorkerId,
     limits::{HANDED_ON_TOGETHER, STAGED_MAX, WAKES_PER_TURN},
-    message::{Door, Message, MessageId, Publication},
+    message::{Door, Message, MessageId, Publication, Qos},
     outcome::Outcome,
     retained::{Completion, RetainedError},
     route::{Batch, Members, Pick, RouteCache, Routes, Staging, Subscriber, Wake},
@@ -164,6 +164,11 @@ impl Worker {
             }
             Err(RetainedError::Full) => {
                 publication.outcome.set(Outcome { refused: true, ..publication.outcome() });
+            }
+            Err(RetainedError::Store(_)) => {
+                // What cannot be refused is not lost to those who listen now (3.1.1 [MQTT-3.3.1-7]).
+                let refused = publication.can_be_refused();
+                publication.outcome.set(Outcome { refused, unkept: true, ..publication.outcome() });
             }
         }
     }
@@ -375,5 +380,10 @@ impl Publication<'_> {
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.outcome.get()
+    }
+
+    /// Whether its publisher can be told: everybody but an MQTT client at QoS 0.
+    fn can_be_refused(&self) -> bool {
+        self.qos != Qos::AtMostOnce || self.publisher.door != Door::Mqtt
     }
 }

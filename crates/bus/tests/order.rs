@@ -26,12 +26,12 @@ const ROOMY: FifoLimits = FifoLimits { messages: usize::MAX, bytes: usize::MAX }
 struct History(Arc<Mutex<HashMap<Topic, Vec<u64>>>>);
 
 impl RetainedStore for History {
-    fn put(&self, message: &Arc<Message>, _: Option<u64>) -> Completion {
+    fn put(&self, message: &Arc<Message>, _: Option<u64>, _: Option<&Arc<Message>>) -> Completion {
         self.0.lock().unwrap().entry(message.topic.clone()).or_default().push(value(message));
         Completion::Ready
     }
 
-    fn remove(&self, _: &Topic) -> Completion {
+    fn remove(&self, _: &Topic, _: Option<&Arc<Message>>) -> Completion {
         Completion::Ready
     }
 

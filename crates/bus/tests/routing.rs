@@ -335,7 +335,7 @@ fn a_closed_bus_takes_wills_only_and_delivers_nothing_that_it_refuses() {
     let mut worker = bus.worker(WorkerId(0));
     let slot = subscriber(&bus, &["t"]);
     let me = Publisher::internal();
-    bus.close();
+    bus.shut_down();
     let mut batch = [publication("t", b"late", &me)];
     let _ = worker.publish(&mut batch);
     assert!(batch[0].outcome().refused);

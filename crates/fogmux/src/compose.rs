@@ -11,7 +11,7 @@ use fogmux_gateway::runtime::Listen;
 use fogmux_gateway::xmpp::XmppConfig;
 use fogmux_gateway::{Gateway, GatewayConfig, Listener, RunningGateway, StartError};
 use fogmux_net::channel::Zeroizing;
-use fogmux_net::{AdmissionLimits, PskSource, profile::Stack};
+use fogmux_net::{PskSource, profile::Stack};
 use fogmux_store::{FjallStore, OpenError, StoreConfig};
 
 use crate::config::{Config, Tls};
@@ -49,16 +49,18 @@ impl Running {
 pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
     let authority = Arc::new(Authority::new(home::rules(config, &home.directory)?));
     let store = open_store(config, &home.directory)?;
-    let contexts = contexts(config, &home.directory).inspect_err(|_| {
+    let contexts = contexts(config, &home.directory, &store).inspect_err(|_| {
         store.close();
     })?;
+    open_files::raise_limit();
     warn_of_weakness(config);
     let gateway = GatewayConfig {
         workers: workers(config),
         bus: config.bus,
-        listen: listen(config),
-        tls: Some(home.tls.clone().with_psk(Arc::new(Keys(Arc::clone(&authority))))),
-        accept: limits(config),
+        listen: listen(config, home.tls.is_some()),
+        tls: home.tls.clone().map(|tls| tls.with_psk(Arc::new(Keys(Arc::clone(&authority))))),
+        accept: config.limits,
+        store: Some(store.clone()),
         quic: config.http.quic,
         mqtt: config.mqtt.clone(),
         coap: config.coap.door.clone(),
@@ -70,17 +72,26 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
         store.close();
         not_started(&error)
     })?;
+    store.has_been_read();
+    gateway.shared.admission.limit(open_files::room_for_connections(config.limits.connections_max));
     gateway.shared.logins.configure(config.auth.backoff);
     gateway.shared.verifiers.configure(config.auth.verification);
     Ok(Running { gateway, authority, store })
 }
 
-/// The OSCORE contexts of all users.
-fn contexts(config: &Config, directory: &Path) -> Result<Arc<Keyring>, Failure> {
+/// The OSCORE contexts of all users. Where the disk takes nothing there are none: their sequence numbers must be on the
+/// disk before they are used (ADR 0009).
+fn contexts(config: &Config, directory: &Path, store: &FjallStore) -> Result<Arc<Keyring>, Failure> {
     let contexts = Arc::new(Keyring::default());
     let fresh = oscore::read(&contexts, config, directory)?;
-    oscore::put_in_place(&contexts, fresh, directory)?;
-    Ok(contexts)
+    match oscore::put_in_place(&contexts, fresh, directory) {
+        Err(failure) if store.why_stopped().is_some() => {
+            let why = failure.message().unwrap_or_default();
+            tracing::error!("{why}; OSCORE contexts are not in use");
+            Ok(Arc::default())
+        }
+        done => done.map(|()| contexts),
+    }
 }
 
 /// Where handshakes find pre-shared keys.
@@ -110,15 +121,6 @@ fn workers(config: &Config) -> usize {
     }
 }
 
-/// The configured limits, as far as the system has files for them.
-fn limits(config: &Config) -> AdmissionLimits {
-    let room = open_files::room_for_connections();
-    if room < config.limits.connections_max {
-        tracing::info!(room, "the system's limit of open files leaves room for fewer connections than configured");
-    }
-    AdmissionLimits { connections_max: config.limits.connections_max.min(room), ..config.limits }
-}
-
 fn open_store(config: &Config, directory: &Path) -> Result<FjallStore, Failure> {
     let path = config.store.path.clone().unwrap_or_else(|| directory.join("store"));
     let wanted = StoreConfig {
@@ -132,8 +134,9 @@ fn open_store(config: &Config, directory: &Path) -> Result<FjallStore, Failure> 
     })
 }
 
-/// The listeners to open. HTTPS comes before HTTP/3, which takes its port when that is left to the system.
-pub(crate) fn listen(config: &Config) -> Vec<Listen> {
+/// The listeners to open: without a certificate those that encrypt stay closed. HTTPS comes before HTTP/3, which takes
+/// its port when that is left to the system.
+pub(crate) fn listen(config: &Config, certificate: bool) -> Vec<Listen> {
     let listeners = &config.listeners;
     let all = [
         (Listener::Mqtt, &listeners.mqtt),
@@ -154,6 +157,7 @@ pub(crate) fn listen(config: &Config) -> Vec<Listen> {
     let wanted = |listener| listener != Listener::Http3 || quic;
     all.into_iter()
         .filter(|(listener, settings)| settings.enabled && wanted(*listener))
+        .filter(|(_, settings)| certificate || !settings.tls().is_some_and(|tls| tls.profile.is_encrypted()))
         .map(|(listener, settings)| Listen {
             listener,
             address: settings.address,

@@ -66,9 +66,13 @@ pub(crate) fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
 
 /// Makes the directory with everything above it; only its owner may look inside.
 pub(crate) fn create(directory: &Path) -> Result<(), Failure> {
+    make(directory).map_err(|error| Failure::io(directory.display(), &error))
+}
+
+/// [`create`] for a caller that goes on without.
+pub(crate) fn make(directory: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    made.map_err(|error| Failure::io(directory.display(), &error))
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
 #[cfg(test)]

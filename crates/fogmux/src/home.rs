@@ -10,8 +10,8 @@ use fogmux_net::{ClientTrust, KeyKind, TlsConfig, pki};
 use crate::callback;
 use crate::client::password_from;
 use crate::config::Config;
-use crate::data;
 use crate::exit::{Failure, OrFail as _, Status};
+use crate::{data, disk};
 
 /// The user that the first start makes.
 const ADMIN: &str = "admin";
@@ -24,7 +24,9 @@ pub(crate) struct Home {
     pub(crate) directory: PathBuf,
     /// The authority that clients are to trust; none when the operator brought a certificate.
     pub(crate) authority: Option<PathBuf>,
-    pub(crate) tls: TlsConfig,
+    /// None where a first start met a disk that takes no keys: nothing is encrypted then, and no listener is open that
+    /// ought to be.
+    pub(crate) tls: Option<TlsConfig>,
     pub(crate) admin: Option<Admin>,
 }
 
@@ -36,26 +38,42 @@ pub(crate) struct Admin {
     pub(crate) password_file: PathBuf,
 }
 
-/// Makes what is missing.
+/// Makes what is missing. A disk that takes nothing is no reason not to start: what needs no new file works.
 pub(crate) fn prepare(config: &Config, directory: &Path) -> Result<Home, Failure> {
-    data::create(directory)?;
+    match data::make(directory) {
+        Err(error) if disk::refuses(&error) => {
+            tracing::error!(%error, directory = %directory.display(), "the data directory cannot be made");
+        }
+        made => made.map_err(|error| Failure::io(directory.display(), &error))?,
+    }
     let directory = std::path::absolute(directory).map_err(|error| Failure::io(directory.display(), &error))?;
-    let (tls, authority) = certificate(config, &directory)?;
-    let admin = administrator(config, &directory)?;
-    Ok(Home { directory, authority, tls, admin })
+    let made = go_on(certificate(config, &directory), "there is no certificate: listeners that encrypt stay closed")?;
+    let (tls, authority) = made.map_or((None, None), |(tls, authority)| (Some(tls), authority));
+    let admin = go_on(administrator(config, &directory), "there are no users: nobody can log in with a password")?;
+    Ok(Home { directory, authority, tls, admin: admin.flatten() })
+}
+
+/// Nothing, said loudly, instead of a failure that the disk is the cause of.
+fn go_on<T>(done: Result<T, Failure>, consequence: &str) -> Result<Option<T>, Failure> {
+    match done {
+        Err(failure) if disk::caused(&failure) => {
+            tracing::error!("{}; {consequence}", failure.message().unwrap_or_default());
+            Ok(None)
+        }
+        done => done.map(Some),
+    }
 }
 
 /// Everything that handshakes need but the pre-shared keys: the operator's certificate, or our own, made or renewed;
 /// others of our own where a profile wants another key; and whose client certificates are believed.
 pub(crate) fn certificate(config: &Config, directory: &Path) -> Result<(TlsConfig, Option<PathBuf>), Failure> {
-    const OWN: &str = "the gateway's own certificate";
     let (tls, authority) = match (&config.tls.certificate_file, &config.tls.key_file) {
         (Some(certificate), Some(key)) => {
             (TlsConfig::load(certificate, key).or_fail(Status::Config, "tls.certificate_file")?, None)
         }
         (Some(_), None) | (None, Some(_)) | (None, None) => {
             let (pki, names) = (directory.join(data::PKI), names(config));
-            let made = pki::ensure(&pki, &names, SystemTime::now()).or_fail(Status::IoErr, OWN)?;
+            let made = ensure(&pki, &names)?;
             let mut tls = TlsConfig::load(&made.certificate, &made.key).or_fail(Status::IoErr, OWN)?;
             for kind in other_keys(config) {
                 let more = pki::ensure_server(&pki, kind, &names, SystemTime::now()).or_fail(Status::IoErr, OWN)?;
@@ -73,6 +91,35 @@ pub(crate) fn certificate(config: &Config, directory: &Path) -> Result<(TlsConfi
     let revoked = config.tls.crl_file.clone().unwrap_or_else(|| directory.join(data::REVOCATIONS));
     let clients = ClientTrust::load(&believed, &revoked).or_fail(Status::Config, "client certificates")?;
     Ok((tls.with_clients(clients, config.tls.cut_revoked), authority))
+}
+
+const OWN: &str = "the gateway's own certificate";
+
+/// Makes or renews our own certificate. Where the disk does not let it be renewed the old one is used; where it does not
+/// let it be made nothing is left half-made for the next start to find.
+fn ensure(directory: &Path, names: &[String]) -> Result<pki::Pki, Failure> {
+    let first = !directory.exists();
+    let made = pki::ensure(directory, names, SystemTime::now()).or_fail(Status::IoErr, OWN);
+    let Err(failure) = made else { return made };
+    let old = pki::Pki {
+        ca: directory.join("ca.pem"),
+        certificate: directory.join("server.pem"),
+        key: directory.join("server.key"),
+        renewed: false,
+    };
+    if !disk::caused(&failure) {
+        return Err(failure);
+    }
+    if first {
+        // As much of it as there is.
+        let _ = std::fs::remove_dir_all(directory);
+        return Err(failure);
+    }
+    if ![&old.ca, &old.certificate, &old.key].into_iter().all(|file| file.exists()) {
+        return Err(failure);
+    }
+    tracing::error!("{}; the old one is used", failure.message().unwrap_or_default());
+    Ok(old)
 }
 
 /// The kinds of keys that profiles ask for beside ours.
@@ -146,8 +193,8 @@ fn administrator(config: &Config, directory: &Path) -> Result<Option<Admin>, Fai
         None => {
             let password = random_password()?;
             let beside = directory.join(ADMIN_PASSWORD);
-            data::write_private(&beside, format!("{password}\n").as_bytes())
-                .map_err(|error| Failure::io(beside.display(), &error))?;
+            let written = data::write_private(&beside, format!("{password}\n").as_bytes());
+            written.or_fail(Status::IoErr, ADMIN_PASSWORD)?;
             (password, beside)
         }
     };
@@ -155,7 +202,12 @@ fn administrator(config: &Config, directory: &Path) -> Result<Option<Admin>, Fai
         users.set_password(ADMIN, password.as_bytes())?;
         users.set_groups(ADMIN, &[ADMIN])
     });
-    made.or_fail(Status::IoErr, "the users file")?;
+    made.or_fail(Status::IoErr, "the users file").inspect_err(|_| {
+        // A password of nobody.
+        if config.auth.admin_password_file.is_none() {
+            let _ = std::fs::remove_file(&password_file);
+        }
+    })?;
     Ok(Some(Admin { user: ADMIN, password_file }))
 }
 

@@ -4,13 +4,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// More is never needed, and some systems have no hard limit at all.
 const ENOUGH: u64 = 1 << 20;
-/// For what is no connection: listeners, the store, the log.
-const RESERVE: u64 = 256;
+/// For what is opened later and is no connection: tables and journals of the store, files that are read again, requests
+/// of our own. Where there are few, a quarter of them.
+const RESERVE: u64 = 64;
 
-/// Raises the soft limit as far as the hard one allows; gives how many connections that leaves room for.
-///
-/// Without that bound `accept` would fail with EMFILE, and so would the store.
-pub(crate) fn room_for_connections() -> usize {
+/// Raises the soft limit as far as the hard one allows.
+pub(crate) fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(ENOUGH).min(ENOUGH);
     if limit.current.is_some_and(|soft| soft < hard)
@@ -18,6 +17,46 @@ pub(crate) fn room_for_connections() -> usize {
     {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
+}
+
+/// How many of `wanted` connections there is room for beside what is open now, which is everything but connections.
+///
+/// Without that bound `accept` would fail with EMFILE, and so would the store.
+pub(crate) fn room_for_connections(wanted: usize) -> usize {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(ENOUGH);
-    usize::try_from(files.saturating_sub(RESERVE).max(1)).unwrap_or(usize::MAX)
+    // Linux and the BSDs show them there; elsewhere a guess.
+    let open = std::fs::read_dir("/dev/fd").map_or(RESERVE, |files| files.count() as u64);
+    let room = usize::try_from(room(files, open)).unwrap_or(usize::MAX);
+    if room < wanted {
+        tracing::info!(
+            room,
+            open,
+            limit = files,
+            wanted,
+            "the system's limit of open files leaves room for fewer connections than configured"
+        );
+    }
+    room.min(wanted)
+}
+
+const fn room(files: u64, open: u64) -> u64 {
+    let left = files.saturating_sub(open);
+    let reserve = if left / 4 < RESERVE { left / 4 } else { RESERVE };
+    let room = left - reserve;
+    if room == 0 { 1 } else { room }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_of_what_is_left_is_for_connections() {
+        assert_eq!(room(1_048_576, 60), 1_048_452);
+        assert_eq!(room(1024, 60), 900);
+        assert_eq!(room(200, 60), 105);
+        assert_eq!(room(64, 60), 3);
+        assert_eq!(room(60, 60), 1);
+        assert_eq!(room(10, 60), 1);
+    }
 }

@@ -8,6 +8,7 @@ mod clock;
 mod kept;
 mod logging;
 mod looked;
+mod memory;
 mod notify;
 mod reload;
 mod watch;
@@ -19,6 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
 pub(crate) use self::logging::Log;
+use self::memory::Memory;
 use self::notify::ServiceManager;
 use self::reload::Reloader;
 use self::watch::Watch;
@@ -32,13 +34,16 @@ use crate::{data, home};
 
 /// Runs a gateway until a signal ends it.
 pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
+    fogmux_memory::configure();
     let config = configuration(arguments)?;
     let log = Log::start(&config.log.filter)?;
     let directory = data::directory(arguments.data.directory.as_deref())?;
     let home = home::prepare(&config, &directory)?;
     // Begins before anything is read. Certificates have been, so once more.
     let watch = Watch::new(&config, &home);
-    home.tls.reload().or_fail(Status::Config, "certificates")?;
+    if let Some(tls) = &home.tls {
+        tls.reload().or_fail(Status::Config, "certificates")?;
+    }
     let running = compose::start(&config, &home)?;
     let reloader = Reloader::new(arguments.clone(), config, home, log, watch);
     block_on(supervise(running, reloader))?
@@ -62,6 +67,7 @@ async fn supervise(running: Running, mut reloader: Reloader) -> Result<(), Failu
     watchdog.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut look = interval(watch::LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut memory = Memory::new();
     // Not before signals are listened to: who reads that we are ready may send one.
     reloader.announce(&running);
     manager.ready();
@@ -73,7 +79,10 @@ async fn supervise(running: Running, mut reloader: Reloader) -> Result<(), Failu
                 reloader.reload(&running);
                 manager.ready();
             }
-            _ = look.tick() => reloader.look(&running),
+            _ = look.tick() => {
+                reloader.look(&running);
+                memory.look(&running.gateway.shared);
+            }
             _ = watchdog.tick(), if every.is_some() => manager.alive(),
         }
     }

@@ -1,6 +1,11 @@
 //! What is counted at the doors; the bus counts for itself. Doors add to these as they go, `/metrics` reads them.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+};
+
+use fogmux_store::FjallStore;
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -107,4 +112,6 @@ pub struct Metrics {
     pub xmpp: DoorMetrics,
     /// Tasks that slept on output that they could have sent; looked for in debug builds only, and 0 if all is well.
     pub missed_wakes: Counter,
+    /// The store, if there is one on disk; it counts for itself.
+    pub store: OnceLock<FjallStore>,
 }

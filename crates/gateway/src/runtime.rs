@@ -10,7 +10,7 @@ pub(crate) mod worker;
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{Arc, OnceLock, atomic::AtomicUsize},
     thread::JoinHandle,
     time::Duration,
 };
@@ -18,6 +18,7 @@ use std::{
 use fogmux_auth::{Authority, LoginGuard, Refusals, SourceSet};
 use fogmux_bus::{Bus, BusConfig, RetainedStore};
 use fogmux_net::{Admission, AdmissionLimits, Security, TlsConfig, TlsError, quic::QuicLimits};
+use fogmux_store::FjallStore;
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep},
@@ -136,6 +137,8 @@ pub struct GatewayConfig {
     pub listen: Vec<Listen>,
     /// Certificates, for the listeners that need them.
     pub tls: Option<TlsConfig>,
+    /// What outlives the process, for `/metrics` and `/readyz`; none where everything is in memory.
+    pub store: Option<FjallStore>,
     /// Limits of QUIC connections.
     pub quic: QuicLimits,
     /// Limits on connections.
@@ -223,7 +226,7 @@ impl Gateway {
             bus,
             authority,
             clock,
-            metrics: Metrics::default(),
+            metrics: Metrics { store: config.store.map(OnceLock::from).unwrap_or_default(), ..Metrics::default() },
             logins: LoginGuard::default(),
             open_to_anonymous,
             verifiers: Verifiers::default(),

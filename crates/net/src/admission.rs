@@ -3,12 +3,17 @@
 use std::{
     collections::HashMap,
     fmt,
+    fs::File,
     net::{IpAddr, Ipv6Addr},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
+
+/// The log says at most this often that a limit is reached.
+const SAID_EVERY: Duration = Duration::from_secs(60);
 
 /// Limits on connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +37,15 @@ impl Default for AdmissionLimits {
 pub struct Admission(Arc<Counts>);
 
 struct Counts {
-    limits: AdmissionLimits,
+    connections_max: AtomicUsize,
+    per_address_max: usize,
     connections: AtomicUsize,
     refused: AtomicUsize,
     /// Only addresses that are connected are in here.
     by_address: Mutex<HashMap<IpAddr, usize>>,
+    said: Mutex<Option<Instant>>,
+    /// A descriptor to give up when there is no other, so that a connection can be accepted to be closed.
+    spare: Mutex<Option<File>>,
 }
 
 /// A place among the connections, given back on drop.
@@ -50,20 +59,29 @@ impl Admission {
     #[must_use]
     pub fn new(limits: AdmissionLimits) -> Self {
         Self(Arc::new(Counts {
-            limits,
+            connections_max: AtomicUsize::new(limits.connections_max),
+            per_address_max: limits.per_address_max,
             connections: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
             by_address: Mutex::default(),
+            said: Mutex::default(),
+            spare: Mutex::new(spare()),
         }))
+    }
+
+    /// Another limit on connections at once; nobody is cut for it.
+    pub fn limit(&self, connections_max: usize) {
+        self.0.connections_max.store(connections_max, Ordering::Relaxed);
     }
 
     /// A place for a connection from `peer`, unless a limit is reached.
     #[must_use]
     pub fn admit(&self, peer: IpAddr) -> Option<Admitted> {
         let counts = &self.0;
-        let below = |count| (count < counts.limits.connections_max).then_some(count + 1);
+        let max = counts.connections_max.load(Ordering::Relaxed);
+        let below = |count| (count < max).then_some(count + 1);
         if counts.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below).is_err() {
-            counts.refused.fetch_add(1, Ordering::Relaxed);
+            self.refuse("limits.connections_max, or what the limit of open files leaves room for", max);
             return None;
         }
         let mut admitted = Admitted { counts: Arc::clone(counts), address: None };
@@ -71,18 +89,38 @@ impl Admission {
         if !address.is_loopback() {
             let mut by_address = counts.by_address.lock().unwrap_or_else(PoisonError::into_inner);
             let count = by_address.entry(address).or_default();
-            if *count >= counts.limits.per_address_max {
+            if *count >= counts.per_address_max {
                 if *count == 0 {
                     by_address.remove(&address);
                 }
                 drop(by_address);
-                counts.refused.fetch_add(1, Ordering::Relaxed);
+                self.refuse("limits.per_address_max", counts.per_address_max);
                 return None;
             }
             *count += 1;
             admitted.address = Some(address);
         }
         Some(admitted)
+    }
+
+    /// Counts a connection that is turned away, and says so now and then.
+    pub(crate) fn refuse(&self, limit: &str, max: usize) {
+        let refused = self.0.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut said = self.0.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_none_or(|said| said.elapsed() >= SAID_EVERY) {
+            *said = Some(Instant::now());
+            drop(said);
+            tracing::warn!(limit, max, refused, "a limit is reached: connections are turned away");
+        }
+    }
+
+    /// Does `work` with one descriptor more than there are left; nothing where that one is in use as well.
+    pub(crate) fn with_spare_descriptor<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        let mut kept = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let given_up = kept.take().is_some();
+        let done = given_up.then(work);
+        *kept = spare();
+        done
     }
 
     /// Connections at this moment.
@@ -96,6 +134,10 @@ impl Admission {
     pub fn refused(&self) -> usize {
         self.0.refused.load(Ordering::Relaxed)
     }
+}
+
+fn spare() -> Option<File> {
+    File::open("/dev/null").ok()
 }
 
 impl Drop for Admitted {

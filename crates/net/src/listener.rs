@@ -113,7 +113,7 @@ pub fn set_user_timeout(stream: &tokio::net::TcpStream, limit: Duration) {
 }
 
 /// The next connection that is admitted; those that are not are closed at once, and `on_refused` counts them. Never fails:
-/// errors of single connections are passed over, and without descriptors it waits until some are free.
+/// errors of single connections are passed over, and where descriptors run out connections are closed until some are free.
 pub async fn accept(
     listener: &tokio::net::TcpListener,
     admission: &Admission,
@@ -130,6 +130,12 @@ pub async fn accept(
                     reset(&stream);
                 }
             },
+            Err(error) if is_out_of_descriptors(&error) && turn_away(listener, admission) => {
+                admission.refuse("open files", admission.connections());
+                on_refused();
+                // One is turned away for each that comes; established connections have their turn in between.
+                tokio::task::yield_now().await;
+            }
             Err(error) if is_exhaustion(&error) => {
                 if !exhausted {
                     tracing::warn!(%error, "cannot accept connections for lack of system resources");
@@ -152,10 +158,27 @@ fn reset(stream: &tokio::net::TcpStream) {
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
+/// Accepts one connection by the descriptor that is kept for it, and closes it. Otherwise its peer would wait for an
+/// answer until it gives up, and the listener would stay readable and be asked again and again.
+fn turn_away(listener: &tokio::net::TcpListener, admission: &Admission) -> bool {
+    let accepted = admission.with_spare_descriptor(|| {
+        let (stream, _) = SockRef::from(listener).accept().ok()?;
+        // As in `reset`.
+        let _ = stream.set_linger(Some(Duration::ZERO));
+        Some(())
+    });
+    accepted.flatten().is_some()
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(EMFILE | ENFILE))
+}
+
+const EMFILE: i32 = 24;
+const ENFILE: i32 = 23;
+
 /// EMFILE, ENFILE, ENOBUFS, ENOMEM: trying again at once would only spin.
 fn is_exhaustion(error: &io::Error) -> bool {
-    const EMFILE: i32 = 24;
-    const ENFILE: i32 = 23;
     const ENOMEM: i32 = 12;
     const ENOBUFS_LINUX: i32 = 105;
     const ENOBUFS_BSD: i32 = 55;

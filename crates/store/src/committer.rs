@@ -2,13 +2,13 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{Arc, OnceLock, atomic::Ordering::Relaxed},
 };
 
-use fogmux_bus::{StoreFailed, Topic};
+use fogmux_bus::{StoreFailed, Topic, Undo};
 
 use crate::{
-    counters::Counters,
+    counters::{Counters, State},
     durability::Durability,
     queue::{Batch, Queue, Write},
     record::Record,
@@ -40,13 +40,27 @@ pub(crate) trait Disk: Send {
 
 /// Writes until the queue is closed or a write fails. A failure is final: after a failed fsync the kernel may have
 /// thrown the data away and a second one would succeed without it.
-pub(crate) fn run<D: Disk>(queue: &Queue, disk: D, durability: Durability, counters: &Arc<Counters>) {
+///
+/// `undo` restores in the bus what failed writes had replaced.
+pub(crate) fn run<D: Disk>(
+    queue: &Queue,
+    disk: D,
+    durability: Durability,
+    counters: &Arc<Counters>,
+    undo: &OnceLock<Undo>,
+) {
     let mut result = Ok(());
     while let Some(mut batch) = queue.take() {
         result = guarded(|| commit(&mut batch, &disk, durability, counters));
         if result.is_err() {
-            queue.fail();
-            batch.complete(Err(StoreFailed));
+            let waiting = queue.fail();
+            // The later ones first: what they replaced may be what the earlier ones brought.
+            for batch in [waiting, batch] {
+                if let Some(undo) = undo.get() {
+                    batch.undo(undo);
+                }
+                batch.complete(Err(StoreFailed));
+            }
             break;
         }
         batch.complete(Ok(()));
@@ -55,8 +69,8 @@ pub(crate) fn run<D: Disk>(queue: &Queue, disk: D, durability: Durability, count
         result = guarded(|| disk.sync().map_err(|error| error.to_string()));
     }
     if let Err(error) = result {
-        counters.read_only.store(true, Relaxed);
         tracing::error!(%error, "the store failed and is read-only: nothing more is kept on disk; check it and restart");
+        counters.stop(State::ReadOnly, error);
     }
     // First, so that whoever waits for the end may open the disk again.
     drop(disk);

@@ -1,6 +1,36 @@
 //! What the store counts; the gateway shows it as metrics.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+/// What a store can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// It reads and writes.
+    #[default]
+    Writable,
+    /// What it had was read; it takes nothing more.
+    ReadOnly,
+    /// Nothing could be read, and it takes nothing.
+    Failed,
+}
+
+impl State {
+    /// All of them, for metrics.
+    pub const ALL: [Self; 3] = [Self::Writable, Self::ReadOnly, Self::Failed];
+
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Writable => "writable",
+            Self::ReadOnly => "read-only",
+            Self::Failed => "failed",
+        }
+    }
+}
 
 /// Counts of one store, kept by all its threads.
 #[derive(Debug, Default)]
@@ -13,7 +43,9 @@ pub struct Counters {
     pub(crate) damaged_blocks: AtomicU64,
     pub(crate) cut_bytes: AtomicU64,
     pub(crate) moved_aside: AtomicU64,
-    pub(crate) read_only: AtomicBool,
+    pub(crate) lost_commits: AtomicU64,
+    /// Set once: a store that has stopped writing never begins again.
+    stopped: OnceLock<(State, String)>,
 }
 
 /// A reading of [`Counters`].
@@ -35,11 +67,36 @@ pub struct Snapshot {
     pub cut_bytes: u64,
     /// Whether the tree could not be opened and was moved aside at the start.
     pub moved_aside: u64,
-    /// Whether a write failed: nothing is kept any more.
-    pub read_only: bool,
+    /// Commits that had been written and were not there at the start.
+    pub lost_commits: u64,
+    /// Whether it reads and writes.
+    pub state: State,
+}
+
+impl Snapshot {
+    /// Whether anything that had been kept was missing at the start.
+    #[must_use]
+    pub const fn has_lost(&self) -> bool {
+        self.damaged_records + self.damaged_blocks + self.moved_aside + self.lost_commits > 0
+    }
 }
 
 impl Counters {
+    /// Nothing is written from here.
+    pub(crate) fn stop(&self, state: State, reason: String) {
+        // The first reason is the cause of all later ones.
+        let _ = self.stopped.set((state, reason));
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.stopped.get().map_or(State::Writable, |(state, _)| *state)
+    }
+
+    /// Why nothing is written any more, if so.
+    pub(crate) fn why_stopped(&self) -> Option<&str> {
+        self.stopped.get().map(|(_, reason)| reason.as_str())
+    }
+
     /// All at once.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
@@ -52,7 +109,8 @@ impl Counters {
             damaged_blocks: self.damaged_blocks.load(Relaxed),
             cut_bytes: self.cut_bytes.load(Relaxed),
             moved_aside: self.moved_aside.load(Relaxed),
-            read_only: self.read_only.load(Relaxed),
+            lost_commits: self.lost_commits.load(Relaxed),
+            state: self.state(),
         }
     }
 }

@@ -26,22 +26,38 @@ const MAGIC: [u8; 4] = *b"FJL\x03";
 const READ_BYTES: usize = 64 << 10;
 const TAIL_BYTES: u64 = 1 << 20;
 
-/// Cuts every journal in a directory; gives how many bytes that were more than padding were cut.
-pub(crate) fn cut_torn_tails(directory: &Path) -> io::Result<u64> {
+/// Cuts every journal in a directory; gives how many bytes that were more than padding were cut. A journal in which
+/// other batches follow on the damage is shown to `damaged` before.
+pub(crate) fn cut_torn_tails(directory: &Path, damaged: &mut dyn FnMut(&Path)) -> io::Result<u64> {
     let mut cut = 0;
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "jnl") && path.is_file() {
-            cut += cut_torn_tail(&path)?;
+            cut += cut_torn_tail(&path, damaged)?;
         }
     }
     Ok(cut)
 }
 
-fn cut_torn_tail(path: &Path) -> io::Result<u64> {
+/// The numbers of the journals in a directory, in order.
+pub(crate) fn numbers(directory: &Path) -> io::Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        numbers.extend(name.to_str().and_then(|name| name.strip_suffix(".jnl")?.parse::<u64>().ok()));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+fn cut_torn_tail(path: &Path, damaged: &mut dyn FnMut(&Path)) -> io::Result<u64> {
     let good = Walk::new(File::open(path)?).good_bytes()?;
-    let torn = last_nonzero(path, good)?;
+    let tail = tail(path, good)?;
+    let torn = tail.iter().rposition(|&byte| byte != 0).map_or(0, |index| index as u64 + 1);
     if torn > 0 {
+        if tail.windows(MAGIC.len()).any(|bytes| bytes == MAGIC) {
+            damaged(path);
+        }
         let file = OpenOptions::new().write(true).open(path)?;
         file.set_len(good)?;
         file.sync_all()?;
@@ -50,13 +66,13 @@ fn cut_torn_tail(path: &Path) -> io::Result<u64> {
 }
 
 // Journals are made 64 MiB long and filled; zeros at the end are not a torn write, and where zeros begin the database
-// itself ends. Gives the length up to the last byte that is not zero, of the first MiB behind `start`.
-fn last_nonzero(path: &Path, start: u64) -> io::Result<u64> {
+// itself ends. Gives the first MiB behind `start`.
+fn tail(path: &Path, start: u64) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     file.seek(io::SeekFrom::Start(start))?;
     let mut tail = Vec::new();
     file.take(TAIL_BYTES).read_to_end(&mut tail)?;
-    Ok(tail.iter().rposition(|&byte| byte != 0).map_or(0, |index| index as u64 + 1))
+    Ok(tail)
 }
 
 struct Walk<R> {

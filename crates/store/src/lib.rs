@@ -7,20 +7,23 @@
 //! resolves their completions (ADR 0005).
 //!
 //! What it promises: a completion that resolves with success means that the value is on disk as [`Durability`] says;
-//! after a failed write or fsync it is read-only, says so loudly and never tries again; damage on disk is skipped,
-//! counted and logged, and never keeps the gateway from starting. It never blocks a caller and never logs a payload.
+//! after a failed write or fsync it is read-only, says so loudly and never tries again; so it is from the start where the
+//! disk is full or read-only. Damage on disk is skipped, counted and logged, values that were committed and are gone
+//! included, and never keeps the gateway from starting. It never blocks a caller and never logs a payload.
 
 mod committer;
 mod counters;
 mod durability;
 mod journal;
+mod marks;
 mod open;
 mod queue;
 pub mod record;
 mod retained;
+mod scratch;
 mod tree;
 
-pub use counters::{Counters, Snapshot};
+pub use counters::{Counters, Snapshot, State};
 pub use durability::Durability;
 pub use open::OpenError;
 pub use retained::{FjallStore, RECORD_KEY_BYTES_MAX, StoreConfig};

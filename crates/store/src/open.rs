@@ -9,7 +9,13 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use crate::{counters::Counters, journal, tree::Tree};
+use crate::{
+    counters::{Counters, State},
+    journal,
+    marks::Found,
+    scratch::{self, Scratch},
+    tree::Tree,
+};
 
 /// The database's own lock file.
 const LOCK: &str = "lock";
@@ -17,11 +23,18 @@ const LOCK: &str = "lock";
 const VERSION: &str = "version";
 const MAGIC: &[u8] = b"FJL";
 const FORMAT: u8 = 3;
+/// Where the database has a directory for each keyspace, with a file in it that names its tables. Keyspaces are
+/// numbered; 0 is the database's own, the others are ours.
+const KEYSPACES: &str = "keyspaces";
+const TABLES: &str = "current";
+const KEYSPACES_OURS: u64 = 2;
 /// Says that somebody began to open the tree, and how often without success.
 const OPENING: &str = "opening";
 /// Attempts to open that ended without an answer before the tree is taken for damaged. The database asserts on some
 /// kinds of damage, twice in a row where it unwinds, which ends the process; a few power cuts while starting are no damage.
 const ATTEMPTS_MAX: u32 = 5;
+/// Room that the disk must have to be written.
+const ROOM_BYTES: usize = 256 << 10;
 
 /// Why there is no store. None of these is damage, which is repaired or moved aside.
 #[derive(Debug, thiserror::Error)]
@@ -42,42 +55,107 @@ pub enum OpenError {
     },
 }
 
-/// Opens the tree in `path`, which is made if need be.
-pub(crate) fn open(path: &Path, counters: &Counters) -> Result<Tree, OpenError> {
+/// A store, and what it needs to stay open.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// None where nothing could be read.
+    pub(crate) tree: Option<Tree>,
+    /// The copy that the tree is in, where the disk cannot be written.
+    pub(crate) scratch: Option<Scratch>,
+    /// The lock of the original, in that case.
+    _lock: Option<File>,
+}
+
+/// Opens the tree in `path`, which is made if need be; where the disk refuses to be written, a copy of it to read.
+pub(crate) fn open(path: &Path, counters: &Counters) -> Result<Opened, OpenError> {
+    match open_writable(path, counters) {
+        Ok(tree) => Ok(Opened { tree: Some(tree), scratch: None, _lock: None }),
+        Err(OpenError::Io { source, .. }) if cannot_be_written(&source) => open_copy(path, counters, &source),
+        Err(error) => Err(error),
+    }
+}
+
+/// Full, read-only, or failing.
+fn cannot_be_written(error: &io::Error) -> bool {
+    const EIO: i32 = 5;
+    let kinds = [io::ErrorKind::QuotaExceeded, io::ErrorKind::ReadOnlyFilesystem, io::ErrorKind::StorageFull];
+    kinds.contains(&error.kind()) || error.raw_os_error() == Some(EIO)
+}
+
+fn open_copy(path: &Path, counters: &Counters, why: &io::Error) -> Result<Opened, OpenError> {
+    let io_error = |source| OpenError::Io { path: path.to_owned(), source };
+    let lock = match File::open(path.join(LOCK)) {
+        Ok(lock) => Some(take(lock, path)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(io_error(error)),
+    };
+    let there = path.join(VERSION).exists();
+    let copied = if there { Scratch::copy(path).map(Some) } else { Ok(None) };
+    let copied = copied.map_err(|error| error.to_string()).and_then(|copied| match copied {
+        Some((scratch, copy)) => match open_writable(&copy, counters) {
+            Ok(tree) => Ok((Some(tree), Some(scratch))),
+            Err(error) => Err(error.to_string()),
+        },
+        None => Ok((None, None)),
+    });
+    let (state, tree, scratch, reason) = match copied {
+        Ok((tree, scratch)) => (State::ReadOnly, tree, scratch, format!("{}: {why}", path.display())),
+        Err(error) => {
+            (State::Failed, None, None, format!("{}: {why}; it cannot be read either: {error}", path.display()))
+        }
+    };
+    tracing::error!(
+        reason,
+        state = state.name(),
+        "the store cannot be written: nothing that is to be kept is taken; make room or replace the disk, and restart"
+    );
+    counters.stop(state, reason);
+    Ok(Opened { tree, scratch, _lock: lock })
+}
+
+fn open_writable(path: &Path, counters: &Counters) -> Result<Tree, OpenError> {
     let io_error = |source| OpenError::Io { path: path.to_owned(), source };
     fs::create_dir_all(path).map_err(io_error)?;
-    if repair(path, counters)? == Condition::Hopeless {
-        move_aside(path, counters, "it could not be opened several times in a row").map_err(io_error)?;
+    if let Condition::Hopeless(reason) = repair(path, counters)? {
+        move_aside(path, counters, &reason).map_err(io_error)?;
+        fs::create_dir_all(path).map_err(io_error)?;
     }
-    match attempt(path)? {
+    match attempt(path, counters)? {
         Ok(tree) => Ok(tree),
         Err(reason) => {
             move_aside(path, counters, &reason).map_err(io_error)?;
             fs::create_dir_all(path).map_err(io_error)?;
-            attempt(path)?.map_err(|reason| io_error(io::Error::other(reason)))
+            attempt(path, counters)?.map_err(|reason| io_error(io::Error::other(reason)))
         }
     }
 }
 
-#[derive(PartialEq, Eq)]
 enum Condition {
     Fair,
-    Hopeless,
+    Hopeless(String),
+}
+
+fn take(lock: File, path: &Path) -> Result<File, OpenError> {
+    lock.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => OpenError::InUse(path.to_owned()),
+        TryLockError::Error(source) => OpenError::Io { path: path.to_owned(), source },
+    })?;
+    Ok(lock)
 }
 
 // Under the database's lock, so that nobody's journal is cut while it is written.
 fn repair(path: &Path, counters: &Counters) -> Result<Condition, OpenError> {
     let io_error = |source| OpenError::Io { path: path.to_owned(), source };
     let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK)).map_err(io_error)?;
-    lock.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => OpenError::InUse(path.to_owned()),
-        TryLockError::Error(source) => io_error(source),
-    })?;
+    let lock = take(lock, path)?;
     if count_attempt(path).map_err(io_error)? > ATTEMPTS_MAX {
-        return Ok(Condition::Hopeless);
+        return Ok(Condition::Hopeless("it could not be opened several times in a row".to_owned()));
     }
     check_format(path)?;
-    match journal::cut_torn_tails(path) {
+    if let Some(missing) = missing(path).map_err(io_error)? {
+        return Ok(Condition::Hopeless(format!("{missing} is gone")));
+    }
+    match journal::cut_torn_tails(path, &mut |damaged| keep_journal(path, damaged)) {
         Ok(0) => {}
         Ok(bytes) => {
             counters.cut_bytes.fetch_add(bytes, Relaxed);
@@ -88,6 +166,26 @@ fn repair(path: &Path, counters: &Counters) -> Result<Condition, OpenError> {
     }
     drop(lock);
     Ok(Condition::Fair)
+}
+
+// A database whose files are gone is taken for a new one by itself, and what they named is removed. Ours was opened
+// once, and so had all of them.
+fn missing(path: &Path) -> io::Result<Option<String>> {
+    if Found::read(path)? == Found::Nothing {
+        return Ok(None);
+    }
+    let tables = (0..=KEYSPACES_OURS).map(|number| format!("{KEYSPACES}/{number}/{TABLES}"));
+    for file in tables.chain([VERSION.to_owned()]) {
+        if !path.join(&file).try_exists()? {
+            return Ok(Some(file));
+        }
+    }
+    let numbers = journal::numbers(path)?;
+    if numbers.is_empty() {
+        return Ok(Some("the journal".to_owned()));
+    }
+    let gap = numbers.windows(2).find(|pair| matches!(pair, [one, next] if one + 1 != *next));
+    Ok(gap.map(|_| "one of the journals".to_owned()))
 }
 
 // The database takes a mark that it does not know for damage; it may be a newer release's.
@@ -102,14 +200,17 @@ fn check_format(path: &Path) -> Result<(), OpenError> {
 fn count_attempt(path: &Path) -> io::Result<u32> {
     let marker = path.join(OPENING);
     let count = fs::read_to_string(&marker).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0_u32) + 1;
-    fs::write(&marker, count.to_string())?;
+    // Padded, so that a disk without room is noticed before the database is half-way through opening.
+    let mut text = count.to_string();
+    text.extend(std::iter::repeat_n(' ', ROOM_BYTES));
+    fs::write(&marker, text)?;
     File::open(&marker)?.sync_all()?;
     Ok(count)
 }
 
 // The outer error is the operator's, the inner one says what is damaged.
-fn attempt(path: &Path) -> Result<Result<Tree, String>, OpenError> {
-    let opened = catch_unwind(AssertUnwindSafe(|| Tree::open(path)));
+fn attempt(path: &Path, counters: &Counters) -> Result<Result<Tree, String>, OpenError> {
+    let opened = catch_unwind(AssertUnwindSafe(|| Tree::open(path, counters)));
     let _ = fs::remove_file(path.join(OPENING));
     match opened {
         Ok(Ok(tree)) => Ok(Ok(tree)),
@@ -150,11 +251,28 @@ fn is_refusal(error: &io::Error) -> bool {
     kinds.contains(&error.kind()) || error.raw_os_error().is_some_and(|code| OUT_OF_FILES.contains(&code))
 }
 
-fn move_aside(path: &Path, counters: &Counters, reason: &str) -> io::Result<()> {
+// Behind a torn write there is nothing; behind damage there may be commits, which the database cannot take.
+fn keep_journal(path: &Path, journal: &Path) {
+    let aside = aside(path, ".jnl");
+    let kept = scratch::copy_file(journal, &aside, &mut u64::MAX.clone());
+    tracing::error!(
+        journal = %journal.display(),
+        aside = %aside.display(),
+        error = kept.err().map(tracing::field::display),
+        "the store's journal is damaged and is cut there, what was written later is lost; a copy is kept"
+    );
+}
+
+/// A name beside the store's for what is damaged.
+fn aside(path: &Path, suffix: &str) -> PathBuf {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".damaged-{now}"));
-    let aside = path.with_file_name(name);
+    name.push(format!(".damaged-{now}{suffix}"));
+    path.with_file_name(name)
+}
+
+fn move_aside(path: &Path, counters: &Counters, reason: &str) -> io::Result<()> {
+    let aside = aside(path, "");
     fs::rename(path, &aside)?;
     counters.moved_aside.fetch_add(1, Relaxed);
     tracing::error!(

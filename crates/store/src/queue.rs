@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fogmux_bus::{Completer, Completion, Message, StoreFailed, Topic};
+use fogmux_bus::{Completer, Completion, Message, StoreFailed, Topic, Undo};
 
 use crate::durability::Durability;
 
@@ -29,6 +29,8 @@ pub(crate) struct Batch {
     pub(crate) writes: BTreeMap<Topic, Write>,
     /// Values of records by key; none for those that are removed.
     pub(crate) records: HashMap<Box<str>, Option<Box<[u8]>>>,
+    /// What each topic of `writes` had before, where somebody waits to hear that the write failed.
+    before: HashMap<Topic, Option<Arc<Message>>>,
     /// Who waits for it, if anybody does.
     pub(crate) completer: Option<Arc<Completer>>,
 }
@@ -36,6 +38,13 @@ pub(crate) struct Batch {
 impl Batch {
     fn is_empty(&self) -> bool {
         self.writes.is_empty() && self.records.is_empty()
+    }
+
+    /// Undoes each write for the bus, so that nobody reads what its publisher is told was not kept.
+    pub(crate) fn undo(&self, undo: &Undo) {
+        for (topic, before) in &self.before {
+            undo(topic, before.as_ref());
+        }
     }
 
     pub(crate) fn complete(self, result: Result<(), StoreFailed>) {
@@ -99,9 +108,11 @@ impl Queue {
 
     /// Puts a write in the place of the topic's last one. [`Completion::Failed`] when it is not taken: the store is
     /// read-only or closed, or more topics wait for the disk than the limit allows.
-    pub(crate) fn push(&self, topic: &Topic, write: Write) -> Completion {
+    /// `before` is what the topic had until then.
+    pub(crate) fn push(&self, topic: &Topic, write: Write, before: Option<&Arc<Message>>) -> Completion {
         let state = self.lock();
         let was_empty = state.batch.is_empty();
+        let waits = self.durability.waits();
         self.enter(state, was_empty, |state, bytes_max| {
             if let Some(place) = state.batch.writes.get_mut(topic.as_str()) {
                 *place = write;
@@ -110,6 +121,9 @@ impl Queue {
             let room = state.reserve(topic.len(), bytes_max);
             if room {
                 state.batch.writes.insert(topic.clone(), write);
+                if waits {
+                    state.batch.before.insert(topic.clone(), before.cloned());
+                }
             }
             room
         })
@@ -191,13 +205,12 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Read-only from here: what waits fails, what comes is refused.
-    pub(crate) fn fail(&self) {
+    /// Read-only from here: what comes is refused. Gives what waits, which fails.
+    pub(crate) fn fail(&self) -> Batch {
         let mut state = self.lock();
         state.phase = Phase::Failed;
-        let batch = std::mem::take(&mut state.batch);
-        drop(state);
-        batch.complete(Err(StoreFailed));
+        state.bytes = 0;
+        std::mem::take(&mut state.batch)
     }
 
     /// The committer says that it is done.

@@ -1,19 +1,20 @@
 //! The store of retained messages that outlives the process.
 
 use std::{
+    fmt,
     path::PathBuf,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::Ordering::Relaxed},
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use fogmux_bus::{Completion, Message, RetainedStore, Stored, Topic};
+use fogmux_bus::{Completion, Message, RetainedStore, Stored, Topic, Undo};
 
 use crate::{
     committer,
-    counters::{Counters, Snapshot},
+    counters::{Counters, Snapshot, State},
     durability::Durability,
-    open::{self, OpenError},
+    open::{self, OpenError, Opened},
     queue::{Queue, Write},
     record,
     tree::Tree,
@@ -49,29 +50,53 @@ impl StoreConfig {
 #[derive(Clone, Debug)]
 pub struct FjallStore(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     queue: Arc<Queue>,
     counters: Arc<Counters>,
-    tree: Tree,
+    opened: Mutex<Opened>,
+    undo: Arc<OnceLock<Undo>>,
 }
 
 impl FjallStore {
-    /// Opens the store and starts its committer.
+    /// Opens the store and starts its committer. Where the disk is full, read-only or failing the store is read-only.
     ///
     /// # Errors
-    /// When it is somebody else's, of another format, or the system refuses. Never because of damage.
+    /// When it is somebody else's, of another format, or may not be read. Never because of damage.
     pub fn open(config: &StoreConfig) -> Result<Self, OpenError> {
         let counters = Arc::new(Counters::default());
-        let tree = open::open(&config.path, &counters)?;
+        let opened = open::open(&config.path, &counters)?;
         let queue = Arc::new(Queue::new(config.durability, config.queue_bytes_max));
-        let inner = Inner { queue: Arc::clone(&queue), counters: Arc::clone(&counters), tree: tree.clone() };
-        let durability = config.durability;
-        thread::Builder::new()
-            .name("store".to_owned())
-            .spawn(move || committer::run(&queue, tree, durability, &counters))
-            .map_err(|source| OpenError::Io { path: config.path.clone(), source })?;
-        Ok(Self(Arc::new(inner)))
+        let undo = Arc::new(OnceLock::new());
+        match opened.tree.clone().filter(|_| counters.state() == State::Writable) {
+            Some(tree) => {
+                let (queue, counters, undo) = (Arc::clone(&queue), Arc::clone(&counters), Arc::clone(&undo));
+                let durability = config.durability;
+                thread::Builder::new()
+                    .name("store".to_owned())
+                    .spawn(move || committer::run(&queue, tree, durability, &counters, &undo))
+                    .map_err(|source| OpenError::Io { path: config.path.clone(), source })?;
+            }
+            None => {
+                drop(queue.fail());
+                queue.end();
+            }
+        }
+        Ok(Self(Arc::new(Inner { queue, counters, opened: Mutex::new(opened), undo })))
+    }
+
+    /// Says that all that was kept has been read: a store that is read from a copy gives the copy up.
+    pub fn has_been_read(&self) {
+        let mut opened = self.0.opened();
+        if opened.scratch.is_some() {
+            opened.tree = None;
+            opened.scratch = None;
+        }
+    }
+
+    /// Why nothing is written any more, if so.
+    #[must_use]
+    pub fn why_stopped(&self) -> Option<&str> {
+        self.0.counters.why_stopped()
     }
 
     /// Takes nothing more, and comes back when everything is on the disk. Blocks: for the end of the process. Says
@@ -96,7 +121,8 @@ impl FjallStore {
 
     /// Visits the records whose keys begin so, in order, as they were when the store was opened.
     pub fn records(&self, prefix: &str, visit: &mut dyn FnMut(&str, &[u8])) {
-        self.0.tree.read_records(prefix, &self.0.counters, &mut |key, value| match std::str::from_utf8(key) {
+        let Some(tree) = self.0.tree() else { return };
+        tree.read_records(prefix, &self.0.counters, &mut |key, value| match std::str::from_utf8(key) {
             Ok(key) => visit(key, value),
             Err(_) => {
                 self.0.counters.damaged_records.fetch_add(1, Relaxed);
@@ -111,8 +137,8 @@ impl FjallStore {
         self.0.counters.snapshot()
     }
 
-    fn push(&self, topic: &Topic, write: Write) -> Completion {
-        let completion = self.0.queue.push(topic, write);
+    fn push(&self, topic: &Topic, write: Write, before: Option<&Arc<Message>>) -> Completion {
+        let completion = self.0.queue.push(topic, write, before);
         if matches!(completion, Completion::Failed) {
             self.0.counters.refused.fetch_add(1, Relaxed);
         }
@@ -121,13 +147,27 @@ impl FjallStore {
 }
 
 impl Inner {
+    fn opened(&self) -> MutexGuard<'_, Opened> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tree(&self) -> Option<Tree> {
+        self.opened().tree.clone()
+    }
+
     fn close(&self) -> bool {
         self.queue.close();
         let ended = self.queue.wait_for_end(CLOSE_PATIENCE);
         if !ended {
             tracing::error!("the disk does not answer; retained messages of the last moments may be lost");
         }
-        ended && !self.counters.snapshot().read_only
+        ended && self.counters.state() == State::Writable
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").field("counters", &self.counters).finish_non_exhaustive()
     }
 }
 
@@ -138,23 +178,29 @@ impl Drop for Inner {
 }
 
 impl RetainedStore for FjallStore {
-    fn put(&self, message: &Arc<Message>, expires_unix_ms: Option<u64>) -> Completion {
-        self.push(&message.topic, Write::Put(Arc::clone(message), expires_unix_ms))
+    fn put(&self, message: &Arc<Message>, expires_unix_ms: Option<u64>, before: Option<&Arc<Message>>) -> Completion {
+        self.push(&message.topic, Write::Put(Arc::clone(message), expires_unix_ms), before)
     }
 
-    fn remove(&self, topic: &Topic) -> Completion {
-        self.push(topic, Write::Remove)
+    fn remove(&self, topic: &Topic, before: Option<&Arc<Message>>) -> Completion {
+        self.push(topic, Write::Remove, before)
+    }
+
+    fn undo_by(&self, undo: Undo) {
+        // A store has one bus.
+        let _ = self.0.undo.set(undo);
     }
 
     fn load(&self, visit: &mut dyn FnMut(Stored)) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let damaged = &self.0.counters.damaged_records;
         let (mut loaded, mut expired) = (0_u64, 0_u64);
-        self.0.tree.read_all(&self.0.counters, &mut |key, value| match read(key, value) {
+        let Some(tree) = self.0.tree() else { return };
+        tree.read_all(&self.0.counters, &mut |key, value| match read(key, value) {
             // The bus forgets what expired while the gateway was off without telling; so it is removed here.
             Ok(stored) if stored.expires_unix_ms.is_some_and(|at| u128::from(at) <= now) => {
                 expired += 1;
-                drop(self.push(&stored.topic, Write::Remove));
+                drop(self.push(&stored.topic, Write::Remove, None));
             }
             Ok(stored) => {
                 loaded += 1;

@@ -1,12 +1,17 @@
 //! The tree on disk, sized for a small machine.
 
-use std::{path::Path, sync::atomic::Ordering::Relaxed};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use crate::{
     committer::{Change, Disk},
     counters::Counters,
+    marks::{self, Found, Marks},
 };
 
 /// Cached blocks. The bus has all retained messages in memory, so that only compaction reads.
@@ -15,6 +20,12 @@ const CACHE_BYTES: u64 = 1 << 20;
 const MEMTABLE_BYTES: u64 = 2 << 20;
 /// All journals together; the least that the database accepts. Files are sparse until they are filled.
 const JOURNALS_BYTES: u64 = 64 << 20;
+/// Memory of all that is not in a table yet, above which the committer waits. The database itself rotates its memtables
+/// by and by: 50 MB that are written at once are 50 MB of memory.
+const UNFLUSHED_BYTES_MAX: u64 = 6 << 20;
+/// How long the committer waits between two looks, and in all: a database that writes no tables any more says so itself.
+const FLUSH_LOOK: Duration = Duration::from_millis(2);
+const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 /// Open tables.
 const FILES_MAX: usize = 32;
 /// Retained messages: key is the topic, value a [`crate::record`].
@@ -30,10 +41,13 @@ pub(crate) struct Tree {
     database: Database,
     keyspace: Keyspace,
     records: Keyspace,
+    marks: Arc<Marks>,
 }
 
 impl Tree {
-    pub(crate) fn open(path: &Path) -> fjall::Result<Self> {
+    /// Opens the database, which has been repaired as far as we can, and looks whether all commits are there.
+    pub(crate) fn open(path: &Path, counters: &Counters) -> fjall::Result<Self> {
+        let found = Found::read(path)?;
         let database = Database::builder(path)
             .cache_size(CACHE_BYTES)
             .max_journaling_size(JOURNALS_BYTES)
@@ -45,13 +59,22 @@ impl Tree {
             |bytes: u64| move || KeyspaceCreateOptions::default().max_memtable_size(bytes).manual_journal_persist(true);
         let keyspace = database.keyspace(RETAINED, options(MEMTABLE_BYTES))?;
         let records = database.keyspace(RECORDS, options(RECORDS_MEMTABLE_BYTES))?;
-        Ok(Self { database, keyspace, records })
+        let last = check_commits(found, &keyspace, &records, counters)?;
+        Ok(Self { database, keyspace, records, marks: Arc::new(Marks::open(path, last)?) })
+    }
+
+    fn wait_for_tables(&self) {
+        let began = Instant::now();
+        while self.database.write_buffer_size() > UNFLUSHED_BYTES_MAX && began.elapsed() < FLUSH_PATIENCE {
+            std::thread::sleep(FLUSH_LOOK);
+        }
     }
 
     /// Visits the records whose keys begin so, in order. What is damaged is skipped.
     pub(crate) fn read_records(&self, prefix: &str, counters: &Counters, visit: &mut dyn FnMut(&[u8], &[u8])) {
         for entry in self.records.prefix(prefix.as_bytes()) {
             match entry.into_inner() {
+                Ok((key, _)) if *key == *marks::KEY => {}
                 Ok((key, value)) => visit(&key, &value),
                 Err(error) => {
                     counters.damaged_blocks.fetch_add(1, Relaxed);
@@ -69,7 +92,9 @@ impl Tree {
         for entry in self.keyspace.iter() {
             match entry.into_inner() {
                 Ok((key, value)) => {
-                    visit(&key, &value);
+                    if *key != *marks::KEY {
+                        visit(&key, &value);
+                    }
                     last = Some(key);
                 }
                 Err(error) => {
@@ -85,6 +110,7 @@ impl Tree {
         for entry in self.keyspace.iter().rev() {
             match entry.into_inner() {
                 Ok((key, _)) if seen.is_some_and(|seen| *key <= *seen) => return,
+                Ok((key, _)) if *key == *marks::KEY => {}
                 Ok((key, value)) => visit(&key, &value),
                 Err(error) => {
                     damaged(counters, &error);
@@ -93,6 +119,32 @@ impl Tree {
             }
         }
     }
+}
+
+/// Says loudly which commits are missing from a keyspace; gives the number of the last commit that there was.
+fn check_commits(found: Found, keyspace: &Keyspace, records: &Keyspace, counters: &Counters) -> fjall::Result<u64> {
+    let (retained, others) = (commit_of(keyspace)?, commit_of(records)?);
+    let last = found.number().max(retained).max(others);
+    if found == Found::Damaged || (found == Found::Nothing && last > 0) {
+        tracing::warn!("the store's note of its last commit is gone or damaged; it is made again");
+    }
+    for (name, there) in [(RETAINED, retained), (RECORDS, others)] {
+        if there < last {
+            counters.lost_commits.fetch_add(last - there, Relaxed);
+            tracing::error!(
+                commits = last - there,
+                last,
+                keyspace = name,
+                "the store has lost commits: values that were kept are missing or older than they were"
+            );
+        }
+    }
+    Ok(last)
+}
+
+fn commit_of(keyspace: &Keyspace) -> fjall::Result<u64> {
+    let value = keyspace.get(marks::KEY)?;
+    Ok(value.and_then(|value| value.as_ref().try_into().ok()).map_or(0, u64::from_le_bytes))
 }
 
 fn damaged(counters: &Counters, error: &fjall::Error) {
@@ -113,12 +165,22 @@ impl Disk for Tree {
                 Change::Record(key, None) => batch.remove(&self.records, key.as_bytes()),
             }
         }
+        let number = self.marks.advance().to_le_bytes();
+        batch.insert(&self.keyspace, marks::KEY, number);
+        batch.insert(&self.records, marks::KEY, number);
         // To the kernel at once: what was acknowledged then survives the end of the process.
-        batch.durability(Some(PersistMode::Buffer)).commit()
+        batch.durability(Some(PersistMode::Buffer)).commit()?;
+        self.wait_for_tables();
+        Ok(())
     }
 
     fn sync(&self) -> fjall::Result<()> {
-        self.database.persist(PersistMode::SyncData)
+        self.database.persist(PersistMode::SyncData)?;
+        // Without it a later loss may go unnoticed; nothing is lost now.
+        if let Err(error) = self.marks.write() {
+            tracing::warn!(%error, "the number of the last commit cannot be noted");
+        }
+        Ok(())
     }
 }
 

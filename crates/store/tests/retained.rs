@@ -126,10 +126,10 @@ fn a_restart_brings_everything_back_under_every_durability() {
         assert!(load(&store).is_empty());
         let long = "t".repeat(65_535);
         let in_an_hour = now_ms() + 3_600_000;
-        drop(store.put(&message("a/b", "21.5"), Some(in_an_hour)));
-        drop(store.put(&message("gone", "x"), None));
-        drop(store.put(&message(&long, vec![0xff; 1 << 20]), None));
-        drop(store.remove(&Topic::new("gone").unwrap()));
+        drop(store.put(&message("a/b", "21.5"), Some(in_an_hour), None));
+        drop(store.put(&message("gone", "x"), None, None));
+        drop(store.put(&message(&long, vec![0xff; 1 << 20]), None, None));
+        drop(store.remove(&Topic::new("gone").unwrap(), None));
         drop(store);
 
         let all = load(&home.open(durability));
@@ -148,9 +148,9 @@ fn what_was_acknowledged_survives_a_kill() {
         let home = Home::new();
         let store = home.open(durability);
         for n in 0..50 {
-            assert!(wait(store.put(&message(&format!("t/{n}"), "x"), None)));
+            assert!(wait(store.put(&message(&format!("t/{n}"), "x"), None, None)));
         }
-        drop(store.put(&message("not/acknowledged", "x"), None));
+        drop(store.put(&message("not/acknowledged", "x"), None, None));
         let after = home.as_if_killed();
         let all = load(&after.open(durability));
         assert!((0..50).all(|n| all.contains_key(&format!("t/{n}"))), "{durability}");
@@ -161,7 +161,7 @@ fn what_was_acknowledged_survives_a_kill() {
 fn what_expired_while_off_does_not_come_back_and_leaves_the_disk() {
     let home = Home::new();
     let store = home.open(Durability::Always);
-    assert!(wait(store.put(&message("old", "x"), Some(now_ms() - 1))));
+    assert!(wait(store.put(&message("old", "x"), Some(now_ms() - 1), None)));
     drop(store);
     let store = home.open(Durability::Always);
     assert!(load(&store).is_empty());
@@ -181,8 +181,8 @@ fn find(haystack: &[u8], needle: &[u8]) -> usize {
 fn a_tail_torn_anywhere_costs_the_last_commit_and_nothing_else() {
     let home = Home::new();
     let store = home.open(Durability::Always);
-    assert!(wait(store.put(&message("kept", "the first value"), None)));
-    assert!(wait(store.put(&message("torn", "the second value"), None)));
+    assert!(wait(store.put(&message("kept", "the first value"), None, None)));
+    assert!(wait(store.put(&message("torn", "the second value"), None, None)));
     let home = home.as_if_killed();
     let journal = fs::read(home.journal()).unwrap();
     let value = find(&journal, b"the second value");
@@ -194,7 +194,7 @@ fn a_tail_torn_anywhere_costs_the_last_commit_and_nothing_else() {
         let all = load(&store);
         assert_eq!(all["kept"].payload, "the first value", "cut at {cut}");
         assert_eq!(store.counters().moved_aside, 0, "cut at {cut}");
-        assert!(wait(store.put(&message("next", "x"), None)), "cut at {cut}");
+        assert!(wait(store.put(&message("next", "x"), None, None)), "cut at {cut}");
         drop(store);
         assert!(load(&after.open(Durability::Always)).contains_key("next"), "cut at {cut}");
     }
@@ -204,8 +204,8 @@ fn a_tail_torn_anywhere_costs_the_last_commit_and_nothing_else() {
 fn a_last_commit_with_any_byte_wrong_costs_itself_and_nothing_else() {
     let home = Home::new();
     let store = home.open(Durability::Always);
-    assert!(wait(store.put(&message("kept", "the first value"), None)));
-    assert!(wait(store.put(&message("torn", "the second value"), None)));
+    assert!(wait(store.put(&message("kept", "the first value"), None, None)));
+    assert!(wait(store.put(&message("torn", "the second value"), None, None)));
     let home = home.as_if_killed();
     let journal = fs::read(home.journal()).unwrap();
     let value = find(&journal, b"the second value");
@@ -229,7 +229,7 @@ fn a_last_commit_with_any_byte_wrong_costs_itself_and_nothing_else() {
 fn rubbish_behind_the_journal_is_cut_and_counted() {
     let home = Home::new();
     let store = home.open(Durability::Always);
-    assert!(wait(store.put(&message("kept", "value"), None)));
+    assert!(wait(store.put(&message("kept", "value"), None, None)));
     let after = home.as_if_killed();
     let mut journal = fs::read(after.journal()).unwrap();
     let end = journal.iter().rposition(|&byte| byte != 0).unwrap() + 1;
@@ -245,8 +245,8 @@ fn a_healthy_journal_is_not_touched() {
     let home = Home::new();
     let store = home.open(Durability::Always);
     for n in 0..500_usize {
-        assert!(wait(store.put(&message(&format!("t/{}", n % 7), vec![0; n]), None)));
-        drop(store.remove(&Topic::new(&format!("t/{}", n % 5)).unwrap()));
+        assert!(wait(store.put(&message(&format!("t/{}", n % 7), vec![0; n]), None, None)));
+        drop(store.remove(&Topic::new(&format!("t/{}", n % 5)).unwrap(), None));
     }
     let after = home.as_if_killed();
     assert_eq!(after.open(Durability::Always).counters().cut_bytes, 0);
@@ -264,7 +264,7 @@ fn a_damaged_record_is_skipped_and_the_others_come_back() {
         keyspace.insert([0xff, 0xfe], [1]).unwrap();
     }
     let store = home.open(Durability::Always);
-    assert!(wait(store.put(&message("b", "x"), None)));
+    assert!(wait(store.put(&message("b", "x"), None, None)));
     let all = load(&store);
     assert_eq!(all.keys().collect::<Vec<_>>(), ["b"]);
     assert_eq!(store.counters().damaged_records, 3);
@@ -276,9 +276,9 @@ fn a_damaged_table_never_keeps_the_gateway_from_starting() {
     let store = home.open(Durability::Always);
     // Enough for tables, not only a journal.
     for n in 0..400 {
-        drop(store.put(&message(&format!("t/{n:04}"), vec![u8::try_from(n % 251).unwrap(); 20_000]), None));
+        drop(store.put(&message(&format!("t/{n:04}"), vec![u8::try_from(n % 251).unwrap(); 20_000]), None, None));
     }
-    assert!(wait(store.put(&message("last", "x"), None)));
+    assert!(wait(store.put(&message("last", "x"), None, None)));
     drop(store);
     let mut tables = Vec::new();
     files_below(&home.path().join("keyspaces"), &mut tables);
@@ -296,7 +296,7 @@ fn a_damaged_table_never_keeps_the_gateway_from_starting() {
         let counters = store.counters();
         let lost = counters.moved_aside > 0 || counters.damaged_blocks > 0;
         assert!(lost || all.len() == 401, "{} of 401, {counters:?}", all.len());
-        assert!(wait(store.put(&message("after", "x"), None)), "{path:?}");
+        assert!(wait(store.put(&message("after", "x"), None, None)), "{path:?}");
     }
 }
 
@@ -315,8 +315,8 @@ fn files_below(directory: &Path, files: &mut Vec<PathBuf>) {
 fn the_bus_gets_its_retained_messages_back() {
     let home = Home::new();
     let store = home.open(Durability::Always);
-    drop(store.put(&message("plant/1/temp", "21"), Some(now_ms() + 60_000)));
-    drop(store.put(&message("plant/2/temp", "22"), None));
+    drop(store.put(&message("plant/1/temp", "21"), Some(now_ms() + 60_000), None));
+    drop(store.put(&message("plant/2/temp", "22"), None, None));
     drop(store);
     let store = home.open(Durability::Always);
     let bus = Bus::new(&BusConfig::default(), Box::new(store.clone()), Timestamp::ZERO, now_ms());
@@ -335,7 +335,7 @@ fn records_come_back_beside_the_messages() {
     put("door/a/2", Some(b"two"));
     put("door/a/2", None);
     put("door/b/1", Some(b"other"));
-    drop(store.put(&message("door/a/1", "a message"), None));
+    drop(store.put(&message("door/a/1", "a message"), None, None));
     assert!(matches!(store.put_record(&"k".repeat(65_536), None), fogmux_bus::Completion::Failed));
     assert!(store.close());
     drop(store);

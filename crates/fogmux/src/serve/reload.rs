@@ -113,8 +113,9 @@ impl Reloader {
         // Before the rules, whose new generation makes every connection look again.
         let mut listeners = self.config.listeners.clone();
         listeners.take_over(&fresh.config.listeners);
-        let open =
-            compose::listen(&Config { listeners, ..self.config.clone() }).into_iter().filter(|listen| listen.anonymous);
+        let certificate = running.gateway.tls().is_some();
+        let listening = compose::listen(&Config { listeners, ..self.config.clone() }, certificate);
+        let open = listening.into_iter().filter(|listen| listen.anonymous);
         running.gateway.shared.open_to_anonymous.set(open.map(|listen| listen.listener));
         running.authority.replace(fresh.rules);
         running.gateway.shared.bus.invalidate();

@@ -37,7 +37,8 @@ pub(super) struct Watch {
 impl Watch {
     /// Begins. What is to be watched is read after this, so that no change in between is missed.
     pub(super) fn new(config: &Config, home: &Home) -> Self {
-        let certificates = home.tls.files().into_iter().map(|file| (file.clone(), Stamp::of(&file))).collect();
+        let certificates =
+            home.tls.iter().flat_map(|tls| tls.files()).map(|file| (file.clone(), Stamp::of(&file))).collect();
         let (rules, contexts) = (Looked::new(stamp(config, home)), Looked::new(contexts(config, home)));
         let kept = sources(config, home).map(|sources| Kept::of(&sources)).unwrap_or_default();
         Self { certificates, rules, contexts, kept }
@@ -79,11 +80,12 @@ impl Watch {
         if !changed {
             return;
         }
-        match home.tls.reload() {
+        let Some(tls) = &home.tls else { return };
+        match tls.reload() {
             Ok(()) => tracing::info!("certificates and revocations are read again"),
             Err(error) => tracing::error!(%error, "certificates and revocations stay as they were"),
         }
-        if let Some(clients) = home.tls.clients().filter(|_| home.tls.cuts_revoked()) {
+        if let Some(clients) = tls.clients().filter(|_| tls.cuts_revoked()) {
             match clients.cut_revoked() {
                 0 => {}
                 count => tracing::info!(count, "connections are cut, their certificates have been revoked"),

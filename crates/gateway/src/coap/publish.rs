@@ -212,7 +212,8 @@ impl Core {
             if outcome.precondition_failed {
                 self.respond(now, ticket, &Response::new(Code::PRECONDITION_FAILED));
             } else if outcome.refused {
-                self.respond(now, ticket, &Response::unavailable(RETRY_AFTER));
+                let after = if outcome.unkept { RETRY_AFTER_FAILURE } else { RETRY_AFTER };
+                self.respond(now, ticket, &Response::unavailable(after));
             } else if kind == Kind::Transient || completion.is_ready() {
                 self.respond(now, ticket, &Response::new(kind.done(outcome)));
             } else {

@@ -129,7 +129,10 @@ fn publish_turn(conn: &Conn, identity: &Identity, turn: &[Line<'_>], results: &m
                 Some(outcome) if !outcome.refused => {
                     ndjson::push_accepted(line.number, &ready.decoded.topic, outcome.matched, results);
                 }
-                Some(_) | None => ndjson::push_refused(line.number, &topics::refused(), results),
+                outcome => {
+                    let problem = topics::refused(outcome.unwrap_or_default());
+                    ndjson::push_refused(line.number, &problem, results);
+                }
             },
         }
     }

@@ -6,6 +6,7 @@ use fogmux_http::{
     Kind, Problem,
     exposition::{self, Format},
 };
+use fogmux_store::State;
 use http::{
     HeaderMap, Response,
     header::{ACCEPT, VARY},
@@ -44,6 +45,7 @@ struct Snapshot(Arc<Shared>);
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         self.encode_bus(&mut encoder)?;
+        self.encode_store(&mut encoder)?;
         let metrics = &self.0.metrics;
         let missed = ConstCounter::new(metrics.missed_wakes.get());
         let help = "Tasks that slept on output that they could have sent (debug builds)";
@@ -92,6 +94,32 @@ impl Snapshot {
             ("unreachable", &cut.unreachable),
         ] {
             ConstCounter::new(counter.get()).encode(family.encode_family(&[("reason", reason)])?)?;
+        }
+        Ok(())
+    }
+
+    fn encode_store(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let Some(store) = self.0.metrics.store.get() else { return Ok(()) };
+        let count = store.counters();
+        for (name, help, value) in [
+            ("store_commits", "Commits written", count.commits),
+            ("store_records", "Records written, after coalescing", count.records),
+            ("store_written_bytes", "Bytes of those records", count.bytes),
+            ("store_refused", "Writes refused because the store is read-only or busy", count.refused),
+            ("store_damaged_records", "Records that could not be read at the start", count.damaged_records),
+            ("store_damaged_blocks", "Damaged blocks met at the start", count.damaged_blocks),
+            ("store_cut_bytes", "Bytes of torn writes cut from the journal at the start", count.cut_bytes),
+            ("store_moved_aside", "Stores moved aside at the start for damage", count.moved_aside),
+            ("store_lost_commits", "Commits that were missing at the start", count.lost_commits),
+        ] {
+            let metric = ConstCounter::new(value);
+            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+        }
+        let gauge = prometheus_client::metrics::MetricType::Gauge;
+        let mut family = encoder.encode_descriptor("store_state", "1 for the state the store is in", None, gauge)?;
+        for state in State::ALL {
+            let is = ConstGauge::new(i64::from(state == count.state));
+            is.encode(family.encode_family(&[("state", state.name())])?)?;
         }
         Ok(())
     }

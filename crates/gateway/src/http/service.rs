@@ -12,6 +12,7 @@ use std::{
 use bytes::Bytes;
 use fogmux_bus::Timestamp;
 use fogmux_http::{Kind, Problem, Route, origin, websocket::handshake};
+use fogmux_store::FjallStore;
 use http::{
     HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{ALT_SVC, EXPECT, HOST, ORIGIN},
@@ -204,7 +205,17 @@ impl Conn {
             Route::Ready if self.ctx.is_draining() => {
                 Err(Problem::new(Kind::Unavailable).detail("the gateway is shutting down"))
             }
-            Route::Ready => Ok(respond::own(TEXT, "ready\n")),
+            Route::Ready => {
+                let store = self.ctx.shared.metrics.store.get();
+                if let Some(reason) = store.and_then(FjallStore::why_stopped) {
+                    return Err(Problem::new(Kind::Unavailable).detail(format!("the store is read-only: {reason}")));
+                }
+                let lost = store.is_some_and(|store| store.counters().has_lost());
+                Ok(respond::own(
+                    TEXT,
+                    if lost { "ready\nthe store was damaged; the log says what is lost\n" } else { "ready\n" },
+                ))
+            }
             Route::Index => Ok(respond::own(TEXT, INDEX)),
             Route::Server => Ok(respond::allow(StatusCode::NO_CONTENT, route.allow())),
             Route::Mqtt => websocket::mqtt(self, parts),

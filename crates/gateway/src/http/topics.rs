@@ -4,7 +4,7 @@ use std::{rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use fogmux_auth::Action;
-use fogmux_bus::{Message, Publication, Timestamp, TopicRef, etag};
+use fogmux_bus::{Message, Outcome, Publication, StoreFailed, Timestamp, TopicRef, etag};
 use fogmux_http::{
     Kind, Problem, Query, accept,
     condition::{Access, Conditions, Validators, Verdict},
@@ -217,14 +217,17 @@ async fn publish(conn: &Rc<Conn>, publication: Publication<'_>) -> Result<bool, 
         return Err(Problem::new(Kind::PreconditionFailed));
     }
     if outcome.refused {
-        return Err(refused());
+        return Err(refused(outcome));
     }
     published.completion.await.map_err(|failed| Problem::new(Kind::Unavailable).detail(failed.to_string()))?;
     Ok(outcome.replaced)
 }
 
 /// A subscriber who may lose nothing has no room, or there is none to keep the message.
-pub(super) fn refused() -> Problem<'static> {
+pub(super) fn refused(outcome: Outcome) -> Problem<'static> {
+    if outcome.unkept {
+        return Problem::new(Kind::Unavailable).detail(StoreFailed.to_string());
+    }
     Problem::new(Kind::Unavailable).detail("there is no room for the message now").retry_after(1)
 }
 

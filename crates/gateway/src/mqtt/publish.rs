@@ -189,6 +189,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn reason_of(&self, publication: Option<&Publication<'_>>) -> Result<ReasonCode, End> {
         let outcome = publication.map(Publication::outcome).unwrap_or_default();
         match (outcome.refused, self.version.is_v5()) {
+            (true, true) if outcome.unkept => Ok(ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR),
             (true, true) => Ok(ReasonCode::QUOTA_EXCEEDED),
             (true, false) => Err(End::Refused),
             (false, _) if outcome.matched == 0 => Ok(ReasonCode::NO_MATCHING_SUBSCRIBERS),

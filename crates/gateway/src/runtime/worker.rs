@@ -177,14 +177,18 @@ fn serve_tcp(ctx: &Rc<WorkerContext>, accepted: Accepted, tasks: &Tasks) {
         (Listener::Xmpp, tls) | (Listener::Xmpps, tls @ None) => {
             tasks.spawn_flat(Box::pin(xmpp::serve_plain(ctx, stream, peer, tls)), seat);
         }
-        (Listener::Mqtts, Some(tls)) => tasks.spawn(async move {
-            let _seat = seat;
-            let Some((stream, peer)) = accept::handshake(&ctx, listener, stream, &tls, peer).await else { return };
-            mqtt::serve(ctx, stream, peer).await;
-        }),
+        (Listener::Mqtts, Some(tls)) => {
+            let after = tasks.clone();
+            tasks.spawn(async move {
+                let Some((stream, peer)) = accept::handshake(&ctx, listener, stream, &tls, peer).await else { return };
+                // A task of its own, so that an idle connection does not pay for the size of a handshake.
+                after.spawn_flat(mqtt::serve(ctx, stream, peer), seat);
+            });
+        }
         (Listener::Https, Some(tls)) => tasks.spawn(async move {
             let _seat = seat;
-            let Some((stream, peer)) = accept::handshake(&ctx, listener, stream, &tls, peer).await else { return };
+            let handshake = Box::pin(accept::handshake(&ctx, listener, stream, &tls, peer));
+            let Some((stream, peer)) = handshake.await else { return };
             let alpn = stream.alpn().map(<[u8]>::to_vec);
             http::serve(ctx, stream, peer, alpn).await;
         }),
@@ -197,7 +201,8 @@ fn serve_tcp(ctx: &Rc<WorkerContext>, accepted: Accepted, tasks: &Tasks) {
         }),
         (Listener::CoapsTcp, Some(tls)) => tasks.spawn(async move {
             let _seat = seat;
-            let Some((stream, peer)) = accept::handshake(&ctx, listener, stream, &tls, peer).await else { return };
+            let handshake = Box::pin(accept::handshake(&ctx, listener, stream, &tls, peer));
+            let Some((stream, peer)) = handshake.await else { return };
             coap::serve_stream(ctx, stream, peer).await;
         }),
         (Listener::Coap | Listener::Coaps | Listener::Http3, _) => {}

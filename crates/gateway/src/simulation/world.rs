@@ -48,11 +48,11 @@ struct LateStore {
 }
 
 impl RetainedStore for LateStore {
-    fn put(&self, _: &Arc<Message>, _: Option<u64>) -> Completion {
+    fn put(&self, _: &Arc<Message>, _: Option<u64>, _: Option<&Arc<Message>>) -> Completion {
         self.later()
     }
 
-    fn remove(&self, _: &Topic) -> Completion {
+    fn remove(&self, _: &Topic, _: Option<&Arc<Message>>) -> Completion {
         self.later()
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fogmux_bus::{Completion, Message, RetainedStore, Stored, Topic};
+use fogmux_bus::{Completion, Message, RetainedStore, Stored, Topic, Undo};
 
 /// The store, without `$SYS`.
 pub(crate) struct Unstored(pub(crate) Box<dyn RetainedStore>);
@@ -13,12 +13,16 @@ fn is_status(topic: &Topic) -> bool {
 }
 
 impl RetainedStore for Unstored {
-    fn put(&self, message: &Arc<Message>, expires_unix_ms: Option<u64>) -> Completion {
-        if is_status(&message.topic) { Completion::Ready } else { self.0.put(message, expires_unix_ms) }
+    fn put(&self, message: &Arc<Message>, expires_unix_ms: Option<u64>, before: Option<&Arc<Message>>) -> Completion {
+        if is_status(&message.topic) { Completion::Ready } else { self.0.put(message, expires_unix_ms, before) }
     }
 
-    fn remove(&self, topic: &Topic) -> Completion {
-        if is_status(topic) { Completion::Ready } else { self.0.remove(topic) }
+    fn remove(&self, topic: &Topic, before: Option<&Arc<Message>>) -> Completion {
+        if is_status(topic) { Completion::Ready } else { self.0.remove(topic, before) }
+    }
+
+    fn undo_by(&self, undo: Undo) {
+        self.0.undo_by(undo);
     }
 
     fn load(&self, visit: &mut dyn FnMut(Stored)) {

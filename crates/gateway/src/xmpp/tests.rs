@@ -54,6 +54,7 @@ fn start(xmpp: XmppConfig, listen: Listen, tls: Option<TlsConfig>, rules: Rules)
         bus: BusConfig::default(),
         listen: vec![listen],
         tls,
+        store: None,
         quic: Default::default(),
         accept: Default::default(),
         mqtt: Default::default(),

@@ -60,12 +60,12 @@ impl Rig {
         let (queue, platter, counters) =
             (Arc::clone(&self.queue), Arc::clone(&self.platter), Arc::clone(&self.counters));
         let durability = self.durability;
-        self.thread = Some(thread::spawn(move || run(&queue, platter, durability, &counters)));
+        self.thread = Some(thread::spawn(move || run(&queue, platter, durability, &counters, &OnceLock::new())));
     }
 
     fn put(&self, topic: &str, payload: &'static [u8]) -> Completion {
         let message = message(topic, payload);
-        self.queue.push(&message.topic, Write::Put(Arc::clone(&message), None))
+        self.queue.push(&message.topic, Write::Put(Arc::clone(&message), None), None)
     }
 
     fn finish(&mut self) -> Vec<Change> {
@@ -134,7 +134,7 @@ fn what_gathers_is_written_once_per_topic_with_one_sync() {
 fn the_newest_value_wins_and_a_removal_is_one() {
     let mut rig = Rig::new(Durability::Always, 1 << 20);
     let _ = (rig.put("a", b"old"), rig.put("a", b"new"), rig.put("b", b"gone"));
-    drop(rig.queue.push(&Topic::new("b").unwrap(), Write::Remove));
+    drop(rig.queue.push(&Topic::new("b").unwrap(), Write::Remove, None));
     rig.start();
     let mut writes = rig.finish();
     writes.sort();
@@ -185,7 +185,7 @@ fn a_failed_sync_fails_who_waits_and_is_never_tried_again() {
     assert!(matches!(rig.put("a", b"y"), Completion::Failed));
     rig.finish();
     assert_eq!(rig.syncs(), 1);
-    assert!(rig.counters.snapshot().read_only);
+    assert_eq!(rig.counters.snapshot().state, State::ReadOnly);
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_panic_in_the_database_leaves_nobody_waiting() {
     rig.start();
     assert_eq!(wait(&first), Err(StoreFailed));
     rig.finish();
-    assert!(rig.counters.snapshot().read_only);
+    assert_eq!(rig.counters.snapshot().state, State::ReadOnly);
 }
 
 #[test]

@@ -1,0 +1,122 @@
+//! Damage is never silent: whichever file of the store is deleted, cut or changed, the gateway starts, and where a value
+//! is missing afterwards the log and `/metrics` say so.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fogmux_tests::gateway::{Gateway, Plan};
+use fogmux_tests::suite::Case;
+use rustix::process::Signal;
+
+use super::{http, keep};
+
+pub(super) const DELETED: Case = Case { name: "each file of the store deleted", run: || each(delete) };
+pub(super) const TRUNCATED: Case = Case { name: "each file of the store cut in half", run: || each(cut) };
+pub(super) const FLIPPED: Case = Case { name: "a bit changed in each file of the store", run: || each(flip) };
+
+/// Enough for tables beside the journal: the newest two MiB are in memory and in the journal only.
+const VALUES: u16 = 1_500;
+const BYTES: usize = 2_000;
+const LOSSES: [&str; 4] = ["damaged_records", "damaged_blocks", "moved_aside", "lost_commits"];
+
+fn each(damage: fn(&Path) -> Result<()>) -> Result<String> {
+    let home = tempfile::tempdir()?;
+    let data = home.path().join("data");
+    fs::create_dir(&data)?;
+    let mut gateway = Gateway::start_as(Plan { data: Some(&data), ..Plan::default() })?;
+    keep(&gateway, VALUES, BYTES)?;
+    gateway.signal(Signal::TERM)?;
+    gateway.wait_exit(Duration::from_secs(30))?;
+    let files = files(&data.join("store"))?;
+    let mut lossy = 0;
+    for (number, file) in files.iter().enumerate() {
+        let copy = home.path().join(format!("copy{number}"));
+        copy_directory(&data, &copy)?;
+        let name = file.strip_prefix(&data)?;
+        damage(&copy.join(name)).with_context(|| name.display().to_string())?;
+        lossy += u32::from(after(&copy).with_context(|| name.display().to_string())?);
+        fs::remove_dir_all(copy)?;
+    }
+    ensure!(lossy > 0, "no damage was damage");
+    Ok(format!("({} files, {lossy} with losses)", files.len()))
+}
+
+/// Whether values are missing; an error if they are and nobody says so.
+fn after(data: &Path) -> Result<bool> {
+    let mut gateway = Gateway::start_as(Plan { data: Some(data), ..Plan::default() })?;
+    let metrics = gateway.metrics()?;
+    let sample = |name: &str| metrics.get(name).copied().unwrap_or_default();
+    let there = sample("fogmux_bus_retained_messages");
+    let put = http(&gateway, "PUT", "/topics/new", b"1")?;
+    ensure!(put.0 < 300, "it does not serve: {put:?}");
+    gateway.check_alive()?;
+    if there >= f64::from(VALUES) {
+        return Ok(false);
+    }
+    let log = gateway.whole_log();
+    let told = log.lines().any(|line| line.contains("ERROR") && line.contains("store"));
+    ensure!(told, "{there} of {VALUES} values are left, and the log says\n{log}");
+    let counted: f64 = LOSSES.iter().map(|name| sample(&format!("fogmux_store_{name}_total"))).sum();
+    ensure!(counted > 0.0, "{there} of {VALUES} values are left, and nothing is counted");
+    let ready = http(&gateway, "GET", "/readyz", b"")?;
+    ensure!(ready.1.contains("damaged"), "/readyz: {ready:?}");
+    Ok(true)
+}
+
+fn delete(file: &Path) -> Result<()> {
+    Ok(fs::remove_file(file)?)
+}
+
+fn cut(file: &Path) -> Result<()> {
+    let open = fs::File::options().write(true).open(file)?;
+    Ok(open.set_len(content_bytes(file)? / 2)?)
+}
+
+fn flip(file: &Path) -> Result<()> {
+    let open = fs::File::options().read(true).write(true).open(file)?;
+    let middle = content_bytes(file)? / 2;
+    let mut byte = [0];
+    if open.read_at(&mut byte, middle)? == 1 {
+        let [old] = byte;
+        open.write_all_at(&[old ^ 0x10], middle)?;
+    }
+    Ok(())
+}
+
+/// Without the zeros at the end: a journal is made 64 MiB long.
+fn content_bytes(file: &Path) -> Result<u64> {
+    let bytes = fs::read(file)?;
+    Ok(bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1))
+}
+
+fn files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() { all.extend(files(&entry.path())?) } else { all.push(entry.path()) }
+    }
+    all.sort();
+    Ok(all)
+}
+
+fn copy_directory(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            copy_directory(&from, &to)?;
+        } else if from.extension().is_some_and(|extension| extension == "jnl") {
+            let bytes = fs::read(&from)?;
+            let content = bytes.get(..usize::try_from(content_bytes(&from)?)?).unwrap_or_default();
+            fs::write(&to, content)?;
+            fs::File::options().write(true).open(&to)?.set_len(bytes.len() as u64)?;
+        } else {
+            fs::copy(&from, &to)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! Memory: a hostile mix stays below a bound, and what clients made the process take comes back when they go.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use fogmux_tests::gateway::Gateway;
+use fogmux_tests::mqtt::{self, Connection, V4};
+use fogmux_tests::suite::Case;
+use fogmux_tests::{tcp, tls};
+
+use super::{http, keep};
+
+pub(super) const RETAINED_AND_READERS: Case =
+    Case { name: "memory: 50 000 kept values and 20 readers", run: retained_and_readers };
+pub(super) const LARGE_PUTS: Case = Case { name: "memory: 500 PUTs of 200 KB", run: large_puts };
+pub(super) const CLIENTS_GONE: Case = Case { name: "memory: 2 000 clients come and go", run: clients_gone };
+pub(super) const TLS_CLIENTS_GONE: Case = Case { name: "memory: 300 TLS clients come and go", run: tls_clients_gone };
+
+pub(super) const MIX: Case = Case { name: "memory: kept values, large PUTs and readers that do not read", run: mix };
+
+/// The most that the defaults may take for a mix of kept values, large messages and readers: 120 MB with the 14 that a
+/// release build has at idle. A build without optimisation has more.
+const ABOVE_IDLE_BYTES_MAX: u64 = 106_000_000;
+
+fn peak(gateway: &Gateway, idle_bytes: u64) -> Result<String> {
+    let (peak, idle) = (gateway.peak_resident_bytes()?, idle_bytes / 1_000_000);
+    let grown = peak.saturating_sub(idle_bytes);
+    ensure!(grown <= ABOVE_IDLE_BYTES_MAX, "it grew from {idle} to {} MB", peak / 1_000_000);
+    Ok(format!("(idle {idle} MB, peak {})", peak / 1_000_000))
+}
+
+fn retained_and_readers() -> Result<String> {
+    let gateway = Gateway::start(&[])?;
+    let idle = gateway.resident_bytes()?;
+    keep(&gateway, 50_000, 1_000)?;
+    let address = gateway.address("mqtt")?;
+    let mut readers = Vec::new();
+    for number in 0..20 {
+        let mut reader = Connection::open(address, V4, &format!("reader{number}"))?;
+        reader.stream.write_all(&mqtt::subscribe(V4, 1, &["kept/#"], 1))?;
+        readers.push(reader);
+    }
+    // They take their time: some of it is in the sockets and the rest in the gateway.
+    std::thread::sleep(Duration::from_secs(1));
+    for reader in &mut readers {
+        let mut received = 0;
+        reader.stream.set_read_timeout(Some(Duration::from_millis(200)))?;
+        let mut buffer = vec![0; 64 << 10];
+        while received < 1_000_000 {
+            match reader.stream.read(&mut buffer) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => received += count,
+            }
+        }
+    }
+    peak(&gateway, idle)
+}
+
+fn large_puts() -> Result<String> {
+    let mut gateway = Gateway::start(&[])?;
+    let idle = gateway.resident_bytes()?;
+    let body = vec![b'x'; 200_000];
+    let mut refused = 0;
+    for number in 0..500 {
+        let (status, text) = http(&gateway, "PUT", &format!("/topics/large/{number}"), &body)?;
+        ensure!(status < 300 || status == 503, "PUT {number}: {status} {text}");
+        refused += u32::from(status == 503);
+    }
+    gateway.settle()?;
+    Ok(format!("({refused} refused) {}", peak(&gateway, idle)?))
+}
+
+/// All at once: readers of everything that take nothing, a map full of small values, and large ones by eight clients.
+fn mix() -> Result<String> {
+    let mut gateway = Gateway::start(&[])?;
+    let idle = gateway.resident_bytes()?;
+    let address = gateway.address("mqtt")?;
+    let mut readers = Vec::new();
+    for number in 0..20 {
+        let mut reader = Connection::open(address, V4, &format!("reader{number}"))?;
+        reader.stream.write_all(&mqtt::subscribe(V4, 1, &["#"], number % 2))?;
+        readers.push(reader);
+    }
+    // Readers that acknowledge nothing may make it refuse some.
+    let _ = keep(&gateway, 50_000, 1_000);
+    let http_address = gateway.address("http")?;
+    std::thread::scope(|scope| {
+        for putter in 0..8 {
+            scope.spawn(move || {
+                let head = "HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 200000\r\n\r\n";
+                for number in 0..63 {
+                    let mut request = format!("PUT /topics/large/{putter}/{number} {head}").into_bytes();
+                    request.resize(request.len() + 200_000, b'x');
+                    // Whether it is taken or refused is for other cases.
+                    let _ = tcp::ask(http_address, &request);
+                }
+            });
+        }
+    });
+    gateway.check_alive()?;
+    let told = peak(&gateway, idle)?;
+    drop(readers);
+    // What is kept is kept; what stays in queues is counted, and judged by the cases of the bus.
+    let kept = gateway.sum(&["fogmux_bus_retained_bytes", "fogmux_bus_mailbox_bytes"])?;
+    let after = gateway.comes_down(idle + kept, Instant::now() + Duration::from_secs(10))?;
+    let megabytes = |bytes: u64| bytes / 1_000_000;
+    Ok(format!("{told} (after {} MB with {} kept)", megabytes(after), megabytes(kept)))
+}
+
+fn clients_gone() -> Result<String> {
+    let mut gateway = Gateway::start(&[])?;
+    let idle = gateway.resident_bytes()?;
+    let address = gateway.address("mqtt")?;
+    let mut clients = Vec::new();
+    for number in 0..2_000 {
+        // Where the suite itself has no more files, fewer do.
+        let Ok(mut client) = Connection::open(address, V4, &format!("c{number}")) else { break };
+        client.subscribe(1, &[&format!("c/{number}/#"), "all"], 1)?;
+        clients.push(client);
+    }
+    let count = clients.len();
+    ensure!(count >= 500, "only {count} clients");
+    let mut publisher = Connection::open(address, V4, "publisher")?;
+    for _ in 0..5 {
+        publisher.publish("all", &[7; 2_000])?;
+    }
+    for client in &mut clients {
+        let (first, _) = client.read()?;
+        ensure!(first == 0x30, "{first:#x} instead of PUBLISH");
+    }
+    let most = gateway.resident_bytes()?;
+    drop((clients, publisher));
+    let after = gateway.returns_to_idle(idle)?;
+    let megabytes = |bytes: u64| bytes / 1_000_000;
+    Ok(format!("({count} clients: idle {} MB, then {}, after {})", megabytes(idle), megabytes(most), megabytes(after)))
+}
+
+fn tls_clients_gone() -> Result<String> {
+    let mut gateway = Gateway::start(&[])?;
+    let idle = gateway.resident_bytes()?;
+    let config = tls::config(gateway.ca())?;
+    let address = gateway.address("mqtts")?;
+    let mut clients = Vec::new();
+    for number in 0..300 {
+        let mut stream = tls::connect(&config, address)?;
+        stream.write_all(&mqtt::connect(V4, &format!("t{number}")))?;
+        let mut connack = [0; 4];
+        stream.read_exact(&mut connack)?;
+        clients.push(stream);
+    }
+    let most = gateway.resident_bytes()?;
+    drop(clients);
+    let after = gateway.returns_to_idle(idle)?;
+    let each = (most - idle) / 300;
+    let megabytes = |bytes: u64| bytes / 1_000_000;
+    Ok(format!(
+        "({each} bytes each; idle {} MB, then {}, after {})",
+        megabytes(idle),
+        megabytes(most),
+        megabytes(after)
+    ))
+}
