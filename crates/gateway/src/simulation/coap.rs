@@ -129,15 +129,19 @@ async fn read(wire: &mut Wire, ledger: &Ledger, random: &Random, reader: &Reader
             // An empty answer begins an observation of a topic without a value.
             Class::Success if came.payload.is_empty() => {}
             Class::Success => ledger.receive_first(reader, topic, &came.payload),
-            // A final 4.04: the value was cleared, and the observation is over.
-            Class::ClientError => {
-                ledger.receive(reader, topic, b"");
+            // A final 4.04: the value was cleared. A 5.03: more than may wait has come. The observation is over.
+            class @ (Class::ClientError | Class::ServerError) => {
+                if class == Class::ClientError {
+                    ledger.receive(reader, topic, b"");
+                }
                 sleep(Duration::from_millis(100)).await;
                 let mut options = vec![(OBSERVE, b"".as_slice())];
                 options.extend(path(topic));
                 wire.send(Code::GET, b"o", &options, b"").await;
             }
-            class => ledger.fault(format!("{} got an answer of class {class:?}", reader.name)),
+            class @ (Class::Empty | Class::Request | Class::Signal | Class::Reserved) => {
+                ledger.fault(format!("{} got an answer of class {class:?}", reader.name));
+            }
         }
     }
 }

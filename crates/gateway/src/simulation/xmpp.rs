@@ -160,11 +160,6 @@ pub(super) async fn subscribe(world: Rc<World>, ledger: Rc<Ledger>, random: Rand
     }
     let reader = ledger.subscribe(format!("node-subscriber-{number}"), topic.clone(), 2, Promise::All);
     before.iter().for_each(|stanza| receive(&ledger, &reader, &topic, stanza));
-    let items = format!(
-        "<iq type='get' id='i' to='pubsub.localhost'><pubsub xmlns='{PUBSUB}'><items node='{topic}' max_items='1'/>\
-         </pubsub></iq>"
-    );
-    let _ = session.send(&items).await;
     let pauses = *random.pick(&[0, 2, 30]);
     loop {
         if random.percent(pauses) {
