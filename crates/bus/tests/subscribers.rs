@@ -11,8 +11,8 @@ use std::{
 };
 
 use fogmux_bus::{
-    Bus, BusConfig, Claim, Delivered, Delivery, FifoLimits, FifoMailbox, Forgetful, Mailbox, Message, Payload, Place,
-    Publication, Publisher, Qos, Readiness, Slot, SubscribeOptions, Subscription, Timestamp, TopicRef, Worker,
+    Bus, BusConfig, Claim, Delivered, Delivery, Door, FifoLimits, FifoMailbox, Forgetful, Mailbox, Message, Payload,
+    Place, Publication, Publisher, Qos, Readiness, Slot, SubscribeOptions, Subscription, Timestamp, TopicRef, Worker,
     WorkerId,
 };
 
@@ -33,7 +33,7 @@ fn subscriber(bus: &Bus, filter: &str) -> Arc<Slot<FifoMailbox>> {
 }
 
 fn publish(worker: &mut Worker, topic: &str, count: usize) -> Option<Place> {
-    let me = Publisher::internal();
+    let me = Arc::new(Publisher { door: Door::Mqtt, ..Publisher::clone(&Publisher::internal()) });
     let publication = || {
         let mut publication =
             Publication::new(TopicRef::new(topic).unwrap(), Payload::Slice(b"x"), &me, Timestamp::ZERO, 0);

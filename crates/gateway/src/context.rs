@@ -69,7 +69,7 @@ pub struct Peer {
     /// Whether TLS (or QUIC) protects the connection.
     pub secure: bool,
     /// Whether the listener it came in by could be used without credentials when it was opened; see
-    /// [`Peer::may_be_anonymous`].
+    /// `Peer::may_be_anonymous`.
     pub anonymous: bool,
     /// That listener, where it is one of the configuration.
     pub listener: Option<Listener>,

@@ -106,7 +106,7 @@ impl<S> std::fmt::Debug for Serve<'_, S> {
 }
 
 /// Ends sessions that have expired, publishes wills whose delay is over, and wakes connections when their alarm is due or
-/// the rules have changed; one worker runs it. It sleeps until the next of these is due, [`LOOK`] at most. When the
+/// the rules have changed; one worker runs it. It sleeps until the next of these is due, a second at most. When the
 /// gateway drains it sends the wills that still wait and wakes every connection until it has ended.
 pub async fn housekeeping(ctx: Rc<WorkerContext>) {
     let door = &ctx.shared.mqtt;

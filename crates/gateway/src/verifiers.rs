@@ -2,7 +2,7 @@
 //! something to verify.
 //!
 //! A verification takes 7 MiB and a core for some hundredths of a second. Each thread has its own memory for it, which
-//! it uses for one login after the other; after [`REST`] without any it ends, and the memory goes back to the system. A
+//! it uses for one login after the other; after some seconds without any it ends, and the memory goes back to the system. A
 //! login that waits costs a place in the [`LoginQueue`], its name and its password, and no thread.
 
 use std::{

@@ -52,7 +52,9 @@ pub(crate) fn run<D: Disk>(
     let mut result = Ok(());
     while let Some(mut batch) = queue.take() {
         result = guarded(|| commit(&mut batch, &disk, durability, counters));
-        if result.is_err() {
+        if let Err(error) = &result {
+            // Before anybody hears of a refusal: who asks for the reason then finds it.
+            counters.stop(State::ReadOnly, error.clone());
             let waiting = queue.fail();
             // The later ones first: what they replaced may be what the earlier ones brought.
             for batch in [waiting, batch] {

@@ -85,8 +85,7 @@ impl Snapshot {
     fn encode_mqtt_cut(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let cut = &self.0.metrics.mqtt_cut;
         let help = "MQTT clients disconnected because they were too slow";
-        let kind = prometheus_client::metrics::MetricType::Counter;
-        let mut family = encoder.encode_descriptor("mqtt_cut", help, None, kind)?;
+        let mut family = descriptor(encoder, "mqtt_cut", help, MetricType::Counter)?;
         for (reason, counter) in [
             ("queue_full", &cut.queue_full),
             ("stalled", &cut.stalled),
@@ -113,10 +112,9 @@ impl Snapshot {
             ("store_lost_commits", "Commits that were missing at the start", count.lost_commits),
         ] {
             let metric = ConstCounter::new(value);
-            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+            metric.encode(descriptor(encoder, name, help, metric.metric_type())?)?;
         }
-        let gauge = prometheus_client::metrics::MetricType::Gauge;
-        let mut family = encoder.encode_descriptor("store_state", "1 for the state the store is in", None, gauge)?;
+        let mut family = descriptor(encoder, "store_state", "1 for the state the store is in", MetricType::Gauge)?;
         for state in State::ALL {
             let is = ConstGauge::new(i64::from(state == count.state));
             is.encode(family.encode_family(&[("state", state.name())])?)?;
