@@ -1,6 +1,6 @@
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
 import org.eclipse.californium.core.CoapClient;
 import org.eclipse.californium.core.CoapHandler;
@@ -20,7 +20,7 @@ final class CaliforniumClient implements Client {
     private final String base;
     private final boolean oscore;
     private final Inbox inbox;
-    private final List<CoapObserveRelation> relations = new ArrayList<>();
+    private final List<CoapObserveRelation> relations = new CopyOnWriteArrayList<>();
 
     CaliforniumClient(String scheme, String host, int port, Keys keys, Inbox inbox) throws Exception {
         Configuration configuration = CaliforniumEndpoint.configuration();
@@ -81,6 +81,11 @@ final class CaliforniumClient implements Client {
         CoapObserveRelation relation = client.observeAndWait(request, new CoapHandler() {
             @Override
             public void onLoad(CoapResponse answer) {
+                if (answer.getCode() == CoAP.ResponseCode.NOT_ACCEPTABLE) {
+                    // The Content-Format has changed, which ends an observation (RFC 7641 §4.2): a new one shows the value.
+                    new Thread(() -> followAgain(topic)).start();
+                    return;
+                }
                 int format = answer.getOptions().getContentFormat();
                 String type = FORMATS.entrySet().stream().filter(entry -> entry.getValue() == format)
                         .map(Map.Entry::getKey).findFirst().orElse(null);
@@ -99,6 +104,14 @@ final class CaliforniumClient implements Client {
             throw new Refused("the observation was not accepted");
         }
         relations.add(relation);
+    }
+
+    private void followAgain(String topic) {
+        try {
+            follow(topic);
+        } catch (Exception refused) {
+            System.err.println("observing " + topic + " again: " + refused);
+        }
     }
 
     @Override
