@@ -9,8 +9,8 @@ use std::{
 use bytes::{BufMut, BytesMut};
 use fogmux_bus::{Payload, Timestamp};
 use fogmux_mqtt::{
-    Ack, Disconnect, Frame, Incoming, Packet, PacketId, PacketType, Property, ProtocolError, Qos, ReasonCode, Received,
-    decode,
+    Ack, Disconnect, Frame, Incoming, Packet, PacketId, PacketType, Property, ProtocolError, Publish, Qos, ReasonCode,
+    Received, decode,
 };
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
@@ -228,8 +228,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match decode(rest, version, &limits) {
                 Ok(Some((packet, length))) => {
                     used += length;
-                    control += u64::from(!matches!(packet, Packet::Publish(_)));
-                    if let Err(end) = self.handle(packet, &mut batch) {
+                    // Apart from the others: a packet is large, and most are PUBLISH.
+                    let handled = match packet {
+                        Packet::Publish(publish) => self.handle_publish(&publish, &mut batch),
+                        packet => {
+                            control += 1;
+                            self.handle(packet, &mut batch)
+                        }
+                    };
+                    if let Err(end) = handled {
                         break Some(end);
                     }
                 }
@@ -248,17 +255,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         end.map_or(Ok(used), Err)
     }
 
+    #[inline]
+    fn handle_publish<'a>(&mut self, publish: &Publish<'a>, batch: &mut Batch<'a>) -> Result<(), End> {
+        // Nothing is acknowledged any more that may not be delivered: the client sends it again.
+        if self.drain_progress.is_some() {
+            return Ok(());
+        }
+        let incoming = self.inbound.handle_publish(publish);
+        let incoming = incoming.map_err(|error| self.misbehaved(&error, error.reason()))?;
+        self.publishes = true;
+        batch.push(Item { incoming, payload: Payload::Slice(publish.payload), duplicate: false });
+        if batch.items.len() >= BATCH_MAX { self.flush(batch) } else { Ok(()) }
+    }
+
     fn handle<'a>(&mut self, packet: Packet<'a>, batch: &mut Batch<'a>) -> Result<(), End> {
         match packet {
-            // Nothing is acknowledged any more that may not be delivered: the client sends it again.
-            Packet::Publish(_) if self.drain_progress.is_some() => Ok(()),
-            Packet::Publish(publish) => {
-                let incoming = self.inbound.handle_publish(&publish);
-                let incoming = incoming.map_err(|error| self.misbehaved(&error, error.reason()))?;
-                self.publishes = true;
-                batch.push(Item { incoming, payload: Payload::Slice(publish.payload), duplicate: false });
-                if batch.items.len() >= BATCH_MAX { self.flush(batch) } else { Ok(()) }
-            }
+            Packet::Publish(publish) => self.handle_publish(&publish, batch),
             Packet::Puback(ack) => {
                 self.note_progress();
                 batch.step(Step::Puback(ack.packet_id))
