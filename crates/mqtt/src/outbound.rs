@@ -70,6 +70,9 @@ pub struct Outbound<M> {
     config: OutboundConfig,
     /// Messages that may still be sent (§4.9).
     quota: u16,
+    /// PUBRELs sent again after a resume: the messages took nothing of this connection's quota, so that their PUBCOMPs
+    /// add nothing to it.
+    released_before: u16,
     /// The identifier of the first entry; of the next one when there is none.
     first: PacketId,
     /// By identifier, `first` on.
@@ -86,6 +89,7 @@ impl<M> Outbound<M> {
         Self {
             config,
             quota: config.window.max(1),
+            released_before: 0,
             first: PacketId::FIRST,
             entries: VecDeque::new(),
             resent: 0,
@@ -279,7 +283,11 @@ impl<M> Outbound<M> {
         match entry {
             State::AwaitingPubcomp => {
                 *entry = State::Finished;
-                self.finish();
+                match self.released_before.checked_sub(1) {
+                    Some(left) => self.released_before = left,
+                    None => self.finish(),
+                }
+                self.drop_finished();
                 Ok(Acknowledged::Over(None))
             }
             State::Finished => Ok(Acknowledged::Unknown),
@@ -316,7 +324,7 @@ impl<M> Outbound<M> {
             }
         }
         self.drop_finished();
-        self.quota = config.window.max(1);
+        (self.quota, self.released_before) = (config.window.max(1), 0);
         self.resent = 0;
         self.aliases = OutgoingAliases::new(if config.version.is_v5() { config.topic_alias_maximum } else { 0 });
         self.config = config;
@@ -338,7 +346,11 @@ impl<M> Outbound<M> {
             let Some(entry) = self.entries.get_mut(self.resent) else { break };
             let sent = match entry {
                 State::Finished | State::Reserved => true,
-                State::AwaitingPubcomp => Ack::success(id).encode(PacketType::Pubrel, version, out).is_ok(),
+                State::AwaitingPubcomp => {
+                    self.released_before += 1;
+                    // A packet without properties always fits.
+                    Ack::success(id).encode(PacketType::Pubrel, version, out).is_ok()
+                }
                 State::AwaitingPuback(message) | State::AwaitingPubrec(message) => {
                     if self.quota == 0 {
                         break;
@@ -368,7 +380,7 @@ impl<M> Outbound<M> {
     pub fn drain(&mut self) -> impl Iterator<Item = M> + use<'_, M> {
         self.first = self.id_at(self.entries.len());
         self.resent = 0;
-        self.quota = self.config.window.max(1);
+        (self.quota, self.released_before) = (self.config.window.max(1), 0);
         self.entries.drain(..).filter_map(State::into_message)
     }
 

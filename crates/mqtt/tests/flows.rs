@@ -118,6 +118,9 @@ fn s4_4_a_resumed_session_sends_again_in_order() {
     assert_eq!(packets(&out), ["pubrel 2 00", "publish 3 c dup"], "[MQTT-4.4.0-1] in a window of one");
     assert_eq!(send(&mut outbound, "e", Qos::AtLeastOnce, &mut out), Sent::NoRoom);
     outbound.handle_pubcomp(id(2)).unwrap();
+    out.clear();
+    outbound.resend(usize::MAX, describe, &mut out);
+    assert!(out.is_empty(), "[MQTT-3.3.4-9]: one is unacknowledged, and PUBREL took nothing of the quota");
     outbound.handle_pubrec(id(3), ReasonCode::SUCCESS, &mut out).unwrap();
     outbound.handle_pubcomp(id(3)).unwrap();
     out.clear();

@@ -229,12 +229,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Ok(Some((packet, length))) => {
                     used += length;
                     // Apart from the others: a packet is large, and most are PUBLISH.
-                    let handled = match packet {
-                        Packet::Publish(publish) => self.handle_publish(&publish, &mut batch),
-                        packet => {
-                            control += 1;
-                            self.handle(packet, &mut batch)
-                        }
+                    let handled = if let Packet::Publish(publish) = &packet {
+                        self.handle_publish(publish, &mut batch)
+                    } else {
+                        control += 1;
+                        self.handle(packet, &mut batch)
                     };
                     if let Err(end) = handled {
                         break Some(end);
