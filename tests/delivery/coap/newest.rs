@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use fogmux_tests::coap::{FETCH, GET, Line, OBSERVE, URI_PATH, URI_QUERY};
 use fogmux_tests::gateway::Gateway;
 use fogmux_tests::tcp;
@@ -105,8 +105,25 @@ fn filter_of(listener: &str) -> Result<String> {
     Ok(String::new())
 }
 
+/// Topics of [`bursts`].
+const TOPICS: usize = 30;
+
+/// An observer of one topic, or with an odd number of all, reads until it has the last value.
+fn end_on_newest(number: usize, mut observer: Observer) -> Result<()> {
+    let topic = if number.is_multiple_of(2) { String::new() } else { format!("burst/{number}") };
+    let whole = |observer: &Observer| {
+        let last = value(99, 20);
+        let is_newest = |value: &Vec<u8>| *value == last;
+        match number % 2 {
+            0 => observer.newest.get(&topic).is_some_and(is_newest),
+            _ => observer.newest.values().filter(|value| is_newest(value)).count() == TOPICS,
+        }
+    };
+    ensure!(observer.follow(whole)?, "observer {number} is stale: {:?}", observer.newest.get(&topic));
+    observer.deregister()
+}
+
 pub(super) fn bursts() -> Result<String> {
-    const TOPICS: usize = 30;
     let mut gateway = Gateway::start(&["coap.ack_timeout=200ms"])?;
     let server = gateway.address("coap")?;
     let mut observers = Vec::new();
@@ -123,19 +140,13 @@ pub(super) fn bursts() -> Result<String> {
     for round in 0..100 {
         retain(&gateway, (0..TOPICS).map(|topic| (format!("burst/{topic}"), value(round, 20))))?;
     }
-    for (number, mut observer) in observers {
-        let topic = if number % 2 == 0 { String::new() } else { format!("burst/{number}") };
-        let whole = |observer: &Observer| {
-            let last = value(99, 20);
-            let is_newest = |value: &Vec<u8>| *value == last;
-            match number % 2 {
-                0 => observer.newest.get(&topic).is_some_and(is_newest),
-                _ => observer.newest.values().filter(|value| is_newest(value)).count() == TOPICS,
-            }
-        };
-        ensure!(observer.follow(whole)?, "observer {number} is stale: {:?}", observer.newest.get(&topic));
-        observer.deregister()?;
-    }
+    // All read at the same time: one that acknowledges nothing for as long as retransmissions last is ended (§4.5).
+    let results: Vec<Result<()>> = std::thread::scope(|scope| {
+        let follow = |(number, observer)| scope.spawn(move || end_on_newest(number, observer));
+        let readers: Vec<_> = observers.into_iter().map(follow).collect();
+        readers.into_iter().map(|reader| reader.join().unwrap_or_else(|_| bail!("an observer panicked"))).collect()
+    });
+    results.into_iter().collect::<Result<()>>()?;
     publish(&gateway, std::iter::once(("burst/0".to_owned(), b"x".to_vec())), false)?;
     gateway.settle()?;
     Ok(String::new())
