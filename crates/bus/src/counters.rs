@@ -91,7 +91,7 @@ impl Counters {
         self.dropped_expired.fetch_add(count, Relaxed);
     }
 
-    /// What a drain of a mailbox came to: messages handed to the connection, expired, and too large for the client.
+    /// The result of draining a mailbox: messages handed to the connection, expired, and too large for the client.
     pub fn drained(&self, sent: u64, expired: u64, too_large: u64) {
         for (total, count) in
             [(&self.sent, sent), (&self.dropped_expired, expired), (&self.dropped_too_large, too_large)]

@@ -38,7 +38,7 @@ impl Delivery<'_> {
     }
 }
 
-/// What became of a delivery. A publisher hears nothing of it: what is refused is refused before anything is delivered
+/// The outcome of a delivery. A publisher hears nothing of it: what is refused is refused before anything is delivered
 /// (ADR 0018).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivered {

@@ -212,7 +212,7 @@ pub(crate) struct RouteCache {
 
 type Cached = HashMap<Box<str>, (u64, Rc<Routes>), foldhash::fast::RandomState>;
 
-/// What an entry costs beside its topic and its routes.
+/// The cost of an entry beside its topic and its routes, in bytes.
 const ENTRY_BYTES: usize = 48;
 /// Thrown out entries that are given back for each new one: they are gone before there are as many again.
 const LEAVE_AT_ONCE: usize = 4;

@@ -117,7 +117,7 @@ impl Worker {
             self.deliver(batch, &mut tally);
         }
         self.wake_workers();
-        // What the gateway says of itself has come in by no door.
+        // The gateway's own status has come in by no door.
         if batch.first().is_some_and(|publication| publication.publisher.door == Door::Internal) {
             tally = Tally { published: 0, published_bytes: 0, unmatched: 0, ..tally };
         }

@@ -37,7 +37,7 @@ struct Bench {
     relation: Option<RelationId>,
     /// The newest notification that could not be sent, as the application of a real server would look it up.
     waiting: Option<(Vec<u8>, bool)>,
-    /// What has become of observers.
+    /// The state of observers.
     ended: std::collections::VecDeque<GoneReason>,
     asked: usize,
 }

@@ -22,7 +22,7 @@ pub(crate) enum Step {
     Sleep,
 }
 
-/// What is known of the source, the output and the stream.
+/// The state of the source, the output and the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The source may have something.

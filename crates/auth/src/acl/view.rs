@@ -84,7 +84,7 @@ fn bridge_of_state(topic: &str) -> Option<&str> {
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
-/// What the built-in rule is about.
+/// Whether the built-in rule is about this action and topic.
 fn is_built_in(action: Action, topic: &str) -> bool {
     let below = topic.strip_prefix("$SYS").filter(|rest| rest.is_empty() || rest.starts_with('/'));
     action == Action::Write && below.is_some() && bridge_of_state(topic).is_none()

@@ -5,7 +5,7 @@ use subtle::ConstantTimeEq as _;
 
 use super::{MEMORY_KIB, PasswordError};
 
-/// What is reserved at least, in bytes; only the pages in use are ever resident.
+/// The smallest reservation, in bytes; only the pages in use are ever resident.
 ///
 /// glibc maps a large allocation on its own, and unmaps it when it is freed; but after the first such `free` it takes
 /// allocations of that size from its arenas instead, which keep their memory for good. Above 32 MiB (on 64-bit systems;

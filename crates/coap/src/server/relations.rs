@@ -49,7 +49,7 @@ impl RelationId {
     }
 }
 
-/// What a relation observes.
+/// The resource or resources that a relation observes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Observed {
     /// One resource: a newer state takes the place of an older one, also in a retransmission (RFC 7641 §4.5.2).

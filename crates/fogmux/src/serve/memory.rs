@@ -21,7 +21,7 @@ pub(super) struct Memory {
     activity: Activity,
 }
 
-/// What the gateway has to do.
+/// The work of the gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Activity {
     connections: usize,

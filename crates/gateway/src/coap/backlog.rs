@@ -99,7 +99,7 @@ pub(super) struct Topics {
     names: HashSet<Topic, RandomState>,
 }
 
-/// What became of a topic that was to wait.
+/// The outcome of having a topic wait.
 pub(super) enum Added {
     /// It waits.
     Waits,

@@ -52,7 +52,7 @@ pub(super) struct Notifications {
     pushed: u64,
 }
 
-/// What came out of the queue beside its entries.
+/// The result of emptying the queue, beside its entries.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     /// Observers that have to be ended.

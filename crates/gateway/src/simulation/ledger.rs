@@ -14,7 +14,7 @@ use super::random::Random;
 /// Topics of each kind.
 const TOPICS: usize = 6;
 
-/// What the publisher knows about a message.
+/// The fate of a message as its publisher knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// No acknowledgement came, or none is to come.
@@ -45,7 +45,7 @@ enum Got {
     Cleared(String),
 }
 
-/// What a reader's door and subscription promise.
+/// The promise of a reader's door and subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Promise {
     /// Every message, in the order of its publisher.

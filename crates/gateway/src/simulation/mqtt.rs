@@ -24,7 +24,7 @@ use super::{
     world::{Door, World},
 };
 
-/// What arrived, without a borrow of the buffer.
+/// An event from the gateway, without a borrow of the buffer.
 enum Arrived {
     Connected,
     Subscribed(bool),

@@ -28,7 +28,7 @@ pub struct Notification<'a> {
     pub confirmable: bool,
 }
 
-/// What has become of a notification.
+/// The outcome of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notified {
     /// It is on its way out, or it ends the observation and goes out by itself.

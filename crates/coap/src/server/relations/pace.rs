@@ -82,7 +82,7 @@ impl Allowance {
     }
 }
 
-/// What is known of the newest notification's arrival.
+/// Knowledge of the newest notification's arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proof {
     /// It is Confirmable, or there is none.
