@@ -89,7 +89,7 @@ async def main() -> int:
         from loss import run_loss
         await run_loss(arguments, report)
     for failure in report.failures:
-        print(f"failed: {failure}")
+        print("failed: interop", failure.replace("\n", " | "))
     print(f"{report.passed} passed, {len(report.failures)} failed in {time.monotonic() - began:.0f} s")
     return 1 if report.failures or not report.passed else 0
 

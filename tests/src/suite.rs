@@ -31,12 +31,12 @@ pub fn run(suite: &str, cases: &[Case]) -> ExitCode {
             }
             Err(error) => {
                 println!("{suite} {}: FAILED in {seconds:.1} s: {error:#}", case.name);
-                failed.push(case.name);
+                failed.push(format!("{}: {error:#}", case.name));
             }
         }
     }
-    for name in &failed {
-        println!("failed: {suite} {name}");
+    for failure in &failed {
+        println!("failed: {suite} {}", failure.replace('\n', " | "));
     }
     println!("{passed} passed, {} failed", failed.len());
     if passed > 0 && failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
@@ -45,6 +46,19 @@ pub(crate) fn take_passed() -> u64 {
     PASSED.swap(0, Ordering::Relaxed)
 }
 
+/// Lines about failed tests since [`take_failures`].
+static FAILURES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The lines about failed tests in the output since the last call.
+pub(crate) fn take_failures() -> Vec<String> {
+    std::mem::take(&mut FAILURES.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Whether the line names a failed test: `failed: SUITE CASE` of the black-box suites, `test NAME ... FAILED` of cargo's.
+fn is_failure(line: &str) -> bool {
+    line.starts_with("failed: ") || line.starts_with("test ") && line.trim_end().ends_with("... FAILED")
+}
+
 /// The number in the last line of a suite: `test result: ok. 7 passed; …` or `7 passed, …`.
 fn passed(line: &str) -> Option<u64> {
     let line = line.strip_prefix("test result: ok. ").unwrap_or(line);
@@ -52,13 +66,17 @@ fn passed(line: &str) -> Option<u64> {
     number.parse().ok()
 }
 
-/// Shows what is read, line by line, and counts in it.
+/// Shows what is read, line by line, counts the tests that passed and collects those that failed.
 fn show(mut lines: impl BufRead) -> std::io::Result<()> {
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line)? > 0 {
         std::io::stdout().lock().write_all(&line)?;
-        if let Some(count) = std::str::from_utf8(&line).ok().and_then(passed) {
+        let text = String::from_utf8_lossy(&line);
+        if let Some(count) = passed(&text) {
             PASSED.fetch_add(count, Ordering::Relaxed);
+        }
+        if is_failure(&text) {
+            FAILURES.lock().unwrap_or_else(PoisonError::into_inner).push(text.trim_end().to_owned());
         }
         line.clear();
     }
@@ -117,5 +135,13 @@ mod tests {
         assert_eq!(passed("15873 passed, 1 failed in 90 s\n"), Some(15_873));
         assert_eq!(passed("145 tests, 145 passed, 0 skipped, 0 failed\n"), None);
         assert_eq!(passed("delivery a case: ok in 1 s\n"), None);
+    }
+
+    #[test]
+    fn failures_are_recognised() {
+        assert!(is_failure("failed: delivery 97 retained messages: 96 arrived\n"));
+        assert!(is_failure("test egress::tests::grid ... FAILED\n"));
+        assert!(!is_failure("test egress::tests::grid ... ok\n"));
+        assert!(!is_failure("delivery a case: ok in 1 s\n"));
     }
 }

@@ -95,6 +95,10 @@ fn test(tree: &Tree, names: &[&str]) -> Result<()> {
         let (tests, seconds) = (command::take_passed(), began.elapsed().as_secs());
         rows.push(Row { part: part.name, tests, seconds, passed: outcome.is_ok() });
     }
+    // The end of a long output is the part that people see: failures are repeated there.
+    for failure in command::take_failures() {
+        println!("{failure}");
+    }
     println!("{}", table(&rows));
     let failed: Vec<_> = rows.iter().filter(|row| !row.passed).map(|row| row.part).collect();
     if failed.is_empty() { Ok(()) } else { bail!("{} failed", failed.join(", ")) }
