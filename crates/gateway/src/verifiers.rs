@@ -26,12 +26,20 @@ const REST: Duration = Duration::from_secs(2);
 const NICENESS: i32 = 10;
 
 /// How many verify at once, and how many may wait.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifierConfig {
     /// Threads at most; 0: half of the processor cores.
     pub threads_max: usize,
     /// The logins that wait.
     pub queue: QueueConfig,
+    /// How long a login waits at most, its verification included; beyond, the client is told that the server is busy.
+    pub wait_max: Duration,
+}
+
+impl Default for VerifierConfig {
+    fn default() -> Self {
+        Self { threads_max: 0, queue: QueueConfig::default(), wait_max: Duration::from_secs(30) }
+    }
 }
 
 impl VerifierConfig {
@@ -58,6 +66,7 @@ struct Inner {
 struct State {
     queue: LoginQueue<Login>,
     threads_max: Option<usize>,
+    wait_max: Option<Duration>,
     threads: usize,
     /// Threads that wait for a login.
     idle: usize,
@@ -75,6 +84,7 @@ impl Verifiers {
     pub fn configure(&self, config: VerifierConfig) {
         let mut state = self.0.lock();
         state.threads_max = Some(config.threads());
+        state.wait_max = Some(config.wait_max);
         state.queue.configure(config.queue);
     }
 
@@ -95,16 +105,20 @@ impl Verifiers {
     /// # Errors
     /// The login is refused; [`Refused::Busy`] when too many wait.
     pub(crate) async fn verify(&self, address: IpAddr, check: PasswordCheck) -> Result<Principal, Refused> {
+        let wait_max = self.0.lock().wait_max.unwrap_or(VerifierConfig::default().wait_max);
         let (answer, verified) = oneshot::channel();
         if !self.submit(address, Login { check, answer }) {
             self.0.refused.increment();
             return Err(Refused::Busy);
         }
-        // An error: the login lost its place to another, or the verification panicked.
-        verified.await.unwrap_or_else(|_| {
-            self.0.refused.increment();
-            Err(Refused::Busy)
-        })
+        // Errors: it took too long; the login lost its place to another, or the verification panicked.
+        match tokio::time::timeout(wait_max, verified).await {
+            Ok(Ok(verified)) => verified,
+            Ok(Err(_)) | Err(_) => {
+                self.0.refused.increment();
+                Err(Refused::Busy)
+            }
+        }
     }
 
     /// Notes that a user has logged in with a password from there: a place is kept for the next time.

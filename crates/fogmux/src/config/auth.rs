@@ -62,6 +62,7 @@ impl Section for VerifierConfig {
         reader.count("threads", &mut self.threads_max, 0..=64);
         reader.count("waiting_max", &mut self.queue.waiting_max, 1..=65_536);
         reader.count("known_max", &mut self.queue.known_max, 0..=1_000_000);
+        reader.duration("wait_max", &mut self.wait_max, Duration::from_secs(1)..=HOUR);
     }
 }
 

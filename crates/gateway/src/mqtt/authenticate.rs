@@ -169,8 +169,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Login<'_, S> {
                 let why = "the Maximum Packet Size is too small for AUTH";
                 return Err(self.refused((ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR, why)));
             }
-            self.stream.write_all(&out).await.map_err(|_| Failed::Silently)?;
-            self.stream.flush().await.map_err(|_| Failed::Silently)?;
+            let sent = async {
+                self.stream.write_all(&out).await?;
+                self.stream.flush().await
+            };
+            self.rest.in_time(sent).await?.map_err(|_| Failed::Silently)?;
             let answer = self.rest.read_auth(self.stream, hello.method).await?;
             step = exchange.as_mut().map_or(Step::Refused(Refused::Mechanism), |exchange| exchange.respond(&answer));
         }

@@ -4,7 +4,10 @@
 use std::{future::poll_fn, pin::Pin, rc::Rc};
 
 use fogmux_mqtt::{AuthStep, DecodeError, Limits, Packet, ProtocolError, ReasonCode, Version, decode};
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::{
+    io::{AsyncRead, ReadBuf},
+    time::{Instant, timeout_at},
+};
 
 use super::login::Failed;
 use crate::WorkerContext;
@@ -16,11 +19,15 @@ const SMALL_CONNECT_BYTES: usize = 2048;
 pub(super) struct Early {
     bytes: Vec<u8>,
     ctx: Rc<WorkerContext>,
+    /// When the client has to have said everything.
+    deadline: Instant,
 }
 
 impl Early {
-    pub(super) const fn new(ctx: Rc<WorkerContext>) -> Self {
-        Self { bytes: Vec::new(), ctx }
+    /// Begins the login of a client, which has the time of the configuration for it.
+    pub(super) fn new(ctx: Rc<WorkerContext>) -> Self {
+        let deadline = Instant::now() + ctx.shared.mqtt.config.login_deadline;
+        Self { bytes: Vec::new(), ctx, deadline }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -29,7 +36,7 @@ impl Early {
 
     /// Takes what stands behind `at` away from here.
     pub(super) fn split_off(&mut self, at: usize) -> Self {
-        let mut rest = Self::new(Rc::clone(&self.ctx));
+        let mut rest = Self { bytes: Vec::new(), ctx: Rc::clone(&self.ctx), deadline: self.deadline };
         rest.extend(self.bytes.get(at..).unwrap_or_default());
         self.bytes.truncate(at);
         rest
@@ -93,9 +100,15 @@ impl Early {
         Limits { packet_bytes_max: self.ctx.shared.mqtt.config.connect_bytes_max }
     }
 
+    /// Waits for the client, but not beyond its deadline. The deadline is for the client alone: the time that a password
+    /// takes to be verified is the gateway's, and has a bound of its own.
+    pub(super) async fn in_time<T>(&self, step: impl Future<Output = T>) -> Result<T, Failed> {
+        timeout_at(self.deadline, step).await.map_err(|_| Failed::Late)
+    }
+
     /// Reads once; an error at the end.
     async fn read<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Result<(), Failed> {
-        let ctx = Rc::clone(&self.ctx);
+        let (ctx, deadline) = (Rc::clone(&self.ctx), self.deadline);
         let more = poll_fn(|cx| {
             let mut shared = ctx.read_buffer.borrow_mut();
             let mut read = ReadBuf::new(&mut shared);
@@ -104,9 +117,10 @@ impl Early {
                 read.filled().len()
             })
         });
-        match more.await {
-            Ok(count) if count > 0 => Ok(()),
-            Ok(_) | Err(_) => Err(Failed::Silently),
+        match timeout_at(deadline, more).await {
+            Ok(Ok(1..)) => Ok(()),
+            Ok(_) => Err(Failed::Silently),
+            Err(_) => Err(Failed::Late),
         }
     }
 }

@@ -22,6 +22,8 @@ use crate::{Peer, WorkerContext};
 pub(super) enum Failed {
     /// The peer is not worth an answer, or gone.
     Silently,
+    /// The client did not say in time what it has to say.
+    Late,
     /// What was sent is no CONNECT.
     Unreadable(DecodeError),
     /// The answer in the form of the version, and why.
@@ -37,7 +39,6 @@ where
     S: Transport,
 {
     let mut early = Early::new(Rc::clone(&ctx));
-    let deadline = ctx.shared.mqtt.config.login_deadline;
     let attempt = async {
         let used = early.read_connect(&mut stream).await?;
         ctx.shared.metrics.mqtt_only.connects.increment();
@@ -49,10 +50,7 @@ where
     let result = tokio::select! {
         biased;
         () = ctx.drain() => Err(Failed::Silently),
-        result = tokio::time::timeout(deadline, attempt) => result.unwrap_or_else(|_| {
-            ctx.shared.metrics.mqtt.timed_out.increment();
-            Err(Failed::Silently)
-        }),
+        result = attempt => result,
     };
     match result {
         Ok((granted, rest)) => {
@@ -115,6 +113,7 @@ where
     let mut answer = Vec::new();
     match failed {
         Failed::Silently => {}
+        Failed::Late => metrics.timed_out.increment(),
         Failed::Unreadable(error) => {
             metrics.misbehaved.increment();
             tracing::debug!(%error, "no CONNECT");

@@ -43,10 +43,23 @@ fn all_are_answered_by_few_threads_which_end() {
 }
 
 #[test]
+fn a_login_that_waits_too_long_is_refused_as_busy() {
+    run(async {
+        let (authority, verifiers) = (authority(), Verifiers::default());
+        let wait_max = Duration::ZERO;
+        verifiers.configure(VerifierConfig { threads_max: 1, wait_max, ..VerifierConfig::default() });
+        let check = PasswordCheck::new(&authority, "alice", b"wonderland");
+        assert_eq!(verifiers.verify([192, 0, 2, 1].into(), check).await, Err(Refused::Busy));
+        assert_eq!(verifiers.refused(), 1);
+    });
+}
+
+#[test]
 fn without_room_a_login_is_refused_as_busy() {
     run(async {
         let (authority, verifiers) = (authority(), Verifiers::default());
-        verifiers.configure(VerifierConfig { threads_max: 1, queue: QueueConfig { waiting_max: 0, known_max: 0 } });
+        let queue = QueueConfig { waiting_max: 0, known_max: 0 };
+        verifiers.configure(VerifierConfig { threads_max: 1, queue, ..VerifierConfig::default() });
         let check = PasswordCheck::new(&authority, "alice", b"wonderland");
         assert_eq!(verifiers.verify([192, 0, 2, 1].into(), check).await, Err(Refused::Busy));
         assert_eq!((verifiers.refused(), verifiers.waiting()), (1, 0));

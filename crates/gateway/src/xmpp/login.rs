@@ -10,7 +10,7 @@ use fogmux_xmpp::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
-    time::Instant,
+    time::{Instant, timeout_at},
 };
 
 use super::{
@@ -82,7 +82,6 @@ async fn negotiate<S>(ctx: &Rc<WorkerContext>, stream: S, peer: Peer, logins: Lo
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let deadline = rest.deadline;
     let mut attempt = Attempt {
         ctx: Rc::clone(ctx),
         stream,
@@ -92,18 +91,16 @@ where
         verified: None,
         input: Vec::new(),
         out: Vec::new(),
+        deadline: rest.deadline,
     };
     let ended = tokio::select! {
         biased;
         ended = attempt.run() => ended,
-        () = tokio::time::sleep_until(deadline) => {
-            Err(StreamError::new(StreamCondition::ConnectionTimeout, "login took too long"))
-        }
         () = ctx.drain() => Err(StreamError::new(StreamCondition::SystemShutdown, "")),
     };
     match ended {
         Ok(Ended::StartTls) => {
-            let rest = Rest { machine: attempt.machine, deadline };
+            let rest = Rest { machine: attempt.machine, deadline: attempt.deadline };
             Login::StartTls(Box::new(Halted { stream: attempt.stream, rest }))
         }
         Ok(Ended::Bound(request)) => attempt.bind(&request).await,
@@ -117,6 +114,10 @@ where
             Login::Gone
         }
     }
+}
+
+fn late() -> StreamError {
+    StreamError::new(StreamCondition::ConnectionTimeout, "login took too long")
 }
 
 /// How the exchange of stanzas before a session ended.
@@ -143,6 +144,9 @@ struct Attempt<S> {
     verified: Option<Verified>,
     input: Vec<u8>,
     out: Vec<u8>,
+    /// When the client has to have said everything. The time that a password takes to be verified is the gateway's, which
+    /// has a bound of its own: it is added.
+    deadline: Instant,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
@@ -153,15 +157,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
                     Want::StartTls => {
                         // RFC 6120 §5.4.3.3
                         self.input = Vec::new();
-                        return Ok(self.flush().await.map_or(Ended::Gone, |()| Ended::StartTls));
+                        let flushed = timeout_at(self.deadline, self.flush()).await.map_err(|_| late())?;
+                        return Ok(flushed.map_or(Ended::Gone, |()| Ended::StartTls));
                     }
                     Want::Authenticate(mechanism, initial) => {
+                        let began = Instant::now();
                         let outcome = self.logins.start(&self.ctx, &self.peer, mechanism, initial).await;
                         self.settle(outcome);
+                        self.deadline += began.elapsed();
                     }
                     Want::Respond(data) => {
+                        let began = Instant::now();
                         let outcome = self.logins.respond(&self.ctx, &self.peer, &data).await;
                         self.settle(outcome);
+                        self.deadline += began.elapsed();
                     }
                     Want::Bind(request) => match self.full_address(&request) {
                         Some(_) => return Ok(Ended::Bound(request)),
@@ -173,7 +182,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
                 self.goodbye().await;
                 return Ok(Ended::Gone);
             }
-            if self.flush().await.is_err() || !matches!(self.read().await, Ok(1..)) {
+            let deadline = self.deadline;
+            let exchange = async {
+                self.flush().await?;
+                self.read().await
+            };
+            if !matches!(timeout_at(deadline, exchange).await.map_err(|_| late())?, Ok(1..)) {
                 return Ok(Ended::Gone);
             }
         }
