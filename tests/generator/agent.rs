@@ -14,7 +14,7 @@ use openssl::ssl::{SslConnector, SslFiletype, SslMethod, SslVerifyMode};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{bench, check, number, outcomes, parse};
+use crate::{bench, check, lasting, number, outcomes, parse};
 
 pub(crate) const CASES: &[Case] = &[
     Case { name: "an agent's gateway is driven, and its processor time comes with it", run: driven },
@@ -47,6 +47,16 @@ impl Agent {
         let said: Value = serde_json::from_str(&line).with_context(|| format!("it said {line:?}"))?;
         let word = |name: &str| said.get(name).and_then(Value::as_str).map(str::to_owned).context(line.clone());
         Ok(Self { process, place, address: word("address")?, key: word("agent_key")?.into() })
+    }
+
+    /// The words of a run with it.
+    fn words(&self, words: &[&str]) -> Vec<String> {
+        let key = self.key.display().to_string();
+        [&["run", "--agent", &self.address, "--agent-key", &key], words]
+            .concat()
+            .into_iter()
+            .map(str::to_owned)
+            .collect()
     }
 
     /// `fogmux bench run` with it and these words.
@@ -119,8 +129,8 @@ fn driven() -> Result<String> {
         &["--door", "mqtt", "--operation", "connect", "--security", "modern", "--messages", "1", "--qos", "1"],
     ];
     for row in table {
-        let done = agent.run(&agent.key, &[*row, &SHORT[..]].concat())?.output()?;
-        let report = parse(&done).with_context(|| row.join(" "))?;
+        let words = agent.words(&[*row, &["--warm-up", "0.1", "--repeat", "1"]].concat());
+        let report = lasting(&words.iter().map(String::as_str).collect::<Vec<_>>()).with_context(|| row.join(" "))?;
         ensure!(report.pointer("/gateway_environment/cores").is_some(), "the gateway's machine is not described");
         for outcome in outcomes(&report).with_context(|| row.join(" "))? {
             check(outcome).with_context(|| row.join(" "))?;
@@ -156,6 +166,7 @@ fn strangers() -> Result<String> {
     let foreign = unbelieved(&agent.address, Some(&other.key))?;
     let mut first = agent.run(&agent.key, &LONG)?.spawn()?;
     agent.serves(true)?;
+    // It waits for some seconds, as the first may be about to leave.
     let second = agent.run(&agent.key, &SHORT)?.output()?;
     first.kill()?;
     first.wait()?;

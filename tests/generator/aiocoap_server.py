@@ -29,7 +29,8 @@ class Value(resource.ObservableResource):
 async def main(port):
     site = resource.Site()
     site.add_resource(["value"], Value())
-    await aiocoap.Context.create_server_context(site, bind=("127.0.0.1", port))
+    # Over UDP alone: the same port may be taken for TCP.
+    await aiocoap.Context.create_server_context(site, bind=("127.0.0.1", port), transports=["udp6"])
     await asyncio.get_running_loop().create_future()
 
 

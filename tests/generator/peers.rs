@@ -1,6 +1,8 @@
 //! Brokers and servers that others wrote, driven by the same generator.
 
-use std::fs;
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use fogmux_tests::suite::Case;
 
-use crate::{check, number, outcomes, report};
+use crate::{check, lasting, number, outcomes};
 
 pub(crate) const CASES: &[Case] = &[
     Case { name: "mosquitto, MQTT 3.1.1 and 5", run: mosquitto },
@@ -20,52 +22,82 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "ejabberd, XMPP", run: ejabberd },
 ];
 
-const START_MAX: Duration = Duration::from_secs(20);
+const START_MAX: Duration = Duration::from_secs(60);
+const ATTEMPTS: usize = 3;
 
 /// A server of others; dropped, it is killed.
-struct Server(Child);
+struct Server {
+    child: Child,
+    /// Its standard error.
+    said: File,
+}
 
 impl Server {
     fn start(command: &mut Command) -> Result<Self> {
         let program = command.get_program().to_string_lossy().into_owned();
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        Ok(Self(child.with_context(|| format!("{program} is missing; use `cargo xtask test`"))?))
+        let said = tempfile::tempfile()?;
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.try_clone()?).spawn();
+        let child = child.with_context(|| format!("{program} is missing; use `cargo xtask test`"))?;
+        Ok(Self { child, said })
     }
 
-    fn wait_tcp(&self, port: u16) -> Result<()> {
-        let until = Instant::now() + START_MAX;
-        while Instant::now() < until {
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return Ok(());
+    /// Starts what `command` makes of a free port, and waits until it serves there. Between the choice and the server's own
+    /// bind(2) somebody else may take the port: then another one is tried.
+    fn start_at(free: impl Fn() -> Result<u16>, command: impl Fn(u16) -> Result<Command>) -> Result<(Self, u16)> {
+        let mut attempts = Vec::new();
+        while attempts.len() < ATTEMPTS {
+            let port = free()?;
+            let mut server = Self::start(&mut command(port)?)?;
+            match server.wait(port) {
+                Ok(()) => return Ok((server, port)),
+                Err(error) => attempts.push(format!("port {port}: {error:#}")),
             }
-            sleep(Duration::from_millis(20));
         }
-        anyhow::bail!("nobody listens on port {port}")
+        anyhow::bail!("{}", attempts.join("; "))
     }
 
-    fn wait_udp(&self, port: u16) -> Result<()> {
+    /// Waits until the port is its own, whether of TCP or UDP.
+    fn wait(&mut self, port: u16) -> Result<()> {
         let until = Instant::now() + START_MAX;
-        while Instant::now() < until {
-            // What is taken cannot be had.
-            if UdpSocket::bind(("127.0.0.1", port)).is_err() {
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                anyhow::bail!("it ended with {status}: {}", self.said());
+            }
+            if has_udp_socket(port)? || TcpStream::connect(("127.0.0.1", port)).is_ok() {
                 return Ok(());
             }
+            ensure!(Instant::now() < until, "it does not serve: {}", self.said());
             sleep(Duration::from_millis(20));
         }
-        anyhow::bail!("nobody has port {port}")
+    }
+
+    fn said(&mut self) -> String {
+        let mut said = String::new();
+        // Only the report of a failure misses it.
+        let _ = self.said.rewind();
+        let _ = self.said.read_to_string(&mut said);
+        said
     }
 
     fn pid(&self) -> String {
-        self.0.id().to_string()
+        self.child.id().to_string()
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         // Whatever went wrong, it went wrong before.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
+}
+
+/// Whether somebody has the port for UDP, by what the kernel lists. To try bind(2) would take it from the server.
+fn has_udp_socket(port: u16) -> Result<bool> {
+    let end = format!(":{port:04X}");
+    let is_there = |line: &str| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&end));
+    let listed = fs::read_to_string("/proc/net/udp")? + &fs::read_to_string("/proc/net/udp6").unwrap_or_default();
+    Ok(listed.lines().any(is_there))
 }
 
 fn free_tcp_port() -> Result<u16> {
@@ -78,8 +110,8 @@ fn free_udp_port() -> Result<u16> {
 
 /// One short experiment, whose outcomes must be sound and must know what the server used.
 fn drive(url: &str, pid: &str, words: &[&str]) -> Result<f64> {
-    let common = ["peer", url, "--pid", pid, "--seconds", "0.5", "--warm-up", "0.1", "--repeat", "1"];
-    let report = report(&[&common[..], words].concat()).with_context(|| format!("{url} {}", words.join(" ")))?;
+    let common = ["peer", url, "--pid", pid, "--warm-up", "0.1", "--repeat", "1"];
+    let report = lasting(&[&common[..], words].concat()).with_context(|| format!("{url} {}", words.join(" ")))?;
     let mut rate = 0.0;
     for outcome in outcomes(&report)? {
         check(outcome).with_context(|| format!("{url} {}", words.join(" ")))?;
@@ -92,11 +124,13 @@ fn drive(url: &str, pid: &str, words: &[&str]) -> Result<f64> {
 
 fn mosquitto() -> Result<String> {
     let place = tempfile::tempdir()?;
-    let port = free_tcp_port()?;
     let file = place.path().join("mosquitto.conf");
-    fs::write(&file, format!("listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n"))?;
-    let server = Server::start(Command::new(program("mosquitto")).arg("-c").arg(&file))?;
-    server.wait_tcp(port)?;
+    let (server, port) = Server::start_at(free_tcp_port, |port| {
+        fs::write(&file, format!("listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n"))?;
+        let mut command = Command::new(program("mosquitto"));
+        command.arg("-c").arg(&file);
+        Ok(command)
+    })?;
     let url = format!("mqtt://127.0.0.1:{port}");
     let rates = [
         drive(&url, &server.pid(), &["--in-flight", "1000"])?,
@@ -107,19 +141,17 @@ fn mosquitto() -> Result<String> {
 }
 
 fn libcoap() -> Result<String> {
-    let (port, secure) = (free_udp_port()?, free_udp_port()?);
-    let plain = Server::start(Command::new("coap-server-notls").args(["-A", "127.0.0.1", "-p", &port.to_string()]))?;
-    let key = Server::start(Command::new("coap-server-openssl").args([
-        "-A",
-        "127.0.0.1",
-        "-p",
-        &(secure - 1).to_string(),
-        "-k",
-        "secretPSK",
-        "-h",
-        "",
-    ]))?;
-    sleep(Duration::from_millis(500));
+    let (plain, port) = Server::start_at(free_udp_port, |port| {
+        let mut command = Command::new("coap-server-notls");
+        command.args(["-A", "127.0.0.1", "-p", &port.to_string()]);
+        Ok(command)
+    })?;
+    // DTLS is at the port after the one that is named.
+    let (key, secure) = Server::start_at(free_udp_port, |port| {
+        let mut command = Command::new("coap-server-openssl");
+        command.args(["-A", "127.0.0.1", "-p", &(port - 1).to_string(), "-k", "secretPSK", "-h", ""]);
+        Ok(command)
+    })?;
     let words = ["--topic", "example_data", "--pubs", "4", "--window", "1"];
     let url = format!("coap://127.0.0.1:{port}");
     let put = drive(&url, &plain.pid(), &[&words[..], &["--operation", "put", "--qos", "1"]].concat())?;
@@ -133,10 +165,12 @@ fn libcoap() -> Result<String> {
 fn aiocoap() -> Result<String> {
     let clients = std::env::var("FOGMUX_CLIENTS").context("FOGMUX_CLIENTS names no place; use `cargo xtask test`")?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("generator/aiocoap_server.py");
-    let port = free_udp_port()?;
     let python = Path::new(&clients).join("venv/bin/python");
-    let server = Server::start(Command::new(python).arg(script).arg(port.to_string()))?;
-    server.wait_udp(port)?;
+    let (server, port) = Server::start_at(free_udp_port, |port| {
+        let mut command = Command::new(&python);
+        command.arg(&script).arg(port.to_string());
+        Ok(command)
+    })?;
     let url = format!("coap://127.0.0.1:{port}");
     let words = ["--topic", "value", "--window", "1"];
     let put = drive(&url, &server.pid(), &[&words[..], &["--operation", "put", "--qos", "1"]].concat())?;
@@ -149,21 +183,26 @@ fn aiocoap() -> Result<String> {
 /// One process, whose end is the end of it; and connections that it ends after 1 000 requests, as it does by itself.
 fn nginx() -> Result<String> {
     let place = tempfile::tempdir()?;
-    let (port, h2) = (free_tcp_port()?, free_tcp_port()?);
     let file = place.path().join("nginx.conf");
     let answer = "x".repeat(64);
     let at = place.path().display();
-    fs::write(
-        &file,
+    let configuration = |port: u16, h2: u16| {
         format!(
             "daemon off; master_process off; pid {at}/pid; error_log {at}/error;\nevents {{}}\nhttp {{ access_log off; \
              client_body_temp_path {at}/a; proxy_temp_path {at}/b; fastcgi_temp_path {at}/c; uwsgi_temp_path {at}/d; scgi_temp_path {at}/e;\n\
              server {{ listen 127.0.0.1:{port}; location / {{ return 200 \"{answer}\"; }} }}\n\
              server {{ listen 127.0.0.1:{h2} http2; location / {{ return 200 \"{answer}\"; }} }} }}\n"
-        ),
-    )?;
-    let server = Server::start(Command::new(program("nginx")).arg("-c").arg(&file).arg("-p").arg(place.path()))?;
-    server.wait_tcp(h2)?;
+        )
+    };
+    let first = Cell::new(0);
+    let (server, h2) = Server::start_at(free_tcp_port, |h2| {
+        first.set(free_tcp_port()?);
+        fs::write(&file, configuration(first.get(), h2))?;
+        let mut command = Command::new(program("nginx"));
+        command.arg("-c").arg(&file).arg("-p").arg(place.path());
+        Ok(command)
+    })?;
+    let port = first.get();
     let words = ["--operation", "get", "--pubs", "4"];
     let url = format!("http://127.0.0.1:{port}");
     let one = drive(&url, &server.pid(), &[&words[..], &["--window", "1"]].concat())?;
@@ -193,14 +232,14 @@ fn ejabberd() -> Result<String> {
     erl.args(["-noinput", "-mnesia", "dir"]).arg(format!("{:?}", place.path().join("spool")));
     erl.args(["-s", "ejabberd", "-eval", &register]).env("HOME", place.path()).env("ERL_CRASH_DUMP", "/dev/null");
     erl.env("ERL_LIBS", erlang_libraries()?).env("EJABBERD_CONFIG_PATH", &file).env("EJABBERD_LOG_PATH", &log);
-    let server = Server::start(&mut erl)?;
+    let mut server = Server::start(&mut erl)?;
     let until = Instant::now() + START_MAX;
     while !ready.exists() {
         let said = || fs::read_to_string(&log).unwrap_or_default();
         ensure!(Instant::now() < until, "ejabberd does not start: {}", said());
         sleep(Duration::from_millis(20));
     }
-    server.wait_tcp(port)?;
+    server.wait(port)?;
     let url = format!("xmpp://bench:secret@127.0.0.1:{port}");
     let passing = drive(&url, &server.pid(), &["--name", "localhost", "--subs", "2"])?;
     let kept = drive(&url, &server.pid(), &["--name", "localhost", "--retain", "--topic", "kept/{}"])?;

@@ -19,6 +19,8 @@ use super::{AgentError, Keys};
 const CONNECTIONS_MAX: usize = 8;
 /// In which a handshake has to be over.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// How long a generator waits for one that is about to leave.
+const SEAT_WAIT: Duration = Duration::from_secs(5);
 /// Between two looks at a listener that has no descriptors left.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -155,9 +157,12 @@ impl Inner {
         self.converse(stream)
     }
 
-    /// Takes the place, if it is free.
+    /// Takes the place when it is free. A generator that has just ended still holds it until its gateway has ended, too:
+    /// the next one waits for that.
     fn enter(&self, stream: &TcpStream) -> io::Result<Option<Seat<'_>>> {
-        let mut place = self.place();
+        let is_taken = |place: &mut Place| !place.closed && place.taken.is_some();
+        let waited = self.left.wait_timeout_while(self.place(), SEAT_WAIT, is_taken);
+        let (mut place, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if place.closed || place.taken.is_some() {
             return Ok(None);
         }
