@@ -17,7 +17,7 @@ CLIENTS = Path(os.environ.get("FOGMUX_CLIENTS", Path(__file__).parents[2] / "tar
 
 
 HANDSHAKE_FAILED = ("HandshakeException", "SSLException", "fatal alert", "Connection reset", "Server closed connection",
-                    "Broken pipe")
+                    "Broken pipe", "Connection or outbound has closed")
 
 
 def plain(error: str) -> str:

@@ -9,6 +9,7 @@ import tempfile
 
 import aiocoap
 from aiocoap import oscore
+from aiocoap.error import ResourceChanged
 from aiocoap.message import UndecidedRemote
 from aiocoap.numbers import ContentFormat, codes
 
@@ -88,19 +89,27 @@ class Aiocoap(Publisher, Follower, Getter):
         return Received(answer.payload, None if number is None else TYPES.get(int(number), str(int(number))), topic)
 
     async def get(self, topic):
-        answer = await self.request(self.message(codes.GET, ["ps", *topic.split("/")]))
+        try:
+            answer = await self.request(self.message(codes.GET, ["ps", *topic.split("/")]))
+        except ResourceChanged:
+            # A newer value came between two blocks: aiocoap leaves it to its user to ask again (RFC 7959 §2.4).
+            return await self.get(topic)
         if answer.code == codes.NOT_FOUND:
             return None
         if not answer.code.is_successful():
             raise Refused(answer.code.dotted)
         return self.received(answer, topic)
 
-    async def observe(self, message, on_answer):
-        """Registers; `on_answer` sees the first response and each notification, the final error too."""
+    async def observe(self, message, on_answer, on_error=lambda error: None):
+        """Registers; `on_answer` sees the first response and each notification, the final error too.
+
+        `on_error` sees why aiocoap has given up the observation by itself.
+        """
         message.opt.observe = 0
         pending = self.context.request(message)
         loop = asyncio.get_running_loop()
         pending.observation.register_callback(lambda answer: loop.call_soon(on_answer, answer))
+        pending.observation.register_errback(on_error)
         try:
             first = await asyncio.wait_for(pending.response, PATIENCE)
         except TimeoutError:
@@ -121,7 +130,12 @@ class Aiocoap(Publisher, Follower, Getter):
                 self.again = asyncio.ensure_future(self.follow(topic))
             else:
                 self.arrived(topic, Received(b"", None, topic, extra={"code": answer.code.dotted}))
-        first = await self.observe(self.message(codes.GET, ["ps", *topic.split("/")]), arrived)
+
+        def ended(error):
+            if isinstance(error, ResourceChanged):
+                # The blocks of a notification were overtaken by a newer value, which ends aiocoap's observation.
+                self.again = asyncio.ensure_future(self.follow(topic))
+        first = await self.observe(self.message(codes.GET, ["ps", *topic.split("/")]), arrived, ended)
         if not first.code.is_successful():
             raise Refused(first.code.dotted)
 

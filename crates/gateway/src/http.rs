@@ -66,6 +66,8 @@ pub struct HttpConfig {
     pub header_timeout: Duration,
     /// From the header section to the end of the body.
     pub body_timeout: Duration,
+    /// Bytes of a body that prolong it by a second.
+    pub body_bytes_per_second: usize,
     /// Between two requests, and without any stream.
     pub idle_timeout: Duration,
     /// How long a peer may take nothing of what there is to send.
@@ -110,6 +112,7 @@ impl Default for HttpConfig {
             header_bytes_max: 16 << 10,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
+            body_bytes_per_second: 4 << 10,
             idle_timeout: Duration::from_secs(75),
             write_timeout: Duration::from_secs(30),
             streams_per_connection_max: 100,

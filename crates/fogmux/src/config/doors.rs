@@ -47,6 +47,7 @@ impl Section for Http {
         reader.size("header_bytes_max", &mut door.header_bytes_max, 8 << 10..=1 << 20);
         reader.duration("header_timeout", &mut door.header_timeout, SECOND..=HOUR);
         reader.duration("body_timeout", &mut door.body_timeout, SECOND..=HOUR);
+        reader.size("body_bytes_per_second", &mut door.body_bytes_per_second, 1..=1 << 30);
         reader.duration("idle_timeout", &mut door.idle_timeout, SECOND..=HOUR);
         reader.duration("write_timeout", &mut door.write_timeout, SECOND..=HOUR);
         reader.count("streams_per_connection_max", &mut door.streams_per_connection_max, 1..=10_000);

@@ -36,7 +36,7 @@ where
         return Err(Problem::new(Kind::UnsupportedMediaType).detail("a batch is application/x-ndjson"));
     }
     let config = &conn.ctx.shared.http.config;
-    let bounds = Bounds { bytes_max: config.batch_bytes_max, timeout: config.body_timeout };
+    let bounds = Bounds::of(config, config.batch_bytes_max);
     let collected = body::collect(&conn.ctx, &parts.headers, body, bounds).await?;
     if ndjson::lines(collected.bytes()).nth(config.batch_lines_max).is_some() {
         let detail = format!("at most {} lines", config.batch_lines_max);

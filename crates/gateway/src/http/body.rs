@@ -16,7 +16,9 @@ use http::{
 };
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
+use tokio::time::{Instant, timeout_at};
 
+use super::HttpConfig;
 use crate::WorkerContext;
 
 /// What to set aside at most before a byte has come.
@@ -50,7 +52,22 @@ impl Collected {
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) bytes_max: usize,
+    /// For the whole body, and a second more for each `bytes_per_second` that have come.
     pub(super) timeout: Duration,
+    pub(super) bytes_per_second: usize,
+}
+
+impl Bounds {
+    /// Up to so many bytes, in the time of the configuration.
+    pub(super) fn of(config: &HttpConfig, bytes_max: usize) -> Self {
+        Self { bytes_max, timeout: config.body_timeout, bytes_per_second: config.body_bytes_per_second }
+    }
+
+    /// The time that a body has of which so much has come: a slow link is no attack.
+    fn time(self, bytes: usize) -> Duration {
+        let millis = bytes.saturating_mul(1000) / self.bytes_per_second.max(1);
+        self.timeout.saturating_add(Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)))
+    }
 }
 
 /// Refuses by `Content-Length` before a byte is read, so that `Expect: 100-continue` saves the client the upload; then
@@ -75,20 +92,14 @@ where
         return Ok(Collected::Owned(Bytes::new()));
     }
     let announced = announced.and_then(|length| usize::try_from(length).ok());
-    match tokio::time::timeout(bounds.timeout, read(ctx, body, announced, bounds.bytes_max)).await {
-        Ok(result) => result,
-        Err(_) => {
-            ctx.shared.metrics.http.timed_out.increment();
-            Err(Problem::new(Kind::RequestTimeout).detail("the body did not arrive in time"))
-        }
-    }
+    read(ctx, body, announced, bounds).await
 }
 
 async fn read<B>(
     ctx: &Rc<WorkerContext>,
     mut body: B,
     announced: Option<usize>,
-    bytes_max: usize,
+    bounds: Bounds,
 ) -> Result<Collected, Problem<'static>>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -96,12 +107,16 @@ where
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
     let mut held = Held { ctx: Rc::clone(ctx), bytes: 0 };
-    while let Some(frame) = body.frame().await {
+    let began = Instant::now();
+    loop {
+        let deadline = began + bounds.time(first.len() + whole.len());
+        let frame = timeout_at(deadline, body.frame()).await.map_err(|_| late(ctx))?;
+        let Some(frame) = frame else { break };
         let frame = frame.map_err(|_| Problem::new(Kind::BadRequest).detail("the body is cut short"))?;
         // Trailers are nobody's.
         let Ok(data) = frame.into_data() else { continue };
-        if whole.len() + first.len() + data.len() > bytes_max {
-            return Err(too_large(bytes_max));
+        if whole.len() + first.len() + data.len() > bounds.bytes_max {
+            return Err(too_large(bounds.bytes_max));
         }
         if first.is_empty() && whole.is_empty() {
             first = data;
@@ -120,6 +135,11 @@ where
         }
     }
     Ok(if whole.is_empty() { Collected::Borrowed(first) } else { Collected::Owned(whole.freeze()) })
+}
+
+fn late(ctx: &WorkerContext) -> Problem<'static> {
+    ctx.shared.metrics.http.timed_out.increment();
+    Problem::new(Kind::RequestTimeout).detail("the body did not arrive in time")
 }
 
 fn too_large(limit: usize) -> Problem<'static> {

@@ -80,7 +80,7 @@ where
     B: Body<Data = Bytes> + Unpin,
 {
     let config = &conn.ctx.shared.http.config;
-    let bounds = Bounds { bytes_max: login::BYTES_MAX, timeout: config.body_timeout };
+    let bounds = Bounds::of(config, login::BYTES_MAX);
     let collected = body::collect(&conn.ctx, &parts.headers, body, bounds).await?;
     let credentials = login::parse(topics::content_type(&parts.headers)?, collected.bytes())?;
     // From before the login: if the password is changed meanwhile, the session has none that holds.

@@ -368,6 +368,22 @@ fn who_is_slow_is_cut_and_told() {
 }
 
 #[test]
+fn a_body_that_makes_progress_has_more_time() {
+    let body_timeout = Duration::from_millis(100);
+    let config = HttpConfig { body_timeout, body_bytes_per_second: 1, ..HttpConfig::default() };
+    run(config, async |house| {
+        let mut slow = house.connect(true);
+        let begin = b"PUT /topics/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\n1";
+        slow.stream.write_all(begin).await.unwrap();
+        for byte in b"2345" {
+            tokio::time::sleep(body_timeout).await;
+            slow.stream.write_all(&[*byte]).await.unwrap();
+        }
+        assert_eq!(slow.receive(false).await.status(), 201);
+    });
+}
+
+#[test]
 fn unfinished_uploads_have_a_bound_together() {
     let config = HttpConfig { batch_bytes_max: 1 << 10, ..HttpConfig::default() };
     run(config, async |house| {

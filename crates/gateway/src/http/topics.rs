@@ -96,7 +96,7 @@ where
     let properties = translate::query_properties(&query);
     translate::check(content_type, properties.as_deref())?;
     let config = &conn.ctx.shared.http.config;
-    let bounds = Bounds { bytes_max: config.payload_bytes_max, timeout: config.body_timeout };
+    let bounds = Bounds::of(config, config.payload_bytes_max);
     let collected = body::collect(&conn.ctx, &parts.headers, body, bounds).await?;
     let put = Put { topic, query: &query, content_type, properties, collected: &collected };
     if parts.method == Method::PUT {
