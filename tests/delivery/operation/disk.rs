@@ -13,6 +13,8 @@ use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::{Gateway, Plan};
 use fogmux_tests::mqtt::{self, Connection, V4, V5};
 use fogmux_tests::suite::Case;
+use fogmux_tests::xmpp::{Session, Via};
+use fogmux_tests::{tcp, tls};
 use rustix::process::Signal;
 
 use super::{http, keep};
@@ -107,6 +109,19 @@ fn refuses_to_keep(gateway: &Gateway) -> Result<()> {
     ensure!(four.read().is_err(), "3.1.1 was acknowledged");
     let read = http(gateway, "GET", "/topics/kept/new", b"")?;
     ensure!(read.0 == 404, "a refused value is read: {read:?}");
+    refuses_to_retract(gateway)
+}
+
+/// XEP-0060 §7.2 and §8.5: a removal that the store refuses is answered with an error, and the item stays.
+fn refuses_to_retract(gateway: &Gateway) -> Result<()> {
+    let stream = tcp::connect(gateway.address("xmpp")?)?;
+    let mut session = Session::over(stream, &tls::config(gateway.ca())?, Via::Plain)?;
+    let retract = session.entity("set", "<retract node='kept/000009'><item id='current'/></retract>")?;
+    ensure!(retract.contains("<resource-constraint"), "retract: {retract}");
+    let purge = session.owner("set", "<purge node='kept/000009'/>")?;
+    ensure!(purge.contains("<resource-constraint"), "purge: {purge}");
+    let read = http(gateway, "GET", "/topics/kept/000009", b"")?;
+    ensure!(read.0 == 200, "a refused removal is seen: {read:?}");
     Ok(())
 }
 

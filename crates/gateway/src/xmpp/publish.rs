@@ -163,7 +163,7 @@ impl Core {
         works.clear();
     }
 
-    /// Lets the answers wait; true when the store keeps nothing any more.
+    /// Holds the answers back until the completion resolves; `true` when the store has failed already.
     fn wait_for(&mut self, completion: Completion) -> bool {
         match completion {
             Completion::Ready => false,
@@ -176,7 +176,7 @@ impl Core {
         }
     }
 
-    /// Lets the answer wait until a change is kept.
+    /// Holds the answer back until a change is stored.
     pub(super) fn keep(&mut self, kept: Completion) -> Result<(), StanzaError> {
         if self.wait_for(kept) { Err(full()) } else { Ok(()) }
     }
@@ -261,12 +261,12 @@ impl Core {
         }
         let mut batch = [publication];
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
-        if batch.iter().any(|publication| publication.outcome().precondition_failed) {
+        let outcome = batch.first().map(Publication::outcome).unwrap_or_default();
+        if outcome.precondition_failed {
             return Err(StanzaError::new(StanzaCondition::ItemNotFound));
         }
         let failed = self.wait_for(published.completion);
-        // A subscriber without room does not undo it.
-        if failed { Err(full()) } else { Ok(()) }
+        if outcome.refused || failed { Err(full()) } else { Ok(()) }
     }
 }
 
@@ -319,7 +319,7 @@ fn admit_item<'e>(
     Ok(Item { id, body, content_type: payload.content_type, properties })
 }
 
-/// Somebody who may lose nothing has no room, or the topic's value cannot be kept.
+/// The publication was refused: the retained message cannot be stored, or the gateway shuts down.
 fn full() -> StanzaError {
     StanzaError::new(StanzaCondition::ResourceConstraint).of_kind(ErrorKind::Wait)
 }
