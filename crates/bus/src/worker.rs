@@ -336,7 +336,7 @@ impl Worker {
         }
         self.wake_workers();
         // They were counted as published, and as unmatched or not, when they came in.
-        tally.unmatched = 0;
+        (tally.published_bytes, tally.unmatched) = (0, 0);
         self.bus.counters().add(&tally);
     }
 
