@@ -74,8 +74,8 @@ impl Status {
     /// The topics whose text is another than the last time.
     fn update(&mut self, reading: &Reading, now: Timestamp) -> Vec<(String, String)> {
         self.clients_max = self.clients_max.max(reading.clients());
-        let elapsed = std::mem::replace(&mut self.looked, now);
-        self.loads.update(reading.rates(), now.since(elapsed));
+        let before = std::mem::replace(&mut self.looked, now);
+        self.loads.update(reading.rates(), now.since(before));
         let mut all = reading.texts();
         all.push(("broker/clients/maximum".into(), self.clients_max.to_string()));
         all.extend(self.loads.texts());

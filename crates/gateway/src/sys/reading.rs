@@ -30,6 +30,7 @@ pub(super) struct Reading {
     pub(super) retained_bytes: u64,
     pub(super) subscriptions: u64,
     pub(super) shared_subscriptions: u64,
+    /// The resident set and its peak stand for Mosquitto's count of its heap.
     pub(super) resident_bytes: u64,
     pub(super) resident_bytes_max: u64,
     /// Counters of the bus below `$SYS/fogmux/bus/`.
@@ -89,7 +90,6 @@ impl Reading {
         let count = bus.counters();
         let doors = [&metrics.mqtt, &metrics.coap, &metrics.http, &metrics.xmpp].map(DoorReading::of);
         let (retained, retained_bytes) = bus.retained_size();
-        let (resident_bytes, resident_bytes_max) = resident();
         Self {
             uptime: now.since(Timestamp::ZERO),
             doors,
@@ -108,8 +108,8 @@ impl Reading {
             retained_bytes: wide(retained_bytes),
             subscriptions: wide(bus.subscriptions()),
             shared_subscriptions: wide(bus.shared_subscriptions()),
-            resident_bytes,
-            resident_bytes_max,
+            resident_bytes: fogmux_memory::resident_bytes().unwrap_or(0),
+            resident_bytes_max: fogmux_memory::resident_bytes_max().unwrap_or(0),
             bus: vec![
                 ("mailbox_bytes", wide(bus.memory().used())),
                 ("dropped_full", count.dropped_full.load(Relaxed)),
@@ -200,16 +200,6 @@ impl Reading {
         ]
         .into_iter()
     }
-}
-
-/// The resident set and its peak, in bytes (proc(5)): what stands for Mosquitto's count of its heap.
-fn resident() -> (u64, u64) {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let bytes = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
-    };
-    (bytes("VmRSS:").unwrap_or(0), bytes("VmHWM:").unwrap_or(0))
 }
 
 fn wide(value: usize) -> u64 {
