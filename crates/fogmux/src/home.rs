@@ -41,7 +41,7 @@ pub(crate) struct Admin {
 /// Makes what is missing. A disk that takes nothing is no reason not to start: what needs no new file works.
 pub(crate) fn prepare(config: &Config, directory: &Path) -> Result<Home, Failure> {
     match data::make(directory) {
-        Err(error) if disk::refuses(&error) => {
+        Err(error) if fogmux_store::is_unwritable(&error) => {
             tracing::error!(%error, directory = %directory.display(), "the data directory cannot be made");
         }
         made => made.map_err(|error| Failure::io(directory.display(), &error))?,
