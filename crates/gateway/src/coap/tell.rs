@@ -332,10 +332,8 @@ impl Core {
     }
 
     /// Ends the observations of topics whose value has expired with a final 4.04 (RFC 7641 §4.2).
-    pub(super) fn expire(&mut self, now: Timestamp) -> bool {
-        let mut any = false;
+    pub(super) fn expire(&mut self, now: Timestamp) {
         while let Some(relation) = self.watches.pop_expired(now) {
-            any = true;
             let Some(watch) = self.watches.get(relation) else { continue };
             match self.ctx.bus().latest(watch.subscription.filter.as_str(), now) {
                 None if watch.shows_retained => self.dismiss(relation, &Response::new(Code::NOT_FOUND)),
@@ -347,6 +345,5 @@ impl Core {
                 Some(_) | None => {}
             }
         }
-        any
     }
 }

@@ -208,7 +208,8 @@ impl Conn {
             Route::Ready => {
                 let store = self.ctx.shared.metrics.store.get();
                 if let Some(reason) = store.and_then(FjallStore::why_stopped) {
-                    return Err(Problem::new(Kind::Unavailable).detail(format!("the store is read-only: {reason}")));
+                    let state = store.map(|store| store.counters().state).unwrap_or_default().name();
+                    return Err(Problem::new(Kind::Unavailable).detail(format!("the store is {state}: {reason}")));
                 }
                 let lost = store.is_some_and(|store| store.counters().has_lost());
                 Ok(respond::own(

@@ -223,7 +223,7 @@ async fn publish(conn: &Rc<Conn>, publication: Publication<'_>) -> Result<bool, 
     Ok(outcome.replaced)
 }
 
-/// A subscriber who may lose nothing has no room, or there is none to keep the message.
+/// 503 for a publication that the bus refused: the store takes nothing, or the limit on retained messages is reached.
 pub(super) fn refused(outcome: Outcome) -> Problem<'static> {
     if outcome.unkept {
         return Problem::new(Kind::Unavailable).detail(StoreFailed.to_string());

@@ -11,7 +11,6 @@ use std::{
 };
 
 use fogmux_bus::{Claim, SessionKey, Sessions, Slot, Subscription, Timestamp};
-
 use tokio::sync::Notify;
 
 use super::{
