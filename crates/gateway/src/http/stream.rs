@@ -1,6 +1,7 @@
-//! An event stream that has an HTTP/1.1 connection to itself: chunks written straight to the socket (RFC 9112 §7.1).
+//! An event stream that has an HTTP/1.1 connection to itself: chunks are written straight to the socket (RFC 9112
+//! §7.1).
 //!
-//! Hyper writes the head of the response and is dropped with its buffers; an idle stream holds none of its own.
+//! Hyper writes the head of the response and is then dropped with its buffers; an idle stream has none of its own.
 
 use std::{future::poll_fn, io, rc::Rc};
 
@@ -11,7 +12,7 @@ use tokio::{
 
 use super::{follow::Follow, io::Io, service::Conn};
 
-/// The stream, to be run when the head of its response is out.
+/// The stream, to be run once the head of its response is written.
 pub(super) struct EventStream {
     follow: Box<Follow>,
     /// HTTP/1.0 has no chunks: the end of the connection is the end of the body.
@@ -31,7 +32,7 @@ impl EventStream {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        // Nothing that the client still sends is read as a request.
+        // Input is discarded: no further request can follow on this connection.
         let mut ignored = [0; 64];
         loop {
             tokio::select! {

@@ -1,5 +1,5 @@
-//! A WebSocket of binary frames as a stream of bytes: what MQTT runs on ([MQTT-6.0.0-1], [MQTT-6.0.0-2]). Frames need
-//! not end where packets end.
+//! A byte stream over a WebSocket of binary frames, for MQTT ([MQTT-6.0.0-1], [MQTT-6.0.0-2]). Frames need not end
+//! where packets end.
 
 use std::{
     io::{self, IoSlice},
@@ -132,7 +132,7 @@ impl<T: AsyncWrite + Unpin> ByteStream<T> {
         self.output.extend_from_slice(header.get(count..).unwrap_or_default());
         let from = count.saturating_sub(header.len());
         self.output.extend_from_slice(payload.get(from..).unwrap_or_default());
-        // Not every stream below writes both slices at once; whoever wrote may not come back to flush.
+        // Not every stream writes both slices at once, and the caller may not come back to flush.
         match self.poll_output(cx) {
             Poll::Ready(Err(error)) => Err(error),
             Poll::Ready(Ok(())) | Poll::Pending => Ok(payload.len()),
@@ -140,7 +140,7 @@ impl<T: AsyncWrite + Unpin> ByteStream<T> {
     }
 }
 
-/// The socket is HTTP's, with timeouts of its own.
+/// The socket belongs to HTTP, which has its own timeouts.
 impl<T: AsyncRead + AsyncWrite + Unpin> crate::mqtt::Transport for ByteStream<T> {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for ByteStream<T> {
