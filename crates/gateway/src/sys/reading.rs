@@ -1,4 +1,4 @@
-//! One look at all counters, and what is said of them.
+//! A reading of all counters, and its texts.
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -7,7 +7,7 @@ use fogmux_bus::{Door, Timestamp};
 use super::{load::RATES, seconds};
 use crate::{Shared, metrics::DoorMetrics};
 
-/// The values of one moment. The doors together are what Mosquitto would call the broker.
+/// The values of one moment. All doors together are what Mosquitto calls the broker.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     pub(super) uptime: Duration,
@@ -20,7 +20,7 @@ pub(super) struct Reading {
     pub(super) published_bytes: u64,
     pub(super) delivered: u64,
     pub(super) delivered_bytes: u64,
-    /// Dropped for want of room, the counter of Mosquitto.
+    /// Messages dropped for lack of room, as Mosquitto counts them.
     pub(super) dropped: u64,
     /// MQTT control packets other than PUBLISH.
     pub(super) control_in: u64,
@@ -169,7 +169,7 @@ impl Reading {
         texts
     }
 
-    /// Mosquitto's numbers. It has names of two generations for clients, and counts retained messages as its store.
+    /// Mosquitto's numbers. It has two generations of names for clients, and its "store" are the retained messages.
     fn broker(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let (bytes_in, bytes_out) = self.bytes();
         let [messages_in, messages_out, ..] = self.rates();
