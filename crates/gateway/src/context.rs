@@ -109,11 +109,11 @@ pub(crate) enum Phase {
     /// The gateway runs.
     Open,
     /// No new connections. Wills are published, and MQTT clients are read for acknowledgements only.
-    LastWords,
+    Quiescing,
     /// Nothing is published any more. MQTT connections end when everything is delivered and acknowledged.
     Emptying,
     /// All remaining connections are closed.
-    Farewell,
+    Closing,
 }
 
 /// Tells a task whether to ask for the phase: the first time, and always once a shutdown has begun. A task may be woken
@@ -255,16 +255,16 @@ impl WorkerContext {
 
     /// Completes when the gateway begins to shut down: finish, close by the protocol's means, return.
     pub fn drain(&self) -> impl Future<Output = ()> + use<> {
-        self.reached(Phase::LastWords)
+        self.reached(Phase::Quiescing)
     }
 
     /// Completes when the wills and all accepted messages are delivered, or the time for that is over. Readers close
     /// after this, not at [`WorkerContext::drain`], so as to receive them.
-    pub fn farewell(&self) -> impl Future<Output = ()> + use<> {
-        self.reached(Phase::Farewell)
+    pub fn closing(&self) -> impl Future<Output = ()> + use<> {
+        self.reached(Phase::Closing)
     }
 
-    /// Tells a task that is polled very often when to ask [`WorkerContext::farewell`].
+    /// Tells a task that is polled very often when to ask [`WorkerContext::closing`].
     pub(crate) fn phases(&self) -> Phases {
         Phases { draining: self.shared.draining.clone(), asked: false }
     }

@@ -43,9 +43,9 @@ const BLOCK: usize = 16;
 /// The least time for wills to be published, and delivered before their readers are disconnected.
 const WILLS: Duration = Duration::from_millis(100);
 /// The longest wait until all MQTT clients are read for acknowledgements only.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const QUIESCING_MAX: Duration = Duration::from_secs(2);
 /// The part of a shutdown's time that is reserved for closing connections.
-const GOODBYES: Duration = Duration::from_secs(1);
+const CLOSING_TIME: Duration = Duration::from_secs(1);
 /// The interval at which the shutdown checks its progress.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -264,16 +264,16 @@ impl RunningGateway {
     /// whether every worker was done before `deadline`.
     pub async fn drain(mut self, deadline: Duration) -> bool {
         let end = Instant::now() + deadline;
-        self.draining.send_replace(Phase::LastWords);
+        self.draining.send_replace(Phase::Quiescing);
         let shutdown = &self.shared.mqtt.shutdown;
         sleep(WILLS.min(deadline)).await;
-        wait_until(end.min(Instant::now() + LAST_WORDS), || shutdown.is_quiet()).await;
+        wait_until(end.min(Instant::now() + QUIESCING_MAX), || shutdown.is_quiet()).await;
         self.shared.bus.shut_down();
         // A batch that was being published at that moment is delivered by now.
         sleep(LOOK).await;
         self.draining.send_replace(Phase::Emptying);
-        wait_until(end - GOODBYES.min(deadline / 4), || shutdown.is_over()).await;
-        self.draining.send_replace(Phase::Farewell);
+        wait_until(end - CLOSING_TIME.min(deadline / 4), || shutdown.is_over()).await;
+        self.draining.send_replace(Phase::Closing);
         let all = async {
             for _ in 0..self.threads.len() {
                 self.finished.recv().await;

@@ -166,7 +166,7 @@ impl<T: Transport> Door<T> {
 
 /// Serves one worker's socket until drain.
 pub(super) async fn run<T: Transport>(ctx: Rc<WorkerContext>, transport: T, listener: Listener) {
-    let mut drain = Box::pin(ctx.farewell());
+    let mut drain = Box::pin(ctx.closing());
     // This task is woken for each datagram: it asks for the shutdown only when it may have come.
     let mut phases = ctx.phases();
     let mut door = match Door::open(ctx, transport, listener) {

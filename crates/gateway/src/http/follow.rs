@@ -155,7 +155,7 @@ impl Follow {
             stream,
             claim,
             format,
-            drain: Box::pin(ctx.farewell()),
+            drain: Box::pin(ctx.closing()),
             keep_alive: Box::pin(tokio::time::sleep_until(next_look(conn, identity))),
             first,
             walking: true,

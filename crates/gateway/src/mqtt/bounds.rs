@@ -5,8 +5,8 @@ use std::sync::Arc;
 use fogmux_bus::Memory;
 
 use super::{
-    breath::Distance,
     config::{MqttConfig, SlowSubscriber},
+    pause::Distance,
 };
 
 /// The fraction of its queue above which a client that reads is behind.

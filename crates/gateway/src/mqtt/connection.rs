@@ -19,9 +19,9 @@ use tokio::{
 
 use super::{
     access::{Gate, WriteCache},
-    breath::Breath,
     mailbox::MqttMailbox,
     output::Output,
+    pause::Pause,
     publish::{FanOut, Pending},
     reauthenticate::Extended,
     receive::Input,
@@ -152,7 +152,7 @@ pub(super) struct Rare {
     /// The state for re-authentication.
     pub(super) extended: Option<Box<Extended>>,
     /// A pause of this publisher, for a subscriber to catch up.
-    pause: Option<(Pin<Box<Sleep>>, Breath)>,
+    pause: Option<(Pin<Box<Sleep>>, Pause)>,
     /// The last publication, while its subscribers are being woken.
     pub(super) fan_out: Option<FanOut>,
 }
@@ -295,22 +295,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Pauses this publisher for a subscriber that reads more slowly.
-    pub(super) fn breathe(&mut self, mut breath: Breath) {
+    pub(super) fn pause(&mut self, mut pause: Pause) {
         // A client that owes acknowledgements is read again soon: other publishers may wait for those.
         if self.awaiting {
-            breath.wait_no_longer();
+            pause.wait_no_longer();
         }
-        self.rare().pause = Some((Box::pin(tokio::time::sleep(breath.duration())), breath));
+        self.rare().pause = Some((Box::pin(tokio::time::sleep(pause.duration())), pause));
     }
 
-    fn is_breathing(&mut self, cx: &mut Context<'_>) -> bool {
+    fn is_pausing(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(rare) = &mut self.rare else { return false };
-        while let Some((sleep, breath)) = &mut rare.pause {
+        while let Some((sleep, pause)) = &mut rare.pause {
             if sleep.as_mut().poll(cx).is_pending() {
                 return true;
             }
-            if breath.goes_on() {
-                *sleep = Box::pin(tokio::time::sleep(breath.duration()));
+            if pause.goes_on() {
+                *sleep = Box::pin(tokio::time::sleep(pause.duration()));
             } else {
                 rare.pause = None;
             }
@@ -326,7 +326,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Whether the client may be read: not while it pauses, does not read its output, or has too many acknowledgements
     /// waiting; publishers not while memory is tight; and no large packet while there are too many unfinished ones.
     fn may_read(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.is_breathing(cx) || self.is_fanning_out(cx) {
+        if self.is_pausing(cx) || self.is_fanning_out(cx) {
             return false;
         }
         if self.input.is_large() && self.ctx.shared.mqtt.unfinished_share() > 0 {

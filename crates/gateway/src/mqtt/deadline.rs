@@ -82,9 +82,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if let Some(will) = self.will.take() {
                 will.publish(&self.ctx);
             }
-            self.ctx.shared.mqtt.shutdown.spoke();
+            self.ctx.shared.mqtt.shutdown.quiesced();
         }
-        if self.ctx.phase() == Phase::Farewell { Err(End::Draining) } else { Ok(()) }
+        if self.ctx.phase() == Phase::Closing { Err(End::Draining) } else { Ok(()) }
     }
 
     /// Whether everything is delivered and acknowledged during a shutdown, or the client makes no progress.

@@ -10,10 +10,10 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use super::{
     attach::attach,
     authenticate::Login,
+    close::linger,
     config::MqttConfig,
     connection::{Connection, Granted},
     early::Early,
-    farewell::linger,
     transport::{Transport, user_timeout},
 };
 use crate::{Peer, WorkerContext};

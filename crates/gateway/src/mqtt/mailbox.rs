@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 pub(super) use shared::{Leaves, Left};
 
-use super::{access::Gate, bounds::Bounds, breath::Pace, config::SlowSubscriber, kept::Kept, translate};
+use super::{access::Gate, bounds::Bounds, config::SlowSubscriber, kept::Kept, pause::Pace, translate};
 
 /// Payloads above this are shared, not copied: they are written from where they are.
 pub(super) const LARGE_BYTES: usize = 16 << 10;

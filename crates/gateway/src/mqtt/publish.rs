@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
-    breath::take_falling_behind,
     connection::{Connection, End},
+    pause::take_falling_behind,
     receive::Item,
     translate,
 };
@@ -101,8 +101,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Some(place) = published.unwoken {
             self.rare().fan_out = Some(FanOut { place, waits: false });
         }
-        if let Some(breath) = take_falling_behind() {
-            self.breathe(breath);
+        if let Some(pause) = take_falling_behind() {
+            self.pause(pause);
         }
         if verdicts.is_empty() {
             return end.map_or(Ok(()), Err);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 #[derive(Debug, Default)]
 pub(crate) struct Shutdown {
     open: AtomicUsize,
-    spoke: AtomicUsize,
+    quiesced: AtomicUsize,
     left_clients: AtomicUsize,
     left_messages: AtomicUsize,
 }
@@ -19,15 +19,15 @@ impl Shutdown {
     }
 
     /// A connection publishes nothing any more, and its will was published.
-    pub(super) fn spoke(&self) {
-        self.spoke.fetch_add(1, Relaxed);
+    pub(super) fn quiesced(&self) {
+        self.quiesced.fetch_add(1, Relaxed);
     }
 
-    /// A connection has ended; `spoke`: [`spoke`](Self::spoke) was called for it.
-    pub(super) fn closed(&self, spoke: bool) {
+    /// A connection has ended; `quiesced`: [`quiesced`](Self::quiesced) was called for it.
+    pub(super) fn closed(&self, quiesced: bool) {
         self.open.fetch_sub(1, Relaxed);
-        if spoke {
-            self.spoke.fetch_sub(1, Relaxed);
+        if quiesced {
+            self.quiesced.fetch_sub(1, Relaxed);
         }
     }
 
@@ -41,7 +41,7 @@ impl Shutdown {
 
     /// Whether no connection can publish any more.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.spoke.load(Relaxed) >= self.open.load(Relaxed)
+        self.quiesced.load(Relaxed) >= self.open.load(Relaxed)
     }
 
     /// Whether no connection is left.

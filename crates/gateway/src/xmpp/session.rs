@@ -100,7 +100,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             self.kept = kept.get(used..).unwrap_or_default().to_vec();
         }
         {
-            let mut drain = std::pin::pin!(ctx.farewell());
+            let mut drain = std::pin::pin!(ctx.closing());
             let drained = poll_fn(|cx| match self.poll(cx) {
                 Poll::Ready(()) => Poll::Ready(false),
                 Poll::Pending => drain.as_mut().poll(cx).map(|()| true),

@@ -21,33 +21,33 @@ const READS: Duration = Duration::from_secs(2);
 const FAIR: usize = 32;
 /// The pause for subscribers that are behind. A turn is 64 KiB at most, so this still allows some ten megabytes a
 /// second.
-const BREATH: Duration = Duration::from_millis(4);
+const PAUSE: Duration = Duration::from_millis(4);
 /// The pause for subscribers that are far behind, before the publisher looks again.
-const DEEP_BREATH: Duration = Duration::from_millis(50);
+const LONG_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause after one turn.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// The pause asked for by a delivery on this thread, to a client that reads but is behind. Deliveries happen within
     /// the publication that causes them, on its thread.
-    static FALLING_BEHIND: RefCell<Option<Breath>> = const { RefCell::new(None) };
+    static FALLING_BEHIND: RefCell<Option<Pause>> = const { RefCell::new(None) };
 }
 
 /// Takes the pause that the publisher on this thread should make for what it published since the last call.
-pub(super) fn take_falling_behind() -> Option<Breath> {
+pub(super) fn take_falling_behind() -> Option<Pause> {
     FALLING_BEHIND.take()
 }
 
 /// A pause and when it ends.
 #[derive(Debug)]
-pub(super) struct Breath {
+pub(super) struct Pause {
     duration: Duration,
     left: Duration,
     /// Set while the subscriber is far behind.
     far: Option<Arc<AtomicBool>>,
 }
 
-impl Breath {
+impl Pause {
     pub(super) const fn duration(&self) -> Duration {
         self.duration
     }
@@ -116,16 +116,16 @@ impl Pace {
             return;
         }
         let is_far = distance == Distance::Far;
-        FALLING_BEHIND.with_borrow_mut(|breath| match breath {
-            Some(Breath { far: Some(_), .. }) => {}
-            Some(Breath { duration: DEEP_BREATH, .. }) if !(is_far && self.is_fair) => {}
-            breath => {
+        FALLING_BEHIND.with_borrow_mut(|pause| match pause {
+            Some(Pause { far: Some(_), .. }) => {}
+            Some(Pause { duration: LONG_PAUSE, .. }) if !(is_far && self.is_fair) => {}
+            pause => {
                 let far = (is_far && self.is_fair).then(|| {
                     self.far.store(true, Relaxed);
                     Arc::clone(&self.far)
                 });
-                let duration = if is_far { DEEP_BREATH } else { BREATH };
-                *breath = Some(Breath { duration, left: PAUSE_MAX, far });
+                let duration = if is_far { LONG_PAUSE } else { PAUSE };
+                *pause = Some(Pause { duration, left: PAUSE_MAX, far });
             }
         });
     }
