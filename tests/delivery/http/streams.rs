@@ -293,7 +293,7 @@ pub(super) fn memory() -> Result<String> {
     const STREAMS: u64 = 400;
     let mut gateway = Gateway::start(&[GRACE, "limits.per_address_max=1000"])?;
     let http = gateway.address("http")?;
-    // What is paid once is paid before the first look.
+    // One-time allocations are made before the first measurement.
     let mut warm = Vec::new();
     for _ in 0..100 {
         warm.push(idle(http)?);

@@ -1,5 +1,5 @@
-//! Disks that take nothing: the gateway starts, live traffic flows, and nobody reads what its publisher was told was not
-//! kept.
+//! Disks that cannot be written: the gateway starts, live traffic flows, and nobody reads a message whose publisher was
+//! told that it was not kept.
 //!
 //! The disks are a tmpfs and a read-only mount in a mount namespace of the gateway's own.
 
@@ -73,7 +73,7 @@ fn full_at_start() -> Result<String> {
     on_disk(FULL_DISK, nothing_is_taken)
 }
 
-/// What was kept is served, what is to be kept is refused and read by nobody, and all else flows.
+/// Retained messages are served, new ones are refused and read by nobody, and everything else flows.
 fn nothing_is_taken(gateway: &mut Gateway) -> Result<()> {
     let kept = http(gateway, "GET", "/topics/kept/000007", b"")?;
     ensure!(kept.0 == 200 && kept.1.starts_with("000007"), "what was kept: {kept:?}");
