@@ -110,7 +110,7 @@ fn publish_with(properties: &[u8]) -> Vec<u8> {
     packet(0x30, &body)
 }
 
-/// What both versions forbid after CONNECT; `none` stands for the empty properties of version 5.
+/// Packets after CONNECT that both versions forbid; `none` stands for the empty properties of version 5.
 fn common(version: u8) -> Vec<Row> {
     let none: &[u8] = if version == V5 { &[0] } else { &[] };
     let body = |parts: &[&[u8]]| parts.concat();
@@ -157,7 +157,7 @@ fn unsubscribe(version: u8, filter: &str) -> Vec<u8> {
     packet(0xa2, &[&[0, 1], none, &string(filter.as_bytes())].concat())
 }
 
-/// What only version 5 knows.
+/// Packets that only version 5 has.
 fn only_5() -> Vec<Row> {
     let options = |properties: &[u8], filter: &[u8], bits: u8| {
         let mut body = vec![0, 1];

@@ -17,6 +17,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "http a gap that was not received is told again", run: streams::gap },
     Case { name: "http readers converge on what is retained", run: streams::convergence },
     Case { name: "http readers of HTTP/3 get every retained message", run: streams::http3 },
+    Case { name: "http a stream whose reader takes nothing is cut, over TLS too", run: streams::stalled },
     Case { name: "http idle streams hold little memory and give it back", run: streams::memory },
     Case { name: "http a long poll says that a topic was cleared", run: door::cleared },
     Case { name: "http a foreign host is refused on every route", run: door::foreign_host },

@@ -23,7 +23,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "logins: a certificate of ours is taken at every default listener", run: certificates::taken },
 ];
 
-/// What mosquitto_passwd made of `secret`, twice. To verify one costs as much memory as a hash of our own.
+/// Two hashes of `secret` by mosquitto_passwd. Verifying one costs as much memory as a hash of our own.
 const HASHES: [&str; 2] = [
     "$6$ep2ynmhUMT//sR7p$3bmTwYdRx5CnO/cfpldDIMaofZaN0du8dXfjYSE88ulhlNxRGdaKLMLxtPOjaTs7Ojo3gXIws5dLllnZFwRpzw==",
     "$7$101$Crmx7QrRoGqjVE6Y$Q79G2lGg1cCy76WxrRmLiY4jZEkwRv+kWg0NYjEj87RXFkfGUe1WKprhiKK8eIYstNQr5NAGx0MfPRPzdT4IIQ==",

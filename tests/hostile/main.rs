@@ -1,4 +1,5 @@
-//! What must not end the gateway, nor grow it past 200 MB, nor slow a well-behaved client more than ten times.
+//! Attacks that must neither end the gateway, nor grow it past 200 MB, nor slow a well-behaved client more than ten
+//! times.
 //!
 //! Every attack gets a fresh gateway. A client measures its round trips before and all through the attack, and a bare
 //! echo beside it what the machine – two cores for attacker, gateway and clients – does to everybody; afterwards the
@@ -25,7 +26,7 @@ use fogmux_tests::{coap as datagram, tcp};
 
 const RESIDENT_BYTES_MAX: u64 = 200_000_000;
 const SLOWER_MAX: u32 = 10;
-/// What comes down, comes down within this time after the last client has gone.
+/// Memory is returned within this time after the last client has gone.
 const AFTER: Duration = Duration::from_secs(10);
 /// The limit of what the CoAP door remembers of peers for minutes (RFC 7252 §4.8.2 EXCHANGE_LIFETIME): exchanges, uploads,
 /// downloads and notifications of 16 MiB each.
@@ -64,7 +65,7 @@ fn attack(attack: fn(&Gateway) -> Result<String>) -> Result<String> {
     attack_with(&[], attack)
 }
 
-/// What a gateway is started with: settings, each `KEY=VALUE`, and files of its data directory, name and text.
+/// The configuration of a gateway: settings, each `KEY=VALUE`, and files of its data directory, name and text.
 struct Setting {
     settings: &'static [&'static str],
     files: &'static [(&'static str, &'static str)],
@@ -91,7 +92,7 @@ fn attack_furnished(setting: &Setting, attack: fn(&Gateway) -> Result<String>) -
     bail!("a well-behaved client was slowed down every time:\n  {}", attempts.join("\n  "))
 }
 
-/// What one attack did to a well-behaved client, and what was tolerable.
+/// The effect of one attack on a well-behaved client, and the bounds.
 struct Trial {
     told: String,
     before: Duration,
@@ -132,8 +133,8 @@ fn attacked(setting: &Setting, attack: fn(&Gateway) -> Result<String>) -> Result
     Ok(Trial { told, before, during, machine, bound, peak_bytes, after_bytes })
 }
 
-/// What the gateway holds on purpose when nobody is connected: retained messages, queues of sessions, and what CoAP has to
-/// remember.
+/// Bytes that the gateway holds on purpose when nobody is connected: retained messages, queues of sessions, and what
+/// CoAP has to remember.
 fn kept_bytes(gateway: &Gateway) -> Result<u64> {
     let queued = gateway.sum(&["fogmux_bus_mailbox_bytes"])?;
     // With the allocator's share and the store's tables.

@@ -103,7 +103,7 @@ pub fn endpoint(server: SocketAddr) -> Result<UdpSocket> {
 /// The next datagram, or None after `patience` without one.
 ///
 /// # Errors
-/// What is no timeout.
+/// Any error but a timeout.
 pub fn receive(socket: &UdpSocket, patience: Duration) -> Result<Option<Vec<u8>>> {
     let mut buffer = vec![0; 2048];
     socket.set_read_timeout(Some(patience))?;

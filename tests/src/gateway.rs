@@ -389,7 +389,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // Whatever went wrong, it went wrong before: there is nobody left to tell.
+        // A failure here has another cause, which was reported before.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

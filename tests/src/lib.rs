@@ -1,5 +1,5 @@
-//! What the black-box suites share: a gateway process of their own, a well-behaved client whose latency is watched, and
-//! just enough of each protocol to say things that no library would say.
+//! The harness of the black-box suites: a gateway process of their own, a well-behaved client whose latency is watched,
+//! and just enough of each protocol to send what no library would send.
 //!
 //! Nothing here may use a crate of the gateway: a fault in a codec must not hide itself.
 

@@ -19,7 +19,7 @@ pub enum End {
 }
 
 impl End {
-    /// What came before the end.
+    /// The bytes before the end.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -78,7 +78,7 @@ pub fn ask(address: SocketAddr, request: &[u8]) -> Result<Vec<u8>> {
 /// Writes all, or as much as the peer takes; an early end by the peer is no error here.
 ///
 /// # Errors
-/// What is no end of the connection.
+/// Any error but the end of the connection.
 pub fn pour(stream: &mut impl Write, bytes: &[u8]) -> Result<bool> {
     match stream.write_all(bytes).and_then(|()| stream.flush()) {
         Ok(()) => Ok(true),
@@ -90,7 +90,7 @@ pub fn pour(stream: &mut impl Write, bytes: &[u8]) -> Result<bool> {
 /// Reads until the peer closes or `patience` is over.
 ///
 /// # Errors
-/// What is neither an end nor a timeout.
+/// Any error but the end of the connection or a timeout.
 pub fn read_end(stream: &mut TcpStream, patience: Duration) -> Result<End> {
     let deadline = Instant::now() + patience;
     let mut bytes = Vec::new();

@@ -14,7 +14,7 @@ use crate::tcp;
 /// A TLS connection over TCP.
 pub type Stream = StreamOwned<ClientConnection, TcpStream>;
 
-/// What clients of one gateway share.
+/// The configuration that clients of one gateway share.
 ///
 /// # Errors
 /// When the authority's certificate cannot be read.

@@ -14,7 +14,7 @@ pub(crate) fn conformance(tree: &Tree) -> Result<()> {
     run(tests.current_dir(tree.root()).env("FOGMUX_BIN", binary).env("H2SPEC", tree.h2spec()))
 }
 
-/// What was accepted arrives, at every door and over every transport, and memory comes back.
+/// The delivery suite: accepted messages arrive, at every door and over every transport, and memory is returned.
 pub(crate) fn delivery(tree: &Tree) -> Result<()> {
     setup::clients(tree)?;
     setup::broker()?;
@@ -24,7 +24,7 @@ pub(crate) fn delivery(tree: &Tree) -> Result<()> {
     run(&mut tests)
 }
 
-/// What must not end the gateway, nor bloat it, nor slow the others.
+/// The hostile suite: attacks must neither end the gateway, nor bloat it, nor slow other clients.
 pub(crate) fn hostile(tree: &Tree) -> Result<()> {
     let binary = gateway::build(tree)?;
     let mut tests = cargo_tree("test", &["--test", "hostile"]);

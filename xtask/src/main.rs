@@ -104,7 +104,7 @@ fn test(tree: &Tree, names: &[&str]) -> Result<()> {
     if failed.is_empty() { Ok(()) } else { bail!("{} failed", failed.join(", ")) }
 }
 
-/// What became of a part.
+/// The result of a part.
 struct Row {
     part: &'static str,
     tests: u64,

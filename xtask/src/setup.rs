@@ -1,6 +1,6 @@
 //! Installs what the tests need, each line saying what it does; nothing leaves `target/` but Debian packages.
 //!
-//! What is there already is left alone: programs are looked for by name, the rest by a copy of the file that pins it.
+//! Existing programs are left alone: they are looked for by name, other tools by a copy of the file that pins them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -69,7 +69,7 @@ pub(crate) fn clients(tree: &Tree) -> Result<()> {
     rest
 }
 
-/// What opens the pages of `fogmux bench`.
+/// The browser for the pages of `fogmux bench`.
 pub(crate) fn browser() -> Result<()> {
     let missing = BROWSER.iter().filter(|program| !on_path(program.name)).map(|program| program.package);
     debian(&missing.collect::<Vec<&str>>())
@@ -120,13 +120,13 @@ impl Quiet {
 impl Drop for Quiet {
     fn drop(&mut self) {
         if self.ours {
-            // Whoever administers this machine finds it in the worst case: it says what it does.
+            // If it cannot be removed, its text explains it to the administrator.
             let _ = fs::remove_file(Self::POLICY);
         }
     }
 }
 
-/// What a virtual environment of Python takes, if that is not there.
+/// The packages for a virtual environment of Python, if it is missing.
 fn for_python() -> &'static [&'static str] {
     if succeeds(&mut command("python3", &["-c", "import venv, ensurepip"])) {
         &[]
@@ -248,7 +248,7 @@ fn wolfssl(tree: &Tree) -> Result<()> {
     for directory in ["src", "wolfcrypt/src"] {
         for file in fs::read_dir(source.join(directory))? {
             let file = file?.path();
-            // What others include is empty by itself.
+            // An included file need not have content.
             if file.extension().is_some_and(|extension| extension == "c") {
                 compile.arg(file);
             }

@@ -1,4 +1,4 @@
-//! What one connection may do: the rules resolved for its principal, renewed by itself when the rules change.
+//! The permissions of one connection: the rules resolved for its principal, resolved again when the rules change.
 
 use std::{
     fmt,
@@ -26,7 +26,7 @@ struct Held {
 }
 
 impl Authority {
-    /// What a connection may do. Keep it with the connection; it follows reloads by itself.
+    /// The permissions of a connection. To be kept with the connection; they follow reloads.
     #[must_use]
     pub fn access(self: &Arc<Self>, principal: &Principal, client: &str, door: Door) -> Access {
         Access::new(self, principal, client, door)
@@ -45,7 +45,7 @@ impl Access {
         }
     }
 
-    /// Whose permissions these are.
+    /// The principal.
     #[must_use]
     pub fn principal(&self) -> &Principal {
         &self.principal
@@ -57,28 +57,29 @@ impl Access {
         self.with(|view| view.allows(Action::Read, topic))
     }
 
-    /// Whether `topic` may be written. Below `$SYS` that is the state of a bridge at most: by the rules, or, where
-    /// there are none, the client's own.
+    /// Whether `topic` may be written. Below `$SYS` only the state of a bridge may be: by the rules or, without rules,
+    /// the client's own.
     #[must_use]
     pub fn may_write(&self, topic: &str) -> bool {
         self.with(|view| view.allows(Action::Write, topic) || view.is_own_state(topic, &self.client, self.door))
     }
 
-    /// The answer with its reason, for refusals that can say why.
+    /// The decision with its reason, for refusals that can say why.
     #[must_use]
     pub fn decide(&self, action: Action, topic: &str) -> Decision {
         self.with(|view| view.decide_for(action, topic, &self.client, self.door))
     }
 
-    /// How much of what `filter` matches may be read: nothing (refuse), some (ask for each topic), everything (no need
-    /// to). The filter comes without its `$share/…/`. The answer holds until [`Authority::generation`] grows: a door that
-    /// hangs no gate on a subscription because of [`Reach::Everything`] has to ask again then.
+    /// How much of what `filter` matches may be read: nothing (refuse the subscription), some (ask for each topic), or
+    /// everything (no need to ask). The filter comes without its `$share/…/`. The answer holds until
+    /// [`Authority::generation`] grows: a door that sets no gate on a subscription because of [`Reach::Everything`] has
+    /// to ask again then.
     #[must_use]
     pub fn may_subscribe(&self, filter: &str) -> Reach {
         self.with(|view| view.reach(filter))
     }
 
-    /// Whether every topic that does not begin with `$` is allowed, so that a door can skip asking for those.
+    /// Whether every topic that does not begin with `$` is allowed, so that a door need not ask for those.
     #[must_use]
     pub fn is_everything_allowed(&self, action: Action) -> bool {
         self.with(|view| view.is_open(action))

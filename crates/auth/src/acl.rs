@@ -14,11 +14,11 @@
 //! both = ["private/#"]
 //! ```
 //!
-//! A name with a `/`, a wildcard or a `$` in front fills no placeholder: such a rule allows its owner nothing, and
-//! denies whatever the name would have stood for.
+//! A name with a `/`, a wildcard or a leading `$` fills no placeholder: such a rule allows its owner nothing, and
+//! denies every topic that the name could have stood for.
 //!
-//! What no rule allows is refused. As in MQTT, a wildcard at the first level does not match topics that begin with `$`
-//! ([MQTT-4.7.2-1]); and below `$SYS/` nobody writes, whatever the rules say, but the state of bridges
+//! A topic that no rule allows is refused. As in MQTT, a wildcard at the first level does not match topics that begin
+//! with `$` ([MQTT-4.7.2-1]). Nobody writes below `$SYS/`, whatever the rules say, except the state of bridges
 //! (`$SYS/broker/connection/<name>/state`) where a rule names it.
 
 mod file;
@@ -36,7 +36,7 @@ pub(crate) use view::{Common, View};
 use crate::problem::Problems;
 use pattern::Pattern;
 
-/// What somebody wants to do with a topic.
+/// What a client does with a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Subscribe, observe, get.
@@ -45,7 +45,7 @@ pub enum Action {
     Write,
 }
 
-/// The door somebody came in by.
+/// The door that a client came in by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Door {
     /// MQTT over TCP, TLS or WebSocket.
@@ -62,7 +62,7 @@ impl Door {
     /// Every door, in the order of the configuration.
     pub const ALL: [Self; 4] = [Self::Mqtt, Self::Coap, Self::Http, Self::Xmpp];
 
-    /// The name rules use.
+    /// Its name in rules.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -74,12 +74,12 @@ impl Door {
     }
 }
 
-/// Whether something is allowed, and because of which rule.
+/// Whether an action is allowed, and by which rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// The answer.
+    /// Whether it is allowed.
     pub allowed: bool,
-    /// The rule that decided; none when no rule spoke (then everything is refused) or when there are no rules at all.
+    /// The rule that decided; `None` when no rule matched (the action is refused then) or when there are no rules.
     pub rule: Option<RuleRef>,
 }
 
@@ -94,7 +94,7 @@ impl fmt::Display for Decision {
     }
 }
 
-/// Where a rule stands and what it says. Cheap to clone.
+/// The place and the text of a rule. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleRef(Arc<RuleText>);
 
@@ -123,7 +123,7 @@ impl RuleRef {
     }
 }
 
-/// With the file's name alone, for refusals show this to clients.
+/// With the file's name without its directory, because refusals show this to clients.
 impl fmt::Display for RuleRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.0.file.file_name().unwrap_or_default();
@@ -137,7 +137,7 @@ impl fmt::Display for RuleRef {
 /// The rules of one access file.
 #[derive(Debug, Clone, Default)]
 pub struct Acl {
-    /// In the order of the file; the others hold places in it.
+    /// In the order of the file; the other fields are indices into it.
     rules: Vec<Rule>,
     /// Rules that name a user.
     by_user: HashMap<String, Vec<u32>>,
@@ -180,7 +180,7 @@ impl Actions {
     }
 }
 
-/// Whom a rule is about: any of these.
+/// The principals that a rule applies to: any of these.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Who {
     users: Vec<String>,

@@ -1,4 +1,4 @@
-//! The one place that believes or refuses: users, rules and policy, replaced as a whole on reload.
+//! Authentication and authorisation: users, rules and policy, replaced as a whole on reload.
 
 use std::{
     fmt,
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// Users, rules and policy as they are now. One for the whole process, shared as `Arc<Authority>`.
+/// The current users, rules and policy. One for the whole process, shared as `Arc<Authority>`.
 pub struct Authority {
     rules: RwLock<Arc<Rules>>,
     generation: AtomicU64,
@@ -45,8 +45,8 @@ impl Authority {
         }
     }
 
-    /// Puts new rules in place of all that was; every [`crate::Access`] follows at its next question. Logins of users
-    /// that have not changed stay remembered.
+    /// Replaces all rules; every [`crate::Access`] follows at its next question. Logins of users that have not changed
+    /// stay remembered.
     pub fn replace(&self, mut rules: Rules) {
         let before = {
             let mut current = self.rules.write().unwrap_or_else(PoisonError::into_inner);
@@ -58,8 +58,8 @@ impl Authority {
         self.remembered.lock().unwrap_or_else(PoisonError::into_inner).forget_gone();
     }
 
-    /// Has every connection look whether it may go on, as after [`Self::replace`]: the clock was set, and credentials
-    /// end by the clock.
+    /// Makes every connection check whether its credentials are still valid, as after [`Self::replace`]: the clock was
+    /// set.
     pub fn look_again(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }
@@ -70,14 +70,14 @@ impl Authority {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// The rules of this moment.
+    /// The current rules.
     #[must_use]
     pub fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Lets somebody in without credentials, where the policy allows it: by default on listeners that are loopback, or
-    /// that the operator opened to them all the same.
+    /// The anonymous principal, if the policy admits it: by default on loopback listeners and on those that the
+    /// operator opened.
     #[must_use]
     pub fn anonymous(&self, listener_is_loopback: bool) -> Option<Principal> {
         let allowed = match self.rules().anonymous {
@@ -88,8 +88,8 @@ impl Authority {
         allowed.then(Principal::anonymous)
     }
 
-    /// The answer when it is known without work: the same login succeeded a while ago. Never blocks for long, so an I/O
-    /// thread may ask this before it sends [`Self::password`] elsewhere.
+    /// The result of a login that is known without work, because the same login succeeded a while ago. Does not block,
+    /// so that an I/O thread can ask before it hands [`Self::password`] to another thread.
     #[must_use]
     pub fn recall(&self, user: &str, password: &[u8]) -> Option<Principal> {
         let rules = self.rules();
@@ -98,11 +98,11 @@ impl Authority {
         known.then(|| user.principal.clone())
     }
 
-    /// Verifies a password. Blocks for about a tenth of a second on a small machine, as long for a user who does not
-    /// exist, and takes 7 MiB of `scratch`: for a thread that does nothing else.
+    /// Verifies a password. Blocks for about a tenth of a second on a small machine, as long for an unknown user, and
+    /// takes 7 MiB of `scratch`: to be called on a thread for such work.
     ///
     /// # Errors
-    /// [`Refused::Credentials`], or [`Refused::Busy`] when there is no memory.
+    /// [`Refused::Credentials`], or [`Refused::Busy`] when there is no memory for it.
     pub fn password(&self, user: &str, password: &[u8], scratch: &mut Scratch) -> Result<Principal, Refused> {
         if let Some(principal) = self.recall(user, password) {
             return Ok(principal);
@@ -118,7 +118,7 @@ impl Authority {
         Ok(verified.principal)
     }
 
-    /// Who a user of the callback would be, without asking it: for explanations of rules.
+    /// The principal that a user of the callback would become, without asking it: for explanations of rules.
     ///
     /// # Errors
     /// The name cannot be a user's, or the user is disabled.
@@ -127,7 +127,7 @@ impl Authority {
         vouched(&self.rules().users, SourceKind::Callback, user, Grant { groups, variables: None })
     }
 
-    /// What of a listener's sources there is anything behind: no tokens without keys, nobody to ask without a callback.
+    /// The sources of a listener that are configured: no tokens without keys, no callback without an address.
     #[must_use]
     pub fn offered(&self, sources: SourceSet) -> SourceSet {
         let rules = self.rules();
@@ -140,22 +140,22 @@ impl Authority {
         sources.iter().filter(behind).collect()
     }
 
-    /// Who the owner of a client certificate is. The handshake verified chain, dates and revocation.
+    /// The principal of a client certificate. The handshake has verified chain, dates and revocation.
     ///
     /// # Errors
-    /// The certificate is nobody's here, or the user is disabled.
+    /// The certificate maps to no user, or the user is disabled.
     pub fn certificate(&self, certificate: &CertificateIdentity<'_>) -> Result<Principal, Refused> {
         self.rules().judge(&Credential::Certificate(certificate)).map(|verified| verified.principal)
     }
 
-    /// The pre-shared key for a handshake; one that nobody has for an unknown identity, so that the handshake fails as
-    /// with a wrong key. Nothing where no keys are configured.
+    /// The pre-shared key for a handshake. An unknown identity gets a key that nobody has, so that the handshake fails
+    /// as with a wrong key. `None` if no keys are configured.
     #[must_use]
     pub fn psk_secret(&self, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         self.rules().psks.secret(identity)
     }
 
-    /// Who completed a handshake with this identity's key.
+    /// The principal of the identity that completed a handshake with its key.
     ///
     /// # Errors
     /// The identity is gone, or the user is disabled.
@@ -163,7 +163,7 @@ impl Authority {
         self.rules().judge(&Credential::Psk(identity)).map(|verified| verified.principal)
     }
 
-    /// Who sent a message that was verified under an OSCORE context of this user.
+    /// The principal of the user whose OSCORE context a message was verified under.
     ///
     /// # Errors
     /// The name cannot be a user's, or the user is disabled.
@@ -171,7 +171,7 @@ impl Authority {
         self.rules().judge(&Credential::Oscore(user)).map(|verified| verified.principal)
     }
 
-    /// Who a token was issued for. Costs about a tenth of a millisecond.
+    /// The principal of a token. Verification takes about a tenth of a millisecond.
     ///
     /// # Errors
     /// The token is malformed, not signed by a key of ours, expired, or for others.
@@ -179,8 +179,8 @@ impl Authority {
         self.rules().judge(&Credential::Token { token, now_unix_s })
     }
 
-    /// The SCRAM keys of a user; for one who is not there, keys that look alike on the wire, always the same for the
-    /// same name, and that no proof fits.
+    /// The SCRAM keys of a user. For an unknown user, keys that look alike on the wire, always the same for the same
+    /// name, and that no proof matches.
     #[must_use]
     pub fn scram_keys(&self, hash: ScramHash, user: &str) -> ScramKeys {
         let rules = self.rules();
@@ -188,13 +188,13 @@ impl Authority {
         known.unwrap_or_else(|| ScramKeys::decoy(hash, &rules.users.decoy_secret, user))
     }
 
-    /// The principal behind a user name whose identity was proven; nothing for one who is gone.
+    /// The principal of a user whose identity was proven; `None` if the user is gone.
     #[must_use]
     pub fn principal(&self, user: &str) -> Option<Principal> {
         enabled(&self.rules().users, user).map(|user| user.principal.clone())
     }
 
-    /// Whether somebody who logged in earlier would still be let in, with the password of then.
+    /// Whether a principal that logged in earlier would still be admitted, with the password of that time.
     #[must_use]
     pub fn admits(&self, principal: &Principal) -> bool {
         self.rules().admits(principal)
@@ -206,7 +206,7 @@ impl Authority {
         self.view(principal, client, door).1.decide_for(action, topic, client, door)
     }
 
-    /// The generation is read first: a view of newer rules under an older number is only renewed once too often.
+    /// The generation is read first: a view of newer rules under an older number is only renewed once more than needed.
     pub(crate) fn view(&self, principal: &Principal, client: &str, door: Door) -> (u64, Arc<View>) {
         let generation = self.generation();
         (generation, self.rules().view(principal, client, door))

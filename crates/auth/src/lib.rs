@@ -1,8 +1,8 @@
 //! Credentials to a principal, rules to a decision, and the SASL core.
 //!
-//! [`Authority`] is what doors hold: it lets people in by whatever they show – [`Authority::anonymous`],
+//! [`Authority`] is the interface for doors: it admits clients by their credentials – [`Authority::anonymous`],
 //! [`Authority::log_in`], [`Authority::certificate`], [`Authority::psk`], [`Authority::oscore`], [`Authority::token`],
-//! [`sasl::Exchange`] – and answers what they may do ([`Authority::access`]). It knows no socket and no protocol; files
+//! [`sasl::Exchange`] – and decides what they may do ([`Authority::access`]). It knows no socket and no protocol. Files
 //! are read only by [`Rules::load`] and written only by `save`. Secrets are never logged or put in an error.
 
 mod access;

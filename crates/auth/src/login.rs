@@ -1,5 +1,4 @@
-//! A name and a password on their way: known at once, to be verified where blocking is allowed, or asked about
-//! elsewhere.
+//! Logins by name and password: decided at once, verified on another thread, or decided by the callback.
 
 use std::{fmt, sync::Arc};
 
@@ -15,21 +14,21 @@ use crate::{
     users::prepared_name,
 };
 
-/// What [`Authority::log_in`](crate::Authority::log_in) came to.
+/// The next step of a login; returned by [`Authority::log_in`](crate::Authority::log_in).
 #[derive(Debug)]
 pub enum LogIn {
-    /// Known at once.
+    /// It is decided.
     Known(Result<Verified, Refused>),
     /// Run this on a thread for such work.
     Check(PasswordCheck),
-    /// Ask elsewhere.
+    /// Ask the callback.
     Ask(CallbackCheck),
 }
 
 impl Authority {
-    /// What a name and a password from a peer come to on a listener that takes such credentials, as far as it is known
-    /// without waiting. Never blocks for long: an I/O thread may ask this. A token in place of the password is judged
-    /// here, with a name that is empty or the token's own.
+    /// Begins a login with a name and a password on a listener that takes such credentials. Does not block, so that an
+    /// I/O thread can call it. A token in place of the password is judged here, with a name that is empty or the
+    /// token's own.
     #[must_use]
     pub fn log_in(self: &Arc<Self>, sources: SourceSet, user: &str, password: &[u8], now_unix_s: u64) -> LogIn {
         let rules = self.rules();
@@ -58,7 +57,7 @@ fn is_name(given: &str, name: &str) -> bool {
     given == name || prepare_text(given).is_some_and(|prepared| prepared == name)
 }
 
-/// A password that waits to be verified. `Send`, so that a blocking thread can.
+/// A password to be verified on another thread.
 pub struct PasswordCheck {
     authority: Arc<Authority>,
     user: Box<str>,
@@ -66,8 +65,8 @@ pub struct PasswordCheck {
 }
 
 impl PasswordCheck {
-    /// A check to be run elsewhere. It may have to wait, so nothing is kept that is longer than a user's name or
-    /// password can be; such a login is refused.
+    /// Creates a check to be run on another thread. It may wait in a queue, so nothing longer than a user's name or
+    /// password can be is kept; such a login is refused.
     #[must_use]
     pub fn new(authority: &Arc<Authority>, user: &str, password: &[u8]) -> Self {
         let user = prepared_name(user).unwrap_or_default().into();
@@ -75,13 +74,13 @@ impl PasswordCheck {
         Self { authority: Arc::clone(authority), user, password: Zeroizing::new(password.into()) }
     }
 
-    /// The name that is tried, in its prepared form; "" for what cannot be a user's name.
+    /// The user's name in its prepared form; empty if it cannot be one.
     #[must_use]
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// Verifies. Blocks; see [`Authority::password`].
+    /// Verifies the password. Blocks; see [`Authority::password`].
     ///
     /// # Errors
     /// The login is refused.
@@ -102,7 +101,7 @@ pub struct CallbackCheck {
 }
 
 impl CallbackCheck {
-    /// Asks. `now_ms` counts from anywhere, `now_unix_s` from 1970.
+    /// Asks the callback. `now_ms` counts from any moment, `now_unix_s` from 1970.
     ///
     /// # Errors
     /// The login is refused, or there is no answer ([`Refused::Busy`]).

@@ -1,7 +1,7 @@
-//! Passwords at rest: argon2id in PHC form, and the one preparation that every mechanism shares.
+//! Stored passwords: argon2id in PHC form, and the preparation that every mechanism shares.
 //!
-//! Hashes that mosquitto made are verified as well, so that its users can move in; none is made here ([`imported`]).
-//! A plain password lives only in the arguments of these functions. RFC 9106 (Argon2), RFC 4013 (SASLprep).
+//! Mosquitto's hashes are verified as well, so that its users can be imported; none is made here ([`imported`]). A
+//! plain password lives only in the arguments of these functions. RFC 9106 (Argon2), RFC 4013 (SASLprep).
 
 mod imported;
 mod scratch;
@@ -22,7 +22,7 @@ const LANES: u32 = 1;
 const OUTPUT_BYTES: usize = 32;
 const SALT_BYTES: usize = 16;
 
-/// What a file may ask for at most, so that a users file made elsewhere cannot stall the gateway.
+/// The largest parameters that a users file may ask for, so that a file made elsewhere cannot stall the gateway.
 const MEMORY_KIB_MAX: u32 = 256 * 1024;
 const PASSES_MAX: u32 = 64;
 const LANES_MAX: u32 = 16;
@@ -30,7 +30,7 @@ const LANES_MAX: u32 = 16;
 /// Longer passwords are refused before any work is done for them.
 pub(crate) const PASSWORD_BYTES_MAX: usize = 1024;
 
-/// A hash checked to be one we are willing to verify.
+/// A hash whose parameters are within the limits.
 #[derive(Clone)]
 pub(crate) enum StoredPassword {
     /// An argon2id hash in PHC string form.
@@ -51,14 +51,14 @@ impl StoredPassword {
         Ok(Self::of_today(salt, output))
     }
 
-    /// A hash of today's cost with this output, which no password fits in practice when it is random.
+    /// A hash with the current parameters and this output. If the output is random, no password matches it.
     pub(crate) fn of_today(salt: [u8; SALT_BYTES], output: [u8; OUTPUT_BYTES]) -> Self {
         let encode = |bytes: &[u8]| STANDARD_NO_PAD.encode(bytes);
         let text = format!("$argon2id$v=19$m={MEMORY_KIB},t={PASSES},p={LANES}${}${}", encode(&salt), encode(&output));
         Self::Argon2id(PasswordHash::new(&text).expect("the form of PHC strings"))
     }
 
-    /// Reads what [`Self::to_text`] wrote: any argon2id PHC string within our limits, or a hash of mosquitto's.
+    /// Parses what [`Self::to_text`] wrote: an argon2id PHC string within the limits, or a hash of Mosquitto's.
     pub(crate) fn parse(text: &str) -> Result<Self, PasswordError> {
         if text.starts_with("$6$") || text.starts_with("$7$") {
             return Imported::parse(text).map(Self::Imported);
@@ -81,7 +81,7 @@ impl StoredPassword {
         }
     }
 
-    /// Whether it costs what our own hashes cost.
+    /// Whether it costs as much as the hashes made here.
     pub(crate) const fn is_argon2id(&self) -> bool {
         match self {
             Self::Argon2id(_) => true,
@@ -89,14 +89,14 @@ impl StoredPassword {
         }
     }
 
-    /// Whether `password` is the one. Takes the same time for every password; blocks for that time.
+    /// Whether `password` matches. Blocks; takes the same time for every password.
     ///
     /// # Errors
-    /// There is no memory to find out.
+    /// [`PasswordError::NoMemory`], or a stored hash that cannot be computed.
     pub(crate) fn matches(&self, password: &[u8], scratch: &mut Scratch) -> Result<bool, PasswordError> {
         match self {
             Self::Argon2id(phc) => scratch.matches(phc, &prepare_password(password)),
-            // Mosquitto prepares nothing.
+            // Mosquitto does not prepare passwords.
             Self::Imported(imported) => Ok(imported.matches(password)),
         }
     }
@@ -125,8 +125,8 @@ pub enum PasswordError {
     Unusable,
 }
 
-/// The form every mechanism compares: SASLprep (RFC 4013) where the password is such text, else the bytes as they are,
-/// because MQTT passwords are binary data ([MQTT-3.1.3.6]).
+/// The form that every mechanism compares: SASLprep (RFC 4013) if the password is such text, otherwise the bytes as
+/// they are, because MQTT passwords are binary data ([MQTT-3.1.3.6]).
 pub(crate) fn prepare_password(password: &[u8]) -> Cow<'_, [u8]> {
     match std::str::from_utf8(password).map(prepare_text) {
         Ok(Some(Cow::Borrowed(text))) => Cow::Borrowed(text.as_bytes()),

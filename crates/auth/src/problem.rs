@@ -1,4 +1,4 @@
-//! What is wrong with a file an operator wrote: the file, the line, and what would be accepted.
+//! Problems in a file that an operator wrote: the file, the line, and what would be accepted.
 //!
 //! Everything that reads such a file collects all its problems before it gives up, so that one run shows them all.
 
@@ -8,14 +8,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// One thing wrong at one place.
+/// One problem at one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The file as it was named.
     pub file: PathBuf,
     /// The line, counted from 1; 0 when the file as a whole is meant.
     pub line: usize,
-    /// What is wrong and what would be accepted. Never contains a secret.
+    /// The problem and what would be accepted. Never contains a secret.
     pub message: String,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All that is wrong, in the order of the file. Printed one a line.
+/// All problems, in the order of the file. Printed one a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -51,7 +51,7 @@ impl Problems {
         Self(vec![Problem { file: file.into(), line: 0, message: message.into() }])
     }
 
-    /// `value` when nothing was found wrong, otherwise everything that was.
+    /// Returns `value` if there are no problems.
     pub(crate) fn unless_any<T>(self, value: T) -> Result<T, Self> {
         if self.0.is_empty() { Ok(value) } else { Err(self) }
     }
@@ -61,7 +61,7 @@ impl Problems {
 pub(crate) struct Review<'a> {
     file: &'a Path,
     text: &'a str,
-    /// Where lines end, so that each place is found without counting again.
+    /// The offsets of line ends, so that the line of an offset is found without counting.
     line_ends: Vec<usize>,
     pub(crate) problems: Problems,
 }

@@ -1,12 +1,12 @@
 //! Logins that wait for their password to be verified: bounded, and fair by source.
 //!
-//! Three classes take turns: users who have logged in from that source of late, other users of such a source, and
-//! sources where nobody has. Within a class networks (IPv4 /24, IPv6 /48) take turns, within a network its sources
-//! (IPv4 address, IPv6 /64), and a source's logins come in their order. So a flood of guesses costs those who are known
-//! here every other turn at most, whatever the number of its addresses. Where there is no room, the longest queue loses
-//! its newest login to a source that has fewer.
+//! Three classes take turns: users who have recently logged in from the same source, other users from such a source,
+//! and sources without a recent login. Within a class networks (IPv4 /24, IPv6 /48) take turns; within a network its
+//! sources (IPv4 address, IPv6 /64); within a source logins keep their order. A flood of guesses, from however many
+//! addresses, therefore takes at most every other turn from known users. When the queue is full, the longest queue of a
+//! source loses its newest login to a source that has fewer.
 //!
-//! Pure: no thread, no clock.
+//! No thread and no clock in here.
 
 mod known;
 mod ring;
@@ -16,13 +16,13 @@ use std::net::IpAddr;
 use known::Known;
 use ring::{Ring, Source};
 
-/// The places of a [`LoginQueue`].
+/// The bounds of a [`LoginQueue`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueConfig {
-    /// Logins that wait at most. A quarter is for users who have logged in from their source of late, a quarter for
-    /// them and their neighbours.
+    /// Logins that may wait. A quarter of the places is for users who have recently logged in from the same source,
+    /// another quarter for them and other users from such a source.
     pub waiting_max: usize,
-    /// Sources, and users of sources, remembered at most: those that have logged in last.
+    /// Sources, and pairs of source and user, that are remembered; the least recent are forgotten first.
     pub known_max: usize,
 }
 
@@ -35,11 +35,11 @@ impl Default for QueueConfig {
 /// How well a login's source is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
-    /// This user has logged in from there.
+    /// This user has logged in from this source.
     User,
-    /// Somebody has.
+    /// Another user has logged in from this source.
     Neighbour,
-    /// Nobody has.
+    /// Nobody has logged in from this source.
     Stranger,
 }
 
@@ -55,12 +55,12 @@ impl Class {
     }
 }
 
-/// Logins that wait. See the module.
+/// The queue of logins; see the module's documentation.
 #[derive(Debug)]
 pub struct LoginQueue<T> {
     config: QueueConfig,
     classes: [Ring<T>; 3],
-    /// Whose turn it is.
+    /// The class whose turn it is.
     next: usize,
     known: Known,
 }
@@ -72,35 +72,35 @@ impl<T> Default for LoginQueue<T> {
 }
 
 impl<T> LoginQueue<T> {
-    /// Nobody waits.
+    /// Creates an empty queue.
     #[must_use]
     pub fn new(config: QueueConfig) -> Self {
         let known = Known::new(config.known_max);
         Self { config, classes: [Ring::default(), Ring::default(), Ring::default()], next: 0, known }
     }
 
-    /// Other bounds from now on; whoever waits already stays.
+    /// Changes the bounds. Logins that wait already stay.
     pub fn configure(&mut self, config: QueueConfig) {
         self.config = config;
         self.known.configure(config.known_max);
     }
 
-    /// Logins that wait.
+    /// The number of waiting logins.
     #[must_use]
     pub fn len(&self) -> usize {
         self.classes.iter().map(Ring::len).sum()
     }
 
-    /// Whether nobody waits.
+    /// Whether no login waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes in a login, and gives back one that lost its place to it.
+    /// Adds a login. Returns the login that lost its place to it, if any.
     ///
     /// # Errors
-    /// The login itself: there is no room for it.
+    /// The login itself if there is no room for it.
     pub fn push(&mut self, address: IpAddr, user: &str, login: T) -> Result<Option<T>, T> {
         let source = Source::of(address);
         let class = self.class(source, user);
@@ -128,7 +128,7 @@ impl<T> LoginQueue<T> {
         }
     }
 
-    /// The login whose turn it is.
+    /// Takes the next login.
     pub fn pop(&mut self) -> Option<T> {
         for _ in Class::ALL {
             let turn = self.next;
@@ -140,14 +140,14 @@ impl<T> LoginQueue<T> {
         None
     }
 
-    /// Drops the logins that nobody waits for any more.
+    /// Drops logins that are not wanted any more.
     pub fn retain(&mut self, mut wanted: impl FnMut(&T) -> bool) {
         for ring in &mut self.classes {
             ring.retain(&mut wanted);
         }
     }
 
-    /// Notes that a user has logged in from there.
+    /// Notes that a user has logged in from an address.
     pub fn succeeded(&mut self, address: IpAddr, user: &str) {
         self.known.note(Source::of(address), user);
     }
@@ -160,7 +160,8 @@ impl<T> LoginQueue<T> {
         }
     }
 
-    /// Places that a class may hold: strangers half of all, strangers and neighbours together three quarters.
+    /// The places that a class may hold: unknown sources half of all, they and other users of known sources three
+    /// quarters.
     fn room(&self, class: Class) -> Room {
         let [users, neighbours, strangers] = self.classes.each_ref().map(Ring::len);
         let all = self.config.waiting_max;
@@ -182,13 +183,13 @@ impl<T> LoginQueue<T> {
 /// The places of a class.
 #[derive(Debug, Clone, Copy)]
 struct Room {
-    /// At most, whatever the others have.
+    /// The most, whatever the other classes hold.
     most: usize,
-    /// As long as the others have what they have.
+    /// What is left beside the other classes.
     free: usize,
 }
 
-/// What one source and one network may hold of a class's places: two can never lock out the rest.
+/// The places of a class that one source and one network may hold, so that no two of them can exclude all others.
 struct Share {
     source: usize,
     network: usize,

@@ -1,7 +1,7 @@
-//! Logins that were verified lately, so that a thousand devices that reconnect at once do not cost a thousand argon2 runs.
+//! Recently verified logins, so that a thousand devices that reconnect at once do not cost a thousand argon2 runs.
 //!
-//! Keyed by an HMAC of name and password under a key that lives as long as the process: neither is kept. An entry counts
-//! only for the very credentials it was verified against.
+//! Keyed by an HMAC of name and password under a key of this process; neither is kept. An entry is valid only for the
+//! credentials it was verified against.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -13,7 +13,7 @@ use crate::{
     users::{User, random},
 };
 
-/// Logins remembered at most; the oldest goes first.
+/// Logins that are remembered; the oldest is forgotten first.
 const ENTRIES_MAX: usize = 4096;
 
 pub(crate) struct Remembered {
@@ -48,7 +48,7 @@ impl Remembered {
         }
     }
 
-    /// Forgets the logins of users that have changed or are gone, once nobody holds them any more.
+    /// Forgets the logins of users that have changed or are gone.
     pub(crate) fn forget_gone(&mut self) {
         self.logins.retain(|_, user| user.strong_count() > 0);
         self.order.retain(|login| self.logins.contains_key(login));

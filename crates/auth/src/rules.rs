@@ -1,4 +1,4 @@
-//! Users, rules, keys and policy that belong together: read as a whole, replaced as a whole.
+//! Users, rules, keys and policy that belong together: read and replaced as a whole.
 
 use std::{
     collections::HashMap,
@@ -33,10 +33,10 @@ const VIEWS_MAX: usize = 1024;
 /// Sets of groups, for each door, whose common rules are kept.
 const COMMON_MAX: usize = 64;
 
-/// Those without credentials, or everybody of these groups, by one door.
+/// Whether anonymous, the groups, and the door: principals with the same share their common rules.
 type Together = (bool, Arc<[Arc<str>]>, Door);
 
-/// Where those without credentials are let in.
+/// Where anonymous clients are admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AnonymousPolicy {
     /// Nowhere.
@@ -44,30 +44,30 @@ pub enum AnonymousPolicy {
     /// On listeners of the loopback interface.
     #[default]
     Loopback,
-    /// Everywhere. Needs an access file, which says what they may do.
+    /// Everywhere. Needs an access file that says what they may do.
     Everywhere,
 }
 
-/// Which files hold the rules, and the policy beside them.
+/// The files of the rules, and the policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
-    /// The users file; one that does not exist holds nobody.
+    /// The users file. A missing file has no users.
     pub users: Option<PathBuf>,
-    /// The access file; one that does not exist is a problem.
+    /// The access file. A missing file is a problem.
     pub acl: Option<PathBuf>,
-    /// The pre-shared keys; a file that does not exist holds none.
+    /// The pre-shared keys. A missing file has none.
     pub psk: Option<PathBuf>,
-    /// Which certificate is whose; a file that does not exist maps none.
+    /// The mapping of certificates to users. A missing file maps none.
     pub certificates: Option<PathBuf>,
-    /// Certificates let in users of the users file only.
+    /// Whether certificates admit only users of the users file.
     pub certificate_users_only: bool,
     /// Which tokens are believed.
     pub tokens: TokenSettings,
-    /// Where those without credentials are let in.
+    /// Where anonymous clients are admitted.
     pub anonymous: AnonymousPolicy,
 }
 
-/// How the files of [`Sources`] looked at one moment: two that are equal need no reading again.
+/// The state of the files of [`Sources`] at one moment. Equal stamps mean that nothing needs to be read again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamp([Option<(std::time::SystemTime, u64)>; 6]);
 
@@ -101,31 +101,31 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Rules from what was read elsewhere, without keys, tokens or a callback.
+    /// Creates rules without keys, tokens or a callback.
     #[must_use]
     pub fn new(users: Users, acl: Option<Acl>, anonymous: AnonymousPolicy) -> Self {
         Self { users, acl, anonymous, ..Self::default() }
     }
 
-    /// These rules, and such pre-shared keys.
+    /// With these pre-shared keys.
     #[must_use]
     pub fn with_psks(self, psks: Psks) -> Self {
         Self { psks, ..self }
     }
 
-    /// These rules, and such a mapping of certificates.
+    /// With this mapping of certificates.
     #[must_use]
     pub fn with_certificates(self, certificates: CertificateRules) -> Self {
         Self { certificates, ..self }
     }
 
-    /// These rules, and such tokens.
+    /// With these tokens.
     #[must_use]
     pub fn with_tokens(self, tokens: Tokens) -> Self {
         Self { tokens, ..self }
     }
 
-    /// These rules, and somebody to ask about names that the users file does not know.
+    /// With a callback for names that the users file does not have.
     #[must_use]
     pub fn with_callback(self, callback: Option<Callback>) -> Self {
         Self { callback, ..self }
@@ -134,7 +134,7 @@ impl Rules {
     /// Reads all files.
     ///
     /// # Errors
-    /// Everything that is wrong in any of them.
+    /// All problems in all files.
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         let mut note = |found: Problems| problems.0.extend(found.0);
@@ -155,18 +155,18 @@ impl Rules {
         problems.unless_any(rules.with_tokens(tokens))
     }
 
-    /// The sources that answer at once, or after a computation.
+    /// The sources that decide without waiting.
     fn sources(&self) -> [&dyn Source; 5] {
         [&self.passwords, &self.certificates, &self.psks, &OscoreSource, &self.tokens]
     }
 
-    /// Asks the sources about a credential.
+    /// Lets the sources judge a credential.
     pub(crate) fn judge(&self, credential: &Credential<'_>) -> Result<Verified, Refused> {
         let judged = self.sources().into_iter().find_map(|source| source.judge(credential, &self.users));
         judged.unwrap_or(Err(Refused::Credentials))
     }
 
-    /// Asks about a name and a password; blocks.
+    /// Verifies a name and a password. Blocks.
     pub(crate) fn verify_password(
         &self,
         user: &str,
@@ -176,7 +176,7 @@ impl Rules {
         self.passwords.verify(user, password, &self.users, scratch)
     }
 
-    /// Whether any token can be believed.
+    /// Whether tokens are configured.
     #[must_use]
     pub fn takes_tokens(&self) -> bool {
         self.tokens.is_configured()
@@ -194,7 +194,7 @@ impl Rules {
         &self.users
     }
 
-    /// The principal as the files know it now; nothing when it is no longer admitted.
+    /// The principal as the current files have it; `None` if it is no longer admitted.
     pub(crate) fn present(&self, principal: &Principal) -> Option<Principal> {
         if principal.anonymous {
             return (self.anonymous != AnonymousPolicy::Never).then(|| principal.clone());
@@ -204,7 +204,7 @@ impl Rules {
             return None;
         }
         let mut sources = self.sources().into_iter();
-        // The callback is no source like the others: who was let in by it stays as long as there is one.
+        // The callback is no [`Source`]: principals it admitted stay as long as a callback is configured.
         let admits = sources
             .find(|source| source.kind() == principal.source)
             .map_or_else(|| self.callback.is_some(), |source| source.admits(principal, &self.users));
@@ -215,8 +215,8 @@ impl Rules {
         }
     }
 
-    /// Whether the principal would be let in again by what it was let in by. Sessions and what they keep are the user's,
-    /// whatever the password: this is for connections.
+    /// Whether the principal would be admitted again by the credential it used. This is for connections; sessions
+    /// belong to the user, whatever the password.
     pub(crate) fn admits(&self, principal: &Principal) -> bool {
         let known = self.users.get(&principal.name).filter(|_| principal.source == SourceKind::Password);
         let same = known.is_none_or(|user| user.principal.password == principal.password);
@@ -243,7 +243,7 @@ impl Rules {
         if views.len() >= VIEWS_MAX {
             views.clear();
         }
-        // Who is not admitted or meets no rules shares one view with everybody like that.
+        // All principals that are not admitted, or have no rules, share one view.
         let whose = match (present.clone(), &self.acl) {
             (Some(present), Some(_)) => present,
             (Some(_), None) => Principal::anonymous(),
@@ -252,17 +252,17 @@ impl Rules {
         Arc::clone(views.entry((whose, door)).or_insert_with(|| Arc::new(build())))
     }
 
-    /// The rules that everybody of the same groups has, made once for all of them.
+    /// The rules that principals with the same groups share, built once.
     fn common(&self, acl: &Acl, principal: &Principal, door: Door) -> Arc<Common> {
+        let together = (principal.anonymous, Arc::clone(&principal.groups), door);
         let mut common = self.common.lock().unwrap_or_else(PoisonError::into_inner);
-        if common.len() >= COMMON_MAX {
+        if common.len() >= COMMON_MAX && !common.contains_key(&together) {
             common.clear();
         }
-        let together = (principal.anonymous, Arc::clone(&principal.groups), door);
         Arc::clone(common.entry(together).or_insert_with(|| Arc::new(acl.common(principal, door))))
     }
 
-    /// Tells one password of a user from the next, and says nothing of either; nothing where there is none.
+    /// A digest that changes with the user's password and reveals nothing of it; `None` if there is no password.
     #[must_use]
     pub fn password_digest(&self, user: &str) -> Option<[u8; 32]> {
         let stored = self.users.get(user)?.password.as_ref()?;

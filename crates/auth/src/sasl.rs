@@ -66,7 +66,7 @@ impl Mechanism {
     }
 }
 
-/// What is below the exchange.
+/// The protection below the exchange.
 #[derive(Clone, Default)]
 pub struct SaslChannel {
     /// Confidential: without it no secret is taken in the clear.
@@ -75,7 +75,7 @@ pub struct SaslChannel {
     pub exporter: Option<[u8; 32]>,
     /// The `tls-server-end-point` value (RFC 5929 §4): the digest of our certificate.
     pub end_point: Option<Box<[u8]>>,
-    /// Whose client certificate the handshake has verified.
+    /// The principal of the client certificate that the handshake has verified.
     pub certificate: Option<Principal>,
 }
 
@@ -85,16 +85,16 @@ impl fmt::Debug for SaslChannel {
     }
 }
 
-/// What the connection is like, which decides what is offered on it.
+/// The connection's properties, which decide what is offered on it.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// What is below.
+    /// The channel below.
     pub channel: SaslChannel,
     /// Anonymous login is allowed here, as [`Authority::anonymous`] says.
     pub anonymous: bool,
     /// `user@realm` as authorisation identity means `user`: the domain of an XMPP server.
     pub realm: Option<Box<str>>,
-    /// What the listener takes and we have, as [`Authority::offered`] says.
+    /// The credentials that the listener takes and that are configured; see [`Authority::offered`].
     pub sources: SourceSet,
     /// The time, in seconds since 1970, for tokens.
     pub now_unix_s: u64,
@@ -152,16 +152,16 @@ pub fn mechanisms(context: &Context) -> impl Iterator<Item = Mechanism> + use<'_
     Mechanism::ALL.into_iter().filter(|mechanism| context.offers(*mechanism))
 }
 
-/// What a message led to.
+/// The next step of an exchange.
 #[derive(Debug)]
 pub enum Step {
     /// Send this and pass the answer to [`Exchange::respond`].
     Challenge(Vec<u8>),
     /// Run this on a thread for such work; its result ends the exchange.
     Check(PasswordCheck),
-    /// Ask elsewhere about this name and password; the answer ends the exchange.
+    /// Ask the callback about this name and password; the answer ends the exchange.
     Ask {
-        /// Who is to be asked.
+        /// The callback.
         check: CallbackCheck,
         /// The name.
         user: Box<str>,
@@ -170,7 +170,7 @@ pub enum Step {
     },
     /// Logged in. SCRAM's last message goes out with the success.
     Done {
-        /// Who it is.
+        /// The principal.
         principal: Principal,
         /// Additional data with success, if any.
         data: Option<Vec<u8>>,
@@ -203,9 +203,9 @@ impl fmt::Debug for Exchange {
 
 enum State {
     AwaitingInitial(Mechanism),
-    /// Beside the proof that is awaited, the user whose keys it has to fit.
+    /// Besides the awaited proof, the user whose keys it has to match.
     AwaitingClientFinal(Box<(AwaitingClientFinal, Option<Principal>)>),
-    /// The client was told why not, and says that it has understood (RFC 7628 §3.2.3).
+    /// The client was told the reason and acknowledges it (RFC 7628 §3.2.3).
     AwaitingKiss(Refused),
     Ended,
 }
@@ -235,7 +235,7 @@ impl Exchange {
         (exchange, step)
     }
 
-    /// Passes on what the peer answered to a challenge.
+    /// Takes the peer's response to a challenge.
     pub fn respond(&mut self, response: &[u8]) -> Step {
         match std::mem::replace(&mut self.state, State::Ended) {
             State::AwaitingInitial(mechanism) => self.initial(mechanism, response),
@@ -248,7 +248,7 @@ impl Exchange {
         }
     }
 
-    /// Whose login is tried, as far as it was said: for back-off.
+    /// The user name of the attempt, as far as known, for back-off.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
@@ -275,7 +275,7 @@ impl Exchange {
         match first {
             Ok(first) => {
                 self.user = Some(first.user().into());
-                // Before the keys: a password that is changed in between is not taken for the one that is proven.
+                // Read before the keys, so that a password changed in between is not taken for the proven one.
                 let user = self.authority.principal(first.user());
                 let keys = self.authority.scram_keys(hash, first.user());
                 let (server, challenge) = first.challenge(keys, &STANDARD_NO_PAD.encode(random::<18>()));

@@ -1,8 +1,8 @@
-//! The ways to tell who somebody is: one file each, behind one small trait.
+//! Sources of authentication: one file each, behind one small trait.
 //!
-//! A door hands a [`Credential`] to the [`Authority`](crate::Authority), which asks the sources that know its kind.
-//! What a listener takes is a [`SourceSet`] of its own. The HTTP callback waits for a network and is therefore no
-//! [`Source`]: see [`callback`]. Nor is a password a [`Credential`]: to verify it takes memory and time.
+//! A door hands a [`Credential`] to the [`Authority`](crate::Authority), which asks the sources that know its kind. A
+//! listener takes the credentials of its [`SourceSet`]. The HTTP callback waits for the network and is therefore no
+//! [`Source`]: see [`callback`]. A password is no [`Credential`], because it takes memory and time to verify.
 
 pub(crate) mod callback;
 pub(crate) mod certificate;
@@ -23,7 +23,7 @@ pub(crate) use grant::Grant;
 pub use grant::Variables;
 pub use kind::{SourceKind, SourceSet};
 
-/// What somebody shows to be believed. Sources below the handshake – certificates, keys – were proven by it.
+/// A credential of a client. Certificates and keys were proven by the handshake.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Credential<'a> {
     Certificate(&'a CertificateIdentity<'a>),
@@ -37,25 +37,25 @@ pub(crate) enum Credential<'a> {
     },
 }
 
-/// One way to tell who somebody is.
+/// One way to authenticate a client.
 pub(crate) trait Source: Send + Sync {
-    /// Which one.
+    /// Its kind.
     fn kind(&self) -> SourceKind;
 
-    /// Judges a credential; nothing when it is not of this source's kind.
+    /// Judges a credential; `None` if it is not of this source's kind.
     fn judge(&self, credential: &Credential<'_>, users: &Users) -> Option<Result<Verified, Refused>>;
 
-    /// Whether somebody whom this source let in earlier, under other files, would still be. That the user is not
-    /// disabled was looked at already.
+    /// Whether a principal that this source admitted earlier, under other files, would still be. The caller has checked
+    /// that the user is not disabled.
     fn admits(&self, principal: &Principal, users: &Users) -> bool;
 }
 
-/// Somebody who was believed.
+/// An authenticated principal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
-    /// Who it is.
+    /// The principal.
     pub principal: Principal,
-    /// When that ends by itself, in seconds since 1970: the door says goodbye then.
+    /// When the credential expires, in seconds since 1970; the door ends the connection then.
     pub expires_unix_s: Option<u64>,
 }
 
@@ -65,11 +65,11 @@ impl From<Principal> for Verified {
     }
 }
 
-/// The principal behind a name that some other source than the users file vouches for. The users file adds groups, and
-/// its word on disabled users holds for every credential.
+/// The principal of a name that another source than the users file vouches for. The users file adds groups, and its
+/// disabled users are refused whatever the credential.
 ///
-/// A name that somebody else keeps has to be in its prepared form already: changed here, it would make two accounts
-/// there one user here.
+/// The name has to be in its prepared form already: preparing it here could turn two accounts of the other source into
+/// one user.
 pub(crate) fn vouched(users: &Users, kind: SourceKind, name: &str, grant: Grant) -> Result<Principal, Refused> {
     let prepared = checked_name(name).map_err(|_| Refused::Credentials)?;
     if prepared != name && matches!(kind, SourceKind::Certificate | SourceKind::Token | SourceKind::Callback) {

@@ -256,7 +256,7 @@ fn topic() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// What is said of a filter as a whole agrees with what is said of each topic.
+    /// The answer for a filter as a whole agrees with those for each topic.
     #[test]
     fn reach_agrees_with_decisions(
         allow in prop::collection::vec(filter(), 0..4),

@@ -1,4 +1,4 @@
-//! The bus itself: what all workers share.
+//! The bus as all workers share it: subscriptions, retained messages, counters and limits.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -60,7 +60,8 @@ pub struct TooManySubscriptions;
 
 const SHARDS: usize = 64;
 
-/// Stamps of the subscriptions below each first level: a route is good as long as its topic's stamp is the same.
+/// Stamps of the subscriptions below each first topic level. A cached route is valid as long as its topic's stamp is
+/// unchanged.
 struct Generations {
     shards: [AtomicU64; SHARDS],
     /// Of filters whose first level is a wildcard, and of all rules.
@@ -91,16 +92,16 @@ impl Generations {
     }
 }
 
-/// Slots of a worker that others have delivered to, and how to wake it.
+/// Slots of a worker that other workers have delivered to, and the waker of the task that wakes their owners.
 #[derive(Default)]
 pub(crate) struct Inbox {
     pub(crate) ready: Vec<Arc<dyn Subscriber>>,
-    /// Those beyond the first of a large publication.
+    /// Owners beyond the first [`WAKES_PER_TURN`](crate::limits::WAKES_PER_TURN) of a large publication.
     pub(crate) later: Vec<Arc<dyn Subscriber>>,
     pub(crate) waker: Option<Waker>,
 }
 
-/// What all workers share; see the crate's documentation.
+/// The state shared by all workers; see the crate's documentation.
 pub struct Bus {
     tree: RwLock<Tree>,
     generations: Generations,
@@ -115,7 +116,7 @@ pub struct Bus {
 }
 
 impl Bus {
-    /// A bus with what `store` has kept. `now` and `now_unix_ms` are the same moment on both clocks.
+    /// Creates a bus with the retained messages of `store`. `now` and `now_unix_ms` are the same moment on both clocks.
     #[must_use]
     pub fn new(config: &BusConfig, store: Box<dyn RetainedStore>, now: Timestamp, now_unix_ms: u64) -> Arc<Self> {
         let retained = Retained::new(store, config.retained_messages_max, config.retained_bytes_max);
@@ -138,16 +139,16 @@ impl Bus {
         })
     }
 
-    /// A mailbox that can subscribe, owned on `worker`.
+    /// Creates a slot for a subscriber whose connection lives on `worker`.
     pub fn slot<M: Mailbox>(&self, mailbox: M, worker: WorkerId) -> Arc<Slot<M>> {
         Slot::new(Arc::clone(&self.slots), Arc::clone(&self.memory), worker, mailbox)
     }
 
-    /// Adds or replaces a subscription. Says whether there was one with the same filter and tag. Retained messages
-    /// are the subscriber's to pull, by [`Bus::retained`], after this.
+    /// Adds or replaces a subscription. Returns whether there was one with the same filter and tag. The subscriber
+    /// pulls retained messages afterwards, by [`Bus::retained`].
     ///
     /// # Errors
-    /// [`TooManySubscriptions`].
+    /// [`TooManySubscriptions`] if a new subscription would exceed [`BusConfig::subscriptions_max`].
     pub fn subscribe<M: Mailbox>(
         &self,
         slot: &Arc<Slot<M>>,
@@ -166,7 +167,7 @@ impl Bus {
         Ok(existed)
     }
 
-    /// Removes a subscription. Says whether there was one.
+    /// Removes a subscription. Returns whether there was one.
     pub fn unsubscribe<M: Mailbox>(&self, slot: &Arc<Slot<M>>, subscription: &Subscription, tag: u64) -> bool {
         let mut tree = self.tree.write().unwrap_or_else(PoisonError::into_inner);
         let existed = tree.remove(subscription, slot.id(), tag);
@@ -177,8 +178,8 @@ impl Bus {
         existed
     }
 
-    /// Takes no publication any more but wills: what is delivered from now on was accepted before. A batch that another
-    /// worker publishes at this moment may still come through.
+    /// Refuses all publications from now on except wills, so that everything delivered afterwards was accepted before.
+    /// A batch that another worker publishes at this moment may still be delivered.
     pub fn shut_down(&self) {
         self.shut_down.store(true, Ordering::SeqCst);
     }
@@ -189,45 +190,46 @@ impl Bus {
         self.shut_down.load(Ordering::Relaxed)
     }
 
-    /// Ends a slot for good: its mailbox gives up what it holds. To be called once its subscriptions are removed, when
+    /// Ends a slot for good: its mailbox drops what it holds. To be called after its subscriptions are removed, when
     /// nobody will claim it again.
     pub fn close<M: Mailbox>(&self, slot: &Slot<M>) {
         self.counters.gone(slot.close() as u64);
     }
 
-    /// How many subscriptions there are.
+    /// The number of subscriptions.
     #[must_use]
     pub fn subscriptions(&self) -> usize {
         self.tree.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// How many of them are shared ([`Subscription::group`]).
+    /// The number of shared subscriptions ([`Subscription::group`]).
     #[must_use]
     pub fn shared_subscriptions(&self) -> usize {
         self.tree.read().unwrap_or_else(PoisonError::into_inner).shared()
     }
 
-    /// Forgets all cached routes: what subscribers may read has changed.
+    /// Invalidates all cached routes: the topics that subscribers may read have changed.
     pub fn invalidate(&self) {
         self.generations.root.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The latest value of a topic.
+    /// The retained message of a topic.
     #[must_use]
     pub fn latest(&self, topic: &str, now: Timestamp) -> Option<Arc<Message>> {
         self.retained.latest(topic, now)
     }
 
-    /// Up to `limit` retained messages that match a filter, of topics behind `after`: to be pulled when there is room.
+    /// Up to `limit` retained messages that match a filter, in order of topic, of topics behind `after`.
     ///
-    /// A subscriber that is not to see an older value after a newer one calls this while its slot is locked, behind
-    /// everything that is in its mailbox: retained publications that are not there yet are no older than what is found.
+    /// A subscriber that must not see an older value after a newer one calls this while its slot is locked and its
+    /// mailbox is empty: a retained publication that is not in the mailbox by then is no older than the value found
+    /// here.
     #[must_use]
     pub fn retained(&self, filter: &Filter, after: Option<&Topic>, limit: usize, now: Timestamp) -> RetainedChunk {
         self.retained.chunk(filter, after, limit, now)
     }
 
-    /// Removes expired retained messages among up to `limit` behind `after`; gives where to go on, `None` at the end.
+    /// Removes expired retained messages among up to `limit` behind `after`. Returns where to go on, `None` at the end.
     #[must_use]
     pub fn sweep(&self, after: Option<&Topic>, limit: usize, now: Timestamp) -> Option<Topic> {
         self.retained.sweep(after, limit, now)
@@ -239,13 +241,13 @@ impl Bus {
         self.retained.size()
     }
 
-    /// What mailboxes hold together.
+    /// The memory that mailboxes hold together.
     #[must_use]
     pub const fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
-    /// What was counted.
+    /// The counters.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters

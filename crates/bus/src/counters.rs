@@ -1,17 +1,17 @@
-//! What the bus counts: every message in, out, and every one that was dropped, by reason.
+//! Counters of the bus: publications, deliveries, and every dropped message by reason.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Totals since the start; read by metrics.
+/// Totals since the start, for metrics.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Publications that came in.
     pub published: AtomicU64,
-    /// Deliveries that routing asked for: one for each publication and each subscriber that it goes to.
+    /// Deliveries that routing asked for: one for each publication and each subscriber that it matched.
     pub matched: AtomicU64,
-    /// Bytes of their payloads.
+    /// Bytes of the payloads of publications.
     pub published_bytes: AtomicU64,
-    /// Bytes of payloads that were to be delivered, each as often as it matched.
+    /// Bytes of payloads to be delivered, counted once for each match.
     pub delivered_bytes: AtomicU64,
     /// Deliveries handed to mailboxes.
     pub delivered: AtomicU64,
@@ -19,7 +19,7 @@ pub struct Counters {
     pub sent: AtomicU64,
     /// Retained messages put into mailboxes for new subscriptions.
     pub pulled: AtomicU64,
-    /// Messages of a shared subscription that a member had not taken when it left, and that went to another.
+    /// Messages of a shared subscription that a member had not taken when it left, and that went to another member.
     pub handed_on: AtomicU64,
     /// Deliveries thrown away because a queue was full (oldest or newest).
     pub dropped_full: AtomicU64,
@@ -27,15 +27,15 @@ pub struct Counters {
     pub dropped_expired: AtomicU64,
     /// Deliveries thrown away because the subscriber takes no messages of that size.
     pub dropped_too_large: AtomicU64,
-    /// Deliveries to mailboxes whose owner had gone.
+    /// Deliveries dropped because the mailbox's owner was gone.
     pub dropped_gone: AtomicU64,
-    /// Values that were overtaken by a newer one, for subscribers that only want the newest.
+    /// Values replaced by a newer one for subscribers that only want the newest.
     pub conflated: AtomicU64,
-    /// Publications refused because there was no room to keep them, or because the bus takes no more.
+    /// Publications refused because they could not be stored or the bus was shut down.
     pub refused: AtomicU64,
-    /// Publications that nobody was subscribed to.
+    /// Publications that matched no subscription.
     pub unmatched: AtomicU64,
-    /// Cached routes used.
+    /// Publications routed by the cache.
     pub route_hits: AtomicU64,
     /// Topics matched against the tree.
     pub route_misses: AtomicU64,
@@ -86,12 +86,13 @@ impl Counters {
         }
     }
 
-    /// Deliveries that expired in a mailbox, found when it was drained.
+    /// Counts messages that were found expired when a mailbox was drained.
     pub fn expired(&self, count: u64) {
         self.dropped_expired.fetch_add(count, Relaxed);
     }
 
-    /// The result of draining a mailbox: messages handed to the connection, expired, and too large for the client.
+    /// Counts what draining a mailbox yielded: messages handed to the connection, expired, and too large for the
+    /// client.
     pub fn drained(&self, sent: u64, expired: u64, too_large: u64) {
         for (total, count) in
             [(&self.sent, sent), (&self.dropped_expired, expired), (&self.dropped_too_large, too_large)]
@@ -102,35 +103,35 @@ impl Counters {
         }
     }
 
-    /// Retained messages put into a mailbox for a new subscription.
+    /// Counts retained messages put into a mailbox for a new subscription.
     pub fn pulled(&self, count: u64) {
         if count > 0 {
             self.pulled.fetch_add(count, Relaxed);
         }
     }
 
-    /// Messages of a shared subscription that left a mailbox for another.
+    /// Counts messages of a shared subscription that left a mailbox for another one.
     pub fn handed_on(&self, count: u64) {
         if count > 0 {
             self.handed_on.fetch_add(count, Relaxed);
         }
     }
 
-    /// Deliveries that a mailbox dropped for want of room when it was not delivered to.
+    /// Counts messages that a mailbox dropped for lack of room outside of a delivery.
     pub fn full(&self, count: u64) {
         if count > 0 {
             self.dropped_full.fetch_add(count, Relaxed);
         }
     }
 
-    /// Waiting values that newer ones have replaced.
+    /// Counts waiting values that newer ones have replaced.
     pub fn overtaken(&self, count: u64) {
         if count > 0 {
             self.conflated.fetch_add(count, Relaxed);
         }
     }
 
-    /// Deliveries that waited for an owner who has gone.
+    /// Counts messages that waited for an owner that is gone.
     pub fn gone(&self, count: u64) {
         if count > 0 {
             self.dropped_gone.fetch_add(count, Relaxed);

@@ -9,7 +9,7 @@ use crate::{
     message::{Message, Publication, Qos},
 };
 
-/// Waiting messages above which a reader counts as busy: more than a turn of a publisher that keeps pace brings.
+/// Waiting messages above which a reader counts as busy: more than one turn of a publisher.
 const BUSY_MESSAGES: usize = 64;
 
 /// Bounds of a [`FifoMailbox`].
@@ -26,15 +26,16 @@ pub struct FifoLimits {
 pub struct Queued {
     /// The message.
     pub message: Arc<Message>,
-    /// Of the subscription it came by.
+    /// The tag of the subscription that it came by.
     pub tag: u64,
-    /// To deliver with.
+    /// The QoS to deliver with.
     pub qos: Qos,
     /// Subscription identifiers.
     pub ids: SmallVec<[u32; 2]>,
 }
 
-/// First in, first out, bounded. When it is full the oldest messages go, but none of QoS 1 or 2 for one of QoS 0.
+/// A bounded queue, first in, first out. When it is full the oldest messages are dropped, but none of QoS 1 or 2 for
+/// one of QoS 0.
 #[derive(Debug)]
 pub struct FifoMailbox {
     limits: FifoLimits,
@@ -44,13 +45,13 @@ pub struct FifoMailbox {
 }
 
 impl FifoMailbox {
-    /// Empty.
+    /// Creates an empty mailbox.
     #[must_use]
     pub const fn new(limits: FifoLimits) -> Self {
         Self { limits, queue: VecDeque::new(), bytes: 0, lost: 0 }
     }
 
-    /// The oldest, if any.
+    /// Takes the oldest message.
     pub fn pop(&mut self) -> Option<Queued> {
         let queued = self.queue.pop_front()?;
         self.bytes -= cost(&queued.message);
@@ -60,24 +61,24 @@ impl FifoMailbox {
         Some(queued)
     }
 
-    /// How many wait.
+    /// The number of waiting messages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether none waits.
+    /// Whether no message waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// How many were lost since the last call: what a reader is told as a gap.
+    /// Messages dropped since the last call, which a reader is told as a gap.
     pub const fn take_lost(&mut self) -> u64 {
         std::mem::replace(&mut self.lost, 0)
     }
 
-    /// Throws everything away.
+    /// Drops everything.
     pub fn clear(&mut self) {
         self.queue = VecDeque::new();
         self.bytes = 0;

@@ -1,13 +1,13 @@
 //! The bus: topics, messages, subscriptions, routing, mailboxes, sessions and retained messages.
 //!
-//! One hall between the doors. It knows no protocol, opens no socket, reads no clock and starts no task: time is an
-//! argument (`now`), waking is a [`std::task::Waker`] that the owner of a mailbox hands in. A publication goes in by
-//! [`Worker::publish`], is matched against the subscription tree through a per-worker cache of routes, grouped by
-//! destination, and handed to each destination's [`Mailbox`] under one lock; each other worker is woken once.
+//! It knows no protocol, opens no socket, reads no clock and starts no task: time is an argument (`now`), and the owner
+//! of a mailbox hands in the [`std::task::Waker`] to be woken by. [`Worker::publish`] matches a publication against the
+//! subscription tree through a per-worker cache of routes, groups deliveries by destination, and hands them to each
+//! destination's [`Mailbox`] under one lock; each other worker is woken once.
 //!
-//! What the bus promises: publications of one publisher on one topic reach every subscriber in order; retained
-//! publications of all publishers on one topic reach the retained messages, the store and every subscriber in one
-//! order; a slow subscriber never blocks a publisher; nothing it holds grows past a configured limit; every drop is counted.
+//! Guarantees: publications of one publisher on one topic reach every subscriber in order. Retained publications of all
+//! publishers on one topic reach the retained messages, the store and every subscriber in one order. A slow subscriber
+//! never blocks a publisher. Nothing grows past a configured limit. Every drop is counted.
 
 mod bus;
 mod counters;

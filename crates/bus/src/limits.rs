@@ -1,4 +1,4 @@
-//! Numbers that bound what a peer can make the bus hold.
+//! Limits on what a peer can make the bus hold, and sizes of portions of work.
 
 /// Longest topic in bytes: what an MQTT UTF-8 string can carry ([MQTT-4.7.3-3]).
 pub const TOPIC_BYTES_MAX: usize = 65_535;
@@ -8,21 +8,20 @@ pub const FILTER_BYTES_MAX: usize = 65_535;
 /// keeps 65 535 slashes from becoming megabytes. Mosquitto refuses more than 200 as well.
 pub const LEVELS_MAX: usize = 200;
 
-/// Longest topic whose routes are cached; longer ones are matched anew each time.
+/// Longest topic whose routes are cached, in bytes; longer ones are matched anew each time.
 pub(crate) const CACHED_TOPIC_BYTES_MAX: usize = 1024;
-/// What a worker's route cache may hold before it is emptied, in bytes of keys and entries (roughly).
+/// Bytes of keys and entries, roughly, above which a worker's route cache is emptied.
 pub(crate) const ROUTE_CACHE_BYTES_MAX: usize = 4 << 20;
 /// Deliveries staged before a batch is flushed, whatever is left of it.
 pub(crate) const STAGED_MAX: usize = 32_768;
-/// Members of a shared group that are looked at for one that takes messages.
+/// Members of a shared subscription that are asked whether they are ready for a message.
 pub(crate) const CANDIDATES_MAX: usize = 64;
-/// Messages of a shared subscription that are handed on with one push for each member: after it, who takes messages is
-/// looked at anew.
+/// Messages of a shared subscription that are handed on before the members are asked again whether they are ready.
 pub(crate) const HANDED_ON_TOGETHER: usize = 64;
-/// Owners that a worker wakes before its runtime looks at its sockets again. A task that writes one frame takes some six
-/// microseconds, so that a neighbour waits for less than half a millisecond; one look at the sockets costs one.
+/// Owners that a worker wakes before its runtime polls its sockets again. A task that writes one frame takes some six
+/// microseconds, so that other connections wait for less than half a millisecond; polling the sockets costs one.
 pub(crate) const WAKES_PER_TURN: usize = 64;
-/// Destinations of outdated routes that a worker lets go in one sweep: each may be the last reference to a subscriber.
+/// Destinations of outdated routes that a worker drops in one sweep: each may be the last reference to a subscriber.
 pub(crate) const SWEPT_MAX: usize = 4096;
-/// Retained entries looked at in one pull, whether they match or not: bounds the time the lock is held.
+/// Retained entries looked at in one pull, whether they match or not, which bounds the time the lock is held.
 pub(crate) const RETAINED_SCAN_MAX: usize = 4096;

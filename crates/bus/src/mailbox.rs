@@ -1,4 +1,4 @@
-//! What a subscriber is to the bus: somewhere to put deliveries.
+//! Mailboxes: the interface by which the bus delivers to subscribers.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::{
     topic::Topic,
 };
 
-/// What the subscription says about a delivery.
+/// The properties of the matched subscriptions that shape a delivery.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery<'a> {
-    /// What the subscriber gave to tell its subscriptions apart.
+    /// The tag that the subscriber gave the subscription, to tell its subscriptions apart.
     pub tag: u64,
     /// Highest QoS of the subscriptions that matched.
     pub max_qos: Qos,
@@ -19,14 +19,14 @@ pub struct Delivery<'a> {
     pub retain_as_published: bool,
     /// Subscription identifiers of those that matched (MQTT 5.0 §3.3.4).
     pub ids: &'a [u32],
-    /// It came by a shared subscription.
+    /// Whether it came by a shared subscription.
     pub shared: bool,
-    /// The topic, where there is a copy that its messages can share.
+    /// The topic, if there is a copy that its messages can share.
     pub topic: Option<&'a Topic>,
 }
 
 impl Delivery<'_> {
-    /// The QoS to deliver with: the lower of what was published and what was asked for ([MQTT-3.8.4-8]).
+    /// The QoS to deliver with: the lower of the published and the granted one ([MQTT-3.8.4-8]).
     #[must_use]
     pub fn qos(&self, publication: &Publication<'_>) -> Qos {
         self.max_qos.min(publication.qos)
@@ -38,27 +38,27 @@ impl Delivery<'_> {
     }
 }
 
-/// The outcome of a delivery. A publisher hears nothing of it: what is refused is refused before anything is delivered
-/// (ADR 0018).
+/// The outcome of a delivery. It is not reported to the publisher: a publication is refused before anything is
+/// delivered, or not at all (ADR 0018).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivered {
     /// It is in the mailbox.
     Queued,
     /// It is encoded for the wire.
     Sent,
-    /// It is in the mailbox, and so many older ones had to go.
+    /// It is in the mailbox, and this many older messages were dropped for it.
     Displaced(u32),
-    /// The same, and the owner has to know it at once, even if it waits for its socket.
+    /// As [`Displaced`](Self::Displaced), and the owner must be woken at once, even if it waits for its socket.
     Overrun(u32),
-    /// It took the place of an older value of the same topic, which nobody will see.
+    /// It replaced an older value of the same topic, which is not delivered any more.
     Conflated,
-    /// Thrown away: no room, and it may be lost.
+    /// Dropped: no room, and its QoS allows the loss.
     Full,
-    /// Thrown away: it had expired.
+    /// Dropped: it had expired.
     Expired,
-    /// Thrown away: the subscriber takes nothing that large.
+    /// Dropped: larger than the subscriber accepts.
     TooLarge,
-    /// Thrown away: nobody owns the mailbox any more.
+    /// Dropped: the mailbox has no owner any more.
     Gone,
 }
 
@@ -86,14 +86,14 @@ impl Delivered {
     }
 }
 
-/// How well a subscriber keeps up: members of a shared subscription that take messages get them first.
+/// How well a subscriber keeps up. Messages of a shared subscription go to the readiest members first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Readiness {
-    /// It takes what comes.
+    /// It takes messages at once.
     #[default]
     Ready = 0,
-    /// It takes what comes, and much of it is not acknowledged or not written yet.
+    /// It takes messages at once, but many are unacknowledged or not written yet.
     Busy = 1,
     /// Deliveries are queued.
     Congested = 2,
@@ -109,23 +109,22 @@ impl Readiness {
     }
 }
 
-/// Where deliveries go. `deliver` runs on the publisher's worker, under the slot's lock: it appends or encodes and
-/// returns; it never blocks, never calls the bus, and keeps within the subscriber's own bounds.
+/// Where deliveries go. [`deliver`](Self::deliver) runs on the publisher's worker, under the slot's lock: it appends or
+/// encodes and returns. It never blocks, never calls the bus, and keeps within the subscriber's own bounds.
 pub trait Mailbox: Send + 'static {
-    /// Takes one delivery. What is to be kept is taken by [`Publication::share`].
+    /// Takes one delivery. A message that is kept is taken by [`Publication::share`].
     fn deliver(&mut self, publication: &Publication<'_>, delivery: &Delivery<'_>) -> Delivered;
 
-    /// Bytes it holds, for the global watermark.
+    /// Bytes that it holds, for the global watermark.
     fn buffered_bytes(&self) -> usize;
 
-    /// Messages that were accepted by [`deliver`](Self::deliver), or put in otherwise, and neither handed to a
-    /// connection nor dropped yet.
+    /// Messages that are in the mailbox, neither handed to a connection nor dropped yet.
     fn waiting(&self) -> usize;
 
-    /// Gives up everything it holds: nobody will fetch it. Nothing is delivered afterwards.
+    /// Drops everything it holds, because nobody will fetch it. Nothing is delivered afterwards.
     fn close(&mut self);
 
-    /// How well its owner keeps up; asked after each delivery and each drain.
+    /// How well its owner keeps up. Asked after each delivery and each drain.
     fn readiness(&self) -> Readiness {
         Readiness::Ready
     }

@@ -1,4 +1,4 @@
-//! The global watermark: what all mailboxes hold together. Above it publishers are paused; nothing else slows them.
+//! The global watermark: memory held by all mailboxes. Publishers are paused above it; nothing else slows them.
 
 use std::{
     future::Future,

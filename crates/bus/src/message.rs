@@ -1,4 +1,4 @@
-//! Messages: a borrowed [`Publication`] on its way in, a shared [`Message`] once somebody has to keep it.
+//! Messages: a borrowed [`Publication`] on its way in, a shared [`Message`] once a mailbox has to keep it.
 
 use std::{
     cell::OnceCell,
@@ -15,21 +15,21 @@ use crate::{
     topic::{Topic, TopicRef},
 };
 
-/// How surely a message is delivered over one hop (MQTT 5.0 §4.3); other doors translate.
+/// The delivery guarantee over one hop (MQTT 5.0 §4.3). Doors of other protocols translate to and from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Qos {
     /// May be lost.
     #[default]
     AtMostOnce = 0,
-    /// Acknowledged, may come twice.
+    /// Acknowledged; may arrive twice.
     AtLeastOnce = 1,
     /// Acknowledged in two steps.
     ExactlyOnce = 2,
 }
 
 impl Qos {
-    /// From 0, 1 or 2.
+    /// Converts 0, 1 or 2.
     #[must_use]
     pub const fn from_u8(value: u8) -> Option<Self> {
         match value {
@@ -41,7 +41,7 @@ impl Qos {
     }
 }
 
-/// Which door something came in by.
+/// The door by which a message or client came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Door {
     /// MQTT, over any transport.
@@ -70,7 +70,7 @@ impl Door {
     }
 }
 
-/// Who published; one per connection, shared by its messages.
+/// The publisher of a message; one per connection, shared by its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publisher {
     /// Name of the authenticated principal.
@@ -91,77 +91,77 @@ impl Publisher {
     }
 }
 
-/// What few messages have, behind one pointer.
+/// Fields that few messages have, behind one pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
-    /// The publisher says the payload is UTF-8 text (MQTT payload format indicator 1).
+    /// The payload is UTF-8 text (MQTT payload format indicator 1).
     pub utf8: bool,
-    /// Topic to answer to.
+    /// The topic to respond to.
     pub reply_to: Option<Box<str>>,
-    /// What the answer repeats.
+    /// The correlation data that a response repeats.
     pub correlation: Option<Bytes>,
-    /// Name and value pairs, in order, names may repeat.
+    /// Name and value pairs, in order; names may repeat.
     pub user: Vec<(Box<str>, Box<str>)>,
-    /// Item identifier that an XMPP publisher chose (XEP-0060 §7.1).
+    /// The item identifier that an XMPP publisher chose (XEP-0060 §7.1).
     pub item_id: Option<Box<str>>,
 }
 
-/// Names a message within this run of the gateway.
+/// Identifies a message within this run of the gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub u64);
 
-/// A message that somebody keeps.
+/// A shared message, as mailboxes and the retained map keep it.
 #[derive(Debug)]
 pub struct Message {
     /// Unique within this run.
     pub id: MessageId,
-    /// Where it was published.
+    /// The topic it was published to.
     pub topic: Topic,
-    /// Its bytes, as they came in.
+    /// The payload, as it came in.
     pub payload: Bytes,
-    /// As published.
+    /// The QoS it was published with.
     pub qos: Qos,
-    /// As published.
+    /// Whether it was published with the retain flag.
     pub retain: bool,
-    /// It cleared the topic's retained message. An empty retained message for which this is false is a value.
+    /// Whether it cleared the topic's retained message. An empty retained message for which this is false is a value.
     pub clears: bool,
     /// MIME type, if the publisher gave one.
     pub content_type: Option<Arc<str>>,
-    /// When it stops being worth delivering.
+    /// When it expires.
     pub expires_at: Option<Timestamp>,
     /// Rare fields.
     pub properties: Option<Arc<Properties>>,
-    /// Who published it.
+    /// The publisher.
     pub publisher: Arc<Publisher>,
     /// When it came in.
     pub ingest: Timestamp,
     /// When it came in, in milliseconds since 1970-01-01T00:00:00Z.
     pub ingest_unix_ms: u64,
-    /// Entity tag, once somebody asked [`Message::etag`] for it.
+    /// Entity tag, computed at the first call of [`Message::etag`].
     pub tag: OnceLock<u64>,
 }
 
 impl Message {
-    /// Entity tag of payload and content type: equal contents have equal tags, also after a restart. Computed at the first
-    /// call, because most messages are never asked.
+    /// The entity tag of payload and content type: equal contents have equal tags, also after a restart. Computed at
+    /// the first call, because most messages never need it.
     #[must_use]
     pub fn etag(&self) -> u64 {
         *self.tag.get_or_init(|| etag(&self.payload, self.content_type.as_deref()))
     }
 
-    /// Whether it is too late to deliver.
+    /// Whether it has expired at `now`.
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// Whole seconds left to live at `now`, rounded up: what egress says as its remaining lifetime. `None`: forever.
+    /// Seconds until it expires, rounded up, as told to receivers. `None`: it never expires.
     #[must_use]
     pub fn seconds_left(&self, now: Timestamp) -> Option<u32> {
         self.expires_at.map(|at| seconds(at, now))
     }
 
-    /// What it holds in memory, in bytes, roughly.
+    /// Its memory in bytes, roughly.
     #[must_use]
     pub fn size(&self) -> usize {
         self.payload.len() + self.topic.len() + 160 + self.properties.as_deref().map_or(0, Properties::size)
@@ -182,7 +182,7 @@ fn seconds(at: Timestamp, now: Timestamp) -> u32 {
     u32::try_from(at.since(now).as_millis().div_ceil(1000)).unwrap_or(u32::MAX)
 }
 
-/// The entity tag of a payload with its type. The seed is fixed: a tag survives a restart.
+/// The entity tag of a payload with its type. The seed is fixed, so that a tag survives a restart.
 #[must_use]
 pub fn etag(payload: &[u8], content_type: Option<&str>) -> u64 {
     let mut hasher = foldhash::quality::FixedState::with_seed(0x0066_6f67_6d75_7800).build_hasher();
@@ -194,10 +194,10 @@ pub fn etag(payload: &[u8], content_type: Option<&str>) -> u64 {
     hasher.finish()
 }
 
-/// Bytes on their way in: still in the read buffer, or already shared.
+/// A payload on its way in: still in the read buffer, or already shared.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// In somebody's buffer; copied when a mailbox keeps it.
+    /// Borrowed; copied when a mailbox keeps it.
     Slice(&'a [u8]),
     /// Shared; never copied.
     Shared(&'a Bytes),
@@ -221,36 +221,37 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Says of a topic's latest message whether a publication may go ahead.
+/// Decides by a topic's retained message whether a publication goes ahead.
 pub type Precondition<'a> = dyn Fn(Option<&Arc<Message>>) -> bool + 'a;
 
 /// A message on its way in, borrowed from where it was read. It becomes a shared [`Message`] at most once, and only
-/// when a mailbox has to keep it.
+/// when a mailbox or the retained map has to keep it.
 pub struct Publication<'a> {
-    /// Where to.
+    /// The topic.
     pub topic: TopicRef<'a>,
-    /// What.
+    /// The payload.
     pub payload: Payload<'a>,
-    /// How surely.
+    /// The QoS.
     pub qos: Qos,
-    /// Whether it is kept as the topic's latest value.
+    /// Whether it becomes the topic's retained message.
     pub retain: bool,
     /// MIME type.
     pub content_type: Option<&'a str>,
-    /// When it stops being worth delivering.
+    /// When it expires.
     pub expires_at: Option<Timestamp>,
     /// Rare fields.
     pub properties: Option<Arc<Properties>>,
-    /// Who publishes.
+    /// The publisher.
     pub publisher: &'a Arc<Publisher>,
     /// When it came in, in milliseconds since 1970-01-01T00:00:00Z.
     pub ingest_unix_ms: u64,
     /// When it came in.
     pub ingest: Timestamp,
-    /// Asked, under the lock that orders retained messages, with the topic's latest: publish only if it holds
-    /// (If-Match, If-None-Match).
+    /// Evaluated with the topic's retained message, under the lock that orders retained publications: the message is
+    /// published only if it returns `true` (`If-Match`, `If-None-Match`).
     pub precondition: Option<&'a Precondition<'a>>,
-    /// An empty payload is a value to keep, not a request to clear: for doors that clear by a method of their own.
+    /// Whether an empty payload is a value to retain and not a request to clear the topic, for doors that clear by a
+    /// method of their own.
     pub keep_empty: bool,
     pub(crate) id: MessageId,
     pub(crate) outcome: OutcomeCell,
@@ -258,7 +259,7 @@ pub struct Publication<'a> {
 }
 
 impl std::fmt::Debug for Publication<'_> {
-    /// Without payload: it may be secret.
+    /// Leaves the payload out: it may be secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Publication")
             .field("id", &self.id)
@@ -299,7 +300,7 @@ impl<'a> Publication<'a> {
         }
     }
 
-    /// A message that exists already, once more on its way: a retained one to a new subscriber, a will.
+    /// Publishes an existing message again: a retained one to a new subscriber, a will.
     #[must_use]
     pub fn of(message: &'a Arc<Message>) -> Self {
         let shared = OnceCell::new();
@@ -323,12 +324,12 @@ impl<'a> Publication<'a> {
         }
     }
 
-    /// Whether its topic has an order that all publishers share: it replaces the retained message, or asks for it.
+    /// Whether it is ordered among all publishers of its topic: it replaces the retained message, or depends on it.
     pub(crate) const fn is_ordered(&self) -> bool {
         self.retain || self.precondition.is_some()
     }
 
-    /// The message, shared; built at the first call.
+    /// The shared message, built at the first call.
     pub fn share(&self) -> &Arc<Message> {
         self.share_with(None)
     }
@@ -353,19 +354,19 @@ impl<'a> Publication<'a> {
         })
     }
 
-    /// Its identifier, once it was published.
+    /// Its identifier, known after it was published.
     #[must_use]
     pub const fn id(&self) -> MessageId {
         self.id
     }
 
-    /// Whole seconds left to live at `now`, rounded up. `None`: forever.
+    /// Seconds until it expires, rounded up. `None`: it never expires.
     #[must_use]
     pub fn seconds_left(&self, now: Timestamp) -> Option<u32> {
         self.expires_at.map(|at| seconds(at, now))
     }
 
-    /// Whether it is too late to deliver.
+    /// Whether it has expired at `now`.
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)

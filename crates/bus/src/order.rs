@@ -1,13 +1,15 @@
-//! One order per topic: publishers of retained messages hold a topic's lock from the retained map to the last mailbox.
+//! One order per topic: a publisher of retained messages holds its topic's lock from the retained map to the last
+//! mailbox.
 //!
-//! Two publishers on different workers would otherwise replace the retained message in one order and reach a mailbox in
-//! the other, and the reader would be left with a value that is not the retained one. A batch with retained or
-//! conditional publications – no other takes a lock – is cut into runs, so that a value becomes the retained one when all
-//! that came before it on its topic is in the mailboxes: a reader that finds it then sees nothing older.
+//! Without it, two publishers on different workers could replace the retained message in one order and reach a mailbox
+//! in the other, and the reader would end on a value that is not the retained one. Only batches with retained or
+//! conditional publications take locks. Such a batch is cut into runs, so that a publication becomes the retained
+//! message only when everything before it on its topic is in the mailboxes: a reader that looks it up then sees nothing
+//! older afterwards.
 //!
-//! Lock order: these locks, each after those of lower index; then the retained map, which is released before the first
-//! slot is locked; then a slot. A reader that pulls retained messages locks its slot, then reads the map. Nothing that
-//! holds a slot or the map waits for one of these locks.
+//! Lock order: these locks by ascending index; then the retained map, which is released before the first slot is
+//! locked; then a slot. A reader that pulls retained messages locks its slot, then reads the map. A holder of a slot or
+//! of the map never waits for one of these locks.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -18,14 +20,14 @@ use smallvec::SmallVec;
 
 use crate::message::Publication;
 
-/// A bit of [`Shards`] each.
+/// Locks that topics are hashed to; one bit each in [`Shards`].
 const SHARDS: usize = 64;
 
 /// The locks that a run needs, one bit each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shards(u64);
 
-/// See the module.
+/// The locks of all topics; see the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Order {
     shards: [Mutex<()>; SHARDS],
@@ -39,8 +41,8 @@ impl Default for Order {
 }
 
 impl Order {
-    /// How many publications at the start of a batch make a run, and the locks they need. No topic of a run has anything
-    /// before its retained publication.
+    /// The number of publications at the start of a batch that form a run, and the locks they need. In a run, nothing
+    /// comes before a retained publication on its topic.
     pub(crate) fn run(&self, batch: &[Publication<'_>]) -> (usize, Shards) {
         let (mut seen, mut ordered) = (0, 0);
         for (index, publication) in batch.iter().enumerate() {

@@ -1,22 +1,22 @@
-//! What became of a publication.
+//! The outcome of a publication.
 
 use std::cell::Cell;
 
-/// What became of one publication.
+/// The outcome of one publication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Destinations it was handed to.
+    /// Destinations that it was delivered to.
     pub matched: u32,
-    /// There was no room to keep it, or the bus takes no more; nobody has got it, and the publisher is told.
+    /// It could not be stored, or the bus was shut down. It was delivered to nobody, and the publisher is told.
     pub refused: bool,
-    /// The store keeps nothing any more, or not now: with `refused`, the reason for it; without, the message went to
-    /// subscribers and was not kept.
+    /// The store did not take it. With `refused`, this is the reason; without, it was delivered to subscribers but not
+    /// retained.
     pub unkept: bool,
     /// [`crate::Publication::precondition`] did not hold; nothing happened.
     pub precondition_failed: bool,
-    /// It was retained and took the place of an earlier one.
+    /// It replaced an earlier retained message.
     pub replaced: bool,
 }
 
-/// Where a publication's outcome is written; shared by reference during a batch.
+/// The cell that a publication's outcome is written to, shared by reference during a batch.
 pub(crate) type OutcomeCell = Cell<Outcome>;

@@ -20,13 +20,13 @@ use crate::{
     topic::Topic,
 };
 
-/// The store could not keep what it was given; it takes nothing any more.
+/// A write to the store failed, or the store is read-only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store failed and is read-only")]
 pub struct StoreFailed;
 
-/// What acknowledgements wait for: that the store has what it promised to keep. Completions of one store come in the
-/// order of its writes, so the last of a batch stands for all.
+/// A promise that acknowledgements wait for: the store has written what it has to keep. Completions of one store
+/// resolve in the order of its writes, so the last of a batch stands for all.
 #[derive(Clone, Debug, Default)]
 pub enum Completion {
     /// Nothing to wait for.
@@ -34,7 +34,7 @@ pub enum Completion {
     Ready,
     /// The store is read-only; nothing was kept.
     Failed,
-    /// Not yet.
+    /// Not resolved yet.
     Waiting(Arc<Completer>),
 }
 
@@ -69,7 +69,7 @@ struct Waiting {
 }
 
 impl Completer {
-    /// Tells everyone who waits.
+    /// Resolves the completion for everyone who waits.
     pub fn complete(&self, result: Result<(), StoreFailed>) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.result = Some(result);
@@ -93,11 +93,11 @@ impl Completer {
 /// A retained message as a store gives it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Where.
+    /// The topic.
     pub topic: Topic,
-    /// What.
+    /// The payload.
     pub payload: Bytes,
-    /// As published.
+    /// The QoS it was published with.
     pub qos: Qos,
     /// MIME type.
     pub content_type: Option<Arc<str>>,
@@ -107,27 +107,27 @@ pub struct Stored {
     pub properties: Option<Properties>,
     /// When it came in, in milliseconds since 1970.
     pub ingest_unix_ms: u64,
-    /// Who published it.
+    /// The name of the publisher's principal.
     pub principal: Arc<str>,
-    /// By which door.
+    /// The door it came in by.
     pub door: Door,
 }
 
-/// Restores what a topic had before writes of it failed. A store calls it before it resolves the completions of those
-/// writes, and holds no lock that [`RetainedStore::put`] takes.
+/// Restores the retained message that a topic had before writes of it failed. A store calls it before it resolves the
+/// completions of those writes, and while it holds no lock that [`RetainedStore::put`] takes.
 pub type Undo = Box<dyn Fn(&Topic, Option<&Arc<Message>>) + Send + Sync>;
 
-/// Keeps retained messages beyond the process. Calls return at once; writing happens elsewhere.
+/// Storage of retained messages that outlives the process. Calls return at once; another thread writes.
 pub trait RetainedStore: Send + Sync {
-    /// Keeps a message as its topic's latest. `expires_unix_ms` is its expiry in wall-clock time, `before` the message
-    /// whose place it takes. [`Completion::Failed`] if it is not taken: the caller must not keep it either.
+    /// Stores a message as its topic's latest. `expires_unix_ms` is its expiry in wall-clock time, `before` the message
+    /// that it replaces. Returns [`Completion::Failed`] if it is not taken; the caller must not retain it either.
     fn put(&self, message: &Arc<Message>, expires_unix_ms: Option<u64>, before: Option<&Arc<Message>>) -> Completion;
-    /// Forgets a topic's, which was `before`; as [`RetainedStore::put`].
+    /// Removes a topic's message, which was `before`; otherwise as [`RetainedStore::put`].
     fn remove(&self, topic: &Topic, before: Option<&Arc<Message>>) -> Completion;
-    /// Gives back everything, once, at the start.
+    /// Visits every stored message, once, at the start.
     fn load(&self, visit: &mut dyn FnMut(Stored));
-    /// Takes what is to be called for each topic whose write failed after its completion was given out. A store whose
-    /// completions are never [`Completion::Waiting`] has no use for it.
+    /// Registers the function to call for each topic whose write failed after its completion was handed out. A store
+    /// whose completions are never [`Completion::Waiting`] does not need it.
     fn undo_by(&self, _undo: Undo) {}
 }
 
@@ -147,7 +147,7 @@ impl RetainedStore for Forgetful {
     fn load(&self, _visit: &mut dyn FnMut(Stored)) {}
 }
 
-/// Why a retained message was not kept.
+/// Why a publication was not retained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RetainedError {
     /// The publisher's precondition does not hold.
@@ -156,7 +156,7 @@ pub enum RetainedError {
     /// The limit on retained messages or their bytes is reached.
     #[error("no room for more retained messages")]
     Full,
-    /// The store is read-only or has too much to write.
+    /// The store is read-only, or too many writes wait for it.
     #[error(transparent)]
     Store(#[from] StoreFailed),
 }
@@ -177,7 +177,7 @@ struct Map {
 }
 
 impl Map {
-    /// Puts back what a topic had before a write that failed.
+    /// Restores the message that a topic had before a write that failed.
     fn undo(&mut self, topic: &Topic, before: Option<&Arc<Message>>) {
         self.bytes += before.map_or(0, |message| message.size());
         let replaced = match before {
@@ -190,14 +190,14 @@ impl Map {
 
 /// All retained messages.
 pub(crate) struct Retained {
-    /// Shared with the store, which undoes writes that failed.
+    /// Shared with the store, which undoes failed writes.
     map: Arc<RwLock<Map>>,
     store: Box<dyn RetainedStore>,
     messages_max: usize,
     bytes_max: usize,
 }
 
-/// What became of a retained publication.
+/// The outcome of retaining a publication.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) replaced: bool,
@@ -218,7 +218,7 @@ impl Retained {
         self.map.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Brings back what the store has. `now` and `now_unix_ms` are the same moment on both clocks.
+    /// Loads the stored messages. `now` and `now_unix_ms` are the same moment on both clocks.
     pub(crate) fn load(&self, now: Timestamp, now_unix_ms: u64) {
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         self.store.load(&mut |stored| {
@@ -232,8 +232,8 @@ impl Retained {
         });
     }
 
-    /// Checks a publication's precondition; then, if it is retained, keeps it as its topic's latest, or clears that
-    /// when it is empty (MQTT 5.0 §3.3.1.3).
+    /// Evaluates a publication's precondition; then, if it has the retain flag, makes it its topic's retained message,
+    /// or clears that if the payload is empty (MQTT 5.0 §3.3.1.3).
     pub(crate) fn keep(&self, publication: &Publication<'_>) -> Result<Kept, RetainedError> {
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         let current = map.messages.get(publication.topic.as_str()).filter(|m| !m.is_expired(publication.ingest));
@@ -260,7 +260,7 @@ impl Retained {
         let left = message.expires_at.map(|at| at.since(message.ingest).as_millis());
         let expires = left.map(|ms| message.ingest_unix_ms.saturating_add(u64::try_from(ms).unwrap_or(u64::MAX)));
         // Under the lock, so that the store sees writes of one topic in the order in which they became the latest; and
-        // before the map has it, so that what the store refuses is never read.
+        // before the map changes, so that a message the store refuses is never read.
         let completion = self.store.put(message, expires, old);
         taken(&completion)?;
         map.bytes = bytes;
@@ -306,7 +306,7 @@ impl Retained {
         chunk
     }
 
-    /// Removes what has expired among up to `limit` messages behind `after`; says where to go on.
+    /// Removes expired messages among up to `limit` behind `after`. Returns where to go on.
     pub(crate) fn sweep(&self, after: Option<&Topic>, limit: usize, now: Timestamp) -> Option<Topic> {
         let (expired, next) = {
             let map = self.read();
@@ -327,7 +327,7 @@ impl Retained {
                     continue;
                 }
                 map.bytes -= map.messages.remove(&topic).map_or(0, |m| m.size());
-                // Nobody waits for it: an expired message that comes back is dropped again at load.
+                // Nobody waits for the completion: an expired message that is loaded again is dropped then.
                 drop(self.store.remove(&topic, None));
             }
         }

@@ -1,5 +1,5 @@
-//! Routes: subscribers, whom of them a topic goes to, computed once and cached per worker; and the picks of a batch,
-//! grouped by destination.
+//! Routes: the subscribers of a topic, computed once and cached per worker; and the deliveries of a batch, grouped by
+//! destination.
 
 use std::{cell::Cell, rc::Rc, sync::Arc};
 
@@ -16,10 +16,10 @@ use crate::{
     topic::{Topic, TopicRef},
 };
 
-/// Whom a push has left to wake.
+/// The wake that is left to do after a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
-    /// Nobody, or it is done already.
+    /// None, or it is under way already.
     Done,
     /// The owner lives on this worker and was woken.
     Woken,
@@ -29,7 +29,7 @@ pub(crate) enum Wake {
     Remote(WorkerId),
 }
 
-/// Whether a subscriber takes messages now, the best first.
+/// Whether a subscriber takes messages now; the best is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Standing {
     /// It is connected.
@@ -38,11 +38,11 @@ pub(crate) enum Standing {
     Away,
 }
 
-/// A slot whatever its mailbox; implemented by [`crate::Slot`] only.
+/// A slot of any mailbox type; implemented by [`crate::Slot`] only.
 pub(crate) trait Subscriber: Send + Sync {
-    /// Whether it takes deliveries now, as of its last delivery or drain.
+    /// Whether it takes messages, as of its last delivery or drain.
     fn standing(&self) -> Standing;
-    /// Puts the picked publications of a batch into the mailbox; wakes an owner on `me` only if it `may_wake`.
+    /// Delivers the picked publications of a batch to the mailbox. Wakes an owner on `me` only if `may_wake`.
     fn push(&self, me: WorkerId, may_wake: bool, batch: &Batch<'_, '_>, picks: Picks<'_>, tally: &mut Tally) -> Wake;
     /// Wakes the owner.
     fn wake(&self);
@@ -94,7 +94,7 @@ impl Entry {
     }
 }
 
-/// A shared group: its members stand in [`Routes::entries`] from `first`, `count` of them.
+/// A shared group: `count` members in [`Routes::entries`], from `first` on.
 #[derive(Debug)]
 pub(crate) struct Group {
     first: usize,
@@ -102,10 +102,10 @@ pub(crate) struct Group {
     turn: Cell<usize>,
 }
 
-/// Whom a topic goes to.
+/// The destinations of a topic.
 #[derive(Default)]
 pub(crate) struct Routes {
-    /// Which topic, in the one copy that its messages share.
+    /// The topic, in the copy that its messages share.
     topic: Option<Topic>,
     pub(crate) entries: Vec<Entry>,
     pub(crate) direct: usize,
@@ -113,7 +113,7 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Merges what the tree found for a topic. `direct` in any order; `groups` each with its members.
+    /// Merges what the tree found for a topic: `direct` subscriptions in any order, `groups` each with its members.
     pub(crate) fn build(topic: TopicRef<'_>, mut direct: Vec<Arc<Sub>>, groups: Vec<Vec<Arc<Sub>>>) -> Self {
         let allowed = |sub: &Arc<Sub>| sub.options.gate.as_ref().is_none_or(|gate| gate.may_read(topic.as_str()));
         direct.retain(allowed);
@@ -138,8 +138,8 @@ impl Routes {
         routes
     }
 
-    /// The entry whose turn it is in a group: the next that takes messages; if there is none, the next of those that
-    /// are least behind (MQTT 5.0 §4.8.2 leaves the choice to the server).
+    /// Chooses the entry of a group that gets the next message: the next member that is ready, otherwise the next of
+    /// those that keep up best (MQTT 5.0 §4.8.2 leaves the choice to the server).
     pub(crate) fn choose(&self, group: &Group) -> Option<usize> {
         let standing = |member: usize| Some(self.entries.get(group.first + member)?.subscriber.standing());
         let member = choose(group.turn.get(), group.count, standing)?;
@@ -153,8 +153,8 @@ impl Routes {
     }
 }
 
-/// The next of `count` members from `turn` on that takes messages, or the first of those that are least behind; `None`
-/// of `standing`: not this one.
+/// Chooses among `count` members, beginning at `turn`: the first that is ready, otherwise the first of those that keep
+/// up best. A member whose `standing` is `None` is not chosen.
 fn choose(turn: usize, count: usize, standing: impl Fn(usize) -> Option<Standing>) -> Option<usize> {
     let mut best: Option<(Standing, usize)> = None;
     for step in 0..count.min(CANDIDATES_MAX) {
@@ -170,7 +170,7 @@ fn choose(turn: usize, count: usize, standing: impl Fn(usize) -> Option<Standing
     best.map(|(_, member)| member)
 }
 
-/// The members of a shared group, outside of any routes, and whose turn it is.
+/// The members of a shared group as the tree has them, and the member whose turn it is.
 pub(crate) struct Members {
     all: Vec<Arc<Sub>>,
     turn: usize,
@@ -181,7 +181,7 @@ impl Members {
         Self { all, turn: 0 }
     }
 
-    /// The next that takes messages, of those that may read the topic.
+    /// Chooses the member for a message on `topic`, among those that may read it.
     pub(crate) fn choose(&mut self, topic: TopicRef<'_>) -> Option<Arc<Sub>> {
         let standing = |member: usize| {
             let sub = self.all.get(member)?;
@@ -200,13 +200,13 @@ impl std::fmt::Debug for Routes {
     }
 }
 
-/// Topic to routes, of one worker. An entry is good as long as the stamp of its topic is what it was.
+/// A worker's cache from topics to routes. An entry is valid as long as the stamp of its topic is unchanged.
 #[derive(Debug, Default)]
 pub(crate) struct RouteCache {
     routes: Cached,
     bytes: usize,
-    /// What was thrown out and is given back little by little: tens of thousands at once would hold the worker up for
-    /// as many milliseconds as a well-behaved client waits for in a second.
+    /// Evicted entries, which are freed little by little: freeing tens of thousands at once would delay other
+    /// connections by milliseconds.
     leaving: Option<<Cached as IntoIterator>::IntoIter>,
 }
 
@@ -214,7 +214,7 @@ type Cached = HashMap<Box<str>, (u64, Rc<Routes>), foldhash::fast::RandomState>;
 
 /// The cost of an entry beside its topic and its routes, in bytes.
 const ENTRY_BYTES: usize = 48;
-/// Thrown out entries that are given back for each new one: they are gone before there are as many again.
+/// Evicted entries that are freed for each new entry, so that they are gone before the cache is full again.
 const LEAVE_AT_ONCE: usize = 4;
 
 impl RouteCache {
@@ -238,8 +238,8 @@ impl RouteCache {
         }
     }
 
-    /// Lets go of entries whose topic has another stamp now, and with them of subscribers that have gone; stops after
-    /// some thousand destinations and says whether that was all.
+    /// Drops entries whose topic has another stamp now, and with them the last references to subscribers that are gone.
+    /// Stops after [`SWEPT_MAX`] destinations; returns whether all entries were looked at.
     pub(crate) fn sweep(&mut self, stamp: impl Fn(&str) -> u64) -> bool {
         let mut left = SWEPT_MAX;
         while let Some(leaving) = &mut self.leaving {
@@ -271,7 +271,7 @@ impl RouteCache {
     }
 
     fn throw_out(&mut self) {
-        // As large as before: a table that grows moves all that it has.
+        // As large as before: a growing table would move all its entries.
         let fresh = Cached::with_capacity_and_hasher(self.routes.len(), foldhash::fast::RandomState::default());
         self.leaving = Some(std::mem::replace(&mut self.routes, fresh).into_iter());
         self.bytes = 0;

@@ -15,11 +15,11 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// Names a session: whose, and which of theirs.
+/// Identifies a session: the client identifier, in the form that the door chooses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey(pub Arc<str>);
 
-/// What a connection gets.
+/// The session that a connection was attached to.
 #[derive(Debug)]
 pub struct Attached<M: Mailbox> {
     /// The session's mailbox.
@@ -28,11 +28,11 @@ pub struct Attached<M: Mailbox> {
     pub claim: Claim,
     /// The session existed and goes on.
     pub present: bool,
-    /// A session that ended because this one starts afresh; whoever gets it drops its subscriptions.
+    /// The session that this one replaced because a fresh one was asked for; the caller drops its subscriptions.
     pub ended: Option<Arc<Slot<M>>>,
 }
 
-/// Why a connection gets none.
+/// Why a connection was not attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AttachError {
     /// It belongs to another principal.
@@ -47,14 +47,14 @@ struct Entry<M: Mailbox> {
     slot: Arc<Slot<M>>,
     principal: Arc<str>,
     expires: Option<Timestamp>,
-    /// It has no connection.
+    /// Whether it has no connection.
     away: bool,
 }
 
 struct Inner<M: Mailbox> {
     by_key: HashMap<SessionKey, Entry<M>, foldhash::fast::RandomState>,
     expiry: BTreeSet<(Timestamp, SessionKey)>,
-    /// How many have no connection.
+    /// Sessions without a connection.
     away: usize,
 }
 
@@ -65,7 +65,7 @@ pub struct Sessions<M: Mailbox> {
 }
 
 impl<M: Mailbox> Sessions<M> {
-    /// None yet; at most `sessions_max`.
+    /// Creates an empty registry of at most `sessions_max` sessions.
     #[must_use]
     pub fn new(sessions_max: usize) -> Self {
         Self { inner: Mutex::new(Inner { by_key: HashMap::default(), expiry: BTreeSet::new(), away: 0 }), sessions_max }
@@ -76,7 +76,7 @@ impl<M: Mailbox> Sessions<M> {
     }
 
     /// Attaches a connection on `worker` to the session `key` of `principal`, made by `make` if there is none or if
-    /// `fresh` asks for a new one. Whoever was attached is displaced.
+    /// `fresh` asks for a new one. A connection that was attached is displaced.
     ///
     /// # Errors
     /// [`AttachError`]; nothing has changed then.
@@ -117,8 +117,8 @@ impl<M: Mailbox> Sessions<M> {
         Ok(Attached { slot, claim, present: false, ended })
     }
 
-    /// The connection leaves and its session stays for `keep`; [`Duration::ZERO`] ends it now and gives it back, so
-    /// that its subscriptions can be dropped. `None` of `keep`: forever. Nothing happens if another connection has
+    /// Detaches a connection; its session stays for `keep`, or for ever if that is `None`. With [`Duration::ZERO`] the
+    /// session ends and is returned, so that its subscriptions can be dropped. Does nothing if another connection has
     /// taken the session over.
     pub fn detach(
         &self,
@@ -151,7 +151,7 @@ impl<M: Mailbox> Sessions<M> {
         }
     }
 
-    /// Sessions whose time has come; their subscriptions are to be dropped.
+    /// Removes and returns the sessions that have expired; the caller drops their subscriptions.
     pub fn expire(&self, now: Timestamp) -> Vec<(SessionKey, Arc<Slot<M>>)> {
         let mut inner = self.lock();
         let inner = &mut *inner;
@@ -171,22 +171,22 @@ impl<M: Mailbox> Sessions<M> {
         self.lock().expiry.first().map_or(Timestamp::NEVER, |(at, _)| *at)
     }
 
-    /// Whether such a session exists.
+    /// The session's slot, if it exists.
     pub fn get(&self, key: &SessionKey) -> Option<Arc<Slot<M>>> {
         self.lock().by_key.get(key).map(|entry| Arc::clone(&entry.slot))
     }
 
-    /// How many there are.
+    /// The number of sessions.
     pub fn len(&self) -> usize {
         self.lock().by_key.len()
     }
 
-    /// How many of them have no connection.
+    /// The number of sessions without a connection.
     pub fn away(&self) -> usize {
         self.lock().away
     }
 
-    /// Whether there are none.
+    /// Whether there are no sessions.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

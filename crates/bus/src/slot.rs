@@ -1,6 +1,7 @@
-//! A slot: one subscriber's mailbox, its lock, and whom to wake.
+//! Slots: a subscriber's mailbox, its lock, and the waker of its owner.
 //!
-//! The ready flag is cleared *before* a mailbox is drained and set by whoever delivers: between the two, one wake.
+//! The ready flag is cleared *before* a mailbox is drained and set by each delivery: a delivery in between causes one
+//! wake.
 
 use std::{
     sync::{
@@ -18,12 +19,12 @@ use crate::{
     route::{Batch, Picks, Standing, Subscriber, Wake},
 };
 
-/// The connection that held the slot no longer does: another one claimed it.
+/// Another connection has claimed the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("another connection took the session over")]
 pub struct Displaced;
 
-/// Proof of having claimed a slot last.
+/// Proof of the latest claim of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim(u64);
 
@@ -44,7 +45,7 @@ pub struct Slot<M: Mailbox> {
     ids: Arc<SlotIds>,
     worker: AtomicUsize,
     connected: AtomicBool,
-    /// A [`Readiness`], where publishers find it without the lock.
+    /// A [`Readiness`], readable without the lock.
     readiness: AtomicU8,
     memory: Arc<Memory>,
     state: Mutex<State<M>>,
@@ -72,7 +73,7 @@ impl<M: Mailbox> Slot<M> {
         })
     }
 
-    /// Its name.
+    /// Its identifier.
     #[must_use]
     pub const fn id(&self) -> SlotId {
         self.id
@@ -99,7 +100,7 @@ impl<M: Mailbox> Slot<M> {
         }
     }
 
-    /// Makes the caller, on `worker`, the owner. Whoever was is woken and learns it by [`Displaced`].
+    /// Makes the caller, on `worker`, the owner. A previous owner is woken and gets [`Displaced`] from then on.
     pub fn claim(&self, worker: WorkerId) -> Claim {
         let mut state = self.lock();
         state.claims += 1;
@@ -114,7 +115,7 @@ impl<M: Mailbox> Slot<M> {
         claim
     }
 
-    /// The owner leaves; the mailbox goes on collecting until the slot is dropped. Nothing happens if another
+    /// Releases the claim; the mailbox goes on collecting until the slot is closed or dropped. Does nothing if another
     /// connection has claimed the slot since.
     pub fn release(&self, claim: Claim) {
         let mut state = self.lock();
@@ -125,8 +126,8 @@ impl<M: Mailbox> Slot<M> {
         }
     }
 
-    /// Nobody owns the slot any more, and nobody will: its mailbox gives up what it holds, and what is delivered all the
-    /// same – routes of other workers may know it for a moment – is thrown away. Returns how many messages waited.
+    /// Ends the slot, which nobody owns or will own: its mailbox drops what it holds, and later deliveries – routes of
+    /// other workers may know the slot for a moment – are dropped. Returns how many messages waited.
     pub(crate) fn close(&self) -> usize {
         let mut state = self.lock();
         self.account(&mut state);
@@ -139,7 +140,7 @@ impl<M: Mailbox> Slot<M> {
         waited
     }
 
-    /// Looks into the mailbox or changes it, without taking a wake.
+    /// Reads or changes the mailbox without clearing the ready flag.
     pub fn with<T>(&self, look: impl FnOnce(&mut M) -> T) -> T {
         let mut state = self.lock();
         let result = look(&mut state.mailbox);
@@ -147,8 +148,8 @@ impl<M: Mailbox> Slot<M> {
         result
     }
 
-    /// Clears the ready flag, remembers whom to wake, then drains. Not calling it leaves the flag set: a task that
-    /// waits for its socket is not woken for every delivery.
+    /// Clears the ready flag, registers the waker, then drains. A task that waits for its socket does not call it: the
+    /// flag stays set, and deliveries do not wake the task.
     ///
     /// # Errors
     /// [`Displaced`] when another connection has claimed the slot; nothing was drained then.
@@ -171,14 +172,13 @@ impl<M: Mailbox> Slot<M> {
         Ok(result)
     }
 
-    /// Looks into the mailbox of an owner that nobody is about to wake; `None` when a wake is on its way or the slot has
-    /// another owner.
+    /// Reads the mailbox of an owner that is asleep; `None` when a wake is under way or the slot has another owner.
     pub fn with_asleep<T>(&self, claim: Claim, look: impl FnOnce(&M) -> T) -> Option<T> {
         let state = self.lock();
         (Claim(state.claims) == claim && !state.ready).then(|| look(&state.mailbox))
     }
 
-    /// Like [`Slot::with`] for the owner.
+    /// As [`Slot::with`], for the owner.
     ///
     /// # Errors
     /// [`Displaced`] when another connection has claimed the slot; nothing was done then.

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use crate::{id::SlotId, route::Sub, subscription::Subscription};
 
-/// Subscriptions that end at one place. Sorted by key, so that one of many is found without a walk.
+/// Subscriptions that end at one node, sorted by key, so that one of many is found without a walk.
 #[derive(Default)]
 struct Leaf {
     direct: Vec<Arc<Sub>>,
@@ -41,7 +41,7 @@ impl Node {
     }
 }
 
-/// What matched a topic.
+/// The subscriptions that match a topic.
 #[derive(Default)]
 pub(crate) struct Matched {
     pub(crate) direct: Vec<Arc<Sub>>,
@@ -61,7 +61,7 @@ pub(crate) struct Tree {
     nodes: Vec<Node>,
     free: Vec<u32>,
     count: usize,
-    /// How many of them are of groups.
+    /// The number of shared subscriptions.
     shared: usize,
 }
 
@@ -78,7 +78,7 @@ impl Tree {
         self.count
     }
 
-    /// How many are of groups (§4.8.2).
+    /// The number of shared subscriptions (§4.8.2).
     pub(crate) const fn shared(&self) -> usize {
         self.shared
     }
@@ -119,7 +119,7 @@ impl Tree {
         Some(id)
     }
 
-    /// Adds or replaces. Says whether there was one already.
+    /// Adds or replaces a subscription. Returns whether there was one.
     pub(crate) fn insert(&mut self, subscription: &Subscription, sub: Sub) -> bool {
         let mut at = ROOT;
         let mut below = false;
@@ -161,7 +161,7 @@ impl Tree {
         self.node(at)?.here.as_deref()
     }
 
-    /// Whether there is such a subscription.
+    /// Whether a subscription exists.
     pub(crate) fn contains(&self, subscription: &Subscription, key: (SlotId, u64)) -> bool {
         let list = self.leaf(subscription).and_then(|leaf| match &subscription.group {
             None => Some(&leaf.direct),
@@ -176,7 +176,7 @@ impl Tree {
         members.and_then(|(leaf, name)| leaf.groups.get(name)).cloned().unwrap_or_default()
     }
 
-    /// Removes. Says whether it was there.
+    /// Removes a subscription. Returns whether there was one.
     pub(crate) fn remove(&mut self, subscription: &Subscription, slot: SlotId, tag: u64) -> bool {
         let mut path: Vec<(u32, &str)> = Vec::with_capacity(8);
         let mut at = ROOT;
@@ -195,7 +195,7 @@ impl Tree {
         }
         self.count -= 1;
         self.shared -= usize::from(subscription.group.is_some());
-        // Nodes that hold nothing any more go, from the end of the path upwards.
+        // Empty nodes are removed, from the end of the path upwards.
         for (parent, level) in path.into_iter().rev() {
             if !self.node(at).is_some_and(Node::is_empty) {
                 break;
@@ -240,7 +240,8 @@ impl Tree {
         removed
     }
 
-    /// Everything whose filter matches a topic. `$`-topics are not matched by a leading wildcard ([MQTT-4.7.2-1]).
+    /// Finds the subscriptions whose filter matches a topic. A leading wildcard does not match `$`-topics
+    /// ([MQTT-4.7.2-1]).
     pub(crate) fn matching(&self, topic: &str) -> Matched {
         let mut matched = Matched::default();
         let hidden = topic.starts_with('$');

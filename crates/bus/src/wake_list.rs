@@ -1,9 +1,9 @@
-//! The owners that a worker still has to wake, in portions.
+//! Wakes in portions: the list of owners that a worker has still to wake (ADR 0020).
 //!
-//! A runtime runs the tasks that are ready in the order in which they were woken. A publication to ten thousand
-//! subscribers would make ten thousand tasks ready at once, and a neighbour's request would be answered after all of them.
-//! A publication therefore wakes [`WAKES_PER_TURN`] owners at once and leaves the others to this list, of which as many
-//! are woken each time the runtime has looked at its sockets. A publication to few does not wait for those to many.
+//! A runtime runs its ready tasks in the order in which they were woken. A publication to ten thousand subscribers
+//! would make ten thousand tasks ready at once, and another client's request would be answered after all of them. So a
+//! publication wakes [`WAKES_PER_TURN`] owners at once and puts the others into this list, of which as many are woken
+//! each time the runtime has polled its sockets. A publication to few subscribers does not wait for one to many.
 
 use std::{collections::VecDeque, sync::Arc, task::Waker};
 
@@ -15,17 +15,17 @@ pub struct Place(u64);
 
 enum Waiting {
     Owner(Arc<dyn Subscriber>),
-    /// A publisher that goes on when all owners before it are awake.
+    /// A publisher that continues when all owners before it are awake.
     Publisher(Waker),
 }
 
-/// See the module.
+/// The list; see the module's documentation.
 #[derive(Default)]
 pub(crate) struct WakeList {
     waiting: VecDeque<Waiting>,
-    /// Taken from the list since the start.
+    /// Entries taken from the list since the start.
     taken: u64,
-    /// The task that empties the list has been woken.
+    /// Whether the task that empties the list has been woken.
     notified: bool,
 }
 
@@ -34,12 +34,12 @@ impl WakeList {
         self.waiting.push_back(Waiting::Owner(owner));
     }
 
-    /// Whether the task that empties the list has to be woken; true once until its next turn.
+    /// Whether to wake the task that empties the list; true once until its next turn.
     pub(crate) fn wants_turn(&mut self) -> bool {
         !self.waiting.is_empty() && !std::mem::replace(&mut self.notified, true)
     }
 
-    /// Wakes the next portion; says whether owners are left.
+    /// Wakes the next portion. Returns whether owners are left.
     pub(crate) fn turn(&mut self) -> bool {
         for _ in 0..WAKES_PER_TURN {
             let Some(next) = self.waiting.pop_front() else { break };

@@ -1,4 +1,4 @@
-//! A worker's end of the bus: publishes a batch, wakes each other worker once.
+//! A worker's end of the bus: publishes batches and wakes the owners of mailboxes.
 
 use std::{
     rc::Rc,
@@ -20,14 +20,14 @@ use crate::{
     wake_list::{Place, WakeList},
 };
 
-/// What a batch gives: the publications hold their outcomes, and acknowledgements wait for this.
+/// The result of publishing a batch. Outcomes are in the publications; acknowledgements wait for the completion.
 #[derive(Debug)]
 #[must_use = "acknowledgements wait for the completion"]
 pub struct Published {
-    /// Complete when everything that must be kept is.
+    /// Resolves when everything that must be stored is stored.
     pub completion: Completion,
-    /// The subscribers of this worker that are still to be woken stand in its list before this place; `None` if all are
-    /// awake. A publisher that goes on before [`Worker::has_woken`] only fills their mailboxes.
+    /// The place in the worker's wake list up to which subscribers of this batch have still to be woken; `None` if all
+    /// are awake. A publisher that continues before [`Worker::has_woken`] only fills their mailboxes.
     pub unwoken: Option<Place>,
 }
 
@@ -42,15 +42,15 @@ pub struct Worker {
     remote: Vec<Vec<Arc<dyn Subscriber>>>,
     awake: Vec<Arc<dyn Subscriber>>,
     wakes: WakeList,
-    /// Owners woken by the publication at hand.
+    /// Owners woken by the batch that is being published.
     woken: usize,
-    /// [`Bus::generation`] of the last complete sweep of the cache.
+    /// [`Bus::generation`] at the last complete sweep of the cache.
     swept: u64,
     nobody: Rc<Routes>,
 }
 
 impl Bus {
-    /// The publishing end for one worker thread.
+    /// Creates the publishing end of one worker thread.
     #[must_use]
     pub fn worker(self: &Arc<Self>, id: WorkerId) -> Worker {
         Worker::new(Arc::clone(self), id)
@@ -76,20 +76,20 @@ impl Worker {
         }
     }
 
-    /// Its name.
+    /// The worker's identifier.
     #[must_use]
     pub const fn id(&self) -> WorkerId {
         self.id
     }
 
-    /// The shared part.
+    /// The shared bus.
     #[must_use]
     pub const fn bus(&self) -> &Arc<Bus> {
         &self.bus
     }
 
-    /// Publishes a batch: keeps what is retained, routes, groups by destination, pushes once per mailbox and wakes
-    /// once per worker. The outcome of each is in [`Publication::outcome`]. A bus that is shut down refuses all.
+    /// Publishes a batch: retains, routes, groups by destination, pushes once per mailbox and wakes once per worker.
+    /// The outcome of each is in [`Publication::outcome`]. A bus that is shut down refuses all.
     pub fn publish(&mut self, batch: &mut [Publication<'_>]) -> Published {
         if self.bus.is_shut_down() {
             batch.iter().for_each(Publication::refuse);
@@ -99,7 +99,8 @@ impl Worker {
         self.publish_will(batch)
     }
 
-    /// The same even if the bus is shut down: for wills, which are published when their clients are gone.
+    /// As [`publish`](Self::publish), also on a bus that is shut down: for wills, which are published after their
+    /// clients have gone.
     pub fn publish_will(&mut self, batch: &mut [Publication<'_>]) -> Published {
         let mut tally = Tally { published: batch.len() as u64, ..Tally::default() };
         let mut completion = Completion::Ready;
@@ -117,7 +118,7 @@ impl Worker {
             self.deliver(batch, &mut tally);
         }
         self.wake_workers();
-        // The gateway's own status has come in by no door.
+        // Status messages of the gateway itself are not counted as received.
         if batch.first().is_some_and(|publication| publication.publisher.door == Door::Internal) {
             tally = Tally { published: 0, published_bytes: 0, unmatched: 0, ..tally };
         }
@@ -126,7 +127,7 @@ impl Worker {
         Published { completion, unwoken: (end != before).then_some(end) }
     }
 
-    /// Keeps and delivers run by run; see [`crate::order`].
+    /// Retains and delivers run by run; see [`crate::order`].
     fn publish_in_order(&mut self, batch: &[Publication<'_>], tally: &mut Tally, completion: &mut Completion) {
         let bus = Arc::clone(&self.bus);
         let mut rest = batch;
@@ -166,14 +167,15 @@ impl Worker {
                 publication.outcome.set(Outcome { refused: true, ..publication.outcome() });
             }
             Err(RetainedError::Store(_)) => {
-                // What cannot be refused is not lost to those who listen now (3.1.1 [MQTT-3.3.1-7]).
+                // A publication that cannot be refused is still delivered to current subscribers ([MQTT-3.3.1-7] of
+                // 3.1.1).
                 let refused = publication.can_be_refused();
                 publication.outcome.set(Outcome { refused, unkept: true, ..publication.outcome() });
             }
         }
     }
 
-    // Stages publications until the arena is full; gives how many.
+    // Stages publications until the arena is full. Returns how many.
     fn stage(&mut self, batch: &[Publication<'_>], tally: &mut Tally) -> usize {
         self.routes.clear();
         let mut last: Option<&str> = None;
@@ -223,7 +225,7 @@ impl Worker {
     }
 
     fn route(&mut self, topic: TopicRef<'_>, tally: &mut Tally) -> Rc<Routes> {
-        // The stamp is read before the tree: what changes in between makes the entry stale, never wrongly fresh.
+        // The stamp is read before the tree: a change in between makes the entry stale, never wrongly fresh.
         let stamp = self.bus.stamp(topic.as_str());
         if let Some(routes) = self.cache.get(topic.as_str(), stamp) {
             tally.route_hits += 1;
@@ -255,7 +257,7 @@ impl Worker {
         self.routes.clear();
     }
 
-    /// Tells each other worker once which of its owners were delivered to.
+    /// Tells each other worker, once, which of its owners have deliveries.
     fn wake_workers(&mut self) {
         if self.wakes.wants_turn()
             && let Some(inbox) = self.bus.inboxes.get(self.id.0)
@@ -280,9 +282,9 @@ impl Worker {
         }
     }
 
-    /// Wakes the owners of this worker that others delivered to, and the next portion of those beyond the first of large
-    /// publications. Says whether owners are left: then it is to be called again as soon
-    /// as the runtime has looked at its sockets. One task per worker calls it, and is woken when there is something.
+    /// Wakes the owners of this worker that other workers delivered to, and the next portion of the wake list. Returns
+    /// whether owners are left; then it is to be called again as soon as the runtime has polled its sockets. One task
+    /// per worker calls it, and is woken when there is something to do.
     #[must_use = "owners may be left"]
     pub fn wake_owners(&mut self, cx: &Context<'_>) -> bool {
         let Some(inbox) = self.bus.inboxes.get(self.id.0) else { return false };
@@ -299,19 +301,19 @@ impl Worker {
         self.wakes.turn()
     }
 
-    /// Whether the owners up to this place are awake.
+    /// Whether all owners up to this place are awake.
     #[must_use]
     pub const fn has_woken(&self, place: Place) -> bool {
         self.wakes.is_past(place)
     }
 
-    /// Wakes a publisher after the owners that are in the list now.
+    /// Wakes a publisher after all owners that are in the list now.
     pub fn wake_behind(&mut self, waker: &Waker) {
         self.wakes.push_publisher(waker);
     }
 
-    /// Gives messages of shared subscriptions to their members: one that had them and did not take them has left the
-    /// group (MQTT 5.0 §4.8.2).
+    /// Delivers messages of shared subscriptions to other members, after the member that had them left without taking
+    /// them (MQTT 5.0 §4.8.2).
     pub fn hand_on(&mut self, messages: &[(Arc<Message>, Arc<Subscription>)]) {
         let mut tally = Tally::default();
         let mut group: Option<(&Arc<Subscription>, Members)> = None;
@@ -328,25 +330,25 @@ impl Worker {
                 self.stage_one(index, publication, &routes, &mut tally);
                 self.routes.push(routes);
                 if publication.outcome().matched == 0 {
-                    // There is no other member.
+                    // No other member is left.
                     (tally.matched, tally.dropped_gone) = (tally.matched + 1, tally.dropped_gone + 1);
                 }
             }
             self.flush(&publications, &mut tally);
         }
         self.wake_workers();
-        // They were counted as published, and as unmatched or not, when they came in.
-        tally.unmatched = 0;
+        // The messages were counted as published when they came in.
+        (tally.published_bytes, tally.unmatched) = (0, 0);
         self.bus.counters().add(&tally);
     }
 
-    /// Drops all cached routes: the next publication on each topic is matched anew. For benchmarks.
+    /// Empties the route cache, so that the next publication on each topic is matched anew. For benchmarks.
     pub fn forget_routes(&mut self) {
         self.cache = RouteCache::default();
     }
 
-    /// Lets go of cached routes that are out of date, and with them of subscribers that have gone; some thousand
-    /// destinations at most. Costs nothing as long as no subscription changes. To be called now and then.
+    /// Drops outdated cached routes, and with them the last references to subscribers that are gone; some thousand
+    /// destinations at most. Costs nothing while no subscription changes. To be called every now and then.
     pub fn sweep_routes(&mut self) {
         let generation = self.bus.generation();
         if generation == self.swept {
@@ -376,13 +378,13 @@ impl Publication<'_> {
         self.outcome.set(Outcome { refused: true, ..self.outcome() });
     }
 
-    /// What became of it; meaningful after [`Worker::publish`].
+    /// The outcome, valid after [`Worker::publish`].
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.outcome.get()
     }
 
-    /// Whether its publisher can be told: everybody but an MQTT client at QoS 0.
+    /// Whether the publisher can be told of a refusal: all but an MQTT client at QoS 0.
     fn can_be_refused(&self) -> bool {
         self.qos != Qos::AtMostOnce || self.publisher.door != Door::Mqtt
     }

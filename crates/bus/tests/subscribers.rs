@@ -219,6 +219,7 @@ fn s4_8_2_what_a_member_leaves_goes_to_another_of_its_group() {
     let group = |name: &str| Arc::new(Subscription::parse(name).unwrap());
     let (leaving, other) = (subscriber(&bus, "$share/g/t"), subscriber(&bus, "$share/h/t"));
     publish(&mut worker, "t", 5);
+    let published_bytes = bus.counters().published_bytes.load(Relaxed);
     bus.unsubscribe(&leaving, &group("$share/g/t"), 0);
     let left: Vec<(Arc<Message>, _)> = leaving.with(|mailbox| {
         std::iter::from_fn(|| mailbox.pop()).map(|queued| (queued.message, group("$share/g/t"))).collect()
@@ -230,6 +231,7 @@ fn s4_8_2_what_a_member_leaves_goes_to_another_of_its_group() {
     assert_eq!(heir.with(|mailbox| mailbox.len()), 5);
     assert_eq!(other.with(|mailbox| mailbox.len()), 5, "another group has its own");
     assert_eq!(bus.counters().published.load(Relaxed), 5);
+    assert_eq!(bus.counters().published_bytes.load(Relaxed), published_bytes, "nothing is published again");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::url::{Scheme, Url};
 
 /// Where topics live.
 const ROOT: &str = "ps";
-/// RFC 7252 §5.10: what a Uri-Path option holds at most.
+/// RFC 7252 §5.10: the longest Uri-Path option.
 const LEVEL_BYTES_MAX: usize = 255;
 
 /// Bytes of a payload in one message over a connection; other messages have their turn in between.
@@ -32,7 +32,7 @@ impl Publisher {
         Exchange::open(url, options).await.map(Self)
     }
 
-    /// PUT keeps, POST does not; QoS 0 goes Non-confirmable. Returns on 2.xx.
+    /// Publishes by PUT (retained) or POST. QoS 0 is Non-confirmable. Returns on 2.xx.
     pub async fn publish(&mut self, message: &Outgoing) -> Result<(), ClientError> {
         let format = |name| (name, content_format::of_representation(name, &message.payload));
         let format = message.content_type.as_deref().map(format);
@@ -60,7 +60,7 @@ pub async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, Client
     Ok(Some(arrived(&answer, &url.topic)))
 }
 
-/// Follows a filter by FETCH with Observe: unlike GET it needs no message to be there yet.
+/// Subscribes to a filter by FETCH with Observe, which, unlike GET, needs no message to exist yet.
 pub async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, ClientError> {
     let mut call = Call::new(Code::FETCH, ROOT);
     call.queries.push(format!("filter={}", url.topic));
@@ -95,7 +95,7 @@ impl Subscription {
                 Some(answer) => answer,
                 None => self.exchange.answer().await?.1,
             };
-            // A topic that was cleared is no message, and neither is the sign of life of an observation.
+            // A cleared topic is no message; neither is a keep-alive notification.
             if answer.code == Code::NOT_FOUND || answer.location.is_empty() {
                 continue;
             }

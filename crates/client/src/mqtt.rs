@@ -21,7 +21,8 @@ use crate::{MqttVersion, Options};
 
 /// Seconds; the gateway may ask for another.
 const KEEP_ALIVE: u16 = 60;
-/// MQTT does not say that there is no kept message: how long after everything else was answered one may still come.
+/// How long a retained message may still arrive after everything else was answered: MQTT does not say that there is
+/// none.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// A connection to publish by.
@@ -66,7 +67,7 @@ impl Publisher {
     }
 }
 
-/// The message that arrives as kept after subscribing.
+/// The retained message that arrives after subscribing.
 pub async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, ClientError> {
     let mut subscription = subscribe(url, options).await?;
     let conversation = &mut subscription.0;
@@ -107,7 +108,7 @@ pub async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, Cli
         Event::Subscribed { packet_id, codes } if packet_id == sent => {
             Some(codes.iter().try_for_each(|code| succeeded(code, None)))
         }
-        // [MQTT-3.8.4-2]: kept messages may overtake SUBACK.
+        // [MQTT-3.8.4-2]: retained messages may arrive before SUBACK.
         Event::Message(incoming) => {
             early.push(arrived(&incoming));
             None
@@ -202,7 +203,7 @@ impl Conversation {
         Ok(this)
     }
 
-    /// Sends what is to be sent and takes what comes until `wanted` says what it was waiting for.
+    /// Sends output and handles input until `wanted` returns a value.
     async fn until<T>(&mut self, mut wanted: impl FnMut(Event<'_>) -> Option<T>) -> Result<T, ClientError> {
         loop {
             while let Some((event, used)) =
@@ -256,7 +257,7 @@ impl Conversation {
     }
 }
 
-/// What carries the packets.
+/// The transport of the packets.
 enum Transport {
     Stream(Box<Stream>),
     WebSocket(Box<WebSocket>),
@@ -286,7 +287,7 @@ impl Transport {
 
     async fn close(&mut self) -> Result<(), ClientError> {
         match self {
-            // What was published is acknowledged: the other side may be gone already.
+            // Everything published is acknowledged: the peer may be gone already.
             Self::Stream(stream) => {
                 let _ = stream.shutdown().await;
                 Ok(())

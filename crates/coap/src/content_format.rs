@@ -1,4 +1,4 @@
-//! Content-Formats (RFC 7252 §12.3) beside the MIME types they stand for.
+//! Content-Formats (RFC 7252 §12.3) and their MIME types.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ pub const LINK_FORMAT: u16 = 40;
 /// `application/octet-stream`
 pub const OCTET_STREAM: u16 = 42;
 
-/// The formats devices really send, first.
+/// The formats that devices mostly send come first.
 const COMMON: [(&str, u16); 8] = [
     ("application/json", 50),
     ("text/plain;charset=utf-8", TEXT),
@@ -27,8 +27,8 @@ const COMMON: [(&str, u16); 8] = [
 /// Numbers up to here may be registered; those above are for experiments (RFC 7252 §12.3).
 const REGISTERED_MAX: u16 = 20_100;
 
-/// The MIME type of a Content-Format; `None` when it is not registered, or names a content coding, which a MIME type
-/// cannot say.
+/// The MIME type of a Content-Format; `None` when it is not registered, or has a content coding, which a MIME type
+/// cannot express.
 #[must_use]
 pub fn mime_type(format: u16) -> Option<&'static str> {
     if let Some((mime, _)) = COMMON.iter().find(|(_, number)| *number == format) {
@@ -37,9 +37,9 @@ pub fn mime_type(format: u16) -> Option<&'static str> {
     registry::to_str(format).filter(|mime| !mime.contains('@'))
 }
 
-/// The Content-Format of a MIME type; `None` when there is none, and then the option is to be left out. Case and the
-/// white space around parameters do not count (RFC 9110 §8.3.1); parameters do, for `text/plain` alone promises less
-/// than `text/plain;charset=utf-8`.
+/// The Content-Format of a MIME type; `None` when it has none, and the option is left out. Case and white space around
+/// parameters are ignored (RFC 9110 §8.3.1). Parameters are not: `text/plain` promises less than
+/// `text/plain;charset=utf-8`.
 #[must_use]
 pub fn from_mime_type(mime: &str) -> Option<u16> {
     if let Some((_, number)) = COMMON.iter().find(|(name, _)| *name == mime) {
@@ -53,9 +53,9 @@ pub fn from_mime_type(mime: &str) -> Option<u16> {
     REGISTERED.get(found).map(|(_, number)| *number)
 }
 
-/// The Content-Format of a representation, as [`from_mime_type`], and where the type has none, that of the type without
-/// its parameters if those say nothing (the loose mapping of RFC 8075): JSON has no charset (RFC 8259 §11), and
-/// `text/plain` whose bytes are UTF-8 is `text/plain;charset=utf-8`.
+/// The Content-Format of a representation: that of [`from_mime_type`], otherwise that of the type without parameters
+/// that mean nothing (the loose mapping of RFC 8075). JSON has no charset (RFC 8259 §11), and `text/plain` whose bytes
+/// are UTF-8 is `text/plain;charset=utf-8`.
 #[must_use]
 pub fn of_representation(mime: &str, payload: &[u8]) -> Option<u16> {
     from_mime_type(mime).or_else(|| loose(mime, payload))
@@ -81,10 +81,10 @@ fn loose(mime: &str, payload: &[u8]) -> Option<u16> {
 /// Longer than any registered one with generous white space.
 const MIME_BYTES_MAX: usize = 160;
 
-/// What counts in a MIME type, so that two of the same meaning are equal.
+/// The part of a MIME type that is compared, so that two of the same meaning are equal.
 type Significant = SmallVec<[u8; 80]>;
 
-/// Every registered format in the order of what counts in its name; made once.
+/// Every registered format, sorted by the compared part of its name; built once.
 static REGISTERED: LazyLock<Vec<(Significant, u16)>> = LazyLock::new(|| {
     let named = |number| mime_type(number).map(|mime| (significant(mime), number));
     let mut all: Vec<_> = (0..REGISTERED_MAX).filter_map(named).collect();

@@ -1,9 +1,9 @@
 //! An origin server on one socket: requests in, answers and notifications out (RFC 7252, 7641, 7959).
 //!
-//! Datagrams come in by [`Server::handle`]; what the application must answer comes back as a [`Request`] with a
-//! [`Ticket`], which it hands to [`Server::respond`], now or later. Observers are added by [`Server::observe`] and told
-//! by [`Server::notify`]. [`Server::handle_timeout`] is due at [`Server::next_timeout`]; [`Server::poll_event`] says
-//! which observers may be told again and which are gone. All that goes out is put into an [`Outbox`].
+//! [`Server::handle`] takes datagrams in and returns a [`Request`] for the application with a [`Ticket`], which the
+//! application hands to [`Server::respond`], now or later. [`Server::observe`] adds observers, [`Server::notify`]
+//! notifies them. [`Server::handle_timeout`] is due at [`Server::next_timeout`]; [`Server::poll_event`] says which
+//! observers may be notified again and which are gone. All output is put into an [`Outbox`].
 
 mod config;
 mod confirmables;
@@ -51,10 +51,10 @@ use crate::slab::{Key, Slab};
 use crate::time::Timestamp;
 use crate::token::Token;
 
-/// How often what rests too long is looked for.
+/// How often the machine looks for entries that have expired.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// How many peers one such look takes in.
+/// Peers looked at each time.
 const SWEEP_PEERS: usize = 1024;
 
 /// The server machine of one socket.
@@ -64,7 +64,7 @@ pub struct Server<P> {
     peers: Peers<P>,
     relations: Slab<Relation>,
     observers_per_host: HashMap<IpAddr, usize, FixedState>,
-    /// Peers that observe something.
+    /// The number of peers that observe something.
     observing: usize,
     confirmables: Slab<Confirmable>,
     uploads: Uploads,
@@ -84,9 +84,9 @@ pub struct Server<P> {
 /// A request for the application.
 #[derive(Debug)]
 pub struct Incoming<'a, P> {
-    /// What is asked.
+    /// The request.
     pub request: Request<'a>,
-    /// To be handed back with the answer.
+    /// To be handed back with the response.
     pub ticket: Ticket<P>,
 }
 
@@ -115,11 +115,11 @@ pub struct Ticket<P> {
     outer_block1: Option<Block>,
 }
 
-/// Which transfer: whose, in which security context, and of what.
+/// The key of a blockwise transfer: the peer, its security context and the resource.
 type TransferId = (Key, u64, u64);
 
 impl<P: Copy> Ticket<P> {
-    /// Who asks.
+    /// The peer.
     #[must_use]
     pub const fn peer(&self) -> P {
         self.address
@@ -144,28 +144,28 @@ impl<P: Copy> Ticket<P> {
     }
 }
 
-/// What the application has to know although nobody asks it.
+/// An event that the application has to handle without having asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// An observer may be told again: the application notifies it of the newest state, if there is one that the
-    /// observer has not been told, or that it was told without proof of arrival.
+    /// An observer may be notified again. The application notifies it of the newest state if the observer does not have
+    /// it, or has received it without proof of arrival.
     Ready {
-        /// Which.
+        /// The observation.
         relation: RelationId,
     },
-    /// An observer is gone; notifications for it would go nowhere.
+    /// An observation has ended.
     ObserverGone {
-        /// Which.
+        /// The observation.
         relation: RelationId,
-        /// Why.
+        /// The reason.
         reason: GoneReason,
     },
 }
 
-/// Why an observer is gone.
+/// Why an observation has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GoneReason {
-    /// It said so (RFC 7641 §3.6).
+    /// The client deregistered (RFC 7641 §3.6).
     Deregistered,
     /// It rejected a notification (RFC 7641 §3.6).
     Reset,
@@ -175,9 +175,9 @@ pub enum GoneReason {
     TimedOut,
     /// Its token is used for something else now (RFC 7641 §4.1).
     Replaced,
-    /// It was answered or notified with an error, which ends an observation (RFC 7641 §4.2).
+    /// It got an error response, which ends an observation (RFC 7641 §4.2).
     Refused,
-    /// Its security context can protect nothing any more.
+    /// Its security context cannot protect any more messages.
     Unprotected,
     /// The application ended it.
     Ended,
@@ -190,7 +190,7 @@ pub struct Counters {
     pub malformed: u64,
     /// Requests handed to the application.
     pub requests: u64,
-    /// Requests that were the same again.
+    /// Duplicates of requests.
     pub duplicates: u64,
     /// Requests refused by the machine: options, blocks, proxying.
     pub refused: u64,
@@ -248,7 +248,7 @@ impl<P: Peer> Server<P> {
         }
     }
 
-    /// Who opens requests with an OSCORE option; without, they are answered 4.02.
+    /// Sets the protection that opens requests with an OSCORE option; without it they are answered 4.02.
     pub fn set_protection(&mut self, protection: Box<dyn Protection>) {
         self.protection = Some(protection);
     }
@@ -259,25 +259,25 @@ impl<P: Peer> Server<P> {
         &self.counters
     }
 
-    /// How many observations there are.
+    /// The number of observations.
     #[must_use]
     pub fn observers(&self) -> usize {
         self.relations.len()
     }
 
-    /// How many peers observe something.
+    /// The number of peers that observe something.
     #[must_use]
     pub const fn observing_peers(&self) -> usize {
         self.observing
     }
 
-    /// How many peers are remembered.
+    /// The number of peers that are remembered.
     #[must_use]
     pub fn peers(&self) -> usize {
         self.peers.len()
     }
 
-    /// The next thing the application should know.
+    /// The next event for the application.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -290,7 +290,7 @@ impl<P: Peer> Server<P> {
         [self.timers.next(), sweep].into_iter().flatten().min()
     }
 
-    /// Does what is due: retransmissions, late acknowledgements, notifications that were held, and forgetting.
+    /// Does what is due: retransmissions, delayed acknowledgements, postponed notifications, and expiry.
     pub fn handle_timeout(&mut self, now: Timestamp, out: &mut Outbox<P>) {
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {

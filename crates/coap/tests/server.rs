@@ -42,7 +42,7 @@ struct Bench {
     asked: usize,
 }
 
-/// What was sent, taken apart.
+/// A sent message, decoded.
 #[derive(Debug, Clone, PartialEq)]
 struct Sent {
     bytes: Vec<u8>,
@@ -63,7 +63,7 @@ impl Sent {
     }
 }
 
-/// Whoever asks this server is asking from far away, or from here.
+/// An address on loopback, which is verified, or a remote one, which is not.
 fn address(verified: bool) -> SocketAddr {
     if verified { "127.0.0.1:40000" } else { "198.51.100.7:40000" }.parse().unwrap()
 }
@@ -97,7 +97,7 @@ impl Bench {
         sent(&out)
     }
 
-    /// What an application does with events: who may be told again is told the newest.
+    /// Handles events as an application does: notifies observers that may be notified again of the newest state.
     fn attend(&mut self, out: &mut Outbox<SocketAddr>) {
         while let Some(event) = self.server.poll_event() {
             match event {

@@ -103,7 +103,7 @@ impl PskSource for Keys {
     }
 }
 
-/// What the operator has allowed by name is said once more, where everybody sees it.
+/// Warns of weak profiles that the operator has allowed by name.
 fn warn_of_weakness(config: &Config) {
     for (name, listener) in config.listeners.each() {
         if let Some(profile) = listener.tls().map(|tls| tls.profile).filter(|_| listener.enabled)

@@ -8,7 +8,7 @@ use crate::exit::{Failure, Status};
 pub(crate) const PKI: &str = "pki";
 /// The certificate of the gateway's own authority, below the data directory.
 pub(crate) const AUTHORITY: &str = "pki/ca.pem";
-/// What our authority has revoked, below the data directory.
+/// The revocation list of our authority, below the data directory.
 pub(crate) const REVOCATIONS: &str = "pki/crl.pem";
 /// Users, below the data directory.
 pub(crate) const USERS: &str = "users.toml";

@@ -1,23 +1,18 @@
-//! Disks that take nothing: full, read-only, or failing. The gateway runs on what it can read.
+//! Failures whose cause is a full, read-only or failing disk. The gateway starts nevertheless, with what it can read.
 
-use std::io::{self, ErrorKind};
+use std::io;
 
 use crate::exit::Failure;
 
-/// Whether the disk is what refused, and not a permission or a wrong path.
-pub(crate) fn refuses(error: &io::Error) -> bool {
-    const EIO: i32 = 5;
-    let kinds = [ErrorKind::QuotaExceeded, ErrorKind::ReadOnlyFilesystem, ErrorKind::StorageFull];
-    kinds.contains(&error.kind()) || error.raw_os_error() == Some(EIO)
-}
-
-/// Whether a failure comes from a disk that refuses.
+/// Whether a failure comes from a disk that cannot be written.
 pub(crate) fn caused(failure: &Failure) -> bool {
-    failure.error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(refuses)
+    failure.error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(fogmux_store::is_unwritable)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+
     use super::*;
     use crate::exit::{OrFail as _, Status};
 

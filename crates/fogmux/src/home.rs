@@ -1,5 +1,5 @@
-//! What a gateway finds in its data directory, and what the first start puts there: an authority with a certificate,
-//! and an administrator with a random password.
+//! The data directory of a gateway, and its creation at the first start: an authority with a certificate, and an
+//! administrator with a random password.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -38,10 +38,11 @@ pub(crate) struct Admin {
     pub(crate) password_file: PathBuf,
 }
 
-/// Makes what is missing. A disk that takes nothing is no reason not to start: what needs no new file works.
+/// Creates what is missing. A disk that cannot be written does not keep the gateway from starting: everything that
+/// needs no new file works.
 pub(crate) fn prepare(config: &Config, directory: &Path) -> Result<Home, Failure> {
     match data::make(directory) {
-        Err(error) if disk::refuses(&error) => {
+        Err(error) if fogmux_store::is_unwritable(&error) => {
             tracing::error!(%error, directory = %directory.display(), "the data directory cannot be made");
         }
         made => made.map_err(|error| Failure::io(directory.display(), &error))?,
@@ -53,7 +54,7 @@ pub(crate) fn prepare(config: &Config, directory: &Path) -> Result<Home, Failure
     Ok(Home { directory, authority, tls, admin: admin.flatten() })
 }
 
-/// Nothing, said loudly, instead of a failure that the disk is the cause of.
+/// Logs a failure that the disk has caused, and goes on without the result.
 fn go_on<T>(done: Result<T, Failure>, consequence: &str) -> Result<Option<T>, Failure> {
     match done {
         Err(failure) if disk::caused(&failure) => {
@@ -133,7 +134,7 @@ fn other_keys(config: &Config) -> Vec<KeyKind> {
     kinds
 }
 
-/// What clients call this gateway, beside localhost and the host's name.
+/// The names of this gateway for clients, besides localhost and the host's name.
 fn names(config: &Config) -> Vec<String> {
     let addresses = config.listeners.each().into_iter().map(|(_, listener)| listener.address.ip());
     let mut names = vec![config.xmpp_domain().to_owned()];
@@ -203,7 +204,7 @@ fn administrator(config: &Config, directory: &Path) -> Result<Option<Admin>, Fai
         users.set_groups(ADMIN, &[ADMIN])
     });
     made.or_fail(Status::IoErr, "the users file").inspect_err(|_| {
-        // A password of nobody.
+        // The password belongs to no user.
         if config.auth.admin_password_file.is_none() {
             let _ = std::fs::remove_file(&password_file);
         }

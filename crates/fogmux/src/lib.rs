@@ -10,15 +10,13 @@ mod client;
 mod compose;
 mod config;
 mod data;
-mod disk;
-
 mod demo;
+mod disk;
 mod exit;
 mod home;
 mod import;
 mod later;
 mod open_files;
-
 mod oscore;
 mod passwd;
 mod pki;

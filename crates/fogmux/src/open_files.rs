@@ -4,8 +4,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// More is never needed, and some systems have no hard limit at all.
 const ENOUGH: u64 = 1 << 20;
-/// For what is opened later and is no connection: tables and journals of the store, files that are read again, requests
-/// of our own. Where there are few, a quarter of them.
+/// Files reserved for other purposes than connections: tables and journals of the store, files that are read again,
+/// requests of our own. If few files are left, a quarter of them.
 const RESERVE: u64 = 64;
 
 /// Raises the soft limit as far as the hard one allows.
@@ -19,12 +19,13 @@ pub(crate) fn raise_limit() {
     }
 }
 
-/// How many of `wanted` connections there is room for beside what is open now, which is everything but connections.
+/// How many of the `wanted` connections the limit leaves room for, beside the files that are open now, before there are
+/// connections.
 ///
-/// Without that bound `accept` would fail with EMFILE, and so would the store.
+/// Without this bound `accept` would fail with EMFILE, and so would the store.
 pub(crate) fn room_for_connections(wanted: usize) -> usize {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(ENOUGH);
-    // Linux and the BSDs show them there; elsewhere a guess.
+    // Linux and the BSDs list them there; elsewhere this is a guess.
     let open = std::fs::read_dir("/dev/fd").map_or(RESERVE, |files| files.count() as u64);
     let room = usize::try_from(room(files, open)).unwrap_or(usize::MAX);
     if room < wanted {

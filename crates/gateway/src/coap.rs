@@ -1,8 +1,8 @@
 //! The CoAP door (RFC 7252 over UDP): one socket, one machine, one mailbox and one task per worker.
 //!
-//! A turn reads what has come, hands it to the machine, publishes all of it in one batch, answers, empties the mailbox
-//! into notifications, and writes. No protocol decision is made here: those are in `fogmux_coap`. What topics, codes and
-//! options stand for is in `translate`; `docs/protocols/coap.md` has the table.
+//! A turn reads datagrams, hands them to the machine, publishes all of them in one batch, responds, turns the mailbox
+//! into notifications, and writes. Protocol decisions are made in `fogmux_coap`. `translate` maps topics, codes and
+//! options; `docs/protocols/coap.md` has the table.
 
 mod backlog;
 mod config;
@@ -41,19 +41,19 @@ use sha2::Sha256;
 
 use crate::WorkerContext;
 
-/// What the workers of the CoAP door share: configuration and the key of Echo values. Sockets find it in
+/// The state that the workers of the CoAP door share: configuration and the key of Echo values. Sockets find it in
 /// [`crate::Shared::coap`].
 pub struct CoapDoor {
-    /// How it behaves.
+    /// The configuration.
     pub config: CoapConfig,
-    /// Echo values of one worker are good at all, for a peer may come to another when a socket goes.
+    /// Echo values of one worker are valid at all, because a peer may reach another one when a socket goes.
     echo_key: [u8; 32],
     /// The OSCORE contexts of all users.
     pub oscore: Arc<oscore::Keyring>,
 }
 
 impl CoapDoor {
-    /// A door that nobody uses yet.
+    /// Creates the door.
     ///
     /// # Panics
     /// When the operating system gives no random numbers.
@@ -71,7 +71,7 @@ impl CoapDoor {
         Self { oscore, ..self }
     }
 
-    /// What makes Echo values (RFC 9175 appendix A).
+    /// The maker of Echo values (RFC 9175 appendix A).
     fn echo_key(&self) -> Box<dyn fogmux_coap::server::EchoKey> {
         let mac = Hmac::<Sha256>::new_from_slice(&self.echo_key).ok();
         Box::new(move |input: &[u8]| {

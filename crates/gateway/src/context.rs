@@ -1,4 +1,4 @@
-//! What a connection finds around it: its worker, and what all workers share.
+//! The context of a connection: its worker, and the state that all workers share.
 
 use std::{
     cell::RefCell,
@@ -61,37 +61,36 @@ impl Clock {
     }
 }
 
-/// The other end of a connection and how it came in.
+/// The peer of a connection, and how it came in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its address.
     pub address: SocketAddr,
     /// Whether TLS (or QUIC) protects the connection.
     pub secure: bool,
-    /// Whether the listener it came in by could be used without credentials when it was opened; see
-    /// `Peer::may_be_anonymous`.
+    /// Whether its listener admitted anonymous clients when it was opened; see `Peer::may_be_anonymous`.
     pub anonymous: bool,
-    /// That listener, where it is one of the configuration.
+    /// Its listener, if that is one of the configuration.
     pub listener: Option<Listener>,
     /// The credentials that the listener takes.
     pub sources: SourceSet,
-    /// What the handshake said; none on a plain connection.
+    /// The result of the handshake; `None` on a plain connection.
     pub channel: Option<Arc<Channel>>,
 }
 
 impl Peer {
-    /// Somebody on a connection that nothing protects.
+    /// A peer on a plain connection.
     #[must_use]
     pub const fn plain(address: SocketAddr, anonymous: bool) -> Self {
         Self { address, secure: false, anonymous, listener: None, sources: SourceSet::ALL, channel: None }
     }
 
-    /// Whether the listener may be used without credentials now: a reload can change that.
+    /// Whether its listener admits anonymous clients now, which a reload can change.
     pub(crate) fn may_be_anonymous(&self, ctx: &WorkerContext) -> bool {
         self.listener.map_or(self.anonymous, |listener| ctx.shared.open_to_anonymous.contains(listener))
     }
 
-    /// The same over what a handshake has made.
+    /// The same peer behind a handshake.
     #[must_use]
     pub fn over(self, channel: Arc<Channel>) -> Self {
         Self { secure: true, channel: Some(channel), ..self }
@@ -104,21 +103,21 @@ impl Peer {
     }
 }
 
-/// How far a shutdown is.
+/// The phase of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// There is none.
+    /// The gateway runs.
     Open,
-    /// Nobody comes in any more; MQTT clients are not read but for acknowledgements, and their wills are published.
-    LastWords,
-    /// Nothing is published any more; MQTT connections end when everything is delivered and acknowledged.
+    /// No new connections. Wills are published, and MQTT clients are read for acknowledgements only.
+    Quiescing,
+    /// Nothing is published any more. MQTT connections end when everything is delivered and acknowledged.
     Emptying,
-    /// Everybody says goodbye.
-    Farewell,
+    /// All remaining connections are closed.
+    Closing,
 }
 
-/// Tells whether a shutdown may have gone on: the first time, and at every time once there is one. A task may be woken
-/// between a change and its notification, and would miss the latter if it asked for changes only.
+/// Tells a task whether to ask for the phase: the first time, and always once a shutdown has begun. A task may be woken
+/// between a change of the phase and its notification, so asking after changes only would miss it.
 #[derive(Debug)]
 pub(crate) struct Phases {
     draining: watch::Receiver<Phase>,
@@ -126,19 +125,19 @@ pub(crate) struct Phases {
 }
 
 impl Phases {
-    /// Whether to ask how far the shutdown is.
+    /// Whether to ask for the phase.
     pub(crate) fn is_news(&mut self) -> bool {
         // An error means that the gateway is gone altogether.
         !std::mem::replace(&mut self.asked, true) || self.draining.has_changed().unwrap_or(true)
     }
 }
 
-/// The listeners that let clients without credentials in.
+/// The listeners that admit anonymous clients.
 #[derive(Debug, Default)]
 pub struct OpenListeners(AtomicU32);
 
 impl OpenListeners {
-    /// These and no others, from now on.
+    /// Replaces them.
     pub fn set(&self, listeners: impl IntoIterator<Item = Listener>) {
         let bits = listeners.into_iter().fold(0, |bits, listener| bits | bit(listener));
         self.0.store(bits, Ordering::Release);
@@ -153,24 +152,24 @@ const fn bit(listener: Listener) -> u32 {
     1 << listener as u32
 }
 
-/// What all workers share.
+/// The state that all workers share.
 #[derive(Debug)]
 pub struct Shared {
     /// The bus.
     pub bus: Arc<Bus>,
-    /// Who may do what.
+    /// Authentication and access rules.
     pub authority: Arc<Authority>,
-    /// Who failed to log in of late, by whatever door.
+    /// Back-off after failed logins, for all doors.
     pub logins: LoginGuard,
-    /// Where clients without credentials are let in.
+    /// The listeners that admit anonymous clients.
     pub open_to_anonymous: OpenListeners,
-    /// Where passwords are verified.
+    /// The threads that verify passwords.
     pub verifiers: Verifiers,
-    /// Which refusals were logged already.
+    /// Refusals that have been logged.
     pub refusals: Refusals,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
-    /// What is counted outside the bus.
+    /// The counters of the doors.
     pub metrics: Metrics,
     /// Connections under the limits, QUIC's included.
     pub admission: Admission,
@@ -185,20 +184,20 @@ pub struct Shared {
     pub(crate) draining: watch::Receiver<Phase>,
 }
 
-/// What the connections of one worker share; one per worker thread, in an [`Rc`].
+/// The state that the connections of one worker share; one per worker thread, in an [`Rc`].
 #[derive(Debug)]
 pub struct WorkerContext {
-    /// What all workers share.
+    /// The state that all workers share.
     pub shared: Arc<Shared>,
-    /// Which worker this is.
+    /// The worker's identifier.
     pub id: WorkerId,
     /// The publishing end of the bus. Never borrowed across an `.await`.
     pub worker: RefCell<Worker>,
-    /// [`READ_BUFFER_BYTES`] to read into, for the duration of one poll. Never borrowed across an `.await`.
+    /// A buffer of [`READ_BUFFER_BYTES`] to read into, for one poll. Never borrowed across an `.await`.
     pub read_buffer: RefCell<Box<[u8]>>,
-    /// An empty buffer with capacity, to swap with a mailbox's output while it is written out; given back empty.
+    /// An empty buffer with capacity, to exchange for a mailbox's output while it is written; returned empty.
     pub spare: RefCell<Vec<u8>>,
-    /// What the CoAP connections of the worker share, while there are any.
+    /// The hub of the worker's CoAP stream connections, while there are any.
     pub(crate) coap_streams: RefCell<std::rc::Weak<crate::coap::Hub>>,
 }
 
@@ -220,7 +219,7 @@ impl WorkerContext {
         &self.shared.bus
     }
 
-    /// Who may do what.
+    /// Authentication and access rules.
     #[must_use]
     pub fn authority(&self) -> &Arc<Authority> {
         &self.shared.authority
@@ -244,7 +243,7 @@ impl WorkerContext {
         *self.shared.draining.borrow() > Phase::Open
     }
 
-    /// How far a shutdown is.
+    /// The phase of the shutdown.
     pub(crate) fn phase(&self) -> Phase {
         *self.shared.draining.borrow()
     }
@@ -254,18 +253,18 @@ impl WorkerContext {
         self.reached(Phase::Emptying)
     }
 
-    /// Completes when the gateway begins to shut down: finish, say goodbye by the protocol's means, return.
+    /// Completes when the gateway begins to shut down: finish, close by the protocol's means, return.
     pub fn drain(&self) -> impl Future<Output = ()> + use<> {
-        self.reached(Phase::LastWords)
+        self.reached(Phase::Quiescing)
     }
 
-    /// Completes when the last words of a shutdown – wills – are published: who reads says goodbye after this, not at
-    /// [`WorkerContext::drain`], so as to hear them.
-    pub fn farewell(&self) -> impl Future<Output = ()> + use<> {
-        self.reached(Phase::Farewell)
+    /// Completes when the wills and all accepted messages are delivered, or the time for that is over. Readers close
+    /// after this, not at [`WorkerContext::drain`], so as to receive them.
+    pub fn closing(&self) -> impl Future<Output = ()> + use<> {
+        self.reached(Phase::Closing)
     }
 
-    /// When to ask [`WorkerContext::farewell`], for a task that is polled very often.
+    /// Tells a task that is polled very often when to ask [`WorkerContext::closing`].
     pub(crate) fn phases(&self) -> Phases {
         Phases { draining: self.shared.draining.clone(), asked: false }
     }

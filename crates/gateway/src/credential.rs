@@ -1,7 +1,7 @@
-//! What a peer of a stream door shows to be believed: the part that is the same whatever the protocol.
+//! Authentication of a peer, as far as it is the same for every protocol.
 //!
-//! A handshake shows a certificate or the identity of a pre-shared key ([`of_channel`]); the protocol inside it may
-//! show a name with a password or a token ([`log_in`]). Who shows several has to be the same in each ([`agree`]).
+//! A handshake shows a certificate or the identity of a pre-shared key ([`of_channel`]); the protocol inside may show a
+//! name with a password or a token ([`log_in`]). Several credentials have to be of the same principal ([`agree`]).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,12 +15,12 @@ use fogmux_net::ClientCertificate;
 
 use crate::{Peer, WorkerContext};
 
-/// Why somebody was not let in.
+/// Why a login was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// Too many failures of late; how long to wait.
+    /// Too many recent failures; the time to wait.
     TooOften(Duration),
-    /// By the authority.
+    /// The authority refused it.
     Refused(Refused),
 }
 
@@ -30,10 +30,10 @@ impl From<Refused> for Denied {
     }
 }
 
-/// Whom the handshake has shown the peer to be; nobody when it showed nothing that the listener takes.
+/// The principal that the handshake has shown; `None` if it has shown no credential that the listener takes.
 ///
 /// # Errors
-/// A credential that is taken, but is nobody's here. The handshake has proven it: it was no guess, and nobody waits.
+/// A credential that the listener takes, but that maps to no user. It was proven and no guess, so no back-off follows.
 pub(crate) fn of_channel(ctx: &WorkerContext, peer: &Peer) -> Result<Option<Principal>, Refused> {
     let Some(channel) = &peer.channel else { return Ok(None) };
     if let Some(certificate) = channel.certificate.as_deref().filter(|_| peer.sources.contains(SourceKind::Certificate))
@@ -47,7 +47,7 @@ pub(crate) fn of_channel(ctx: &WorkerContext, peer: &Peer) -> Result<Option<Prin
     Ok(None)
 }
 
-/// What a client certificate calls its owner; addresses of `realm` are our users'.
+/// The identity of a client certificate; addresses of `realm` are those of our users.
 #[must_use]
 pub fn names_of<'c>(certificate: &'c ClientCertificate, realm: &'c str) -> CertificateIdentity<'c> {
     CertificateIdentity {
@@ -71,13 +71,12 @@ pub(crate) struct Login<'a> {
     pub(crate) password: &'a [u8],
 }
 
-/// Verifies a name and a password, wherever users are kept. Failures make the next attempts wait, at every door.
-/// Beside a token no name is looked at: MQTT 3.1.1 wants one with every password, and people put in whatever they
-/// like.
+/// Verifies a name and a password by the configured sources. Failures count for the back-off at every door. Beside a
+/// token the name is ignored: MQTT 3.1.1 requires one with every password, and clients send any.
 pub(crate) async fn log_in(ctx: &WorkerContext, peer: &Peer, login: Login<'_>) -> Result<Verified, Denied> {
     let token = looks_like_token(login.password) && ctx.authority().offered(peer.sources).contains(SourceKind::Token);
     let login = if token { Login { user: "", ..login } } else { login };
-    // One user has one name, whatever the spelling: for the back-off and for whoever is asked.
+    // One user has one name, whatever the spelling: for the back-off and for the callback.
     let name = prepared_name(login.user);
     let attempt = begin(ctx, peer, name.as_deref().unwrap_or_default())?;
     let unix_s = unix_s();
@@ -100,7 +99,7 @@ pub(crate) async fn log_in(ctx: &WorkerContext, peer: &Peer, login: Login<'_>) -
     verified.map_err(Denied::Refused)
 }
 
-/// Keeps a place in the queue of logins for those who have logged in with a password.
+/// Notes a login by password, so that the source keeps a place in the queue of logins.
 pub(crate) fn note_password(ctx: &WorkerContext, peer: &Peer, verified: &Result<Verified, Refused>) {
     if let Ok(verified) = verified
         && verified.principal.source == SourceKind::Password
@@ -109,12 +108,12 @@ pub(crate) fn note_password(ctx: &WorkerContext, peer: &Peer, verified: &Result<
     }
 }
 
-/// Begins an attempt to be that user, which counts as a failure until it is [settled](settle).
+/// Begins an attempt to log in as a user, which counts as a failure until it is [settled](settle).
 pub(crate) fn begin<'c>(ctx: &'c WorkerContext, peer: &Peer, user: &str) -> Result<Attempt<'c>, Denied> {
     ctx.shared.logins.begin(peer.address.ip(), user, ctx.now().as_millis()).map_err(Denied::TooOften)
 }
 
-/// Says how an attempt went.
+/// Ends an attempt with its outcome.
 pub(crate) fn settle<T>(ctx: &WorkerContext, attempt: Attempt<'_>, verified: &Result<T, Refused>) {
     match verified {
         Ok(_) => attempt.succeeded(ctx.now().as_millis()),
@@ -123,13 +122,13 @@ pub(crate) fn settle<T>(ctx: &WorkerContext, attempt: Attempt<'_>, verified: &Re
     }
 }
 
-/// Whether somebody from there may try to be that user.
+/// Whether a login as that user from that address is allowed now.
 pub(crate) fn may_try(ctx: &WorkerContext, peer: &Peer, user: &str) -> Result<(), Denied> {
     let user = prepared_name(user).unwrap_or_default();
     ctx.shared.logins.may_try(peer.address.ip(), &user, ctx.now().as_millis()).map_err(Denied::TooOften)
 }
 
-/// Notes how an attempt went.
+/// Notes the outcome of an attempt.
 pub(crate) fn noted<T>(
     ctx: &WorkerContext,
     peer: &Peer,
@@ -146,10 +145,10 @@ pub(crate) fn noted<T>(
     verified.map_err(Denied::Refused)
 }
 
-/// The one that two credentials make: what was shown inside the channel, if the channel does not say otherwise.
+/// Combines the principal of the channel with that of the credential shown inside.
 ///
 /// # Errors
-/// They are of different users.
+/// They are different users.
 pub(crate) fn agree(of_channel: Option<&Principal>, shown: Verified) -> Result<Verified, Refused> {
     match of_channel {
         Some(principal) if principal.name != shown.principal.name => Err(Refused::Identity),
@@ -157,7 +156,7 @@ pub(crate) fn agree(of_channel: Option<&Principal>, shown: Verified) -> Result<V
     }
 }
 
-/// What a SASL exchange has to know of the connection below.
+/// The properties of a connection for a SASL exchange.
 pub(crate) fn sasl(ctx: &WorkerContext, peer: &Peer, of_channel: Option<&Principal>) -> Context {
     let channel = peer.channel.as_deref();
     Context {
@@ -174,7 +173,7 @@ pub(crate) fn sasl(ctx: &WorkerContext, peer: &Peer, of_channel: Option<&Princip
     }
 }
 
-/// A credential that ends no later than the certificate below it.
+/// Limits a credential to the validity of the certificate below it.
 pub(crate) fn bounded(peer: &Peer, who: Verified) -> Verified {
     let certificate = peer.channel.as_ref().and_then(|channel| channel.certificate.as_deref());
     let Some(certificate) = certificate.filter(|_| peer.sources.contains(SourceKind::Certificate)) else { return who };
@@ -182,7 +181,7 @@ pub(crate) fn bounded(peer: &Peer, who: Verified) -> Verified {
     Verified { expires_unix_s: Some(end), ..who }
 }
 
-/// Seconds since 1970 by the wall clock as it is now: a Pi may have started in 1970 and heard of today since.
+/// The wall clock in seconds since 1970. It is read each time: a Pi may start in 1970 and learn the time later.
 pub(crate) fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
@@ -194,7 +193,7 @@ pub(crate) fn timestamp(ctx: &WorkerContext, unix_s: u64) -> Timestamp {
     if left > u64::from(u32::MAX) { Timestamp::NEVER } else { ctx.now() + Duration::from_secs(left) }
 }
 
-/// When a credential ends: by the wall clock for which it was issued, and as the bus counts.
+/// The expiry of a credential, by the wall clock and as a bus timestamp.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expiry {
     unix_s: u64,

@@ -1,11 +1,11 @@
-//! Egress of a connection: what its task does next to send what it has, and whether it may sleep.
+//! Egress of a connection: the next step of its task to send what it has, and whether it may sleep.
 //!
-//! A pure state machine without socket, clock or waker. The task asks for the next [`Step`], takes it, and reports what
-//! happened. A state in which the task may sleep is one in which a waker is armed: the source's in [`State::Idle`], for
-//! it was found empty, and the stream's in [`State::Full`] and [`State::Flushing`], for it said `Pending`. In every
-//! other state there is something to do, and the task comes again.
+//! A pure state machine without socket, clock or waker. The task asks for the next [`Step`], takes it, and reports the
+//! outcome. It may sleep only in states in which a waker is armed: the source's in [`State::Idle`], because the source
+//! was found empty, and the stream's in [`State::Full`] and [`State::Flushing`], because it returned `Pending`. In
+//! every other state there is work, and the task runs again.
 //!
-//! It also measures stalls: since when the peer has taken nothing of what was offered.
+//! It also measures stalls: since when the peer has taken nothing.
 
 use fogmux_bus::Timestamp;
 
@@ -27,19 +27,19 @@ pub(crate) enum Step {
 enum State {
     /// The source may have something.
     Fill,
-    /// The output may have something; `more`: so may the source.
+    /// The output may not be empty; `more`: the source may have something.
     Write { more: bool },
-    /// All output was taken by the stream, which may hold some of it; `more`: the source may have something.
+    /// The stream took all output, but may hold some of it back; `more`: the source may have something.
     Flush { more: bool },
-    /// Nothing is left anywhere; the source wakes the task.
+    /// Source, output and stream are empty; the source wakes the task.
     Idle,
-    /// The stream takes no more bytes and wakes the task when it does.
+    /// The stream takes no more bytes; it wakes the task when it does.
     Full,
-    /// The stream has not passed on all that it took and wakes the task when it goes on.
+    /// The stream has not flushed everything; it wakes the task when it can go on.
     Flushing,
 }
 
-/// See the module.
+/// The state machine; see the module's documentation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Egress {
     state: State,
@@ -47,13 +47,13 @@ pub(crate) struct Egress {
 }
 
 impl Egress {
-    /// A connection whose output may have something already.
+    /// Creates it for a connection that may have output already.
     pub(crate) const fn new() -> Self {
         Self { state: State::Fill, stalled_since: Timestamp::NEVER }
     }
 
-    /// The task was woken, or has put something into the output. Nobody knows by whom it was woken, so that what it
-    /// waited for is tried again, and the source may have something from now on.
+    /// The task was woken, or has added output. The waker is not known, so what the task waited for is tried again, and
+    /// the source may have something.
     pub(crate) const fn wake(&mut self) {
         self.state = match self.state {
             State::Idle | State::Fill => State::Fill,
@@ -62,7 +62,7 @@ impl Egress {
         };
     }
 
-    /// What to do next.
+    /// The next step.
     pub(crate) const fn step(&self) -> Step {
         match self.state {
             State::Fill => Step::Fill,
@@ -72,12 +72,12 @@ impl Egress {
         }
     }
 
-    /// The source was asked. Its waker is armed, unless it has `more` or there was no room to ask it.
+    /// The source was drained. Its waker is armed, unless it has `more` or the output had no room.
     pub(crate) const fn filled(&mut self, more: bool) {
         self.state = State::Write { more };
     }
 
-    /// The stream took bytes; `all`: all that there were.
+    /// The stream took bytes; `all`: the output is empty.
     pub(crate) const fn wrote(&mut self, all: bool) {
         self.stalled_since = Timestamp::NEVER;
         let more = self.may_have_more();
@@ -89,35 +89,35 @@ impl Egress {
         self.state = if self.may_have_more() { State::Fill } else { State::Idle };
     }
 
-    /// The stream takes nothing and will wake the task when it does.
+    /// The stream took nothing and will wake the task.
     pub(crate) fn write_blocked(&mut self, now: Timestamp) {
         self.state = State::Full;
         self.stalled_since = self.stalled_since.min(now);
     }
 
-    /// Everything that was written is on its way.
+    /// The stream holds nothing back.
     pub(crate) const fn flushed(&mut self) {
         self.stalled_since = Timestamp::NEVER;
         self.state = if self.may_have_more() { State::Fill } else { State::Idle };
     }
 
-    /// The stream still holds bytes and will wake the task when it goes on.
+    /// The stream holds bytes back and will wake the task.
     pub(crate) fn flush_blocked(&mut self, now: Timestamp) {
         self.state = State::Flushing;
         self.stalled_since = self.stalled_since.min(now);
     }
 
-    /// Whether the task has something to do without being woken.
+    /// Whether there is a step to take without being woken.
     pub(crate) const fn is_runnable(&self) -> bool {
         !matches!(self.step(), Step::Sleep)
     }
 
-    /// Whether everything was sent, and the source had nothing, when they were looked at last.
+    /// Whether everything was sent and the source was empty, as of the last step.
     pub(crate) const fn is_idle(&self) -> bool {
         matches!(self.state, State::Idle)
     }
 
-    /// Since when the peer has taken nothing of what it was offered; [`Timestamp::NEVER`] when it takes.
+    /// Since when the peer has taken nothing; [`Timestamp::NEVER`] when it takes.
     pub(crate) const fn stalled_since(&self) -> Timestamp {
         self.stalled_since
     }

@@ -1,9 +1,8 @@
 //! The HTTP door: HTTP/1.1, HTTP/2 and HTTP/3 over one service, with event streams, WebSocket and MQTT behind it.
 //!
-//! `connection` and `quic` are the shells: they own sockets, deadlines and hyper or h3. `service` decides what a request
-//! is and who asks; `topics`, `batch`, `follow` and their like answer. What is said on the wire is data in
-//! [`fogmux_http`]. The path of a kept message – route, permission, lookup, response – runs without a task, a box or
-//! an await.
+//! `connection` and `quic` own sockets, deadlines and hyper or h3. `service` screens and identifies a request;
+//! `topics`, `batch`, `follow` and others respond. The wire format is data in [`fogmux_http`]. The path of a retained
+//! message – route, permission, lookup, response – runs without a task, a box or an await.
 
 mod batch;
 mod body;
@@ -41,7 +40,7 @@ use tokio::sync::watch;
 pub use connection::serve;
 pub use quic::serve_quic;
 
-/// How the HTTP door behaves; every field has a default.
+/// Configuration of the HTTP door. Every field has a default.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
     /// Where HTTP/3 is, for `Alt-Svc`.
@@ -92,7 +91,7 @@ pub struct HttpConfig {
     pub event_keep_alive: Duration,
     /// Longest long poll.
     pub wait_max: Duration,
-    /// Names besides addresses and `localhost` under which requests without credentials come in over loopback.
+    /// Names besides addresses and `localhost` that anonymous requests over loopback may have in `Host`.
     pub hosts: Vec<String>,
     /// Origins besides the gateway's own whose pages may read, write and open WebSockets.
     pub origins: Vec<String>,
@@ -131,11 +130,11 @@ impl Default for HttpConfig {
     }
 }
 
-/// What the workers of the HTTP door share: configuration and registries. Connections find it in
+/// The state that the workers of the HTTP door share: configuration and registries. Connections find it in
 /// [`crate::Shared::http`].
 #[derive(Debug)]
 pub struct HttpDoor {
-    /// How it behaves.
+    /// The configuration.
     pub config: HttpConfig,
     streams: streams::Registry,
     /// Bytes of unfinished uploads.
@@ -143,7 +142,7 @@ pub struct HttpDoor {
     idempotency: Mutex<idempotency::Store<idempotent::Kept>>,
     /// People who are logged in.
     sessions: Mutex<Table<session::Session>>,
-    /// Says that what lasts longer than a request has to ask again whether it may.
+    /// Notifies streams and WebSockets that they have to check their permissions again.
     second_look: watch::Sender<()>,
     alt_svc: Option<HeaderValue>,
     /// Made when it is first asked for.
@@ -151,7 +150,7 @@ pub struct HttpDoor {
 }
 
 impl HttpDoor {
-    /// A door that nobody uses yet.
+    /// Creates the door.
     #[must_use]
     pub fn new(config: HttpConfig) -> Self {
         let alt_svc = config.http3_port.and_then(|port| HeaderValue::from_str(&fogmux_http::alt_svc::http3(port)).ok());

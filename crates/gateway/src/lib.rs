@@ -1,9 +1,9 @@
 //! The gateway: one module per door, each driving a protocol machine over a connection and translating to and from the
-//! bus, and the workers that carry them.
+//! bus, and the workers that run them.
 //!
 //! A worker is a thread with a single-threaded runtime. A connection lives on one worker from accept to close, so its
-//! task needs no locks of its own; what crosses workers are mailboxes (see [`fogmux_bus`]) and each door's registry.
-//! No door calls another, but the HTTP door, which hands WebSocket streams to the MQTT and CoAP doors.
+//! task needs no locks of its own; only mailboxes (see [`fogmux_bus`]) and each door's registry cross workers. No door
+//! calls another, except that the HTTP door hands WebSocket streams to the MQTT and CoAP doors.
 
 #[cfg(test)]
 mod channels;

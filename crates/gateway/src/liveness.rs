@@ -1,15 +1,15 @@
 //! The liveness oracle: a task that goes to sleep holds nothing that it could send now.
 //!
-//! A connection whose socket has room and whose credit is left, but which sleeps on a backlog, is woken by nobody: its
-//! peer waits for ever. Each door asks this when a task is about to return `Pending` without a waker for more output.
-//! Release builds do not ask; the counter exists there, too, and stays 0.
+//! A connection that sleeps on a backlog, although its socket has room and its peer allows more, is woken by nobody:
+//! its peer waits for ever. Each door asks this when a task is about to return `Pending` without a waker for more
+//! output. Release builds do not ask; their counter stays 0.
 
 use std::fmt;
 
 use crate::WorkerContext;
 
-/// Counts and logs a sleep with sendable output, and panics in unit tests. `stuck` returns the owner's state if it
-/// sleeps although it could send; it is not called in release builds.
+/// Counts and logs a task that sleeps on output that it could send, and panics in unit tests. `stuck` returns the
+/// task's state in that case; it is not called in release builds.
 #[expect(clippy::assertions_on_constants, reason = "constant in each build, and different in unit tests")]
 pub(crate) fn check_sleep<T: fmt::Debug>(ctx: &WorkerContext, door: &str, stuck: impl FnOnce() -> Option<T>) {
     if !cfg!(debug_assertions) {

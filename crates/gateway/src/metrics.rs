@@ -1,4 +1,4 @@
-//! What is counted at the doors; the bus counts for itself. Doors add to these as they go, `/metrics` reads them.
+//! Counters of the doors, shown at `/metrics`. The bus and the store have counters of their own.
 
 use std::sync::{
     OnceLock,
@@ -46,14 +46,14 @@ impl Gauge {
     }
 }
 
-/// What one door counts.
+/// The counters of one door.
 #[derive(Debug, Default)]
 pub struct DoorMetrics {
-    /// Connections open now. CoAP: connections, DTLS sessions, and over plain UDP endpoints that observe something.
+    /// Open connections. For CoAP: stream connections, DTLS sessions, and plain UDP endpoints that observe something.
     pub connections: Gauge,
     /// Connections ever accepted.
     pub accepted: Counter,
-    /// Connections turned away by a limit before they could speak.
+    /// Connections refused by a limit before they could send anything.
     pub rejected: Counter,
     /// Logins refused.
     pub unauthenticated: Counter,
@@ -61,7 +61,7 @@ pub struct DoorMetrics {
     pub unauthorized: Counter,
     /// Peers that broke the protocol.
     pub misbehaved: Counter,
-    /// Peers cut because they took nothing, sent nothing, or were too slow.
+    /// Peers cut because they read nothing, sent nothing, or were too slow.
     pub timed_out: Counter,
     /// Bytes read.
     pub bytes_in: Counter,
@@ -74,35 +74,35 @@ pub struct DoorMetrics {
 pub struct MqttCut {
     /// Their queue of QoS 1 and 2 messages was full.
     pub queue_full: Counter,
-    /// They took nothing of what there was for them.
+    /// They read nothing of the output for them.
     pub stalled: Counter,
     /// They sent nothing for one and a half times their keep alive.
     pub silent: Counter,
-    /// Their host acknowledged no byte on the level of TCP.
+    /// Their host did not acknowledge TCP segments.
     pub unreachable: Counter,
 }
 
-/// What only MQTT has.
+/// Counters that only MQTT has.
 #[derive(Debug, Default)]
 pub struct MqttMetrics {
     /// CONNECT packets.
     pub connects: Counter,
     /// Control packets other than PUBLISH that were read.
     pub control_in: Counter,
-    /// Control packets other than PUBLISH that were answered with; no DISCONNECT.
+    /// Control packets other than PUBLISH and DISCONNECT that were sent.
     pub control_out: Counter,
     /// Sessions that expired.
     pub expired_sessions: Counter,
 }
 
-/// All doors.
+/// The counters of all doors.
 #[derive(Debug, Default)]
 pub struct Metrics {
     /// MQTT, also over WebSocket.
     pub mqtt: DoorMetrics,
     /// MQTT clients that were disconnected.
     pub mqtt_cut: MqttCut,
-    /// What only MQTT counts.
+    /// Counters that only MQTT has.
     pub mqtt_only: MqttMetrics,
     /// CoAP.
     pub coap: DoorMetrics,
@@ -110,8 +110,8 @@ pub struct Metrics {
     pub http: DoorMetrics,
     /// XMPP.
     pub xmpp: DoorMetrics,
-    /// Tasks that slept on output that they could have sent; looked for in debug builds only, and 0 if all is well.
+    /// Tasks that slept on output that they could have sent. Checked in debug builds only, and 0 if all is well.
     pub missed_wakes: Counter,
-    /// The store, if there is one on disk; it counts for itself.
+    /// The store on disk, if there is one, which has its own counters.
     pub store: OnceLock<FjallStore>,
 }

@@ -1,24 +1,24 @@
 //! The MQTT door: 3.1, 3.1.1 and 5.0 over any byte stream.
 //!
-//! A connection is one task on one worker. It reads a turn's bytes into the worker's buffer, publishes all messages in
-//! it as one batch, and writes acknowledgements and deliveries with one write. Publishers on any worker encode
-//! straight into a connection's mailbox (`mailbox.rs`). What the protocol says is decided in `fogmux-mqtt`; what is
-//! kept, dropped and refused is listed in `docs/protocols/mqtt.md`.
+//! A connection is one task on one worker. A turn reads bytes into the worker's buffer, publishes all messages in them
+//! as one batch, and writes acknowledgements and deliveries with one write. Publishers on any worker encode straight
+//! into a connection's mailbox (`mailbox.rs`). `fogmux-mqtt` decides by the protocol; `docs/protocols/mqtt.md` lists
+//! what is mapped, dropped and refused.
 
 mod access;
 mod attach;
 mod authenticate;
 mod bounds;
-mod breath;
+mod close;
 mod config;
 mod connection;
 mod deadline;
 mod early;
-mod farewell;
 mod kept;
 mod login;
 mod mailbox;
 mod output;
+mod pause;
 mod publish;
 mod reauthenticate;
 mod receive;
@@ -49,8 +49,8 @@ pub use transport::Transport;
 
 use crate::{Peer, WorkerContext};
 
-/// Longest time between two looks of the housekeeping. Delays of wills and expiries of sessions are whole seconds, so
-/// that none begins and ends between two looks; an alarm that does says so ([`MqttDoor::set_alarm`]).
+/// The longest time between two runs of the housekeeping. Will delays and session expiries are whole seconds, so that
+/// none begins and ends in between; an earlier alarm wakes it ([`MqttDoor::set_alarm`]).
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Serves one connection until it ends.
@@ -61,8 +61,8 @@ where
     Serve(Stage::Login(Box::pin(login::login(ctx, stream, peer))))
 }
 
-/// A connection's whole life. By hand and in boxes: what is only needed to log in, or to say goodbye, is no part of an
-/// idle connection.
+/// The life of a connection. A hand-written future in boxes, so that an idle connection does not hold the state of
+/// login and close.
 pub struct Serve<'s, S>(Stage<'s, S>);
 
 type Work<'s, T> = Pin<Box<dyn Future<Output = T> + 's>>;
@@ -105,9 +105,9 @@ impl<S> std::fmt::Debug for Serve<'_, S> {
     }
 }
 
-/// Ends sessions that have expired, publishes wills whose delay is over, and wakes connections when their alarm is due or
-/// the rules have changed; one worker runs it. It sleeps until the next of these is due, a second at most. When the
-/// gateway drains it sends the wills that still wait and wakes every connection until it has ended.
+/// Ends expired sessions, publishes delayed wills, and wakes connections whose alarm is due or whose rules have
+/// changed. One worker runs it; it sleeps until the next of these is due, a second at most. During a shutdown it
+/// publishes the remaining wills and wakes connections until all have ended.
 pub async fn housekeeping(ctx: Rc<WorkerContext>) {
     let door = &ctx.shared.mqtt;
     let mut drain = std::pin::pin!(ctx.drain());
@@ -134,7 +134,7 @@ pub async fn housekeeping(ctx: Rc<WorkerContext>) {
         }
     }
     door.publish_due_wills(&ctx, Timestamp::NEVER);
-    // Once for their wills, then until each has ended.
+    // Once for their wills, then repeatedly until all have ended.
     door.ring_all();
     ctx.emptying().await;
     while !door.shutdown.is_over() {

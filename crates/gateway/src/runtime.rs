@@ -1,8 +1,8 @@
-//! Workers and listeners: what turns the doors into a running gateway.
+//! Workers and listeners: the running gateway.
 //!
 //! Each worker is a thread with a single-threaded runtime. Worker 0 accepts; a connection goes to the worker with the
-//! fewest blocks of 16 connections, so that a few devices share one worker – what they say to each other
-//! then crosses no thread – and many are spread over all.
+//! fewest blocks of 16 connections, so that a few devices share one worker, and messages between them cross no thread,
+//! while many devices are spread over all.
 
 mod accept;
 pub(crate) mod worker;
@@ -36,19 +36,20 @@ use crate::{
     xmpp::{XmppConfig, XmppDoor},
 };
 
-/// Connections that share a worker before another is used: waking a second core costs more than a few devices' work.
+/// Connections that share a worker before another is used: waking a second core costs more than the work of a few
+/// devices.
 const BLOCK: usize = 16;
 
-/// How long wills have at least to come in, and to go out before the clients that read them are told to go.
+/// The least time for wills to be published, and delivered before their readers are disconnected.
 const WILLS: Duration = Duration::from_millis(100);
-/// Longest wait until no MQTT client is read any more but for acknowledgements.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-/// What is kept of the time of a shutdown for saying goodbye.
-const GOODBYES: Duration = Duration::from_secs(1);
-/// How often the shutdown looks how far it is.
+/// The longest wait until all MQTT clients are read for acknowledgements only.
+const QUIESCING_MAX: Duration = Duration::from_secs(2);
+/// The part of a shutdown's time that is reserved for closing connections.
+const CLOSING_TIME: Duration = Duration::from_secs(1);
+/// The interval at which the shutdown checks its progress.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What a listener speaks.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Listener {
     /// MQTT over TCP.
@@ -94,7 +95,7 @@ impl Listener {
         }
     }
 
-    /// Whether TLS comes before anything else on its streams.
+    /// Whether TLS comes first on its streams.
     #[must_use]
     pub const fn begins_with_tls(self) -> bool {
         match self {
@@ -104,30 +105,30 @@ impl Listener {
     }
 }
 
-/// Where a listener listens.
+/// A listener's address and policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// What it speaks.
+    /// The protocol.
     pub listener: Listener,
     /// Address; port 0 takes a free one. [`Listener::Http3`] with port 0 takes the port of [`Listener::Https`].
     pub address: SocketAddr,
-    /// Whether it may be used without credentials.
+    /// Whether anonymous clients are admitted.
     pub anonymous: bool,
     /// The credentials it takes.
     pub sources: SourceSet,
-    /// The TLS or DTLS it speaks, if it does.
+    /// The TLS or DTLS profile, if it has one.
     pub security: Security,
 }
 
 impl Listen {
-    /// A listener that takes every credential, and needs one.
+    /// A listener that takes every credential and admits no anonymous clients.
     #[must_use]
     pub fn new(listener: Listener, address: SocketAddr) -> Self {
         Self { listener, address, anonymous: false, sources: SourceSet::ALL, security: Security::default() }
     }
 }
 
-/// Everything a gateway is started with.
+/// The configuration of a gateway.
 pub struct GatewayConfig {
     /// Worker threads; at least one.
     pub workers: usize,
@@ -137,7 +138,7 @@ pub struct GatewayConfig {
     pub listen: Vec<Listen>,
     /// Certificates, for the listeners that need them.
     pub tls: Option<TlsConfig>,
-    /// What outlives the process, for `/metrics` and `/readyz`; none where everything is in memory.
+    /// The store on disk, for `/metrics` and `/readyz`; `None` if everything is in memory.
     pub store: Option<FjallStore>,
     /// Limits of QUIC connections.
     pub quic: QuicLimits,
@@ -161,22 +162,22 @@ pub enum StartError {
     /// A listener could not be bound.
     #[error("cannot listen for {} on {address}: {source}", listener.name())]
     Bind {
-        /// Which.
+        /// The listener.
         listener: Listener,
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// A listener needs a certificate and there is none.
     #[error("{} needs a certificate", .0.name())]
     NoCertificate(Listener),
-    /// What a listener's profile needs is not there.
+    /// A listener's profile needs something that is not configured.
     #[error("{}: {source}", listener.name())]
     Tls {
-        /// Which.
+        /// The listener.
         listener: Listener,
-        /// Why.
+        /// The reason.
         source: TlsError,
     },
     /// A thread or its runtime could not be made.
@@ -184,15 +185,15 @@ pub enum StartError {
     Worker(io::Error),
 }
 
-/// Makes gateways.
+/// Starts gateways.
 #[derive(Clone, Copy, Debug)]
 pub struct Gateway;
 
-/// A gateway at work. Dropping it leaves the threads running; call [`RunningGateway::drain`].
+/// A running gateway. Dropping it leaves the threads running; call [`RunningGateway::drain`].
 pub struct RunningGateway {
-    /// Where it listens, with the ports it was given.
+    /// The addresses of its listeners, with the ports they were given.
     pub addresses: Vec<(Listener, SocketAddr)>,
-    /// What its workers share.
+    /// The state that its workers share.
     pub shared: Arc<Shared>,
     tls: Option<TlsConfig>,
     draining: watch::Sender<Phase>,
@@ -246,7 +247,7 @@ impl Gateway {
 }
 
 impl RunningGateway {
-    /// Where a listener listens.
+    /// The address of a listener.
     #[must_use]
     pub fn address(&self, listener: Listener) -> Option<SocketAddr> {
         self.addresses.iter().find(|(l, _)| *l == listener).map(|(_, address)| *address)
@@ -258,21 +259,21 @@ impl RunningGateway {
         self.tls.as_ref()
     }
 
-    /// Shuts down: no new connections, publishers are not read any more, wills are sent, what was accepted is delivered
-    /// and acknowledged, streams are closed, QUIC said goodbye. Clients that do not read are not waited for. Gives
+    /// Shuts down: no new connections, publishers are not read any more, wills are published, accepted messages are
+    /// delivered and acknowledged, then connections are closed. Clients that do not read are not waited for. Returns
     /// whether every worker was done before `deadline`.
     pub async fn drain(mut self, deadline: Duration) -> bool {
         let end = Instant::now() + deadline;
-        self.draining.send_replace(Phase::LastWords);
+        self.draining.send_replace(Phase::Quiescing);
         let shutdown = &self.shared.mqtt.shutdown;
         sleep(WILLS.min(deadline)).await;
-        wait_until(end.min(Instant::now() + LAST_WORDS), || shutdown.is_quiet()).await;
+        wait_until(end.min(Instant::now() + QUIESCING_MAX), || shutdown.is_quiet()).await;
         self.shared.bus.shut_down();
-        // A batch that was published at this moment is delivered by now.
+        // A batch that was being published at that moment is delivered by now.
         sleep(LOOK).await;
         self.draining.send_replace(Phase::Emptying);
-        wait_until(end - GOODBYES.min(deadline / 4), || shutdown.is_over()).await;
-        self.draining.send_replace(Phase::Farewell);
+        wait_until(end - CLOSING_TIME.min(deadline / 4), || shutdown.is_over()).await;
+        self.draining.send_replace(Phase::Closing);
         let all = async {
             for _ in 0..self.threads.len() {
                 self.finished.recv().await;
@@ -281,7 +282,7 @@ impl RunningGateway {
         let in_time = tokio::time::timeout_at(end, all).await.is_ok();
         if in_time {
             for thread in self.threads.drain(..) {
-                // A worker that panicked has said so on standard error already.
+                // A worker that panicked has reported it on standard error.
                 drop(thread.join());
             }
         }
@@ -293,7 +294,7 @@ impl RunningGateway {
     }
 }
 
-/// Waits until something holds, or until `end`.
+/// Waits until `holds` returns true, or until `end`.
 async fn wait_until(end: Instant, holds: impl Fn() -> bool) {
     while !holds() && Instant::now() < end {
         sleep(LOOK).await;

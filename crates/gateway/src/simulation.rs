@@ -1,10 +1,10 @@
 //! Deterministic simulation: the gateway's workers over simulated connections and a virtual clock, driven by one seed.
 //!
-//! Random clients of several doors publish, subscribe, pause, reset and come back over connections with small buffers,
-//! latency and transports that hold bytes back. When traffic ends, three properties must hold: every reader that is
-//! connected has got every accepted message and holds each topic's retained value (convergence); nothing that was
-//! refused reached anybody, and nothing came out of order (the ledger); no task slept on what it could send (liveness).
-//! When the clients have gone, queues and subscriptions are empty.
+//! Random clients of all doors publish, subscribe, pause, reset and reconnect over connections with small buffers,
+//! latency, and transports that hold bytes back. When traffic ends, three properties must hold. Convergence: every
+//! connected reader has received every accepted message and holds each topic's retained value. Order and refusal: no
+//! refused message reached anybody, and none came out of order (the ledger). Liveness: no task slept on output that it
+//! could send. After the clients have gone, queues and subscriptions are empty.
 //!
 //! `FOGMUX_SEEDS` is the number of seeds, `FOGMUX_SEED` the first: a failing seed is run again by
 //! `FOGMUX_SEED=n FOGMUX_SEEDS=1 cargo test -p fogmux-gateway simulation`.
@@ -39,9 +39,9 @@ use tokio::{
 };
 use world::World;
 
-/// Seeds that every test run tries.
+/// Seeds run by every test run.
 const SEEDS: u64 = 300;
-/// Virtual time in which all that was accepted arrives, once the publishers have ended.
+/// Virtual time in which all accepted messages must arrive, once the publishers have ended.
 const ARRIVES: Duration = Duration::from_secs(300);
 
 /// Faults of one seed that are printed.
@@ -92,8 +92,8 @@ fn one_seed_is_one_run() {
     assert_eq!(simulate(7), simulate(7));
 }
 
-/// Runs one seed on a thread of its own, since doors keep caches by thread; gives how many messages were published and
-/// delivered, or what went wrong.
+/// Runs one seed on a thread of its own, because doors keep caches by thread. Returns how many messages were published
+/// and delivered, or the faults.
 fn simulate(seed: u64) -> Result<(usize, usize), Vec<String>> {
     let thread = std::thread::spawn(move || simulate_here(seed));
     thread.join().unwrap_or_else(|_| Err(vec!["a panic, see above".to_owned()]))
@@ -118,7 +118,7 @@ fn simulate_here(seed: u64) -> Result<(usize, usize), Vec<String>> {
 async fn run(world: &Rc<World>, ledger: &Rc<Ledger>, random: &Random) -> Result<(), Vec<String>> {
     let mut readers = spawn_readers(world, ledger, random);
     let publishers = spawn_publishers(world, ledger, random);
-    // Some come when there are retained messages already.
+    // Some connect when there are retained messages already.
     sleep(Duration::from_millis(random.below(1000) as u64)).await;
     readers.extend(spawn_readers(world, ledger, random));
     for publisher in publishers {
@@ -179,7 +179,7 @@ fn spawn_publishers(world: &Rc<World>, ledger: &Rc<Ledger>, random: &Random) -> 
     tasks
 }
 
-/// Waits until nothing is missing at any reader.
+/// Waits until no reader misses anything.
 async fn arrive(world: &Rc<World>, ledger: &Ledger) -> Result<(), Vec<String>> {
     let bus = &world.shared().bus;
     let latest = |topic: &str| bus.latest(topic, world.now()).map(|message| message.payload.to_vec());
@@ -197,7 +197,7 @@ async fn arrive(world: &Rc<World>, ledger: &Ledger) -> Result<(), Vec<String>> {
     }
 }
 
-/// Every client has gone: the gateway holds nothing for any of them.
+/// Checks that the gateway holds nothing after every client has gone.
 async fn leave(world: &World) -> Result<(), Vec<String>> {
     let shared = world.shared();
     for _ in 0..120 {

@@ -1,9 +1,10 @@
-//! `$SYS`: the gateway's own state as retained messages. `$SYS/broker/…` has the topics and the text of Mosquitto
-//! (mosquitto(8), "BROKER STATUS"), so that dashboards and exporters made for it work; `$SYS/fogmux/…` has each door's.
+//! `$SYS`: the gateway's status as retained messages. `$SYS/broker/…` has the topics and texts of Mosquitto
+//! (mosquitto(8), "BROKER STATUS"), so that dashboards and exporters made for it work; `$SYS/fogmux/…` has the counters
+//! of each door.
 //!
-//! Values are sums of counters that exist anyway, read once an interval, and are published when their text has changed.
-//! They are retained in memory only ([`Unstored`]). Nobody but the gateway writes here, but bridges their state; who
-//! may read is decided by the access rules (`docs/access.md`).
+//! The counters exist anyway; they are read once an interval, and a topic is published when its text has changed. The
+//! messages are retained in memory only ([`Unstored`]). Only the gateway writes here, and bridges their state; access
+//! rules decide who may read (`docs/access.md`).
 
 mod load;
 mod reading;
@@ -18,7 +19,7 @@ pub(crate) use unstored::Unstored;
 
 use crate::WorkerContext;
 
-/// Publishes every `sys_interval`, at once for the first time, until the gateway drains; never when that is zero.
+/// Publishes the status at once and then every `sys_interval`, until the shutdown; never if that is zero.
 pub(crate) async fn publish(ctx: Rc<WorkerContext>) {
     let interval = ctx.shared.mqtt.config.sys_interval;
     if interval.is_zero() {
@@ -40,8 +41,8 @@ pub(crate) async fn publish(ctx: Rc<WorkerContext>) {
     }
 }
 
-/// Publishes texts as retained messages of QoS 0: a newer value comes soon, and nothing waits for sessions that are
-/// away.
+/// Publishes texts as retained messages of QoS 0: a newer value comes soon, and they must not queue for sessions
+/// without a connection.
 fn say(ctx: &WorkerContext, publisher: &Arc<Publisher>, news: &[(String, String)]) {
     let now = ctx.now();
     let unix_ms = ctx.unix_ms(now);
@@ -52,11 +53,11 @@ fn say(ctx: &WorkerContext, publisher: &Arc<Publisher>, news: &[(String, String)
         publication.retain = true;
         batch.push(publication);
     }
-    // The store does not keep these: there is nothing to wait for.
+    // The store does not take these: the completion is ready.
     drop(ctx.worker.borrow_mut().publish(&mut batch));
 }
 
-/// What was said last, and what the next values depend on.
+/// The texts published last, and the state for the next ones.
 struct Status {
     publisher: Arc<Publisher>,
     said: BTreeMap<String, String>,
@@ -71,11 +72,11 @@ impl Status {
         Self { publisher, said: BTreeMap::new(), loads: Loads::default(), looked: now, clients_max: 0 }
     }
 
-    /// The topics whose text is another than the last time.
+    /// The topics whose text has changed.
     fn update(&mut self, reading: &Reading, now: Timestamp) -> Vec<(String, String)> {
         self.clients_max = self.clients_max.max(reading.clients());
-        let elapsed = std::mem::replace(&mut self.looked, now);
-        self.loads.update(reading.rates(), now.since(elapsed));
+        let before = std::mem::replace(&mut self.looked, now);
+        self.loads.update(reading.rates(), now.since(before));
         let mut all = reading.texts();
         all.push(("broker/clients/maximum".into(), self.clients_max.to_string()));
         all.extend(self.loads.texts());
@@ -90,7 +91,7 @@ impl Status {
     }
 }
 
-/// Whole seconds as Mosquitto writes its uptime.
+/// An uptime in Mosquitto's words.
 fn seconds(duration: Duration) -> String {
     format!("{} seconds", duration.as_secs())
 }

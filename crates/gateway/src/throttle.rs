@@ -1,4 +1,4 @@
-//! Log lines that peers can cause, held to one a second.
+//! A rate limit for log lines that peers can cause: one a second.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},

@@ -1,9 +1,8 @@
-//! The threads that verify passwords: few, at a lower priority than the workers, and there only while there is
-//! something to verify.
+//! The threads that verify passwords: few, at a lower priority than the workers, and running only while there is work.
 //!
-//! A verification takes 7 MiB and a core for some hundredths of a second. Each thread has its own memory for it, which
-//! it uses for one login after the other; after some seconds without any it ends, and the memory goes back to the system. A
-//! login that waits costs a place in the [`LoginQueue`], its name and its password, and no thread.
+//! A verification takes 7 MiB and a core for some hundredths of a second. Each thread uses its own memory for one login
+//! after the other; after some idle seconds it ends, and its memory is returned to the system. A waiting login costs a
+//! place in the [`LoginQueue`], its name and its password, but no thread.
 
 use std::{
     fmt,
@@ -18,21 +17,21 @@ use tokio::sync::oneshot;
 
 use crate::metrics::Counter;
 
-/// How long a thread keeps its memory after its last login.
+/// How long an idle thread keeps running.
 const REST: Duration = Duration::from_secs(2);
 
 /// Added to the niceness of a thread: beside a busy worker (niceness 0) on the same core it gets about a tenth of the
-/// time, and a worker that wakes up displaces it at once (sched(7)).
+/// time, and a worker that wakes up preempts it (sched(7)).
 const NICENESS: i32 = 10;
 
-/// How many verify at once, and how many may wait.
+/// The limits on verifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifierConfig {
     /// Threads at most; 0: half of the processor cores.
     pub threads_max: usize,
-    /// The logins that wait.
+    /// The bounds of the queue.
     pub queue: QueueConfig,
-    /// How long a login waits at most, its verification included; beyond, the client is told that the server is busy.
+    /// Longest wait of a login, verification included; after it, the client is told that the server is busy.
     pub wait_max: Duration,
 }
 
@@ -51,7 +50,7 @@ impl VerifierConfig {
     }
 }
 
-/// Where logins by name and password are verified. One for the whole gateway; clones are the same.
+/// Verifies logins by name and password. One for the whole gateway; clones share it.
 #[derive(Clone, Default)]
 pub struct Verifiers(Arc<Inner>);
 
@@ -70,7 +69,7 @@ struct State {
     threads: usize,
     /// Threads that wait for a login.
     idle: usize,
-    /// Whether it was said that the priority cannot be lowered.
+    /// Whether a failure to lower the priority was logged.
     niceness_refused: bool,
 }
 
@@ -80,7 +79,7 @@ struct Login {
 }
 
 impl Verifiers {
-    /// Other bounds from now on. Threads beyond a lower number end after their login.
+    /// Changes the limits. Threads beyond a lower number end after their login.
     pub fn configure(&self, config: VerifierConfig) {
         let mut state = self.0.lock();
         state.threads_max = Some(config.threads());
@@ -88,19 +87,19 @@ impl Verifiers {
         state.queue.configure(config.queue);
     }
 
-    /// Logins that wait now.
+    /// The number of waiting logins.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.0.lock().queue.len()
     }
 
-    /// Logins that were refused because too many waited.
+    /// Logins refused because too many waited.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.0.refused.get()
     }
 
-    /// Verifies a login from that address when its turn comes. A caller that stops waiting gives up its place.
+    /// Verifies a login from this address when its turn comes. A caller that stops waiting gives up its place.
     ///
     /// # Errors
     /// The login is refused; [`Refused::Busy`] when too many wait.
@@ -121,17 +120,17 @@ impl Verifiers {
         }
     }
 
-    /// Notes that a user has logged in with a password from there: a place is kept for the next time.
+    /// Notes a login by password, so that the source keeps a place in the queue.
     pub(crate) fn succeeded(&self, address: IpAddr, user: &str) {
         self.0.lock().queue.succeeded(address, user);
     }
 
-    /// Whether there was room.
+    /// Queues a login. Returns whether there was room.
     fn submit(&self, address: IpAddr, login: Login) -> bool {
         let mut state = self.0.lock();
         let user: Box<str> = login.check.user().into();
         let pushed = state.queue.push(address, &user, login).or_else(|login| {
-            // Those who have hung up hold places, too.
+            // Callers that have stopped waiting still hold places.
             state.queue.retain(|login| !login.answer.is_closed());
             state.queue.push(address, &user, login)
         });
@@ -139,7 +138,7 @@ impl Verifiers {
         if state.queue.len() > state.idle && state.threads < threads_max {
             self.0.start(&mut state);
         }
-        // Without any thread nobody would ever answer.
+        // Without a thread the login would never be verified.
         let taken = pushed.is_ok() && state.threads > 0;
         drop(state);
         self.0.work.notify_one();
@@ -174,7 +173,7 @@ impl Inner {
     }
 }
 
-/// A thread that is counted, however it ends.
+/// A thread that is counted until it ends, also by a panic.
 struct Running(Arc<Inner>);
 
 impl Running {
@@ -187,7 +186,7 @@ impl Running {
         }
     }
 
-    /// On Linux this is about the calling thread alone (setpriority(2), "C library/kernel differences").
+    /// On Linux this affects the calling thread only (setpriority(2), "C library/kernel differences").
     fn lower_priority(&self) {
         let Err(error) = rustix::process::setpriority_process(None, NICENESS) else { return };
         if !std::mem::replace(&mut self.0.lock().niceness_refused, true) {
@@ -195,7 +194,7 @@ impl Running {
         }
     }
 
-    /// The next login that somebody waits for; none when the thread is to end.
+    /// The next login that a caller waits for; `None` when the thread is to end.
     fn next(&self) -> Option<Login> {
         let mut state = self.0.lock();
         loop {
@@ -222,7 +221,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.threads -= 1;
-        // Whoever still waits would wait for ever.
+        // After a panic, waiting logins need another thread.
         if state.threads == 0 && !state.queue.is_empty() {
             self.0.start(&mut state);
         }

@@ -1,9 +1,9 @@
 //! The XMPP door: client-to-server streams with a publish-subscribe service whose nodes are the topics of the bus.
 //!
-//! A connection is one task. `login` takes it from the first byte to a bound resource, `session` carries it from then
-//! on: a turn reads once, publishes one batch, drains the mailbox once and writes once. What connections share is in
-//! [`XmppDoor`]: nodes (configuration and affiliations of topics) and accounts (who is connected, who subscribes to what).
-//! The bus is never called while the nodes are locked, for it asks them whether something may be read.
+//! A connection is one task. `login` takes it from the first byte to a bound resource, `session` runs it from then on:
+//! a turn reads once, publishes one batch, drains the mailbox once and writes once. Connections share the [`XmppDoor`]:
+//! nodes (configuration and affiliations of topics) and accounts (connected resources and subscriptions). The bus is
+//! never called while the nodes are locked, because it asks them for permissions.
 
 mod access;
 mod accounts;
@@ -41,11 +41,11 @@ use crate::{Listener, Peer, WorkerContext, runtime::handshake};
 
 pub use self::{config::XmppConfig, kept::NodeStore};
 
-/// What the workers of the XMPP door share: configuration and registries. Connections find it in
+/// The state that the workers of the XMPP door share: configuration and registries. Connections find it in
 /// [`crate::Shared::xmpp`].
 #[derive(Debug)]
 pub struct XmppDoor {
-    /// How it behaves.
+    /// The configuration.
     pub config: XmppConfig,
     pub(crate) server: Arc<ServerConfig>,
     /// The address of the publish-subscribe service.
@@ -56,7 +56,7 @@ pub struct XmppDoor {
 }
 
 impl XmppDoor {
-    /// A door that nobody uses yet. A domain that is none (the configuration's reader refuses those) is `localhost`.
+    /// Creates the door. An invalid domain, which the configuration's reader refuses, becomes `localhost`.
     #[must_use]
     pub fn new(config: XmppConfig) -> Self {
         let address = |text: &str| Jid::from_parts(None, text, None);
@@ -78,7 +78,7 @@ impl XmppDoor {
 
 /// Serves one connection until it ends; `tls` is there for STARTTLS.
 pub async fn serve_plain(ctx: Rc<WorkerContext>, stream: TcpStream, peer: Peer, tls: Option<TlsAcceptor>) {
-    // Boxed, here and below, for a task is as large as its largest state, and handshake and login soon end.
+    // Boxed, here and below, because a task is as large as its largest state, and handshake and login soon end.
     match Box::pin(log_in_plain(&ctx, stream, peer, tls)).await {
         Some(Bound::Plain(session)) => session.run().await,
         Some(Bound::Secure(session)) => session.run().await,
@@ -110,7 +110,7 @@ where
     }
 }
 
-/// A session by what is below it.
+/// A session over one of the two streams.
 enum Bound {
     Plain(Box<Session<TcpStream>>),
     Secure(Box<Session<Stream>>),
@@ -129,9 +129,9 @@ async fn log_in_plain(
     peer: Peer,
     tls: Option<TlsAcceptor>,
 ) -> Option<Bound> {
-    // A write is a whole turn: waiting to fill a segment gains nothing.
+    // Output is written a turn at a time, so that waiting to fill a segment gains nothing.
     let _ = stream.set_nodelay(true);
-    // Required but on loopback, where tools of the same machine come from – if they need no certificate either.
+    // Required except on loopback, for tools on the same machine, unless certificates are required.
     let starttls = match &tls {
         None => StartTls::Unavailable,
         Some(tls) if peer.is_loopback() && !tls.requires_certificate() => StartTls::Offered,
@@ -151,11 +151,11 @@ async fn log_in_plain(
     }
 }
 
-/// How often [`housekeeping`] looks whether the rules have changed and subscriptions have ended.
+/// How often [`housekeeping`] checks for changed rules and expired subscriptions.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Has connections that say nothing look as well when the rules have changed, and ends subscriptions whose time has come;
-/// one worker runs it until drain.
+/// Wakes idle connections when the rules have changed, and ends expired subscriptions. One worker runs it until the
+/// shutdown.
 pub async fn housekeeping(ctx: Rc<WorkerContext>) {
     let mut drain = std::pin::pin!(ctx.drain());
     let mut generation = ctx.authority().generation();

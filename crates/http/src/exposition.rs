@@ -1,7 +1,7 @@
-//! The text formats in which metrics are exposed: OpenMetrics 1.0 and Prometheus' own, version 0.0.4.
+//! The text formats of metrics: OpenMetrics 1.0 and Prometheus' own, version 0.0.4.
 //!
-//! A client that asks for nothing in particular gets version 0.0.4, as it does from the exporters of Prometheus;
-//! Prometheus itself asks for OpenMetrics.
+//! A client without a preference gets version 0.0.4, as from the exporters of Prometheus; Prometheus itself asks for
+//! OpenMetrics.
 
 use std::fmt::Write as _;
 
@@ -42,8 +42,8 @@ impl Format {
     }
 }
 
-/// OpenMetrics text in version 0.0.4: there a counter is described under the name of its samples, which ends in
-/// `_total`, and neither units nor an end are written.
+/// Converts OpenMetrics text to version 0.0.4, in which a counter is described under the name of its samples, with
+/// `_total`, and neither units nor `# EOF` exist.
 #[must_use]
 pub fn text(openmetrics: &str) -> String {
     let mut out = String::with_capacity(openmetrics.len() + 1024);

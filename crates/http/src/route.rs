@@ -1,4 +1,4 @@
-//! What a raw request path names, and which methods it knows (RFC 9110 §9, §10.2.1).
+//! Routes: the resource that a raw request path names, and its methods (RFC 9110 §9, §10.2.1).
 //!
 //! The path is the one of the request line, still encoded: a router that decodes or normalises on the way would change
 //! topics. Empty levels are levels, a trailing slash is an empty last level, and `/topics/` is followed by exactly one
@@ -27,13 +27,13 @@ pub enum Route<'a> {
     Coap,
     /// `/openapi.json`.
     OpenApi,
-    /// `/healthz`: the process answers.
+    /// `/healthz`: the process responds.
     Health,
     /// `/readyz`: the process takes traffic.
     Ready,
     /// `/metrics`.
     Metrics,
-    /// `/`: where a person lands.
+    /// `/`: the page for people.
     Index,
     /// `/login`: a session for a person.
     Login,
@@ -43,7 +43,7 @@ pub enum Route<'a> {
     Server,
 }
 
-/// Why a path names nothing here.
+/// Why a path names no resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unroutable {
     /// No resource has this path.
@@ -70,7 +70,7 @@ pub enum Unroutable {
 }
 
 impl Unroutable {
-    /// The answer to give.
+    /// The response to it.
     #[must_use]
     pub fn problem(self) -> Problem<'static> {
         let kind = match self {
@@ -82,7 +82,7 @@ impl Unroutable {
 }
 
 impl<'a> Route<'a> {
-    /// Reads the path of a request target, without its query.
+    /// Parses the path of a request target, without its query.
     pub fn parse(path: &'a str) -> Result<Self, Unroutable> {
         if let Some(topic) = path.strip_prefix("/topics/") {
             return topic_of(topic).map(Self::Topic);
@@ -90,7 +90,7 @@ impl<'a> Route<'a> {
         match path {
             "/subscribe" => Ok(Self::Subscribe),
             "/publish" => Ok(Self::Publish),
-            // Some clients have a base path that ends so.
+            // Some clients use this base path.
             "/mqtt" | "/mqtt/" => Ok(Self::Mqtt),
             "/.well-known/coap" => Ok(Self::Coap),
             "/openapi.json" => Ok(Self::OpenApi),
@@ -124,7 +124,7 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// Whether a name and a password are asked for. Liveness probes carry none.
+    /// Whether the route needs no credentials, as liveness probes have none.
     #[must_use]
     pub fn is_open(&self) -> bool {
         match self {

@@ -8,18 +8,17 @@ use crate::event::push_json_string;
 /// The media type.
 pub const CONTENT_TYPE: &str = "text/event-stream";
 
-/// What the stream begins with: how long a browser waits before it reconnects.
+/// The beginning of a stream: how long a browser waits before it reconnects.
 pub const PREAMBLE: &[u8] = b"retry: 1000\n\n";
 /// A comment, sent to find dead peers and to keep proxies from closing.
 pub const KEEP_ALIVE: &[u8] = b":\n\n";
 
-/// `<stream>.<sequence>`: which stream, and which of its events. Written as sixteen hexadecimal digits, a dot and a
-/// decimal number.
+/// An event's identifier, `<stream>.<sequence>`: sixteen hexadecimal digits, a dot and a decimal number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EventId {
-    /// The stream; random, since it is what a reader shows to go on.
+    /// The stream; random, because it is the reader's proof when it resumes.
     pub stream: u64,
-    /// Counts from 1 within the stream; 0 stands before the first event.
+    /// The number of the event within the stream, from 1; 0 precedes the first event.
     pub sequence: u64,
 }
 
@@ -67,7 +66,7 @@ impl GapReason {
     }
 }
 
-/// The JSON of a gap. `missed` is left out when the number is not known, `id` when there is no event to go on after.
+/// The JSON of a gap. `missed` is left out if the number is unknown, `id` if there is no event to resume after.
 #[must_use]
 pub fn gap_json(reason: GapReason, missed: Option<u64>, id: Option<&str>) -> String {
     let missed = missed.map_or_else(String::new, |missed| format!(",\"missed\":{missed}"));
@@ -75,8 +74,8 @@ pub fn gap_json(reason: GapReason, missed: Option<u64>, id: Option<&str>) -> Str
     format!("{{\"gap\":\"{}\"{missed}{id}}}", reason.name())
 }
 
-/// The JSON that names the retained messages that a resumed stream still sends: filters in order, and of the first the
-/// topic after which it goes on.
+/// The JSON of the retained messages that a resumed stream has still to send: its remaining filters in order, the first
+/// with the topic to continue after.
 #[must_use]
 pub fn rest_json<'a>(rest: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> String {
     let mut out = b"{\"retained\":[".to_vec();

@@ -1,25 +1,25 @@
-//! The C library's allocator: how it takes memory, and how to make it give back what is free.
+//! The C library's allocator: thresholds, and a way to return freed memory to the system.
 //!
-//! glibc returns freed memory only from the top of a heap, so that what ten thousand clients have used stays with the
-//! process when they have gone. Two of its functions change that; they are the only unsafe code of this workspace
-//! (ADR 0026). With another C library both do nothing.
+//! glibc returns freed memory only from the top of a heap, so that the memory of ten thousand clients stays with the
+//! process after they have gone. Two of its functions change that; they are the only unsafe code in this workspace (ADR
+//! 0026). With another C library both do nothing.
 
 #![cfg_attr(
     all(target_os = "linux", target_env = "gnu"),
     expect(unsafe_code, reason = "two functions of the C library that take and return numbers")
 )]
 
-/// Allocations of this many bytes or more are mappings of their own, which go back to the system when they are freed.
+/// Allocations of this many bytes or more are mapped on their own and unmapped when they are freed.
 ///
-/// glibc raises its own threshold, of 128 KiB at first, to the size of each mapping that is freed, up to 32 MiB: after one
-/// buffer of 19 MiB for a password all such buffers are cut from the heaps and stay there.
+/// By default glibc raises this threshold from 128 KiB to the size of each mapping that is freed, up to 32 MiB: after
+/// one password buffer of 19 MiB, all such buffers would be cut from the heaps and stay there.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const MAPPED_BYTES_MIN: i32 = 1 << 20;
-/// Free bytes at the top of a heap that are kept for the next allocation: twice the threshold, as glibc itself has it.
+/// Free bytes kept at the top of a heap: twice the threshold, as glibc has it by default.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const TOP_BYTES_MAX: i32 = 2 * MAPPED_BYTES_MIN;
 
-/// Fixes the thresholds of the allocator. To be called first in `main`.
+/// Sets the thresholds of the allocator. To be called before the process allocates much.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn configure() {
     // SAFETY: mallopt(3) takes two numbers, and its parameters may be set at any time; refused values change nothing.
@@ -29,8 +29,8 @@ pub fn configure() {
     }
 }
 
-/// Gives free pages of all heaps back to the system. Each heap is locked while it is walked, for milliseconds if it is
-/// large: not for a hot path.
+/// Returns free pages of all heaps to the system. Locks each heap while it is walked, for milliseconds if it is large,
+/// so it is not for a hot path.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn give_back() {
     // SAFETY: malloc_trim(3) takes a number, locks what it touches and changes no allocation.
@@ -39,19 +39,29 @@ pub fn give_back() {
     }
 }
 
-/// Fixes the thresholds of the allocator, where there are any.
+/// Sets the thresholds of the allocator, where it has any.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub const fn configure() {}
 
-/// Gives free pages back to the system, where the allocator has a way to be told.
+/// Returns free pages to the system, where the allocator can.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub const fn give_back() {}
 
-/// The resident set of this process in bytes, where the system says.
+/// The resident set of this process, in bytes (`VmRSS` in proc_pid_status(5)). `None` on systems without `/proc`.
 #[must_use]
 pub fn resident_bytes() -> Option<u64> {
+    status_bytes("VmRSS:")
+}
+
+/// The largest resident set that this process has had, in bytes (`VmHWM`). `None` on systems without `/proc`.
+#[must_use]
+pub fn resident_bytes_max() -> Option<u64> {
+    status_bytes("VmHWM:")
+}
+
+fn status_bytes(field: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a packet: every variant names the clause it breaks and the code the peer is told.
+//! Errors in packets: every variant names the clause it breaks and the reason code for the peer.
 
 use thiserror::Error;
 
@@ -128,8 +128,8 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// The reason code the standard gives the peer for this (§4.13): the standard's own where it names one, otherwise
-    /// Malformed Packet for what cannot be parsed and Protocol Error for what is disallowed.
+    /// The reason code for the peer (§4.13): the one that the standard names, otherwise Malformed Packet if the packet
+    /// cannot be parsed and Protocol Error if it is not allowed.
     #[must_use]
     pub const fn reason(&self) -> ReasonCode {
         match self {

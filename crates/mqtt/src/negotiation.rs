@@ -1,4 +1,4 @@
-//! What CONNECT asks, what the server grants, and the CONNACK that says so (§3.1, §3.2).
+//! The negotiation of CONNECT: the client's request, the server's limits, and the CONNACK (§3.1, §3.2).
 //!
 //! Pure arithmetic over limits: whether the client is who it says it is, and whether a session exists, is decided
 //! between [`Negotiation::of`] and [`Negotiation::accept`] by the caller.
@@ -11,7 +11,7 @@ use crate::{DecodeError, EncodeError, PacketType, ReasonCode, Version};
 /// Session Expiry Interval of a session that never ends (§3.1.2.11.2).
 pub const SESSION_NEVER_EXPIRES: u32 = u32::MAX;
 
-/// What the server grants at most.
+/// The largest values that the server grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
     /// Seconds a session outlives its connection; [`SESSION_NEVER_EXPIRES`] for ever.
@@ -30,7 +30,7 @@ pub struct ServerLimits {
     pub outgoing_alias_maximum: u16,
 }
 
-/// What came out of a CONNECT.
+/// The result of a CONNECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiation {
     /// The protocol of the connection.
@@ -38,7 +38,7 @@ pub struct Negotiation {
     /// The client is a bridge of 3.1 or 3.1.1: see
     /// [`SubscriptionOptions::of_bridge`](crate::SubscriptionOptions::of_bridge).
     pub bridge: bool,
-    /// Forget the session there may be.
+    /// Whether an existing session is discarded.
     pub clean_start: bool,
     /// Seconds the session outlives the connection; zero: not at all.
     pub session_expiry: u32,
@@ -54,7 +54,7 @@ pub struct Negotiation {
     pub problem_information: bool,
     /// The client asks for Response Information.
     pub response_information: bool,
-    /// The client identifier is empty: one has to be made.
+    /// Whether the client identifier is empty, so that the server assigns one.
     pub assign_client_id: bool,
     keep_alive_changed: bool,
     session_expiry_changed: bool,
@@ -100,15 +100,15 @@ impl Negotiation {
         })
     }
 
-    /// Appends the CONNACK of success, with every limit that differs from what the standard assumes (§3.2.2.3), and with
-    /// the method of extended authentication if CONNECT had one ([MQTT-4.12.0-5], [MQTT-4.12.0-6]).
+    /// Appends the CONNACK of success, with every limit that differs from the default of the standard (§3.2.2.3), and
+    /// with the method of extended authentication if CONNECT had one ([MQTT-4.12.0-5], [MQTT-4.12.0-6]).
     ///
-    /// A client with a small Maximum Packet Size is not offered topic aliases if there is no room for their number; it
-    /// has to know everything else.
+    /// If the client's Maximum Packet Size leaves no room for the Topic Alias Maximum, no aliases are offered; the
+    /// client has to know everything else.
     ///
     /// # Errors
-    /// When `assigned` or what is said of the authentication is too long, or the packet for this client
-    /// ([MQTT-3.1.2-24]). That does not depend on `session_present`.
+    /// When `assigned` or the authentication data is too long, or the packet for this client ([MQTT-3.1.2-24]). This
+    /// does not depend on `session_present`.
     pub fn accept(
         &self,
         session_present: bool,
@@ -171,7 +171,7 @@ fn keep_alive(connect: &Connect<'_>, limits: &ServerLimits) -> u16 {
     }
 }
 
-/// The properties of CONNECT with what the standard assumes in their place (§3.1.2.11).
+/// The properties of CONNECT, with the defaults of the standard (§3.1.2.11).
 struct Asked {
     session_expiry: u32,
     receive_maximum: u16,
@@ -244,34 +244,33 @@ impl<'a> Will<'a> {
     }
 }
 
-/// Appends the CONNACK that refuses, in the form of `version`; nothing where that version has no such answer and the
-/// connection is just closed ([MQTT-3.1.0-1], §3.2.2.3 of 3.1.1). A text that makes the packet larger than
+/// Appends the CONNACK that refuses, in the form of `version`; nothing if that version has no such code and the
+/// connection is just closed ([MQTT-3.1.0-1], §3.2.2.3 of 3.1.1). A text that would make the packet larger than
 /// `packet_bytes_max`, the client's Maximum Packet Size, is left out ([MQTT-3.2.2-19]).
 pub fn refuse(version: Version, reason: ReasonCode, text: Option<&str>, packet_bytes_max: u32, out: &mut Vec<u8>) {
     if !version.is_v5() && reason.connack_v3().is_none() {
         return;
     }
-    // Only reasons of CONNACK are sent in it; another would be malformed at the other end.
+    // Other reasons are malformed in CONNACK.
     let reason = if reason.allowed_in(PacketType::Connack) { reason } else { ReasonCode::UNSPECIFIED_ERROR };
     let mut list = PropertyBuffer::new();
     if let Some(text) = text.filter(|_| version.is_v5()) {
-        // The reason itself is what matters.
+        // The text is optional.
         let _ = list.push(Property::ReasonString(text));
     }
     let mut encode = |properties| {
         let connack = Connack { session_present: false, reason, properties };
         Packet::Connack(connack).encode_within(version, packet_bytes_max, out)
     };
-    // A client that takes not even that learns it from the end of the connection ([MQTT-3.1.2-24]).
+    // A client that accepts not even this is told by the end of the connection ([MQTT-3.1.2-24]).
     let _ = encode(list.properties()).or_else(|_| encode(Properties::NONE));
 }
 
-/// Appends the answer to a CONNECT that could not be read. `buf` is what came: if it shows version 5, the answer is in
-/// that version.
+/// Appends the answer to a CONNECT that cannot be decoded, in version 5 if `buf` has that protocol level.
 ///
-/// A level that is none of ours is answered by the CONNACK of 3.1.1 with return code 0x01, which 3.1.1 demands
-/// ([MQTT-3.1.2-2] of 3.1.1) and version 5 permits ("MAY send a CONNACK … 0x84", [MQTT-3.1.2-2]): what such a client
-/// reads is not known, and four bytes without properties are what every client and Mosquitto's bridges understand.
+/// An unknown level is answered by the CONNACK of 3.1.1 with return code 0x01, which 3.1.1 demands ([MQTT-3.1.2-2] of
+/// 3.1.1) and version 5 permits ("MAY send a CONNACK … 0x84", [MQTT-3.1.2-2]): every client, and Mosquitto's bridges,
+/// understand these four bytes without properties.
 pub fn refuse_unreadable(buf: &[u8], error: &DecodeError, out: &mut Vec<u8>) {
     let version = match (error, level(buf)) {
         (DecodeError::ProtocolLevel(_), _) => Version::V311,
@@ -279,11 +278,11 @@ pub fn refuse_unreadable(buf: &[u8], error: &DecodeError, out: &mut Vec<u8>) {
         (_, Some(_)) => Version::V311,
         (_, None) => return,
     };
-    // What the client accepts is not known; without a text it is as small as can be.
+    // The client's limit is not known; without a text the packet is as small as possible.
     refuse(version, error.reason(), None, u32::MAX, out);
 }
 
-/// The protocol level that a CONNECT says, as far as it can be seen.
+/// The protocol level of a CONNECT, if it is there.
 fn level(buf: &[u8]) -> Option<u8> {
     let (first, rest) = buf.split_first()?;
     if first >> 4 != PacketType::Connect as u8 {
@@ -294,7 +293,7 @@ fn level(buf: &[u8]) -> Option<u8> {
     body.strip_prefix(b"\0\x04MQTT").or_else(|| body.strip_prefix(b"\0\x06MQIsdp"))?.first().copied()
 }
 
-/// The properties of a CONNACK as a client needs them, with what the standard assumes in their place (§3.2.2.3).
+/// The properties of a CONNACK for a client, with the defaults of the standard (§3.2.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnackProperties<'a> {
     /// Unacknowledged QoS 1 and 2 messages the server takes.
@@ -313,7 +312,7 @@ pub struct ConnackProperties<'a> {
     pub qos_2: bool,
     /// The server takes QoS 1.
     pub qos_1: bool,
-    /// The server keeps messages.
+    /// Whether the server retains messages.
     pub retain: bool,
     /// For people.
     pub reason_string: Option<&'a str>,

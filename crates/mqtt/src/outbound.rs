@@ -1,8 +1,9 @@
-//! The sending half: packet identifiers, the window the peer allows, QoS 1 and 2 exchanges, and sending again.
+//! The sending half of a session: packet identifiers, the window the peer allows, QoS 1 and 2 exchanges, and
+//! retransmission.
 //!
-//! Identifiers are given out in order and every identifier from the oldest unfinished one on has an entry, so an
-//! acknowledgement finds its message by subtraction. `M` is what the caller needs to send a message again; it is given
-//! back when the exchange is over. Part of the session: [`Outbound::resume`] begins the next connection.
+//! Identifiers are assigned in order, and every identifier from the oldest unfinished one on has an entry, so that an
+//! acknowledgement finds its message by subtraction. `M` is what the caller needs to send a message again; it is
+//! returned when the exchange is over. [`Outbound::resume`] continues the session on another connection.
 
 use std::collections::VecDeque;
 
@@ -14,7 +15,7 @@ use crate::{Ack, Outgoing, PacketId, PacketType, ProtocolError, Qos, ReasonCode,
 /// ([MQTT-4.6.0-2]) leaves hardly any; one that never acknowledges the oldest is not sent more than this.
 const FINISHED_SPAN: usize = 1024;
 
-/// What the peer accepts.
+/// The limits that the peer has set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutboundConfig {
     /// The peer's protocol.
@@ -27,14 +28,14 @@ pub struct OutboundConfig {
     pub topic_alias_maximum: u16,
 }
 
-/// What an unfinished exchange awaits.
+/// The packet that an unfinished exchange awaits.
 #[derive(Debug)]
 enum State<M> {
     /// QoS 1, sent.
     AwaitingPuback(M),
     /// QoS 2, sent.
     AwaitingPubrec(M),
-    /// QoS 2, PUBREL sent; the message is the peer's.
+    /// QoS 2, PUBREL sent; the peer owns the message.
     AwaitingPubcomp,
     /// The identifier is taken by SUBSCRIBE or UNSUBSCRIBE.
     Reserved,
@@ -42,7 +43,7 @@ enum State<M> {
     Finished,
 }
 
-/// What became of a message.
+/// The outcome of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// Appended; the identifier for QoS 1 and 2.
@@ -53,7 +54,7 @@ pub enum Sent {
     TooLarge,
 }
 
-/// What an acknowledgement did.
+/// The effect of an acknowledgement.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Acknowledged<M> {
     /// The exchange is over; the message is given back where it was still kept.
@@ -70,8 +71,8 @@ pub struct Outbound<M> {
     config: OutboundConfig,
     /// Messages that may still be sent (§4.9).
     quota: u16,
-    /// PUBRELs sent again after a resume: the messages took nothing of this connection's quota, so that their PUBCOMPs
-    /// add nothing to it.
+    /// PUBRELs sent again after a resume. Their messages took no place in this connection's window, so their PUBCOMPs
+    /// free none ([MQTT-3.3.4-9]).
     released_before: u16,
     /// The identifier of the first entry; of the next one when there is none.
     first: PacketId,
@@ -97,7 +98,7 @@ impl<M> Outbound<M> {
         }
     }
 
-    /// What the peer accepts.
+    /// The limits that the peer has set.
     #[must_use]
     pub const fn config(&self) -> &OutboundConfig {
         &self.config
@@ -157,7 +158,7 @@ impl<M> Outbound<M> {
         Sent::Sent(Some(id))
     }
 
-    /// Appends the packet, with an alias where the peer takes one; says whether it fits.
+    /// Appends the packet, with an alias if the peer allows one. Returns whether it fits.
     #[inline]
     fn transmit(&mut self, message: &Outgoing<'_>, plain: Transmission, out: &mut Vec<u8>) -> bool {
         let OutboundConfig { version, packet_bytes_max, .. } = self.config;
@@ -185,7 +186,7 @@ impl<M> Outbound<M> {
         self.id_at(self.entries.len())
     }
 
-    /// Takes an identifier for SUBSCRIBE or UNSUBSCRIBE, `None` when there is no room.
+    /// Reserves an identifier for SUBSCRIBE or UNSUBSCRIBE; `None` when there is no room.
     pub fn reserve(&mut self) -> Option<PacketId> {
         if self.resent < self.entries.len() || self.entries.len() >= usize::from(self.config.window) + FINISHED_SPAN {
             return None;
@@ -196,7 +197,7 @@ impl<M> Outbound<M> {
         Some(id)
     }
 
-    /// SUBACK or UNSUBACK came. Says whether the identifier was reserved.
+    /// Handles SUBACK or UNSUBACK. Returns whether the identifier was reserved.
     pub fn unreserve(&mut self, id: PacketId) -> bool {
         match self.entry(id) {
             Some(entry @ State::Reserved) => {
@@ -213,7 +214,7 @@ impl<M> Outbound<M> {
         self.entries.get_mut(usize::from(id.steps_from(self.first)))
     }
 
-    /// PUBACK, whatever its reason: the exchange is over (§4.3.2).
+    /// Handles PUBACK: whatever its reason, the exchange is over (§4.3.2).
     ///
     /// # Errors
     /// When the message has another QoS.
@@ -233,8 +234,9 @@ impl<M> Outbound<M> {
         }
     }
 
-    /// PUBREC: with a failure the exchange is over, otherwise PUBREL is appended ([MQTT-4.3.3-4]). An identifier that
-    /// stands for nothing is told so, and in the older versions released ([MQTT-4.3.3-7]).
+    /// Handles PUBREC: with a failure the exchange is over, otherwise PUBREL is appended ([MQTT-4.3.3-4]). For an
+    /// unknown identifier, PUBREL carries that reason in version 5 and releases it in the older versions
+    /// ([MQTT-4.3.3-7]).
     ///
     /// # Errors
     /// When the message has another QoS.
@@ -274,7 +276,7 @@ impl<M> Outbound<M> {
         Ok(if known { Acknowledged::Released(message) } else { Acknowledged::Unknown })
     }
 
-    /// PUBCOMP: the exchange is over. One that comes for a message not yet released is no answer to anything we sent.
+    /// Handles PUBCOMP: the exchange is over. One for a message that was not released answers nothing that was sent.
     ///
     /// # Errors
     /// When the message has another QoS or has not been released.
@@ -297,7 +299,7 @@ impl<M> Outbound<M> {
         }
     }
 
-    /// An exchange is over: one more may begin, never more than the peer said (§4.9).
+    /// Frees a place in the window, which never exceeds the peer's limit (§4.9).
     #[inline]
     fn finish(&mut self) {
         self.quota = self.quota.saturating_add(1).min(self.config.window.max(1));
@@ -316,7 +318,7 @@ impl<M> Outbound<M> {
         }
     }
 
-    /// A new connection of the same session: everything unfinished is to be sent again ([MQTT-4.4.0-1]).
+    /// Continues the session on a new connection: everything unfinished is to be sent again ([MQTT-4.4.0-1]).
     pub fn resume(&mut self, config: OutboundConfig) {
         for entry in &mut self.entries {
             if matches!(entry, State::Reserved) {
@@ -337,8 +339,8 @@ impl<M> Outbound<M> {
         self.resent < self.entries.len()
     }
 
-    /// Appends what a resume has to send again, in the original order ([MQTT-4.6.0-1]), with DUP ([MQTT-3.3.1-1]),
-    /// until the window closes or `out` has `stop` bytes. `describe` says what an `M` is as a message.
+    /// Appends what has to be sent again after a resume, in the original order ([MQTT-4.6.0-1]), with DUP
+    /// ([MQTT-3.3.1-1]), until the window closes or `out` has `stop` bytes. `describe` returns the message of an `M`.
     pub fn resend(&mut self, stop: usize, describe: impl for<'m> Fn(&'m M) -> Outgoing<'m>, out: &mut Vec<u8>) {
         let version = self.config.version;
         let mut id = self.id_at(self.resent);
@@ -361,7 +363,7 @@ impl<M> Outbound<M> {
                 }
             };
             if !sent {
-                // Too large for the peer as it is now ([MQTT-3.1.2-25]).
+                // Too large for the peer's present limit ([MQTT-3.1.2-25]).
                 *entry = State::Finished;
                 self.quota += 1;
             }

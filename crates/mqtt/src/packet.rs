@@ -26,35 +26,35 @@ use crate::{DecodeError, EncodeError, Version};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PacketType {
-    /// A client asks for a connection.
+    /// CONNECT: a client requests a connection.
     Connect = 1,
     /// The server's answer to CONNECT.
     Connack = 2,
-    /// A message.
+    /// PUBLISH: a message.
     Publish = 3,
-    /// A QoS 1 message has been taken.
+    /// PUBACK: a QoS 1 message was received.
     Puback = 4,
-    /// A QoS 2 message has been taken.
+    /// PUBREC: a QoS 2 message was received.
     Pubrec = 5,
-    /// The identifier of a QoS 2 message may be used again.
+    /// PUBREL: the identifier of a QoS 2 message may be reused.
     Pubrel = 6,
-    /// The end of a QoS 2 exchange.
+    /// PUBCOMP: the end of a QoS 2 exchange.
     Pubcomp = 7,
-    /// A client asks for messages.
+    /// SUBSCRIBE: a client subscribes.
     Subscribe = 8,
     /// The answer to SUBSCRIBE.
     Suback = 9,
-    /// A client wants no more messages.
+    /// UNSUBSCRIBE: a client unsubscribes.
     Unsubscribe = 10,
     /// The answer to UNSUBSCRIBE.
     Unsuback = 11,
-    /// Are you there?
+    /// PINGREQ: a ping.
     Pingreq = 12,
-    /// I am.
+    /// PINGRESP: its answer.
     Pingresp = 13,
-    /// The end of a connection.
+    /// DISCONNECT: the end of a connection.
     Disconnect = 14,
-    /// A step of extended authentication, version 5 only.
+    /// AUTH: a step of extended authentication, version 5 only.
     Auth = 15,
 }
 
@@ -135,8 +135,8 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Reads the fixed header: `None` when it is not complete. What a packet begins with decides alone, so it does not
-    /// matter how the bytes arrive.
+    /// Decodes the fixed header; `None` when it is not complete. Errors depend on the first bytes alone, not on how the
+    /// bytes arrive.
     ///
     /// # Errors
     /// A type or flags that do not exist, a length that is none or above the limit.

@@ -30,7 +30,7 @@ fn send(outbound: &mut Outbound<String>, payload: &str, qos: Qos, out: &mut Vec<
     outbound.publish(&message(payload, qos), || payload.to_owned(), out)
 }
 
-/// What stands in `out`: kind, identifier, DUP and payload or topic.
+/// The packets in `out`: kind, identifier, DUP, and payload or topic.
 fn packets(mut out: &[u8]) -> Vec<String> {
     let mut list = Vec::new();
     while let Some((packet, used)) = decode(out, Version::V5, &Limits::PROTOCOL).unwrap() {

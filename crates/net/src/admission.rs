@@ -1,4 +1,4 @@
-//! How many may be connected: in all, and from one address. Counted before a byte is read.
+//! Limits on the number of connections, in all and from one address. Counted before a byte is read.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The log says at most this often that a limit is reached.
+/// The least time between two log lines about a limit.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
 /// Limits on connections.
@@ -20,8 +20,8 @@ const SAID_EVERY: Duration = Duration::from_secs(60);
 pub struct AdmissionLimits {
     /// Connections at once, over all listeners that share the [`Admission`].
     pub connections_max: usize,
-    /// Connections at once from one address; an IPv6 host is its /64. Loopback is not limited so: behind it are proxies and
-    /// the operator.
+    /// Connections at once from one address; an IPv6 host is its /64. Loopback has no such limit: proxies and the
+    /// operator connect from there.
     pub per_address_max: usize,
 }
 
@@ -44,7 +44,7 @@ struct Counts {
     /// Only addresses that are connected are in here.
     by_address: Mutex<HashMap<IpAddr, usize>>,
     said: Mutex<Option<Instant>>,
-    /// A descriptor to give up when there is no other, so that a connection can be accepted to be closed.
+    /// A file descriptor to close when none is left, so that a connection can be accepted and closed.
     spare: Mutex<Option<File>>,
 }
 
@@ -55,7 +55,7 @@ pub struct Admitted {
 }
 
 impl Admission {
-    /// Nobody connected yet.
+    /// Creates it without connections.
     #[must_use]
     pub fn new(limits: AdmissionLimits) -> Self {
         Self(Arc::new(Counts {
@@ -69,7 +69,7 @@ impl Admission {
         }))
     }
 
-    /// Another limit on connections at once; nobody is cut for it.
+    /// Changes the limit on connections at once. Open connections stay.
     pub fn limit(&self, connections_max: usize) {
         self.0.connections_max.store(connections_max, Ordering::Relaxed);
     }
@@ -103,7 +103,7 @@ impl Admission {
         Some(admitted)
     }
 
-    /// Counts a connection that is turned away, and says so now and then.
+    /// Counts a refused connection and logs it, but not more often than [`SAID_EVERY`].
     pub(crate) fn refuse(&self, limit: &str, max: usize) {
         let refused = self.0.refused.fetch_add(1, Ordering::Relaxed) + 1;
         let mut said = self.0.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +114,7 @@ impl Admission {
         }
     }
 
-    /// Does `work` with one descriptor more than there are left; nothing where that one is in use as well.
+    /// Runs `work` with the spare descriptor free. `None` if that is in use as well.
     pub(crate) fn with_spare_descriptor<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let mut kept = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let given_up = kept.take().is_some();
@@ -129,7 +129,7 @@ impl Admission {
         self.0.connections.load(Ordering::Relaxed)
     }
 
-    /// Connections turned away so far.
+    /// Connections refused so far.
     #[must_use]
     pub fn refused(&self) -> usize {
         self.0.refused.load(Ordering::Relaxed)
@@ -166,7 +166,7 @@ impl fmt::Debug for Admitted {
     }
 }
 
-/// What counts as one address: an IPv4 address however written, the /64 of an IPv6 address.
+/// The unit that is counted as one address: an IPv4 address, also when mapped, or the /64 of an IPv6 address.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         v4 @ IpAddr::V4(_) => v4,

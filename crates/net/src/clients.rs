@@ -1,4 +1,4 @@
-//! Whose client certificates are believed: those of an authority, unless its revocation list says otherwise.
+//! Trust in client certificates: those of configured authorities that are not revoked.
 //!
 //! One [`ClientTrust`] serves every listener and every stack, so that a certificate that is revoked is revoked
 //! everywhere. The list's file is looked at (not read) before every verification, and read when it has changed: a
@@ -42,15 +42,15 @@ struct Inner {
     open: Mutex<Vec<Weak<CutState>>>,
 }
 
-/// What the files said when they were last read.
+/// The contents of the files when they were last read.
 struct Current {
     verifier: Arc<dyn ClientCertVerifier>,
     stamp: Stamp,
-    /// What was revoked; none where there was no list.
+    /// The revocation lists; empty if there is no file.
     lists: Vec<CertificateRevocationListDer<'static>>,
 }
 
-/// What tells one version of a file from the next without reading it.
+/// Attributes that tell one version of a file from the next without reading it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     modified: Option<SystemTime>,
@@ -72,8 +72,8 @@ impl Stamp {
 }
 
 impl ClientTrust {
-    /// Believes the authorities in a PEM file, but for what is in the PEM file of revocation lists, which need not be
-    /// there yet.
+    /// Trusts the authorities in a PEM file, except for certificates in the PEM file of revocation lists, which need
+    /// not exist yet.
     ///
     /// # Errors
     /// [`TlsError`], with the file.
@@ -88,8 +88,8 @@ impl ClientTrust {
         })))
     }
 
-    /// Reads both files again. What was revoked stays so when the list is gone: who removes it does not mean to let
-    /// everybody back in (a restart would), nor that a renewed authority be left unread.
+    /// Reads both files again. If the revocation list is gone, the last one stays in force: removing it must not admit
+    /// revoked certificates, nor keep a renewed authority from being read.
     ///
     /// # Errors
     /// [`TlsError`]; everything stays as it was.
@@ -117,7 +117,7 @@ impl ClientTrust {
     /// Verifies a client's certificate with the chain it sent, at this moment.
     ///
     /// # Errors
-    /// What is wrong with it, as rustls says it.
+    /// The reason, as rustls names it.
     pub fn verify(&self, leaf: &CertificateDer<'_>, intermediates: &[CertificateDer<'_>]) -> Result<(), Error> {
         self.verifier().verify_client_cert(leaf, intermediates, UnixTime::now()).map(|_| ())
     }
@@ -227,11 +227,12 @@ fn failed(file: &Path, why: impl fmt::Display) -> TlsError {
     TlsError::File { file: file.into(), why: why.to_string() }
 }
 
-/// What rustls asks during a handshake.
+/// The verifier for rustls.
 #[derive(Debug)]
 struct Verifier {
     /// The names of the authorities when the listener was opened: a browser asks its user for a certificate only if it
-    /// has one of theirs. A client that has one of an authority added since shows it by itself, or after a restart.
+    /// has one of these. An authority added later is named after a restart; clients may show its certificates before
+    /// that.
     authorities: Vec<DistinguishedName>,
     trust: ClientTrust,
     mandatory: bool,

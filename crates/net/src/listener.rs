@@ -10,9 +10,9 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::admission::{Admission, Admitted};
 
-/// Connections the kernel queues while we are busy: a gateway that restarts meets all its devices at once.
+/// Connections that the kernel queues: after a restart a gateway meets all its devices at once.
 const BACKLOG: i32 = 4096;
-/// How long accepting rests when the process has no descriptors left: closing connections need a moment to free some.
+/// How long accepting pauses without descriptors, for closing connections to free some.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 /// A dead peer behind a NAT is noticed after about two minutes even by protocols that do not ask.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
@@ -100,9 +100,9 @@ pub fn prepare(stream: &tokio::net::TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
-/// Bounds the time in which the peer's host acknowledges what was sent or keeps its window closed: after it the
-/// connection fails with `ETIMEDOUT` (RFC 5482 §3). Without, the system repeats for about fifteen minutes. Systems that
-/// know no such bound keep theirs.
+/// Limits how long the peer's host may leave sent bytes unacknowledged or its window closed; after that the connection
+/// fails with `ETIMEDOUT` (RFC 5482 §3). Without it, the system retransmits for about fifteen minutes. Does nothing on
+/// systems without this option.
 pub fn set_user_timeout(stream: &tokio::net::TcpStream, limit: Duration) {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if let Err(error) = SockRef::from(stream).set_tcp_user_timeout(Some(limit)) {
@@ -112,8 +112,8 @@ pub fn set_user_timeout(stream: &tokio::net::TcpStream, limit: Duration) {
     let _ = (stream, limit);
 }
 
-/// The next connection that is admitted; those that are not are closed at once, and `on_refused` counts them. Never fails:
-/// errors of single connections are passed over, and where descriptors run out connections are closed until some are free.
+/// Accepts the next connection that is admitted. Others are closed at once and reported to `on_refused`. Never fails:
+/// errors of single connections are skipped, and without descriptors connections are closed until some are free.
 pub async fn accept(
     listener: &tokio::net::TcpListener,
     admission: &Admission,
@@ -133,7 +133,7 @@ pub async fn accept(
             Err(error) if is_out_of_descriptors(&error) && turn_away(listener, admission) => {
                 admission.refuse("open files", admission.connections());
                 on_refused();
-                // One is turned away for each that comes; established connections have their turn in between.
+                // One is refused for each that arrives; established connections have their turn in between.
                 tokio::task::yield_now().await;
             }
             Err(error) if is_exhaustion(&error) => {
@@ -143,7 +143,7 @@ pub async fn accept(
                 exhausted = true;
                 tokio::time::sleep(EXHAUSTED_PAUSE).await;
             }
-            // ECONNABORTED, EPROTO, EPERM by a firewall: of one connection, which is gone (accept(2)).
+            // ECONNABORTED, EPROTO, or EPERM by a firewall concern one connection, which is gone (accept(2)).
             Err(error) => {
                 tracing::debug!(%error, "a connection was lost before it was accepted");
                 tokio::task::yield_now().await;
@@ -158,8 +158,8 @@ fn reset(stream: &tokio::net::TcpStream) {
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
-/// Accepts one connection by the descriptor that is kept for it, and closes it. Otherwise its peer would wait for an
-/// answer until it gives up, and the listener would stay readable and be asked again and again.
+/// Accepts one connection with the spare descriptor and closes it. Otherwise its peer would wait until it gives up, and
+/// the listener would stay readable.
 fn turn_away(listener: &tokio::net::TcpListener, admission: &Admission) -> bool {
     let accepted = admission.with_spare_descriptor(|| {
         let (stream, _) = SockRef::from(listener).accept().ok()?;
@@ -177,7 +177,7 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
 const EMFILE: i32 = 24;
 const ENFILE: i32 = 23;
 
-/// EMFILE, ENFILE, ENOBUFS, ENOMEM: trying again at once would only spin.
+/// EMFILE, ENFILE, ENOBUFS, ENOMEM: retrying at once would only spin.
 fn is_exhaustion(error: &io::Error) -> bool {
     const ENOMEM: i32 = 12;
     const ENOBUFS_LINUX: i32 = 105;

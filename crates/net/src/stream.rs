@@ -1,4 +1,4 @@
-//! A byte stream that TLS protects, whichever stack made it: the doors know one type.
+//! A byte stream protected by TLS, of either stack: doors know one type.
 
 use std::{
     fmt, io,
@@ -56,7 +56,7 @@ impl Stream {
         }
     }
 
-    /// Bounds the time in which the peer's host acknowledges what was sent; see [`crate::listener::set_user_timeout`].
+    /// Limits how long sent bytes may stay unacknowledged; see [`crate::listener::set_user_timeout`].
     pub fn set_user_timeout(&self, limit: std::time::Duration) {
         let socket = match &self.inner {
             Inner::Rustls(stream) => stream.get_ref().0,

@@ -1,4 +1,4 @@
-//! The one thread that writes: takes what has gathered, writes it, synchronises once, tells everyone who waits.
+//! The committer: the thread that writes what has gathered, synchronises once, and resolves the completions.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -14,32 +14,32 @@ use crate::{
     record::Record,
 };
 
-/// Encoded bytes that are handed to the disk at once: bounds what a commit holds beside the messages themselves.
+/// Encoded bytes handed to the disk at once, which bounds the memory of a commit besides the messages.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// What becomes of a key: its value, or that it has none any more.
+/// A change of a key: its new value, or `None` if it is removed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Change {
-    /// Of a topic's retained message.
+    /// The retained message of a topic.
     Topic(Topic, Option<Vec<u8>>),
-    /// Of a record that a door keeps.
+    /// A record that a door keeps.
     Record(Box<str>, Option<Box<[u8]>>),
 }
 
-/// What the committer writes to.
+/// The storage that the committer writes to.
 pub(crate) trait Disk: Send {
-    /// Why it failed.
+    /// The error of a failed write.
     type Error: std::fmt::Display;
 
-    /// Takes the changes, in one atomic step.
+    /// Writes the changes in one atomic step.
     fn write(&self, changes: &mut Vec<Change>) -> Result<(), Self::Error>;
 
-    /// Comes back when all that was written is on the disk.
+    /// Returns when everything written is on the disk.
     fn sync(&self) -> Result<(), Self::Error>;
 }
 
 /// Writes until the queue is closed or a write fails. A failure is final: after a failed fsync the kernel may have
-/// thrown the data away and a second one would succeed without it.
+/// dropped the data, and a second fsync would succeed without it.
 ///
 /// `undo` restores in the bus what failed writes had replaced.
 pub(crate) fn run<D: Disk>(
@@ -53,10 +53,10 @@ pub(crate) fn run<D: Disk>(
     while let Some(mut batch) = queue.take() {
         result = guarded(|| commit(&mut batch, &disk, durability, counters));
         if let Err(error) = &result {
-            // Before anybody hears of a refusal: who asks for the reason then finds it.
+            // Before any completion fails, so that the reason is known by then.
             counters.stop(State::ReadOnly, error.clone());
             let waiting = queue.fail();
-            // The later ones first: what they replaced may be what the earlier ones brought.
+            // The later batch first: the messages it replaced may be those of the earlier one.
             for batch in [waiting, batch] {
                 if let Some(undo) = undo.get() {
                     batch.undo(undo);
@@ -74,12 +74,12 @@ pub(crate) fn run<D: Disk>(
         tracing::error!(%error, "the store failed and is read-only: nothing more is kept on disk; check it and restart");
         counters.stop(State::ReadOnly, error);
     }
-    // First, so that whoever waits for the end may open the disk again.
+    // Before the queue ends: whoever waits for that may open the disk again.
     drop(disk);
     queue.end();
 }
 
-// A panic in the database must not leave anybody waiting for ever.
+// A panic in the database must not leave completions unresolved.
 fn guarded(work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("the database panicked".to_owned()))
 }

@@ -1,24 +1,24 @@
-//! What the store counts; the gateway shows it as metrics.
+//! Counters and state of the store, for metrics.
 
 use std::sync::{
     OnceLock,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// What a store can do.
+/// The state of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// It reads and writes.
     #[default]
     Writable,
-    /// What it had was read; it takes nothing more.
+    /// It was read, but takes no more writes.
     ReadOnly,
-    /// Nothing could be read, and it takes nothing.
+    /// It could not be read, and takes no writes.
     Failed,
 }
 
 impl State {
-    /// All of them, for metrics.
+    /// All states, for metrics.
     pub const ALL: [Self; 3] = [Self::Writable, Self::ReadOnly, Self::Failed];
 
     /// Its name in metrics.
@@ -44,7 +44,7 @@ pub struct Counters {
     pub(crate) cut_bytes: AtomicU64,
     pub(crate) moved_aside: AtomicU64,
     pub(crate) lost_commits: AtomicU64,
-    /// Set once: a store that has stopped writing never begins again.
+    /// Set once: a store that has stopped writing does not start again.
     stopped: OnceLock<(State, String)>,
 }
 
@@ -61,20 +61,20 @@ pub struct Snapshot {
     pub refused: u64,
     /// Records that could not be read at the start.
     pub damaged_records: u64,
-    /// Times that reading at the start met a damaged block of the tree; each may have held many records.
+    /// Damaged blocks of the tree met at the start; each may have held many records.
     pub damaged_blocks: u64,
     /// Bytes cut from the end of the journal at the start, because their write was torn.
     pub cut_bytes: u64,
-    /// Whether the tree could not be opened and was moved aside at the start.
+    /// Trees that could not be opened and were moved aside at the start.
     pub moved_aside: u64,
-    /// Commits that had been written and were not there at the start.
+    /// Commits that were missing at the start.
     pub lost_commits: u64,
-    /// Whether it reads and writes.
+    /// The state.
     pub state: State,
 }
 
 impl Snapshot {
-    /// Whether anything that had been kept was missing at the start.
+    /// Whether stored data was missing at the start.
     #[must_use]
     pub const fn has_lost(&self) -> bool {
         self.damaged_records + self.damaged_blocks + self.moved_aside + self.lost_commits > 0
@@ -82,7 +82,7 @@ impl Snapshot {
 }
 
 impl Counters {
-    /// Nothing is written from here.
+    /// Notes that nothing is written from now on.
     pub(crate) fn stop(&self, state: State, reason: String) {
         // The first reason is the cause of all later ones.
         let _ = self.stopped.set((state, reason));
@@ -92,12 +92,12 @@ impl Counters {
         self.stopped.get().map_or(State::Writable, |(state, _)| *state)
     }
 
-    /// Why nothing is written any more, if so.
+    /// The reason why nothing is written any more, if so.
     pub(crate) fn why_stopped(&self) -> Option<&str> {
         self.stopped.get().map(|(_, reason)| reason.as_str())
     }
 
-    /// All at once.
+    /// Reads all counters.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {

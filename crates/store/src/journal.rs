@@ -26,8 +26,8 @@ const MAGIC: [u8; 4] = *b"FJL\x03";
 const READ_BYTES: usize = 64 << 10;
 const TAIL_BYTES: u64 = 1 << 20;
 
-/// Cuts every journal in a directory; gives how many bytes that were more than padding were cut. A journal in which
-/// other batches follow on the damage is shown to `damaged` before.
+/// Cuts the torn tails of all journals in a directory. Returns how many bytes other than padding were cut. `damaged` is
+/// called before a journal is cut in which other batches follow the damage.
 pub(crate) fn cut_torn_tails(directory: &Path, damaged: &mut dyn FnMut(&Path)) -> io::Result<u64> {
     let mut cut = 0;
     for entry in std::fs::read_dir(directory)? {
@@ -65,8 +65,8 @@ fn cut_torn_tail(path: &Path, damaged: &mut dyn FnMut(&Path)) -> io::Result<u64>
     Ok(torn)
 }
 
-// Journals are made 64 MiB long and filled; zeros at the end are not a torn write, and where zeros begin the database
-// itself ends. Gives the first MiB behind `start`.
+// The first MiB behind `start`. Journals are made 64 MiB long and filled: zeros at the end are no torn write, and the
+// database itself stops where zeros begin.
 fn tail(path: &Path, start: u64) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     file.seek(io::SeekFrom::Start(start))?;
@@ -81,7 +81,7 @@ struct Walk<R> {
     hasher: Xxh3,
 }
 
-/// The end of what can be read as it should be: end of file or something wrong, which are the same here.
+/// The end of the readable part: end of file or damage, which are treated alike.
 struct Torn;
 
 impl Walk<BufReader<File>> {

@@ -1,9 +1,9 @@
-//! The number of the last commit, in a small file beside the database's own: what tells a store that lost commits from
-//! one that never had them.
+//! Commit numbers, by which a loss of commits is noticed.
 //!
-//! The same number is in each keyspace, written in the same batch as the values. A keyspace or journal that is gone
-//! takes its number with it, and the difference is noticed when the store is opened. The file is written in place after
-//! the commit is as safe as the durability asks, and never synchronised itself: it may be behind, never ahead.
+//! The number of the last commit is in a small file beside the database's own, and in each keyspace, written in the
+//! same batch as the values. A keyspace or journal that is lost takes its number with it, and the difference shows when
+//! the store is opened. The file is written in place once the commit is as safe as the durability asks, and never
+//! synchronised: it may be behind, never ahead.
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,15 +17,15 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// The file's name in the directory of the store.
 const FILE: &str = "commits";
-/// The number's key in each keyspace. No topic has a U+0000, and no door's record begins with one.
+/// The number's key in each keyspace. No topic contains U+0000, and no door's key begins with it.
 pub(crate) const KEY: &[u8] = b"\0commit";
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// There is none: the store is new, or the file was removed.
+    /// No file: the store is new, or the file was removed.
     Nothing,
-    /// It is not what was written.
+    /// Not a number with its checksum.
     Damaged,
     /// Commits up to this one were written.
     Commit(u64),
@@ -56,7 +56,7 @@ fn parse(bytes: &[u8]) -> Option<u64> {
     (xxh3_64(number) == u64::from_le_bytes(*checksum)).then_some(u64::from_le_bytes(*number))
 }
 
-/// The numbers of a store that is open.
+/// The commit numbers of an open store.
 #[derive(Debug)]
 pub(crate) struct Marks {
     file: File,
@@ -64,7 +64,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Opens the file, or makes it, and goes on from `number`.
+    /// Opens or creates the file, and continues from `number`.
     pub(crate) fn open(directory: &Path, number: u64) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(directory.join(FILE))?;
         let marks = Self { file, number: AtomicU64::new(number) };
@@ -77,7 +77,7 @@ impl Marks {
         self.number.fetch_add(1, Relaxed) + 1
     }
 
-    /// Notes that everything up to now is written.
+    /// Notes in the file that all commits up to now are written.
     pub(crate) fn write(&self) -> io::Result<()> {
         let number = self.number.load(Relaxed).to_le_bytes();
         let mut bytes = [0; 16];

@@ -1,4 +1,4 @@
-//! Opens the tree whatever state it is in: what is damaged is cut, or moved aside and kept for inspection.
+//! Opening the tree in whatever state it is: damaged parts are cut, or the whole is moved aside for inspection.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -17,26 +17,26 @@ use crate::{
     tree::Tree,
 };
 
-/// The database's own lock file.
+/// The database's lock file.
 const LOCK: &str = "lock";
-/// The database's own mark of its format, and the format that this release reads and repairs.
+/// The database's format file, and the format that this release reads and repairs.
 const VERSION: &str = "version";
 const MAGIC: &[u8] = b"FJL";
 const FORMAT: u8 = 3;
-/// Where the database has a directory for each keyspace, with a file in it that names its tables. Keyspaces are
-/// numbered; 0 is the database's own, the others are ours.
+/// The database's directory of keyspaces, each with a file that names its tables. Keyspace 0 is the database's own, the
+/// others are ours.
 const KEYSPACES: &str = "keyspaces";
 const TABLES: &str = "current";
 const KEYSPACES_OURS: u64 = 2;
-/// Says that somebody began to open the tree, and how often without success.
+/// A file that counts attempts to open the tree that have not succeeded.
 const OPENING: &str = "opening";
-/// Attempts to open that ended without an answer before the tree is taken for damaged. The database asserts on some
-/// kinds of damage, twice in a row where it unwinds, which ends the process; a few power cuts while starting are no damage.
+/// Attempts without success before the tree is taken for damaged. The database panics on some kinds of damage, twice in
+/// a row where it unwinds, which ends the process; a few power cuts while starting are no damage.
 const ATTEMPTS_MAX: u32 = 5;
-/// Room that the disk must have to be written.
+/// Free bytes that the disk must have to be written.
 const ROOM_BYTES: usize = 256 << 10;
 
-/// Why there is no store. None of these is damage, which is repaired or moved aside.
+/// Why the store cannot be opened. Damage is no reason: it is repaired or moved aside.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has it.
@@ -45,38 +45,39 @@ pub enum OpenError {
     /// Written by a release that is newer, or much older, than this one.
     #[error("{0} was written in another format than this release reads")]
     Format(PathBuf),
-    /// The system says no: permissions, space, a read-only file system.
+    /// The system refuses: permissions, space, a read-only file system.
     #[error("{path}: {source}")]
     Io {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// A store, and what it needs to stay open.
+/// An open store.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    /// None where nothing could be read.
+    /// `None` if it could not be read.
     pub(crate) tree: Option<Tree>,
-    /// The copy that the tree is in, where the disk cannot be written.
+    /// The copy that the tree is read from, if the disk cannot be written.
     pub(crate) scratch: Option<Scratch>,
-    /// The lock of the original, in that case.
+    /// The lock of the original, if the tree is a copy.
     _lock: Option<File>,
 }
 
-/// Opens the tree in `path`, which is made if need be; where the disk refuses to be written, a copy of it to read.
+/// Opens or creates the tree in `path`; if the disk cannot be written, opens a copy for reading.
 pub(crate) fn open(path: &Path, counters: &Counters) -> Result<Opened, OpenError> {
     match open_writable(path, counters) {
         Ok(tree) => Ok(Opened { tree: Some(tree), scratch: None, _lock: None }),
-        Err(OpenError::Io { source, .. }) if cannot_be_written(&source) => open_copy(path, counters, &source),
+        Err(OpenError::Io { source, .. }) if is_unwritable(&source) => open_copy(path, counters, &source),
         Err(error) => Err(error),
     }
 }
 
-/// Full, read-only, or failing.
-fn cannot_be_written(error: &io::Error) -> bool {
+/// Whether an error means that the disk is full, read-only or failing, as opposed to a missing permission or a wrong path.
+#[must_use]
+pub fn is_unwritable(error: &io::Error) -> bool {
     const EIO: i32 = 5;
     let kinds = [io::ErrorKind::QuotaExceeded, io::ErrorKind::ReadOnlyFilesystem, io::ErrorKind::StorageFull];
     kinds.contains(&error.kind()) || error.raw_os_error() == Some(EIO)
@@ -168,8 +169,8 @@ fn repair(path: &Path, counters: &Counters) -> Result<Condition, OpenError> {
     Ok(Condition::Fair)
 }
 
-// A database whose files are gone is taken for a new one by itself, and what they named is removed. Ours was opened
-// once, and so had all of them.
+// The file of a store that is missing. The database would take such a store for a new one and remove the files that the
+// missing one named.
 fn missing(path: &Path) -> io::Result<Option<String>> {
     if Found::read(path)? == Found::Nothing {
         return Ok(None);
@@ -188,7 +189,7 @@ fn missing(path: &Path) -> io::Result<Option<String>> {
     Ok(gap.map(|_| "one of the journals".to_owned()))
 }
 
-// The database takes a mark that it does not know for damage; it may be a newer release's.
+// The database takes an unknown format for damage, but a newer release may have written it.
 fn check_format(path: &Path) -> Result<(), OpenError> {
     let mark = fs::read(path.join(VERSION)).unwrap_or_default();
     match mark.strip_prefix(MAGIC).and_then(<[u8]>::first) {
@@ -208,7 +209,7 @@ fn count_attempt(path: &Path) -> io::Result<u32> {
     Ok(count)
 }
 
-// The outer error is the operator's, the inner one says what is damaged.
+// The outer error is for the operator to solve, the inner one names the damage.
 fn attempt(path: &Path, counters: &Counters) -> Result<Result<Tree, String>, OpenError> {
     let opened = catch_unwind(AssertUnwindSafe(|| Tree::open(path, counters)));
     let _ = fs::remove_file(path.join(OPENING));
@@ -238,7 +239,7 @@ fn system_error(error: fjall::Error) -> Option<io::Error> {
     }
 }
 
-// What the operator can remove, and what says nothing about the data.
+// Whether the operator can remove the cause, which says nothing about the data.
 fn is_refusal(error: &io::Error) -> bool {
     const OUT_OF_FILES: [i32; 2] = [23, 24];
     let kinds = [
@@ -251,10 +252,11 @@ fn is_refusal(error: &io::Error) -> bool {
     kinds.contains(&error.kind()) || error.raw_os_error().is_some_and(|code| OUT_OF_FILES.contains(&code))
 }
 
-// Behind a torn write there is nothing; behind damage there may be commits, which the database cannot take.
+// Nothing follows a torn write; damage may be followed by commits, which the database cannot read.
 fn keep_journal(path: &Path, journal: &Path) {
     let aside = aside(path, ".jnl");
-    let kept = scratch::copy_file(journal, &aside, &mut u64::MAX.clone());
+    let mut unlimited = u64::MAX;
+    let kept = scratch::copy_file(journal, &aside, &mut unlimited);
     tracing::error!(
         journal = %journal.display(),
         aside = %aside.display(),
@@ -263,7 +265,7 @@ fn keep_journal(path: &Path, journal: &Path) {
     );
 }
 
-/// A name beside the store's for what is damaged.
+/// A name beside the store's for damaged files.
 fn aside(path: &Path, suffix: &str) -> PathBuf {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let mut name = path.file_name().unwrap_or_default().to_owned();

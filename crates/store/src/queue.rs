@@ -1,4 +1,4 @@
-//! What waits for the committer: the newest write of each topic and of each record, and who waits for it.
+//! The queue of the committer: the newest write of each topic and record, and the completion of the next commit.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,28 +10,28 @@ use fogmux_bus::{Completer, Completion, Message, StoreFailed, Topic, Undo};
 
 use crate::durability::Durability;
 
-/// What an entry costs beside the bytes of its topic, roughly.
+/// Bytes of an entry besides its topic, roughly.
 const ENTRY_BYTES: usize = 200;
 
-/// What becomes of a topic.
+/// A change of a topic.
 #[derive(Debug)]
 pub(crate) enum Write {
-    /// The message is its latest; with its expiry in milliseconds since 1970.
+    /// Its new message, with the expiry in milliseconds since 1970.
     Put(Arc<Message>, Option<u64>),
-    /// It has none any more.
+    /// Its message is removed.
     Remove,
 }
 
-/// What one commit writes.
+/// The writes of one commit.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    /// In order, as the disk likes them; and a tree never moves all that it has while publishers wait.
+    /// Sorted, as the disk prefers. A tree, unlike a hash table, never moves all its entries while publishers wait.
     pub(crate) writes: BTreeMap<Topic, Write>,
-    /// Values of records by key; none for those that are removed.
+    /// Values of records by key; `None` for those to remove.
     pub(crate) records: HashMap<Box<str>, Option<Box<[u8]>>>,
-    /// What each topic of `writes` had before, where somebody waits to hear that the write failed.
+    /// The message that each topic of `writes` had before, if failed writes have to be undone.
     before: HashMap<Topic, Option<Arc<Message>>>,
-    /// Who waits for it, if anybody does.
+    /// Resolves the completion of this batch, if there is one.
     pub(crate) completer: Option<Arc<Completer>>,
 }
 
@@ -40,7 +40,7 @@ impl Batch {
         self.writes.is_empty() && self.records.is_empty()
     }
 
-    /// Undoes each write for the bus, so that nobody reads what its publisher is told was not kept.
+    /// Undoes each write in the bus, so that nobody reads a message whose publisher is told that it was not kept.
     pub(crate) fn undo(&self, undo: &Undo) {
         for (topic, before) in &self.before {
             undo(topic, before.as_ref());
@@ -58,9 +58,9 @@ impl Batch {
 enum Phase {
     #[default]
     Open,
-    /// Takes nothing more; what it has is still written.
+    /// Takes nothing more; the batch is still written.
     Closing,
-    /// A write failed. For ever.
+    /// A write failed; nothing is taken any more.
     Failed,
 }
 
@@ -88,7 +88,7 @@ impl State {
     }
 }
 
-/// Between the publishers, who never wait for it, and the committer.
+/// The queue between publishers, who never wait, and the committer.
 #[derive(Debug)]
 pub(crate) struct Queue {
     state: Mutex<State>,
@@ -106,9 +106,9 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a write in the place of the topic's last one. [`Completion::Failed`] when it is not taken: the store is
-    /// read-only or closed, or more topics wait for the disk than the limit allows.
-    /// `before` is what the topic had until then.
+    /// Replaces the waiting write of a topic. `before` is the message that the topic had until then. Returns
+    /// [`Completion::Failed`] when the write is not taken: the store is read-only or closed, or too many topics wait
+    /// for the disk.
     pub(crate) fn push(&self, topic: &Topic, write: Write, before: Option<&Arc<Message>>) -> Completion {
         let state = self.lock();
         let was_empty = state.batch.is_empty();
@@ -129,7 +129,7 @@ impl Queue {
         })
     }
 
-    /// Puts a record in the place of the last one of its key, or removes it; as [`Queue::push`].
+    /// Replaces the waiting write of a record, or removes the record; otherwise as [`Queue::push`].
     pub(crate) fn push_record(&self, key: &str, value: Option<Box<[u8]>>) -> Completion {
         let state = self.lock();
         let was_empty = state.batch.is_empty();
@@ -174,7 +174,7 @@ impl Queue {
         state.bytes > self.bytes_max / 2
     }
 
-    /// Waits for something to write, and for company as long as the durability says. `None`: closed and empty.
+    /// Waits for a batch to write, and for more as long as the durability says. `None`: closed and empty.
     pub(crate) fn take(&self) -> Option<Batch> {
         let mut state = self.lock();
         while state.batch.is_empty() {
@@ -195,7 +195,7 @@ impl Queue {
         Some(std::mem::take(&mut state.batch))
     }
 
-    /// Takes nothing more; the committer writes what is there and ends.
+    /// Closes the queue; the committer writes what is in it and ends.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         if state.phase == Phase::Open {
@@ -205,7 +205,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Read-only from here: what comes is refused. Gives what waits, which fails.
+    /// Refuses all writes from now on. Returns the waiting batch, which fails.
     pub(crate) fn fail(&self) -> Batch {
         let mut state = self.lock();
         state.phase = Phase::Failed;
@@ -213,13 +213,13 @@ impl Queue {
         std::mem::take(&mut state.batch)
     }
 
-    /// The committer says that it is done.
+    /// Called by the committer when it ends.
     pub(crate) fn end(&self) {
         self.lock().ended = true;
         self.changed.notify_all();
     }
 
-    /// Whether the committer was done within `patience`.
+    /// Waits for the end of the committer. Returns whether it came within `patience`.
     pub(crate) fn wait_for_end(&self, patience: Duration) -> bool {
         let state = self.lock();
         let (state, _) = self

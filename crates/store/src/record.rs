@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fogmux_bus::{Door, Message, Properties, Qos, Stored, Topic};
 
-/// What this release writes and reads.
+/// The version that this release writes and reads.
 pub const VERSION: u8 = 1;
 
 const FLAG_PROPERTIES: u8 = 1;
@@ -45,12 +45,12 @@ pub enum RecordError {
     Missing(&'static str),
 }
 
-/// A record's fields, borrowed from whatever has them.
+/// A record's fields, borrowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// What.
+    /// The payload.
     pub payload: &'a [u8],
-    /// As published.
+    /// The QoS it was published with.
     pub qos: Qos,
     /// MIME type.
     pub content_type: Option<&'a str>,
@@ -60,14 +60,14 @@ pub struct Record<'a> {
     pub properties: Option<&'a Properties>,
     /// When it came in, in milliseconds since 1970.
     pub ingest_unix_ms: u64,
-    /// Who published it.
+    /// The name of the publisher's principal.
     pub principal: &'a str,
-    /// By which door.
+    /// The door it came in by.
     pub door: Door,
 }
 
 impl<'a> Record<'a> {
-    /// A message's, with its expiry in wall-clock time.
+    /// The fields of a message, with its expiry in wall-clock time.
     #[must_use]
     pub fn of(message: &'a Message, expires_unix_ms: Option<u64>) -> Self {
         Self {
@@ -239,7 +239,7 @@ fn once<T>(place: &mut Option<T>, value: T, name: &'static str) -> Result<(), Re
     }
 }
 
-/// What is left to read.
+/// The bytes left to read.
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {

@@ -1,4 +1,4 @@
-//! The store of retained messages that outlives the process.
+//! The store of retained messages on disk.
 
 use std::{
     fmt,
@@ -23,15 +23,15 @@ use crate::{
 /// How long [`FjallStore::close`] waits for a disk that does not answer.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Longest key of a record, in bytes: what the database takes.
+/// Longest key of a record, in bytes; a limit of the database.
 pub const RECORD_KEY_BYTES_MAX: usize = 65_535;
 
-/// Where and how surely.
+/// The configuration of a store.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
-    /// Directory of the tree; made if need be.
+    /// Directory of the tree; created if missing.
     pub path: PathBuf,
-    /// What a power cut may take.
+    /// The data that a power cut may cost.
     pub durability: Durability,
     /// Most bytes of topics (and 200 for each) that may wait for the disk; the messages themselves are the bus's and
     /// bounded there. Writes beyond are refused.
@@ -46,7 +46,7 @@ impl StoreConfig {
     }
 }
 
-/// Retained messages on disk. Clones are handles on the same store: the bus has one, whoever stops the gateway another.
+/// Retained messages on disk. Clones are handles on the same store.
 #[derive(Clone, Debug)]
 pub struct FjallStore(Arc<Inner>);
 
@@ -58,10 +58,10 @@ struct Inner {
 }
 
 impl FjallStore {
-    /// Opens the store and starts its committer. Where the disk is full, read-only or failing the store is read-only.
+    /// Opens the store and starts its committer. The store is read-only if the disk is full, read-only or failing.
     ///
     /// # Errors
-    /// When it is somebody else's, of another format, or may not be read. Never because of damage.
+    /// When another process has it, its format is unknown, or it may not be read. Never because of damage.
     pub fn open(config: &StoreConfig) -> Result<Self, OpenError> {
         let counters = Arc::new(Counters::default());
         let opened = open::open(&config.path, &counters)?;
@@ -84,7 +84,7 @@ impl FjallStore {
         Ok(Self(Arc::new(Inner { queue, counters, opened: Mutex::new(opened), undo })))
     }
 
-    /// Says that all that was kept has been read: a store that is read from a copy gives the copy up.
+    /// To be called when everything stored has been read: a store that is read from a copy deletes the copy.
     pub fn has_been_read(&self) {
         let mut opened = self.0.opened();
         if opened.scratch.is_some() {
@@ -93,20 +93,20 @@ impl FjallStore {
         }
     }
 
-    /// Why nothing is written any more, if so.
+    /// The reason why nothing is written any more, if so.
     #[must_use]
     pub fn why_stopped(&self) -> Option<&str> {
         self.0.counters.why_stopped()
     }
 
-    /// Takes nothing more, and comes back when everything is on the disk. Blocks: for the end of the process. Says
-    /// whether everything is.
+    /// Closes the store and waits until everything is on the disk. Blocks: for the end of the process. Returns whether
+    /// everything is.
     pub fn close(&self) -> bool {
         self.0.close()
     }
 
-    /// Keeps a record of a door's beside the messages, or forgets it; the completion is as of a retained message. Keys
-    /// begin with the door's name, take at most [`RECORD_KEY_BYTES_MAX`], and values are the door's business.
+    /// Stores or removes a door's record; the completion is like that of a retained message. Keys begin with the door's
+    /// name and have at most [`RECORD_KEY_BYTES_MAX`] bytes; values are opaque.
     #[must_use]
     pub fn put_record(&self, key: &str, value: Option<Box<[u8]>>) -> Completion {
         if key.len() > RECORD_KEY_BYTES_MAX {
@@ -119,7 +119,7 @@ impl FjallStore {
         completion
     }
 
-    /// Visits the records whose keys begin so, in order, as they were when the store was opened.
+    /// Visits the records with this prefix in order of their keys, as they were when the store was opened.
     pub fn records(&self, prefix: &str, visit: &mut dyn FnMut(&str, &[u8])) {
         let Some(tree) = self.0.tree() else { return };
         tree.read_records(prefix, &self.0.counters, &mut |key, value| match std::str::from_utf8(key) {
@@ -131,7 +131,7 @@ impl FjallStore {
         });
     }
 
-    /// What was counted.
+    /// A reading of the counters.
     #[must_use]
     pub fn counters(&self) -> Snapshot {
         self.0.counters.snapshot()
@@ -187,7 +187,7 @@ impl RetainedStore for FjallStore {
     }
 
     fn undo_by(&self, undo: Undo) {
-        // A store has one bus.
+        // A store belongs to one bus.
         let _ = self.0.undo.set(undo);
     }
 
@@ -197,7 +197,7 @@ impl RetainedStore for FjallStore {
         let (mut loaded, mut expired) = (0_u64, 0_u64);
         let Some(tree) = self.0.tree() else { return };
         tree.read_all(&self.0.counters, &mut |key, value| match read(key, value) {
-            // The bus forgets what expired while the gateway was off without telling; so it is removed here.
+            // The bus drops messages that expired while the gateway was off without removing them from the store.
             Ok(stored) if stored.expires_unix_ms.is_some_and(|at| u128::from(at) <= now) => {
                 expired += 1;
                 drop(self.push(&stored.topic, Write::Remove, None));

@@ -1,4 +1,4 @@
-//! A copy of a store in memory: the database writes while it opens, which a full or read-only disk refuses.
+//! A copy of a store in memory, because the database writes while it opens, which a full or read-only disk refuses.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -9,7 +9,7 @@ use std::{
 };
 
 const CHUNK_BYTES: usize = 64 << 10;
-/// What a copy may take: the retained messages of the largest configuration we know of, twice.
+/// The largest copy in bytes: twice the retained messages of the largest configuration we know of.
 const COPY_BYTES_MAX: u64 = 512 << 20;
 
 /// A private directory, removed on drop.
@@ -17,7 +17,7 @@ const COPY_BYTES_MAX: u64 = 512 << 20;
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// A copy of `store` in the first place that takes it, and where in it the store is.
+    /// Copies `store` into the first suitable directory. Returns the copy and the path of the store in it.
     pub(crate) fn copy(store: &Path) -> io::Result<(Self, PathBuf)> {
         let mut last = io::Error::other("there is no place for a copy");
         for place in places() {
@@ -32,7 +32,7 @@ impl Scratch {
     fn within(place: &Path) -> io::Result<Self> {
         let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let directory = place.join(format!("fogmux-{}-{nanos}", std::process::id()));
-        // Fails where somebody has made it before us.
+        // Fails if another user has created it before us.
         DirBuilder::new().mode(0o700).create(&directory)?;
         Ok(Self(directory))
     }
@@ -47,12 +47,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What stays is in memory until the machine restarts, and private.
+        // Files that cannot be removed are private, and in memory until the machine restarts.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Places that are in memory first.
+/// Directories for a copy, those in memory first.
 fn places() -> Vec<PathBuf> {
     let runtime = std::env::var_os("RUNTIME_DIRECTORY").map(PathBuf::from);
     let mut places: Vec<_> = runtime.into_iter().filter(|path| path.is_absolute()).collect();
@@ -74,8 +74,8 @@ fn copy_directory(from: &Path, to: &Path, left: &mut u64) -> io::Result<()> {
     Ok(())
 }
 
-// Journals are 64 MiB long and mostly holes.
-/// Copies a file, holes as holes, and takes what is not a hole from `left`.
+/// Copies a file and subtracts the bytes written from `left`. Holes stay holes: journals are 64 MiB long and mostly
+/// empty.
 pub(crate) fn copy_file(from: &Path, to: &Path, left: &mut u64) -> io::Result<()> {
     let (mut from, mut to) = (File::open(from)?, File::create_new(to)?);
     let mut chunk = vec![0; CHUNK_BYTES];

@@ -14,25 +14,26 @@ use crate::{
     marks::{self, Found, Marks},
 };
 
-/// Cached blocks. The bus has all retained messages in memory, so that only compaction reads.
+/// Cached blocks, in bytes. The bus has all retained messages in memory, so that only compaction reads.
 const CACHE_BYTES: u64 = 1 << 20;
-/// Memory of the newest writes before they become a table.
+/// Bytes of a memtable before it becomes a table.
 const MEMTABLE_BYTES: u64 = 2 << 20;
-/// All journals together; the least that the database accepts. Files are sparse until they are filled.
+/// Bytes of all journals together; the least that the database accepts. Files are sparse until they are filled.
 const JOURNALS_BYTES: u64 = 64 << 20;
-/// Memory of all that is not in a table yet, above which the committer waits. The database itself rotates its memtables
-/// by and by: 50 MB that are written at once are 50 MB of memory.
+/// Bytes of all memtables above which the committer waits. The database itself is slow to flush them: 50 MB written at
+/// once would be 50 MB of memory.
 const UNFLUSHED_BYTES_MAX: u64 = 6 << 20;
-/// How long the committer waits between two looks, and in all: a database that writes no tables any more says so itself.
+/// The interval at which the committer looks, and the longest wait: a database that writes no tables any more fails a
+/// commit.
 const FLUSH_LOOK: Duration = Duration::from_millis(2);
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 /// Open tables.
 const FILES_MAX: usize = 32;
 /// Retained messages: key is the topic, value a [`crate::record`].
 const RETAINED: &str = "retained";
-/// What doors keep beside messages, under keys and in words of their own.
+/// Records of doors, opaque to the store.
 const RECORDS: &str = "records";
-/// Memory of the newest of these before they become a table: they change rarely.
+/// Bytes of the records' memtable: they change rarely.
 const RECORDS_MEMTABLE_BYTES: u64 = 256 << 10;
 
 /// The database and its keyspaces.
@@ -45,7 +46,7 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Opens the database, which has been repaired as far as we can, and looks whether all commits are there.
+    /// Opens a repaired database and checks that all commits are there.
     pub(crate) fn open(path: &Path, counters: &Counters) -> fjall::Result<Self> {
         let found = Found::read(path)?;
         let database = Database::builder(path)
@@ -70,7 +71,7 @@ impl Tree {
         }
     }
 
-    /// Visits the records whose keys begin so, in order. What is damaged is skipped.
+    /// Visits the records with this prefix in order. Damaged ones are skipped.
     pub(crate) fn read_records(&self, prefix: &str, counters: &Counters, visit: &mut dyn FnMut(&[u8], &[u8])) {
         for entry in self.records.prefix(prefix.as_bytes()) {
             match entry.into_inner() {
@@ -121,7 +122,7 @@ impl Tree {
     }
 }
 
-/// Says loudly which commits are missing from a keyspace; gives the number of the last commit that there was.
+/// Logs and counts the commits that are missing from a keyspace. Returns the number of the last commit.
 fn check_commits(found: Found, keyspace: &Keyspace, records: &Keyspace, counters: &Counters) -> fjall::Result<u64> {
     let (retained, others) = (commit_of(keyspace)?, commit_of(records)?);
     let last = found.number().max(retained).max(others);
@@ -168,7 +169,7 @@ impl Disk for Tree {
         let number = self.marks.advance().to_le_bytes();
         batch.insert(&self.keyspace, marks::KEY, number);
         batch.insert(&self.records, marks::KEY, number);
-        // To the kernel at once: what was acknowledged then survives the end of the process.
+        // To the kernel at once, so that acknowledged data survives the end of the process.
         batch.durability(Some(PersistMode::Buffer)).commit()?;
         self.wait_for_tables();
         Ok(())

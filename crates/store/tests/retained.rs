@@ -33,7 +33,7 @@ impl Home {
         open(&self.path(), durability)
     }
 
-    /// What a killed process leaves: the files as they are now, while it still runs.
+    /// The files as a killed process leaves them, copied while it still runs.
     fn as_if_killed(&self) -> Self {
         let copy = Self::new();
         copy_directory(&self.path(), &copy.path());
@@ -186,7 +186,7 @@ fn a_tail_torn_anywhere_costs_the_last_commit_and_nothing_else() {
     let home = home.as_if_killed();
     let journal = fs::read(home.journal()).unwrap();
     let value = find(&journal, b"the second value");
-    // What the last batch is, from shortly before its value to the end of its end marker.
+    // The last batch: from shortly before its value to the end of its end marker.
     for cut in value - 60..value + 28 {
         let after = home.as_if_killed();
         fs::write(after.journal(), &journal[..cut]).unwrap();

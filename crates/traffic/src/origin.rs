@@ -34,7 +34,7 @@ const BODY_BYTES_MAX: usize = 16 << 20;
 /// Confirmables under way to one client.
 const NSTART: usize = 4096;
 
-/// What an origin is to be like.
+/// The configuration of an origin.
 #[derive(Clone, Default)]
 pub struct OriginConfig {
     /// How it answers Confirmable requests. Non-confirmable ones are answered so in any case.
@@ -45,7 +45,7 @@ pub struct OriginConfig {
     pub dtls: Option<Keys>,
 }
 
-/// What the server side of DTLS has: a pre-shared key and its identity, a certificate, or both.
+/// The credentials of the DTLS server: a pre-shared key and its identity, a certificate, or both.
 #[derive(Clone, Default)]
 pub struct Keys {
     psk: Option<(Vec<u8>, Zeroizing<Vec<u8>>)>,
@@ -62,7 +62,7 @@ impl Keys {
     /// A certificate and its key, as PEM.
     ///
     /// # Errors
-    /// What is wrong with which file.
+    /// A file and the reason why it cannot be used.
     pub fn certificate(chain: &Path, key: &Path) -> Result<Self, String> {
         let failed = |file: &Path, why: String| format!("{}: {why}", file.display());
         let certificates = CertificateDer::pem_file_iter(chain).and_then(Iterator::collect);
@@ -264,7 +264,7 @@ impl Origin {
         }
         let response = match &value.bytes {
             Some(bytes) => content(bytes, value.version),
-            // Who is to be told of the first value must not hear an error before (RFC 7641 §4.2).
+            // An observer that waits for the first value must not get an error before (RFC 7641 §4.2).
             None if observed.is_ok() => Response::new(Code::CONTENT),
             None => Response::new(Code::NOT_FOUND),
         };

@@ -1,8 +1,8 @@
-//! Moments in time as XMPP writes them (XEP-0082 §2): `2026-11-22T23:59:59Z`, with fractions of a second and time zones.
+//! Dates and times of XMPP (XEP-0082 §2): `2026-11-22T23:59:59Z`, with fractions of a second and time zones.
 
 const DAY_S: i64 = 86_400;
 
-/// Parses a moment into whole seconds since 1970-01-01T00:00:00Z. Fractions of a second are cut off.
+/// Parses a date and time into whole seconds since 1970-01-01T00:00:00Z. Fractions of a second are truncated.
 #[must_use]
 pub fn parse(text: &str) -> Option<u64> {
     let (date, rest) = text.trim().split_once('T')?;

@@ -25,7 +25,7 @@ impl<'e> Request<'e> {
     }
 }
 
-/// What something is: category and type of the registry, and a name.
+/// An identity: category and type of the registry, and a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity<'a> {
     /// Such as `pubsub`.
@@ -36,10 +36,10 @@ pub struct Identity<'a> {
     pub name: Option<&'a str>,
 }
 
-/// What a server says of itself (RFC 6120, RFC 6121 and the extensions served for accounts).
+/// The features of the server (RFC 6120, RFC 6121 and the extensions served for accounts).
 pub const SERVER_FEATURES: &[&str] = &[ns::DISCO_INFO, ns::DISCO_ITEMS, ns::PING, ns::VERSION];
 
-/// What the pubsub service can do (XEP-0060 §10).
+/// The features of the pubsub service (XEP-0060 §10).
 pub const PUBSUB_FEATURES: &[&str] = &[
     ns::DISCO_INFO,
     ns::DISCO_ITEMS,
@@ -84,7 +84,7 @@ pub const PUBSUB_FEATURES: &[&str] = &[
     "http://jabber.org/protocol/pubsub#subscription-options",
 ];
 
-/// Appends the answer to a question what something is; `extra` may add a form (XEP-0128).
+/// Appends the answer to `disco#info`; `extra` may add a form (XEP-0128).
 pub fn write_info(
     w: &mut Writer<'_>,
     node: Option<&str>,
@@ -115,8 +115,8 @@ pub struct Item<'a> {
     pub name: Option<&'a str>,
 }
 
-/// Appends the answer to a question what is below something. `page` gives the index of the first item and how many
-/// there are in all; the items' nodes name the page.
+/// Appends the answer to `disco#items`. `page` gives the index of the first item and the number of all; the items'
+/// nodes name the page.
 pub fn write_items(w: &mut Writer<'_>, node: Option<&str>, items: &[Item<'_>], page: Option<(usize, usize)>) {
     w.start_ns("query", ns::DISCO_ITEMS).attr_opt("node", node);
     for item in items {

@@ -1,6 +1,6 @@
 //! Publish-subscribe (XEP-0060): requests as types, and the writing of answers and notifications.
 //!
-//! No node lives here. A request says what was asked and nothing about whether it may be done.
+//! No node lives here. A request says what was asked, not whether it is allowed.
 
 mod affiliation;
 mod config;
@@ -23,5 +23,5 @@ pub use reply::{
 };
 pub use request::{AffiliationChange, PublishedItem, Request, SubscriptionChange};
 
-/// The id of the one item that a topic keeps, unless its publisher chose another (§12.20).
+/// The id of a topic's retained item, unless its publisher chose another (§12.20).
 pub const CURRENT: &str = "current";

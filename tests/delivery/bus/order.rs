@@ -132,7 +132,7 @@ fn publish(round: usize, publishers: &mut [Connection]) -> Result<()> {
     Ok(())
 }
 
-/// What a new subscriber finds.
+/// The retained messages that a new subscriber receives.
 fn retained(gateway: &Gateway, round: usize) -> Result<HashMap<String, String>> {
     let mut subscriber = Connection::open(gateway.address("mqtt")?, V4, &format!("judge-{round}"))?;
     subscriber.subscribe(1, &["order/#"], 0)?;
@@ -345,7 +345,7 @@ fn observer(gateway: &Gateway, topic: usize, over: &Arc<AtomicBool>) -> Result<J
     }))
 }
 
-/// What follows the payload marker; our options have no 0xff in them.
+/// The payload behind its marker; our options contain no 0xff.
 fn payload(message: &[u8]) -> Option<String> {
     let at = message.iter().position(|byte| *byte == 0xff)?;
     String::from_utf8(message.get(at + 1..)?.to_vec()).ok()

@@ -75,7 +75,7 @@ fn collect(got: &Receiver<(u32, bool)>, seen: &mut HashMap<u32, usize>, enough: 
 /// One member neither reads nor acknowledges: the others get all but a few, and these when it has gone.
 pub(super) fn deaf_member() -> Result<String> {
     const MESSAGES: u32 = 250;
-    /// What the deaf member may have got before it counts as busy, and a batch of the publisher.
+    /// Messages that the deaf member may get before it counts as busy, and a batch of the publisher.
     const HELD_MAX: usize = 32;
     let mut text = String::new();
     for members in [2, 3, 11, 40] {

@@ -236,8 +236,8 @@ pub(super) fn metrics() -> Result<String> {
     Ok("six ways to ask".to_owned())
 }
 
-/// What `promtool check metrics` looks at: every sample is of a family with a help text and a type, and counters, and
-/// only they, end in `_total`.
+/// The checks of `promtool check metrics`: every sample belongs to a family with a help text and a type, and counters,
+/// and only they, end in `_total`.
 fn check_families(body: &str, openmetrics: bool) -> Result<()> {
     let described =
         |keyword: &str, name: &str| body.lines().any(|line| line.starts_with(&format!("# {keyword} {name} ")));

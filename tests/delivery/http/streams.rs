@@ -266,11 +266,34 @@ pub(super) fn http3() -> Result<String> {
     Ok("1 to 5000 messages".to_owned())
 }
 
+/// The write deadline holds for what waits in TLS as well as for what waits in the socket.
+pub(super) fn stalled() -> Result<String> {
+    let mut gateway = Gateway::start(&[GRACE, "http.write_timeout=1s"])?;
+    let http = gateway.address("http")?;
+    let body = "x".repeat(250_000);
+    let mut stalled = Vec::new();
+    for via in [Via::Http1, Via::Https1] {
+        for form in FORMS {
+            stalled.push(Reader::open(&gateway, via, form, "stall", None)?);
+        }
+    }
+    // More than the buffers of both sockets hold.
+    for _ in 0..60 {
+        post(http, "/topics/stall", &body)?;
+    }
+    let expected = stalled.len();
+    let cut = |count: f64| count >= expected as f64;
+    gateway.wait_metric("fogmux_door_timed_out_total{door=\"http\"}", PATIENCE, cut)?;
+    drop(stalled);
+    gateway.settle()?;
+    Ok(format!("{expected} readers that take nothing"))
+}
+
 pub(super) fn memory() -> Result<String> {
     const STREAMS: u64 = 400;
     let mut gateway = Gateway::start(&[GRACE, "limits.per_address_max=1000"])?;
     let http = gateway.address("http")?;
-    // What is paid once is paid before the first look.
+    // One-time allocations are made before the first measurement.
     let mut warm = Vec::new();
     for _ in 0..100 {
         warm.push(idle(http)?);

@@ -117,7 +117,7 @@ fn session() -> Result<String> {
         let message = sleeper.message_or("a message of the session")?;
         numbers.insert(std::str::from_utf8(&message.payload)?.parse::<usize>()?);
     }
-    // What was in flight comes again, then the newest without a gap.
+    // Messages in flight come again, then the newest without a gap.
     ensure!(numbers.len() == 100 + QUEUE && numbers.contains(&(SENT - QUEUE)), "{} came", numbers.len());
     let dropped = gateway.metrics()?.get("fogmux_bus_dropped_full_total").copied();
     ensure!(dropped == Some((SENT - 100 - QUEUE) as f64), "{dropped:?} dropped");

@@ -12,7 +12,7 @@ use fogmux_tests::{tcp, tls};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::net::{AddressFamily, SocketType};
 
-/// What MQTT runs on.
+/// The transports of MQTT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     Tcp,
@@ -160,7 +160,7 @@ impl<S: Read + Write> Write for WebSocket<S> {
 struct Tunnel<S> {
     stream: S,
     data: VecDeque<u8>,
-    /// What the peer takes on the connection and on the stream.
+    /// The peer's flow-control windows of the connection and of the stream.
     window: [i64; 2],
     initial: i64,
     ended: bool,

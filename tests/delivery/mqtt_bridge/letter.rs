@@ -1,4 +1,4 @@
-//! What the standards say at the edges: protocol levels, packet sizes, credentials, deadlines, WebSocket paths.
+//! Edge cases of the standards: protocol levels, packet sizes, credentials, deadlines, WebSocket paths.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;

@@ -198,7 +198,7 @@ pub(super) fn connect(name: &[u8], level: u8, flags: u8, rest: &[u8]) -> Vec<u8>
     packet(0x10, &body)
 }
 
-/// What a broker answers to these bytes until it closes or half a second is over.
+/// A broker's answer to these bytes, until it closes or half a second is over.
 pub(super) fn answer(broker: SocketAddr, bytes: &[u8]) -> Result<tcp::End> {
     let mut stream = tcp::connect(broker)?;
     stream.write_all(bytes)?;

@@ -92,7 +92,7 @@ pub(super) fn counts() -> Result<String> {
         let load = messages.iter().rev().find(|message| message.topic == "$SYS/broker/load/publish/received/1min");
         load.is_some_and(|message| message.payload.parse().is_ok_and(|a_minute: f64| a_minute > 100.0))
     })?;
-    // What the gateway says of itself has not come in: published is what clients have published.
+    // The gateway's own status is not counted as received: only clients publish.
     let now = gateway.metrics()?;
     let published = |metrics: &std::collections::HashMap<String, f64>| {
         metrics.get("fogmux_bus_published_total").copied().context("no fogmux_bus_published_total")

@@ -1,5 +1,5 @@
-//! Disks that take nothing: the gateway starts, live traffic flows, and nobody reads what its publisher was told was not
-//! kept.
+//! Disks that cannot be written: the gateway starts, live traffic flows, and nobody reads a message whose publisher was
+//! told that it was not kept.
 //!
 //! The disks are a tmpfs and a read-only mount in a mount namespace of the gateway's own.
 
@@ -13,6 +13,8 @@ use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::{Gateway, Plan};
 use fogmux_tests::mqtt::{self, Connection, V4, V5};
 use fogmux_tests::suite::Case;
+use fogmux_tests::xmpp::{Session, Via};
+use fogmux_tests::{tcp, tls};
 use rustix::process::Signal;
 
 use super::{http, keep};
@@ -71,7 +73,7 @@ fn full_at_start() -> Result<String> {
     on_disk(FULL_DISK, nothing_is_taken)
 }
 
-/// What was kept is served, what is to be kept is refused and read by nobody, and all else flows.
+/// Retained messages are served, new ones are refused and read by nobody, and everything else flows.
 fn nothing_is_taken(gateway: &mut Gateway) -> Result<()> {
     let kept = http(gateway, "GET", "/topics/kept/000007", b"")?;
     ensure!(kept.0 == 200 && kept.1.starts_with("000007"), "what was kept: {kept:?}");
@@ -107,6 +109,19 @@ fn refuses_to_keep(gateway: &Gateway) -> Result<()> {
     ensure!(four.read().is_err(), "3.1.1 was acknowledged");
     let read = http(gateway, "GET", "/topics/kept/new", b"")?;
     ensure!(read.0 == 404, "a refused value is read: {read:?}");
+    refuses_to_retract(gateway)
+}
+
+/// XEP-0060 §7.2 and §8.5: a removal that the store refuses is answered with an error, and the item stays.
+fn refuses_to_retract(gateway: &Gateway) -> Result<()> {
+    let stream = tcp::connect(gateway.address("xmpp")?)?;
+    let mut session = Session::over(stream, &tls::config(gateway.ca())?, Via::Plain)?;
+    let retract = session.entity("set", "<retract node='kept/000009'><item id='current'/></retract>")?;
+    ensure!(retract.contains("<resource-constraint"), "retract: {retract}");
+    let purge = session.owner("set", "<purge node='kept/000009'/>")?;
+    ensure!(purge.contains("<resource-constraint"), "purge: {purge}");
+    let read = http(gateway, "GET", "/topics/kept/000009", b"")?;
+    ensure!(read.0 == 200, "a refused removal is seen: {read:?}");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! What events say, to whom they go, and in which order.
+//! Events: their content, their recipients and their order.
 
 use std::io::Read as _;
 use std::time::{Duration, Instant};

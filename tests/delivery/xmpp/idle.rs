@@ -1,4 +1,4 @@
-//! What idle connections cost.
+//! The cost of idle connections.
 
 use std::time::Duration;
 

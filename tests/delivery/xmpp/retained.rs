@@ -182,7 +182,7 @@ pub(super) fn many_readers() -> Result<String> {
         }
     }
     for reader in &mut readers {
-        // What was never published is not waited for.
+        // Topics that were never published to are not waited for.
         while reader.seen != values {
             reader.read_some().with_context(|| format!("{:?} of {values:?}", reader.seen))?;
         }

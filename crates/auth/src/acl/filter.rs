@@ -1,6 +1,6 @@
 //! Relations between topic filters: matches a topic, covers a filter, overlaps a filter. MQTT 5 §4.7.
 //!
-//! `bus` has filters of its own for routing; rules are matched here so that `auth` needs nobody.
+//! `bus` has filters of its own for routing; these exist so that `auth` depends on no other crate.
 
 pub(crate) const BYTES_MAX: usize = 65_535;
 
@@ -23,17 +23,17 @@ pub(crate) fn is_valid(filter: &str) -> bool {
     true
 }
 
-/// Whether the filter holds no wildcard, so that it names one topic.
+/// Whether the filter has no wildcard, so that it matches one topic.
 pub(crate) fn is_exact(filter: &str) -> bool {
     !filter.contains(['+', '#'])
 }
 
-/// A wildcard at the first level does not see what begins with `$` ([MQTT-4.7.2-1]).
+/// Whether a leading wildcard does not match because the other begins with `$` ([MQTT-4.7.2-1]).
 fn hidden_from(wildcards: &str, other: &str) -> bool {
     other.starts_with('$') && wildcards.starts_with(['+', '#'])
 }
 
-/// Whether `filter` matches `topic`, a name without wildcards: the oracle of the index of rules.
+/// Whether `filter` matches `topic`. The oracle for the tests of the index.
 #[cfg(test)]
 pub(crate) fn matches(filter: &str, topic: &str) -> bool {
     if hidden_from(filter, topic) {

@@ -1,16 +1,16 @@
-//! Filters by their levels, so that a decision costs the levels of the topic and not the number of rules.
+//! An index of rules by the levels of their filters: a decision costs the levels of the topic, not the number of rules.
 //!
-//! A tree of levels in one arena: neither its depth nor that of a topic is a depth of the stack. A rule that `+` or `#`
-//! begin with takes one branch more of the walk, whatever the number of such rules.
+//! The tree is in one arena and walked without recursion, so that no topic or filter is too deep for the stack. Rules
+//! that begin with `+` or `#` add one branch to the walk, whatever their number.
 
 use std::collections::HashMap;
 
 use super::{RuleRef, filter};
 
-/// The place in the file of no rule at all: after all others.
+/// The place of no rule, behind all others.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Rules in the order of the file.
+/// Rules in the order of the file, with a tree of their filters.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     rules: Vec<Resolved>,
@@ -26,16 +26,16 @@ pub(super) struct Resolved {
     pub(super) reference: RuleRef,
 }
 
-/// What follows the same levels. Rules are held by their place in `rules`, the first of several.
+/// A node of the tree. Rules are indices into `rules`, the first of several with the same filter.
 #[derive(Debug)]
 struct Node {
-    /// The first rule here and below.
+    /// The first rule at this node and below.
     least: u32,
-    /// The filter that ends here.
+    /// The rule whose filter ends here.
     exact: u32,
-    /// The filter that has `#` here.
+    /// The rule whose filter has `#` here.
     rest: u32,
-    /// The node of `+`.
+    /// The child for `+`.
     any: u32,
     levels: HashMap<Box<str>, u32>,
 }
@@ -47,7 +47,7 @@ impl Default for Node {
 }
 
 impl Index {
-    /// Takes a rule in, which stands after those that are there. Beyond four billion nodes none is.
+    /// Adds a rule behind those that are there. Beyond four billion nodes rules are ignored.
     pub(super) fn push(&mut self, rule: Resolved) {
         let number = u32::try_from(self.rules.len()).unwrap_or(NONE);
         let mut at = self.root();
@@ -77,7 +77,7 @@ impl Index {
         let mut first = NONE;
         let mut pending = Vec::new();
         let mut next = self.nodes.first().map(|root| (root, Some(topic)));
-        // A wildcard at the first level does not see what begins with `$` ([MQTT-4.7.2-1]).
+        // A wildcard at the first level does not match topics that begin with `$` ([MQTT-4.7.2-1]).
         let mut hidden = topic.starts_with('$');
         while let Some((node, rest)) = next.or_else(|| pending.pop()) {
             next = None;
@@ -119,7 +119,7 @@ impl Index {
         0
     }
 
-    /// The node of one level more, made where there is none.
+    /// The child for a level, created if missing.
     fn below(&mut self, at: u32, level: &str) -> u32 {
         let known = self.node(at).map_or(NONE, |node| match level {
             "+" => node.any,
@@ -166,7 +166,7 @@ mod tests {
         index
     }
 
-    /// Rule by rule: slow, and plainly what is meant.
+    /// The reference: rule by rule.
     fn linear(index: &Index, topic: &str) -> Option<u32> {
         index.iter().find(|rule| filter::matches(&rule.filter, topic)).map(|rule| rule.place)
     }
@@ -196,7 +196,7 @@ mod tests {
         assert!(index.first_match(&["x"; 30_000].join("/")).is_none());
     }
 
-    /// The rules of ten thousand machines, in several shapes. Twenty times what is expected of a release build.
+    /// The rules of ten thousand machines, in several shapes. The bound is twenty times the time of a release build.
     #[test]
     fn ten_thousand_rules_cost_microseconds() {
         for shape in ["plant/N/#", "+/N/state", "N/+/+/state", "plant/+/N/#", "+/+/+/N"] {

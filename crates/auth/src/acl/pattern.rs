@@ -1,12 +1,12 @@
-//! A rule's filter with `%u`, `%c`, `%g` and `%{claim}` still in it, and what it becomes for one principal.
+//! A rule's filter with its placeholders `%u`, `%c`, `%g` and `%{claim}`, and the filters it expands to for one
+//! principal.
 
 use std::sync::Arc;
 
 use super::filter;
 use crate::source::grant::Variables;
 
-/// Filters that one pattern may become: what comes beyond is left out of an allow, and a deny then holds for all
-/// values.
+/// Filters that one pattern may expand to. An allow rule loses those beyond; a deny rule then applies to all values.
 const FILTERS_MAX: usize = 256;
 
 /// A parsed filter with placeholders.
@@ -22,14 +22,14 @@ enum Piece {
     User,
     Client,
     Group,
-    /// What the credential says under this name.
+    /// The values of the credential's claim with this name.
     Variable(Box<str>),
 }
 
-/// What fills the placeholders.
+/// The values of the placeholders.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Names<'a> {
-    /// None for the anonymous: their name is nobody's.
+    /// `None` for anonymous clients.
     pub(super) user: Option<&'a str>,
     pub(super) client: &'a str,
     pub(super) groups: &'a [Arc<str>],
@@ -59,27 +59,27 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether it is not the same for everybody.
+    /// Whether it expands differently for different principals.
     pub(super) fn has_placeholders(&self) -> bool {
         self.pieces.iter().any(|piece| piece.literal().is_none())
     }
 
-    /// Whether what it becomes depends on the client identifier.
+    /// Whether it depends on the client identifier.
     pub(super) fn names_client(&self) -> bool {
         self.pieces.contains(&Piece::Client)
     }
 
-    /// The filters it allows: none when a name is missing or could be mistaken for more than a name, one for each value
-    /// of a placeholder that has several.
+    /// The filters it allows, one for each value of a placeholder; none when a name is missing or could be mistaken for
+    /// more than one level.
     pub(super) fn allowed(&self, names: &Names<'_>) -> Vec<String> {
         let fillings = fillings(&self.pieces, names).into_iter();
         let plain = fillings.filter(|filling| filling.iter().all(|name| is_plain(name))).take(FILTERS_MAX);
         plain.filter_map(|filling| self.fill(&filling)).collect()
     }
 
-    /// The filters it denies: a name that could be mistaken for more than a name stands for any and for itself, so that
-    /// nobody escapes a rule by being called strangely. A client identifier that the door does not have stands for any
-    /// as well; other names that are missing leave nothing to deny.
+    /// The filters it denies. A name that could be mistaken for more than one level denies any name and itself, so that
+    /// nobody escapes a rule by a strange name; so does a client identifier that the door does not have. Other missing
+    /// names deny nothing.
     pub(super) fn denied(&self, names: &Names<'_>) -> Vec<String> {
         let fillings = fillings(&self.pieces, names);
         let values = || self.pieces.iter().flat_map(|piece| piece.values(names));
@@ -103,7 +103,7 @@ impl Pattern {
         filters
     }
 
-    /// One filter of these names, unless it comes out too long.
+    /// The filter for one combination of names, unless it is too long.
     fn fill(&self, names: &[&str]) -> Option<String> {
         let mut filled = String::with_capacity(self.text.len() + 16);
         let mut names = names.iter();
@@ -130,7 +130,7 @@ impl Pattern {
         levels.chain(["#"]).collect::<Vec<_>>().join("/")
     }
 
-    /// With NUL, which is in no pattern, for every placeholder.
+    /// With NUL, which no pattern contains, for every placeholder.
     fn marked(&self) -> String {
         self.pieces.iter().map(|piece| piece.literal().unwrap_or("\0")).collect()
     }
@@ -144,7 +144,7 @@ impl Piece {
         }
     }
 
-    /// What may stand for it.
+    /// The values that may stand for it.
     fn values<'a>(&self, names: &Names<'a>) -> Vec<&'a str> {
         match self {
             Self::Literal(_) => Vec::new(),
@@ -223,10 +223,10 @@ fn pieces(text: &str) -> Result<Vec<Piece>, PatternError> {
     Ok(pieces)
 }
 
-/// What no topic has: a name with it stands for none.
+/// A character that no topic contains: a name with it fills no placeholder.
 const NOT_IN_TOPICS: [char; 3] = ['+', '#', '\0'];
 
-/// A name that stays one piece of one level: no separator, no wildcard, not the `$` that marks topics of our own.
+/// Whether a name is part of one level: no separator, no wildcard, no leading `$`.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('$') && !name.contains(['/', '+', '#', '\0'])
 }

@@ -1,4 +1,4 @@
-//! The rules as one principal meets them: placeholders filled, everybody else's rules left out.
+//! The rules that apply to one principal, with placeholders filled.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,17 +10,17 @@ use super::{
 };
 use crate::principal::Principal;
 
-/// What one principal may do by one door.
+/// The permissions of one principal by one door.
 #[derive(Debug)]
 pub(crate) struct View {
     read: Rules,
     write: Rules,
-    /// The rules that are the same for everybody of these groups.
+    /// The rules that all principals with the same groups share.
     common: Arc<Common>,
     known: Known,
 }
 
-/// The rules that neither name a user nor have placeholders, as everybody of the same groups meets them at one door.
+/// The rules without user names and placeholders, which all principals with the same groups share at one door.
 #[derive(Debug, Default)]
 pub(crate) struct Common {
     read: Lists,
@@ -33,7 +33,7 @@ struct Lists {
     allow: Index,
 }
 
-/// The rules about one action.
+/// The rules for one action.
 #[derive(Debug, Default)]
 struct Rules {
     own: Lists,
@@ -65,26 +65,26 @@ impl Reach {
     }
 }
 
-/// The rule that stands before every file.
+/// The rule that precedes every file.
 static BUILT_IN: LazyLock<RuleRef> = LazyLock::new(|| {
     let file = std::path::Path::new("").into();
     RuleRef::new(&file, 0, "the built-in rule that nobody writes to $SYS".into())
 });
 
-/// Stands in the place of a file that is not there.
+/// The rule for a bridge's own state when there is no access file.
 static OWN_STATE: LazyLock<RuleRef> = LazyLock::new(|| {
     let file = std::path::Path::new("").into();
     RuleRef::new(&file, 0, "default: there is no access file, and a bridge announces its own state".into())
 });
 
-/// The name in `$SYS/broker/connection/<name>/state`: where a bridge of Mosquitto's kind, of that client identifier,
-/// announces whether it is connected. The only topics below `$SYS` that clients may write, if the rules allow it.
+/// The name in `$SYS/broker/connection/<name>/state`, where a Mosquitto bridge with that client identifier announces
+/// whether it is connected. Clients may write no other topic below `$SYS`, and these only if the rules allow it.
 fn bridge_of_state(topic: &str) -> Option<&str> {
     let name = topic.strip_prefix("$SYS/broker/connection/")?.strip_suffix("/state")?;
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
-/// Whether the built-in rule is about this action and topic.
+/// Whether the built-in rule denies this action on this topic.
 fn is_built_in(action: Action, topic: &str) -> bool {
     let below = topic.strip_prefix("$SYS").filter(|rest| rest.is_empty() || rest.starts_with('/'));
     action == Action::Write && below.is_some() && bridge_of_state(topic).is_none()
@@ -101,13 +101,13 @@ impl View {
         Self { read, write, common: Arc::default(), known: Known::new(OWN_SLOTS) }
     }
 
-    /// For somebody who is no longer admitted.
+    /// For a principal that is no longer admitted.
     pub(crate) fn closed() -> Self {
         let (read, write) = (Rules::default(), Rules::default());
         Self { read, write, common: Arc::default(), known: Known::new(OWN_SLOTS) }
     }
 
-    /// `shared`: whether every connection of the principal has this one. `common` is [`Acl::common`] of it.
+    /// `shared`: whether all connections of the principal use this view. `common` is the result of [`Acl::common`].
     pub(crate) fn new(
         acl: &Acl,
         principal: &Principal,
@@ -143,7 +143,7 @@ impl View {
         }
     }
 
-    /// The rules that deny, of both kinds.
+    /// The deny rules: the principal's own and the common ones.
     fn deny(&self, action: Action) -> [&Index; 2] {
         match action {
             Action::Read => [&self.read.own.deny, &self.common.read.deny],
@@ -151,7 +151,7 @@ impl View {
         }
     }
 
-    /// The rules that allow, of both kinds.
+    /// The allow rules: the principal's own and the common ones.
     fn allow(&self, action: Action) -> [&Index; 2] {
         match action {
             Action::Read => [&self.read.own.allow, &self.common.read.allow],
@@ -170,7 +170,7 @@ impl View {
         Decision { allowed: self.rules(action).all || rule.is_some(), rule }
     }
 
-    /// [`Self::decide`] for a client that may have a state of its own to announce.
+    /// As [`Self::decide`], for a client that may announce a bridge's state of its own.
     pub(crate) fn decide_for(&self, action: Action, topic: &str, client: &str, door: Door) -> Decision {
         if action == Action::Write && self.is_own_state(topic, client, door) {
             return Decision { allowed: true, rule: Some(OWN_STATE.clone()) };
@@ -257,13 +257,13 @@ fn each(rules: [&Index; 2]) -> impl Iterator<Item = &Resolved> {
     rules.into_iter().flat_map(Index::iter)
 }
 
-/// The first in the order of the file.
+/// The match that comes first in the file.
 fn first_match<'a>(rules: [&'a Index; 2], topic: &str) -> Option<&'a Resolved> {
     rules.into_iter().filter_map(|index| index.first_match(topic)).min_by_key(|rule| rule.place)
 }
 
 impl Acl {
-    /// The rules that a principal shares with everybody of its groups at that door.
+    /// The rules that a principal shares with all others in its groups at that door.
     pub(crate) fn common(&self, principal: &Principal, door: Door) -> Common {
         let nobody = Names { user: None, client: "", groups: &[], variables: None };
         let mut common = Common::default();
@@ -279,7 +279,7 @@ impl Acl {
         common
     }
 
-    /// The other rules about a principal, with their places in the file, whatever they say.
+    /// The other rules that apply to a principal, with their places in the file.
     fn own<'a>(&'a self, principal: &'a Principal, door: Door) -> impl Iterator<Item = (u32, &'a Rule)> {
         let named = self.by_user.get(&*principal.name).filter(|_| !principal.anonymous);
         let mut places: Vec<u32> = named.into_iter().flatten().chain(&self.patterns).copied().collect();
@@ -298,7 +298,7 @@ impl Acl {
 }
 
 impl Rule {
-    /// Whether the principal meets it as everybody of its groups does.
+    /// Whether the rule applies to all principals with the same groups in the same way.
     fn is_common(&self, principal: &Principal) -> bool {
         !self.pattern.has_placeholders() && self.who.includes_groups(principal)
     }
@@ -310,7 +310,7 @@ impl super::Who {
         self.includes_groups(principal) || named()
     }
 
-    /// Whether it is about the principal whatever its name.
+    /// Whether it applies to the principal whatever its name is.
     fn includes_groups(&self, principal: &Principal) -> bool {
         if principal.anonymous {
             return self.anonymous;

@@ -1,4 +1,4 @@
-//! The work memory of argon2: allocated when first needed, used again for the next password, freed as a whole.
+//! The working memory of argon2: allocated when first needed, reused for the next password, freed as a whole.
 
 use argon2::{Algorithm, Argon2, Block, Params, PasswordHash, Version};
 use subtle::ConstantTimeEq as _;
@@ -7,9 +7,9 @@ use super::{MEMORY_KIB, PasswordError};
 
 /// The smallest reservation, in bytes; only the pages in use are ever resident.
 ///
-/// glibc maps a large allocation on its own, and unmaps it when it is freed; but after the first such `free` it takes
-/// allocations of that size from its arenas instead, which keep their memory for good. Above 32 MiB (on 64-bit systems;
-/// 512 KiB on others) it maps always: `DEFAULT_MMAP_THRESHOLD_MAX`, mallopt(3).
+/// glibc maps a large allocation on its own and unmaps it when it is freed. After the first such `free`, however, it
+/// serves allocations of that size from its arenas, which keep their memory. Above 32 MiB (512 KiB on 32-bit systems)
+/// it always maps: `DEFAULT_MMAP_THRESHOLD_MAX`, mallopt(3).
 const RESERVED_BYTES: usize = if cfg!(target_pointer_width = "64") { 33 << 20 } else { 1 << 20 };
 
 /// The longest output of a PHC string, in bytes.
@@ -22,7 +22,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// No memory yet.
+    /// Creates it without memory.
     #[must_use]
     pub const fn new() -> Self {
         Self { blocks: Vec::new() }
@@ -38,14 +38,14 @@ impl Scratch {
     ) -> Result<(), PasswordError> {
         let blocks = self.blocks(hasher.params().block_count())?;
         let hashed = hasher.hash_password_into_with_memory(password, salt, output, blocks);
-        // A hash made elsewhere may have taken far more than ours, which is not kept for the next one.
+        // A hash made elsewhere may have needed far more than ours; that memory is not kept.
         if self.blocks.len() > own_blocks() {
             self.blocks = Vec::new();
         }
         hashed.map_err(|_| PasswordError::Unusable)
     }
 
-    /// Whether this is the password of an argon2id hash; compared in constant time.
+    /// Whether a password matches an argon2id hash. Compares in constant time.
     pub(super) fn matches(&mut self, stored: &PasswordHash, password: &[u8]) -> Result<bool, PasswordError> {
         let unusable = |_| PasswordError::Unusable;
         let (Some(salt), Some(expected)) = (&stored.salt, &stored.hash) else { return Err(PasswordError::Unusable) };
@@ -70,7 +70,7 @@ impl Scratch {
     }
 }
 
-/// Blocks of the hashes that we make.
+/// The memory blocks of the hashes made here.
 const fn own_blocks() -> usize {
     MEMORY_KIB as usize
 }

@@ -1,4 +1,4 @@
-//! Sources and users that have logged in, the latest so many of each.
+//! Sources and users that have recently logged in.
 
 use std::{
     collections::HashMap,
@@ -7,8 +7,7 @@ use std::{
 
 use super::ring::Source;
 
-/// Bounded: the one that has not logged in for longest goes first. Users are held by a hash under a key of this
-/// process.
+/// Bounded: the least recent is forgotten first. Users are held as a hash under a key of this process.
 #[derive(Debug)]
 pub(super) struct Known {
     keys: RandomState,
@@ -17,7 +16,7 @@ pub(super) struct Known {
     entries_max: usize,
 }
 
-/// When each was noted last.
+/// The number at which each was noted last.
 #[derive(Debug, Default)]
 struct Latest {
     noted: HashMap<u64, u64>,
@@ -54,7 +53,7 @@ impl Latest {
         self.now += 1;
         self.noted.insert(key, self.now);
         if self.noted.len() > entries_max {
-            // A quarter at once, so that this is not done for each.
+            // A quarter at once, so that the map is not walked for each login.
             self.shrink(entries_max - entries_max / 4);
         }
     }

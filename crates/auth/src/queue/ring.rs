@@ -1,15 +1,15 @@
-//! Networks that take turns, and in each its sources.
+//! The queue of one class: networks take turns, and in each network its sources.
 
 use std::{
     collections::VecDeque,
     net::{IpAddr, Ipv6Addr},
 };
 
-/// Where a login comes from: an IPv4 address, or an IPv6 /64, all of which one host may have.
+/// The source of a login: an IPv4 address, or an IPv6 /64, which one host may have to itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Source(IpAddr);
 
-/// The network around a source: an IPv4 /24, or an IPv6 /48, all of which one site may have (RFC 6177 §2).
+/// The network of a source: an IPv4 /24, or an IPv6 /48, which one site may have to itself (RFC 6177 §2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Network(IpAddr);
 
@@ -36,7 +36,7 @@ fn cut(address: Ipv6Addr, bits: u32) -> IpAddr {
     Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << (128 - bits))).into()
 }
 
-/// Logins by network and source. Nothing is kept of a network where nobody waits.
+/// Waiting logins by network and source. Only networks with waiting logins are in it.
 #[derive(Debug)]
 pub(super) struct Ring<T> {
     networks: VecDeque<(Network, Sources<T>)>,
@@ -75,7 +75,7 @@ impl<T> Ring<T> {
         sources.and_then(|sources| sources.get(source)).map_or(0, VecDeque::len)
     }
 
-    /// A new source takes its turn after all that wait already.
+    /// Adds a login. A new source takes its turn after all others.
     pub(super) fn push(&mut self, source: Source, login: T) {
         let network = source.network();
         self.len += 1;
@@ -99,8 +99,8 @@ impl<T> Ring<T> {
         login
     }
 
-    /// Takes the newest login of the longest queue of the network with the most, when that is more than `wanted`, what
-    /// the source will have that asks, and its network not the larger one.
+    /// Takes the newest login of the longest queue in the largest network, if that network is larger than `network`
+    /// will be with one more login; otherwise in `network` itself, if that queue is longer than `wanted`.
     pub(super) fn pop_longest(&mut self, network: Network, wanted: usize) -> Option<T> {
         let (longest, most) =
             self.networks.iter().map(|(network, sources)| (*network, sources.len)).max_by_key(|(_, len)| *len)?;
@@ -111,7 +111,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Takes the newest login of the longest queue of one network, when that is longer than `wanted`.
+    /// Takes the newest login of the longest queue of a network, if that is longer than `wanted`.
     pub(super) fn pop_longest_in(&mut self, network: Network, wanted: usize) -> Option<T> {
         let at = self.networks.iter().position(|(known, _)| *known == network)?;
         let (_, sources) = self.networks.get_mut(at)?;

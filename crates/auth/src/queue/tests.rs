@@ -1,4 +1,4 @@
-//! Fairness and bounds of the waiting logins.
+//! Fairness and bounds of the queue.
 
 use std::collections::HashMap;
 

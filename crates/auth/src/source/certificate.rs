@@ -1,5 +1,5 @@
-//! X.509 client certificates: whose they are. That the chain, the dates and the revocation list hold was seen by the
-//! handshake; here a certificate's names become a user's.
+//! X.509 client certificates: the mapping of their names to users. The handshake has verified chain, dates and
+//! revocation.
 //!
 //! ```toml
 //! [[certificate]]                     # the first that fits counts

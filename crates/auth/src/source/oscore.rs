@@ -1,4 +1,4 @@
-//! OSCORE contexts as credentials: who verified a message under one is the context's user. RFC 8613.
+//! OSCORE contexts as credentials: a message verified under a context comes from the context's user. RFC 8613.
 //!
 //! The contexts themselves – keys, sequence numbers, replay windows – are kept where OSCORE is spoken.
 
@@ -22,7 +22,7 @@ impl Source for OscoreSource {
         }
     }
 
-    /// A context that was withdrawn ends where it is kept.
+    /// A withdrawn context ends where it is kept.
     fn admits(&self, _: &Principal, _: &Users) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! Names and passwords against the users file. A name that is not there costs what a wrong password costs.
+//! Names and passwords against the users file. An unknown name costs as much as a wrong password.
 
 use super::{Credential, Source, SourceKind, Verified};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 use std::sync::Arc;
 
 pub(crate) struct PasswordSource {
-    /// Verified against when there is no such user, so that the answer takes as long.
+    /// Verified for unknown users, so that the answer takes as long.
     decoy: StoredPassword,
 }
 
@@ -24,7 +24,7 @@ impl PasswordSource {
     /// Verifies a password. Blocks for about a tenth of a second on a small machine.
     ///
     /// # Errors
-    /// [`Refused::Credentials`], or [`Refused::Busy`] when there is no memory to find out.
+    /// [`Refused::Credentials`], or [`Refused::Busy`] when there is no memory for it.
     pub(crate) fn verify(
         &self,
         user: &str,
@@ -35,7 +35,7 @@ impl PasswordSource {
         let known = enabled(users, user);
         let stored = known.and_then(|user| user.password.as_ref());
         let matches = match stored {
-            // Hashes that came from elsewhere are cheap to check, which would tell that the user exists.
+            // Imported hashes are cheap to verify, which would reveal that the user exists.
             Some(stored) if !stored.is_argon2id() => {
                 self.decoy.matches(password, scratch).and_then(|_| stored.matches(password, scratch))
             }
@@ -55,7 +55,7 @@ impl Source for PasswordSource {
         SourceKind::Password
     }
 
-    /// A password takes memory and time to judge: see [`PasswordSource::verify`].
+    /// Passwords are not judged here, because that takes memory and time: see [`PasswordSource::verify`].
     fn judge(&self, _: &Credential<'_>, _: &Users) -> Option<Result<Verified, Refused>> {
         None
     }

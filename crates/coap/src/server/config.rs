@@ -63,7 +63,7 @@ pub struct ServerConfig {
     pub confirm_every: u16,
     /// After this long comes a confirmable one; RFC 7641 §4.5 demands one in 24 hours.
     pub confirm_interval: Duration,
-    /// Who must prove an address before large answers.
+    /// Which clients must prove their address before large responses.
     pub amplification: Amplification,
     /// How long an Echo value is good, and how long the address it came from stays verified.
     pub echo_lifetime: Duration,

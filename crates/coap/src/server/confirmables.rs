@@ -26,7 +26,7 @@ pub(crate) struct Confirmable {
     pub(crate) backoff: Backoff,
 }
 
-/// Where a Confirmable stands in its retransmissions.
+/// The state of a Confirmable's retransmissions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     retransmitted: u8,
@@ -48,7 +48,7 @@ impl<P: Peer> Server<P> {
         Backoff { retransmitted: 0, timeout, sent: now }
     }
 
-    /// A buffer for a Confirmable, an old one where there is one.
+    /// A buffer for a Confirmable, reused if possible.
     pub(crate) fn buffer(&mut self, datagram: &[u8]) -> Vec<u8> {
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.clear();
@@ -61,7 +61,7 @@ impl<P: Peer> Server<P> {
         self.peers.get(peer).is_some_and(|peer| peer.in_flight.len() < self.config.transmission.nstart)
     }
 
-    /// Follows a Confirmable that has just been sent.
+    /// Tracks a Confirmable that has just been sent.
     pub(crate) fn track(&mut self, confirmable: Confirmable) -> Option<Key> {
         let due = confirmable.backoff.sent + confirmable.backoff.timeout;
         let peer = confirmable.peer;
@@ -71,7 +71,7 @@ impl<P: Peer> Server<P> {
         Some(key)
     }
 
-    /// An Empty acknowledgement came.
+    /// Handles an Empty acknowledgement.
     pub(crate) fn acknowledged(&mut self, now: Timestamp, from: &P, message_id: u16, out: &mut Outbox<P>) {
         let Some((key, peer)) = self.find_in_flight(from, message_id) else { return };
         let Some(confirmable) = self.take_confirmable(key) else { return };
@@ -86,14 +86,14 @@ impl<P: Peer> Server<P> {
         if let Some(relation) = confirmable.relation {
             self.relation_confirmed(now, relation);
         }
-        // Those that have waited go first.
+        // Messages that have waited go first.
         self.admit_waiting(now, peer, out);
         if let Some(relation) = confirmable.relation {
             self.pump(now, relation, out);
         }
     }
 
-    /// A Reset came: for a Confirmable of ours, or for a notification that was none (RFC 7641 §3.6).
+    /// Handles a Reset of a Confirmable, or of a Non-confirmable notification (RFC 7641 §3.6).
     pub(crate) fn reset(&mut self, now: Timestamp, from: &P, message_id: u16, out: &mut Outbox<P>) {
         let Some((key, peer)) = self.find_in_flight(from, message_id) else {
             if let Some(relation) = self.find_notified(from, message_id) {
@@ -108,7 +108,7 @@ impl<P: Peer> Server<P> {
         self.admit_waiting(now, peer, out);
     }
 
-    /// Nobody acknowledged in time.
+    /// Retransmits a Confirmable, or gives it up.
     pub(crate) fn confirmable_due(&mut self, now: Timestamp, key: Key, out: &mut Outbox<P>) {
         let max = self.config.transmission.max_retransmit;
         let Some(confirmable) = self.confirmables.get_mut(key) else { return };
@@ -130,14 +130,14 @@ impl<P: Peer> Server<P> {
         self.counters.retransmitted += 1;
         self.timers.add(due, Timer::Confirmable(key));
         if relation.is_some_and(|relation| self.is_replaced(now, relation, out)) {
-            // The newer state also takes the place of the older in the back-off.
+            // The newer state also takes over the back-off of the older one.
             return;
         }
         let (Some(confirmable), Some(peer)) = (self.confirmables.get(key), self.peers.get(peer)) else { return };
         out.push(peer.address, &confirmable.datagram);
     }
 
-    /// A request was taken in a while ago: the peer hears that it arrived (RFC 7252 §5.2.2).
+    /// Acknowledges a request whose response takes long (RFC 7252 §5.2.2).
     pub(crate) fn acknowledge_late(&mut self, peer: Key, message_id: u16, out: &mut Outbox<P>) {
         let Some(peer) = self.peers.get_mut(peer) else { return };
         if peer.exchanges.acknowledge(message_id) {
@@ -160,7 +160,7 @@ impl<P: Peer> Server<P> {
         Some(confirmable)
     }
 
-    /// Lets those go on who waited for NSTART.
+    /// Lets messages that waited for NSTART go on.
     pub(crate) fn admit_waiting(&mut self, now: Timestamp, peer: Key, out: &mut Outbox<P>) {
         while self.has_room(peer) {
             let Some(state) = self.peers.get_mut(peer) else { return };

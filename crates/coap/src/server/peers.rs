@@ -13,10 +13,10 @@ use crate::server::relations::Allowance;
 use crate::slab::{Key, Slab};
 use crate::time::Timestamp;
 
-/// How many peers are looked at for one to forget.
+/// Peers looked at to find one to forget.
 const EVICTION_PROBES: usize = 32;
 
-/// What is kept of one peer.
+/// The state of one peer.
 #[derive(Debug)]
 pub(crate) struct PeerState<P> {
     pub(crate) address: P,
@@ -26,23 +26,23 @@ pub(crate) struct PeerState<P> {
     pub(crate) exchanges: Exchanges,
     /// Confirmables that are not acknowledged; at most NSTART (RFC 7252 §4.7).
     pub(crate) in_flight: SmallVec<[Key; 1]>,
-    /// Who waits for one of those to end.
+    /// Messages that wait until one of those is acknowledged.
     pub(crate) waiting: VecDeque<Waiting>,
     pub(crate) relations: SmallVec<[Key; 1]>,
-    /// What one message may carry.
+    /// The size limits of messages to it.
     pub(crate) limits: Limits,
-    /// It does not read what it is sent: notifications wait.
+    /// It does not read its connection: notifications wait.
     pub(crate) congested: bool,
-    /// What may still go out before it has to acknowledge something.
+    /// What may still be sent before it has to acknowledge something.
     pub(crate) allowance: Allowance,
-    /// Smoothed round trip, once a Confirmable was acknowledged at its first transmission.
+    /// Smoothed round-trip time, once a Confirmable was acknowledged at its first transmission.
     pub(crate) round_trip: Option<Duration>,
 }
 
-/// Who waits until another Confirmable may go out.
+/// A message that waits until another Confirmable may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// A relation with notifications held.
+    /// A notification of this relation.
     Relation(Key),
     /// A separate response, ready to go.
     Response(Key),
@@ -74,12 +74,12 @@ pub(crate) struct Peers<P> {
     by_address: HashMap<P, Key, FixedState>,
     hand: usize,
     max: usize,
-    /// What a message may carry unless the peer says more.
+    /// The size limits of messages, unless the peer announces others.
     limits: Limits,
     pub(crate) budget: Budget,
 }
 
-/// What one message to a peer may carry.
+/// The size limits of a message to a peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Bytes of a payload that is not cut into blocks.
@@ -159,7 +159,7 @@ impl<P: Peer> Peers<P> {
         Some(key)
     }
 
-    /// Forgets the longest silent of some; looks at all before it gives up.
+    /// Forgets the longest silent of some peers; looks at all before it gives up.
     fn evict(&mut self) -> Option<()> {
         let places = self.slab.places();
         let mut oldest: Option<(Timestamp, Key)> = None;

@@ -1,7 +1,7 @@
-//! Observer relations (RFC 7641): the list of observers and what is known of each.
+//! Observer relations (RFC 7641): the list of observers and the state of each.
 //!
-//! No payload waits here. A relation that may not be notified now is marked, and [`Event::Ready`] asks the application
-//! for the newest state as soon as it may: memory is bounded by the number of relations.
+//! No payload is queued here. A relation that may not be notified now is marked, and [`Event::Ready`] asks the
+//! application for the newest state as soon as it may be: memory is bounded by the number of relations.
 
 mod notify;
 mod pace;
@@ -25,7 +25,7 @@ use crate::token::Token;
 /// Sequence numbers have 24 bits (RFC 7641 §3.4).
 const SEQUENCE_MASK: u32 = 0x00ff_ffff;
 
-/// An observation; numbers are not used again for another.
+/// An observation. Its number is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RelationId(Key);
 
@@ -36,13 +36,13 @@ impl RelationId {
         self.0.to_u64()
     }
 
-    /// From such a number; another number names nobody.
+    /// The observation of such a number; other numbers belong to none.
     #[must_use]
     pub fn from_u64(number: u64) -> Self {
         Self(Key::from_u64(number))
     }
 
-    /// Its place in a table of the caller; places of ended observations are used again.
+    /// Its index for a table of the caller; the indices of ended observations are reused.
     #[must_use]
     pub fn index(self) -> usize {
         self.0.index()
@@ -55,26 +55,26 @@ pub enum Observed {
     /// One resource: a newer state takes the place of an older one, also in a retransmission (RFC 7641 §4.5.2).
     #[default]
     One,
-    /// Many resources behind one request: each notification names its own, and none stands for another. A notification
-    /// that is lost is not made good by the next, so they go in chunks that are acknowledged.
+    /// Many resources behind one request: each notification is about one of them, and does not replace another. A lost
+    /// notification is not made up for by the next, so they are sent in chunks that are acknowledged.
     Many,
 }
 
-/// The error that ends an observation, when it may not go out yet.
+/// The error response that ends an observation, while it may not be sent yet.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     code: Code,
     max_age: Option<u32>,
 }
 
-/// The Content-Format that the first answer fixed for all notifications (RFC 7641 §4.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The Content-Format that notifications must have (RFC 7641 §4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
-    /// No representation has been sent; this Accept holds.
+    /// No representation has been sent yet; the first must match the Accept option, if there was one.
     Open(Option<u16>),
-    #[default]
-    /// Nothing is fixed: each of many resources has its own.
+    /// Any: each of many resources has its own.
     Any,
+    /// The Content-Format of the first representation.
     Fixed(Option<u16>),
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Relation {
     cache_key: u64,
     observed: Observed,
     format: Format,
-    /// The newest registration's, when that was protected: it seals what is sent.
+    /// The security context of the newest registration, if that was protected.
     exchange: Option<Rc<dyn Exchange>>,
     limits: Limits,
     /// Its peer does not read.
@@ -94,15 +94,15 @@ pub(crate) struct Relation {
     sequence: u32,
     /// The Confirmable that is not acknowledged yet; at most one (RFC 7641 §4.5.1).
     pub(crate) in_flight: Option<Key>,
-    /// That Confirmable had to be sent again: nothing else goes out until it is acknowledged.
+    /// That Confirmable was retransmitted: nothing else is sent until it is acknowledged.
     pub(crate) stalled: bool,
-    /// It is due again, and a newer state may take its place.
+    /// That Confirmable is due again, and a newer state may replace it.
     replacing: bool,
     /// Waiting for NSTART at its peer.
     pub(crate) queued: bool,
-    /// The application has something that it was not allowed to send; it is told when it is.
+    /// The application has a state that it was not allowed to send; [`Event::Ready`] follows.
     dirty: bool,
-    /// What ends it as soon as that may go out.
+    /// The error response that ends it as soon as that may be sent.
     last: Option<Last>,
     recent: [u16; RECENT],
     unconfirmed: u16,
@@ -124,18 +124,18 @@ impl Relation {
         self.alarm
     }
 
-    /// The security context; 0 is none.
+    /// The identifier of the security context; 0 for none.
     fn scope(&self) -> u64 {
         self.exchange.as_ref().map_or(0, |exchange| exchange.scope())
     }
 
     fn is_blocked(&self, now: Timestamp) -> bool {
-        // Of many resources, the next chunk waits for the acknowledgement of the one before.
+        // The next chunk of many resources waits for the acknowledgement of the one before.
         let chunk = self.observed == Observed::Many && self.in_flight.is_some();
         self.congested || (!self.replacing && (self.stalled || self.queued || chunk || now < self.not_before))
     }
 
-    /// Whether a representation has the Content-Format of those before, which it fixes when it is the first.
+    /// Whether a representation has the Content-Format of the earlier ones; the first one fixes it.
     fn admits(&mut self, response: &Response<'_>) -> bool {
         let format = response.content_format;
         if !response.code.is_success() || (format.is_none() && response.payload.as_slice().is_empty()) {
@@ -155,12 +155,12 @@ impl Relation {
     }
 }
 
-/// What has happened to an entry of the list.
+/// The result of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registered {
-    /// It is new; the application begins to watch.
+    /// A new observation: the application begins to watch the resource.
     New(RelationId),
-    /// It was there already, for the same thing; the application watches already.
+    /// The same observation again: the application watches the resource already.
     Refreshed(RelationId),
 }
 
@@ -174,31 +174,31 @@ impl Registered {
     }
 }
 
-/// Why nobody was added: the request is then answered as if it had no Observe option (RFC 7641 §4.1).
+/// Why a client was not added: the request is answered as if it had no Observe option (RFC 7641 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObserveRefused {
-    /// The client does not ask for it.
+    /// The request has no Observe option that registers.
     #[error("the request does not register")]
     NotAsked,
-    /// This many are there already.
+    /// The limit on observations is reached.
     #[error("{0} observations are the limit")]
     Limit(usize),
 }
 
 impl<P: Peer> Server<P> {
-    /// Puts the client on the list (RFC 7641 §4.1) as an observer of one resource. To be called before
-    /// [`Server::respond`], which then says so.
+    /// Adds the client to the list (RFC 7641 §4.1) as an observer of one resource. To be called before
+    /// [`Server::respond`], which sets the Observe option.
     ///
     /// # Errors
-    /// [`ObserveRefused`]; the answer then just carries no Observe option.
+    /// [`ObserveRefused`]; the response then carries no Observe option.
     pub fn observe(&mut self, now: Timestamp, ticket: &mut Ticket<P>) -> Result<Registered, ObserveRefused> {
         self.observe_as(now, ticket, Observed::One)
     }
 
-    /// As [`Server::observe`], and says what is observed.
+    /// As [`Server::observe`], for one resource or many.
     ///
     /// # Errors
-    /// [`ObserveRefused`]; the answer then just carries no Observe option.
+    /// [`ObserveRefused`]; the response then carries no Observe option.
     pub fn observe_as(
         &mut self,
         now: Timestamp,
@@ -230,19 +230,19 @@ impl<P: Peer> Server<P> {
         added.map(|key| Registered::New(RelationId(key)))
     }
 
-    /// Ends an observation silently; the application has no more to say to it.
+    /// Ends an observation without a message to the client.
     pub fn end_observation(&mut self, relation: RelationId) {
         self.remove_relation(relation.0, GoneReason::Ended);
     }
 
-    /// Whether a notification would go out at once, as far as that can be known.
+    /// Whether a notification would be sent at once, as far as that can be known.
     #[must_use]
     pub fn is_ready(&self, now: Timestamp, relation: RelationId) -> bool {
         self.relations.get(relation.0).is_some_and(|entry| !entry.is_blocked(now) && entry.last.is_none())
     }
 
-    /// Whether an observer that the application has something for would never be asked for: an invariant that tests
-    /// and debug builds check before they sleep. [`Event::Ready`] of it must not be on its way.
+    /// Whether [`Event::Ready`] would never come for an observer for which the application has a newer state. Tests and
+    /// debug builds assert before they sleep, with all events handled, that it is false.
     #[must_use]
     pub fn is_forgotten(&self, now: Timestamp, relation: RelationId) -> bool {
         let due = self.next_timeout().is_some_and(|at| at <= now);
@@ -250,7 +250,7 @@ impl<P: Peer> Server<P> {
         !due && self.relations.get(relation.0).is_some_and(|entry| entry.last.is_none() && forgotten(entry))
     }
 
-    /// Who observes.
+    /// The peer that observes.
     #[must_use]
     pub fn observer(&self, relation: RelationId) -> Option<P> {
         let relation = self.relations.get(relation.0)?;
@@ -298,7 +298,7 @@ impl<P: Peer> Server<P> {
         };
         let key = self.relations.insert(relation).ok_or(ObserveRefused::Limit(all))?;
         if let Some(relation) = self.relations.get_mut(key) {
-            // So that the observers of one thing are not all asked to acknowledge the same notification.
+            // Spread, so that not all observers of a resource have to acknowledge the same notification.
             let spread = key.index() % usize::from(self.config.confirm_every.max(1));
             relation.unconfirmed = u16::try_from(spread).unwrap_or(0);
         }
@@ -315,7 +315,7 @@ impl<P: Peer> Server<P> {
         of_peer.iter().copied().find(|key| self.relations.get(*key).is_some_and(is_it))
     }
 
-    /// The entry that was lately notified with this message identifier.
+    /// The entry of a recent notification with this message identifier.
     pub(crate) fn find_notified(&self, from: &P, message_id: u16) -> Option<Key> {
         let of_peer = &self.peers.get(self.peers.find(from)?)?.relations;
         let is_it = |key: &Key| {
@@ -325,7 +325,7 @@ impl<P: Peer> Server<P> {
         of_peer.iter().copied().find(is_it)
     }
 
-    /// Takes an entry off the list, whatever waits for it.
+    /// Removes an entry from the list.
     pub(crate) fn remove_relation(&mut self, key: Key, reason: GoneReason) {
         let Some(relation) = self.relations.remove(key) else { return };
         if let Some(confirmable) = relation.in_flight {
@@ -346,11 +346,11 @@ impl<P: Peer> Server<P> {
         self.events.push_back(Event::ObserverGone { relation: RelationId(key), reason });
     }
 
-    /// The first answer to an observer fixes the Content-Format of the notifications (RFC 7641 §4.2).
+    /// Fixes the Content-Format of the notifications by the first response to the observer (RFC 7641 §4.2).
     pub(crate) fn begin_notifications(&mut self, key: Key, answer: &Response<'_>) {
         if let Some(relation) = self.relations.get_mut(key) {
             relation.admits(answer);
-            // It is on its way together with the notifications that follow at once.
+            // It is under way together with the notifications that follow at once.
             if let Some(peer) = self.peers.get_mut(relation.peer) {
                 peer.allowance.spend(answer.payload.as_slice().len());
             }

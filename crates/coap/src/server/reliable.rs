@@ -1,5 +1,5 @@
-//! Peers on reliable transports (RFC 8323): they come and go with their connections, say themselves how much a message
-//! may carry, and are waited for when they do not read.
+//! Peers on reliable transports (RFC 8323): they live as long as their connections, announce how large a message may
+//! be, and are waited for while they do not read.
 
 use crate::block::BlockSize;
 use crate::code::Class;
@@ -10,10 +10,10 @@ use crate::server::peers::Limits;
 use crate::server::{GoneReason, Incoming, Room, Server};
 use crate::time::Timestamp;
 
-/// What options and protection may add to a payload.
+/// Bytes that options and protection may add to a payload.
 const OPTIONS_BYTES: usize = 256;
 
-/// What a peer says of the messages that it takes (RFC 8323 §5.3).
+/// The limits that a peer announces (RFC 8323 §5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
     /// Max-Message-Size.
@@ -40,8 +40,8 @@ impl StreamLimits {
 }
 
 impl<P: Peer> Server<P> {
-    /// A connection is open, or its peer has said something new of what it takes. Messages are cut at `chunk_max` even
-    /// when it takes more.
+    /// Notes that a connection is open, or that its peer has announced other limits. Payloads are cut at `chunk_max`
+    /// even if the peer accepts more.
     pub fn connect(&mut self, now: Timestamp, peer: P, limits: StreamLimits, chunk_max: usize) {
         let Some(key) = self.peers.enter(now, peer, 0) else { return };
         if let Some(state) = self.peers.get_mut(key) {
@@ -49,7 +49,7 @@ impl<P: Peer> Server<P> {
         }
     }
 
-    /// A connection or an association is over: whatever it had goes with it (RFC 8323 §7.4).
+    /// Removes the state of a connection or association that has ended (RFC 8323 §7.4).
     pub fn forget(&mut self, peer: &P) {
         let Some(key) = self.peers.find(peer) else { return };
         let Some(state) = self.peers.get(key) else { return };
@@ -72,7 +72,7 @@ impl<P: Peer> Server<P> {
         self.peers.remove(key);
     }
 
-    /// Takes a request of a connection in.
+    /// Takes a request from a connection.
     pub fn handle_stream<'a>(
         &mut self,
         now: Timestamp,
@@ -82,7 +82,7 @@ impl<P: Peer> Server<P> {
         out: &mut Outbox<P>,
     ) -> Option<Incoming<'a, P>> {
         if message.code.class() != Class::Request {
-            // RFC 8323 §4.3: an Empty message is ignored; a response to nothing we asked is, too.
+            // RFC 8323 §4.3: an Empty message is ignored; so is a response to no request of ours.
             return None;
         }
         let peer = self.peers.find(&from)?;
@@ -90,7 +90,7 @@ impl<P: Peer> Server<P> {
         self.take(now, from, peer, message, bytes, Some(room), out)
     }
 
-    /// Whether a peer reads what it is sent. While it does not, its observers are not notified.
+    /// Notes whether a peer reads its connection. While it does not, its observers are not notified.
     pub fn set_congested(&mut self, now: Timestamp, peer: &P, congested: bool, out: &mut Outbox<P>) {
         let Some(state) = self.peers.find(peer).and_then(|key| self.peers.get_mut(key)) else { return };
         if state.congested == congested {

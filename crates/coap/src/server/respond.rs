@@ -1,4 +1,4 @@
-//! What goes out in answer: validation, blocks, sizes, suppression, and the guard against amplification.
+//! Responses: validation, blocks, sizes, suppression, and the limit on amplification.
 
 use std::rc::Rc;
 
@@ -17,10 +17,10 @@ use crate::server::peers::{Limits, Waiting};
 use crate::server::{Exchange, GoneReason, Role, Server, Ticket, Unsealed, echo};
 use crate::time::Timestamp;
 
-/// An answer may have three times the bytes of its request before the address must be proven (RFC 9175 §2.4, item 3).
+/// Before its address is proven, a client gets at most three times the bytes of its request (RFC 9175 §2.4, item 3).
 const AMPLIFICATION_MAX: usize = 3;
 
-/// Separate responses that may wait for one peer; more are not sent, and the client asks again.
+/// Separate responses that may wait for one peer. Others are not sent, and the client asks again.
 const WAITING_RESPONSES_MAX: usize = 16;
 
 impl<P: Peer> Server<P> {
@@ -34,10 +34,10 @@ impl<P: Peer> Server<P> {
         if !response.code.is_success()
             && let Some(relation) = ticket.relation
         {
-            // RFC 7641 §4.1: who gets an error is not on the list.
+            // RFC 7641 §4.1: a client that gets an error is not on the list.
             self.remove_relation(relation, GoneReason::Refused);
         }
-        // Of a large body, a state that all blocks are cut from.
+        // All blocks of a large body are cut from one snapshot.
         let snapshot = self.snapshot(now, &ticket, &response);
         let response = match &snapshot {
             Some(snapshot) => Response {
@@ -61,7 +61,7 @@ impl<P: Peer> Server<P> {
         }
     }
 
-    /// Whether this asks for a later block of an answer that is kept: any 2.05 will then do, its payload is not used.
+    /// Whether this asks for a later block of a kept representation: any 2.05 will do then, its payload is not used.
     #[must_use]
     pub fn is_continued(&mut self, now: Timestamp, ticket: &Ticket<P>) -> bool {
         ticket.block2.is_some_and(|block| block.number > 0) && self.downloads.find(now, ticket.transfer()).is_some()
@@ -79,7 +79,7 @@ impl<P: Peer> Server<P> {
         }
     }
 
-    /// Accept and ETag: what the client wants of a 2.05.
+    /// Evaluates Accept and ETag for a 2.05.
     fn settle<'a>(&mut self, ticket: &Ticket<P>, response: Response<'a>) -> Response<'a> {
         if response.code != Code::CONTENT {
             return response;
@@ -103,7 +103,7 @@ impl<P: Peer> Server<P> {
         response
     }
 
-    /// The representation that a download began with, or the one it begins with now.
+    /// The representation of a download: the kept one, or this one if the download begins now.
     fn snapshot(&mut self, now: Timestamp, ticket: &Ticket<P>, response: &Response<'_>) -> Option<Snapshot> {
         if response.code != Code::CONTENT || !ticket.method.is_safe_method() {
             return None;
@@ -126,7 +126,7 @@ impl<P: Peer> Server<P> {
         Some(snapshot)
     }
 
-    /// Cuts the part that this answer carries.
+    /// Cuts the part that this response carries.
     fn slice<'a>(
         &self,
         ticket: &Ticket<P>,
@@ -145,7 +145,7 @@ impl<P: Peer> Server<P> {
         extra.payload = part;
         extra.block2 = Some(block);
         if block.number == 0 && block.more {
-            // RFC 7959 §4: so that the client knows what is coming.
+            // RFC 7959 §4: so that the client knows the size in advance.
             extra.size2 = u32::try_from(payload.len()).ok();
         }
         Ok(())
@@ -157,7 +157,7 @@ impl<P: Peer> Server<P> {
         ticket.block1.map(|block| Block { size: block.size.min(ours), ..block })
     }
 
-    /// What an answer may carry.
+    /// The size limits of a response.
     pub(crate) fn limits(&self, ticket: &Ticket<P>) -> Limits {
         let ours = Limits::of_datagrams(self.config.block_size);
         let limits = self.peers.get(ticket.peer).map_or(ours, |peer| peer.limits);
@@ -181,7 +181,7 @@ impl<P: Peer> Server<P> {
             if ticket.method.is_safe_method() {
                 self.demand_echo(now, ticket, out);
             } else {
-                // It has been done already, so it must not be asked for again: the bare code has to do.
+                // The request has been carried out and must not be repeated: the bare code has to do.
                 let extra = Extra { block1: extra.block1, ..Extra::default() };
                 self.write(now, ticket, &Response::new(response.code), &extra, out);
             }
@@ -190,7 +190,7 @@ impl<P: Peer> Server<P> {
         self.write(now, ticket, response, extra, out);
     }
 
-    /// How long the answer would be.
+    /// The length of a response.
     fn measure(&mut self, ticket: &Ticket<P>, response: &Response<'_>, extra: &Extra<'_>) -> usize {
         let mut scratch = self.spare.pop().unwrap_or_default();
         scratch.clear();
@@ -210,7 +210,7 @@ impl<P: Peer> Server<P> {
         }
     }
 
-    /// Writes the answer as the exchange stands: piggybacked, separate or Non-confirmable (RFC 7252 §5.2).
+    /// Writes the response: piggybacked, separate or Non-confirmable (RFC 7252 §5.2).
     fn write(
         &mut self,
         now: Timestamp,
@@ -273,7 +273,7 @@ impl<P: Peer> Server<P> {
         (kind, own_id.unwrap_or(ticket.message_id))
     }
 
-    /// Puts the protected form of an answer into the box; `false` when that cannot be.
+    /// Puts the protected response into the outbox; `false` when it cannot be protected.
     fn push_sealed(&mut self, now: Timestamp, ticket: &Ticket<P>, plain: &[u8], out: &mut Outbox<P>) -> bool {
         let Some(exchange) = &ticket.exchange else { return false };
         let sealed = seal_into(now, exchange, plain, Role::Answer, ticket.address, out);
@@ -288,7 +288,7 @@ impl<P: Peer> Server<P> {
         sealed.is_ok()
     }
 
-    /// Remembers the answer that has just been put into the box.
+    /// Remembers the response that has just been put into the outbox, for duplicates.
     fn follow_answer(
         &mut self,
         now: Timestamp,
@@ -328,7 +328,7 @@ impl<P: Peer> Server<P> {
         }
     }
 
-    /// The separate response just written: follow it, or let it wait for NSTART.
+    /// Tracks the separate response just written, or lets it wait for NSTART.
     fn follow_separate(&mut self, now: Timestamp, ticket: &Ticket<P>, message_id: u16, out: &mut Outbox<P>) {
         let datagram = self.buffer(out.last());
         let backoff = self.fresh_backoff(now);
@@ -348,13 +348,13 @@ impl<P: Peer> Server<P> {
 }
 
 impl<P> Ticket<P> {
-    /// How long an answer to an address may be that is not proven.
+    /// The largest response to an address that is not proven.
     const fn amplified_bytes(&self) -> usize {
         self.request_bytes.saturating_mul(AMPLIFICATION_MAX)
     }
 }
 
-/// Puts the protected form of `plain` into the box, unless that cannot be now.
+/// Puts the protected form of `plain` into the outbox, unless it cannot be protected now.
 pub(crate) fn seal_into<P: Copy>(
     now: Timestamp,
     exchange: &Rc<dyn Exchange>,

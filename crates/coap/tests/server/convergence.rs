@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// What has arrived is noted, and acknowledged if the acknowledgement is not lost.
+    /// Notes a received message, and acknowledges it unless the acknowledgement is to be lost.
     fn deliver(&mut self) {
         let now = self.now;
         let (mut arrived, later): (Vec<_>, Vec<_>) =

@@ -18,7 +18,7 @@ struct Turning {
     sealed: Cell<u8>,
 }
 
-/// What no context of these tests protects.
+/// A token that no context of these tests protects.
 const UNSAYABLE: &[u8] = b"unsayable";
 
 fn turned(bytes: &[u8]) -> Vec<u8> {
@@ -88,7 +88,7 @@ impl Guarded {
         Self { server, now: Timestamp::from_millis(1000), asked: 0, relation: None }
     }
 
-    /// What is answered to a datagram: 2.05 with 3000 bytes to GET, 2.04 to all else.
+    /// The response to a datagram: 2.05 with 3000 bytes to GET, 2.04 to all else.
     fn hand_in(&mut self, datagram: &[u8]) -> Vec<Sent> {
         let (mut out, room) = (Outbox::default(), Room::default());
         let peer = address(true);
@@ -114,7 +114,7 @@ fn sent(out: &Outbox<SocketAddr>) -> Vec<Sent> {
     out.iter().map(|(_, bytes)| Sent { bytes: bytes.to_vec() }).collect()
 }
 
-/// What is inside, and its number and role.
+/// The inner message, with its number and role.
 fn open(sent: &Sent) -> (Sent, Vec<u8>) {
     let message = sent.message();
     let number = message.option(OptionNumber::OSCORE).expect("it is not protected").value.to_vec();
@@ -145,7 +145,7 @@ fn rfc_8613_s8_answers_and_errors_go_back_the_way_the_request_came() {
     let refused = bench.hand_in(&protected(3, 7, Code::GET, &[(OptionNumber::OSCORE, 1)], b""));
     assert_eq!(open(&refused[0]).0.code(), Code::BAD_OPTION);
     assert_eq!(bench.asked, 1);
-    // What cannot be opened is refused in the open, for no time at all (§8.2).
+    // A message that cannot be opened is answered without protection, with Max-Age 0 (§8.2).
     let mut nothing = Vec::new();
     Encoder::new(&mut nothing, Type::Confirmable, Code::POST, 4, &Token::EMPTY).uint(OptionNumber::OSCORE, 7).finish();
     let refused = bench.hand_in(&nothing);

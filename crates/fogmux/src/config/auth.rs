@@ -10,7 +10,7 @@ use super::reader::{Reader, Section};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Who may do what.
+/// Users, rules, and the policy for logins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Auth {
     /// `users.toml` in the data directory when absent.
@@ -96,7 +96,7 @@ impl Section for Token {
     }
 }
 
-/// Who is asked about names that the users file does not know.
+/// The callback that is asked about names that the users file does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Callback {
     /// Nobody when `""`.

@@ -39,10 +39,10 @@ impl Default for Tls {
 }
 
 impl Tls {
-    /// What is asked of those who connect.
+    /// The certificates that clients are asked for.
     pub(crate) fn security(&self) -> Security {
         let by_profile = match self.profile.client_certificates {
-            // Whoever has one of ours may show it; a pre-shared key leaves no room for one.
+            // Clients may show a certificate of ours; handshakes with a pre-shared key have no room for one.
             ClientCertificates::No if self.profile.is_encrypted() && !self.profile.psk => ClientCertificates::Optional,
             asked @ (ClientCertificates::No | ClientCertificates::Optional | ClientCertificates::Required) => asked,
         };
@@ -197,8 +197,8 @@ impl Listeners {
         ]
     }
 
-    /// Takes from `other` who is let in without credentials. A listener that would be elsewhere after a restart is not
-    /// opened by what was meant for there.
+    /// Takes over from `other` whether anonymous clients are admitted. If `other` has the listener at another address,
+    /// which takes effect after a restart, it closes the listener to them but does not open it.
     pub(crate) fn take_over(&mut self, other: &Self) {
         let others = other.each().map(|(_, listener)| listener.clone());
         for (own, other) in self.each_mut().into_iter().zip(others) {

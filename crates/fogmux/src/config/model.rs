@@ -128,7 +128,7 @@ impl Section for BusConfig {
     }
 }
 
-/// What survives a restart.
+/// The store of data that survives a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Store {
     pub(crate) durability: Durability,
@@ -179,7 +179,7 @@ impl Section for Tls {
     }
 }
 
-/// What is logged.
+/// The filter of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
     /// Levels, for all and for single modules: `tracing-subscriber`'s `Targets`; the environment variable `FOGMUX_LOG` wins over it.

@@ -9,7 +9,7 @@ use fogmux_auth::prepared_name;
 
 use super::report::Report;
 
-/// What became of an access file.
+/// The result of importing an access file.
 #[derive(Debug, Default)]
 pub(super) struct Translated {
     /// An access file of ours.
@@ -20,7 +20,7 @@ pub(super) struct Translated {
     pub(super) deny_lost: bool,
 }
 
-/// Whom lines are about.
+/// The clients that lines apply to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Who {
     Anonymous,

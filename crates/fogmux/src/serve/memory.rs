@@ -1,19 +1,19 @@
-//! Gives memory back after a peak: when the process has grown, and what made it grow has gone quiet.
+//! Returns memory to the system after a peak, when the process has grown and is quiet again.
 
 use std::time::{Duration, Instant};
 
 use fogmux_gateway::context::Shared;
 
-/// Less is not worth the walk over all heaps.
+/// The least growth that is worth a walk over all heaps.
 const GROWTH_BYTES: u64 = 4 << 20;
 /// The least time between two walks.
 const PAUSE: Duration = Duration::from_secs(4);
-/// After this long it is done however busy the gateway is.
+/// The time between two walks however busy the gateway is.
 const PAUSE_BUSY: Duration = Duration::from_secs(60);
-/// Publications a second below which the gateway is quiet: a walk of some milliseconds disturbs few of them.
+/// Publications a second below which the gateway is quiet: a walk of some milliseconds delays few of them.
 const QUIET_PER_SECOND: u64 = 1_000;
 
-/// What was seen at the look before.
+/// The state of the last look.
 pub(super) struct Memory {
     last: Instant,
     /// The resident set after the last walk.

@@ -17,7 +17,7 @@ use crate::exit::Failure;
 use crate::home::{self, Home};
 use crate::oscore;
 
-/// What is needed to read everything again.
+/// The sources of everything that a reload reads again.
 pub(crate) struct Reloader {
     arguments: Serve,
     config: Config,
@@ -104,7 +104,7 @@ impl Reloader {
     }
 
     fn put_in_place(&mut self, fresh: Fresh, running: &Running) -> Result<(), Failure> {
-        // What can fail comes first.
+        // Steps that can fail come first.
         if let Some(tls) = running.gateway.tls() {
             tls.reload().map_err(|error| Failure::new(crate::exit::Status::IoErr, error))?;
         }

@@ -24,7 +24,7 @@ use crate::oscore;
 /// How often the files are looked at; a change holds after two looks.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
-/// What the files looked like when they were last read.
+/// The state of the files when they were last read.
 pub(super) struct Watch {
     certificates: Vec<(PathBuf, Stamp)>,
     /// Nothing where one cannot look.

@@ -1,7 +1,8 @@
-//! Topics whose newest value observers have not been told yet.
+//! The backlog of observers: topics whose newest value they have not been notified of.
 //!
-//! A topic waits, not its messages: the newest retained message is looked up when the observer can take it. Only a
-//! message that nobody retains is held, once for all observers of its topic. Memory is bounded by observers and topics.
+//! Topics are queued, not messages: the newest retained message is looked up when the observer can be notified. Only a
+//! message that is not retained is held, once for all observers of its topic. Memory is bounded by observers and
+//! topics.
 
 use std::{
     cell::RefCell,
@@ -13,20 +14,20 @@ use std::{
 use fogmux_bus::{Bus, Message, Timestamp, Topic};
 use foldhash::quality::RandomState;
 
-/// The cost of one topic that waits for one observer, in bytes: an entry in each of two tables.
+/// Bytes of a topic in the backlog of one observer: an entry in each of two tables.
 const MARKER_BYTES: usize = 64;
 
-/// The cost of a topic that somebody waits for, in bytes, without its name.
+/// Bytes of a topic in any backlog, without its name.
 const TOPIC_BYTES: usize = 96;
 
-/// A topic that waits, shared by all observers that wait for it.
+/// A topic in a backlog, shared by all observers that wait for it.
 pub(super) struct Newest {
     topic: Topic,
-    /// The newest message when it is not retained.
+    /// The newest message if it is not retained.
     transient: RefCell<Option<Arc<Message>>>,
 }
 
-/// A topic that waits for an observer.
+/// A reference to a topic from the backlog of an observer.
 pub(super) type Marker = Rc<Newest>;
 
 impl Newest {
@@ -34,7 +35,7 @@ impl Newest {
         &self.topic
     }
 
-    /// The newest value; nothing when there is none any more.
+    /// The newest message; `None` when the topic has none any more.
     pub(super) fn value(&self, bus: &Bus, now: Timestamp) -> Option<Arc<Message>> {
         let transient = self.transient.borrow().clone().filter(|message| !message.is_expired(now));
         transient.or_else(|| bus.latest(&self.topic, now))
@@ -46,7 +47,7 @@ impl Newest {
     }
 }
 
-/// All topics that some observer of a socket waits for.
+/// All topics in the backlog of some observer of a socket.
 #[derive(Default)]
 pub(super) struct Waiting {
     topics: HashMap<Topic, Marker, RandomState>,
@@ -54,12 +55,12 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Bytes of all markers and of the messages that nobody retains.
+    /// Bytes of all markers and of the messages held.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// A marker for the topic of a message, which is its newest.
+    /// A marker for the topic of a message, which is now its newest.
     pub(super) fn mark(&mut self, message: &Arc<Message>) -> Marker {
         let newest = self.topics.entry(message.topic.clone()).or_insert_with(|| {
             let newest = Newest { topic: message.topic.clone(), transient: RefCell::default() };
@@ -72,10 +73,10 @@ impl Waiting {
         Rc::clone(newest)
     }
 
-    /// Takes a marker back: its observer has been told, or is gone.
+    /// Takes a marker back after its observer was notified or is gone.
     pub(super) fn release(&mut self, marker: Marker) {
         self.bytes = self.bytes.saturating_sub(MARKER_BYTES);
-        // The table's, and this one.
+        // One reference is the table's, one is this.
         if Rc::strong_count(&marker) == 2
             && let Some(newest) = self.topics.remove(&marker.topic)
         {
@@ -84,28 +85,28 @@ impl Waiting {
     }
 }
 
-/// The topics that wait for one observer, in the order in which they came.
+/// The topics that one observer waits for, in the order in which they changed.
 pub(super) enum Backlog {
-    /// Of an observer of one topic.
+    /// For an observer of one topic.
     One(Option<Marker>),
-    /// Of an observer of a filter.
+    /// For an observer of a filter.
     Many(Option<Box<Topics>>),
 }
 
-/// See [`Backlog::Many`].
+/// The topics of [`Backlog::Many`].
 #[derive(Default)]
 pub(super) struct Topics {
     order: VecDeque<Marker>,
     names: HashSet<Topic, RandomState>,
 }
 
-/// The outcome of having a topic wait.
+/// The outcome of adding a topic.
 pub(super) enum Added {
-    /// It waits.
+    /// It was added.
     Waits,
-    /// It waits already.
+    /// It was there already.
     Known(Marker),
-    /// So many others wait that it cannot.
+    /// The backlog is full.
     Full(Marker),
 }
 
@@ -139,7 +140,7 @@ impl Backlog {
         }
     }
 
-    /// Takes the one that has waited longest.
+    /// Takes the topic that has waited longest.
     pub(super) fn pop(&mut self) -> Option<Marker> {
         match self {
             Self::One(marker) => marker.take(),
@@ -149,7 +150,7 @@ impl Backlog {
                     (Some(marker), Some(topics)) => {
                         topics.names.remove(&marker.topic);
                     }
-                    // Caught up, it holds no room.
+                    // An observer that has caught up holds no memory for this.
                     (None, _) | (_, None) => *topics = None,
                 }
                 marker
@@ -157,7 +158,7 @@ impl Backlog {
         }
     }
 
-    /// Puts one back that could not be told.
+    /// Puts a topic back to the front.
     pub(super) fn restore(&mut self, marker: Marker) {
         match self {
             Self::One(place) => *place = Some(marker),
@@ -169,7 +170,7 @@ impl Backlog {
         }
     }
 
-    /// Bytes that it has a part in.
+    /// Bytes of the topics and messages in it, shared ones included.
     pub(super) fn bytes(&self) -> usize {
         let markers = match self {
             Self::One(marker) => marker.as_slice().iter(),

@@ -1,4 +1,4 @@
-//! What can be set about the CoAP door. Limits are per worker, for each has a socket of its own and the kernel spreads
+//! Configuration of the CoAP door. Limits are per worker, because each has a socket of its own and the kernel spreads
 //! the peers over them.
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use fogmux_coap::{BlockSize, ServerConfig, server::Amplification, stream::SessionConfig, transmission::Transmission};
 use fogmux_net::dtls::EndpointConfig;
 
-/// How the CoAP door behaves; every field has a default.
+/// Configuration of the CoAP door. Every field has a default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoapConfig {
     /// Bytes of a payload, in one datagram or put together from blocks; more is answered 4.13.
@@ -33,11 +33,11 @@ pub struct CoapConfig {
     pub observers_max: usize,
     /// Observations per worker from one address, whatever its ports.
     pub observers_per_address_max: usize,
-    /// Topics that wait for one slow observer of a filter. Beyond, it goes through the retained messages once more; where
-    /// those do not tell all, its observation ends with 5.03.
+    /// Topics in the backlog of an observer of a filter. Beyond that, it goes through the retained messages again; if
+    /// the topic is not retained, the observation ends with 5.03.
     pub observer_queue_max: usize,
-    /// Bytes per worker of what waits for observers, and again of what is in the worker's mailbox. Beyond, the
-    /// observations for which most waits end with 5.03.
+    /// Bytes per worker of the backlogs of all observers, and again of the worker's mailbox. Beyond that, the
+    /// observations with the most bytes end with 5.03.
     pub notification_bytes_max: usize,
     /// Non-confirmable notifications between two Confirmable ones.
     pub confirm_every: u16,
@@ -49,9 +49,9 @@ pub struct CoapConfig {
     pub settings_timeout: Duration,
     /// How long a message on a connection may take from its first byte to its last.
     pub message_timeout: Duration,
-    /// A connection on which nothing was heard for so long is asked by Ping (RFC 8323 §5.4).
+    /// The silence after which a connection is asked by Ping (RFC 8323 §5.4).
     pub idle_timeout: Duration,
-    /// How long the answer to that may take.
+    /// How long the Pong may take.
     pub pong_timeout: Duration,
     /// How long a connection may read nothing of what is sent to it.
     pub write_timeout: Duration,
@@ -59,8 +59,8 @@ pub struct CoapConfig {
     pub pending_max: usize,
     /// Links in `/.well-known/core`.
     pub links_max: usize,
-    /// Who has to prove an address by an Echo (RFC 9175) before answers that are larger than three times the request,
-    /// and before observing: addresses that are not loopback, all, or nobody.
+    /// Which clients have to prove their address by an Echo (RFC 9175) before responses of more than three times the
+    /// request, and before observing: those that are not on loopback, all, or none.
     pub amplification: Amplification,
     /// Bounds of DTLS; its suites are the listener's.
     pub dtls: EndpointConfig,
@@ -101,7 +101,7 @@ impl Default for CoapConfig {
 }
 
 impl CoapConfig {
-    /// The bounds of one worker's streams: who comes in is counted and held back at the listeners.
+    /// The bounds of one worker's streams: connections are counted and limited at the listeners.
     pub(super) fn stream_machine(&self) -> ServerConfig {
         ServerConfig { reliable: true, peers_max: usize::MAX, ..self.machine() }
     }

@@ -38,13 +38,13 @@ const TURNS_MAX: usize = 2;
 pub(super) struct Door<T> {
     transport: T,
     core: Core,
-    /// What was inside protected requests, for a turn.
+    /// The decrypted requests of a turn.
     room: Room,
     sleep: Pin<Box<Sleep>>,
     armed: Option<Timestamp>,
 }
 
-/// Everything but the transport, so that what was read can be borrowed from that.
+/// Everything but the transport, so that the messages read can be borrowed from that.
 pub(super) struct Core {
     pub(super) ctx: Rc<WorkerContext>,
     pub(super) server: Server<Path>,
@@ -52,15 +52,15 @@ pub(super) struct Core {
     pub(super) slot: Arc<Slot<Notifications>>,
     pub(super) claim: Claim,
     pub(super) admission: Admission,
-    /// Of the rules that observers were last looked at by.
+    /// The generation of the rules that observers were last checked against.
     generation: u64,
     pub(super) watches: Watches,
     pub(super) deferred: VecDeque<Deferred>,
-    /// Taken out of the mailbox and not told yet.
+    /// Messages taken from the mailbox of which observers have not been notified yet.
     pub(super) entries: VecDeque<Entry>,
-    /// Topics that observers have not been told the newest value of.
+    /// The topics in the backlogs of observers.
     pub(super) waiting: Waiting,
-    /// Room for the topics of a turn.
+    /// The buffer for the topics of a turn.
     pub(super) topics: String,
     counted: Counters,
     peers_counted: i64,
@@ -76,7 +76,7 @@ impl<T: Transport> Door<T> {
         Ok(Self { transport, core, room: Room::default(), sleep, armed: None })
     }
 
-    /// Works a few turns. Ready with `true` when there is more to do, with `false` when the socket is of no use any more.
+    /// Works for a few turns. Ready with `true` when there is more to do, with `false` when the socket has failed.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         // Whether all but the socket waits.
         let mut quiet = false;
@@ -97,7 +97,7 @@ impl<T: Transport> Door<T> {
                     }
                     self.core.receive(now, &self.transport, &self.room);
                     self.room.clear();
-                    // Who asked goes on while all else is looked at.
+                    // Clients that have been answered go on while the rest is handled.
                     if self.flush(cx).is_pending() {
                         return Poll::Pending;
                     }
@@ -123,7 +123,7 @@ impl<T: Transport> Door<T> {
         Poll::Ready(true)
     }
 
-    /// Tells observers that the gateway goes (5.03 ends their observations).
+    /// Ends all observations with 5.03, because the gateway shuts down.
     fn close(&mut self) {
         self.core.say_goodbye();
     }
@@ -153,7 +153,7 @@ impl<T: Transport> Door<T> {
             }
             self.armed = Some(at);
             self.sleep.as_mut().reset(self.core.ctx.shared.clock.instant(at));
-            // What has used up its budget would be told to come again, and hear nothing of the alarm.
+            // A task that has used up its budget would be polled again, and miss the alarm.
             if pin!(unconstrained(self.sleep.as_mut())).poll(cx).is_pending() {
                 return false;
             }
@@ -166,8 +166,8 @@ impl<T: Transport> Door<T> {
 
 /// Serves one worker's socket until drain.
 pub(super) async fn run<T: Transport>(ctx: Rc<WorkerContext>, transport: T, listener: Listener) {
-    let mut drain = Box::pin(ctx.farewell());
-    // This task is woken for each datagram: the end is asked for when it may have come.
+    let mut drain = Box::pin(ctx.closing());
+    // This task is woken for each datagram: it asks for the shutdown only when it may have come.
     let mut phases = ctx.phases();
     let mut door = match Door::open(ctx, transport, listener) {
         Ok(door) => door,
@@ -176,7 +176,7 @@ pub(super) async fn run<T: Transport>(ctx: Rc<WorkerContext>, transport: T, list
             return;
         }
     };
-    // Between turns the runtime looks at the other sockets: a task that only wakes itself is run dozens of times first.
+    // Between turns the runtime polls the other sockets: a task that only wakes itself is run dozens of times first.
     while poll_fn(|cx| {
         if phases.is_news() && drain.as_mut().poll(cx).is_ready() {
             return Poll::Ready(false);
@@ -188,7 +188,7 @@ pub(super) async fn run<T: Transport>(ctx: Rc<WorkerContext>, transport: T, list
         tokio::task::yield_now().await;
     }
     door.close();
-    // Notifications that say goodbye, as far as the socket takes them at once.
+    // The final notifications, as far as the socket takes them at once.
     poll_fn(|cx| door.poll_goodbye(cx)).await;
 }
 
@@ -222,7 +222,7 @@ impl Core {
         })
     }
 
-    /// An association has come or gone.
+    /// Handles an association that has come or gone.
     fn change(&mut self, change: Change) {
         match change {
             Change::Opened(path, channel) => {
@@ -243,7 +243,7 @@ impl Core {
         machine_time(self.ctx.now())
     }
 
-    /// Takes in what was read, publishes all of it at once, and answers.
+    /// Handles the messages of a turn: publishes all of them at once, and responds.
     fn receive<'a>(&mut self, now: Timestamp, transport: &'a impl Transport, room: &'a Room) {
         let mut batch = Batch::new(std::mem::take(&mut self.topics));
         let mut bytes = 0;
@@ -284,7 +284,7 @@ impl Core {
                 self.write(&ask, request, ticket, start, batch);
             }
             (Target::Topic | Target::Root | Target::WellKnown, Code::GET | Code::FETCH) => {
-                // What came before in the same turn is to be seen.
+                // Earlier publications of the same turn must be visible.
                 self.publish(now, batch);
                 self.read(&ask, &request, ticket, target, batch.topics.get(start..).unwrap_or_default());
                 batch.topics.truncate(start);
@@ -321,7 +321,7 @@ impl Core {
         }
     }
 
-    /// The topic when it is one and may be read.
+    /// The topic if it is valid and may be read.
     fn readable<'a>(&self, ask: &Ask<'_>, topic: &'a str) -> Result<TopicRef<'a>, Response<'static>> {
         let topic = TopicRef::new(topic).map_err(|_| Response::diagnostic(Code::BAD_REQUEST, "not a topic"))?;
         match ask.identity.refusal(&self.ctx, Action::Read, topic.as_str()) {
@@ -334,20 +334,20 @@ impl Core {
         self.server.respond(machine_time(now), ticket, response, &mut self.out);
     }
 
-    /// When something is due, in the machine or here.
+    /// When the next timeout of the machine or of an observed value is due.
     pub(super) fn next_timeout(&self) -> Option<Timestamp> {
         let machine = self.server.next_timeout().map(|at| Timestamp::from_millis(at.as_millis()));
         [machine, self.watches.next_expiry()].into_iter().flatten().min()
     }
 
-    /// Does what is due.
+    /// Handles due timeouts.
     pub(super) fn handle_timeout(&mut self) {
         let now = self.ctx.now();
         self.server.handle_timeout(machine_time(now), &mut self.out);
         self.expire(now);
     }
 
-    /// Asserts, in debug builds, that no observer waits for something that it could be told now.
+    /// Asserts, in debug builds, that no observer waits for something that it could be notified of now.
     pub(super) fn check_sleep(&self) {
         liveness::check_sleep(&self.ctx, "coap", || {
             let due = self.next_timeout().is_some_and(|at| at <= self.ctx.now());
@@ -358,12 +358,12 @@ impl Core {
         });
     }
 
-    /// Whether something has to be waited for, beside the mailbox and the clock.
+    /// Whether there is work besides the mailbox and timeouts.
     pub(super) fn has_pending(&self) -> bool {
         !self.deferred.is_empty() || !self.watches.ready.is_empty()
     }
 
-    /// Asks again who may observe what, if the rules have changed.
+    /// Checks the permissions of observers again if the rules have changed.
     pub(super) fn look_again(&mut self) {
         let generation = self.ctx.authority().generation();
         if self.generation != generation {
@@ -372,7 +372,7 @@ impl Core {
         }
     }
 
-    /// Forgets observers that are gone, and counts.
+    /// Removes ended observations, and updates the metrics.
     pub(super) fn settle(&mut self) {
         self.look_again();
         self.note_events();
@@ -384,10 +384,10 @@ impl Core {
             self.counted = counters;
         }
         if self.is_reliable {
-            // Those who accepted the connections have counted them.
+            // Stream connections are counted where they are accepted.
             return;
         }
-        // Sessions of DTLS, each with its observations or none; without DTLS, the endpoints that observe something.
+        // DTLS sessions, whether they observe or not; without DTLS, the endpoints that observe something.
         let peers = self.server.observing_peers().max(self.admission.associations());
         let peers = i64::try_from(peers).unwrap_or(i64::MAX);
         if peers != self.peers_counted {
@@ -397,7 +397,7 @@ impl Core {
     }
 }
 
-/// A request that has been understood, beside itself.
+/// The parts of a request that are needed besides its ticket.
 pub(super) struct Ask<'a> {
     pub(super) now: Timestamp,
     pub(super) who: &'a Who,
@@ -405,7 +405,7 @@ pub(super) struct Ask<'a> {
     pub(super) parameters: Parameters<'a>,
 }
 
-/// The same moment for the machine.
+/// The same moment on the machine's clock.
 pub(super) const fn machine_time(now: Timestamp) -> fogmux_coap::Timestamp {
     fogmux_coap::Timestamp::from_millis(now.as_millis())
 }

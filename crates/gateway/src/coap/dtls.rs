@@ -1,8 +1,8 @@
 //! CoAP over DTLS (RFC 7252 §9.1): a socket whose datagrams are opened before the machine sees them, and sealed after.
 //!
-//! The kernel gives all datagrams of one address and port to the same worker, so each worker has its own endpoint; what
-//! they share is the key of cookies and what is known of failed attempts. Who has moved to another port may meet another
-//! worker, which hands its datagrams on.
+//! The kernel gives all datagrams of one address and port to the same worker, so each worker has its own endpoint; they
+//! share the key of cookies and the record of failed attempts. A peer that has moved to another port may reach another
+//! worker, which hands its datagrams over.
 
 use std::{
     collections::VecDeque,
@@ -30,8 +30,8 @@ use super::{
 };
 use crate::WorkerContext;
 
-/// The time for steps of handshakes in one turn: one with certificates takes a few hundred microseconds, so that a flood
-/// of handshakes holds nobody up for more than about a millisecond.
+/// The time for handshakes in one turn. A step with certificates takes a few hundred microseconds, so that a flood of
+/// handshakes delays other clients by no more than about a millisecond.
 const HANDSHAKES_PER_TURN: Duration = Duration::from_micros(300);
 
 impl fogmux_net::dtls::Peer for Path {
@@ -40,16 +40,16 @@ impl fogmux_net::dtls::Peer for Path {
     }
 }
 
-/// What a worker's socket of a listener needs; but for the handover all of them share it.
+/// The parts of a worker's DTLS socket; all but the handover are the same for every worker.
 #[derive(Debug)]
 pub struct DtlsListener {
-    /// What it proves itself with, and whom it believes.
+    /// Its certificate and keys, and the authorities it trusts.
     pub credentials: ListenerCredentials,
-    /// What makes cookies.
+    /// The key of cookies.
     pub cookies: Arc<CookieKey>,
-    /// Whom it lets in.
+    /// The clients that the listener admits.
     pub admits: Listener,
-    /// What came to the wrong worker.
+    /// Datagrams that reached the wrong worker.
     pub handover: Handover,
 }
 
@@ -57,16 +57,16 @@ pub struct DtlsListener {
 pub(super) struct Dtls {
     ctx: Rc<WorkerContext>,
     socket: Socket,
-    /// Peers are paths without association; the machine's paths have one.
+    /// Its peers are paths without association; the CoAP machine's paths have one.
     endpoint: Endpoint<Path>,
     handover: Handover,
-    /// Steps of handshakes that wait for their turn.
+    /// Datagrams of handshakes that wait for their turn.
     handshakes: Handshakes,
     inbox: Inbox<Path>,
-    /// Protected, on its way to the kernel.
+    /// Protected datagrams to be sent.
     sealed: Outbox<Path>,
     changes: VecDeque<Change>,
-    /// Sessions that ended with the last datagrams: the machine hears of it when it has seen those.
+    /// Sessions that ended with the last datagrams. The CoAP machine is told after it has handled those.
     ended: Vec<Path>,
     sleep: Pin<Box<Sleep>>,
     armed: Option<Duration>,
@@ -77,7 +77,7 @@ impl Dtls {
         let DtlsListener { credentials, cookies, handover, .. } = listener;
         let (suites, suites_13) = (credentials.suites().to_vec(), credentials.suites_13().to_vec());
         let config = EndpointConfig { suites, suites_13, ..ctx.shared.coap.config.dtls.clone() };
-        // Who has to wait after failed attempts is not heard, and an attempt too early prolongs no wait.
+        // An address that has to wait after failed attempts is ignored, and an early attempt does not prolong the wait.
         let shared = Arc::clone(&ctx.shared);
         let credentials = credentials.guarded(Arc::new(move |from, identity| {
             let user = String::from_utf8_lossy(identity);
@@ -111,7 +111,7 @@ impl Dtls {
         Duration::from_millis(self.ctx.now().as_millis())
     }
 
-    /// Does what is due, and sets the alarm for what comes next. Whether something was due.
+    /// Handles due timeouts and sets the alarm for the next. Returns whether something was due.
     fn poll_due(&mut self, cx: &mut Context<'_>) -> bool {
         let mut worked = false;
         while let Some(at) = self.endpoint.next_timeout() {
@@ -124,7 +124,7 @@ impl Dtls {
                 break;
             }
             self.armed = None;
-            // The alarm of the runtime has a grain of its own: it is due now, whatever our clock says.
+            // The runtime's timer has a granularity of its own: when it fires, the timeout is due.
             let now = self.now().max(at);
             let sealed = &mut self.sealed;
             self.endpoint.handle_timeout(now, &mut self.inbox, &mut |to, datagram| sealed.push(to, datagram));
@@ -133,7 +133,7 @@ impl Dtls {
         worked
     }
 
-    /// Takes in what came to other workers. Whether there was any.
+    /// Handles datagrams that reached other workers. Returns whether there were any.
     fn poll_astray(&mut self, cx: &mut Context<'_>) -> bool {
         let mut worked = false;
         while let Poll::Ready((path, datagram)) = self.handover.poll(cx) {
@@ -144,7 +144,8 @@ impl Dtls {
         worked
     }
 
-    /// Takes steps of handshakes for a while; the rest has its turn after sessions and other tasks. Whether it took any.
+    /// Handles waiting handshakes for a limited time; the rest have their turn after sessions and other tasks. Returns
+    /// whether there is or was work.
     fn shake_hands(&mut self) -> bool {
         let began = Instant::now();
         let mut worked = false;
@@ -156,11 +157,11 @@ impl Dtls {
                 break;
             }
         }
-        // Those that are left want another turn, whatever else there is.
+        // Those that are left need another turn.
         worked || !self.handshakes.is_empty()
     }
 
-    /// What has happened to sessions becomes changes.
+    /// Turns the endpoint's events into changes.
     fn note(&mut self) {
         let (shared, now) = (&self.ctx.shared, self.ctx.now());
         for event in self.inbox.events() {
@@ -233,7 +234,7 @@ impl Transport for Dtls {
         worked |= self.poll_astray(cx);
         worked |= self.shake_hands();
         self.note();
-        // What the kernel does not take now goes first the next time.
+        // Datagrams that the kernel does not take now go first the next time.
         let _ = self.poll_flush(cx);
         if read || worked { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
@@ -257,7 +258,7 @@ impl Transport for Dtls {
                 *bytes += datagram.len() as u64;
                 sealed.push(to, datagram);
             };
-            // A session that is gone hears nothing more.
+            // A session that has ended is sent nothing.
             let _ = self.endpoint.send(now, outside(path), Association::numbered(path.association), datagram, send);
         }
         out.clear();

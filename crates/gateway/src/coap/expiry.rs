@@ -1,11 +1,11 @@
-//! When the values that observers have been shown expire.
+//! Expiry of the values that observers were last notified of.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use fogmux_bus::Timestamp;
 use fogmux_coap::server::RelationId;
 
-/// The alarms of a socket's observations; an observation has one, or for a moment a second one that is earlier.
+/// The alarms of a socket's observations. An observation has one, or for a while a second, earlier one.
 #[derive(Default)]
 pub(super) struct Expiries(BinaryHeap<Reverse<(Timestamp, RelationId)>>);
 

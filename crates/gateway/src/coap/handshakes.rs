@@ -1,16 +1,16 @@
-//! Steps of DTLS handshakes that wait for their turn: records of sessions go first, and handshakes share what is left.
+//! The queue of DTLS handshakes: records of sessions are handled first, and handshakes share the remaining time.
 
 use std::collections::VecDeque;
 
 use super::transport::Path;
 
-/// Datagrams that wait. One more is dropped, and comes again as datagrams do (RFC 6347 §4.2.4).
+/// Datagrams in the queue. One more is dropped, and its sender repeats it (RFC 6347 §4.2.4).
 const DATAGRAMS_MAX: usize = 1024;
 
-/// Their bytes.
+/// Bytes in the queue.
 const BYTES_MAX: usize = 1 << 20;
 
-/// The steps, oldest first.
+/// The datagrams, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
     steps: VecDeque<(Path, Box<[u8]>)>,
@@ -18,7 +18,7 @@ pub(super) struct Handshakes {
 }
 
 impl Handshakes {
-    /// Has a datagram wait; `false` when there is no room.
+    /// Adds a datagram; `false` when there is no room.
     pub(super) fn push(&mut self, path: Path, datagram: &[u8]) -> bool {
         let fits = self.steps.len() < DATAGRAMS_MAX && self.bytes + datagram.len() <= BYTES_MAX;
         if fits {
@@ -32,7 +32,7 @@ impl Handshakes {
         let step = self.steps.pop_front()?;
         self.bytes = self.bytes.saturating_sub(step.1.len());
         if self.steps.is_empty() {
-            // After a flood it holds no room.
+            // After a flood it holds no memory.
             self.steps = VecDeque::new();
         }
         Some(step)

@@ -1,5 +1,5 @@
-//! Who asks: the owner of the security context or of the association that the request came by, or nobody in particular
-//! where that is allowed.
+//! The identity of a request: the owner of its security context or of its association, or anonymous where that is
+//! allowed.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,10 +11,10 @@ use foldhash::quality::RandomState;
 use super::transport::{Listener, Path};
 use crate::{Peer, WorkerContext, credential};
 
-/// Security contexts whose owners are remembered; there are as many as there are files of them.
+/// Security contexts whose owners are remembered.
 const CONTEXTS_MAX: usize = 65_536;
 
-/// Permissions, as the bus asks for them.
+/// Permissions in the form that the bus asks for.
 pub(super) struct Gate(Access);
 
 impl ReadGate for Gate {
@@ -23,27 +23,27 @@ impl ReadGate for Gate {
     }
 }
 
-/// Somebody who may ask, with what the bus wants to know of a publisher.
+/// An authenticated client, with its publisher for the bus.
 pub(super) struct Identity {
     pub(super) gate: Arc<Gate>,
     pub(super) publisher: Arc<Publisher>,
-    /// When what shows it ends.
+    /// When its credential expires.
     until: Timestamp,
 }
 
-/// By what a request is known to be somebody's.
+/// The kind of proof that a request comes with.
 #[derive(Clone, Debug)]
 pub(super) enum Who {
-    /// By nothing.
+    /// None.
     Anybody,
-    /// By the association or connection it came on.
+    /// The association or connection it came on.
     Association(u32),
-    /// By a security context of this user, whatever it came through.
+    /// A security context of this user, whatever it came through.
     Context { scope: u64, user: Arc<str>, association: u32 },
 }
 
 impl Who {
-    /// Who sent a request. What protects it from end to end counts more than what it came through.
+    /// The kind of proof of a request. End-to-end protection takes precedence over the association.
     pub(super) fn of(ticket: &Ticket<Path>) -> Self {
         match (ticket.exchange(), ticket.peer().association) {
             (Some(exchange), association) => {
@@ -55,17 +55,17 @@ impl Who {
     }
 }
 
-/// An identity as the rules of a generation have it, until what shows it ends.
+/// An identity under one generation of the rules, until its credential expires.
 struct Known {
     generation: u64,
     identity: Option<Arc<Identity>>,
 }
 
 impl Known {
-    /// Nothing yet.
+    /// None known yet.
     const NOTHING: Self = Self { generation: NEVER, identity: None };
 
-    /// What is known, looked up again when the rules have changed since, or when it has ended.
+    /// The known identity, looked up again if the rules have changed or it has expired.
     fn get(
         &mut self,
         ctx: &WorkerContext,
@@ -81,7 +81,7 @@ impl Known {
     }
 }
 
-/// Who is let in, looked up again when the rules change.
+/// The identities of a socket's clients, looked up again when the rules change.
 pub(super) struct Admission {
     listener: Listener,
     slot: SlotId,
@@ -98,30 +98,30 @@ impl Admission {
         Self { listener, slot, nobody: Known::NOTHING, associations: HashMap::default(), contexts: HashMap::default() }
     }
 
-    /// An association or a connection is there.
+    /// Adds an association or a connection.
     pub(super) fn open(&mut self, association: u32, peer: Peer) {
         self.associations.insert(association, (peer, Known::NOTHING));
     }
 
-    /// It is gone.
+    /// Removes it.
     pub(super) fn close(&mut self, association: u32) {
         self.associations.remove(&association);
     }
 
-    /// How many associations there are.
+    /// The number of associations.
     pub(super) fn associations(&self) -> usize {
         self.associations.len()
     }
 
-    /// What the listener says of those who come by it.
+    /// The listener's policy.
     pub(super) const fn listener(&self) -> Listener {
         self.listener
     }
 
-    /// Somebody, or nobody at all: 4.01. `now` is the turn's, so that no request costs a look at the clock.
+    /// The identity of a request; `None` is answered 4.01. `now` is the turn's, so that no request reads the clock.
     pub(super) fn identity(&mut self, ctx: &WorkerContext, now: Timestamp, who: &Who) -> Option<Arc<Identity>> {
         let (slot, listener) = (self.slot, self.listener);
-        // The listener has said whether it lets them in, whatever its address.
+        // The listener's own policy counts, whatever its address.
         let anybody = |listens: bool| ctx.authority().anonymous(listens).filter(|_| listens);
         match who {
             Who::Anybody => self.nobody.get(ctx, now, || {
@@ -157,7 +157,7 @@ impl Admission {
                 }
                 let known = self.contexts.entry(*scope).or_insert(Known::NOTHING);
                 known.get(ctx, now, || {
-                    // A context that was withdrawn is nobody's, whoever its user is.
+                    // A withdrawn context belongs to nobody.
                     let user = ctx.shared.coap.oscore.holds(*scope).then_some(user)?;
                     Some(identity(ctx, slot, &ctx.authority().oscore(user).ok()?.into()))
                 })
@@ -180,12 +180,12 @@ fn identity(ctx: &WorkerContext, slot: SlotId, who: &Verified) -> Arc<Identity> 
 }
 
 impl Identity {
-    /// Whether what shows it has ended.
+    /// Whether the credential has expired.
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
         self.until <= now
     }
 
-    /// Nothing when the action is allowed; 4.03 when it is not.
+    /// `None` when the action is allowed; 4.03 when it is not.
     pub(super) fn refusal(&self, ctx: &WorkerContext, action: Action, topic: &str) -> Option<Code> {
         let allowed = match action {
             Action::Read => self.gate.0.may_read(topic),

@@ -1,8 +1,8 @@
 //! The queue of messages for the observers of one socket, in the order of publication.
 //!
-//! Bounded in entries and bytes. When it is full, only the newest of each observer and topic stays (an observer follows
-//! a state, RFC 7641 §1.3); if that is not enough, the observers for which most waits are ended. A publisher is never
-//! refused for an observer's sake.
+//! Bounded in entries and bytes. When it is full, only the newest message of each observer and topic stays (an observer
+//! follows a state, RFC 7641 §1.3). If that is not enough, the observers with the most bytes are ended. Publishers are
+//! never refused because of an observer.
 
 use std::{
     cmp::Reverse,
@@ -17,18 +17,18 @@ use foldhash::quality::RandomState;
 pub(super) struct Entry {
     /// The observation.
     pub(super) tag: u64,
-    /// How many entries had come before it, ever.
+    /// The number of entries that had ever been queued before it.
     pub(super) index: u64,
     pub(super) message: Arc<Message>,
-    /// Whether it may not be lost: QoS 1 or 2.
+    /// Whether its QoS is 1 or 2.
     pub(super) assured: bool,
-    /// It says that the topic has no value any more.
+    /// Whether it cleared the topic.
     pub(super) cleared: bool,
 }
 
 impl Entry {
-    /// Its cost when it is the newest of its topic, in bytes: a retained message is in the table of those anyway, and
-    /// another is shared by the observers that it waits for.
+    /// Its bytes if it is the newest of its topic: a retained message is in the retained map anyway, another one is
+    /// shared by its observers.
     fn least_cost(&self) -> usize {
         let held = if self.message.retain { 0 } else { self.message.payload.len() };
         size_of::<Self>() + held / Arc::strong_count(&self.message).max(1)
@@ -40,30 +40,30 @@ pub(super) struct Notifications {
     entries: VecDeque<Entry>,
     bytes: usize,
     bytes_max: usize,
-    /// Entries that came since the queue was last thinned out; that looks at everything, so it is not done for each.
+    /// Entries queued since the queue was last thinned out, which walks the whole queue and is not done for each entry.
     since_thinned: usize,
-    /// Bytes that were left then.
+    /// Bytes left by that.
     bytes_thinned: usize,
-    /// Observers whose messages were given up, so that the observation has to end.
+    /// Observers whose messages were dropped, so that the observation has to end.
     overloaded: Vec<u64>,
-    /// Entries that newer ones have replaced since the queue was last emptied.
+    /// Entries replaced by newer ones since the queue was last emptied.
     overtaken: u64,
-    /// Entries that have ever come.
+    /// Entries ever queued.
     pushed: u64,
 }
 
-/// The result of emptying the queue, beside its entries.
+/// The result of emptying the queue, besides its entries.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
-    /// Observers that have to be ended.
+    /// Observers whose observation has to end.
     pub(super) overloaded: Vec<u64>,
-    /// Entries that newer ones have replaced.
+    /// Entries replaced by newer ones.
     pub(super) overtaken: u64,
 }
 
 /// Entries above which the socket counts as busy.
 const BUSY_ENTRIES: usize = 1024;
-/// Most entries; beyond, the newest of each observer and topic stay.
+/// Most entries. Beyond that, only the newest of each observer and topic stay.
 const ENTRIES_MAX: usize = 65_536;
 
 impl Notifications {
@@ -80,12 +80,12 @@ impl Notifications {
         }
     }
 
-    /// How many entries have ever come.
+    /// The number of entries ever queued.
     pub(super) const fn pushed(&self) -> u64 {
         self.pushed
     }
 
-    /// Takes everything out; `into` is empty and its room is used for what comes next.
+    /// Takes all entries. `into` is empty; its memory is used for the next ones.
     pub(super) fn take(&mut self, into: &mut VecDeque<Entry>) -> Taken {
         std::mem::swap(&mut self.entries, into);
         (self.bytes, self.since_thinned, self.bytes_thinned) = (0, 0, 0);
@@ -96,7 +96,7 @@ impl Notifications {
         self.entries.len() >= ENTRIES_MAX || self.bytes + more > self.bytes_max
     }
 
-    /// Keeps the newest of each observer and topic.
+    /// Drops all but the newest entry of each observer and topic.
     fn thin(&mut self) {
         self.since_thinned = 0;
         self.overtaken += thin(&mut self.entries);
@@ -104,7 +104,8 @@ impl Notifications {
         self.bytes_thinned = self.bytes;
     }
 
-    /// Gives up the observers for which most waits, until half of the room is free; returns how many messages went.
+    /// Drops the entries of the observers with the most bytes, until half of the room is free. Returns how many were
+    /// dropped.
     fn shed(&mut self) -> u32 {
         let mut costs: HashMap<u64, (usize, usize), RandomState> = HashMap::default();
         for entry in &self.entries {
@@ -112,7 +113,7 @@ impl Notifications {
             (*bytes, *count) = (*bytes + entry.least_cost(), *count + 1);
         }
         let mut costs: Vec<(u64, (usize, usize))> = costs.into_iter().collect();
-        // By the share of the bound that each comes nearer to.
+        // By the larger share of the two bounds.
         let share = |bytes: usize, count: usize| (bytes.saturating_mul(ENTRIES_MAX) / self.bytes_max.max(1)).max(count);
         costs.sort_by_key(|(_, (bytes, count))| Reverse(share(*bytes, *count)));
         let (mut bytes, mut count) = (self.bytes, self.entries.len());
@@ -132,7 +133,7 @@ impl Notifications {
     }
 }
 
-/// Keeps the newest of each observer and topic, in their order. Returns how many had to go.
+/// Keeps the newest entry of each observer and topic, in order. Returns how many were dropped.
 pub(super) fn thin(entries: &mut VecDeque<Entry>) -> u64 {
     let before = entries.len();
     let mut seen: HashSet<(u64, Topic), RandomState> = HashSet::with_hasher(RandomState::default());
@@ -149,12 +150,12 @@ pub(super) fn thin(entries: &mut VecDeque<Entry>) -> u64 {
 impl Mailbox for Notifications {
     fn deliver(&mut self, publication: &Publication<'_>, delivery: &Delivery<'_>) -> Delivered {
         let message = delivery.share(publication);
-        // The observers of a topic come one behind the other, and share the message.
+        // The entries of a message's observers are next to each other and share it.
         let shared = self.entries.back().is_some_and(|last| Arc::ptr_eq(&last.message, message));
         let more = size_of::<Entry>() + if shared { 0 } else { message.payload.len() };
         let mut displaced = 0;
         if self.is_full(more) {
-            // Looking at everything pays only after a quarter has come.
+            // Walking the queue pays only after it has grown by a quarter.
             let grown = self.bytes.saturating_sub(self.bytes_thinned);
             if self.since_thinned > self.entries.len() / 4 || grown > self.bytes_max / 4 {
                 self.thin();

@@ -1,4 +1,4 @@
-//! Observers (RFC 7641): each is a subscription of the socket's mailbox, told apart by the number of its relation.
+//! Observations (RFC 7641): each is a subscription of the socket's mailbox, tagged with the number of its relation.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -17,18 +17,18 @@ use super::{
     transport::Path,
 };
 
-/// How long observers are told to stay away when the gateway goes, or when one was too slow.
+/// The Max-Age of a 5.03 that ends an observation, because the gateway shuts down or the observer is too slow.
 pub(super) const RETURN_AFTER: Duration = Duration::from_secs(10);
 
-/// How far an observer of a filter has come with the retained messages.
+/// The progress of an observer of a filter through the retained messages.
 pub(super) enum Walk {
-    /// Behind this topic; at the beginning without one.
+    /// Behind this topic; `None`: at the beginning.
     At(Option<Topic>),
-    /// It has had them all.
+    /// At the end.
     Done,
 }
 
-/// What one observation watches.
+/// One observation.
 pub(super) struct Watch {
     relation: RelationId,
     pub(super) subscription: Subscription,
@@ -36,35 +36,35 @@ pub(super) struct Watch {
     observed: Observed,
     who: Who,
     pub(super) identity: Arc<Identity>,
-    /// Topics whose newest value it has not been told.
+    /// Topics whose newest value it has not been notified of.
     pub(super) backlog: Backlog,
     pub(super) walk: Walk,
-    /// Retained messages have changed behind the walk, which begins again when it has come to its end.
+    /// Retained messages have changed behind the walk, which therefore begins again at its end.
     again: bool,
-    /// Whether retained messages come before topics that wait, this time.
+    /// Whether the walk goes before the backlog this time.
     pub(super) walks_first: bool,
-    /// Of one topic: it was last shown a value that is retained.
+    /// For one topic: whether the last notification showed a retained value.
     pub(super) shows_retained: bool,
-    /// How many entries had ever come to the mailbox when retained messages were last looked up for it.
+    /// The number of entries ever queued in the mailbox when retained messages were last looked up for it.
     pub(super) looked_up: u64,
-    /// When it is looked whether that has expired.
+    /// When to check whether the value shown has expired.
     alarm: Option<Timestamp>,
-    /// It is in the queue of those that may be told again.
+    /// Whether it is in the queue of observations that may be notified again.
     is_ready: bool,
 }
 
 impl Watch {
-    /// Whether it is by a filter: notifications then name their topic.
+    /// Whether it observes a filter, so that notifications name their topic.
     pub(super) fn is_named(&self) -> bool {
         self.observed == Observed::Many
     }
 
-    /// Whether there is something that it has not been told.
+    /// Whether there is a value that it has not been notified of.
     pub(super) fn has_more(&self) -> bool {
         !self.backlog.is_empty() || matches!(self.walk, Walk::At(_))
     }
 
-    /// Retained messages have changed, and it is not kept which.
+    /// Notes that retained messages have changed whose topics are not in the backlog.
     pub(super) fn walk_again(&mut self) {
         match self.walk {
             Walk::Done => self.walk = Walk::At(None),
@@ -72,7 +72,7 @@ impl Watch {
         }
     }
 
-    /// It has been told the retained messages up to a topic, or all.
+    /// Continues the walk behind `after`, or ends it.
     pub(super) fn walk_on(&mut self, after: Option<Topic>) {
         self.walk = match after {
             Some(after) => Walk::At(Some(after)),
@@ -92,17 +92,17 @@ impl Watch {
     }
 }
 
-/// All observations of a socket, in the places that the machine gave them.
+/// All observations of a socket, by the index that the machine gave them.
 #[derive(Default)]
 pub(super) struct Watches {
     all: Vec<Option<Watch>>,
-    /// Those that may be told something now.
+    /// Observations that may be notified now.
     pub(super) ready: VecDeque<RelationId>,
     expiries: Expiries,
 }
 
 impl Watches {
-    /// Has an observer looked after in this turn or the next.
+    /// Queues an observation to be served in this turn or the next.
     pub(super) fn make_ready(&mut self, relation: RelationId) {
         if let Some(watch) = self.get_mut(relation)
             && !std::mem::replace(&mut watch.is_ready, true)
@@ -119,7 +119,7 @@ impl Watches {
         Some(relation)
     }
 
-    /// The value that an observer was shown expires then.
+    /// Sets the alarm for the expiry of the value shown.
     pub(super) fn expires(&mut self, relation: RelationId, at: Timestamp) {
         if let Some(watch) = self.get_mut(relation)
             && watch.alarm.is_none_or(|alarm| at < alarm)
@@ -133,7 +133,7 @@ impl Watches {
         self.expiries.next()
     }
 
-    /// An observer whose value may have expired.
+    /// Takes an observation whose value may have expired.
     pub(super) fn pop_expired(&mut self, now: Timestamp) -> Option<RelationId> {
         let relation = self.expiries.pop_due(now)?;
         if let Some(watch) = self.get_mut(relation) {
@@ -142,12 +142,12 @@ impl Watches {
         Some(relation)
     }
 
-    /// The bytes that wait for each observer.
+    /// The bytes in the backlog of each observation.
     pub(super) fn costs(&self) -> impl Iterator<Item = (RelationId, usize)> {
         self.all.iter().flatten().map(|watch| (watch.relation, watch.backlog.bytes()))
     }
 
-    /// An observer that nobody would tell what waits for it, although it could be told: an invariant of debug builds.
+    /// An observation with a backlog that would never be notified although it could be: an invariant of debug builds.
     pub(super) fn forgotten(&self, now: fogmux_coap::Timestamp, server: &Server<Path>) -> Option<RelationId> {
         let is_forgotten =
             |watch: &&Watch| watch.has_more() && !watch.is_ready && server.is_forgotten(now, watch.relation);
@@ -179,8 +179,8 @@ impl Watches {
 }
 
 impl Core {
-    /// Follows one topic. Without a value there is nothing to show yet, and the answer is an empty 2.05: an error
-    /// would not let the client follow (RFC 7641 §4.1).
+    /// Observes one topic. Without a value the response is an empty 2.05, because an error would end the observation
+    /// (RFC 7641 §4.1).
     pub(super) fn observe_topic(&mut self, ask: &Ask<'_>, mut ticket: Ticket<Path>, topic: TopicRef<'_>) {
         let Ok(filter) = Filter::new(topic.as_str()) else {
             self.respond(ask.now, ticket, &Response::diagnostic(Code::BAD_REQUEST, "not a topic"));
@@ -206,8 +206,7 @@ impl Core {
         }
     }
 
-    /// Follows all topics that a filter matches. The answer is empty; retained messages follow as
-    /// notifications.
+    /// Observes all topics that a filter matches. The response is empty; retained messages follow as notifications.
     pub(super) fn observe_filter(&mut self, ask: &Ask<'_>, mut ticket: Ticket<Path>, filter: &str) {
         let Ok(subscription) = Subscription::parse(filter) else {
             self.respond(ask.now, ticket, &Response::diagnostic(Code::BAD_REQUEST, "not a filter"));
@@ -227,7 +226,7 @@ impl Core {
             }
             Some(Registered::New(_) | Registered::Refreshed(_)) => {}
             None => {
-                // Nothing would ever follow, and a filter has no state of its own.
+                // Without an observation nothing would follow, and a filter has no state of its own.
                 self.respond(ask.now, ticket, &Response::unavailable(RETURN_AFTER));
                 return;
             }
@@ -235,7 +234,7 @@ impl Core {
         self.respond(ask.now, ticket, &Response::new(Code::CONTENT));
     }
 
-    /// Puts the client on the list and subscribes for it.
+    /// Registers the observation and subscribes.
     fn register(
         &mut self,
         ask: &Ask<'_>,
@@ -244,7 +243,7 @@ impl Core {
         observed: Observed,
     ) -> Option<Registered> {
         let registered = self.server.observe_as(machine_time(ask.now), ticket, observed).ok()?;
-        // What this one's token was used for before may just have ended, and its place may be this one's.
+        // The previous observation with this token may just have ended, and its index may be reused.
         self.note_events();
         let Registered::New(relation) = registered else { return Some(registered) };
         let max_qos = ask.parameters.qos.unwrap_or(Qos::AtMostOnce);
@@ -277,7 +276,7 @@ impl Core {
         Some(registered)
     }
 
-    /// Unsubscribes those whose observation has ended, and notes who may be told again.
+    /// Handles the machine's events: ends subscriptions, and queues observations that may be notified again.
     pub(super) fn note_events(&mut self) {
         while let Some(event) = self.server.poll_event() {
             match event {
@@ -295,8 +294,8 @@ impl Core {
         self.ctx.bus().unsubscribe(&self.slot, &watch.subscription, relation.to_u64());
     }
 
-    /// The rules have changed: whoever may not read any more what it observes is told so, which ends the observation
-    /// (RFC 7641 §4.2), and who is not quite the same any more is asked about anew.
+    /// Checks all observations after the rules have changed. Those that may not be read any more end with an error (RFC
+    /// 7641 §4.2); those whose identity has changed subscribe again.
     pub(super) fn review(&mut self) {
         let now = self.ctx.now();
         let relations: Vec<RelationId> = self.watches.all.iter().flatten().map(|watch| watch.relation).collect();
@@ -320,7 +319,7 @@ impl Core {
         }
     }
 
-    /// Puts another identity in the place of the one that an observer had.
+    /// Replaces the identity of an observation.
     fn renew(&mut self, relation: RelationId, identity: Arc<Identity>) {
         let Some(watch) = self.watches.get_mut(relation) else { return };
         watch.identity = identity;
@@ -331,14 +330,14 @@ impl Core {
         }
     }
 
-    /// Ends an observation with an error; nothing of what the observer may not read goes out before it.
+    /// Ends an observation with an error, before any notification that waits.
     pub(super) fn dismiss(&mut self, relation: RelationId, error: &Response<'_>) {
         self.drop_watch(relation);
         let now = self.machine_now();
         self.server.dismiss(now, relation, error, &mut self.out);
     }
 
-    /// 5.03 to every observer: the gateway goes.
+    /// Ends every observation with 5.03, because the gateway shuts down.
     pub(super) fn say_goodbye(&mut self) {
         let relations: Vec<RelationId> = self.watches.all.iter().flatten().map(|watch| watch.relation).collect();
         for relation in relations {

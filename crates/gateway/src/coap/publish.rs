@@ -1,4 +1,4 @@
-//! PUT, POST and DELETE: a turn's publications go to the bus in one batch; answers go out when it is true.
+//! PUT, POST and DELETE: a turn's publications are one batch on the bus; responses are sent when they are true.
 
 use std::{
     ops::Range,
@@ -21,10 +21,10 @@ use super::{
     transport::Path,
 };
 
-/// When a publication is refused for lack of room: worth trying again.
+/// The Max-Age when a publication is refused for lack of room.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// When the store has failed: until somebody has looked.
+/// The Max-Age when the store has failed and the operator has to act.
 const RETRY_AFTER_FAILURE: Duration = Duration::from_secs(60);
 
 /// Publications that a turn makes room for at once: as many as datagrams are read with one call.
@@ -59,7 +59,7 @@ impl Kind {
     }
 }
 
-/// The publications of a turn.
+/// The batch of publications of a turn.
 pub(super) struct Batch<'a> {
     /// Their topics, one behind the other.
     pub(super) topics: String,
@@ -78,14 +78,14 @@ impl Batch<'_> {
     }
 }
 
-/// Answers that wait for the store.
+/// Responses that wait for the store.
 pub(super) struct Deferred {
     completion: Completion,
     answers: Vec<(Ticket<Path>, Code)>,
 }
 
 impl Deferred {
-    /// Whether one of them goes to this association or connection.
+    /// Whether one of them is for this association or connection.
     pub(super) fn is_for(&self, association: u32) -> bool {
         self.answers.iter().any(|(ticket, _)| ticket.peer().association == association)
     }
@@ -161,14 +161,14 @@ impl Core {
         translate::content_type(request).map(|content_type| (kind, content_type)).map_err(Response::new)
     }
 
-    /// Publishes the batch and answers, or lets the answers wait for the store.
+    /// Publishes the batch and responds, or lets the responses wait for the store.
     pub(super) fn publish(&mut self, now: Timestamp, batch: &mut Batch<'_>) {
         if batch.puts.is_empty() {
             return;
         }
         let unix_ms = self.ctx.unix_ms(now);
         let mut puts = std::mem::take(&mut batch.puts);
-        // A topic that was checked is one.
+        // The topic was checked when it was added.
         puts.retain(|put| topic_of(put, &batch.topics).is_some());
         let topics = &batch.topics;
         let mut publications: SmallVec<[Publication<'_>; 4]> = SmallVec::with_capacity(puts.len());
@@ -180,7 +180,7 @@ impl Core {
         self.answer(now, published.completion, answers);
     }
 
-    /// If-Match and If-None-Match (RFC 7252 §5.10.8), decided under the lock that orders what is kept.
+    /// If-Match and If-None-Match (RFC 7252 §5.10.8), evaluated under the lock that orders retained publications.
     fn publish_if(&mut self, now: Timestamp, request: &Request<'_>, put: Put<'_>, topics: &str) {
         let holds = |current: Option<&Arc<Message>>| {
             request.precondition_holds(current.map(|message| ETag::from_u64(message.etag())).as_ref())
@@ -226,12 +226,12 @@ impl Core {
         }
     }
 
-    /// Whether an answer to this peer waits for the store.
+    /// Whether a response to this peer waits for the store.
     pub(super) fn owes(&self, path: &Path) -> bool {
         self.deferred.iter().any(|deferred| deferred.answers.iter().any(|(ticket, _)| ticket.peer() == *path))
     }
 
-    /// Answers what the store has done. Completions come in the order of writes, so the first stands for all.
+    /// Sends responses whose completions have resolved. Completions resolve in order, so only the first is looked at.
     pub(super) fn complete(&mut self, cx: &mut Context<'_>) -> bool {
         let mut any = false;
         while let Some(first) = self.deferred.front_mut() {
@@ -252,7 +252,7 @@ impl Core {
     }
 }
 
-/// Without `?qos=`: a Confirmable wants to arrive.
+/// The QoS without `?qos=`: 1 for a Confirmable.
 const fn default_qos(ticket: &Ticket<Path>) -> Qos {
     if ticket.is_confirmable() { Qos::AtLeastOnce } else { Qos::AtMostOnce }
 }

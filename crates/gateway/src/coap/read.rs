@@ -1,4 +1,4 @@
-//! GET and FETCH without Observe: the latest message of a topic, and which topics there are.
+//! GET and FETCH without Observe: the retained message of a topic, and the list of topics.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use super::{
 };
 
 impl Core {
-    /// The latest message, or 4.04.
+    /// Responds with the retained message, or 4.04.
     pub(super) fn latest(&mut self, ask: &Ask<'_>, ticket: Ticket<Path>, topic: &str) {
         let message = self.ctx.bus().latest(topic, ask.now);
         self.respond_with(ask, ticket, message.as_ref());
     }
 
-    /// This message, or 4.04.
+    /// Responds with this message, or 4.04.
     pub(super) fn respond_with(&mut self, ask: &Ask<'_>, ticket: Ticket<Path>, message: Option<&Arc<Message>>) {
         let now = machine_time(ask.now);
         if self.server.is_continued(now, &ticket) {
-            // A later block of what began an answer or a notification: it may have been kept by nobody, or not any more.
+            // A later block of a response or notification, whose message may not be retained (any more).
             self.respond(ask.now, ticket, &Response::new(Code::CONTENT));
             return;
         }

@@ -36,13 +36,13 @@ use super::{
 };
 use crate::{Peer, WorkerContext};
 
-/// Output that waits for a connection before nothing more is read from it and notifications for it are held.
+/// Bytes that wait for a connection before it is not read any more and its notifications are held.
 const OUTPUT_HIGH: usize = 64 << 10;
 
 /// Pings with custody that wait for answers; further ones are answered without.
 const CUSTODIES_MAX: usize = 8;
 
-/// What the CoAP connections of a worker share.
+/// The state that the CoAP connections of a worker share.
 pub(crate) struct Hub {
     core: RefCell<Core>,
     lines: RefCell<HashMap<u32, Line, RandomState>>,
@@ -54,11 +54,11 @@ pub(crate) struct Hub {
     said_goodbye: Cell<bool>,
 }
 
-/// What waits to be written to one connection.
+/// The output that waits for one connection.
 struct Line {
     kind: WireKind,
     output: Vec<u8>,
-    /// The longest message that the other end takes.
+    /// The largest message that the peer accepts.
     message_bytes_max: usize,
     congested: bool,
     custodies: Vec<Token>,
@@ -68,11 +68,11 @@ struct Line {
 /// Why a connection ends.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The other end wants to go; what is open is answered first (RFC 8323 §5.5).
+    /// The peer releases the connection; open requests are answered first (RFC 8323 §5.5).
     Released,
-    /// The other end is gone (RFC 8323 §5.6).
+    /// The peer aborts (RFC 8323 §5.6).
     Aborted(Box<str>),
-    /// It is our turn to say so.
+    /// We abort, with this signal.
     Abort(Abort),
 }
 
@@ -82,7 +82,7 @@ impl Hub {
         if let Some(hub) = ctx.coap_streams.borrow().upgrade() {
             return Ok(hub);
         }
-        // Each connection says itself what its listener lets in.
+        // Each connection has the policy of its own listener.
         let nobody = Listener { by: None, anonymous: false, sources: SourceSet::NONE };
         let core = Core::new(Rc::clone(ctx), ctx.shared.coap.config.stream_machine(), nobody)?;
         let hub = Rc::new(Self {
@@ -99,7 +99,7 @@ impl Hub {
         Ok(hub)
     }
 
-    /// Carries what comes from elsewhere to the connections, for as long as the worker runs.
+    /// Passes notifications and responses to the connections, for as long as the worker runs.
     async fn run(self: Rc<Self>) {
         let mut sleep = Box::pin(tokio::time::sleep(Duration::ZERO));
         loop {
@@ -135,7 +135,7 @@ impl Hub {
         Poll::Pending
     }
 
-    /// A connection is there.
+    /// Adds a connection.
     fn open(&self, peer: Peer, kind: WireKind) -> Path {
         let mut lines = self.lines.borrow_mut();
         let mut association = self.last.get().wrapping_add(1).max(1);
@@ -159,7 +159,7 @@ impl Hub {
         path
     }
 
-    /// It is gone, and all that belonged to it.
+    /// Removes a connection with its state.
     fn close(&self, path: Path) {
         self.lines.borrow_mut().remove(&path.association);
         let mut core = self.core.borrow_mut();
@@ -168,7 +168,7 @@ impl Hub {
         core.settle();
     }
 
-    /// The other end has said what it takes.
+    /// Notes the limits that the peer has announced.
     fn agree(&self, path: Path, limits: StreamLimits) {
         if let Some(line) = self.lines.borrow_mut().get_mut(&path.association) {
             line.message_bytes_max = limits.message_bytes_max;
@@ -178,8 +178,9 @@ impl Hub {
         core.server.connect(now, path, limits, chunk_max);
     }
 
-    /// Takes in what a connection has read, as far as there is room for answers, and publishes it in one batch. `next`
-    /// gives one message after the other. Whether all was taken, and why the connection ends.
+    /// Handles the messages that a connection has read, as far as there is room for responses, and publishes them in
+    /// one batch. `next` returns one message after the other. Returns whether all were handled, and why the connection
+    /// ends.
     fn take<'a>(
         &self,
         path: Path,
@@ -227,13 +228,13 @@ impl Hub {
         if (due != self.armed.get() || core.has_pending())
             && let Some(waker) = &*self.waker.borrow()
         {
-            // Somebody has to wait: for the store, for a time, for kept messages.
+            // The hub's task has to wait: for the store, a timeout, or retained messages.
             waker.wake_by_ref();
         }
         (all || end.is_some(), end)
     }
 
-    /// RFC 8323 §5.4.1: with custody, the answers to all that came before are on their way first.
+    /// RFC 8323 §5.4.1: with custody, the Pong waits for the responses to all earlier requests.
     fn pong(&self, core: &mut Core, path: Path, token: Token, custody: bool) {
         self.distribute(core);
         let owes = custody && core.owes(&path);
@@ -268,7 +269,7 @@ impl Hub {
         }
     }
 
-    /// RFC 8323 §5.4.1: answers Pings whose sender wanted to know that all before was done, where it is.
+    /// RFC 8323 §5.4.1: answers the Pings with custody whose earlier requests have been answered.
     fn release_custodies(&self, core: &Core) {
         if self.custodies.get() == 0 {
             return;
@@ -312,7 +313,7 @@ impl Hub {
         }
     }
 
-    /// A connection has read what was sent to it.
+    /// Notes that a connection's output was written.
     fn relieve(&self, path: Path) {
         let was = self
             .lines
@@ -323,7 +324,7 @@ impl Hub {
             let mut core = self.core.borrow_mut();
             let (now, core) = (core.machine_now(), &mut *core);
             core.server.set_congested(now, &path, false, &mut core.out);
-            // What it has not been told goes out at once, as far as it takes it.
+            // Its backlog is sent at once, as far as it takes it.
             core.note_events();
             let more = core.serve_ready();
             self.distribute(core);
@@ -352,7 +353,7 @@ impl Hub {
         }
     }
 
-    /// The gateway goes: observers are told so, once.
+    /// Ends all observations, once, because the gateway shuts down.
     fn say_goodbye(&self) {
         if !self.said_goodbye.replace(true) {
             let mut core = self.core.borrow_mut();

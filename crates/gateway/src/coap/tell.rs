@@ -1,4 +1,4 @@
-//! Notifications: what observers are told at once, what waits for them, and how they catch up.
+//! Notifying observers: at once, from the backlog, and from the retained messages.
 
 use std::{sync::Arc, task::Context};
 
@@ -16,35 +16,34 @@ use super::{
     translate,
 };
 
-/// Notifications made in one turn, so that they are on their way before more are made.
+/// Notifications per turn, so that they are sent before more are made.
 const NOTIFICATIONS_PER_TURN: usize = 256;
 
-/// Notifications per observer that may pile up while other tasks have their turn; sent in one burst, more would overrun
-/// the receive buffers of the observers.
+/// Notifications per observer in one burst; more would overrun the observers' receive buffers.
 const BACKLOG_PER_OBSERVER: usize = 64;
 
 /// Bytes of notifications made in one turn, for the same reason.
 const OUTPUT_PER_TURN: usize = 256 << 10;
 
-/// Retained messages that are looked up at once for an observer of a filter.
+/// Retained messages looked up at once for an observer of a filter.
 const WALK_CHUNK: usize = 8;
 
-/// Topics that wait, and chunks of retained messages, that an observer is told before others have their turn.
+/// Topics from the backlog that an observer is notified of before others have their turn.
 const TOPICS_PER_TURN: usize = 8;
 
 impl Core {
-    /// Empties the mailbox into notifications.
+    /// Turns the entries of the mailbox into notifications. Returns whether more are left.
     pub(super) fn notify(&mut self, cx: &Context<'_>) -> bool {
         if self.entries.is_empty() {
             let entries = &mut self.entries;
-            // Nobody else claims this slot.
+            // No other task claims this slot.
             let taken = self.slot.poll_with(self.claim, cx, |mailbox| mailbox.take(entries)).unwrap_or_default();
             self.ctx.bus().counters().overtaken(taken.overtaken);
             for tag in taken.overloaded {
                 self.overload(RelationId::from_u64(tag));
             }
             if self.entries.len() > BACKLOG_PER_OBSERVER * self.server.observers().max(1) {
-                // This worker has fallen behind: what is newer replaces what is older (RFC 7641 §1.3).
+                // This worker has fallen behind: newer values replace older ones (RFC 7641 §1.3).
                 let overtaken = mailbox::thin(&mut self.entries);
                 self.ctx.bus().counters().overtaken(overtaken);
             }
@@ -66,7 +65,7 @@ impl Core {
         more || !self.entries.is_empty()
     }
 
-    /// Tells one observer of one message, or has its topic wait.
+    /// Notifies one observer of one message, or puts its topic into the backlog.
     pub(super) fn tell(&mut self, now: Timestamp, entry: &Entry) {
         let relation = RelationId::from_u64(entry.tag);
         let Some(watch) = self.watches.get(relation) else { return };
@@ -78,7 +77,7 @@ impl Core {
             return;
         }
         let Some((message, cleared)) = self.not_older_than_looked_up(now, watch, entry) else { return };
-        // Of a filter, topics that have waited longer go first.
+        // For a filter, topics that have waited longer go first.
         let waits = watch.is_named() && !watch.backlog.is_empty();
         let told = if waits {
             Notified::Later
@@ -90,7 +89,7 @@ impl Core {
         match told {
             Notified::Later => self.postpone(relation, &message, cleared),
             Notified::Sent => {
-                // The one topic of this observer has been told.
+                // An observer of one topic has caught up.
                 let waited = self.watches.get_mut(relation).filter(|watch| !watch.is_named());
                 if let Some(marker) = waited.and_then(|watch| watch.backlog.pop()) {
                     self.waiting.release(marker);
@@ -100,8 +99,9 @@ impl Core {
         }
     }
 
-    /// The message of an entry, and whether it says that there is no value. An observer may have been told a newer value
-    /// that was looked up while the entry waited: an older one must not follow, so that it is looked up once more.
+    /// The message of an entry, and whether it cleared the topic. While the entry was queued, the observer may have
+    /// been notified of a newer value from the retained messages; an older one must not follow, so the value is looked
+    /// up again.
     fn not_older_than_looked_up(&self, now: Timestamp, watch: &Watch, entry: &Entry) -> Option<(Arc<Message>, bool)> {
         if !entry.message.retain || entry.index >= watch.looked_up {
             return Some((Arc::clone(&entry.message), entry.cleared));
@@ -113,7 +113,7 @@ impl Core {
         }
     }
 
-    /// Notes that an observer has been told what was looked up among the retained messages just now.
+    /// Notes that an observer has been notified of the retained messages as they are now.
     pub(super) fn note_look_up(&mut self, relation: RelationId) {
         let pushed = self.slot.with(|mailbox| mailbox.pushed());
         if let Some(watch) = self.watches.get_mut(relation) {
@@ -127,7 +127,7 @@ impl Core {
         if watch.is_named() {
             response.location = translate::location(&message.topic);
             if response.location.is_none() {
-                // It could not say what it is about.
+                // The notification could not name its topic.
                 return Notified::Sent;
             }
         }
@@ -142,7 +142,7 @@ impl Core {
         told
     }
 
-    /// Says that a topic has no value any more: to an observer of that topic by 4.04, which ends the observation.
+    /// Notifies an observer that a topic was cleared: of that topic by 4.04, which ends the observation.
     fn send_cleared(&mut self, now: Timestamp, relation: RelationId, topic: &Topic) -> Notified {
         let Some(watch) = self.watches.get(relation) else { return Notified::Gone };
         if !watch.is_named() {
@@ -159,7 +159,7 @@ impl Core {
         self.server.notify(machine_time(now), relation, &notification, &mut self.out)
     }
 
-    /// Has the topic of a message wait for an observer.
+    /// Puts the topic of a message into the backlog of an observer.
     fn postpone(&mut self, relation: RelationId, message: &Arc<Message>, cleared: bool) {
         let max = self.ctx.shared.coap.config.observer_queue_max;
         let Some(watch) = self.watches.get_mut(relation) else { return };
@@ -167,7 +167,7 @@ impl Core {
             Added::Waits => None,
             Added::Known(marker) => Some(marker),
             Added::Full(marker) if message.retain && !cleared => {
-                // It is found again among the retained messages.
+                // The walk finds it among the retained messages.
                 watch.walk_again();
                 Some(marker)
             }
@@ -183,7 +183,7 @@ impl Core {
         self.shed();
     }
 
-    /// Ends the observations for which most waits, when too much waits for all.
+    /// Ends the observations with the largest backlogs, when all backlogs together are too large.
     fn shed(&mut self) {
         let max = self.ctx.shared.coap.config.notification_bytes_max;
         if self.waiting.bytes() <= max {
@@ -199,7 +199,7 @@ impl Core {
         }
     }
 
-    /// Ends an observation that has fallen behind by more than may wait for it: 5.03 says so (RFC 7641 §3.2).
+    /// Ends an observation that is too slow with 5.03 (RFC 7641 §3.2).
     pub(super) fn overload(&mut self, relation: RelationId) {
         if self.watches.get(relation).is_some() {
             tracing::debug!(?relation, "a CoAP observer is too slow; its observation ends");
@@ -208,13 +208,13 @@ impl Core {
         }
     }
 
-    /// Tells observers that may be told again. Whether there are more.
+    /// Serves observations that may be notified again. Returns whether there are more.
     pub(super) fn serve_ready(&mut self) -> bool {
         if self.watches.ready.is_empty() {
             return false;
         }
         let now = self.ctx.now();
-        // Each is looked at once, so that all have their turn.
+        // Each is served once, so that all have their turn.
         for _ in 0..self.watches.ready.len() {
             if self.out.bytes() >= OUTPUT_PER_TURN {
                 break;
@@ -237,7 +237,7 @@ impl Core {
         }
     }
 
-    /// Topics that wait and retained messages, in turn, so that neither keeps the other waiting.
+    /// Serves the backlog and the walk alternately, so that neither delays the other.
     fn serve_filter(&mut self, now: Timestamp, relation: RelationId) -> bool {
         let Some(watch) = self.watches.get_mut(relation) else { return false };
         watch.walks_first = !watch.walks_first;
@@ -246,11 +246,11 @@ impl Core {
         first(self, now, relation) && second(self, now, relation)
     }
 
-    /// The newest value of the one topic that is observed.
+    /// Notifies an observer of one topic of the newest value.
     fn serve_topic(&mut self, now: Timestamp, relation: RelationId) {
         let Some(watch) = self.watches.get_mut(relation) else { return };
         let marker = watch.backlog.pop();
-        // Without a marker the arrival of the last notification is to be proven: what it showed is repeated.
+        // Without a marker, the last notification is repeated to prove its arrival.
         let value = match &marker {
             Some(marker) => marker.value(self.ctx.bus(), now),
             None if watch.shows_retained => self.ctx.bus().latest(watch.subscription.filter.as_str(), now),
@@ -273,7 +273,7 @@ impl Core {
         }
     }
 
-    /// Topics of a filter that wait. `false` when the observer takes no more now.
+    /// Notifies an observer of a filter of topics in its backlog. Returns `false` when it takes no more now.
     fn serve_topics(&mut self, now: Timestamp, relation: RelationId) -> bool {
         for _ in 0..TOPICS_PER_TURN {
             let Some(watch) = self.watches.get_mut(relation) else { return false };
@@ -304,7 +304,7 @@ impl Core {
         }
     }
 
-    /// Retained messages for an observer of a filter that has not seen them all. `false` when it takes no more now.
+    /// Notifies an observer of a filter of retained messages. Returns `false` when it takes no more now.
     fn serve_walk(&mut self, now: Timestamp, relation: RelationId) -> bool {
         let Some(watch) = self.watches.get(relation) else { return false };
         let Walk::At(after) = &watch.walk else { return true };
@@ -331,11 +331,9 @@ impl Core {
         told == Notified::Sent
     }
 
-    /// Ends the observations of topics whose value has expired with a final 4.04 (RFC 7641 §4.2).
-    pub(super) fn expire(&mut self, now: Timestamp) -> bool {
-        let mut any = false;
+    /// Ends observations of a topic whose value has expired with 4.04 (RFC 7641 §4.2).
+    pub(super) fn expire(&mut self, now: Timestamp) {
         while let Some(relation) = self.watches.pop_expired(now) {
-            any = true;
             let Some(watch) = self.watches.get(relation) else { continue };
             match self.ctx.bus().latest(watch.subscription.filter.as_str(), now) {
                 None if watch.shows_retained => self.dismiss(relation, &Response::new(Code::NOT_FOUND)),
@@ -347,6 +345,5 @@ impl Core {
                 Some(_) | None => {}
             }
         }
-        any
     }
 }

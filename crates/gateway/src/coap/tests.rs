@@ -346,7 +346,7 @@ fn observers_hear_when_the_gateway_goes() {
         let mut device = house.device().await;
         device.start(Call { observe: true, ..get("/ps/a") }).await;
         device.event().await;
-        house.drain.send_replace(crate::context::Phase::Farewell);
+        house.drain.send_replace(crate::context::Phase::Closing);
         let last = device.notification().await;
         assert_eq!((last.code, last.max_age), (Code::SERVICE_UNAVAILABLE, Some(10)));
     });

@@ -1,4 +1,4 @@
-//! Between CoAP and the bus: what paths, queries and options stand for.
+//! Mapping between CoAP and the bus: paths, queries and options.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use fogmux_coap::{Code, ETag, Location, Payload, Request, Response, content_form
 /// The first level of every topic's path.
 pub(super) const ROOT: &str = "ps";
 
-/// What a path names.
+/// The resource that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// `/ps/<topic>`; the topic is in the buffer.
@@ -17,14 +17,14 @@ pub(super) enum Target {
     Root,
     /// `/.well-known/core` (RFC 6690 §4).
     WellKnown,
-    /// Nothing here.
+    /// No resource.
     Nowhere,
     /// A level with a slash in it, which would be two.
     Ambiguous,
 }
 
-/// Finds out what a request is about and appends the topic to `topic`: one level for each Uri-Path, as it came, joined
-/// by slashes. The option is not percent-encoded (RFC 7252 §5.10.1), so nothing is decoded.
+/// Finds the resource of a request and appends the topic to `topic`: one level for each Uri-Path, unchanged, joined by
+/// slashes. The option is not percent-encoded (RFC 7252 §5.10.1), so nothing is decoded.
 pub(super) fn target(request: &Request<'_>, topic: &mut String) -> Target {
     let mut path = request.path();
     match path.next() {
@@ -46,7 +46,7 @@ pub(super) fn target(request: &Request<'_>, topic: &mut String) -> Target {
     found
 }
 
-/// What a query may say.
+/// The parameters of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Parameters<'a> {
     pub(super) qos: Option<Qos>,
@@ -56,7 +56,7 @@ pub(super) struct Parameters<'a> {
 }
 
 impl<'a> Parameters<'a> {
-    /// Reads the query; a wrong value is a mistake that the client should hear of.
+    /// Parses the query; a wrong value is an error.
     pub(super) fn of(request: &Request<'a>) -> Result<Self, &'static str> {
         let mut parameters = Self::default();
         for query in request.queries() {
@@ -74,7 +74,7 @@ impl<'a> Parameters<'a> {
                     parameters.expiry = Some(Duration::from_secs(seconds.into()));
                 }
                 "filter" => parameters.filter = Some(query.value),
-                // As HTTP does: what is not ours is left alone.
+                // As at the HTTP door, unknown parameters are ignored.
                 _ => {}
             }
         }
@@ -82,8 +82,7 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// The MIME type of a body. A format that has none here cannot be told to readers at other doors, so it is refused
-/// rather than dropped.
+/// The MIME type of a body. A format without one could not be told to readers at other doors, so it is refused.
 pub(super) fn content_type(request: &Request<'_>) -> Result<Option<&'static str>, Code> {
     match request.content_format {
         None => Ok(None),
@@ -106,7 +105,7 @@ pub(super) fn representation(message: &Arc<Message>, now: Timestamp) -> Response
 /// Longer levels do not fit an option (RFC 7252 table 4).
 const LEVEL_BYTES_MAX: usize = 255;
 
-/// Where a topic is; nothing when it cannot be said, for a level is too long.
+/// The location of a topic; `None` when a level is too long for an option.
 pub(super) fn location(topic: &str) -> Option<Location<'_>> {
     let fits = topic.split('/').all(|level| level.len() <= LEVEL_BYTES_MAX);
     fits.then_some(Location { root: ROOT, path: topic })

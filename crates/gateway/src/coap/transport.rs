@@ -1,4 +1,4 @@
-//! What carries the messages of a door: a plain socket, or one that protects each datagram by an association.
+//! The transport below the door: a plain UDP socket, or one with DTLS.
 
 use std::{
     hash::{Hash, Hasher},
@@ -12,8 +12,8 @@ use fogmux_auth::SourceSet;
 use fogmux_coap::{Outbox, Peer};
 use fogmux_net::channel::Channel;
 
-/// The other end, the address of ours that it spoke to, and the association under which it did: an endpoint as
-/// RFC 7252 §4.1 and §9.1 mean it. What belongs to one association is never found under another.
+/// The remote address, the local address it spoke to, and the association: an endpoint as in RFC 7252 §4.1 and §9.1.
+/// State of one association is never found under another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Path {
     pub(super) remote: SocketAddr,
@@ -45,7 +45,7 @@ impl Peer for Path {
     }
 
     fn is_verified(&self) -> bool {
-        // Who has made a handshake gets what is sent to that address.
+        // The address that made a handshake can receive there.
         self.association != 0 || self.remote.is_verified()
     }
 
@@ -54,20 +54,20 @@ impl Peer for Path {
     }
 }
 
-/// What has become of an association.
+/// A change of an association.
 pub(super) enum Change {
     /// A handshake is finished.
     Opened(Path, Arc<Channel>),
-    /// It is over, and all that belonged to it with it.
+    /// It has ended, with all its state.
     Closed(Path),
 }
 
-/// Whom a listener lets in.
+/// The policy of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Listener {
-    /// Which, where it is one of the configuration.
+    /// Its name, if it is one of the configuration.
     pub by: Option<crate::Listener>,
-    /// Whether it could be used without credentials when it was opened.
+    /// Whether it admitted anonymous clients when it was opened.
     pub anonymous: bool,
     /// The credentials that it takes.
     pub sources: SourceSet,
@@ -81,13 +81,12 @@ pub(super) trait Transport {
     /// The messages of the last batch.
     fn datagrams(&self) -> impl Iterator<Item = (Path, &[u8])>;
 
-    /// What has become of associations, oldest first; asked before each batch is looked at.
+    /// The changes of associations, oldest first; asked before each batch is handled.
     fn poll_change(&mut self) -> Option<Change> {
         None
     }
 
-    /// Writes all that is in the box, and empties it; gives how many bytes. When there is no room, the rest stays for
-    /// the next call.
+    /// Writes the outbox and empties it; returns how many bytes. What the socket does not take stays for the next call.
     fn poll_send(&mut self, cx: &mut Context<'_>, out: &mut Outbox<Path>) -> Poll<u64>;
 
     /// Ends all associations, as far as that can be said at once.

@@ -1,4 +1,4 @@
-//! The whole grid of states and events, and a model of a source and a stream that are driven by it.
+//! The whole grid of states and events, and a model of a source and a stream.
 
 use std::fmt::Write as _;
 

@@ -72,7 +72,7 @@ async fn publish_lines(
     Ok(respond::own(ndjson::NDJSON, results))
 }
 
-/// A line that is a message which its sender may publish, or why it is not.
+/// A line that may be published, or the reason why not.
 struct Line<'a> {
     number: u32,
     message: Result<Ready<'a>, Problem<'static>>,

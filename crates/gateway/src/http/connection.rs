@@ -1,4 +1,4 @@
-//! TCP and TLS: tells HTTP/1.1 from HTTP/2, drives hyper, keeps the deadlines that hyper does not.
+//! TCP and TLS connections: HTTP/1.1 or HTTP/2, driven by hyper, with the deadlines that hyper does not keep.
 
 use std::{future::poll_fn, pin::pin, rc::Rc, task::Poll, time::Duration};
 
@@ -45,7 +45,7 @@ where
 {
     let (protocol, prefix) = match alpn.as_deref() {
         Some(b"h2") => (Protocol::Two, Bytes::new()),
-        // Boxed, like every stage of a connection: the task that lasts as long as it is small.
+        // Every stage of a connection is boxed, so that its task stays small.
         Some(_) | None => match Box::pin(first_bytes(&ctx, &mut stream)).await {
             Some(sniffed) => sniffed,
             None => return,
@@ -56,7 +56,7 @@ where
     conn.progress.active.set(ctx.now());
     match protocol {
         Protocol::One => {
-            // Its box, with hyper and hyper's buffers in it, is freed before the connection becomes something else.
+            // The box with hyper and its buffers is freed before the connection becomes something else.
             match Box::pin(serve_one(&conn, io)).await {
                 Some((io, Upgrade::WebSocket(carried))) => Box::pin(websocket::run(&conn, io, carried)).await,
                 Some((io, Upgrade::Stream(stream))) => Box::pin(stream_events(&conn, io, stream)).await,
@@ -68,7 +68,7 @@ where
     conn.progress.flush(&ctx);
 }
 
-/// Waits for the first bytes and tells the protocol by them; `None` when they do not come.
+/// Waits for the first bytes and determines the protocol; `None` when they do not arrive in time.
 async fn first_bytes<S: AsyncRead + Unpin>(ctx: &WorkerContext, stream: &mut S) -> Option<(Protocol, Bytes)> {
     tokio::select! {
         sniffed = timeout(ctx.shared.http.config.header_timeout, sniff(stream)) => match sniffed {
@@ -132,7 +132,7 @@ where
         tokio::select! {
             biased;
             result = poll_fn(|cx| match http.poll_without_shutdown(cx) {
-                // The head of a stream is out: hyper has nothing more to do.
+                // The head of a stream's response is written: hyper is done.
                 Poll::Pending if conn.progress.is_handed_over() => Poll::Ready(Ok(())),
                 polled @ (Poll::Ready(_) | Poll::Pending) => polled,
             }) => break Some(result),
@@ -192,7 +192,7 @@ where
                     if leaving {
                         return;
                     }
-                    // GOAWAY first; who then still says nothing is cut at the next look.
+                    // GOAWAY first; a client that stays silent is cut at the next look.
                     leaving = true;
                     http.as_mut().graceful_shutdown();
                     deadline.as_mut().reset(Instant::now() + LINGER);
@@ -253,7 +253,7 @@ fn is_late(conn: &Conn) -> bool {
         || now.since(progress.active.get()) >= config.idle_timeout
 }
 
-/// 408 to who began a request and did not finish it (RFC 9110 §15.5.9); nothing to who is merely idle.
+/// Sends 408 to a client that began a request and did not finish it (RFC 9110 §15.5.9), nothing to an idle one.
 async fn cut<S: AsyncRead + AsyncWrite + Unpin>(conn: &Conn, io: &mut Io<S>) {
     conn.ctx.shared.metrics.http.timed_out.increment();
     if conn.progress.head_since.get().is_some() {
@@ -271,7 +271,8 @@ async fn cut<S: AsyncRead + AsyncWrite + Unpin>(conn: &Conn, io: &mut Io<S>) {
     let _ = io.shutdown().await;
 }
 
-/// Closes our half, then reads what is still on its way (RFC 9112 §9.6): a reset would take the last answer back.
+/// Closes our half, then reads what is still under way (RFC 9112 §9.6), because a reset could destroy the last
+/// response.
 async fn linger<S: AsyncRead + AsyncWrite + Unpin>(io: &mut Io<S>) {
     if io.shutdown().await.is_err() {
         return;
@@ -280,7 +281,7 @@ async fn linger<S: AsyncRead + AsyncWrite + Unpin>(io: &mut Io<S>) {
     let _ = timeout(UNWANTED_TIME_MAX, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await;
 }
 
-/// A peer that broke the protocol is counted; one that went away is not worth a word.
+/// Counts a peer that broke the protocol; one that went away is no error.
 fn note(conn: &Conn, error: &hyper::Error) {
     let went_away = error.is_incomplete_message()
         || error.is_canceled()

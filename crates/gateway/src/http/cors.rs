@@ -1,7 +1,7 @@
-//! Cross-origin resource sharing (WHATWG Fetch §3.3) for the origins that the configuration names, and for no other.
+//! Cross-origin resource sharing (WHATWG Fetch §3.3) for the configured origins and no others.
 //!
-//! An origin is answered by its own name, never by `*`: its pages may show credentials. The service decides which
-//! origins may write and open WebSockets; the headers here tell a browser what it may hand to the page.
+//! A response names the origin, never `*`, because its pages may send credentials. The service decides which origins
+//! may write and open WebSockets; these headers tell a browser what its page may read.
 
 use http::{
     HeaderMap, HeaderValue, Response,
@@ -14,29 +14,29 @@ use http::{
 
 use super::payload::Payload;
 
-/// Request headers beyond those that need no permission.
+/// Request headers beyond those that are always allowed.
 const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
     "authorization, content-type, if-match, if-none-match, if-modified-since, if-unmodified-since, idempotency-key, \
      last-event-id, cache-control",
 );
-/// Response headers beyond those that every page may read.
+/// Response headers beyond those that are always exposed.
 const RESPONSE_HEADERS: HeaderValue = HeaderValue::from_static("etag, retry-after, allow, www-authenticate, date");
 const TRUE: HeaderValue = HeaderValue::from_static("true");
-/// Seconds for which a browser need not ask again.
+/// Seconds for which a browser may cache a preflight.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// What a response says to a page.
+/// The CORS headers of a response.
 pub(super) enum Cors {
-    /// Nothing: no origin is named in the configuration.
+    /// None: no origin is configured.
     Off,
-    /// That it differs by origin.
+    /// `Vary` only.
     Varies,
-    /// That pages of this origin may read it.
+    /// Pages of this origin may read the response.
     Allows(HeaderValue),
 }
 
 impl Cors {
-    /// Judges a request's `Origin` by the origins that are named.
+    /// Compares a request's `Origin` with the configured ones.
     pub(super) fn of(named: &[String], headers: &HeaderMap) -> Self {
         if named.is_empty() {
             return Self::Off;
@@ -49,7 +49,7 @@ impl Cors {
         }
     }
 
-    /// Adds to the answer to OPTIONS what a preflight asks, if it is one.
+    /// Adds the answer to a preflight, if the OPTIONS request is one.
     pub(super) fn preflight(
         &self,
         request: &HeaderMap,
@@ -65,7 +65,7 @@ impl Cors {
         response
     }
 
-    /// Adds what every response says.
+    /// Adds the headers of every response.
     pub(super) fn apply(self, headers: &mut HeaderMap) {
         if matches!(self, Self::Off) {
             return;

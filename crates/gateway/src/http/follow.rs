@@ -35,14 +35,14 @@ use super::{
 };
 use crate::{liveness::check_sleep, turn};
 
-/// How much is taken and encoded at a time; of messages that are published, and of retained ones.
+/// The most that is taken from the mailbox and encoded at a time, of live and of retained messages each.
 const PORTION: Portion = Portion { messages: 64, bytes: 16 << 10 };
-/// How many retained messages are looked up at a time.
+/// Retained messages looked up at a time.
 const RETAINED_MESSAGES: usize = 32;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// How events are framed.
+/// The framing of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Sse,
@@ -50,7 +50,7 @@ pub(super) enum Format {
     WebSocket,
 }
 
-/// Answers a request for a stream: with the stream itself, or with the handshake of a WebSocket that will carry it.
+/// Responds to a request for a stream: with the stream, or with the handshake of a WebSocket.
 pub(super) fn subscribe(
     conn: &Rc<Conn>,
     identity: &Rc<Identity>,
@@ -87,8 +87,8 @@ pub(super) fn subscribe(
     Ok(response)
 }
 
-/// Over HTTP/1.1 the stream has the connection to itself and is written without hyper, whose buffers would be held for
-/// as long as the stream lasts.
+/// The body of the response. Over HTTP/1.1 the stream has the connection to itself and is written without hyper, whose
+/// buffers would be held as long as the stream lasts.
 fn body(conn: &Rc<Conn>, parts: &Parts, follow: Follow) -> Payload {
     if parts.version > Version::HTTP_11 {
         return Payload::events(follow);
@@ -98,11 +98,11 @@ fn body(conn: &Rc<Conn>, parts: &Parts, follow: Follow) -> Payload {
     Payload::elsewhere(&conn.progress)
 }
 
-/// The reader's end. Dropped, it leaves the stream to wait for the reader's return.
+/// The reader's end of a stream. When it is dropped, the stream waits for the reader to return.
 pub(super) struct Follow {
     conn: Rc<Conn>,
     identity: Rc<Identity>,
-    /// Of the rules that were looked at last.
+    /// The generation of the rules that were checked last.
     generation: u64,
     second_look: Pin<Box<dyn Future<Output = ()>>>,
     stream: Arc<Stream>,
@@ -110,14 +110,14 @@ pub(super) struct Follow {
     format: Format,
     drain: Pin<Box<dyn Future<Output = ()>>>,
     keep_alive: Pin<Box<Sleep>>,
-    /// What goes out before the first event.
+    /// Bytes to send before the first event.
     first: Vec<u8>,
-    /// Whether the walk over the retained messages has not ended, when the mailbox was looked into last.
+    /// Whether the walk over the retained messages had not ended when the mailbox was last read.
     walking: bool,
 }
 
 impl Follow {
-    /// Resumes the stream that the request names, or opens a new one and says that it could not.
+    /// Resumes the stream that the request names, or opens a new one, with a gap if it could not be resumed.
     pub(super) fn open(
         conn: &Rc<Conn>,
         identity: &Rc<Identity>,
@@ -155,15 +155,15 @@ impl Follow {
             stream,
             claim,
             format,
-            drain: Box::pin(ctx.farewell()),
+            drain: Box::pin(ctx.closing()),
             keep_alive: Box::pin(tokio::time::sleep_until(next_look(conn, identity))),
             first,
             walking: true,
         })
     }
 
-    /// Whether the reader may go on. What it may read of each message its gate says; here it is about the credential,
-    /// which may have ended, and rules that may have left nothing.
+    /// Whether the reader's credential is still valid and it may still read something. Single messages are checked by
+    /// its gate.
     pub(super) fn may_go_on(&mut self) -> bool {
         let ctx = &self.conn.ctx;
         if !self.identity.holds(ctx) {
@@ -199,7 +199,7 @@ impl Follow {
             return Poll::Ready(Some(out.into()));
         }
         if left.output {
-            // Nothing of this turn was to be sent, but there is more to look at.
+            // This portion yielded no output, but there is more.
             turn::again(cx);
             return Poll::Pending;
         }
@@ -219,15 +219,16 @@ impl Follow {
         Poll::Ready(Some(keep_alive(self.format)))
     }
 
-    /// Encodes a portion of what there is. Says what is left in the mailbox; what comes later wakes the task.
+    /// Encodes a portion of the mailbox. Returns what is left in it; later deliveries wake the task.
     fn fill(&mut self, cx: &Context<'_>, out: &mut Vec<u8>) -> Result<Left, Displaced> {
-        // Retained messages are looked up before the mailbox is drained: what comes in between is newer.
+        // Retained messages are looked up before the mailbox is drained, so that messages delivered in between are
+        // newer.
         let chunk = if self.walking { self.look_up()? } else { None };
         let max_qos = self.stream.max_qos();
         let (gap, live, retained, fresh, left) = self.stream.slot.poll_with(self.claim, cx, |mailbox| {
             let (gap, waited) = (mailbox.take_gap(), mailbox.waiting());
             let live = mailbox.take_some(PORTION);
-            // The others are sent again.
+            // The others are sent for the second time.
             let fresh = waited - mailbox.waiting();
             let retained = chunk.map(|chunk| mailbox.take_retained(&chunk, &live, PORTION, max_qos));
             let left = Left { output: mailbox.has_output(), walking: mailbox.place().is_some() };
@@ -252,7 +253,7 @@ impl Follow {
         Ok(left)
     }
 
-    /// The next retained messages that may be read; nothing when the walk has ended.
+    /// Looks up the next retained messages that may be read; `None` when the walk has ended.
     fn look_up(&self) -> Result<Option<Chunk>, Displaced> {
         let Some(place) = self.stream.slot.with_claim(self.claim, |mailbox| mailbox.place().cloned())? else {
             return Ok(None);
@@ -300,7 +301,7 @@ impl Follow {
         }
     }
 
-    /// Ends the stream for good: its reader has said goodbye.
+    /// Ends the stream for good, because its reader has closed it.
     pub(super) fn end(&self) {
         self.conn.ctx.shared.http.streams.end(&self.stream);
     }
@@ -313,7 +314,7 @@ impl Drop for Follow {
     }
 }
 
-/// When a quiet stream has to do something: show that it lives, or end with its reader's credential.
+/// When a quiet stream has to send a keep-alive, or end because its credential expires.
 fn next_look(conn: &Conn, identity: &Identity) -> tokio::time::Instant {
     let next = tokio::time::Instant::now() + conn.ctx.shared.http.config.event_keep_alive;
     next.min(conn.ctx.shared.clock.instant(identity.expires()))
@@ -352,7 +353,7 @@ fn unavailable(reason: NoStream) -> Problem<'static> {
     Problem::new(Kind::Unavailable).detail(reason.to_string()).retry_after(5)
 }
 
-/// What a mailbox still holds when its owner has taken a portion.
+/// What a mailbox still holds after a portion was taken.
 #[derive(Clone, Copy, Debug)]
 struct Left {
     /// There is something to send.
@@ -361,7 +362,7 @@ struct Left {
     walking: bool,
 }
 
-/// Tells a reader that comes back in the middle of the retained messages which of them are still to come.
+/// Tells a reader that resumes in the middle of the retained messages which of them are still to come.
 fn push_rest(format: Format, stream: &Stream, claim: Claim, out: &mut Vec<u8>) {
     let Ok(Some(place)) = stream.slot.with_claim(claim, |mailbox| mailbox.place().cloned()) else { return };
     let rest = stream.subscriptions.iter().enumerate().skip(place.subscription);
@@ -371,7 +372,7 @@ fn push_rest(format: Format, stream: &Stream, claim: Claim, out: &mut Vec<u8>) {
     push_notice(format, "retained", None, &json, out);
 }
 
-/// Something that is no message: a named event, or a line or message of its own.
+/// Appends a notice: a named event, or a line or message of its own.
 fn push_notice(format: Format, name: &str, id: Option<&str>, json: &str, out: &mut Vec<u8>) {
     match format {
         Format::Sse => {

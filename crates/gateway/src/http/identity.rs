@@ -1,4 +1,4 @@
-//! Who asks: by an `Authorization`, a session's cookie, the handshake below, or nobody in particular; turned into
+//! The identity of a request: by `Authorization`, a session's cookie, the handshake, or anonymous. Turned into
 //! permissions once for each connection.
 
 use std::{
@@ -29,7 +29,7 @@ use crate::{
 /// Credentials remembered on one connection; a proxy may carry several.
 const KNOWN_MAX: usize = 8;
 
-/// Somebody who may ask, with what the bus wants to know of a publisher.
+/// An authenticated client, with its publisher for the bus.
 #[derive(Debug)]
 pub(super) struct Identity {
     pub(super) gate: Arc<Gate>,
@@ -62,8 +62,7 @@ impl Identity {
         self.expires.get().map_or(Timestamp::NEVER, Expiry::at)
     }
 
-    /// Whether it would still be let in, by the clock of now too: what lasts longer than a request asks this from time to
-    /// time.
+    /// Whether the credential would still be accepted. Streams and WebSockets ask this from time to time.
     pub(super) fn holds(&self, ctx: &WorkerContext) -> bool {
         let in_session = || self.session.is_none_or(|key| sessions::find(ctx, &key).is_some());
         self.expires.set(self.expires.get().map(|expires| expires.look_again(ctx)));
@@ -71,7 +70,7 @@ impl Identity {
     }
 }
 
-/// Permissions, as the bus asks for them.
+/// Permissions in the form that the bus asks for.
 pub(super) struct Gate(Access);
 
 impl Gate {
@@ -115,7 +114,7 @@ impl ReadGate for Gate {
     }
 }
 
-/// What a request's credentials come to.
+/// The result of looking at a request's credentials.
 pub(super) enum Identified {
     /// Known.
     Now(Rc<Identity>),
@@ -129,21 +128,21 @@ pub(super) struct Pending {
     shown: Shown,
 }
 
-/// What is remembered of a credential that is about to be judged.
+/// The key under which a credential that is about to be judged is remembered.
 #[derive(Clone, Copy)]
 struct Shown {
     digest: session::Key,
-    /// Of the rules, read before the judgement: what older rules said is not to be remembered under newer ones.
+    /// The generation of the rules, read before the judgement, so that it is not remembered under newer ones.
     generation: u64,
     /// The session whose cookie it is.
     session: Option<session::Key>,
 }
 
-/// A credential that was believed on this connection.
+/// A credential that was accepted on this connection.
 #[derive(Debug)]
 struct Known {
     digest: session::Key,
-    /// Of the rules under which it was.
+    /// The generation of the rules by which it was.
     generation: u64,
     identity: Rc<Identity>,
 }
@@ -153,8 +152,8 @@ struct Known {
 pub(super) struct Identities {
     ctx: Rc<WorkerContext>,
     peer: Peer,
-    /// Whoever shows nothing in a request, and under which generation of the rules: the owner of the certificate, or
-    /// nobody in particular.
+    /// The identity of requests without credentials, and the generation of the rules: the owner of the certificate, or
+    /// anonymous.
     silent: RefCell<Option<(u64, Rc<Identity>)>>,
     known: RefCell<Vec<Known>>,
 }
@@ -164,7 +163,7 @@ impl Identities {
         Self { ctx: Rc::clone(ctx), peer, silent: RefCell::default(), known: RefCell::default() }
     }
 
-    /// Who a request says it is from.
+    /// Identifies the client of a request.
     pub(super) fn identify(&self, headers: &HeaderMap) -> Result<Identified, Problem<'static>> {
         if headers.contains_key(AUTHORIZATION) {
             return self.by_authorization(headers);
@@ -196,7 +195,7 @@ impl Identities {
         }
     }
 
-    /// What is known without waiting.
+    /// The result if it is known without waiting.
     fn by_password(&self, pending: Pending) -> Result<Identified, Problem<'static>> {
         let Credentials { user, password } = &pending.credentials;
         credential::may_try(&self.ctx, &self.peer, user).map_err(|denied| self.problem(denied))?;
@@ -207,7 +206,7 @@ impl Identities {
         }
     }
 
-    /// Verifies a password where it may take a while. Failures make the next attempts wait.
+    /// Verifies a password, which takes a while. Failures make the next attempts wait.
     pub(super) async fn verify(&self, pending: Pending) -> Result<Rc<Identity>, Problem<'static>> {
         let who = self.log_in(&pending.credentials).await?;
         self.believe(who, pending.shown)
@@ -257,7 +256,7 @@ impl Identities {
         self.believe(who, Shown { digest: key, generation, session: Some(key) }).map(Some)
     }
 
-    /// Who shows nothing in a request.
+    /// The identity of a request without credentials.
     fn silent(&self) -> Result<Rc<Identity>, Problem<'static>> {
         let generation = self.ctx.authority().generation();
         if let Some((known, identity)) = &*self.silent.borrow()
@@ -285,7 +284,7 @@ impl Identities {
         })
     }
 
-    /// Who shows several credentials has to be the same in each.
+    /// Several credentials have to be of the same principal.
     fn agree(&self, who: Verified) -> Result<Verified, Problem<'static>> {
         let channel = self.of_channel()?;
         credential::agree(channel.as_ref(), who).map_err(|refused| self.problem(refused.into()))
@@ -316,7 +315,7 @@ impl Identities {
         self.ctx.authority().offered(self.peer.sources).contains(kind)
     }
 
-    /// Passwords, tokens and cookies are not to be read on the way.
+    /// Passwords, tokens and cookies must not be sent in the clear.
     fn check_exposure(&self) -> Result<(), Problem<'static>> {
         let exposed = !self.peer.secure && !self.peer.is_loopback();
         if exposed && !self.ctx.shared.http.config.password_without_tls {
@@ -325,7 +324,7 @@ impl Identities {
         Ok(())
     }
 
-    /// What the listener wants: 401 where a request can show it, 403 where only a handshake can.
+    /// The refusal without credentials: 401 if a request can show one, 403 if only a handshake can.
     fn needed(&self) -> Problem<'static> {
         let said = [SourceKind::Password, SourceKind::Callback, SourceKind::Token];
         if said.into_iter().any(|kind| self.offered(kind)) {
@@ -367,12 +366,12 @@ impl Identities {
     }
 }
 
-/// Whether the certificate of a connection was good for less long than the connection lasts.
+/// Whether the certificate of a connection has expired since the handshake.
 fn is_over(channel: &fogmux_net::Channel) -> bool {
     channel.certificate.as_ref().is_some_and(|certificate| certificate.not_after_unix_s <= credential::unix_s())
 }
 
-/// What is remembered of a secret.
+/// The digest under which a secret is remembered.
 pub(super) fn digest(secret: &[u8]) -> session::Key {
     Sha256::digest(secret).into()
 }

@@ -1,4 +1,4 @@
-//! The socket as hyper sees it: with the bytes that were read to tell the protocol put back, progress noted, and a
+//! The socket below hyper: returns the bytes that were read to determine the protocol, tracks progress, and has a
 //! deadline on writes.
 
 use std::{
@@ -19,7 +19,7 @@ use tokio::{
 
 use crate::WorkerContext;
 
-/// What the shell, the socket and the service know of a connection together.
+/// The progress of a connection, shared by its task, its socket and its service.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// When the first byte of a request came in whose header section is not complete.
@@ -41,14 +41,14 @@ impl Progress {
         metrics.bytes_out.add(self.bytes_out.take());
     }
 
-    /// Hyper asks for the body of a response that somebody else will write.
+    /// Called when hyper asks for the body of a response that is written without it.
     pub(super) fn hand_over(&self) {
         if self.handover.get() == Handover::None {
             self.handover.set(Handover::Asked);
         }
     }
 
-    /// Whether everything that hyper had to write before that body is written.
+    /// Whether hyper has written everything before that body.
     pub(super) fn is_handed_over(&self) -> bool {
         self.handover.get() == Handover::Done
     }
@@ -62,7 +62,7 @@ impl Progress {
     }
 }
 
-/// How far an HTTP/1.1 connection is on its way from hyper to an event stream.
+/// The progress of handing an HTTP/1.1 connection from hyper to an event stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Handover {
     /// Hyper has it.
@@ -96,7 +96,7 @@ impl<S> Io<S> {
         }
     }
 
-    /// Puts bytes back that somebody read too much; a copy, for the buffer that they are in is much larger.
+    /// Puts back bytes that were read too far, as a copy, because their buffer is much larger.
     pub(super) fn put_back(&mut self, bytes: &[u8]) {
         self.prefix = Bytes::copy_from_slice(bytes);
     }
@@ -104,14 +104,14 @@ impl<S> Io<S> {
     fn noted(&self, bytes: usize) {
         if bytes > 0 {
             self.progress.read(bytes);
-            // Bytes while no request is open begin one; bytes of a body are the body's own deadline.
+            // Bytes while no request is open begin one; a body has a deadline of its own.
             if self.progress.open.get() == 0 && self.progress.head_since.get().is_none() {
                 self.progress.head_since.set(Some(self.ctx.now()));
             }
         }
     }
 
-    /// A write that waits starts the clock; one that moves stops it.
+    /// Starts the write deadline when a write has to wait, and ends it when one succeeds.
     fn watch(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match polled {
             Poll::Ready(Ok(written)) => {

@@ -1,8 +1,7 @@
 //! `GET /topics/<topic>?wait=SECONDS`: the latest message, or the next one if it is worth waiting for.
 //!
-//! A client that shows by `If-None-Match` what it has waits until there is something else, transient messages
-//! included; a client that shows nothing waits only when nothing is kept. Between two polls messages may be missed: a
-//! stream is for those who want them all.
+//! A client whose `If-None-Match` names the value it has waits for another one, transient messages included; a client
+//! without it waits only if nothing is retained. Messages between two polls may be missed; a stream delivers all.
 
 use std::{future::poll_fn, rc::Rc, sync::Arc, time::Duration};
 
@@ -46,7 +45,7 @@ pub(super) fn read(
     Ok(Answer::later(async move { or_problem(wait_for(&conn, &identity, &topic, &parts.headers, wait).await) }))
 }
 
-/// Whether there is nothing, or nothing new.
+/// Whether there is no message, or no new one.
 fn worth_waiting(current: Option<&Arc<Message>>, headers: &HeaderMap) -> bool {
     let verdict = Conditions::of(headers).evaluate(Access::Read, current.map(topics::validators));
     match verdict {
@@ -64,7 +63,7 @@ async fn wait_for(
     wait: Duration,
 ) -> Result<Response<Payload>, Problem<'static>> {
     let waiting = Waiting::start(conn, identity, topic)?;
-    // Something may have come between the first look and the subscription.
+    // A message may have come between the first look and the subscription.
     let now = conn.ctx.now();
     let current = conn.ctx.bus().latest(topic, now);
     if !worth_waiting(current.as_ref(), headers) {
@@ -89,7 +88,7 @@ async fn wait_for(
     }
 }
 
-/// The newest message and no other.
+/// A mailbox of the newest message only.
 #[derive(Debug, Default)]
 struct Newest(Option<Arc<Message>>);
 

@@ -21,7 +21,7 @@ use prometheus_client::{
 use super::{payload::Payload, respond};
 use crate::{Shared, WorkerContext, metrics::DoorMetrics};
 
-/// 200 with everything, in the format that the client prefers.
+/// Responds with all metrics, in the format that the client prefers.
 pub(super) fn respond(ctx: &WorkerContext, headers: &HeaderMap) -> Response<Payload> {
     let mut registry = Registry::with_prefix("fogmux");
     registry.register_collector(Box::new(Snapshot(Arc::clone(&ctx.shared))));
@@ -164,7 +164,7 @@ impl Snapshot {
     }
 }
 
-/// Begins a family; one whose name ends in a unit says so (OpenMetrics §4.4.4).
+/// Begins a metric family. A name that ends in a unit declares it (OpenMetrics §4.4.4).
 fn descriptor<'e>(
     encoder: &'e mut DescriptorEncoder<'_>,
     name: &'e str,

@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::{follow::Follow, io::Progress};
 
-/// Nothing, bytes, or a stream of events.
+/// The body of a response: empty, bytes, or a stream of events.
 pub(super) struct Payload {
     kind: Kind,
     /// Counts the request as open until its answer is out.
@@ -21,7 +21,7 @@ pub(super) struct Payload {
 
 enum Kind {
     Empty,
-    /// What stands for a stream in the answer to HEAD.
+    /// The body of the response to HEAD on a stream.
     Unsized,
     Full(Option<Bytes>),
     Events(Box<Follow>),
@@ -34,7 +34,7 @@ impl Payload {
         Self { kind: Kind::Empty, _open: None }
     }
 
-    /// No bytes, and no claim that there are none.
+    /// An empty body without a length.
     pub(super) fn unsized_empty() -> Self {
         Self { kind: Kind::Unsized, _open: None }
     }
@@ -48,7 +48,7 @@ impl Payload {
         Self { kind: Kind::Events(Box::new(follow)), _open: None }
     }
 
-    /// Stands for a stream that takes the connection over when the head of the response is out.
+    /// The placeholder of a stream that takes over the connection once the head of the response is written.
     pub(super) fn elsewhere(progress: &Rc<Progress>) -> Self {
         Self { kind: Kind::Elsewhere(Rc::clone(progress)), _open: None }
     }

@@ -88,7 +88,7 @@ fn welcome(ctx: &Rc<WorkerContext>, guests: &Rc<Guests>, incoming: quinn::Incomi
         incoming.refuse();
         return;
     }
-    // With many guests a new one proves its address first (RFC 9000 §8.1.2).
+    // With many connections a new client proves its address first (RFC 9000 §8.1.2).
     if count >= most / 4 && !incoming.remote_address_validated() {
         // An error: it cannot be asked twice.
         let _ = incoming.retry();
@@ -228,7 +228,7 @@ async fn respond(
     }
     timeout(limit, send.send_response(Response::from_parts(parts, ()))).await.ok()?.ok()?;
     loop {
-        // A stream that waits for its next event learns only here that its reader has gone.
+        // A stream that waits for its next event notices here that its reader has gone.
         let mut bytes = tokio::select! {
             biased;
             frame = next(&mut payload) => match frame {

@@ -1,4 +1,4 @@
-//! From a request of any version to its answer: screening, identity, dispatch.
+//! From a request of any version to its response: screening, identification, dispatch.
 
 use std::{
     cell::RefCell,
@@ -42,11 +42,11 @@ pub(super) struct Conn {
     pub(super) peer: Peer,
     pub(super) progress: Rc<Progress>,
     pub(super) identities: Identities,
-    /// What an HTTP/1.1 connection becomes once the head of the response is out.
+    /// What an HTTP/1.1 connection becomes once the head of the response is written.
     pub(super) upgrade: RefCell<Option<Upgrade>>,
 }
 
-/// What an HTTP/1.1 connection becomes.
+/// The protocol that takes over an HTTP/1.1 connection.
 pub(super) enum Upgrade {
     /// A WebSocket, after 101.
     WebSocket(Carried),
@@ -117,7 +117,7 @@ impl Conn {
         match identified {
             None => self.open_route(&route, &parts).map(Answer::now),
             Some(Identified::Now(identity)) => {
-                // The short way, without a second look at the path.
+                // Without a task and without parsing the path again.
                 if let Route::Topic(topic) = &route
                     && matches!(parts.method, Method::GET | Method::HEAD)
                     && parts.uri.query().is_none()
@@ -208,7 +208,8 @@ impl Conn {
             Route::Ready => {
                 let store = self.ctx.shared.metrics.store.get();
                 if let Some(reason) = store.and_then(FjallStore::why_stopped) {
-                    return Err(Problem::new(Kind::Unavailable).detail(format!("the store is read-only: {reason}")));
+                    let state = store.map(|store| store.counters().state).unwrap_or_default().name();
+                    return Err(Problem::new(Kind::Unavailable).detail(format!("the store is {state}: {reason}")));
                 }
                 let lost = store.is_some_and(|store| store.counters().has_lost());
                 Ok(respond::own(
@@ -226,10 +227,11 @@ impl Conn {
         }
     }
 
-    /// Keeps foreign web pages out, on every route and in every version; identifies the client where the route asks.
+    /// Refuses requests of foreign web pages, on every route and in every version, and identifies the client if the
+    /// route requires it.
     ///
-    /// Two checks that stand for each other: a page of another site shows a foreign `Origin`; a page that has pointed
-    /// its own name at this machine (DNS rebinding) shows a foreign `Host`, and an `Origin` that goes with it.
+    /// Two checks complement each other: a page of another site has a foreign `Origin`; a page whose own name points to
+    /// this machine (DNS rebinding) has a foreign `Host`, and an `Origin` that matches it.
     fn screen(&self, route: &Route<'_>, parts: &Parts, known: bool) -> Result<Option<Identified>, Problem<'static>> {
         let host = host(parts)?;
         self.check_origin(route, parts, host)?;
@@ -239,16 +241,17 @@ impl Conn {
         Ok(identified)
     }
 
-    /// Pages of other origins do not write and open no WebSockets; what they read their browser keeps from them.
+    /// Refuses writes and WebSockets of pages of other origins. Browsers themselves keep such pages from reading
+    /// responses.
     fn check_origin(&self, route: &Route<'_>, parts: &Parts, host: Option<&str>) -> Result<(), Problem<'static>> {
         let fetched = || parts.headers.get(SEC_FETCH_SITE);
         if parts.headers.get(ORIGIN).is_none() && fetched().is_none() {
-            // No browser, then: all of them say one or the other when it matters.
+            // No browser: all browsers send one of the two where it matters.
             return Ok(());
         }
         let socket = parts.method == Method::CONNECT || handshake::is_upgrade(&parts.headers);
         let safe = matches!(parts.method, Method::GET | Method::HEAD) && !socket;
-        // MQTT authenticates inside, by what no browser adds by itself; but anonymous on loopback is somebody too.
+        // MQTT authenticates inside the WebSocket; but anonymous access on loopback needs protection, too.
         if parts.method == Method::OPTIONS || (safe && !matches!(route, Route::Mqtt | Route::Coap)) {
             return Ok(());
         }
@@ -262,8 +265,8 @@ impl Conn {
         if allowed { Ok(()) } else { Err(Problem::new(Kind::ForeignOrigin)) }
     }
 
-    /// Where anonymous clients on loopback are let in, a name that is not known to be this machine's is refused, unless
-    /// the request shows a credential, which such a page does not have.
+    /// Where anonymous clients on loopback are admitted, refuses a `Host` that is not known to be this machine, unless
+    /// the request has a credential, which such a page does not have.
     fn check_host(
         &self,
         route: &Route<'_>,
@@ -278,7 +281,7 @@ impl Conn {
         let admitted = match identified {
             Some(Identified::Verify(_)) => true,
             Some(Identified::Now(identity)) => !identity.principal().anonymous,
-            // Health checks come with whatever name; no page is told whether something listens here.
+            // Health checks may have any name; a page is not told whether something listens here.
             None => matches!(route, Route::Health | Route::Ready) && !parts.headers.contains_key(ORIGIN),
         };
         let name = origin::without_port(host);
@@ -290,7 +293,7 @@ impl Conn {
     }
 }
 
-/// Fetch Metadata: which site's page asks, in browsers' words.
+/// Fetch Metadata: the relation of the page's site to this one.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 const INDEX: &str = "fogmux
@@ -343,7 +346,7 @@ enum State {
     Later(Pin<Box<dyn Future<Output = Response<Payload>>>>),
 }
 
-/// What every response still gets.
+/// The parts that every response gets.
 struct Finish {
     head: bool,
     alt_svc: Option<HeaderValue>,

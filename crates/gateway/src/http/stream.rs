@@ -1,14 +1,18 @@
-//! An event stream that has an HTTP/1.1 connection to itself: chunks written straight to the socket (RFC 9112 §7.1).
+//! An event stream that has an HTTP/1.1 connection to itself: chunks are written straight to the socket (RFC 9112
+//! §7.1).
 //!
-//! Hyper writes the head of the response and is dropped with its buffers; an idle stream holds none of its own.
+//! Hyper writes the head of the response and is then dropped with its buffers; an idle stream has none of its own.
 
 use std::{future::poll_fn, io, rc::Rc};
 
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    time::timeout,
+};
 
 use super::{follow::Follow, io::Io, service::Conn};
 
-/// The stream, to be run when the head of its response is out.
+/// The stream, to be run once the head of its response is written.
 pub(super) struct EventStream {
     follow: Box<Follow>,
     /// HTTP/1.0 has no chunks: the end of the connection is the end of the body.
@@ -20,12 +24,15 @@ impl EventStream {
         Self { follow: Box::new(follow), chunked }
     }
 
-    /// Writes events until the stream or the connection ends. An error is the peer's going.
+    /// Writes events until the stream or the connection ends.
+    ///
+    /// # Errors
+    /// The peer has gone, or takes nothing for longer than the write timeout.
     pub(super) async fn run<S>(mut self, conn: &Rc<Conn>, io: &mut Io<S>) -> io::Result<()>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        // Nothing that the client still sends is read as a request.
+        // Input is discarded: no further request can follow on this connection.
         let mut ignored = [0; 64];
         loop {
             tokio::select! {
@@ -37,7 +44,7 @@ impl EventStream {
                 chunk = poll_fn(|cx| self.follow.poll_chunk(cx)) => {
                     let Some(chunk) = chunk else { break };
                     io.write_all(&self.frame(&chunk)).await?;
-                    io.flush().await?;
+                    flush(conn, io).await?;
                     conn.progress.flush(&conn.ctx);
                 }
             }
@@ -45,7 +52,7 @@ impl EventStream {
         if self.chunked {
             io.write_all(b"0\r\n\r\n").await?;
         }
-        io.flush().await
+        flush(conn, io).await
     }
 
     fn frame(&self, chunk: &[u8]) -> Vec<u8> {
@@ -58,4 +65,14 @@ impl EventStream {
         frame.extend_from_slice(b"\r\n");
         frame
     }
+}
+
+/// Flushes within the write timeout: TLS takes bytes as written that the socket has no room for yet, so that the
+/// deadline on writes does not hold for them.
+async fn flush<S: AsyncWrite + Unpin>(conn: &Conn, io: &mut Io<S>) -> io::Result<()> {
+    let flushed = timeout(conn.ctx.shared.http.config.write_timeout, io.flush()).await;
+    flushed.unwrap_or_else(|elapsed| {
+        conn.ctx.shared.metrics.http.timed_out.increment();
+        Err(elapsed.into())
+    })
 }

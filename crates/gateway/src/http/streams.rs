@@ -1,5 +1,5 @@
-//! Event streams and their registry: a stream outlives its connection for a grace time, so that a reader can go on
-//! where it stopped.
+//! Event streams and their registry. A stream outlives its connection for a grace period, so that its reader can resume
+//! it.
 
 mod mailbox;
 mod walk;
@@ -46,13 +46,13 @@ impl Drop for Stream {
     }
 }
 
-/// What makes a stream.
+/// The properties of a new stream.
 pub(super) struct Wanted {
     pub(super) principal: Arc<str>,
     pub(super) gate: Arc<dyn ReadGate>,
     pub(super) subscriptions: Vec<Subscription>,
     pub(super) max_qos: Qos,
-    /// Whether to begin with what topics keep.
+    /// Whether to begin with the retained messages.
     pub(super) kept: bool,
 }
 
@@ -69,7 +69,7 @@ pub(super) enum NoStream {
 
 struct Entry {
     stream: Arc<Stream>,
-    /// Since when nobody reads it.
+    /// Since when it has no reader.
     parked: Option<Timestamp>,
 }
 
@@ -110,19 +110,19 @@ impl Registry {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many there are, and how many of them are parked.
+    /// The number of streams, and of those without a reader.
     pub(super) fn count(&self) -> (usize, usize) {
         let streams = self.lock();
         (streams.len(), streams.values().filter(|entry| entry.parked.is_some()).count())
     }
 
-    /// A new stream, claimed by the caller.
+    /// Opens a stream, claimed by the caller.
     pub(super) fn open(&self, ctx: &WorkerContext, wanted: Wanted) -> Result<(Arc<Stream>, Claim), NoStream> {
         let mut victim = None;
         {
             let mut streams = self.lock();
             if streams.len() >= self.streams_max {
-                // One that nobody reads makes room for one that somebody will.
+                // A stream without a reader makes room for one with a reader.
                 victim = oldest_parked(&streams).and_then(|id| streams.remove(&id));
                 if victim.is_none() {
                     return Err(NoStream::TooMany);
@@ -156,8 +156,8 @@ impl Registry {
         Ok((stream, claim))
     }
 
-    /// The stream of that name, claimed by the caller, if it is the same reader's with the same subscriptions and
-    /// still has everything after `sequence` or knows what it lost.
+    /// Claims a stream for a reader that returns, if it is the same reader with the same subscriptions and the events
+    /// after `sequence` are there or known to be lost.
     pub(super) fn resume(
         &self,
         ctx: &WorkerContext,
@@ -186,7 +186,7 @@ impl Registry {
         Some((Arc::clone(&entry.stream), claim))
     }
 
-    /// The reader has gone; unless another has taken over, the stream waits for it.
+    /// Parks a stream whose reader has gone, unless another has taken it over.
     pub(super) fn park(&self, stream: &Arc<Stream>, claim: Claim, now: Timestamp) {
         let parked_limits = Limits { bytes: PARKED_BYTES_MAX.min(self.limits.bytes), ..self.limits };
         let Ok(dropped) = stream.slot.with_claim(claim, |mailbox| mailbox.set_limits(parked_limits)) else { return };
@@ -207,13 +207,13 @@ impl Registry {
         }
     }
 
-    /// The reader has ended it for good.
+    /// Ends a stream that its reader has closed.
     pub(super) fn end(&self, stream: &Arc<Stream>) {
         let ended = self.lock().remove(&stream.id);
         drop(ended);
     }
 
-    /// Ends streams that have waited longer than the grace time.
+    /// Ends streams that have waited longer than the grace period.
     pub(super) fn expire(&self, now: Timestamp) {
         let grace = self.grace;
         let ended: Vec<Entry> = self

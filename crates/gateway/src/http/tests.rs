@@ -285,7 +285,7 @@ fn a_stream_is_resumed_and_says_what_it_cannot() {
         let (name, gap) = other.event().await;
         assert_eq!((name.as_deref(), gap["gap"].as_str()), (Some("gap"), Some("expired")));
         assert_eq!(other.event().await.1["payload"], "k", "what is kept follows a gap");
-        house.drain.send_replace(crate::context::Phase::Farewell);
+        house.drain.send_replace(crate::context::Phase::Closing);
         other.until(b"0\r\n\r\n").await;
     });
 }

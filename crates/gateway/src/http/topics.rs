@@ -1,4 +1,4 @@
-//! `/topics/<topic>`: the latest message, and publishing with and without keeping.
+//! `/topics/<topic>`: the retained message, and publishing with and without retaining.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -39,7 +39,7 @@ pub(super) fn read(
     latest(conn.ctx.bus().latest(topic.as_str(), now).as_ref(), &parts.headers)
 }
 
-/// The answer to GET when this is what the topic keeps.
+/// The response to GET with this retained message.
 pub(super) fn latest(
     current: Option<&Arc<Message>>,
     headers: &HeaderMap,
@@ -54,8 +54,8 @@ pub(super) fn latest(
     }
 }
 
-/// A message has one representation. One whose type the client has ruled out is 406; one without a type is whatever the
-/// client takes it for.
+/// A message has one representation. If its type is not acceptable to the client, the response is 406; a message
+/// without a type is always acceptable.
 fn acceptable(message: &Message, headers: &HeaderMap) -> bool {
     let Some(content_type) = message.content_type.as_deref() else { return true };
     if !headers.contains_key(ACCEPT) {
@@ -149,7 +149,7 @@ async fn keep(
     Ok(response)
 }
 
-/// POST: 202, delivered to who follows now.
+/// POST: 202, delivered to current subscribers.
 async fn post(
     conn: &Rc<Conn>,
     identity: &Identity,
@@ -168,7 +168,7 @@ async fn post(
     Ok(respond::status(StatusCode::ACCEPTED))
 }
 
-/// DELETE: 204 whether there was something or not.
+/// DELETE: 204 whether a message was retained or not.
 async fn clear(
     conn: &Rc<Conn>,
     identity: &Identity,
@@ -187,7 +187,7 @@ async fn clear(
     Ok(respond::status(StatusCode::NO_CONTENT))
 }
 
-/// Publishes and keeps under the request's conditions; says whether something was kept before.
+/// Publishes and retains under the request's conditions. Returns whether a message was retained before.
 async fn publish_kept(
     conn: &Rc<Conn>,
     publication: Publication<'_>,
@@ -206,7 +206,7 @@ fn holds(conditions: &Conditions<'_>, current: Option<&Arc<Message>>) -> bool {
     conditions.evaluate(Access::Write, current.map(validators)) == Verdict::Proceed
 }
 
-/// One publication to the bus; waits until what has to be kept is kept. Says whether something was kept before.
+/// Publishes one message and waits until it is stored. Returns whether a message was retained before.
 async fn publish(conn: &Rc<Conn>, publication: Publication<'_>) -> Result<bool, Problem<'static>> {
     let mut batch = [publication];
     let published = conn.ctx.worker.borrow_mut().publish(&mut batch);
@@ -223,7 +223,7 @@ async fn publish(conn: &Rc<Conn>, publication: Publication<'_>) -> Result<bool, 
     Ok(outcome.replaced)
 }
 
-/// A subscriber who may lose nothing has no room, or there is none to keep the message.
+/// 503 for a publication that the bus refused: the store takes nothing, or the limit on retained messages is reached.
 pub(super) fn refused(outcome: Outcome) -> Problem<'static> {
     if outcome.unkept {
         return Problem::new(Kind::Unavailable).detail(StoreFailed.to_string());
@@ -231,7 +231,7 @@ pub(super) fn refused(outcome: Outcome) -> Problem<'static> {
     Problem::new(Kind::Unavailable).detail("there is no room for the message now").retry_after(1)
 }
 
-/// A coding or a range says that the body is not the message. No other door could say it again.
+/// Refuses a content coding or a range, which other doors could not express.
 fn check_body_headers(headers: &HeaderMap) -> Result<(), Problem<'static>> {
     // RFC 9110 §14.5.
     if headers.contains_key(CONTENT_RANGE) {
@@ -244,7 +244,7 @@ fn check_body_headers(headers: &HeaderMap) -> Result<(), Problem<'static>> {
     Ok(())
 }
 
-/// `Content-Type` byte for byte; one that is not UTF-8 has no place on the other doors.
+/// The `Content-Type`, byte for byte; one that is not UTF-8 is refused, because other doors could not carry it.
 pub(super) fn content_type(headers: &HeaderMap) -> Result<Option<&str>, Problem<'static>> {
     let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(None) };
     let text = std::str::from_utf8(value.as_bytes())

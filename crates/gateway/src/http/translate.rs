@@ -1,4 +1,4 @@
-//! Between HTTP and the bus: what a message is as an event, and what a request is as a publication.
+//! Mapping between HTTP and the bus: messages as events, requests as publications.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ pub(super) fn event<'a>(message: &'a Message, qos: Qos, id: &'a str) -> Event<'a
     }
 }
 
-/// What the rare members become; nothing when there are none.
+/// The rare fields of a publication; `None` when there are none.
 pub(super) fn properties(
     user: Vec<(Box<str>, Box<str>)>,
     reply_to: Option<&str>,
@@ -38,7 +38,7 @@ pub(super) fn properties(
     Some(Arc::new(Properties { utf8: false, reply_to: reply_to.map(Box::from), correlation, user, item_id: None }))
 }
 
-/// The rare members of a query.
+/// The rare fields of a query.
 pub(super) fn query_properties(query: &Query<'_>) -> Option<Arc<Properties>> {
     let user = query.properties.iter().map(|(name, value)| (Box::from(&**name), Box::from(&**value))).collect();
     let correlation = query.correlation.as_deref().map(|text| Bytes::copy_from_slice(text.as_bytes()));
@@ -51,8 +51,8 @@ pub(super) fn apply(publication: &mut Publication<'_>, qos: Option<u8>, expiry_s
     publication.expires_at = expiry_seconds.map(|seconds| publication.ingest + Duration::from_secs(u64::from(seconds)));
 }
 
-/// What MQTT could not carry is refused here, where somebody still listens: strings above 65535 bytes or with U+0000
-/// ([MQTT-1.5.4-2]), and a response topic that is none ([MQTT-3.3.2-14]).
+/// Refuses what MQTT could not carry, while the publisher can still be told: strings above 65535 bytes or with U+0000
+/// ([MQTT-1.5.4-2]), and an invalid response topic ([MQTT-3.3.2-14]).
 pub(super) fn check(
     content_type: Option<&str>,
     properties: Option<&Properties>,

@@ -36,18 +36,18 @@ use crate::{
 const MQTT: [&str; 2] = ["mqtt", "mqttv3.1"];
 /// The subprotocol of CoAP over WebSocket (RFC 8323 §8.1).
 const COAP: [&str; 1] = ["coap"];
-/// Longest message that a reader of events may send; nobody looks at them.
+/// Longest message that a reader of events may send; messages are ignored.
 const IGNORED_BYTES_MAX: u64 = 64 << 10;
 /// The first byte of a ping: one frame, unmasked (RFC 6455 §5.2).
 const PING: u8 = 0x80 | Opcode::Ping as u8;
-/// Room to read what a reader of events sends.
+/// Capacity to read the frames of a reader of events.
 const READ_BYTES: usize = 512;
-/// Bytes that are written at a time; the write deadline is for each.
+/// Bytes written at a time; the write deadline is for each.
 const PIECE_BYTES: usize = 16 << 10;
-/// Pings without a sign of life after which a reader is gone.
+/// Unanswered pings after which a reader is taken to be gone.
 const SILENT_KEEP_ALIVES: u32 = 3;
 
-/// What a WebSocket carries.
+/// The protocol inside a WebSocket.
 pub(super) enum Carried {
     /// Events out, control frames in.
     Events(Follow),
@@ -68,8 +68,7 @@ pub(super) fn events(
     Ok(accepted.respond(conn, parts, Carried::Events(follow), None))
 }
 
-/// Whether a request for `/` opens MQTT: some clients, HiveMQ's among them, take no path and say what they want by the
-/// subprotocol alone.
+/// Whether a request for `/` opens MQTT: some clients, HiveMQ's among them, use no path and name the subprotocol only.
 pub(super) fn is_mqtt_at_root(route: &Route<'_>, parts: &Parts) -> bool {
     *route == Route::Index
         && (parts.method == Method::CONNECT || handshake::is_upgrade(&parts.headers))
@@ -94,7 +93,7 @@ pub(super) fn coap(conn: &Rc<Conn>, parts: &Parts) -> Result<Response<Payload>, 
     Ok(accepted.respond(conn, parts, Carried::Coap, Some(protocol)))
 }
 
-/// A handshake that is in order.
+/// A valid handshake.
 enum Accepted {
     /// RFC 6455: 101, with the value that proves it was understood.
     Switch(String),
@@ -162,12 +161,12 @@ where
             let _counted = Counted::new(ctx, |metrics| &metrics.coap);
             crate::coap::serve_websocket(Rc::clone(ctx), io, conn.peer.clone()).await;
         }
-        // An error is the peer's going.
+        // An error: the reader has gone.
         Carried::Events(follow) => drop(Events::new(conn, io, follow).run().await),
     }
 }
 
-/// A connection of another door inside a WebSocket, in that door's count: a shutdown waits for it as for any other.
+/// Counts a connection of another door inside a WebSocket in that door's metrics.
 struct Counted {
     ctx: Rc<WorkerContext>,
     door: fn(&Metrics) -> &DoorMetrics,
@@ -194,11 +193,11 @@ struct Events<T> {
     follow: Follow,
     receiver: Receiver,
     input: BytesMut,
-    /// Pings since the reader was heard last.
+    /// Pings since the reader was last heard.
     unanswered: u32,
 }
 
-/// What a turn of reading says.
+/// The result of reading.
 enum Heard {
     More,
     Closed,
@@ -231,11 +230,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Events<T> {
                 }
                 chunk = poll_fn(|cx| self.follow.poll_chunk(cx)) => {
                     let Some(chunk) = chunk else {
-                        // RFC 6455 §7.4.1: 1008 when it is about the reader, 1001 when it is about us.
+                        // RFC 6455 §7.4.1: 1008 if the reader's credential has ended, 1001 if the gateway shuts down.
                         let over = !self.follow.may_go_on();
                         return self.close(if over { CloseCode::PolicyViolation } else { CloseCode::GoingAway }).await;
                     };
-                    // A reader of a busy stream is asked for nothing, and shows by taking it that it lives.
+                    // A busy stream sends no pings; its reader shows that it lives by taking the events.
                     if chunk.first() == Some(&PING) {
                         self.unanswered += 1;
                         if self.unanswered > SILENT_KEEP_ALIVES {
@@ -249,7 +248,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Events<T> {
         }
     }
 
-    /// Takes in what has arrived: pings are answered, a close ends the stream, messages are nobody's.
+    /// Handles input: answers pings, ends the stream at a close frame, ignores messages.
     async fn hear(&mut self) -> io::Result<Heard> {
         loop {
             match self.receiver.receive(&mut self.input) {
@@ -261,7 +260,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Events<T> {
                     self.send(&out).await?;
                 }
                 Ok(Some(Incoming::Close(frame))) => {
-                    // A reader who says 1000 or 1001 is done; any other end may be followed by a return.
+                    // A reader that closes with 1000 or 1001 is done; after any other end it may return.
                     if frame.is_none_or(|frame| frame.code == CloseCode::Normal.code()) {
                         self.follow.end();
                     }
@@ -284,7 +283,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Events<T> {
         self.io.shutdown().await
     }
 
-    /// Writes it all, however long that takes, as long as the peer takes something.
+    /// Writes all bytes, however long it takes, as long as the peer takes some within each write deadline.
     async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let limit = self.conn.ctx.shared.http.config.write_timeout;
         while !bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! From a principal to a session, and the CONNACK that says so.
+//! Attaching a client to its session, and CONNACK.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{Peer, WorkerContext, credential::Expiry};
 
-/// Gives the client its session, and writes CONNACK.
+/// Attaches the client to its session and encodes CONNACK.
 pub(super) fn attach(
     ctx: &Rc<WorkerContext>,
     peer: &Peer,
@@ -32,10 +32,10 @@ pub(super) fn attach(
         let principal = Arc::clone(&principal.name);
         Arc::new(Publisher { principal, client: Arc::clone(&client), door: Door::Mqtt, slot })
     };
-    // Looked at before anything changes: a will that is refused must not cost the client its session.
+    // Checked before anything changes: a will that is refused must not cost the client its session.
     let will = connect.will.as_ref().map(|will| Will::new(ctx, will, &gate, &publisher(None))).transpose();
     let mut will = will.map_err(|reason| (reason, "the will is refused"))?;
-    // The client must be able to read the answer, whichever session it gets ([MQTT-3.1.2-24]).
+    // The client must be able to accept the CONNACK, whichever session it gets ([MQTT-3.1.2-24]).
     let said = last.as_ref().map(|last| Authentication { method: &last.method, data: last.data.as_deref() });
     let greet = |present| {
         let mut greeting = Vec::new();
@@ -59,7 +59,7 @@ pub(super) fn attach(
         None => door.cancel_will_of(&key),
     }
     let gate = if present {
-        // Displaced already? Then the first turn of the connection finds out.
+        // If the connection is displaced already, its first turn notices.
         let resumed = slot.with_claim(claim, |mailbox| {
             mailbox.resume(config);
             Arc::clone(&mailbox.gate)
@@ -89,7 +89,7 @@ fn outbound(negotiation: &Negotiation) -> OutboundConfig {
     }
 }
 
-/// The gate of a session that goes on, with the permissions of the credential that was shown now.
+/// The gate of a continued session, with the permissions of the present credential.
 fn renewed(ctx: &WorkerContext, held: Arc<Gate>, shown: &Gate) -> Arc<Gate> {
     if held.renew(shown.access()) {
         ctx.bus().invalidate();

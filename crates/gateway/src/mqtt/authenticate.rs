@@ -1,9 +1,9 @@
-//! Who a client is: by the handshake below, by name and password, by extended authentication (§4.12), or nobody.
+//! Authentication of a client: by the handshake, by name and password, by extended authentication (§4.12), or
+//! anonymous.
 //!
-//! Who shows several has to be the same in each. A user name without a password is a claim beside another credential:
-//! it has to be that of the principal. Alone it says nothing to a listener that lets anonymous clients in, and is
-//! refused elsewhere; where the configuration allows it, it is a credential of its own – a token, or a name to ask the
-//! sources of passwords about.
+//! Several credentials have to be of the same principal. A user name without a password, beside another credential, has
+//! to be the principal's. Alone it is ignored on a listener that admits anonymous clients, and refused on others; if
+//! the configuration allows it, it is a credential of its own: a token, or a name with an empty password.
 
 use fogmux_auth::{
     Door, Principal, Refused, SourceKind, Verified, looks_like_token,
@@ -21,10 +21,10 @@ use crate::{
     credential::{self, Denied},
 };
 
-/// Somebody who may come in.
+/// An authenticated client.
 pub(super) struct Admitted {
     pub(super) who: Verified,
-    /// What extended authentication says in CONNACK.
+    /// The data of extended authentication for CONNACK.
     pub(super) last: Option<Last>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Last {
     pub(super) data: Option<Vec<u8>>,
 }
 
-/// A client that wants in.
+/// A client that logs in.
 pub(super) struct Login<'a, S> {
     pub(super) ctx: &'a WorkerContext,
     pub(super) peer: &'a Peer,
@@ -44,7 +44,7 @@ pub(super) struct Login<'a, S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Login<'_, S> {
-    /// Looks at everything the client shows.
+    /// Judges all credentials of the client.
     pub(super) async fn authenticate(mut self) -> Result<Admitted, Failed> {
         let channel = credential::of_channel(self.ctx, self.peer)
             .map_err(|_| self.refused((ReasonCode::NOT_AUTHORIZED, "the certificate or key is nobody's here")))?;
@@ -95,9 +95,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Login<'_, S> {
         self.anonymous().is_none().then_some((user, &[]))
     }
 
-    /// Nobody in particular, where that is allowed.
+    /// The anonymous principal, if the listener admits it.
     fn anonymous(&self) -> Option<Principal> {
-        // Another listener that is open to all opens nothing here.
+        // The policy is that of this listener alone.
         let open = self.peer.may_be_anonymous(self.ctx);
         self.ctx.authority().anonymous(open).filter(|_| open)
     }
@@ -117,7 +117,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Login<'_, S> {
         })
     }
 
-    /// Whom the handshake has shown, or nobody in particular where that is allowed.
+    /// The principal of the handshake, or anonymous if that is allowed.
     fn without_words(&self, channel: Option<&Principal>) -> Result<Verified, Failed> {
         let principal = channel.cloned().or_else(|| self.anonymous());
         let required = || self.refused((ReasonCode::NOT_AUTHORIZED, "credentials are required here"));
@@ -126,7 +126,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Login<'_, S> {
 
     fn check_name(&self, claimed: Option<&str>, principal: &Principal) -> Result<(), Failed> {
         match claimed {
-            // Nobody in particular, whatever the name: it gives no right that a client without one would not have.
+            // The name is ignored: it gives no right that an anonymous client would not have.
             Some(_) if principal.anonymous => Ok(()),
             Some(name) if *name != *principal.name => {
                 Err(self.refused((ReasonCode::BAD_USER_NAME_OR_PASSWORD, "the user name is another's")))
@@ -135,7 +135,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Login<'_, S> {
         }
     }
 
-    /// §4.12: challenges and answers until one of us is satisfied.
+    /// §4.12: exchanges challenges and responses until the exchange ends.
     async fn extended(
         &mut self,
         hello: &Authentication<'_>,
@@ -180,7 +180,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Login<'_, S> {
     }
 }
 
-/// Begins an exchange. What CONNECT has fields for is no method here.
+/// Begins an exchange. Mechanisms that CONNECT has fields for are not offered.
 pub(super) fn begin(
     ctx: &WorkerContext,
     peer: &Peer,
@@ -195,7 +195,7 @@ pub(super) fn begin(
     (Some(exchange), step)
 }
 
-/// What a client is told; `wrong` when its credential is.
+/// The refusal for the client; `wrong` is the code for a wrong credential.
 const fn refusal(denied: Denied, wrong: ReasonCode) -> Refusal {
     match denied {
         Denied::TooOften(_) => (ReasonCode::CONNECTION_RATE_EXCEEDED, "too many failed attempts, try later"),

@@ -5,22 +5,22 @@ use std::sync::Arc;
 use fogmux_bus::Memory;
 
 use super::{
-    breath::Distance,
     config::{MqttConfig, SlowSubscriber},
+    pause::Distance,
 };
 
-/// The part of its queue above which a client that reads is too far behind.
+/// The fraction of its queue above which a client that reads is behind.
 const BEHIND: usize = 16;
-/// The part of its queue, or of the memory that is not yet tight, above which it is much too far behind.
+/// The fraction of its queue, or of the memory that is not yet tight, above which it is far behind.
 const FAR_BEHIND: usize = 2;
-/// The part of its queue below which a client that was far behind has caught up.
+/// The fraction of its queue below which a client that was far behind has caught up.
 const CAUGHT_UP: usize = 4;
-/// The part of its bounds that a client gets when memory is tight.
+/// The fraction of its bounds that a client gets when memory is tight.
 const TIGHT: usize = 16;
-/// The part of its bounds that such a client gets when memory is nearly gone.
+/// The fraction of its bounds that a client gets when memory is nearly used up.
 const VERY_TIGHT: usize = 1024;
 
-/// What bounds a mailbox; one for all.
+/// The bounds of every mailbox.
 #[derive(Debug)]
 pub(super) struct Bounds {
     pub(super) out_bytes: usize,
@@ -50,7 +50,7 @@ impl Bounds {
         queue_bytes > self.queue_bytes / CAUGHT_UP
     }
 
-    /// How far a client is behind that has so much in its queue.
+    /// How far a client with this many bytes in its queue is behind; `None`: it keeps up.
     pub(super) fn distance(&self, queue_bytes: usize) -> Option<Distance> {
         let far = queue_bytes > self.queue_bytes / FAR_BEHIND || self.memory.used() > self.tight_bytes / FAR_BEHIND;
         (queue_bytes > self.queue_bytes / BEHIND).then_some(if far { Distance::Far } else { Distance::Behind })
@@ -67,7 +67,7 @@ impl Bounds {
         }
     }
 
-    /// The same for a client that reads: it pays only when those that do not have paid.
+    /// As [`scale`](Self::scale), for a client that reads: its bounds shrink only after those of clients that do not.
     pub(super) fn scale_for_reader(&self, bytes: usize) -> usize {
         if self.memory.used() <= self.tight_bytes + self.tight_bytes / 2 { bytes } else { bytes / TIGHT }
     }

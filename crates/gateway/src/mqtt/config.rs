@@ -1,25 +1,24 @@
-//! How the MQTT door behaves: every bound on what a client can make the gateway hold.
+//! Configuration of the MQTT door: every bound on what a client can make the gateway hold.
 
 use std::time::Duration;
 
 /// Configuration of the MQTT door. Every field has a default.
 #[derive(Clone, Debug)]
 pub struct MqttConfig {
-    /// From the connection to an accepted CONNECT.
+    /// Time from the connection to an accepted CONNECT.
     pub login_deadline: Duration,
-    /// Largest CONNECT, in bytes; it comes from somebody who has not said who they are.
+    /// Largest CONNECT, in bytes; its sender is not authenticated yet.
     pub connect_bytes_max: usize,
     /// Longest client identifier, in bytes.
     pub client_id_bytes_max: usize,
     /// Whether user names and passwords are taken over connections without TLS from other machines.
     pub password_without_tls: bool,
-    /// Whether a user name without a password is taken as a credential: a token, or a name to ask the sources of
-    /// passwords about with a password of no bytes.
+    /// Whether a user name without a password is a credential: a token, or a name with an empty password.
     pub user_without_password: bool,
     /// Largest packet a client may send, in bytes.
     pub packet_bytes_max: u32,
-    /// Bytes of unfinished packets of all clients together; above it packets larger than the read buffer wait, and clients
-    /// that have been at theirs for some seconds are cut.
+    /// Bytes of unfinished packets of all clients together. Above it packets larger than the read buffer wait, and
+    /// clients that have been sending one for some seconds are cut.
     pub unfinished_bytes_max: usize,
     /// Unacknowledged QoS 1 and 2 messages a client may have (Receive Maximum).
     pub receive_maximum: u16,
@@ -41,9 +40,9 @@ pub struct MqttConfig {
     pub queue_messages_max: usize,
     /// Bytes of messages queued for a client.
     pub queue_bytes_max: usize,
-    /// Bytes that all mailboxes of the gateway hold together, above which a client gets a sixteenth of
-    /// `out_bytes_max` and `queue_bytes_max`, and above half as much again hardly anything. To be set below the bus's own
-    /// mark, above which publishers are paused.
+    /// Bytes of all mailboxes of the gateway above which a client gets a sixteenth of `out_bytes_max` and
+    /// `queue_bytes_max`, and half as much again above which it gets hardly anything. To be set below the bus's
+    /// watermark, above which publishers are paused.
     pub tight_bytes: usize,
     /// Longest time a session outlives its connection, in seconds; `u32::MAX` for ever.
     pub session_expiry_max: u32,
@@ -51,23 +50,23 @@ pub struct MqttConfig {
     pub sessions_max: usize,
     /// Subscriptions of one client.
     pub subscriptions_max: usize,
-    /// A connected client whose queue of QoS 1 and 2 messages is full.
+    /// The policy for a connected client whose queue of QoS 1 and 2 messages is full.
     pub slow_subscriber: SlowSubscriber,
-    /// A client that takes nothing of what there is for it for so long is disconnected.
+    /// A client that reads nothing of its output for so long is disconnected.
     pub stall_max: Duration,
-    /// A connection whose peer acknowledges no byte on the level of TCP for so long is over. Clients with a longer keep
-    /// alive get one and a half times that, as long as it is less than a quarter of an hour.
+    /// A connection whose peer acknowledges no TCP segment for so long ends. Clients with a longer keep alive get one
+    /// and a half times that, up to a quarter of an hour.
     pub unacknowledged_max: Duration,
     /// How often `$SYS` is published; zero: never.
     pub sys_interval: Duration,
 }
 
-/// What becomes of a connected client whose queue of QoS 1 and 2 messages is full.
+/// The policy for a connected client whose queue of QoS 1 and 2 messages is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowSubscriber {
-    /// It is disconnected; its session, if it lasts, keeps the newest.
+    /// It is disconnected; its session, if it continues, keeps the newest messages.
     Disconnect,
-    /// It goes on and loses the oldest.
+    /// It stays connected and loses the oldest messages.
     DropOldest,
 }
 

@@ -1,5 +1,5 @@
-//! A connection's task: read a turn, drain the mailbox, write once, sleep. Polled by hand, so that an idle connection is
-//! no larger than what it has to remember.
+//! The task of a connection: read a turn, drain the mailbox, write once, sleep. Polled by hand, so that an idle
+//! connection is no larger than the state it must keep.
 
 use std::{
     collections::VecDeque,
@@ -19,9 +19,9 @@ use tokio::{
 
 use super::{
     access::{Gate, WriteCache},
-    breath::Breath,
     mailbox::MqttMailbox,
     output::Output,
+    pause::Pause,
     publish::{FanOut, Pending},
     reauthenticate::Extended,
     receive::Input,
@@ -35,12 +35,12 @@ use crate::{WorkerContext, credential::Expiry, egress::Egress, liveness::check_s
 pub(super) const TURNS: usize = 4;
 /// Bytes a connection reads before others get their turn.
 const TURN_BYTES: usize = 32 << 10;
-/// Unwritten bytes above which nothing more is drained or read: the peer is not reading.
+/// Unwritten bytes above which nothing more is drained or read, because the peer is not reading.
 pub(super) const OUTPUT_BYTES_MAX: usize = 64 << 10;
-/// Unfinished acknowledgements above which nothing more is read.
+/// Acknowledgements that wait for the store above which nothing more is read.
 const PENDING_MAX: usize = 64;
 
-/// What a login gave.
+/// The result of a login.
 pub(super) struct Granted {
     pub(super) negotiation: Negotiation,
     pub(super) slot: Arc<Slot<MqttMailbox>>,
@@ -50,43 +50,43 @@ pub(super) struct Granted {
     pub(super) peer: SocketAddr,
     pub(super) will: Option<Will>,
     pub(super) greeting: Vec<u8>,
-    /// When the credential ends.
+    /// When the credential expires.
     pub(super) expires: Option<Expiry>,
-    /// Of the rules under which the client was let in.
+    /// The generation of the rules under which the client was admitted.
     pub(super) generation: u64,
-    /// What a re-authentication needs, if the client may ask for one.
+    /// The state for re-authentication, if the client may ask for one.
     pub(super) extended: Option<Extended>,
 }
 
-/// How a connection ended.
+/// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The stream is closed or broken.
     Closed,
-    /// The client said goodbye; `will`: and wants its will published all the same (§3.14.2.1).
+    /// The client sent DISCONNECT; `will`: its will is published nevertheless (§3.14.2.1).
     Disconnected {
         /// Reason 0x04, or any other but 0x00.
         will: bool,
     },
     /// The client broke the protocol.
     Misbehaved(ReasonCode),
-    /// The client was silent for too long ([MQTT-3.1.2-22]).
+    /// The client exceeded its keep alive ([MQTT-3.1.2-22]).
     Silent,
-    /// The client took nothing of what there was for it for too long.
+    /// The client read nothing of its output for too long.
     Stalled,
-    /// The client's host acknowledged no byte for too long.
+    /// The client's host acknowledged no TCP segment for too long.
     Unreachable,
     /// The client's queue of QoS 1 and 2 messages is full.
     Overrun,
     /// Another connection took the session over.
     Displaced,
-    /// A message of a client that cannot be told otherwise was refused.
+    /// A message was refused, and the client cannot be told otherwise.
     Refused,
-    /// The same because of a rule.
+    /// A rule refused a message, and the client cannot be told otherwise.
     Forbidden,
-    /// The credential has ended.
+    /// The credential has expired.
     Expired,
-    /// The client is no longer let in, or failed to show again who it is.
+    /// The client is no longer admitted, or failed to re-authenticate.
     Unauthorized,
     /// The gateway shuts down.
     Draining,
@@ -111,47 +111,48 @@ pub(super) struct Connection<S> {
     pub(super) will: Option<Box<Will>>,
     pub(super) session_expiry: u32,
     pub(super) version: Version,
-    /// A bridge of 3.1 or 3.1.1, whose subscriptions have options that those versions cannot say.
+    /// Whether the client is a bridge of 3.1 or 3.1.1, whose subscriptions have options that those versions cannot
+    /// express.
     pub(super) bridge: bool,
     /// Reason strings may be sent in every packet ([MQTT-3.1.2-29]).
     pub(super) problem_information: bool,
     /// The client's Maximum Packet Size.
     pub(super) packet_bytes_max: u32,
-    /// Of the rules under which the client is let in.
+    /// The generation of the rules under which the client was last checked.
     pub(super) generation: u64,
-    /// The last turn had a PUBLISH in it.
+    /// Whether the last turn had a PUBLISH in it.
     pub(super) publishes: bool,
-    /// The client owes acknowledgements: it must be read whatever the memory says.
+    /// The client owes acknowledgements, so it is read even when memory is tight.
     pub(super) awaiting: bool,
     pub(super) now: Timestamp,
     pub(super) last_read: Timestamp,
     /// Bytes read since the task was woken.
     pub(super) read_bytes: usize,
-    /// Since when the packet at the front of the input is not whole.
+    /// Since when the packet at the front of the input is unfinished.
     pub(super) unfinished_since: Timestamp,
     pub(super) entry: Option<Entry>,
     pub(super) keep_alive: u16,
-    /// During a shutdown, when something was read or written last.
+    /// During a shutdown, when something was last read or written.
     pub(super) drain_progress: Option<Timestamp>,
-    /// When the door wakes us at the latest.
+    /// When the door wakes this task at the latest.
     pub(super) alarm: Timestamp,
 }
 
-/// What most connections have nothing of most of the time.
+/// State that most connections do not have most of the time.
 #[derive(Default)]
 pub(super) struct Rare {
     /// Acknowledgements that wait for the store.
     pub(super) pending: VecDeque<Pending>,
     /// Subscriptions whose retained messages have not all been sent.
     pub(super) pulls: VecDeque<Pull>,
-    /// What to say beside the reason of the end.
+    /// The text for DISCONNECT besides the reason code.
     pub(super) why: Option<Box<str>>,
-    /// When the credential ends.
+    /// When the credential expires.
     pub(super) expires: Option<Expiry>,
-    /// What a re-authentication needs.
+    /// The state for re-authentication.
     pub(super) extended: Option<Box<Extended>>,
-    /// A pause that this publisher makes, so that a subscriber can catch up.
-    pause: Option<(Pin<Box<Sleep>>, Breath)>,
+    /// A pause of this publisher, for a subscriber to catch up.
+    pause: Option<(Pin<Box<Sleep>>, Pause)>,
     /// The last publication, while its subscribers are being woken.
     pub(super) fan_out: Option<FanOut>,
 }
@@ -211,7 +212,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Limits { packet_bytes_max: usize::try_from(max).unwrap_or(usize::MAX) }
     }
 
-    /// What few connections have, made if it is not there.
+    /// The rare state, created if missing.
     pub(super) fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
     }
@@ -226,12 +227,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.rare.as_ref().map_or(0, |rare| rare.pulls.len())
     }
 
-    /// The session's name.
+    /// The session's key.
     pub(super) fn key(&self) -> SessionKey {
         SessionKey(Arc::clone(&self.publisher.client))
     }
 
-    /// Does what can be done now; ready when the connection is over.
+    /// Runs the connection; ready when it has ended.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         self.now = self.ctx.now();
         self.read_bytes = 0;
@@ -256,7 +257,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// The rules are others, or the clock was set: is the client still somebody?
+    /// Checks whether the client is still admitted, after the rules have changed or the clock was set.
     #[cold]
     fn follow_rules(&mut self) -> Result<(), End> {
         self.generation = self.ctx.authority().generation();
@@ -267,7 +268,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.ctx.authority().admits(access.principal()) { Ok(()) } else { Err(End::Unauthorized) }
     }
 
-    /// Takes turns while there is something to do; says whether there still is.
+    /// Takes turns while there is work. Returns whether there still is.
     fn turns(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         if self.ctx.is_draining() {
             self.begin_drain()?;
@@ -281,7 +282,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if progress || turn == 0 || self.egress.is_runnable() {
                 self.poll_send(cx)?;
             }
-            // The stream was not asked for input, and wakes nobody for it.
+            // The stream was not polled for input in this turn, so it would not wake the task for it.
             progress |= held_back && !self.is_held_back();
             if !progress && !self.egress.is_runnable() {
                 return Ok(false);
@@ -293,23 +294,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(true)
     }
 
-    /// Lets a subscriber catch up that reads slower than we publish to it.
-    pub(super) fn breathe(&mut self, mut breath: Breath) {
-        // A client that owes acknowledgements is read soon, whatever it publishes: others may wait for those.
+    /// Pauses this publisher for a subscriber that reads more slowly.
+    pub(super) fn pause(&mut self, mut pause: Pause) {
+        // A client that owes acknowledgements is read again soon: other publishers may wait for those.
         if self.awaiting {
-            breath.wait_no_longer();
+            pause.wait_no_longer();
         }
-        self.rare().pause = Some((Box::pin(tokio::time::sleep(breath.duration())), breath));
+        self.rare().pause = Some((Box::pin(tokio::time::sleep(pause.duration())), pause));
     }
 
-    fn is_breathing(&mut self, cx: &mut Context<'_>) -> bool {
+    fn is_pausing(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(rare) = &mut self.rare else { return false };
-        while let Some((sleep, breath)) = &mut rare.pause {
+        while let Some((sleep, pause)) = &mut rare.pause {
             if sleep.as_mut().poll(cx).is_pending() {
                 return true;
             }
-            if breath.goes_on() {
-                *sleep = Box::pin(tokio::time::sleep(breath.duration()));
+            if pause.goes_on() {
+                *sleep = Box::pin(tokio::time::sleep(pause.duration()));
             } else {
                 rare.pause = None;
             }
@@ -317,15 +318,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         false
     }
 
-    /// Whether our own output keeps the client from being read.
+    /// Whether the client is not read because of its own unread output.
     fn is_held_back(&self) -> bool {
         self.output.len() > OUTPUT_BYTES_MAX || self.pending() > PENDING_MAX
     }
 
-    /// Publishers are not read while memory is tight, those who wait for completions not beyond what they may have,
-    /// nobody who does not read, and no large packet while there are too many.
+    /// Whether the client may be read: not while it pauses, does not read its output, or has too many acknowledgements
+    /// waiting; publishers not while memory is tight; and no large packet while there are too many unfinished ones.
     fn may_read(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.is_breathing(cx) || self.is_fanning_out(cx) {
+        if self.is_pausing(cx) || self.is_fanning_out(cx) {
             return false;
         }
         if self.input.is_large() && self.ctx.shared.mqtt.unfinished_share() > 0 {

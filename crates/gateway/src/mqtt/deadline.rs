@@ -1,4 +1,4 @@
-//! What a connection may not be late with: a sign of life, reading, finishing a packet, a credential that holds.
+//! The deadlines of a connection: keep alive, stalls, unfinished packets, expiring credentials, shutdown.
 
 use std::{task::Poll, time::Duration};
 
@@ -8,11 +8,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::connection::{Connection, End};
 use crate::{context::Phase, credential::Expiry};
 
-/// How long a client may be at one packet once unfinished packets take too much memory.
+/// How long a client may take for one packet once unfinished packets take too much memory.
 const UNFINISHED_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a client may neither read nor acknowledge while the gateway shuts down.
+/// How long a client may neither read nor acknowledge during a shutdown.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
-/// How often connections are asked during a shutdown.
+/// The interval at which connections are woken during a shutdown.
 pub(super) const DRAIN_TICK: Duration = Duration::from_millis(100);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -31,7 +31,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// When to look whether there is too much unfinished.
+    /// When to check whether unfinished packets take too much memory.
     fn unfinished_deadline(&self) -> Timestamp {
         if self.unfinished_since == Timestamp::NEVER {
             return Timestamp::NEVER;
@@ -39,13 +39,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.unfinished_since + UNFINISHED_PATIENCE
     }
 
-    /// When the credential ends.
+    /// When the credential expires.
     fn expiry(&self) -> Timestamp {
         self.rare.as_ref().and_then(|rare| rare.expires).map_or(Timestamp::NEVER, Expiry::at)
     }
 
-    /// Looks whether a deadline is over, otherwise sets the alarm for the next. It is set again only when it has rung
-    /// or a deadline comes before it: a client that speaks costs no timer operation.
+    /// Ends the connection if a deadline has passed, otherwise sets the alarm for the next. The alarm is set again only
+    /// after it has rung, or for an earlier deadline: a client that sends costs no timer operation.
     pub(super) fn poll_deadline(&mut self) -> Poll<End> {
         if self.keep_alive_deadline() <= self.now {
             return Poll::Ready(End::Silent);
@@ -75,19 +75,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Poll::Pending
     }
 
-    /// The gateway shuts down: the will goes out at once, and from now on nothing is read but acknowledgements.
+    /// Begins the shutdown of the connection: publishes the will, and from now on handles only acknowledgements.
     pub(super) fn begin_drain(&mut self) -> Result<(), End> {
         if self.drain_progress.is_none() {
             self.drain_progress = Some(self.now);
             if let Some(will) = self.will.take() {
                 will.publish(&self.ctx);
             }
-            self.ctx.shared.mqtt.shutdown.spoke();
+            self.ctx.shared.mqtt.shutdown.quiesced();
         }
-        if self.ctx.phase() == Phase::Farewell { Err(End::Draining) } else { Ok(()) }
+        if self.ctx.phase() == Phase::Closing { Err(End::Draining) } else { Ok(()) }
     }
 
-    /// Whether the gateway shuts down and has nothing left for the client, or the client takes nothing of it.
+    /// Whether everything is delivered and acknowledged during a shutdown, or the client makes no progress.
     pub(super) fn is_drained(&self) -> bool {
         let Some(progress) = self.drain_progress.filter(|_| self.ctx.phase() == Phase::Emptying) else { return false };
         let is_sent = self.egress.is_idle() && self.output.is_empty() && self.pending() == 0;

@@ -1,11 +1,11 @@
-//! What a mailbox keeps for a client.
+//! Messages that a mailbox keeps for a client.
 
 use std::sync::Arc;
 
 use fogmux_bus::{Message, Qos};
 use smallvec::SmallVec;
 
-/// A message with what its delivery to this client needs.
+/// A message with the options of its delivery to this client.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) message: Arc<Message>,

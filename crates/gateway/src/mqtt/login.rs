@@ -1,4 +1,4 @@
-//! From a connection to a session: CONNECT within a deadline and a size, who it is, what is granted, CONNACK.
+//! Logging in: CONNECT within a deadline and a size, authentication, session, CONNACK.
 
 use std::rc::Rc;
 
@@ -10,30 +10,30 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use super::{
     attach::attach,
     authenticate::Login,
+    close::linger,
     config::MqttConfig,
     connection::{Connection, Granted},
     early::Early,
-    farewell::linger,
     transport::{Transport, user_timeout},
 };
 use crate::{Peer, WorkerContext};
 
-/// Why nobody was logged in.
+/// Why a login failed.
 pub(super) enum Failed {
-    /// The peer is not worth an answer, or gone.
+    /// The peer gets no answer, or is gone.
     Silently,
-    /// The client did not say in time what it has to say.
+    /// The client has not said in time what a login needs.
     Late,
-    /// What was sent is no CONNECT.
+    /// The first packet is no valid CONNECT.
     Unreadable(DecodeError),
-    /// The answer in the form of the version, and why.
+    /// The CONNACK that refuses, with its version.
     Refused(Version, Refusal),
 }
 
-/// A refused CONNECT: the code, and what to say beside it.
+/// The reason code and text of a refused CONNECT.
 pub(super) type Refusal = (ReasonCode, &'static str);
 
-/// Logs a client in, or tells it why not.
+/// Logs a client in, or answers why not.
 pub(super) async fn login<S>(ctx: Rc<WorkerContext>, mut stream: S, peer: Peer) -> Option<Box<Connection<S>>>
 where
     S: Transport,
@@ -65,7 +65,7 @@ where
     }
 }
 
-/// Decides about a CONNECT, which is all of `bytes`; what comes before CONNACK is read into `rest`.
+/// Decides about the CONNECT in `bytes`; input before CONNACK is read into `rest`.
 async fn grant<S>(
     ctx: &Rc<WorkerContext>,
     stream: &mut S,
@@ -87,7 +87,7 @@ where
     }
     let negotiation = Negotiation::of(&connect, &server_limits(config));
     let negotiation = negotiation.map_err(|reason| refused((reason, "what is asked is not offered")))?;
-    // Before the credentials are asked about: rules that are replaced meanwhile are looked at again.
+    // Read before the credentials are judged, so that rules replaced meanwhile are checked again.
     let generation = ctx.authority().generation();
     let admitted = Login { ctx, peer, connect: &connect, stream, rest }.authenticate().await?;
     attach(ctx, peer, &connect, &negotiation, admitted, generation).map_err(refused)
@@ -133,7 +133,7 @@ where
     linger(ctx, stream).await;
 }
 
-/// The Maximum Packet Size that a CONNECT says.
+/// The Maximum Packet Size of a CONNECT.
 fn packet_bytes_max(bytes: &[u8]) -> u32 {
     match decode(bytes, Version::V5, &Limits::PROTOCOL) {
         Ok(Some((Packet::Connect(connect), _))) => connect.packet_bytes_max(),

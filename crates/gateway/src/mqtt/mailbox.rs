@@ -1,9 +1,9 @@
 //! A client's mailbox: the state of its session, into which publishers on any worker encode.
 //!
-//! As long as the client keeps up, a delivery is bytes appended to `out`. When it does not – too much unread, the window
-//! of QoS 1 and 2 closed, no connection, a large payload – the message itself is queued, within bounds. A full queue is
-//! the client's affair, never the publisher's (ADR 0018): the oldest messages go, and a connected client that loses
-//! messages of QoS 1 or 2 is disconnected, unless the configuration has it go on without them.
+//! While the client keeps up, a delivery is bytes appended to `out`. When it does not – too much unread, the window of
+//! QoS 1 and 2 closed, no connection, a large payload – the message itself is queued, within bounds. A full queue
+//! concerns the client, never the publisher (ADR 0018): the oldest messages are dropped, and a connected client that
+//! loses messages of QoS 1 or 2 is disconnected, unless the configuration says otherwise.
 
 mod shared;
 
@@ -19,16 +19,16 @@ use smallvec::SmallVec;
 
 pub(super) use shared::{Leaves, Left};
 
-use super::{access::Gate, bounds::Bounds, breath::Pace, config::SlowSubscriber, kept::Kept, translate};
+use super::{access::Gate, bounds::Bounds, config::SlowSubscriber, kept::Kept, pause::Pace, translate};
 
 /// Payloads above this are shared, not copied: they are written from where they are.
 pub(super) const LARGE_BYTES: usize = 16 << 10;
-/// What a first delivery reserves, so that a batch does not grow the buffer byte by byte.
+/// The capacity reserved for a first delivery, so that a batch does not grow the buffer byte by byte.
 const OUT_BYTES_MIN: usize = 512;
-/// Messages that make room for one, unless it needs more.
+/// Messages dropped at most for one that is queued, unless it needs more room.
 const DISPLACED_MAX: u32 = 4;
 
-/// See the module.
+/// The mailbox; see the module's documentation.
 #[derive(Debug)]
 pub(super) struct MqttMailbox {
     out: Vec<u8>,
@@ -38,9 +38,9 @@ pub(super) struct MqttMailbox {
     queue_bytes: usize,
     /// Bytes the connection has taken and not written yet.
     unwritten: usize,
-    /// How fast the client takes its queue, while it is some way behind.
+    /// The pace at which the client takes its queue, while it is behind.
     pace: Option<Box<Pace>>,
-    /// Messages of QoS 1 and 2 that a connected client lost for want of room since the last drain.
+    /// Messages of QoS 1 and 2 that a connected client has lost since the last drain.
     lost: u32,
     connected: bool,
     pub(super) received: ReceivedIds,
@@ -53,7 +53,7 @@ pub(super) struct MqttMailbox {
     bounds: Arc<Bounds>,
 }
 
-/// What a drain left to do.
+/// The result of a drain.
 #[derive(Debug, Default)]
 pub(super) struct Drained {
     /// A payload to write after the bytes.
@@ -62,17 +62,17 @@ pub(super) struct Drained {
     pub(super) sent: u64,
     /// Messages that expired in the queue (§3.3.2.3.3).
     pub(super) expired: u64,
-    /// Messages from the queue that the client does not take ([MQTT-3.1.2-25]).
+    /// Messages from the queue that are too large for the client ([MQTT-3.1.2-25]).
     pub(super) too_large: u64,
-    /// Messages that could be sent at once if there were room in the output.
+    /// Whether more could be sent at once if the output had room.
     pub(super) more: bool,
-    /// Nothing is queued.
+    /// Whether the queue is empty.
     pub(super) queue_empty: bool,
-    /// Messages of QoS 1 and 2 that the client lost for want of room.
+    /// Messages of QoS 1 and 2 that the client has lost.
     pub(super) lost: u32,
-    /// The client is to be disconnected for it.
+    /// Whether the client is to be disconnected for it.
     pub(super) overrun: bool,
-    /// The client owes acknowledgements.
+    /// Whether the client owes acknowledgements.
     pub(super) awaiting: bool,
 }
 
@@ -95,7 +95,7 @@ impl MqttMailbox {
         }
     }
 
-    /// A new connection of the session: what was encoded for the old one is dropped, what was in flight goes again.
+    /// Continues with a new connection: bytes encoded for the old one are dropped, messages in flight are sent again.
     pub(super) fn resume(&mut self, config: OutboundConfig) {
         self.outbound.resume(config);
         self.out = Vec::new();
@@ -104,7 +104,7 @@ impl MqttMailbox {
         self.connected = true;
     }
 
-    /// The connection is gone: only QoS 1 and 2 messages are queued from now on. Returns how many had to go.
+    /// Continues without a connection: only QoS 1 and 2 messages are queued from now on. Returns how many were dropped.
     pub(super) fn disconnect(&mut self) -> usize {
         self.out = Vec::new();
         self.unwritten = 0;
@@ -148,7 +148,7 @@ impl MqttMailbox {
         }
     }
 
-    /// Queues a message. Where there is no room the oldest go, but not one of QoS 1 or 2 for one of QoS 0.
+    /// Queues a message. Without room the oldest messages are dropped, but none of QoS 1 or 2 for one of QoS 0.
     fn enqueue(&mut self, kept: Kept, now: Timestamp) -> Delivered {
         let (cost, qos, before) = (kept.cost(), kept.qos, self.queue_bytes);
         let (mut displaced, mut lost) = (0, 0);
@@ -187,8 +187,8 @@ impl MqttMailbox {
         }
     }
 
-    /// Queues a retained message. It is shared with the store of retained messages, and they are pulled in small chunks
-    /// when the queue is empty: no further bound is needed.
+    /// Queues a retained message. It is shared with the retained map, and retained messages are pulled in small chunks
+    /// while the queue is empty, so that no further bound is needed.
     pub(super) fn enqueue_retained(&mut self, kept: Kept) {
         self.queue_bytes += kept.cost();
         self.queue.push_back(kept);
@@ -212,7 +212,7 @@ impl MqttMailbox {
         Some(kept)
     }
 
-    /// Moves what can be sent into `into`; the mailbox keeps its empty buffer, or none when there was nothing.
+    /// Moves everything that can be sent into `into`, in exchange for its empty buffer; an empty mailbox keeps none.
     pub(super) fn drain(&mut self, into: &mut Vec<u8>, now: Timestamp) -> Drained {
         let overrun = self.is_overrun();
         let mut drained = Drained { overrun, lost: std::mem::take(&mut self.lost), ..Drained::default() };
@@ -220,7 +220,7 @@ impl MqttMailbox {
         if self.outbound.is_resending() {
             self.outbound.resend(self.bounds.out_bytes, |kept| translate::describe(kept, now), &mut self.out);
         }
-        // What stopped it otherwise is the window, which an acknowledgement opens.
+        // Otherwise the window stopped it, which an acknowledgement opens.
         let resends_more = self.outbound.is_resending() && self.out.len() >= self.bounds.out_bytes;
         if !self.queue.is_empty() && !self.outbound.is_resending() {
             self.refill(now, &mut drained);
@@ -291,8 +291,8 @@ impl MqttMailbox {
         }
     }
 
-    /// Appends a kept message; gives its payload where that is to be written from where it is. One that the client
-    /// cannot take counts as delivered ([MQTT-3.1.2-25]).
+    /// Appends a queued message, and returns its payload if that is written from where it is. A message that is too
+    /// large for the client counts as delivered ([MQTT-3.1.2-25]).
     fn send(&mut self, kept: &Kept, now: Timestamp, drained: &mut Drained) -> Option<Bytes> {
         let outgoing = translate::describe(kept, now);
         let large = outgoing.payload.len() > LARGE_BYTES;
@@ -312,7 +312,7 @@ impl MqttMailbox {
         (large && sent).then(|| kept.message.payload.clone())
     }
 
-    /// Whether the client is to be disconnected for messages that it lost.
+    /// Whether the client is to be disconnected for lost messages.
     pub(super) fn is_overrun(&self) -> bool {
         self.lost > 0 && self.bounds.slow_subscriber == SlowSubscriber::Disconnect
     }

@@ -1,4 +1,4 @@
-//! Publishing a batch, and the acknowledgements that follow from what became of it.
+//! Publishing a batch, and its acknowledgements.
 
 use std::{
     fmt::Display,
@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
-    breath::take_falling_behind,
     connection::{Connection, End},
+    pause::take_falling_behind,
     receive::Item,
     translate,
 };
@@ -38,15 +38,15 @@ pub(super) struct Pending {
     owing: Owing,
 }
 
-/// What is to be said about an item.
+/// The acknowledgement of an item.
 enum Verdict {
-    /// What became of the publication with this index.
+    /// By the outcome of the publication with this index.
     Published(usize),
-    /// Known already.
+    /// With this reason code.
     Refused(Refusal),
 }
 
-/// Why a message is not published, or need not be.
+/// Why a message is not published.
 struct Refusal {
     reason: ReasonCode,
     text: Option<Box<str>>,
@@ -62,13 +62,13 @@ impl Refusal {
 #[derive(Debug)]
 pub(super) struct FanOut {
     place: Place,
-    /// The publisher is in the list behind them.
+    /// Whether the publisher is in the wake list behind them.
     waits: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Publishes a batch. Acknowledgements go out when it is complete, in the order of the messages ([MQTT-4.6.0-2]).
-    /// What comes before a message that ends the connection still counts.
+    /// Publishes a batch. Acknowledgements are sent when its completion resolves, in the order of the messages
+    /// ([MQTT-4.6.0-2]). Messages before one that ends the connection still count.
     pub(super) fn publish(&mut self, items: &[Item<'_>]) -> Result<(), End> {
         let (now, generation) = (self.now, self.ctx.authority().generation());
         let now_unix_ms = self.ctx.unix_ms(now);
@@ -101,8 +101,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Some(place) = published.unwoken {
             self.rare().fan_out = Some(FanOut { place, waits: false });
         }
-        if let Some(breath) = take_falling_behind() {
-            self.breathe(breath);
+        if let Some(pause) = take_falling_behind() {
+            self.pause(pause);
         }
         if verdicts.is_empty() {
             return end.map_or(Ok(()), Err);
@@ -123,8 +123,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         end.map_or(Ok(()), Err)
     }
 
-    /// Whether subscribers of what this client published last are still to be woken. Until they are, it is not read: its
-    /// next messages would only pile up in front of those at the end of the list.
+    /// Whether subscribers of the client's last publication have still to be woken. Until they are awake the client is
+    /// not read, because its next messages would only fill the mailboxes at the end of the list.
     pub(super) fn is_fanning_out(&mut self, cx: &Context<'_>) -> bool {
         let Some(rare) = &mut self.rare else { return false };
         let Some(fan_out) = &mut rare.fan_out else { return false };
@@ -139,8 +139,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         true
     }
 
-    /// Whether an item may be published: its topic, or the reason to acknowledge it with. A client that cannot be told
-    /// is disconnected: 3.1.1 would let a server acknowledge what the rules refuse ([MQTT-3.3.5-2]), which is a lie.
+    /// Checks whether an item may be published: returns its topic, or the reason code for its acknowledgement. A client
+    /// that cannot be told is disconnected: 3.1.1 would permit a positive acknowledgement ([MQTT-3.3.5-2]), which would
+    /// be false.
     #[inline]
     fn admit<'i>(&mut self, item: &'i Item<'_>, generation: u64) -> Result<Result<TopicRef<'i>, Refusal>, End> {
         if item.duplicate {
@@ -169,7 +170,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Nobody waits for the acknowledgement of a QoS 0 message, so that it is only dropped (ADR 0012).
+    /// A QoS 0 message that is refused is dropped, because nobody waits for an acknowledgement (ADR 0012).
     #[cold]
     fn forbid(&self, item: &Item<'_>, topic: &str) -> Result<Refusal, End> {
         self.ctx.shared.metrics.mqtt.unauthorized.increment();
@@ -185,7 +186,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(Refusal { reason: ReasonCode::NOT_AUTHORIZED, text: Some(decision.to_string().into()) })
     }
 
-    /// What a publisher is told of what became of its message.
+    /// The reason code for the outcome of a publication.
     fn reason_of(&self, publication: Option<&Publication<'_>>) -> Result<ReasonCode, End> {
         let outcome = publication.map(Publication::outcome).unwrap_or_default();
         match (outcome.refused, self.version.is_v5()) {
@@ -215,7 +216,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         if !forgotten.is_empty() {
-            // A displaced connection's identifiers are the next one's affair.
+            // The identifiers of a displaced connection belong to the next one.
             let _ = self.slot.with_claim(self.claim, |mailbox| {
                 for id in forgotten {
                     mailbox.received.remove(id);
@@ -224,7 +225,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Sends the acknowledgements whose time has come; says whether there were any.
+    /// Sends the acknowledgements whose completions have resolved. Returns whether there were any.
     pub(super) fn poll_pending(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         let mut progress = false;
         while let Some(first) = self.rare().pending.front_mut() {

@@ -1,5 +1,5 @@
-//! Re-authentication on an open connection (§4.12.1): the same method, the same user, a credential that may hold longer
-//! or grant something else. Meanwhile everything goes on as before.
+//! Re-authentication on an open connection (§4.12.1): the same method and user, a credential that may last longer or
+//! grant other rights. Meanwhile the connection goes on as before.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use super::{
 };
 use crate::{Peer, credential, credential::Expiry};
 
-/// What a client with a method of its own needs to show again who it is.
+/// The state that a client with extended authentication needs to re-authenticate.
 pub(super) struct Extended {
     method: Box<str>,
     peer: Peer,
-    /// An AUTH of ours awaits its answer.
+    /// Whether an AUTH of ours awaits its answer.
     exchange: Option<Exchange>,
 }
 
@@ -51,14 +51,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn begin(&self, held: &mut Extended, data: Option<&[u8]>) -> Step {
         let hello = Authentication { method: &held.method, data };
-        // The handshake below is still the same; the rules may not be.
+        // The handshake is still the same; the rules may have changed.
         let channel = credential::of_channel(&self.ctx, &held.peer).unwrap_or_default();
         let (exchange, step) = authenticate::begin(&self.ctx, &held.peer, channel.as_ref(), &hello);
         held.exchange = exchange;
         step
     }
 
-    /// [MQTT-4.12.1-2]: who fails is disconnected.
+    /// [MQTT-4.12.1-2]: a client that fails is disconnected.
     fn go_on(&mut self, held: &mut Extended, step: Step) -> Result<(), End> {
         let user = held.exchange.as_ref().and_then(Exchange::user).unwrap_or_default().to_owned();
         credential::may_try(&self.ctx, &held.peer, &user).map_err(|_| End::Unauthorized)?;
@@ -82,10 +82,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// What the new credential grants holds from now on.
+    /// The new credential's rights apply from now on.
     fn renew(&mut self, who: &Verified) {
         self.rare().expires = who.expires_unix_s.map(|unix_s| Expiry::new(&self.ctx, unix_s));
-        // The alarm may be set for the end of the old one; it is looked at when it rings.
+        // The alarm may still be set for the expiry of the old credential; the deadline is checked when it rings.
         let access = self.ctx.authority().access(&who.principal, &self.publisher.client, Door::Mqtt);
         if self.gate.renew(Arc::new(access)) {
             self.writable = None;

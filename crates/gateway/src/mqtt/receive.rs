@@ -1,4 +1,4 @@
-//! Reading: a turn's bytes into the worker's buffer, packets out of it, effects in batches.
+//! Reading: bytes into the worker's buffer, packets out of it, effects in batches.
 
 use std::{
     pin::Pin,
@@ -19,21 +19,21 @@ use super::connection::{Connection, End};
 
 /// Messages published at once; more come in the next batch of the same turn.
 const BATCH_MAX: usize = 256;
-/// What a large packet's buffer grows by at least.
+/// The least growth of a large packet's buffer.
 const LARGE_STEP_BYTES: usize = 64 << 10;
 
-/// Bytes of packets that are not whole yet.
+/// Bytes of unfinished packets.
 #[derive(Debug)]
 pub(super) enum Input {
-    /// The beginning of a packet that will fit the worker's buffer; often nothing.
+    /// The beginning of a packet that fits the worker's buffer; often empty.
     Partial(Vec<u8>),
-    /// Bytes that came with CONNECT, not looked at yet.
+    /// Bytes that came with CONNECT and have not been decoded.
     Unread(Vec<u8>),
     /// A packet larger than the worker's buffer, in one of its own: its payload is never copied again.
     Large(Box<Large>),
 }
 
-/// See [`Input::Large`].
+/// The packet of [`Input::Large`].
 #[derive(Debug)]
 pub(super) struct Large {
     bytes: BytesMut,
@@ -45,7 +45,7 @@ impl Input {
         if rest.is_empty() { Self::Partial(rest) } else { Self::Unread(rest) }
     }
 
-    /// What is counted as unfinished: bytes that came with CONNECT are looked at in the same poll.
+    /// The bytes that count as unfinished: those that came with CONNECT are decoded in the same poll.
     fn counted(&self) -> usize {
         match self {
             Self::Partial(bytes) => bytes.len(),
@@ -68,7 +68,7 @@ pub(super) struct Item<'a> {
     pub(super) duplicate: bool,
 }
 
-/// What a batch does to the mailbox, in the order it came.
+/// An effect of a batch on the mailbox, in the order of the packets.
 enum Step {
     Puback(PacketId),
     Pubrec(PacketId, ReasonCode),
@@ -78,7 +78,7 @@ enum Step {
     Taken(usize, PacketId),
 }
 
-/// Packets of a turn whose effects have not been made yet.
+/// Packets of a turn whose effects are still to be applied.
 #[derive(Default)]
 struct Batch<'a> {
     items: Vec<Item<'a>>,
@@ -86,7 +86,7 @@ struct Batch<'a> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Reads once and does what the bytes say.
+    /// Reads once and handles the bytes.
     pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, End> {
         match std::mem::replace(&mut self.input, Input::Partial(Vec::new())) {
             Input::Unread(bytes) => {
@@ -145,7 +145,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if used > 0 || self.unfinished_since == Timestamp::NEVER {
             self.unfinished_since = self.now;
         }
-        // The whole of it has to fit beside nothing else, or it could never be finished.
+        // It must fit the buffer alone, or it could never be finished.
         self.input = if total >= crate::context::READ_BUFFER_BYTES {
             Input::Large(Box::new(Large { bytes: BytesMut::from(rest), total }))
         } else {
@@ -155,12 +155,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.ctx.shared.mqtt.unfinished_share() > 1 { Err(self.too_much_unfinished()) } else { Ok(()) }
     }
 
-    /// All clients together keep too much unfinished.
+    /// All clients together have too many unfinished bytes.
     pub(super) fn too_much_unfinished(&mut self) -> End {
         self.misbehaved(&"unfinished packets take too much memory", ReasonCode::QUOTA_EXCEEDED)
     }
 
-    /// Reads on at a large packet; its buffer grows with what has come, not with what was announced.
+    /// Continues reading a large packet; its buffer grows with the bytes received, not with the announced length.
     fn poll_large(&mut self, cx: &mut Context<'_>, mut large: Box<Large>) -> Result<Poll<()>, End> {
         let Large { bytes, total } = &mut *large;
         let (before, length) = (bytes.capacity(), bytes.len());
@@ -182,7 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Poll::Ready(Err(error)) => Err(End::of(&error)),
             Poll::Ready(Ok(count)) => {
                 self.count_read(count);
-                // A slow but steady sender is no silent one.
+                // A slow but steady sender does not exceed its keep alive.
                 self.last_read = self.now;
                 Ok(Poll::Ready(()))
             }
@@ -216,7 +216,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.flush(&mut batch)
     }
 
-    /// Handles every whole packet at the front of `bytes`; gives how many bytes they took.
+    /// Handles every whole packet at the front of `bytes`. Returns how many bytes they took.
     fn handle_all(&mut self, bytes: &[u8]) -> Result<usize, End> {
         let (version, limits) = (self.version, self.limits());
         let mut batch = Batch::default();
@@ -228,7 +228,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match decode(rest, version, &limits) {
                 Ok(Some((packet, length))) => {
                     used += length;
-                    // Apart from the others: a packet is large, and most are PUBLISH.
+                    // Handled separately, because a `Packet` is large and most are PUBLISH.
                     let handled = if let Packet::Publish(publish) = &packet {
                         self.handle_publish(publish, &mut batch)
                     } else {
@@ -249,14 +249,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if control > 0 {
             self.ctx.shared.metrics.mqtt_only.control_in.add(control);
         }
-        // What came before the end of the connection still counts.
+        // Packets before the end of the connection still count.
         self.flush(&mut batch)?;
         end.map_or(Ok(used), Err)
     }
 
     #[inline]
     fn handle_publish<'a>(&mut self, publish: &Publish<'a>, batch: &mut Batch<'a>) -> Result<(), End> {
-        // Nothing is acknowledged any more that may not be delivered: the client sends it again.
+        // During a shutdown a message might not be delivered, so it is not acknowledged: the client sends it again.
         if self.drain_progress.is_some() {
             return Ok(());
         }
@@ -309,8 +309,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// §3.14: the session may be told to stay longer or shorter, but not to come to life ([MQTT-3.14.2-2] and
-    /// §3.14.2.2.2).
+    /// §3.14: DISCONNECT may change the session's expiry, but not give one to a session that had none ([MQTT-3.14.2-2]
+    /// and §3.14.2.2.2).
     fn disconnected(&mut self, disconnect: &Disconnect<'_>) -> End {
         for property in &disconnect.properties {
             if let Property::SessionExpiryInterval(seconds) = property {
@@ -324,7 +324,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         End::Disconnected { will: disconnect.reason != ReasonCode::SUCCESS }
     }
 
-    /// Makes the effects of a batch: acknowledgements in one look into the mailbox, messages in one publication.
+    /// Applies the effects of a batch: acknowledgements under one lock of the mailbox, messages in one publication.
     fn flush(&mut self, batch: &mut Batch<'_>) -> Result<(), End> {
         if !batch.steps.is_empty() {
             self.apply(batch)?;

@@ -1,5 +1,5 @@
-//! Retained messages for a new subscription, pulled in chunks when the client has room for them: a filter that matches
-//! everything must not put everything into memory.
+//! Retained messages for a new subscription, pulled in chunks as the client has room: a filter that matches everything
+//! must not load everything into memory.
 
 use fogmux_bus::{Filter, Qos, ReadGate, Topic};
 use smallvec::SmallVec;
@@ -38,7 +38,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Some(mut pull) = self.rare().pulls.pop_front() else { return Ok(0) };
         let (bus, gate) = (self.ctx.bus(), &self.gate);
         let queue = |mailbox: &mut super::mailbox::MqttMailbox| {
-            // Looked up while the mailbox is locked: a newer value comes into it after this one.
+            // Looked up while the mailbox is locked, so that a newer value is delivered behind this one.
             let chunk = bus.retained(&pull.filter, pull.after.as_ref(), CHUNK, self.now);
             let mut pulled = 0_usize;
             for message in chunk.messages.into_iter().filter(|message| gate.may_read(&message.topic)) {

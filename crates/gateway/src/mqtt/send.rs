@@ -1,4 +1,4 @@
-//! Sending: what the mailbox has goes to the stream, in turns, as [`Egress`](crate::egress::Egress) says.
+//! Sending: the mailbox is written to the stream in turns, as [`Egress`](crate::egress::Egress) decides.
 
 use std::{
     pin::Pin,
@@ -14,12 +14,11 @@ use super::{
 };
 use crate::egress::Step;
 
-/// Subscriptions whose retained messages are looked up in one go, as long as few are found.
+/// Subscriptions whose retained messages are looked up in one turn, as long as few are found.
 const PULLS_MAX: usize = 32;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Sends until there is nothing more, the peer takes no more, or it is time for something else; `self.egress` knows
-    /// which.
+    /// Sends until nothing is left, the peer takes no more, or it is time to read; `self.egress` knows which.
     pub(super) fn poll_send(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
         self.egress.wake();
         let mut fills = 0;
@@ -58,15 +57,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// The client takes or says something: during a shutdown it is given time.
+    /// Notes that the client reads or acknowledges, which gives it more time during a shutdown.
     pub(super) const fn note_progress(&mut self) {
         if let Some(progress) = &mut self.drain_progress {
             *progress = self.now;
         }
     }
 
-    /// TLS takes records as written that the socket has no room for yet: without this the last of them would wait for
-    /// the next message.
+    /// Flushes the stream. TLS takes records as written that the socket has no room for yet; without this the last of
+    /// them would wait for the next message.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
         match Pin::new(&mut self.stream).poll_flush(cx) {
             Poll::Ready(Ok(())) => self.egress.flushed(),
@@ -76,8 +75,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Whether the session is still ours and its queue did not run over, without taking anything from it: the socket
-    /// has no room, and as long as the mailbox's flag stays set nobody is woken for every delivery.
+    /// Checks whether the session was taken over or its queue overran, without clearing the mailbox's ready flag: the
+    /// socket has no room, and as long as the flag stays set deliveries do not wake the task.
     fn look_in(&self) -> Result<(), End> {
         match self.slot.with_claim(self.claim, |mailbox| mailbox.is_overrun()) {
             Err(_) => Err(End::Displaced),
@@ -86,7 +85,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Takes what the mailbox has, unless there is still enough to write. Says whether it may have more.
+    /// Drains the mailbox into the output, unless that is still full. Returns whether there may be more.
     fn fill(&mut self, cx: &Context<'_>) -> Result<bool, End> {
         if self.output.has_tail() || self.output.len() > OUTPUT_BYTES_MAX {
             return self.look_in().map(|()| true);
@@ -109,8 +108,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(pulled || drained.more)
     }
 
-    /// Queues a chunk of retained messages, of several subscriptions where they have few. Says whether there were any
-    /// subscriptions to look at.
+    /// Queues a chunk of retained messages, of several subscriptions if each has few. Returns whether a subscription
+    /// was looked at.
     fn pull_some(&mut self) -> Result<bool, End> {
         let mut queued = 0;
         for round in 0..PULLS_MAX {
@@ -122,8 +121,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(true)
     }
 
-    /// The liveness oracle's question: what could be sent now, though the task is about to sleep without a reason to be
-    /// woken for it.
+    /// Output that could be sent now although the task is about to sleep and nothing would wake it; asked by the
+    /// liveness oracle.
     pub(super) fn missed_wake(&self) -> Option<String> {
         let (egress, output, pulls) = (&self.egress, self.output.len(), self.pulls());
         if !egress.is_runnable() && !egress.is_idle() {

@@ -1,4 +1,4 @@
-//! What the workers of the door share: sessions, wills that wait, and whom to wake when.
+//! The state that the workers of the MQTT door share: sessions, delayed wills, and alarms of connections.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,6 @@ use std::{
 };
 
 use fogmux_bus::{Claim, SessionKey, Sessions, Slot, Subscription, Timestamp};
-
 use tokio::sync::Notify;
 
 use super::{
@@ -25,23 +24,24 @@ use super::{
 };
 use crate::{WorkerContext, throttle::Throttle};
 
-/// All subscriptions of a session are one subscriber: what several match is delivered once (§3.3.4).
+/// The tag of all subscriptions of a session that are not shared: a message that several match is delivered once
+/// (§3.3.4).
 const TAG: u64 = 0;
 
-/// The tag of a subscription at the bus. A shared subscription is delivered by itself, and has a tag of its own, so that
+/// The tag of a subscription at the bus. Each shared subscription has a tag of its own: it is delivered separately, and
 /// its messages can be handed on.
 pub(super) fn tag(subscription: &Subscription) -> u64 {
     subscription.group.as_ref().map_or(TAG, |_| u64::from(share_tag(subscription)))
 }
 
-/// Two shared subscriptions of a session with the same tag would do no harm but that a message may be handed on in the
-/// wrong group.
+/// If two shared subscriptions of a session had the same tag, the only harm would be that a message may be handed on in
+/// the wrong group.
 fn share_tag(subscription: &Subscription) -> u32 {
     let hash = foldhash::fast::FixedState::default().hash_one(subscription);
     u32::try_from(hash >> 32).unwrap_or(1).max(1)
 }
 
-/// Gives the messages of shared subscriptions, found by their tags, that a member has not taken to others.
+/// Hands messages of shared subscriptions, found by their tags, to other members.
 fn hand_on(ctx: &WorkerContext, left: Left, groups: &HashMap<u32, Arc<Subscription>>) {
     if left.messages.is_empty() {
         return;
@@ -54,10 +54,10 @@ fn hand_on(ctx: &WorkerContext, left: Left, groups: &HashMap<u32, Arc<Subscripti
     ctx.worker.borrow_mut().hand_on(&messages.collect::<Vec<_>>());
 }
 
-/// A client has left a shared subscription, and its session goes on: what it was not sent goes to another member.
+/// Leaves a shared subscription of a session that continues: messages that were not sent go to another member.
 pub(super) fn leave_group(ctx: &WorkerContext, slot: &Slot<MqttMailbox>, claim: Claim, subscription: Subscription) {
     let tag = share_tag(&subscription);
-    // A displaced connection's queue is the next one's affair.
+    // The queue of a displaced connection belongs to the next one.
     let Ok(left) = slot.with_claim(claim, |mailbox| mailbox.take_shared(Leaves::Group(tag))) else { return };
     hand_on(ctx, left, &HashMap::from([(tag, Arc::new(subscription))]));
 }
@@ -82,25 +82,25 @@ impl Default for WaitingWills {
     }
 }
 
-/// What the workers of the MQTT door share: configuration and registries. Connections find it in
+/// The state that the workers of the MQTT door share: configuration and registries. Connections find it in
 /// [`crate::Shared::mqtt`].
 #[derive(Debug)]
 pub struct MqttDoor {
-    /// How it behaves.
+    /// The configuration.
     pub config: MqttConfig,
     pub(super) sessions: Sessions<MqttMailbox>,
     wills: Mutex<WaitingWills>,
-    /// Whom to wake, and when.
+    /// The connections to wake, and when.
     alarms: Mutex<Wheel<Waker>>,
-    /// When the housekeeping looks next; changed under the lock of `alarms`.
+    /// When the housekeeping runs next; changed under the lock of `alarms`.
     next_look: AtomicU64,
-    /// An alarm was set that is due before the next look.
+    /// Notified when an alarm is set that is due before that.
     earlier: Notify,
     unfinished: AtomicUsize,
     bounds: OnceLock<Arc<Bounds>>,
-    /// How far a shutdown is.
+    /// The progress of a shutdown.
     pub(crate) shutdown: Shutdown,
-    /// When a slow subscriber was logged.
+    /// Limits the log lines about slow subscribers.
     pub(super) slow_log: Throttle,
 }
 
@@ -110,7 +110,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl MqttDoor {
-    /// A door that nobody uses yet.
+    /// Creates the door.
     #[must_use]
     pub fn new(config: MqttConfig) -> Self {
         Self {
@@ -127,13 +127,13 @@ impl MqttDoor {
         }
     }
 
-    /// How many sessions there are, with and without a connection.
+    /// The number of sessions, with and without a connection.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// How many sessions there are without a connection.
+    /// The number of sessions without a connection.
     #[must_use]
     pub fn sessions_away(&self) -> usize {
         self.sessions.away()
@@ -152,13 +152,13 @@ impl MqttDoor {
         }
     }
 
-    /// How full the room for unfinished packets is: below 1 there is some.
+    /// The share of the room for unfinished packets that is used: 0 while there is room.
     pub(super) fn unfinished_share(&self) -> usize {
         self.unfinished.load(Relaxed) / self.config.unfinished_bytes_max.max(1)
     }
 
-    /// A session is over: nothing is delivered to it any more. The messages of its shared subscriptions that it has not
-    /// taken go to other members (§4.8.2).
+    /// Ends a session: nothing is delivered to it any more. Messages of its shared subscriptions that it has not taken
+    /// go to other members (§4.8.2).
     pub(super) fn end_session(&self, ctx: &WorkerContext, slot: &Arc<Slot<MqttMailbox>>) {
         let subscriptions = slot.with(|mailbox| mailbox.subscriptions.take());
         let mut groups = HashMap::new();
@@ -174,19 +174,19 @@ impl MqttDoor {
         ctx.bus().close(slot);
     }
 
-    /// Keeps a will until its delay is over or its session ends (§3.1.3.2.2).
+    /// Delays a will until its time is over or its session ends (§3.1.3.2.2).
     pub(super) fn delay_will(&self, key: SessionKey, will: Will, due: Timestamp) {
         let mut wills = lock(&self.wills);
         wills.next = wills.next.min(due);
         wills.by_key.insert(key, WaitingWill { due, will });
     }
 
-    /// The client came back in time: its will is not sent ([MQTT-3.1.3-9]).
+    /// Cancels the will of a client that has returned in time ([MQTT-3.1.3-9]).
     pub(super) fn cancel_will_of(&self, key: &SessionKey) {
         lock(&self.wills).by_key.remove(key);
     }
 
-    /// The session ended before the delay was over.
+    /// Publishes the will of a session that ended before the delay was over.
     pub(super) fn publish_will_of(&self, ctx: &WorkerContext, key: &SessionKey) {
         let waiting = lock(&self.wills).by_key.remove(key);
         if let Some(waiting) = waiting {
@@ -194,7 +194,7 @@ impl MqttDoor {
         }
     }
 
-    /// Publishes the wills whose time has come.
+    /// Publishes the wills whose delay is over.
     pub(super) fn publish_due_wills(&self, ctx: &WorkerContext, now: Timestamp) {
         for waiting in self.take_due_wills(now) {
             waiting.will.publish(ctx);
@@ -211,8 +211,7 @@ impl MqttDoor {
         due
     }
 
-    /// Says when the housekeeping has to look next: when an alarm, a will or a session is due, after [`LOOK`] at the
-    /// latest.
+    /// Plans the next run of the housekeeping: when an alarm, a will or a session is due, after [`LOOK`] at the latest.
     pub(super) fn plan(&self, now: Timestamp) -> Timestamp {
         let others = lock(&self.wills).next.min(self.sessions.next_expiry()).min(now + LOOK);
         let mut alarms = lock(&self.alarms);
@@ -221,12 +220,12 @@ impl MqttDoor {
         next
     }
 
-    /// Completes when an alarm was set since the last [`plan`](Self::plan) that is due before what was planned.
+    /// Completes when an alarm was set, since the last [`plan`](Self::plan), that is due before what was planned.
     pub(super) async fn planned_earlier(&self) {
         self.earlier.notified().await;
     }
 
-    /// Remembers whom to wake.
+    /// Registers a connection's waker.
     pub(super) fn register(&self, waker: &Waker) -> Option<Entry> {
         lock(&self.alarms).insert(waker.clone())
     }
@@ -250,7 +249,7 @@ impl MqttDoor {
         due.into_iter().for_each(Waker::wake);
     }
 
-    /// Wakes every connection: there is something that all have to look at.
+    /// Wakes every connection.
     pub(super) fn ring_all(&self) {
         let all = lock(&self.alarms).all();
         all.into_iter().for_each(Waker::wake);

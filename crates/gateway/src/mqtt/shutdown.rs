@@ -1,13 +1,13 @@
-//! What the shutdown of the gateway waits for: connections that have not said their last words, then those that have not
-//! ended, and what was left for them.
+//! The progress of a shutdown: connections that may still publish, connections that have not ended, and messages that
+//! were left undelivered.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Counts of all workers, over every transport.
+/// Counts over all workers and transports.
 #[derive(Debug, Default)]
 pub(crate) struct Shutdown {
     open: AtomicUsize,
-    spoke: AtomicUsize,
+    quiesced: AtomicUsize,
     left_clients: AtomicUsize,
     left_messages: AtomicUsize,
 }
@@ -18,20 +18,20 @@ impl Shutdown {
         self.open.fetch_add(1, Relaxed);
     }
 
-    /// A connection publishes nothing any more, and its will is out.
-    pub(super) fn spoke(&self) {
-        self.spoke.fetch_add(1, Relaxed);
+    /// A connection publishes nothing any more, and its will was published.
+    pub(super) fn quiesced(&self) {
+        self.quiesced.fetch_add(1, Relaxed);
     }
 
-    /// A connection is over; `spoke`: it had said its last words.
-    pub(super) fn closed(&self, spoke: bool) {
+    /// A connection has ended; `quiesced`: [`quiesced`](Self::quiesced) was called for it.
+    pub(super) fn closed(&self, quiesced: bool) {
         self.open.fetch_sub(1, Relaxed);
-        if spoke {
-            self.spoke.fetch_sub(1, Relaxed);
+        if quiesced {
+            self.quiesced.fetch_sub(1, Relaxed);
         }
     }
 
-    /// A client is told to go though so many messages were not acknowledged.
+    /// A client is disconnected with this many unacknowledged messages.
     pub(super) fn left(&self, messages: usize) {
         if messages > 0 {
             self.left_clients.fetch_add(1, Relaxed);
@@ -41,7 +41,7 @@ impl Shutdown {
 
     /// Whether no connection can publish any more.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.spoke.load(Relaxed) >= self.open.load(Relaxed)
+        self.quiesced.load(Relaxed) >= self.open.load(Relaxed)
     }
 
     /// Whether no connection is left.
@@ -49,7 +49,7 @@ impl Shutdown {
         self.open.load(Relaxed) == 0
     }
 
-    /// Clients that did not get or acknowledge everything, and the number of such messages.
+    /// The number of clients that were disconnected with unacknowledged messages, and of those messages.
     pub(crate) fn left_over(&self) -> (usize, usize) {
         (self.left_clients.load(Relaxed), self.left_messages.load(Relaxed))
     }

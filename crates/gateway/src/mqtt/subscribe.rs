@@ -1,4 +1,4 @@
-//! SUBSCRIBE and UNSUBSCRIBE: what is asked, what the rules and limits grant, what is pulled from the retained messages.
+//! SUBSCRIBE and UNSUBSCRIBE: validation, permissions, limits, and the start of pulling retained messages.
 
 use std::sync::Arc;
 
@@ -20,10 +20,11 @@ use super::{
 use crate::credential;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Answers each filter with a code, in order ([MQTT-3.8.4-6]), and says why when there was only one to refuse.
+    /// Answers each filter with a reason code, in order ([MQTT-3.8.4-6]), with a Reason String if there was only one
+    /// and it was refused.
     pub(super) fn subscribe(&mut self, subscribe: &Subscribe<'_>) -> Result<(), End> {
         let id = subscribe.properties.subscription_ids().next();
-        // All are looked at before the first is acted on: a SUBSCRIBE with one that is malformed does nothing.
+        // All filters are validated before the first is subscribed to: a malformed SUBSCRIBE has no effect.
         let mut wanted = Vec::new();
         for (filter, options) in subscribe.entries.iter() {
             wanted.push((self.well_formed(filter)?, options));
@@ -48,21 +49,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.answer(&Packet::Suback(suback))
     }
 
-    /// Reads a Topic Filter. One that is malformed – empty ([MQTT-4.7.3-1]), with a wildcard in the wrong place
-    /// ([MQTT-4.7.1-1], [MQTT-4.7.1-2]), a broken `$share` ([MQTT-4.8.2-1], [MQTT-4.8.2-2]) – makes the packet
-    /// malformed and ends the connection ([MQTT-4.13.1-1]; [MQTT-4.8.0-1] of 3.1.1): 0x8F in SUBACK is for filters that
-    /// are correctly formed (§3.9.3). Those that only we do not take are the inner error.
+    /// Parses a Topic Filter. A malformed one – empty ([MQTT-4.7.3-1]), with a misplaced wildcard ([MQTT-4.7.1-1],
+    /// [MQTT-4.7.1-2]), with a broken `$share` ([MQTT-4.8.2-1], [MQTT-4.8.2-2]) – makes the packet malformed and ends
+    /// the connection ([MQTT-4.13.1-1]; [MQTT-4.8.0-1] of 3.1.1), because 0x8F in SUBACK is for correctly formed
+    /// filters (§3.9.3). The inner error is for filters that are correct but not accepted here.
     fn well_formed(&mut self, filter: &str) -> Result<Result<Subscription, SubscriptionError>, End> {
         match Subscription::parse(filter) {
             Ok(subscription) => Ok(Ok(subscription)),
             Err(error @ SubscriptionError::Filter(FilterError::TooDeep)) => Ok(Err(error)),
-            // Before version 5 `$share` is a level like any other; only we see more in it.
+            // Before version 5 `$share` is an ordinary level; only this gateway gives it a meaning.
             Err(error @ SubscriptionError::ShareName) if !self.version.is_v5() => Ok(Err(error)),
             Err(error) => Err(self.misbehaved(&error, ReasonCode::MALFORMED_PACKET)),
         }
     }
 
-    /// Whether the client takes a SUBACK or UNSUBACK with so many codes ([MQTT-3.1.2-24]); it cannot go on without it.
+    /// Checks that the client accepts a SUBACK or UNSUBACK with this many codes ([MQTT-3.1.2-24]), which it has to get.
     fn check_answer(&mut self, codes: usize) -> Result<(), End> {
         let codes = vec![0; codes];
         let (packet_id, codes) = (PacketId::FIRST, ReasonCodes::new(&codes));
@@ -71,7 +72,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         encoded.map_err(|error| self.misbehaved(&error, ReasonCode::PACKET_TOO_LARGE))
     }
 
-    /// Appends an answer that the client waits for. One that is larger than it accepts ends the connection
+    /// Appends an answer that the client waits for. If it is larger than the client accepts, the connection ends
     /// ([MQTT-3.1.2-24]).
     pub(super) fn answer(&mut self, packet: &Packet<'_>) -> Result<(), End> {
         let (version, bytes_max) = (self.version, self.packet_bytes_max);
@@ -138,7 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.slot.with_claim(self.claim, forget).unwrap_or(false)
     }
 
-    /// Answers each filter with a code, in order ([MQTT-3.10.4-4], [MQTT-3.11.3-1]).
+    /// Answers each filter with a reason code, in order ([MQTT-3.10.4-4], [MQTT-3.11.3-1]).
     pub(super) fn unsubscribe(&mut self, unsubscribe: &Unsubscribe<'_>) -> Result<(), End> {
         let mut wanted = Vec::new();
         for filter in unsubscribe.filters.iter() {
@@ -161,7 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return ReasonCode::NO_SUBSCRIPTION_EXISTED;
         }
         if subscription.group.is_some() {
-            // [MQTT-3.10.4-3]: delivery is completed of what it has begun with.
+            // [MQTT-3.10.4-3]: deliveries that have begun are completed.
             session::leave_group(&self.ctx, &self.slot, self.claim, subscription.clone());
         }
         ReasonCode::SUCCESS

@@ -1,4 +1,4 @@
-//! Between MQTT's messages and the bus's, both ways. Bytes are never rewritten.
+//! Mapping between MQTT's messages and the bus's. Bytes are never rewritten.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ pub(super) fn expires_at(now: Timestamp, seconds: Option<u32>) -> Option<Timesta
     seconds.map(|seconds| now + Duration::from_secs(u64::from(seconds)))
 }
 
-/// What few messages have; `None` when this one has nothing of it.
+/// The rare fields of a message; `None` when it has none.
 pub(super) fn rare(read: &PublishProperties<'_>, list: fogmux_mqtt::Properties<'_>) -> Option<Arc<Properties>> {
     if !read.utf8 && read.response_topic.is_none() && read.correlation.is_none() && read.user == 0 {
         return None;
@@ -85,7 +85,7 @@ pub(super) fn outgoing<'a>(publication: &'a Publication<'_>, qos: Qos, retain: b
     outgoing
 }
 
-/// A message on its way out that was kept; its lifetime is what is left of it at `now` ([MQTT-3.3.2-6]).
+/// A queued message on its way out, with the expiry interval left at `now` ([MQTT-3.3.2-6]).
 pub(super) fn describe(kept: &Kept, now: Timestamp) -> Outgoing<'_> {
     let message = &*kept.message;
     let mut outgoing = Outgoing {
@@ -106,7 +106,7 @@ pub(super) fn describe(kept: &Kept, now: Timestamp) -> Outgoing<'_> {
 
 fn add<'a>(outgoing: &mut Outgoing<'a>, properties: &'a Properties) {
     outgoing.utf8 = properties.utf8;
-    // [MQTT-4.7.3-1]; one may have been stored before it was refused.
+    // [MQTT-4.7.3-1]; an earlier release may have stored an empty one.
     outgoing.response_topic = properties.reply_to.as_deref().filter(|topic| !topic.is_empty());
     outgoing.correlation = properties.correlation.as_deref();
     outgoing.user = &properties.user;

@@ -1,4 +1,4 @@
-//! The streams that MQTT runs on.
+//! The transports below MQTT.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use tokio::{
 
 use super::MqttConfig;
 
-/// Longest time in which a client's host may acknowledge nothing: about what the system would wait by itself.
+/// The longest user timeout: about the time for which the system itself retransmits.
 const USER_TIMEOUT_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// A byte stream under a connection.
+/// A byte stream below a connection.
 pub trait Transport: AsyncRead + AsyncWrite + Unpin {
-    /// Bounds the time in which the peer's host acknowledges what was sent, where there is a socket of its own below.
+    /// Limits how long sent bytes may stay unacknowledged, if the stream has a TCP socket of its own.
     fn set_user_timeout(&self, _limit: Duration) {}
 }
 
@@ -34,8 +34,8 @@ impl Transport for fogmux_net::Stream {
 #[cfg(test)]
 impl Transport for tokio::io::DuplexStream {}
 
-/// TCP's user timeout for a client. It also ends connections whose peer does not read, which is allowed for a while: so a
-/// short keep alive does not shorten it, and is judged by itself.
+/// TCP's user timeout for a client. It also ends connections whose peer does not read, which is tolerated for a while:
+/// so a short keep alive, which has a deadline of its own, does not shorten it.
 pub(super) fn user_timeout(config: &MqttConfig, keep_alive: u16) -> Duration {
     let silence = Duration::from_millis(u64::from(keep_alive) * 1500);
     silence.min(USER_TIMEOUT_MAX).max(config.unacknowledged_max)

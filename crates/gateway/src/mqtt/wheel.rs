@@ -1,9 +1,8 @@
-//! A hashed timer wheel (Varghese and Lauck, scheme 6): which connections to wake, and when, to a twentieth of a
-//! second.
+//! A hashed timer wheel (Varghese and Lauck, scheme 6): the alarms of connections, to a twentieth of a second.
 //!
-//! A timer in each connection would cost five times the memory. Setting, moving and removing an alarm is a few writes,
-//! and a tick looks only at the alarms in its slot: about one in [`SLOTS`]. Nobody has to look at every tick:
-//! [`Wheel::next`] says when the next alarm is due.
+//! A timer in each connection would cost five times the memory. Setting, moving and removing an alarm takes a few
+//! writes, and a tick looks only at the alarms in its slot: about one in [`SLOTS`]. Ticks without an alarm need no run:
+//! [`Wheel::next`] returns when the next alarm is due.
 
 use std::time::Duration;
 
@@ -11,18 +10,18 @@ use fogmux_bus::Timestamp;
 
 /// Slots of one tick each, 102 s together: a keep alive of a minute is looked at once.
 const SLOTS: usize = 2048;
-/// Milliseconds of a tick: half of the lateness that an alarm may have, the other half is the worker's.
+/// Milliseconds of a tick: half of the permitted lateness of an alarm; the other half is the worker's.
 const TICK_MS: u64 = 50;
 /// No entry.
 const NONE: u32 = u32::MAX;
 
-/// Names an entry for as long as it is there.
+/// Identifies an entry for as long as it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry(u32);
 
 #[derive(Debug)]
 struct Node<T> {
-    /// `None` when it is free; `next` then is the next free one.
+    /// `None` if it is free; `next` is then the next free entry.
     value: Option<T>,
     /// The tick of the alarm; [`u64::MAX`] without one.
     due: u64,
@@ -30,7 +29,7 @@ struct Node<T> {
     next: u32,
 }
 
-/// Values of which some have an alarm.
+/// Values, some with an alarm.
 #[derive(Debug)]
 pub(super) struct Wheel<T> {
     nodes: Vec<Node<T>>,
@@ -48,7 +47,7 @@ impl<T> Default for Wheel<T> {
 }
 
 impl<T: Clone> Wheel<T> {
-    /// Takes a value in, without an alarm. None when there are four milliards.
+    /// Adds a value without an alarm. `None` if there are four billion.
     pub(super) fn insert(&mut self, value: T) -> Option<Entry> {
         let node = Node { value: Some(value), due: u64::MAX, previous: NONE, next: NONE };
         if self.free == NONE {
@@ -64,7 +63,7 @@ impl<T: Clone> Wheel<T> {
         Some(Entry(index))
     }
 
-    /// Lets a value go.
+    /// Removes a value.
     pub(super) fn remove(&mut self, entry: Entry) {
         self.unlink(entry.0);
         let free = self.free;
@@ -74,7 +73,7 @@ impl<T: Clone> Wheel<T> {
         }
     }
 
-    /// Sets the alarm to the first tick at or after `due`, in place of the one before. Says when it will ring.
+    /// Sets the alarm to the first tick at or after `due`, replacing the one before. Returns when it rings.
     pub(super) fn set(&mut self, entry: Entry, due: Timestamp) -> Timestamp {
         self.unlink(entry.0);
         if due == Timestamp::NEVER {
@@ -93,8 +92,7 @@ impl<T: Clone> Wheel<T> {
         Timestamp::from_millis(tick * TICK_MS)
     }
 
-    /// When the next alarm rings, if that is no later than `within` from the last tick that has rung; otherwise the end
-    /// of that time.
+    /// When the next alarm rings, or the end of `within` from the last tick that has rung, whichever is earlier.
     pub(super) fn next(&mut self, within: Duration) -> Timestamp {
         let ticks = u64::try_from(within.as_millis()).unwrap_or(u64::MAX) / TICK_MS;
         let last = self.tick.saturating_add(ticks);
@@ -117,7 +115,7 @@ impl<T: Clone> Wheel<T> {
     pub(super) fn ring(&mut self, now: Timestamp) -> Vec<T> {
         let (first, last) = (self.tick + 1, now.as_millis() / TICK_MS);
         let mut rung = Vec::new();
-        // After a long sleep once round is enough.
+        // After a long sleep one round is enough.
         let round = u64::try_from(SLOTS).unwrap_or(u64::MAX);
         for tick in first.max((last + 1).saturating_sub(round))..=last {
             let mut index = self.heads.get(slot(tick)).copied().unwrap_or(NONE);

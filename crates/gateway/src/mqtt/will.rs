@@ -1,4 +1,4 @@
-//! Wills: the message a client leaves behind, published when its connection ends otherwise than it said (§3.1.2.5).
+//! Wills: messages that the gateway publishes when a client's connection ends without a normal DISCONNECT (§3.1.2.5).
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use fogmux_mqtt::ReasonCode;
 use super::{access::Gate, translate};
 use crate::{WorkerContext, credential};
 
-/// A Will Message, kept outside any connection.
+/// A Will Message, kept besides the connection.
 #[derive(Debug)]
 pub(super) struct Will {
     topic: Topic,
@@ -28,7 +28,7 @@ pub(super) struct Will {
 }
 
 impl Will {
-    /// Takes the will of a CONNECT, if the client may write where it goes.
+    /// Takes the will of a CONNECT, if the client may write its topic.
     pub(super) fn new(
         ctx: &WorkerContext,
         will: &fogmux_mqtt::Will<'_>,
@@ -57,8 +57,8 @@ impl Will {
         })
     }
 
-    /// Publishes it, now: that is when its lifetime begins. Nobody is left to be told of a refusal, and the rules may
-    /// be others than they were at CONNECT.
+    /// Publishes the will; its expiry interval begins now. A refusal is told to nobody, and the rules may have changed
+    /// since CONNECT.
     pub(super) fn publish(&self, ctx: &WorkerContext) {
         if !is_allowed(ctx, &self.gate, &self.topic) {
             return;

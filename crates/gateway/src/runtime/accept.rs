@@ -1,5 +1,4 @@
-//! Binding, accepting, and handing connections to workers, within limits that hold before anybody has said who they
-//! are.
+//! Binding and accepting, and handing connections to workers, within limits that hold before a client is authenticated.
 
 use std::{
     io,
@@ -69,7 +68,7 @@ pub(super) struct Accepted {
     pub(super) seat: Seat,
 }
 
-/// Binds everything, so that nothing is started when something cannot be.
+/// Binds everything before anything is started.
 pub(super) fn bind(
     listen: &[Listen],
     tls: Option<&TlsConfig>,
@@ -209,7 +208,7 @@ impl Drop for Seat {
     }
 }
 
-/// Of the door that a listener leads to.
+/// The metrics of a listener's door.
 fn metrics(shared: &Shared, listener: Listener) -> &DoorMetrics {
     match listener {
         Listener::Mqtt | Listener::Mqtts => &shared.metrics.mqtt,
@@ -260,7 +259,7 @@ fn least_occupied(seats: &[AtomicUsize]) -> usize {
     occupied.min_by_key(|(_, blocks)| *blocks).map_or(0, |(worker, _)| worker)
 }
 
-/// Makes a TLS handshake. Handshakes of one worker share its core; a silent peer holds only its seat.
+/// Makes a TLS handshake. The handshakes of a worker share its core; a silent peer holds only its place.
 pub(crate) async fn handshake(
     ctx: &WorkerContext,
     listener: Listener,

@@ -74,7 +74,7 @@ pub(super) fn start(
                     resume_unwind(failed.into_panic());
                 }
             });
-            // The gateway may not be waiting any more.
+            // The gateway may have stopped waiting.
             let _ = done.send(());
         })?;
         threads.push(thread);
@@ -87,7 +87,7 @@ pub(super) fn start(
     }
 }
 
-/// What one worker does for all.
+/// The tasks that one worker runs for all.
 fn housekeeping(ctx: &Rc<WorkerContext>) {
     spawn_local(mqtt::housekeeping(Rc::clone(ctx)));
     spawn_local(http::housekeeping(Rc::clone(ctx)));
@@ -96,7 +96,7 @@ fn housekeeping(ctx: &Rc<WorkerContext>) {
     spawn_local(sys::publish(Rc::clone(ctx)));
 }
 
-/// Removes expired retained messages, a few thousand looked at every second.
+/// Removes expired retained messages, looking at a few thousand each second.
 async fn sweep(ctx: Rc<WorkerContext>) {
     const LOOKED_AT: usize = 2048;
     let mut after = None;
@@ -107,7 +107,7 @@ async fn sweep(ctx: Rc<WorkerContext>) {
     }
 }
 
-/// Lets go of what the worker's routes keep of subscribers that have gone.
+/// Drops the worker's outdated routes, and with them the last references to subscribers that are gone.
 async fn sweep_routes(ctx: Rc<WorkerContext>) {
     let mut ticks = tokio::time::interval(std::time::Duration::from_secs(1));
     loop {
@@ -116,7 +116,7 @@ async fn sweep_routes(ctx: Rc<WorkerContext>) {
     }
 }
 
-/// Tasks that every worker has: one wakes the owners of mailboxes, one lets go of stale routes.
+/// Starts the tasks of every worker: one wakes the owners of mailboxes, one drops outdated routes.
 pub(crate) fn spawn_own_tasks(ctx: &Rc<WorkerContext>) {
     let wakes = Rc::clone(ctx);
     spawn_local(poll_fn(move |cx| -> Poll<()> {
@@ -145,7 +145,7 @@ async fn run(ctx: Rc<WorkerContext>, mut connections: mpsc::UnboundedReceiver<Ac
             },
         }
     }
-    // The listeners close at drain; what is open says goodbye by itself.
+    // The listeners close at the shutdown; open connections close by themselves.
     tasks.finished().await;
 }
 
@@ -168,7 +168,7 @@ fn serve_tcp(ctx: &Rc<WorkerContext>, accepted: Accepted, tasks: &Tasks) {
     let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { return };
     let ctx = Rc::clone(ctx);
     match (listener, tls) {
-        // A listener that ought to have TLS and has none has the profile `none`.
+        // A TLS listener without TLS here has the profile `none`.
         (Listener::Mqtt, _) | (Listener::Mqtts, None) => tasks.spawn_flat(mqtt::serve(ctx, stream, peer), seat),
         (Listener::Http, _) | (Listener::Https, None) => tasks.spawn(async move {
             let _seat = seat;
@@ -209,7 +209,7 @@ fn serve_tcp(ctx: &Rc<WorkerContext>, accepted: Accepted, tasks: &Tasks) {
     }
 }
 
-/// A future and what lives as long as it; an `async` block would hold each twice, which is felt at ten thousand.
+/// A future and a value that lives as long; an `async` block would hold each twice, which matters for ten thousand.
 struct Flat<F, B> {
     work: F,
     _beside: B,
@@ -254,7 +254,7 @@ impl Tasks {
         });
     }
 
-    /// Like [`spawn`](Self::spawn) for a future that is its own pin, with what lives as long as it.
+    /// As [`spawn`](Self::spawn), for a future that is `Unpin`, with a value that lives as long.
     fn spawn_flat(&self, work: impl Future<Output = ()> + Unpin + 'static, beside: impl Unpin + 'static) {
         self.0.count.set(self.0.count.get() + 1);
         spawn_local(Flat { work, _beside: (beside, Task(Rc::clone(&self.0))) });

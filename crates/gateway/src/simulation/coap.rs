@@ -23,7 +23,7 @@ const MESSAGE_BYTES_MAX: usize = 60_000;
 const OBSERVE: u16 = 6;
 const URI_PATH: u16 = 11;
 
-/// A connection whose settings are said.
+/// A connection after the exchange of CSM.
 struct Wire {
     end: End,
     input: Vec<u8>,

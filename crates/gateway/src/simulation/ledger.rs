@@ -1,8 +1,8 @@
-//! The model: every message that was published, its fate as the publisher knows it, and every message that a reader got.
+//! The model: every published message, its fate as the publisher knows it, and every message that a reader received.
 //!
-//! Topics are of two kinds. A *value* topic carries retained publications only, and now and then it is cleared: at the end
-//! every reader holds its latest value, or knows that there is none.
-//! An *event* topic carries none: every reader gets each accepted message.
+//! Topics are of two kinds. A *value* topic has retained publications only, and is cleared now and then: at the end
+//! every reader holds its latest value, or knows that there is none. An *event* topic has none: every reader receives
+//! each accepted message.
 
 use std::{
     cell::{Cell, RefCell},
@@ -17,7 +17,7 @@ const TOPICS: usize = 6;
 /// The fate of a message as its publisher knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// No acknowledgement came, or none is to come.
+    /// No acknowledgement has come, or none will.
     Unknown,
     /// Acknowledged with success.
     Accepted,
@@ -38,7 +38,7 @@ pub(super) struct Sent {
     at: u64,
 }
 
-/// Something that a reader was told.
+/// A message that a reader received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Got {
     Message(usize),
@@ -52,9 +52,8 @@ pub(super) enum Promise {
     All,
     /// Every message whose QoS on the way to the reader is at least 1, whether it is connected or not.
     AllConfirmed,
-    /// Every message of QoS 1 on the way, at one of several members of a shared subscription: one of QoS 2 that a member
-    /// had in flight when it left goes to nobody else ([MQTT-4.8.2-5]). No retained
-    /// messages come at its start (§3.8.4).
+    /// Every message of QoS 1, at one of several members of a shared subscription. One of QoS 2 that a member had in
+    /// flight when it left goes to no other ([MQTT-4.8.2-5]). No retained messages are sent at its start (§3.8.4).
     Shared,
     /// The latest value of each topic; intermediate ones may be skipped (RFC 7641 §1.3).
     Latest,
@@ -80,15 +79,15 @@ pub(super) struct Reader {
     pub(super) filter: String,
     pub(super) max_qos: u8,
     granted: u64,
-    /// It is still connected and reads.
+    /// Whether it is still connected and reads.
     pub(super) live: Cell<bool>,
-    /// The gateway has said that it left messages out.
+    /// Whether the gateway has reported a gap.
     pub(super) told_of_gap: Cell<bool>,
     got: RefCell<Vec<Got>>,
 }
 
 impl Reader {
-    /// How many messages have come.
+    /// The number of messages received.
     pub(super) fn count(&self) -> usize {
         self.got.borrow().len()
     }
@@ -185,7 +184,7 @@ impl Ledger {
         self.sent.borrow_mut()[id].fate = fate;
     }
 
-    /// A subscription was granted.
+    /// Notes a granted subscription.
     pub(super) fn subscribe(&self, name: String, filter: String, max_qos: u8, promise: Promise) -> std::rc::Rc<Reader> {
         let reader = std::rc::Rc::new(Reader {
             name,
@@ -201,7 +200,7 @@ impl Ledger {
         reader
     }
 
-    /// A reader got a message; faults that show at once are noted.
+    /// Notes a message that a reader received, and faults that show at once.
     pub(super) fn receive(&self, reader: &Reader, topic: &str, payload: &[u8]) {
         if payload.is_empty() {
             return reader.got.borrow_mut().push(Got::Cleared(topic.to_owned()));
@@ -218,7 +217,7 @@ impl Ledger {
         reader.got.borrow_mut().push(Got::Message(id));
     }
 
-    /// A reader got a message or its first block (RFC 7959 §2.6), which begins with the number of the message.
+    /// Notes a message, or its first block (RFC 7959 §2.6), which begins with the number of the message.
     pub(super) fn receive_first(&self, reader: &Reader, topic: &str, block: &[u8]) {
         let number = block.split(|byte| *byte == b':').next().and_then(|digits| std::str::from_utf8(digits).ok());
         let whole = number.and_then(|digits| self.sent.borrow().get(digits.parse::<usize>().ok()?).cloned());
@@ -232,7 +231,7 @@ impl Ledger {
         self.faults.borrow_mut().push(text);
     }
 
-    /// What is still missing at readers that are connected: nothing, once all that was accepted has arrived.
+    /// The messages still missing at connected readers; none once all accepted messages have arrived.
     pub(super) fn missing(&self, latest: impl Fn(&str) -> Option<Vec<u8>>) -> Vec<String> {
         let sent = self.sent.borrow();
         let mut missing = Vec::new();
@@ -261,7 +260,7 @@ impl Ledger {
                 });
                 let last = last.flatten();
                 let latest = latest(&topic);
-                // A value that was cleared at QoS 0 while a session had no connection is cleared without a word.
+                // A value cleared at QoS 0 while a session had no connection is cleared without a message to it.
                 let unknowable = latest.is_none() && reader.promise == Promise::AllConfirmed;
                 if latest.as_ref() != last && !unknowable {
                     let name = |payload: Option<&Vec<u8>>| payload.map(|bytes| self.by_payload.borrow()[bytes]);
@@ -277,11 +276,11 @@ impl Ledger {
         missing
     }
 
-    /// Every rule that a message has broken.
+    /// All rules that were broken.
     pub(super) fn faults(&self) -> Vec<String> {
         let sent = self.sent.borrow();
         let mut faults = self.faults.borrow().clone();
-        // Members of a shared subscription are as quick as each of them is.
+        // Each member of a shared subscription has its own pace.
         for reader in self.readers.borrow().iter().filter(|reader| reader.promise != Promise::Shared) {
             let mut newest: HashMap<(usize, &str, u8), usize> = HashMap::new();
             let mut seen = HashSet::new();
@@ -293,8 +292,8 @@ impl Ledger {
                 let first = seen.insert(id);
                 let qos = message.qos.min(reader.max_qos);
                 let last = newest.entry((message.publisher, &message.topic, qos)).or_insert(id);
-                // A session gets again what it has not acknowledged. A retained message may come twice, with the walk over
-                // them and live, but no older one.
+                // A session receives unacknowledged messages again. A retained message may come twice, as retained and
+                // live, but no older one after it.
                 let again = !first && (!message.retain || reader.promise == Promise::AllConfirmed);
                 if *last > id && !again {
                     faults.push(format!("{} got message {id} of {} after {last}", reader.name, message.topic));
@@ -305,7 +304,7 @@ impl Ledger {
         faults
     }
 
-    /// How many messages and deliveries there were.
+    /// The number of messages and of deliveries.
     pub(super) fn count(&self) -> (usize, usize) {
         let got = self.readers.borrow().iter().map(|reader| reader.count()).sum();
         (self.sent.borrow().len(), got)

@@ -154,8 +154,8 @@ pub(super) async fn publish(world: Rc<World>, ledger: Rc<Ledger>, random: Random
     }
 }
 
-/// Publishes and waits for every acknowledgement. A PINGRESP says that what was sent before at QoS 0 has been taken,
-/// too. False when the connection ended before.
+/// Publishes and waits for every acknowledgement. A PINGRESP means that earlier messages of QoS 0 have been taken, too.
+/// Returns `false` when the connection ended before.
 async fn publish_some(wire: &mut Wire, ledger: &Ledger, random: &Random, number: usize, count: usize) -> bool {
     let window = *random.pick(&[1, 3, 50]);
     let (mut waiting, mut unacknowledged, mut sent, mut pinged) = (Vec::new(), Vec::new(), 0, false);
@@ -200,7 +200,7 @@ async fn publish_some(wire: &mut Wire, ledger: &Ledger, random: &Random, number:
     }
 }
 
-/// Subscribes again and again, reads with pauses, and stays in the end.
+/// Subscribes repeatedly, reads with pauses, and stays to the end.
 pub(super) async fn subscribe(world: Rc<World>, ledger: Rc<Ledger>, random: Random, number: usize) {
     let lives = 1 + random.below(3);
     for life in 0..lives {
@@ -230,7 +230,7 @@ pub(super) async fn subscribe(world: Rc<World>, ledger: Rc<Ledger>, random: Rand
     }
 }
 
-/// Waits for SUBACK; gives what came before it, or `None` when the subscription was refused.
+/// Waits for SUBACK. Returns the messages before it, or `None` when the subscription was refused.
 async fn grant(wire: &mut Wire) -> Option<Vec<(String, Vec<u8>)>> {
     let mut early = Vec::new();
     loop {
@@ -243,7 +243,7 @@ async fn grant(wire: &mut Wire) -> Option<Vec<(String, Vec<u8>)>> {
     }
 }
 
-/// Comes and goes with one session, which gathers messages of QoS 1 and 2 meanwhile, and stays in the end.
+/// Connects and disconnects with one session, which gathers messages of QoS 1 and 2 meanwhile, and stays to the end.
 pub(super) async fn subscribe_lasting(world: Rc<World>, ledger: Rc<Ledger>, random: Random, number: usize) {
     let name = format!("session-{number}");
     let max_qos = 1 + u8::try_from(random.below(2)).unwrap();
@@ -251,7 +251,7 @@ pub(super) async fn subscribe_lasting(world: Rc<World>, ledger: Rc<Ledger>, rand
     let mut known = None;
     for left in (0..1 + random.below(4)).rev() {
         let Some(mut wire) = Wire::open_session(&world, &name, &random, Session::Lasting).await else { continue };
-        // Many clients subscribe anew at each connection.
+        // Many clients subscribe again at each connection.
         let entry = [(filter.as_str(), SubscriptionOptions::qos(qos(max_qos)))];
         wire.client.subscribe(&entry, Properties::NONE, &mut wire.output).unwrap();
         let Some(early) = grant(&mut wire).await else {
@@ -300,7 +300,7 @@ pub(super) async fn share(world: Rc<World>, ledger: Rc<Ledger>, random: Random, 
             early.iter().for_each(|(topic, payload)| ledger.receive(&reader, topic, payload));
             let until = before + random.below(30);
             let some = read(&mut wire, &ledger, &random, &reader, until);
-            // A member that gets nothing leaves, too.
+            // A member without messages leaves, too.
             let _ = tokio::time::timeout(Duration::from_secs(2), some).await;
             if random.percent(50) {
                 wire.end.reset();
@@ -341,7 +341,7 @@ pub(super) async fn hinder(world: Rc<World>, random: Random, number: usize) {
         sleep(Duration::from_secs(10_000)).await;
     }
     loop {
-        // What the client would acknowledge is thrown away.
+        // The client's acknowledgements are dropped.
         wire.output.clear();
         if matches!(wire.next().await, Arrived::Closed) {
             return;

@@ -1,5 +1,5 @@
-//! Simulated byte streams: bounded buffers, partial reads and writes, latency, resets, and transports that take bytes and
-//! let go of them only at a flush, as TLS and WebSocket framing do.
+//! Simulated byte streams: bounded buffers, partial reads and writes, latency, resets, and transports that hold bytes
+//! back until a flush, as TLS and WebSocket framing do.
 
 use std::{
     collections::VecDeque,
@@ -17,7 +17,7 @@ use tokio::{
 
 use super::random::Random;
 
-/// How a connection behaves.
+/// The properties of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
     /// Bytes that fit on the way to the client.
@@ -92,7 +92,7 @@ fn lock(channel: &Mutex<Channel>) -> MutexGuard<'_, Channel> {
 }
 
 impl End {
-    /// The connection breaks: what is on its way is lost, and the peer sees a reset.
+    /// Breaks the connection: bytes under way are lost, and the peer sees a reset.
     pub(super) fn reset(self) {
         for channel in [&self.inbound, &self.outbound] {
             let mut channel = lock(channel);

@@ -1,4 +1,4 @@
-//! Seeded randomness of one simulation: SplitMix64, so that a seed means the same on every machine and in every year.
+//! Seeded randomness of a simulation: SplitMix64, so that a seed yields the same sequence on every machine.
 
 use std::{cell::Cell, rc::Rc};
 

@@ -41,7 +41,7 @@ pub(super) enum Door {
     Xmpp,
 }
 
-/// A store in memory whose writes are durable a while after they were asked for, in their order.
+/// A store in memory whose writes are durable some time after the request, in order.
 #[derive(Debug, Default)]
 struct LateStore {
     waiting: Arc<Mutex<Vec<Arc<Completer>>>>,

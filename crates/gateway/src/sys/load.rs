@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// What has an average, below `$SYS/broker/load/`.
+/// The rates with averages, below `$SYS/broker/load/`.
 pub(super) const RATES: [&str; 9] = [
     "messages/received",
     "messages/sent",
@@ -27,7 +27,7 @@ pub(super) struct Loads {
 }
 
 impl Loads {
-    /// Takes what the totals have grown by in `elapsed`. The first time, when no time has passed, counts for nothing.
+    /// Adds the growth of the totals in `elapsed`. The first call, with no time elapsed, only notes the totals.
     pub(super) fn update(&mut self, totals: [u64; RATES.len()], elapsed: Duration) {
         let elapsed = elapsed.as_secs_f64();
         if elapsed > 0.0 {

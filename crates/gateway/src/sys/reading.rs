@@ -1,4 +1,4 @@
-//! One look at all counters, and what is said of them.
+//! A reading of all counters, and its texts.
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -7,7 +7,7 @@ use fogmux_bus::{Door, Timestamp};
 use super::{load::RATES, seconds};
 use crate::{Shared, metrics::DoorMetrics};
 
-/// The values of one moment. The doors together are what Mosquitto would call the broker.
+/// The values of one moment. All doors together are what Mosquitto calls the broker.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     pub(super) uptime: Duration,
@@ -20,7 +20,7 @@ pub(super) struct Reading {
     pub(super) published_bytes: u64,
     pub(super) delivered: u64,
     pub(super) delivered_bytes: u64,
-    /// Dropped for want of room, the counter of Mosquitto.
+    /// Messages dropped for lack of room, as Mosquitto counts them.
     pub(super) dropped: u64,
     /// MQTT control packets other than PUBLISH.
     pub(super) control_in: u64,
@@ -30,6 +30,7 @@ pub(super) struct Reading {
     pub(super) retained_bytes: u64,
     pub(super) subscriptions: u64,
     pub(super) shared_subscriptions: u64,
+    /// The resident set and its peak stand for Mosquitto's count of its heap.
     pub(super) resident_bytes: u64,
     pub(super) resident_bytes_max: u64,
     /// Counters of the bus below `$SYS/fogmux/bus/`.
@@ -89,7 +90,6 @@ impl Reading {
         let count = bus.counters();
         let doors = [&metrics.mqtt, &metrics.coap, &metrics.http, &metrics.xmpp].map(DoorReading::of);
         let (retained, retained_bytes) = bus.retained_size();
-        let (resident_bytes, resident_bytes_max) = resident();
         Self {
             uptime: now.since(Timestamp::ZERO),
             doors,
@@ -108,8 +108,8 @@ impl Reading {
             retained_bytes: wide(retained_bytes),
             subscriptions: wide(bus.subscriptions()),
             shared_subscriptions: wide(bus.shared_subscriptions()),
-            resident_bytes,
-            resident_bytes_max,
+            resident_bytes: fogmux_memory::resident_bytes().unwrap_or(0),
+            resident_bytes_max: fogmux_memory::resident_bytes_max().unwrap_or(0),
             bus: vec![
                 ("mailbox_bytes", wide(bus.memory().used())),
                 ("dropped_full", count.dropped_full.load(Relaxed)),
@@ -169,7 +169,7 @@ impl Reading {
         texts
     }
 
-    /// Mosquitto's numbers. It has names of two generations for clients, and counts retained messages as its store.
+    /// Mosquitto's numbers. It has two generations of names for clients, and its "store" are the retained messages.
     fn broker(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let (bytes_in, bytes_out) = self.bytes();
         let [messages_in, messages_out, ..] = self.rates();
@@ -200,16 +200,6 @@ impl Reading {
         ]
         .into_iter()
     }
-}
-
-/// The resident set and its peak, in bytes (proc(5)): what stands for Mosquitto's count of its heap.
-fn resident() -> (u64, u64) {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let bytes = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
-    };
-    (bytes("VmRSS:").unwrap_or(0), bytes("VmHWM:").unwrap_or(0))
 }
 
 fn wide(value: usize) -> u64 {

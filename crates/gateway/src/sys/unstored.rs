@@ -1,5 +1,5 @@
-//! Keeps `$SYS` out of the store: what the gateway or a bridge said of a run that is over is wrong in the next, and a
-//! disk that wears is not written to every ten seconds for it.
+//! Keeps `$SYS` out of the store: the status of an earlier run is wrong in the next, and writing it every ten seconds
+//! would wear the disk.
 
 use std::sync::Arc;
 

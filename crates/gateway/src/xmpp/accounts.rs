@@ -1,4 +1,4 @@
-//! Who is connected and who subscribes to what.
+//! Accounts: connected resources and subscriptions.
 //!
 //! A subscription belongs to an account. One by bare address reaches every resource that is connected, whether it
 //! connected before or after; it outlives connections, and the process too unless the account is anonymous. One by full
@@ -27,31 +27,31 @@ const KEPT_MAX: usize = 100_000;
 /// The mailbox of a connection.
 pub(super) type Inbox = Arc<Slot<FifoMailbox>>;
 
-/// A connection as its account knows it.
+/// A connected resource.
 #[derive(Debug, Clone)]
 pub(super) struct Resource {
     pub(super) inbox: Inbox,
     pub(super) gate: Arc<Gate>,
     pub(super) control: Arc<Control>,
-    /// The client acknowledges stanzas: what is for it is refused rather than dropped.
+    /// Whether the client acknowledges stanzas, so that messages of QoS 1 are delivered to it as such.
     pub(super) acknowledges: bool,
-    /// What it has said of its presence.
+    /// Its presence.
     pub(super) presence: Presence,
 }
 
 /// Why a subscription was not made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotFollowed {
-    /// The account has as many as it may.
+    /// The account's limit is reached.
     Account,
-    /// The bus has as many as it may, or the door.
+    /// The limit of the bus, or of the door, is reached.
     Full,
 }
 
-/// An account that is connected or follows something.
+/// An account with a connected resource or a subscription.
 #[derive(Debug, Default)]
 pub(super) struct Account {
-    /// Whose it is: two principals may share an address in its folded form, but not an account.
+    /// Its principal: two principals may share an address in its folded form, but not an account.
     principal: Arc<str>,
     pub(super) anonymous: bool,
     pub(super) resources: HashMap<Box<str>, Resource>,
@@ -60,15 +60,15 @@ pub(super) struct Account {
 
 pub(super) type Map = HashMap<Arc<str>, Account, foldhash::fast::RandomState>;
 
-/// All accounts that are connected or follow something.
+/// All accounts with a connected resource or a subscription.
 #[derive(Debug)]
 pub(super) struct Accounts {
     accounts: Mutex<Map>,
     next_tag: AtomicU64,
-    /// No subscription ends before this moment, in seconds since 1970.
+    /// No subscription expires before this time, in seconds since 1970.
     pub(super) next_expiry: AtomicU64,
     follows_max: usize,
-    /// Subscriptions that are kept.
+    /// Subscriptions that are stored.
     kept: AtomicUsize,
     records: Records,
 }
@@ -78,7 +78,7 @@ pub(super) struct Accounts {
 pub(super) struct OtherPrincipal;
 
 impl Accounts {
-    /// The accounts whose subscriptions are kept.
+    /// Loads the stored subscriptions.
     pub(super) fn new(follows_max: usize, records: Records) -> Self {
         let (mut accounts, mut tag, mut count) = (Map::default(), TAG_STEP, 0);
         records.subscriptions(&mut |kept| {
@@ -93,7 +93,7 @@ impl Accounts {
             count += 1;
         });
         let (next_tag, kept) = (AtomicU64::new(tag), AtomicUsize::new(count));
-        // The first look finds when the next one ends.
+        // The first run of the housekeeping computes it.
         let next_expiry = AtomicU64::new(0);
         Self { accounts: Mutex::new(accounts), next_tag, next_expiry, follows_max, kept, records }
     }
@@ -102,14 +102,14 @@ impl Accounts {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has every connection take a turn.
+    /// Wakes every connection.
     pub(super) fn wake(&self) {
         for resource in self.lock().values().flat_map(|account| account.resources.values()) {
             resource.control.wake();
         }
     }
 
-    /// A resource connects. One of the same name is told to go (RFC 6120 §7.7.2.2).
+    /// Adds a resource. An existing one of the same name is disconnected (RFC 6120 §7.7.2.2).
     pub(super) fn join(
         &self,
         bus: &Bus,
@@ -139,7 +139,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// A resource is gone, if it is still this connection's.
+    /// Removes a resource, if it still belongs to this connection.
     pub(super) fn leave(&self, bus: &Bus, jid: &Jid, inbox: &Inbox) {
         let name = jid.resource().unwrap_or_default();
         let mut accounts = self.lock();
@@ -156,7 +156,7 @@ impl Accounts {
         }
     }
 
-    /// The client of this resource acknowledges from now on.
+    /// Notes that the client of this resource acknowledges stanzas from now on.
     pub(super) fn acknowledges(&self, bus: &Bus, jid: &Jid) {
         let name = jid.resource().unwrap_or_default();
         let mut accounts = self.lock();
@@ -166,7 +166,7 @@ impl Accounts {
         account.attach_all(bus, name);
     }
 
-    /// Follows a node or filter, or changes how.
+    /// Subscribes to a node or filter, or changes the options.
     pub(super) fn follow(&self, bus: &Bus, bare: &str, follow: &Follow<'_>) -> Result<Completion, NotFollowed> {
         let mut accounts = self.lock();
         let Some(account) = accounts.get_mut(bare) else { return Err(NotFollowed::Account) };
@@ -219,7 +219,7 @@ impl Accounts {
         Ok(kept)
     }
 
-    /// A subscription has ended: its record goes, if it had one.
+    /// Removes the record of an ended subscription, if it had one.
     pub(super) fn forget(&self, bare: &str, anonymous: bool, followed: &Followed) -> Completion {
         if followed.resource.is_some() || anonymous {
             return Completion::Ready;
@@ -232,7 +232,7 @@ impl Accounts {
         self.next_tag.fetch_add(TAG_STEP, Ordering::Relaxed)
     }
 
-    /// Follows it no more; nothing when it did not.
+    /// Ends a subscription; `None` if there was none.
     pub(super) fn unfollow(&self, bus: &Bus, bare: &str, node: &str, resource: Option<&str>) -> Option<Completion> {
         let mut accounts = self.lock();
         let account = accounts.get_mut(bare)?;
@@ -241,7 +241,7 @@ impl Accounts {
         Some(self.forget(bare, account.anonymous, &followed))
     }
 
-    /// The node is gone: nobody follows it by name any more.
+    /// Ends all subscriptions to a node that was deleted.
     pub(super) fn forget_node(&self, bus: &Bus, node: &str) -> Completion {
         let mut forgotten = Completion::Ready;
         let mut accounts = self.lock();
@@ -263,12 +263,12 @@ impl Accounts {
         forgotten
     }
 
-    /// What an account follows, all of it or what one address has to do with one node.
+    /// The subscriptions of an account.
     pub(super) fn followed(&self, bare: &str) -> Vec<Followed> {
         self.lock().get(bare).map(|account| account.follows.clone()).unwrap_or_default()
     }
 
-    /// The subscriptions of which this connection is sent notifications.
+    /// The subscriptions whose notifications are sent to this connection.
     pub(super) fn delivered_to(&self, jid: &Jid) -> Vec<Followed> {
         let name = jid.resource().unwrap_or_default();
         let accounts = self.lock();
@@ -283,12 +283,12 @@ impl Accounts {
         account.follows.get(account.position(node, resource)?).cloned()
     }
 
-    /// Whether the account follows the node by name.
+    /// Whether the account is subscribed to the node by name.
     pub(super) fn follows(&self, bare: &str, node: &str) -> bool {
         self.lock().get(bare).is_some_and(|account| account.follows.iter().any(|f| !f.wildcard && *f.node == *node))
     }
 
-    /// Everybody who follows a node by name: bare address and subscription.
+    /// All subscriptions to a node by name, with their bare addresses.
     pub(super) fn followers(&self, node: &str) -> Vec<(Arc<str>, Followed)> {
         let accounts = self.lock();
         let all = accounts.iter().flat_map(|(bare, account)| account.follows.iter().map(move |f| (bare, f)));
@@ -296,7 +296,7 @@ impl Accounts {
         of_node.map(|(bare, f)| (Arc::clone(bare), f.clone())).collect()
     }
 
-    /// Tells the connections of an address something.
+    /// Sends an event to the connections of an address.
     pub(super) fn notify(&self, bare: &str, resource: Option<&str>, event: &[u8]) {
         let accounts = self.lock();
         let Some(account) = accounts.get(bare) else { return };
@@ -307,7 +307,7 @@ impl Accounts {
         }
     }
 
-    /// Who is allowed to read what, for connections of an address; none when it is not connected.
+    /// The permissions of a connected address; `None` when it is not connected.
     pub(super) fn gate(&self, bare: &str) -> Option<Arc<Gate>> {
         self.lock().get(bare)?.resources.values().next().map(|resource| Arc::clone(&resource.gate))
     }
@@ -318,22 +318,22 @@ impl Account {
         self.follows.iter().position(|f| *f.node == *node && f.resource.as_deref() == resource)
     }
 
-    /// The connections that a subscription is for.
+    /// The connections that a subscription reaches.
     pub(super) fn reached<'a>(&'a self, followed: &'a Followed) -> impl Iterator<Item = &'a Resource> {
         let wanted = followed.resource.as_deref();
         self.resources.iter().filter(move |(name, _)| wanted.is_none_or(|w| w == &***name)).map(|(_, r)| r)
     }
 
-    /// Puts the subscriptions that reach a resource on the bus, or off it, as its presence has it.
+    /// Attaches the subscriptions that reach a resource to the bus, or detaches them, depending on its presence.
     pub(super) fn attach_all(&self, bus: &Bus, name: &str) {
         let Some(resource) = self.resources.get(name) else { return };
         for follow in self.follows.iter().filter(|f| f.reaches(name)) {
-            // It had its place before, or gets it with the next change: a bus that is full is no reason to cut anybody.
+            // If the bus is full, the subscription is attached with the next change; the resource stays connected.
             let _ = attach(bus, follow, resource);
         }
     }
 
-    /// Removes the subscriptions that `ends` picks.
+    /// Removes and returns the subscriptions that `ends` selects.
     pub(super) fn take(&mut self, ends: impl Fn(&Followed) -> bool) -> Vec<Followed> {
         if !self.follows.iter().any(&ends) {
             return Vec::new();
@@ -343,7 +343,7 @@ impl Account {
         gone
     }
 
-    /// Takes a resource off the bus; subscriptions by its full address end.
+    /// Detaches a resource from the bus; subscriptions by its full address end.
     fn cut(&mut self, bus: &Bus, name: &str, resource: &Resource) {
         let own = |f: &Followed| f.resource.as_deref() == Some(name);
         for followed in self.follows.iter().filter(|f| f.resource.is_none() || own(f)) {

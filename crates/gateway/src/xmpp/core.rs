@@ -1,4 +1,4 @@
-//! A bound connection without its socket: what it holds, and what each stanza leads to.
+//! A bound connection without its socket: its state, and the handling of stanzas.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -24,7 +24,7 @@ use crate::{WorkerContext, credential};
 /// Stanzas taken in one go; their publications are one batch.
 const STANZAS_PER_BATCH: usize = 64;
 
-/// Who is at the other end.
+/// The client.
 #[derive(Debug)]
 pub(super) struct Me {
     pub(super) jid: Jid,
@@ -39,19 +39,19 @@ pub(super) struct Core {
     pub(super) ctx: Rc<WorkerContext>,
     pub(super) machine: ServerStream,
     pub(super) me: Me,
-    /// What is to be written.
+    /// The output.
     pub(super) out: Vec<u8>,
-    /// What is in `out` may not be written before this.
+    /// `out` must not be written before this resolves.
     pub(super) waiting: Completion,
     /// Retained messages that are still to be sent.
     pub(super) replays: Vec<Replay>,
-    /// Deliveries may be left in the mailbox, and nobody will wake the task for them.
+    /// Whether deliveries may be left in the mailbox for which nothing will wake the task.
     pub(super) backlog: bool,
-    /// Why everything that the client follows is to be sent anew, once what is being sent is out.
+    /// The reason to send the retained messages of all subscriptions again, after those being sent.
     pub(super) due: Option<Why>,
     /// Presence that the client has sent and that has not taken effect yet.
     pub(super) said: Option<Said>,
-    /// How often it may still take effect in this read.
+    /// How often presence may still take effect in this read.
     presence_left: u32,
 }
 
@@ -62,14 +62,14 @@ impl Drop for Core {
     }
 }
 
-/// Whom a stanza is for.
+/// The addressee of a stanza.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     /// The server, or the sender's own account.
     Server,
     /// The publish-subscribe service.
     Service,
-    /// An address of this domain at which nobody answers.
+    /// An address of this domain without an account.
     Nobody,
     /// Another domain: servers are not connected to each other here.
     Abroad,
@@ -86,12 +86,12 @@ impl Core {
         &self.ctx.shared.xmpp
     }
 
-    /// Takes bytes; how many are done with.
+    /// Handles bytes; returns how many were consumed.
     pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
         let mut used = 0;
         let mut ended = false;
         self.presence_left = PRESENCE_PER_READ;
-        // What the machine itself has to say comes behind the answers to what came before it.
+        // Output of the machine itself goes behind the answers to earlier stanzas.
         let mut tail = Vec::new();
         while !ended {
             let mut stanzas = Vec::new();
@@ -107,7 +107,7 @@ impl Core {
                         ended = true;
                         break;
                     }
-                    // The rest belongs to logging in.
+                    // Other events belong to the login.
                     Some(
                         ServerEvent::Ended
                         | ServerEvent::StartTls
@@ -147,8 +147,8 @@ impl Core {
         self.publish(&mut works);
     }
 
-    /// Nobody is reachable by messages here; an error is never answered with an error (RFC 6120 §8.3.1), and one without
-    /// `to` is for the sender's own account (§10.3.1).
+    /// Refuses messages, which reach nobody here. An error is never answered with an error (RFC 6120 §8.3.1), and a
+    /// message without `to` is for the sender's own account (§10.3.1).
     fn handle_message(&mut self, message: &Element<'_>) {
         if matches!(message.attr("type"), Some("error" | "headline")) {
             return;
@@ -190,7 +190,7 @@ impl Core {
         let (head, target) = match IqHead::of(iq).and_then(|head| self.target(head.to).map(|target| (head, target))) {
             Ok((IqHead { kind: IqKind::Result | IqKind::Error, .. }, _)) => return,
             Ok(found) => found,
-            // What is no request is not answered, whatever is wrong with it.
+            // Only requests are answered.
             Err(_) if matches!(iq.attr("type"), Some("result" | "error")) => return,
             Err(error) => return self.refuse(id, iq.attr("to"), works, &error),
         };
@@ -217,13 +217,13 @@ impl Core {
         }
     }
 
-    /// What to say when the gateway's rules refuse.
+    /// The error for a refusal by the gateway's rules.
     #[cold]
     pub(super) fn refusal(&self, action: Action, topic: &str) -> StanzaError {
         self.refused_by(action, topic, &self.me.gate.access().decide(action, topic))
     }
 
-    /// The same where the rule is known; logged the first time.
+    /// As above, when the rule is known; logged the first time.
     #[cold]
     pub(super) fn refused_by(&self, action: Action, topic: &str, decision: &Decision) -> StanzaError {
         let principal = self.me.gate.access().principal();

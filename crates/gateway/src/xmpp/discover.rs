@@ -135,7 +135,7 @@ impl Core {
         (found, true)
     }
 
-    /// The node's item, if there is one and the sender may have it.
+    /// The node's item, if there is one and the sender may retrieve it.
     fn may_retrieve(&self, node: &str) -> Result<Option<Arc<Message>>, StanzaError> {
         super::publish::topic(node)?;
         let gate = &self.me.gate;
@@ -166,7 +166,7 @@ impl Core {
         page: Option<&PageRequest>,
     ) -> Result<(), StanzaError> {
         let message = self.may_retrieve(node)?.filter(|message| {
-            // Whatever its id, the latest item is the current one.
+            // The latest item can also be asked for as the current one, whatever its id.
             let wanted = ids.is_empty() || ids.contains(&pubsub::CURRENT) || ids.contains(&&*item_id(message));
             wanted && max_items != Some(0)
         });

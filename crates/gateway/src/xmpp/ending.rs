@@ -1,4 +1,4 @@
-//! Subscriptions that end by themselves: with the presence of their subscriber (XEP-0060 §12.4), or at a moment (§12.18).
+//! Subscriptions that end by themselves: with the subscriber's presence (XEP-0060 §12.4), or at a given time (§12.18).
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ use super::{
 };
 
 impl Accounts {
-    /// The resource has sent presence. Gives the one before.
+    /// Changes the presence of a resource. Returns the one before.
     pub(super) fn set_presence(&self, bus: &Bus, jid: &Jid, presence: Presence) -> Presence {
         let name = jid.resource().unwrap_or_default();
         let mut accounts = self.lock();
@@ -31,8 +31,8 @@ impl Accounts {
         before
     }
 
-    /// Ends subscriptions that last as long as the presence of their subscriber (§12.4), now that `name` is not
-    /// available any more.
+    /// Ends subscriptions that last as long as the presence of their subscriber (§12.4), after `name` has become
+    /// unavailable.
     pub(super) fn end_with_presence(&self, bus: &Bus, bare: &str, account: &mut Account, name: &str) {
         let present = account.resources.values().any(|resource| resource.presence != Presence::Unavailable);
         let ends = |f: &Followed| {
@@ -40,12 +40,12 @@ impl Accounts {
         };
         for followed in account.take(ends) {
             account.reached(&followed).for_each(|resource| detach(bus, &followed, resource));
-            // Nobody waits for the answer: the record goes when the store comes to it.
+            // Nobody waits for the completion: the record is removed when the store comes to it.
             drop(self.forget(bare, account.anonymous, &followed));
         }
     }
 
-    /// Ends subscriptions whose time has come (§12.18), and tells their subscribers.
+    /// Ends expired subscriptions (§12.18), and notifies their subscribers.
     pub(super) fn expire(&self, bus: &Bus, now_unix_s: u64) {
         if now_unix_s < self.next_expiry.load(Ordering::Relaxed) {
             return;
@@ -70,7 +70,7 @@ impl Accounts {
             next = moments.fold(next, u64::min);
         }
         accounts.retain(|_, account| !account.resources.is_empty() || !account.follows.is_empty());
-        // Under the lock: a subscription that is made meanwhile lowers it afterwards.
+        // Under the lock: a subscription made meanwhile lowers it afterwards.
         self.next_expiry.store(next, Ordering::Relaxed);
     }
 }

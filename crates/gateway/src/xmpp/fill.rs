@@ -1,8 +1,8 @@
-//! What goes out without having been asked for in this turn: deliveries, notices, and retained messages.
+//! Filling the output with deliveries, notices, and retained messages.
 //!
-//! There is one order: while the output has room, deliveries, and retained messages once the mailbox is empty. Whether
-//! something is left is asked again *after* the output was written ([`Core::has_more`]): what did not fit before may fit
-//! then.
+//! The order is always the same: while the output has room, deliveries, and retained messages once the mailbox is
+//! empty. Whether more is left is asked again *after* the output was written ([`Core::has_more`]), because there is
+//! room again then.
 
 use std::task::Context;
 
@@ -23,11 +23,11 @@ const OUT_BYTES_HIGH: usize = 64 << 10;
 const DELIVERIES_PER_TURN: usize = 256;
 /// Retained messages looked up at once.
 const RETAINED_PER_TURN: usize = 32;
-/// Shares of each before what there is is written: retained messages that may not be read add nothing to the output, and
-/// others of the worker have their turn.
+/// Portions of each before the output is written: retained messages that may not be read add nothing to the output, and
+/// other tasks of the worker must have their turn.
 const ROUNDS: usize = 8;
 
-/// Retained messages that a subscription is sent, as there is room.
+/// Retained messages to be sent for a subscription, as there is room.
 #[derive(Debug)]
 pub(super) struct Replay {
     subscription: Subscription,
@@ -36,7 +36,7 @@ pub(super) struct Replay {
     after: Option<Topic>,
 }
 
-/// Why retained messages are sent; owners may forbid it (`pubsub#send_last_published_item`).
+/// Why retained messages are sent; owners may disallow it (`pubsub#send_last_published_item`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
     /// The subscription is new.
@@ -67,7 +67,7 @@ impl Replay {
     }
 }
 
-/// The heads of notifications of one turn, each written once.
+/// The heads of notifications of one turn, written once each.
 #[derive(Default)]
 struct Heads {
     bare: Vec<u8>,
@@ -75,22 +75,22 @@ struct Heads {
 }
 
 impl Core {
-    /// Whether more may be put into the output now.
+    /// Whether the output has room and the client takes more.
     fn has_room(&self) -> bool {
         self.out.len() < OUT_BYTES_HIGH && self.may_send()
     }
 
-    /// Whether the client takes more, as far as it acknowledges what it was sent.
+    /// Whether the client takes more, considering the stanzas that it has not acknowledged.
     pub(super) fn may_send(&self) -> bool {
         self.machine.management().has_room() && !self.machine.is_closed()
     }
 
-    /// Whether [`Core::fill`] would put more into the output now.
+    /// Whether [`Core::fill`] would add to the output now.
     pub(super) fn has_more(&self) -> bool {
         self.has_room() && self.owes()
     }
 
-    /// Whether there is something to send of which nobody will wake the task.
+    /// Whether there is output for which nothing will wake the task.
     pub(super) fn owes(&self) -> bool {
         self.backlog || self.due.is_some() || !self.replays.is_empty()
     }
@@ -98,10 +98,10 @@ impl Core {
     /// Moves notices, deliveries and retained messages to the output, as far as there is room.
     ///
     /// # Errors
-    /// [`Displaced`], which cannot be: nobody else claims the mailbox.
+    /// [`Displaced`], which does not happen: no other task claims the mailbox.
     pub(super) fn fill(&mut self, claim: Claim, cx: &Context<'_>) -> Result<(), Displaced> {
         if !self.has_room() {
-            // The mailbox's ready flag may be set: it is to be looked at without being woken for it.
+            // The mailbox's ready flag may be set, so the mailbox has to be read again without a wake.
             self.backlog = true;
             return Ok(());
         }
@@ -116,7 +116,7 @@ impl Core {
         Ok(())
     }
 
-    /// One share of each, under one lock of the mailbox.
+    /// Adds one portion of each, under one lock of the mailbox.
     fn send_share(&mut self, claim: Claim, cx: &Context<'_>, heads: &mut Heads) -> Result<(), Displaced> {
         let (mut left, mut lost) = (false, false);
         let (bus, replay, now) = (self.ctx.bus(), self.replays.last(), self.ctx.now());
@@ -124,7 +124,7 @@ impl Core {
             let taken = take(inbox);
             left = !inbox.is_empty();
             lost = inbox.take_lost() > 0;
-            // Behind all that is in the mailbox, which is locked: an older value does not follow a newer one.
+            // Looked up while the mailbox is locked and empty, so that an older value does not follow a newer one.
             let chunk = replay.filter(|_| !left).map(|replay| replay.look_up(bus, now));
             (taken, chunk)
         })?;
@@ -153,15 +153,15 @@ impl Core {
         Ok(())
     }
 
-    /// Has the subscriber sent the latest values of everything that it follows by connection or account.
+    /// Queues the retained messages of all subscriptions to be sent.
     fn replay(&mut self, why: Why) {
         let followed = self.door().accounts.delivered_to(&self.me.jid);
-        // Members of a shared subscription are each sent a part only: nobody's is the whole.
+        // A member of a shared subscription gets a part of the messages only.
         let whole = followed.iter().filter(|followed| followed.subscription.group.is_none());
         self.replays.extend(whole.map(|followed| Replay::new(followed, why)));
     }
 
-    /// Appends one notification; how many were, 0 or 1.
+    /// Appends a notification. Returns how many were appended, 0 or 1.
     fn notify(&mut self, heads: &mut Heads, tag: u64, message: &Message) -> u32 {
         let (head, to) = if is_full(tag) {
             (&mut heads.full, self.me.jid.as_str())
@@ -175,14 +175,14 @@ impl Core {
         u32::from(translate::notify(&mut self.out, head, has_body(tag), message, &door.nodes))
     }
 
-    /// Borrows the worker's spare buffer for what is to be written.
+    /// Borrows the worker's spare buffer for the output.
     pub(super) fn reserve(&mut self) {
         if self.out.capacity() == 0 {
             std::mem::swap(&mut self.out, &mut self.ctx.spare.borrow_mut());
         }
     }
 
-    /// Gives an empty buffer back to the worker, the larger of two.
+    /// Returns an empty buffer to the worker, which keeps the larger of two.
     pub(super) fn give_back(&mut self) {
         self.out.clear();
         let mut spare = self.ctx.spare.borrow_mut();
@@ -213,7 +213,7 @@ impl Core {
             }
             if self.out.len() >= OUT_BYTES_HIGH {
                 if messages.len() > 0 {
-                    // The others are looked up again: they may have changed by then.
+                    // The others are looked up again later, because they may change.
                     next = Some(message.topic.clone());
                 }
                 break;
@@ -227,7 +227,7 @@ impl Core {
     }
 }
 
-/// The oldest deliveries, up to a share.
+/// Takes a portion of the oldest deliveries.
 fn take(inbox: &mut FifoMailbox) -> Vec<Queued> {
     let mut bytes = 0;
     let next = || {

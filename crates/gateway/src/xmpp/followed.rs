@@ -1,4 +1,4 @@
-//! One subscription of an account: what it follows, with which options, and its place on the bus.
+//! A subscription of an account: its node or filter, its options, and its tag on the bus.
 
 use std::sync::Arc;
 
@@ -7,30 +7,30 @@ use fogmux_xmpp::pubsub::Expire;
 
 use super::accounts::Resource;
 
-/// In a subscription's tag: it is by full address.
+/// The bit of a tag for a subscription by full address.
 const FULL: u64 = 1;
-/// In a subscription's tag: notifications have a body.
+/// The bit of a tag for notifications with a body.
 const BODY: u64 = 2;
-/// What lies between the tags of two subscriptions.
+/// The distance between the tags of two subscriptions.
 pub(super) const TAG_STEP: u64 = 4;
 
-/// Whether the tag of a delivery is of a subscription by full address.
+/// Whether a tag is of a subscription by full address.
 pub(super) const fn is_full(tag: u64) -> bool {
     tag & FULL != 0
 }
 
-/// Whether the tag of a delivery is of a subscription whose notifications have a body.
+/// Whether a tag is of a subscription whose notifications have a body.
 pub(super) const fn has_body(tag: u64) -> bool {
     tag & BODY != 0
 }
 
-/// What an account follows.
+/// A subscription of an account.
 #[derive(Debug, Clone)]
 pub(super) struct Followed {
     /// The node, or the filter, as the client names it.
     pub(super) node: Arc<str>,
     pub(super) wildcard: bool,
-    /// For a subscription by full address.
+    /// The resource, for a subscription by full address.
     pub(super) resource: Option<Box<str>>,
     pub(super) options: Options,
     pub(super) subscription: Subscription,
@@ -53,12 +53,12 @@ impl Options {
 }
 
 impl Followed {
-    /// Whether it is for a resource of this name.
+    /// Whether it reaches a resource of this name.
     pub(super) fn reaches(&self, name: &str) -> bool {
         self.resource.as_deref().is_none_or(|own| own == name)
     }
 
-    /// Whether a resource that it is for is sent notifications now.
+    /// Whether its notifications are sent to a resource that it reaches.
     pub(super) fn is_delivered_to(&self, resource: &Resource) -> bool {
         self.options.deliver && (self.resource.is_some() || resource.presence.takes_bare())
     }
@@ -69,7 +69,7 @@ impl Followed {
     }
 }
 
-/// What a new subscription is made of.
+/// A new subscription.
 #[derive(Debug)]
 pub(super) struct Follow<'a> {
     pub(super) node: &'a str,
@@ -79,7 +79,7 @@ pub(super) struct Follow<'a> {
     pub(super) subscription: Subscription,
 }
 
-/// What the bus is told for a node, or for a filter.
+/// The bus's subscription for a node, or for a filter.
 pub(super) fn subscription(node: &str, wildcard: bool) -> Option<Subscription> {
     if wildcard { Subscription::parse(node).ok() } else { Filter::new(node).ok().map(Subscription::to) }
 }

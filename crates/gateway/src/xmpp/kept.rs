@@ -1,7 +1,7 @@
-//! What outlives the process: nodes, and subscriptions by bare address, as records of the gateway's store.
+//! Stored records of the door: nodes, and subscriptions by bare address.
 //!
-//! A record is XML in the words of XEP-0060, the ones in which owners and subscribers asked for it. One that cannot be
-//! read is skipped and said so: the topic is then a node with the defaults, as every topic is.
+//! A record is XML in the format of XEP-0060, as owners and subscribers sent it. A record that cannot be read is
+//! skipped and logged; its topic is then a node with the defaults.
 
 use std::{fmt, sync::Arc};
 
@@ -16,18 +16,17 @@ use fogmux_xmpp::{
 
 use super::followed::Options;
 
-/// Behind it stands the name of the node.
+/// The prefix of keys of nodes; the node's name follows.
 const NODES: &str = "xmpp/node/";
-/// Behind it stands the bare address, a blank – no address has one – and the node or filter.
+/// The prefix of keys of subscriptions; the bare address, a space – no address has one – and the node or filter follow.
 const SUBSCRIPTIONS: &str = "xmpp/subscription/";
 
-/// Where the door keeps what must outlive the process.
+/// Storage for the door's records.
 pub trait NodeStore: fmt::Debug + Send + Sync {
-    /// Puts a value in the place of the last one under this key, or removes it. What the completion says is as of a
-    /// retained message.
+    /// Replaces or removes the value of a key. The completion is like that of a retained message.
     fn put(&self, key: &str, value: Option<Box<[u8]>>) -> Completion;
 
-    /// Visits the records whose keys begin so.
+    /// Visits the records whose keys have this prefix.
     fn load(&self, prefix: &str, visit: &mut dyn FnMut(&str, &[u8]));
 }
 
@@ -41,13 +40,13 @@ impl NodeStore for FjallStore {
     }
 }
 
-/// A node as it is kept.
+/// A stored node.
 pub(super) struct KeptNode {
     pub(super) config: NodeConfig,
     pub(super) affiliations: Vec<(Arc<str>, Affiliation)>,
 }
 
-/// A subscription as it is kept.
+/// A stored subscription.
 pub(super) struct KeptSubscription {
     pub(super) bare: Arc<str>,
     pub(super) node: Arc<str>,
@@ -66,7 +65,7 @@ impl Records {
     }
 
     fn put(&self, key: &str, value: impl FnOnce() -> Option<Box<[u8]>>) -> Completion {
-        // A name that is too long for a key – a few bytes short of the longest topic – is kept as long as the process.
+        // A name too long for a key – a few bytes shorter than the longest topic – is kept in memory only.
         self.0.as_ref().filter(|_| key.len() <= RECORD_KEY_BYTES_MAX).map_or(Completion::Ready, |s| s.put(key, value()))
     }
 
@@ -87,7 +86,7 @@ impl Records {
         let ends = match kept.options.expire {
             None => None,
             Some(Expire::At(unix_s)) => Some(unix_s.to_string()),
-            // The process does not outlive its subscribers' presence.
+            // Such a subscription ends with the process.
             Some(Expire::Presence) => return self.put(&key, || None),
         };
         let mut xml = Vec::new();

@@ -1,4 +1,4 @@
-//! From the first byte to a bound resource: STARTTLS, SASL, binding, all before one deadline.
+//! Logging in: STARTTLS, SASL and resource binding, all before one deadline.
 
 use std::{future::poll_fn, io, rc::Rc, sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{Peer, WorkerContext};
 
-/// What a login came to.
+/// The result of a login.
 pub(super) enum Login<S> {
     /// The client waits for a TLS handshake.
     StartTls(Box<Halted<S>>),
@@ -36,13 +36,13 @@ pub(super) enum Login<S> {
     Gone,
 }
 
-/// A login that goes on over TLS.
+/// A login that continues over TLS.
 pub(super) struct Halted<S> {
     stream: S,
     rest: Rest,
 }
 
-/// What a login is without its stream.
+/// The state of a login besides its stream.
 pub(super) struct Rest {
     machine: ServerStream,
     pub(super) deadline: Instant,
@@ -127,7 +127,7 @@ enum Ended {
     Gone,
 }
 
-/// What the machine wants of its shell; the events of [`ServerEvent`] that can come before a session.
+/// The events of [`ServerEvent`] that can come before a session.
 enum Want {
     StartTls,
     Authenticate(&'static str, Option<Vec<u8>>),
@@ -193,7 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         }
     }
 
-    /// Hands the machine what came; what it wants next, if anything.
+    /// Hands input to the machine. Returns its next event, if any.
     fn advance(&mut self) -> Option<Want> {
         let (used, event) = self.machine.handle(&self.input, &mut self.out);
         let want = match event {
@@ -252,7 +252,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         self.machine.jid()?.with_resource(&resource).ok()
     }
 
-    /// Binds the resource: from here on the connection is known to its account.
+    /// Binds the resource, and adds the connection to its account.
     async fn bind(mut self, request: &BindRequest) -> Login<S> {
         let (Some(jid), Some(verified)) = (self.full_address(request), self.verified.take()) else {
             return Login::Gone;
@@ -307,7 +307,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         self.stream.flush().await
     }
 
-    /// Writes what is left to say, with a second for it to get through.
+    /// Writes the remaining output, within a second.
     async fn goodbye(&mut self) {
         if let Ok(Ok(())) = tokio::time::timeout(Duration::from_secs(1), self.flush()).await {
             read::linger(&mut self.stream).await;
@@ -322,7 +322,7 @@ fn random() -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// A name that nobody guesses.
+/// A random name.
 pub(super) fn random_name() -> String {
     format!("{:016x}", random())
 }

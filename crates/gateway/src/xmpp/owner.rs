@@ -1,4 +1,4 @@
-//! What owners do: nodes, their configuration, other people's subscriptions and affiliations (XEP-0060 §8).
+//! Requests of owners: nodes, their configuration, subscriptions and affiliations of others (XEP-0060 §8).
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ use super::{
 const INSTANT_PREFIX: &str = "instant/";
 
 impl Core {
-    /// Whether the sender may act as the node's owner: it may write the topic, and is its owner or nobody is. An owner
-    /// whom the gateway's rules do not let write any more is none: owners only narrow what the rules allow.
+    /// Whether the sender may act as the node's owner: it may write the topic, and is its owner or the node has none.
+    /// The gateway's rules take precedence over ownership.
     pub(super) fn owned(&self, node: &str) -> Result<(), StanzaError> {
         topic(node)?;
         let forbidden = Err(StanzaError::new(StanzaCondition::Forbidden));
@@ -45,7 +45,7 @@ impl Core {
         }
     }
 
-    /// Whether a topic is a node: it was made one, or it has a value.
+    /// Whether a topic is a node: it was created as one, or it has a retained message.
     pub(super) fn exists(&self, node: &str) -> bool {
         let known = self.door().nodes.affiliation(node, self.me.gate.affiliate()).is_some();
         known || self.ctx.bus().latest(node, self.ctx.now()).is_some()
@@ -135,7 +135,7 @@ impl Core {
         Ok(())
     }
 
-    /// A topic that nobody owns becomes a node of the sender's, who may write it.
+    /// Makes a topic without an owner a node of the sender, which may write it.
     fn adopt(&self, node: &str) -> Result<(), StanzaError> {
         match self.door().nodes.create(node, self.me.gate.affiliate(), None, Made::Asked) {
             // What comes next writes the same record.
@@ -155,8 +155,8 @@ impl Core {
         Ok(())
     }
 
-    /// §8.8.2: an owner ends subscriptions, and may renew those of somebody who is connected and may read. The states
-    /// that await something of somebody do not exist here.
+    /// §8.8.2: an owner ends subscriptions, and may renew those of a connected entity that may read. Pending states do
+    /// not exist here.
     pub(super) fn set_subscriptions(
         &mut self,
         answer: &Answer<'_>,

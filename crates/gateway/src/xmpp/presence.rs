@@ -1,23 +1,23 @@
-//! The presence of a connected resource, as far as it decides what reaches it (RFC 6121 §8.5.2).
+//! The presence of a connected resource, as far as it affects delivery (RFC 6121 §8.5.2).
 
 use fogmux_xmpp::{Element, Writer, ns};
 
 use super::{core::Core, fill::Why};
 
-/// How often presence takes effect before the requests of one read.
+/// How often presence may take effect within one read.
 pub(super) const PRESENCE_PER_READ: u32 = 8;
 
-/// The presence of a resource, as far as it decides what messages to the bare address reach it.
+/// The presence of a resource, as far as it decides about messages to the bare address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Presence {
-    /// None was sent. Devices mostly send none; they are reached.
+    /// None was sent, as by most devices. Messages are delivered.
     #[default]
     Unsaid,
     /// Available, with a priority of 0 or more.
     Available,
     /// Available, with a negative priority (RFC 6121 §8.5.2.1.1).
     Negative,
-    /// It said that it is not available.
+    /// Unavailable.
     Unavailable,
 }
 
@@ -39,18 +39,18 @@ impl Presence {
     }
 }
 
-/// What a client has said of its presence in one read. It takes effect once for all of it, or before a request, but not
-/// more often than [`PRESENCE_PER_READ`]: each time moves all subscriptions of the account.
+/// Presence that a client has sent in one read. It takes effect once for all of it, or before a request, but at most
+/// [`PRESENCE_PER_READ`] times, because each time moves all subscriptions of the account.
 pub(super) struct Said {
-    /// It was unavailable in between.
+    /// Whether it was unavailable in between.
     unavailable: bool,
     last: Presence,
 }
 
 impl Core {
-    /// The client's own presence decides whether messages to its bare address reach it. Nobody else is shown it: a client
-    /// that asks to see somebody's is told that there is nothing to see (RFC 6121 §3.1.3 and §4.3.2), so that it does not
-    /// wait.
+    /// Handles presence. The client's own decides whether messages to its bare address reach it, and is shown to
+    /// nobody. A request to see the presence of another entity is refused (RFC 6121 §3.1.3 and §4.3.2), so that the
+    /// client does not wait.
     pub(super) fn handle_presence(&mut self, presence: &Element<'_>) {
         let to = match (presence.attr("to"), presence.attr("type")) {
             (None, None) => return self.become_present(presence),
@@ -76,7 +76,8 @@ impl Core {
         self.said = Some(Said { unavailable, last });
     }
 
-    /// A resource that becomes available is sent the last items of what it follows (XEP-0060 §4.3).
+    /// Applies the presence. A resource that becomes available is sent the last items of its subscriptions (XEP-0060
+    /// §4.3).
     pub(super) fn apply_presence(&mut self) {
         let Some(Said { unavailable, last }) = self.said.take() else { return };
         let (accounts, bus) = (&self.door().accounts, self.ctx.bus());
@@ -85,7 +86,7 @@ impl Core {
         }
         let before = accounts.set_presence(bus, &self.me.jid, last);
         if last.is_available() && !before.is_available() {
-            // Deliveries that were lost are made up for by more than presence brings.
+            // Making up for lost deliveries sends more than presence would.
             self.due.get_or_insert(Why::Present);
         }
     }

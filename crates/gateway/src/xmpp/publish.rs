@@ -20,7 +20,7 @@ use super::{
 /// Longest identifier of an item, in bytes; it is kept with the retained message.
 const ITEM_ID_BYTES_MAX: usize = 1024;
 
-/// A publish request, taken apart.
+/// A parsed publish request.
 pub(super) struct Parts<'e> {
     pub(super) node: &'e str,
     pub(super) items: Vec<PublishedItem<'e>>,
@@ -28,13 +28,13 @@ pub(super) struct Parts<'e> {
     pub(super) headers: Vec<(Box<str>, Box<str>)>,
 }
 
-/// A publish request that may be done.
+/// A publish request that is allowed.
 pub(super) struct Admitted<'e> {
     topic: TopicRef<'e>,
     items: Vec<Item<'e>>,
     retain: bool,
     expires_at: Option<Timestamp>,
-    /// A notification without item: the answer names none (§4.3).
+    /// A notification without an item, whose answer names none (§4.3).
     itemless: bool,
 }
 
@@ -46,26 +46,26 @@ struct Item<'e> {
     properties: Option<Arc<Properties>>,
 }
 
-/// Bytes as they lie in the stanza, or as they were decoded from it.
+/// A payload within the stanza, or decoded from it.
 enum Body<'e> {
     Slice(&'e [u8]),
     Shared(Bytes),
 }
 
-/// An admitted request with what its answer needs.
+/// An allowed request with the parts that its answer needs.
 pub(super) struct Work<'e> {
     pub(super) id: &'e str,
     pub(super) from: Option<&'e str>,
     pub(super) admitted: Admitted<'e>,
 }
 
-/// A node that cannot be a topic (MQTT 5.0 §4.7).
+/// The topic of a node; not every node name is one (MQTT 5.0 §4.7).
 pub(super) fn topic(node: &str) -> Result<TopicRef<'_>, StanzaError> {
     TopicRef::new(node).map_err(|error| StanzaError::new(StanzaCondition::NotAcceptable).because(error.to_string()))
 }
 
 impl Core {
-    /// Whether a publication may be done, and as what.
+    /// Checks a publish request.
     pub(super) fn admit<'e>(&self, parts: Parts<'e>) -> Result<Admitted<'e>, StanzaError> {
         let topic = topic(parts.node)?;
         let config = self.may_publish(topic, &parts.options)?;
@@ -86,7 +86,7 @@ impl Core {
         Ok(Admitted { topic, items, retain, expires_at, itemless })
     }
 
-    /// The gateway's rules, then the node's; a topic that is no node yet becomes one (§7.1.4).
+    /// Checks the gateway's rules, then the node's. A topic that is no node yet becomes one (§7.1.4).
     fn may_publish(&self, topic: TopicRef<'_>, options: &PublishOptions) -> Result<Arc<NodeConfig>, StanzaError> {
         let node = topic.as_str();
         if !self.me.gate.may_write(node) {
@@ -95,8 +95,8 @@ impl Core {
         let affiliate = self.me.gate.affiliate();
         let nodes = &self.door().nodes;
         let Some((config, affiliation)) = nodes.standing(node, affiliate) else {
-            // Without room, or made by somebody else just now: the topic is published to all the same, if the node is as
-            // the publisher wants it. Nor does the answer promise that the node is kept.
+            // If there is no room, or another client created the node meanwhile, the message is published nevertheless,
+            // provided that the node is as the publisher wants it. The answer does not promise that the node is stored.
             let made: Result<Completion, NotMade> =
                 nodes.create(node, affiliate, Some(options.config()), Made::Implied);
             let config = nodes.config(node);
@@ -120,7 +120,7 @@ impl Core {
         if allowed { Ok(config) } else { Err(StanzaError::new(StanzaCondition::Forbidden)) }
     }
 
-    /// Publishes what has gathered as one batch, and answers each request in turn.
+    /// Publishes all gathered requests as one batch, and answers each in order.
     pub(super) fn publish(&mut self, works: &mut Vec<Work<'_>>) {
         if works.is_empty() {
             return;
@@ -138,7 +138,7 @@ impl Core {
                 let mut publication = Publication::new(admitted.topic, payload, &publisher, now, unix_ms);
                 publication.qos = Qos::AtLeastOnce;
                 publication.retain = admitted.retain;
-                // This door clears by requests of its own.
+                // Clearing is a request of its own at this door.
                 publication.keep_empty = true;
                 publication.content_type = item.content_type;
                 publication.expires_at = admitted.expires_at;
@@ -163,7 +163,7 @@ impl Core {
         works.clear();
     }
 
-    /// Lets the answers wait; true when the store keeps nothing any more.
+    /// Holds the answers back until the completion resolves; `true` when the store has failed already.
     fn wait_for(&mut self, completion: Completion) -> bool {
         match completion {
             Completion::Ready => false,
@@ -176,7 +176,7 @@ impl Core {
         }
     }
 
-    /// Lets the answer wait until a change is kept.
+    /// Holds the answer back until a change is stored.
     pub(super) fn keep(&mut self, kept: Completion) -> Result<(), StanzaError> {
         if self.wait_for(kept) { Err(full()) } else { Ok(()) }
     }
@@ -197,7 +197,7 @@ impl Core {
         self.machine.sent(1, &mut self.out);
     }
 
-    /// §7.2: the one item that is kept.
+    /// §7.2: retracts the retained item.
     pub(super) fn retract(
         &mut self,
         answer: &Answer<'_>,
@@ -233,14 +233,14 @@ impl Core {
         self.keep(removed)?;
         self.clear(node, if config.notify_delete { Cleared::Deleted } else { Cleared::Quietly }, None)?;
         let forgotten = self.door().accounts.forget_node(self.ctx.bus(), node);
-        // Whoever the node's owners kept out may read the topic again.
+        // Entities that the node's access model kept out may read the topic again.
         self.ctx.bus().invalidate();
         self.keep(forgotten)?;
         answer.empty(&mut self.out);
         Ok(())
     }
 
-    /// Owners may clear; a topic that nobody owns belongs to whoever may write it.
+    /// Owners may clear a node; if it has no owner, whoever may write the topic.
     fn may_clear(&self, node: &str) -> Result<Arc<NodeConfig>, StanzaError> {
         self.owned(node)?;
         Ok(self.door().nodes.config(node))
@@ -261,16 +261,17 @@ impl Core {
         }
         let mut batch = [publication];
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
-        if batch.iter().any(|publication| publication.outcome().precondition_failed) {
+        let outcome = batch.first().map(Publication::outcome).unwrap_or_default();
+        if outcome.precondition_failed {
             return Err(StanzaError::new(StanzaCondition::ItemNotFound));
         }
         let failed = self.wait_for(published.completion);
-        // A subscriber without room does not undo it.
-        if failed { Err(full()) } else { Ok(()) }
+        if outcome.refused || failed { Err(full()) } else { Ok(()) }
     }
 }
 
-/// Whether so many items fit the node's event type (§4.3, §7.1.3.6), and the one that a topic keeps (§12.10).
+/// Checks the number of items against the node's event type (§4.3, §7.1.3.6), and against the one retained item
+/// (§12.10).
 fn check_event_type(items: usize, retain: bool, config: &NodeConfig) -> Result<(), StanzaError> {
     let item_forbidden = !retain && !config.deliver_payloads;
     match items {
@@ -299,7 +300,7 @@ fn admit_item<'e>(
         None => shared.cloned(),
     };
     let Some(payload) = item.payload else {
-        // An item without payload is complete where payloads are not delivered (§4.3).
+        // Without delivery of payloads, an item needs none (§4.3).
         let missing = StanzaError::bad_request().with(PubsubCondition::PayloadRequired);
         let empty = Item { id, body: Body::Slice(&[]), content_type: None, properties };
         return if config.deliver_payloads { Err(missing) } else { Ok(empty) };
@@ -308,7 +309,7 @@ fn admit_item<'e>(
     if config.max_payload_size.is_some_and(too_big) {
         return Err(StanzaError::new(StanzaCondition::NotAcceptable).with(PubsubCondition::PayloadTooBig));
     }
-    // What MQTT could not carry is refused where somebody still listens ([MQTT-1.5.4-2]).
+    // Refuses what MQTT could not carry while the publisher can still be told ([MQTT-1.5.4-2]).
     if payload.content_type.is_some_and(|t| t.len() > 65_535) {
         return Err(StanzaError::new(StanzaCondition::NotAcceptable).because("the content type is too long"));
     }
@@ -319,7 +320,7 @@ fn admit_item<'e>(
     Ok(Item { id, body, content_type: payload.content_type, properties })
 }
 
-/// Somebody who may lose nothing has no room, or the topic's value cannot be kept.
+/// The publication was refused: the retained message cannot be stored, or the gateway shuts down.
 fn full() -> StanzaError {
     StanzaError::new(StanzaCondition::ResourceConstraint).of_kind(ErrorKind::Wait)
 }

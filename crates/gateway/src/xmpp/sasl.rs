@@ -1,7 +1,8 @@
-//! Who somebody is (RFC 6120 §6): what a connection offers, and what an exchange needs of the gateway around it.
+//! Authentication (RFC 6120 §6): the mechanisms that a connection offers, and the exchange.
 //!
-//! What is offered follows from the listener's sources, from what is behind them, and from the channel: nothing that
-//! shows a secret without TLS, `-PLUS` where there is something to bind to, EXTERNAL to who has shown a certificate.
+//! The mechanisms follow from the listener's credentials, from those that are configured, and from the channel: none
+//! that reveals a secret without TLS, `-PLUS` if there is a channel binding, EXTERNAL if the client has shown a
+//! certificate.
 
 use fogmux_auth::{
     CertificateIdentity, Door, Principal, Question, Refused, Verified,
@@ -19,7 +20,7 @@ use crate::{Peer, WorkerContext, credential};
 /// Longest authorisation identity: an address.
 const AUTHZID_BYTES_MAX: usize = 3071;
 
-/// What a message of the client's led to.
+/// The outcome of a client's message.
 pub(super) enum Outcome {
     /// It goes on.
     Challenge(Vec<u8>),
@@ -32,7 +33,7 @@ pub(super) enum Outcome {
 /// The logins of one connection over one channel.
 pub(super) struct Logins {
     context: sasl::Context,
-    /// Whom the handshake has shown.
+    /// The principal of the handshake.
     of_channel: Result<Option<Principal>, Refused>,
     state: State,
 }
@@ -40,7 +41,7 @@ pub(super) struct Logins {
 enum State {
     Idle,
     Exchange(Box<Exchange>),
-    /// EXTERNAL was begun without an authorisation identity.
+    /// EXTERNAL without an authorisation identity so far.
     External,
 }
 
@@ -49,8 +50,7 @@ impl Logins {
         let of_channel = credential::of_channel(ctx, peer).inspect_err(|refused| {
             tracing::debug!(%refused, "a client certificate that is nobody's here");
         });
-        // The listener has said whether it lets them in, whatever their address. Who has shown to be somebody is not
-        // nobody in particular.
+        // The policy is that of this listener. A client with a certificate is not anonymous.
         let open = peer.may_be_anonymous(ctx);
         let anonymous = open && of_channel == Ok(None) && ctx.authority().anonymous(open).is_some();
         let realm = Some(ctx.shared.xmpp.server.domain.as_str().into());
@@ -58,8 +58,8 @@ impl Logins {
         Self { context: sasl::Context { anonymous, realm, ..context }, of_channel, state: State::Idle }
     }
 
-    /// What the stream's features say. Without TLS nobody logs in from elsewhere, whether or not there is a certificate
-    /// to begin it with.
+    /// The mechanisms for the stream's features. Without TLS there are none for remote clients, even if there is no
+    /// certificate for TLS.
     pub(super) fn offer(&self, peer: &Peer, starttls: StartTls) -> Offer {
         if !peer.secure && !peer.is_loopback() {
             return Offer { starttls, mechanisms: Vec::new(), channel_bindings: Vec::new() };
@@ -80,7 +80,7 @@ impl Logins {
     ) -> Outcome {
         self.state = State::Idle;
         if self.of_channel.is_err() {
-            // A certificate that is shown counts, whatever comes after it, as at any other door.
+            // A certificate that was shown counts whatever follows, as at every door.
             return Outcome::Failure(SaslCondition::NotAuthorized);
         }
         if credential::may_try(ctx, peer, "").is_err() {
@@ -100,7 +100,7 @@ impl Logins {
         self.settle(ctx, peer, exchange, step).await
     }
 
-    /// Goes on with it.
+    /// Continues the exchange.
     pub(super) async fn respond(&mut self, ctx: &WorkerContext, peer: &Peer, data: &[u8]) -> Outcome {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Exchange(mut exchange) => {
@@ -112,7 +112,7 @@ impl Logins {
         }
     }
 
-    /// The client gave up.
+    /// Aborts the exchange.
     pub(super) fn abort(&mut self) {
         self.state = State::Idle;
     }
@@ -120,7 +120,7 @@ impl Logins {
     async fn settle(&mut self, ctx: &WorkerContext, peer: &Peer, exchange: Exchange, step: Step) -> Outcome {
         let user: Box<str> = exchange.user().unwrap_or_default().into();
         let attempt = match &step {
-            // Nothing that could be wrong was shown yet, or ever will be.
+            // No credential has been shown that could be wrong.
             Step::Challenge(_) => credential::may_try(ctx, peer, &user).map(|()| None),
             Step::Done { principal, .. } if principal.anonymous => Ok(None),
             Step::Done { .. } | Step::Refused(_) | Step::Check(_) | Step::Ask { .. } => {
@@ -162,8 +162,8 @@ impl Logins {
         }
     }
 
-    /// Who has shown a certificate and logs in otherwise has to be the same in both: its owner, or the user of one of
-    /// its addresses. Who is not hears what a wrong password hears.
+    /// A client with a certificate that logs in by another mechanism has to be the certificate's owner, or the user of
+    /// one of its addresses; otherwise it is refused as for a wrong password.
     fn agreed(&self, ctx: &WorkerContext, peer: &Peer, shown: Verified) -> Result<Verified, Refused> {
         let of_channel = self.of_channel.as_ref().map_err(|refused| *refused)?;
         let certificate = peer.channel.as_deref().and_then(|channel| channel.certificate.as_deref());
@@ -208,7 +208,7 @@ fn whose(ctx: &WorkerContext, certificate: &ClientCertificate, authzid: Option<&
     };
     match authzid {
         Some(authzid) if !names::is_identity_of(authzid, &principal.name, domain) => Err(Refused::Identity),
-        // Who has several addresses says which one is meant.
+        // With several addresses the client has to choose one.
         None if names.len() > 1 && named.is_none() => Err(Refused::Identity),
         Some(_) | None => Ok(principal),
     }

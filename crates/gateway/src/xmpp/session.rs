@@ -17,10 +17,10 @@ use tokio::{
 use super::{core::Core, read};
 use crate::{credential, liveness, turn};
 
-/// How often a client that takes nothing is looked at.
+/// How often a client that reads nothing is checked.
 const TICK: Duration = Duration::from_secs(2);
 
-/// Turns after which others of the worker have theirs.
+/// Turns before other tasks of the worker run.
 const TURNS: usize = 8;
 
 /// A bound connection.
@@ -34,23 +34,23 @@ pub(super) struct Session<S> {
     written: usize,
     /// The stream below may hold bytes back.
     unflushed: bool,
-    /// Runs while the client takes nothing.
+    /// Runs while the client reads nothing.
     stalled: Option<Stalled>,
     /// Runs while a stanza has begun and not ended.
     open: Option<Pin<Box<Sleep>>>,
-    /// Runs while as many stanzas as may be are without an acknowledgement.
+    /// Runs while the limit of unacknowledged stanzas is reached.
     unacknowledged: Option<Pin<Box<Sleep>>>,
     /// Bytes of `kept` that the door counts.
     accounted: usize,
-    /// When the login ends by itself, as a token's does, in seconds since 1970.
+    /// When the login expires, as a token does, in seconds since 1970.
     expires_unix_s: Option<u64>,
     /// Until then, by the clock as it was when the rules were last looked at.
     expires: Option<Pin<Box<Sleep>>>,
-    /// Of the rules under which the client was last seen to be let in.
+    /// The generation of the rules under which the client was last checked.
     generation: u64,
 }
 
-/// A client that takes nothing.
+/// A client that reads nothing.
 struct Stalled {
     since: Instant,
     tick: Pin<Box<Sleep>>,
@@ -67,7 +67,7 @@ fn left(unix_s: u64) -> Duration {
     Duration::from_secs(unix_s.saturating_sub(credential::unix_s()))
 }
 
-/// A connection that is over: nothing can be written any more.
+/// The connection has ended: nothing can be written any more.
 struct Over;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
@@ -85,22 +85,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             accounted: 0,
             expires_unix_s,
             expires: None,
-            // The first turn looks: the rules may have changed since the login was proven.
+            // The first turn checks: the rules may have changed since the login.
             generation: 0,
         }
     }
 
-    /// Carries the connection until it ends.
+    /// Runs the connection until it ends.
     pub(super) async fn run(mut self: Box<Self>) {
         let ctx = std::rc::Rc::clone(&self.core.ctx);
         if !self.kept.is_empty() {
-            // What came behind the bind request.
+            // Input that followed the bind request.
             let kept = std::mem::take(&mut self.kept);
             let used = self.core.take(&kept);
             self.kept = kept.get(used..).unwrap_or_default().to_vec();
         }
         {
-            let mut drain = std::pin::pin!(ctx.farewell());
+            let mut drain = std::pin::pin!(ctx.closing());
             let drained = poll_fn(|cx| match self.poll(cx) {
                 Poll::Ready(()) => Poll::Ready(false),
                 Poll::Pending => drain.as_mut().poll(cx).map(|()| true),
@@ -112,7 +112,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Box::pin(read::linger(&mut self.stream)).await;
     }
 
-    /// Says goodbye, with a second for it to get through.
+    /// Closes the stream, with a second for the last output.
     async fn shut_down(&mut self) {
         let error = StreamError::new(StreamCondition::SystemShutdown, "");
         self.core.machine.fail(error, &mut self.core.out);
@@ -129,7 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             match self.poll_write(cx) {
                 Poll::Ready(Err(Over)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) => self.stalled = None,
-                // The mailbox stays as it is: its flag is not cleared, so deliveries wake nobody.
+                // The mailbox's ready flag is not cleared, so deliveries do not wake the task.
                 Poll::Pending => return self.poll_stalled(cx),
             }
             if self.core.machine.is_closed() {
@@ -146,7 +146,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                     let error = StreamError::new(StreamCondition::ConnectionTimeout, "stanzas were not acknowledged");
                     self.core.machine.fail(error, &mut self.core.out);
                 }
-                // What did not fit into the output fits now that it is written.
+                // The output has room again.
                 Poll::Pending if self.core.has_more() => {}
                 Poll::Pending => {
                     self.check_sleep(self.core.may_send() && (self.core.owes() || self.is_unwritten()));
@@ -158,7 +158,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Poll::Pending
     }
 
-    /// Whether the stream has not taken all that it was given.
+    /// Whether output is left that the stream has not taken or not flushed.
     const fn is_unwritten(&self) -> bool {
         self.written < self.core.out.len() || self.unflushed
     }
@@ -169,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         liveness::check_sleep(&self.core.ctx, "xmpp", || stuck.then(state));
     }
 
-    /// Answers are not written before what they promise is true.
+    /// Holds answers back until what they promise is stored.
     fn poll_completion(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.core.waiting.is_ready() {
             return Poll::Ready(());
@@ -177,7 +177,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let kept = ready!(Pin::new(&mut self.core.waiting).poll(cx));
         self.core.waiting = Completion::Ready;
         if kept.is_err() {
-            // The answers say that it is kept, and it is not: they must not go out.
+            // The store failed: the answers would be false and must not be sent.
             self.core.out.truncate(self.written);
             let error = StreamError::new(StreamCondition::InternalServerError, "the store failed");
             self.core.machine.fail(error, &mut self.core.out);
@@ -236,7 +236,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// A client that takes nothing for too long is cut; at the next tick where its mailbox is what publishers wait for.
+    /// Cuts a client that reads nothing for too long, or at the next tick if mailboxes hold so much that publishers are
+    /// paused.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.check_sleep(!self.is_unwritten());
         let ctx = &self.core.ctx;
@@ -254,7 +255,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
     }
 
-    /// Whether a stanza has been open for too long.
+    /// Whether a stanza has been incomplete for too long.
     fn is_overdue(&mut self, cx: &mut Context<'_>) -> bool {
         if self.kept.is_empty() {
             self.open = None;
@@ -270,7 +271,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         overdue
     }
 
-    /// Whether a client that said it would acknowledge has not for too long: it must not make publishers wait for ever.
+    /// Whether a client that uses stream management has not acknowledged stanzas for too long.
     fn is_forgotten(&mut self, cx: &mut Context<'_>) -> bool {
         if self.core.machine.management().has_room() || self.core.machine.is_closed() {
             self.unacknowledged = None;
@@ -286,7 +287,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         forgotten
     }
 
-    /// One read and all that it leads to. Publishers are paused while mailboxes hold too much.
+    /// Reads once and handles the input. Publishers are paused while mailboxes hold too much.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Over>> {
         let core = &mut self.core;
         let ctx = std::rc::Rc::clone(&core.ctx);

@@ -58,13 +58,13 @@ impl Core {
         Ok(())
     }
 
-    /// §6.1.3.1: one's own address, bare or of this very resource.
+    /// §6.1.3.1: the sender's own address, bare or of this resource.
     fn own_address(&self, jid: &Jid) -> Result<(), StanzaError> {
         let own = jid.as_str() == self.me.jid.bare_str() || *jid == self.me.jid;
         if own { Ok(()) } else { Err(StanzaError::bad_request().with(PubsubCondition::InvalidJid)) }
     }
 
-    /// One node: the gateway's rules, then the owners' (§6.1.3).
+    /// Checks a subscription to one node: the gateway's rules, then the owner's (§6.1.3).
     fn may_subscribe(&self, node: &str) -> Result<Subscription, StanzaError> {
         topic(node)?;
         let gate = &self.me.gate;
@@ -87,7 +87,7 @@ impl Core {
         Ok(Subscription::to(filter))
     }
 
-    /// All topics that match. What may not be read is left out at delivery.
+    /// Checks a subscription to a filter. Messages that may not be read are left out at delivery.
     fn may_follow(&self, filter: &str) -> Result<Subscription, StanzaError> {
         let subscription = Subscription::parse(filter).map_err(|error| {
             StanzaError::bad_request().with(PubsubCondition::InvalidOptions).because(error.to_string())
@@ -205,13 +205,13 @@ impl Core {
     }
 }
 
-/// The options of a subscription as the protocol names them; the filter is told apart.
+/// The present options of a subscription, without the filter.
 fn current(followed: &Followed) -> SubscribeOptions {
     let Options { deliver, include_body, expire } = followed.options;
     SubscribeOptions { deliver, include_body, expire, filter: None }
 }
 
-/// The options that a subscriber has chosen; one that has ended already is none.
+/// The options that a subscriber has chosen. A time of expiry in the past is refused.
 fn chosen(options: &SubscribeOptions) -> Result<Options, StanzaError> {
     let &SubscribeOptions { deliver, include_body, expire, .. } = options;
     if matches!(expire, Some(Expire::At(at)) if at <= credential::unix_s()) {
@@ -221,7 +221,7 @@ fn chosen(options: &SubscribeOptions) -> Result<Options, StanzaError> {
     Ok(Options { deliver, include_body, expire })
 }
 
-/// The filter names the subscription: another one is another subscription.
+/// Refuses another filter, which would be another subscription.
 fn check_same_filter(followed: &Followed, filter: Option<&FilterOption>) -> Result<(), StanzaError> {
     let same = match filter {
         None => true,

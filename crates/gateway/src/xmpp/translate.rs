@@ -1,6 +1,7 @@
-//! Between XMPP and the bus: what a message is as a notification, and what clearing a topic means.
+//! Mapping between XMPP and the bus: messages as notifications, and ways to clear a topic.
 //!
-//! A notification is the same for all subscribers but for its head, so a worker writes it once and keeps it for a while.
+//! All but the head of a notification is the same for all subscribers, so a worker writes it once and keeps it for a
+//! while.
 
 use std::{borrow::Cow, cell::RefCell, sync::Arc};
 
@@ -9,13 +10,13 @@ use fogmux_xmpp::pubsub;
 
 use super::nodes::Nodes;
 
-/// Notifications kept per worker. A batch of publications goes to all subscribers before the next, so few are enough.
+/// Notifications that a worker keeps. A batch is delivered to all subscribers before the next, so few are enough.
 const KEPT: usize = 128;
-/// Longer ones are written anew for each subscriber.
+/// Longer notifications are written anew for each subscriber.
 const KEPT_BYTES_MAX: usize = 4096;
 
-/// How a topic was cleared by this door. Subscribers of this door are told in the words of XEP-0060; everybody else sees a
-/// topic without a latest value. It travels in the name of the publisher, which no client sees.
+/// How a topic was cleared by this door. Subscribers of this door are notified as XEP-0060 says; other doors see a
+/// topic without a retained message. It travels in the publisher's name, which no client sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cleared {
     /// The item was retracted (§7.2).
@@ -24,7 +25,7 @@ pub(super) enum Cleared {
     Purged,
     /// The node was deleted (§8.4).
     Deleted,
-    /// As one of these, and the node's configuration says that nobody is told.
+    /// One of these, but the node's configuration disallows a notification.
     Quietly,
 }
 
@@ -41,21 +42,21 @@ impl Cleared {
         }
     }
 
-    /// The publisher that clears in this way.
+    /// The publisher for clearing in this way.
     pub(super) fn publisher(self, publisher: &Publisher) -> Arc<Publisher> {
         let client = format!("{}{}", self.mark(), publisher.client).into();
         Arc::new(Publisher { principal: Arc::clone(&publisher.principal), client, ..*publisher })
     }
 }
 
-/// What a message is to subscribers.
+/// The event that subscribers are notified of.
 enum Event {
     Item,
     Gone(Cleared),
 }
 
-/// A message that clears its topic says so; of this door's, the publisher says how. An empty message that does not is an
-/// item like any other.
+/// The event of a message. If it clears its topic, the publisher's name says how. An empty message that does not is an
+/// item.
 fn event(message: &Message) -> Event {
     let publisher = &message.publisher;
     if publisher.door == Door::Xmpp {
@@ -65,7 +66,7 @@ fn event(message: &Message) -> Event {
     if message.clears { Event::Gone(Cleared::Retracted) } else { Event::Item }
 }
 
-/// The id of the item that a message is: its publisher's; else retained ones share one, passing ones have their own.
+/// The item id of a message: the publisher's choice; otherwise `current` if it is retained, or an id of its own.
 pub(super) fn item_id(message: &Message) -> Cow<'_, str> {
     match chosen_id(message) {
         Some(id) => id.into(),
@@ -78,8 +79,8 @@ fn chosen_id(message: &Message) -> Option<&str> {
     message.properties.as_deref()?.item_id.as_deref()
 }
 
-/// Appends a notification, `head` first, with text for people if the subscriber wants that; false when there is nothing
-/// to tell.
+/// Appends a notification: `head`, a body if the subscriber wants one, and the event. Returns `false` if there is
+/// nothing to notify of.
 pub(super) fn notify(out: &mut Vec<u8>, head: &[u8], include_body: bool, message: &Message, nodes: &Nodes) -> bool {
     let length = out.len();
     out.extend_from_slice(head);
@@ -93,11 +94,11 @@ pub(super) fn notify(out: &mut Vec<u8>, head: &[u8], include_body: bool, message
     told
 }
 
-/// The longest text for people, in bytes; the payload stands beside it.
+/// The longest text in a `<body/>`, in bytes; the whole payload is in the event.
 const BODY_BYTES_MAX: usize = 1024;
 
-/// The `<body/>` of a notification (§12.7): the payload where it is text, cut where it is long, else how much there is of
-/// what.
+/// Writes the `<body/>` of a notification (§12.7): the payload if it is text, truncated if it is long; otherwise its
+/// size and type.
 fn write_body(out: &mut Vec<u8>, message: &Message) {
     let text = std::str::from_utf8(&message.payload).ok().filter(|text| fogmux_xmpp::writer::is_representable(text));
     match text {
@@ -148,8 +149,8 @@ impl Cache {
     }
 }
 
-/// Everything behind the head of the `<message/>`; nothing when nobody is to be told, or the topic cannot be written in
-/// XML (a control character in it).
+/// Writes everything behind the head of the `<message/>`. Returns `false` when nobody is to be notified, or the topic
+/// contains a control character that XML cannot represent.
 fn write(out: &mut Vec<u8>, message: &Message, nodes: &Nodes) -> bool {
     let topic = message.topic.as_str();
     let config = nodes.config(topic);
@@ -164,7 +165,7 @@ fn write(out: &mut Vec<u8>, message: &Message, nodes: &Nodes) -> bool {
         return false;
     }
     match event {
-        // §4.3: a passing event without payload has no item either.
+        // §4.3: without payloads, a transient event has no item either.
         Event::Item if !config.deliver_payloads && !message.retain => pubsub::write_notice(out, topic),
         Event::Item => {
             let content = (message.content_type.as_deref(), &*message.payload);

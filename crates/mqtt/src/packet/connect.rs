@@ -13,7 +13,7 @@ const FLAG_WILL_RETAIN: u8 = 0x20;
 const FLAG_PASSWORD: u8 = 0x40;
 const FLAG_USER: u8 = 0x80;
 const WILL_QOS_SHIFT: u8 = 3;
-/// The bit of the protocol level by which a bridge of Mosquitto says what it is (its option `try_private`).
+/// The bit of the protocol level by which a Mosquitto bridge announces itself (its option `try_private`).
 const LEVEL_BRIDGE: u8 = 0x80;
 
 /// A client asks for a connection.
@@ -21,10 +21,10 @@ const LEVEL_BRIDGE: u8 = 0x80;
 pub struct Connect<'a> {
     /// The protocol the connection will speak.
     pub version: Version,
-    /// The client is a bridge to another broker, as Mosquitto's say in 3.1 and 3.1.1 by the top bit of the level: its
-    /// subscriptions have No Local and Retain As Published, which only version 5 can ask for.
+    /// Whether the client is a bridge to another broker, which Mosquitto announces in 3.1 and 3.1.1 by the top bit of
+    /// the level: its subscriptions have No Local and Retain As Published, options that only version 5 can express.
     pub bridge: bool,
-    /// Forget the session there may be (§3.1.2.4); Clean Session before version 5.
+    /// Whether an existing session is discarded (§3.1.2.4); Clean Session before version 5.
     pub clean_start: bool,
     /// Seconds; zero for none (§3.1.2.10).
     pub keep_alive: u16,
@@ -45,9 +45,9 @@ pub struct Connect<'a> {
 pub struct Will<'a> {
     /// QoS of the message.
     pub qos: Qos,
-    /// Whether it is kept.
+    /// Whether it is retained.
     pub retain: bool,
-    /// Where it goes.
+    /// Its topic.
     pub topic: &'a str,
     /// Any bytes.
     pub payload: &'a [u8],
@@ -71,7 +71,7 @@ impl<'a> Connect<'a> {
         Ok(Self { version, bridge, clean_start, keep_alive, client_id, will, user, password, properties })
     }
 
-    /// The client's Maximum Packet Size in bytes; 2³² − 1 where it has none (§3.1.2.11.4).
+    /// The client's Maximum Packet Size in bytes, 2³² − 1 if it sets none (§3.1.2.11.4).
     #[must_use]
     pub fn packet_bytes_max(&self) -> u32 {
         let said = |property| if let Property::MaximumPacketSize(max) = property { Some(max) } else { None };
@@ -133,7 +133,7 @@ impl<'a> Will<'a> {
     }
 }
 
-/// The version ([MQTT-3.1.2-1], [MQTT-3.1.2-2]) and whether the level says that the client is a bridge.
+/// The version ([MQTT-3.1.2-1], [MQTT-3.1.2-2]) and whether the level announces a bridge.
 fn version(cursor: &mut Cursor<'_>) -> Result<(Version, bool), DecodeError> {
     let name = cursor.binary()?;
     match (name, cursor.u8()?) {

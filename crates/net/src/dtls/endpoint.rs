@@ -33,7 +33,7 @@ use crate::{channel::Channel, clients::Cut};
 
 /// How long a session keeps what it can compute again from its keys.
 const REST_AFTER: Duration = Duration::from_secs(20);
-/// How long a handshake stays whatever other ClientHello its peer sends: to begin one is dear.
+/// How long a handshake is kept whatever other ClientHello its peer sends: beginning one is expensive.
 const KEPT_AT_LEAST: Duration = Duration::from_millis(500);
 
 /// Where a peer is. Two with the same address and port and different values of this have different sessions.
@@ -87,7 +87,7 @@ impl Default for EndpointConfig {
     }
 }
 
-/// What has happened, in numbers.
+/// Counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// ClientHellos answered without keeping anything.
@@ -110,12 +110,12 @@ pub struct Endpoint<P> {
     credentials: Arc<dyn Credentials>,
     cookies: Arc<CookieKey>,
     pub(super) peers: HashMap<P, usize, foldhash::fast::RandomState>,
-    /// Who is found by something else than its address.
+    /// Peers found by other means than their address.
     pub(super) names: Names<P>,
     pub(super) slots: Vec<Option<Entry<P>>>,
     free: Vec<usize>,
     pub(super) alarms: BinaryHeap<Reverse<(Duration, usize)>>,
-    /// Handshakes by age; who is no longer half-open is passed over.
+    /// Handshakes by age; those that are no longer half-open are skipped.
     half_open: VecDeque<(usize, u64)>,
     handshakes: usize,
     sessions: usize,
@@ -233,8 +233,8 @@ impl<P: Peer> Endpoint<P> {
         self.set_alarm(slot);
     }
 
-    /// Whether a datagram is of a session, so that it costs no more than to open its records. What may be a step of a
-    /// handshake costs a hundred times as much.
+    /// Whether a datagram belongs to a session, so that it costs no more than opening its records. A step of a
+    /// handshake may cost a hundred times as much.
     #[must_use]
     pub fn is_of_session(&self, peer: P, datagram: &[u8]) -> bool {
         let cid = if v13::is_sealed(datagram) {
@@ -254,8 +254,9 @@ impl<P: Peer> Endpoint<P> {
         entry.is_some_and(|entry| entry.session.is_some() && entry.handshake.is_none())
     }
 
-    /// Hands out identifiers that begin with this number, by which whoever reads another socket of the same address finds
-    /// out whose a datagram is ([`identified`](crate::dtls::identified)); without it none are handed out.
+    /// Hands out connection identifiers that begin with this number, so that the reader of another socket of the same
+    /// address can find the owner of a datagram ([`identified`](crate::dtls::identified)). Without it none are handed
+    /// out.
     #[must_use]
     pub fn identified_by(mut self, number: u8) -> Self {
         self.names.number(number);
@@ -285,7 +286,7 @@ impl<P: Peer> Endpoint<P> {
         }
         live.active = now;
         let woken = std::mem::take(&mut live.resting);
-        // What may not go is as good as lost on its way.
+        // A datagram that may not be sent is as good as lost.
         if live.moved.as_mut().is_none_or(|moved| moved.may_send(self.scratch.len())) {
             send(peer, &self.scratch);
         }
@@ -353,13 +354,13 @@ impl<P: Peer> Endpoint<P> {
         live.filter(|live| !live.session.is_at_rest()).count()
     }
 
-    /// What has happened so far.
+    /// The counters.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// A ClientHello in the clear: of a stranger, of one in a handshake, or of one that has forgotten its session.
+    /// Handles a ClientHello in the clear: of a new peer, of one in a handshake, or of one that has lost its session.
     fn handle_hello(
         &mut self,
         now: Duration,
@@ -382,7 +383,7 @@ impl<P: Peer> Endpoint<P> {
                     Some(begun) if begun.handshake.is_repeated(&verified) => {
                         begun.handshake.send(now, &mut |datagram| send(peer, datagram));
                     }
-                    // A late one of before, or two in turn to have us sign. Who means it says it again after a second.
+                    // A late duplicate, or two in turn to make us sign. A real client sends it again after a second.
                     Some(begun) if now < begun.handshake.began() + KEPT_AT_LEAST => self.counters.crowded += 1,
                     Some(_) | None => self.begin(now, peer, &verified, inbox, send),
                 }
@@ -537,7 +538,7 @@ impl<P: Peer> Endpoint<P> {
         }
     }
 
-    /// Ends a session; says goodbye where the peer may hear it.
+    /// Ends a session, with close_notify if the peer may receive it.
     fn end(&mut self, slot: usize, end: End, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
         let Some(mut live) = entry.session.take() else { return };
@@ -577,7 +578,7 @@ impl<P: Peer> Endpoint<P> {
         slot
     }
 
-    /// Forgets a peer of whom there is nothing left.
+    /// Removes a peer without session and handshake.
     fn tidy(&mut self, slot: usize) {
         let Some(place) = self.slots.get_mut(slot) else { return };
         if let Some(entry) = place.take_if(|entry| entry.session.is_none() && entry.handshake.is_none()) {

@@ -152,7 +152,7 @@ fn client_id(role: Role, number: u32) -> String {
     }
 }
 
-/// What the handshake shows, and whom it believes.
+/// The credentials for the handshake, and the authorities it trusts.
 fn options(experiment: &Experiment, access: &Access) -> Result<Options, DriverError> {
     let profile = experiment.security.profile;
     let shown = match experiment.credential {
@@ -173,7 +173,7 @@ fn options(experiment: &Experiment, access: &Access) -> Result<Options, DriverEr
     })
 }
 
-/// What CONNECT shows.
+/// The credentials for CONNECT.
 fn login(door: Door, experiment: &Experiment, access: &Access) -> Result<Option<Login>, DriverError> {
     let bytes = |text: &Zeroizing<String>| Zeroizing::new(text.as_bytes().to_vec());
     let password = access.password.as_ref().map(|(user, password)| (user.clone(), bytes(password)));

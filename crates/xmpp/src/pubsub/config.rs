@@ -1,29 +1,29 @@
 //! The configuration of a node (XEP-0060 §16.4.3) and the options of a publication (§7.1.5).
 //!
-//! A field that cannot be honoured is an error, whatever it is called: an owner that misspells `pubsub#access_model`, or asks
-//! for presence-based delivery, must not be left to believe that it has it. XEP-0004 §3.2 would have unknown fields
-//! ignored; XEP-0060 §7.1.5 and the owner's interest go before it. The fields of the registry that ask for nothing – an
-//! empty value, the one behaviour that there is – are accepted.
+//! A field that cannot be honoured is an error: an owner that misspells `pubsub#access_model`, or asks for
+//! presence-based delivery, must not believe that it is in effect. XEP-0004 §3.2 would have unknown fields ignored;
+//! XEP-0060 §7.1.5 and the owner's interest take precedence. Registered fields are accepted with values that ask for
+//! nothing: an empty one, or the only behaviour supported.
 
 use crate::error::{PubsubCondition, StanzaCondition, StanzaError};
 use crate::form::{self, Field, FieldType, Form};
 use crate::ns;
 use crate::writer::Writer;
 
-/// Who may subscribe and read (XEP-0060 §4.5).
+/// Which entities may subscribe and retrieve items (XEP-0060 §4.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum AccessModel {
-    /// Everybody whom the access rules let.
+    /// All entities that the access rules admit.
     #[default]
     Open,
     /// Of those, only members, publishers and owners.
     Whitelist,
 }
 
-/// Who may publish (XEP-0060 §16.4.3).
+/// Which entities may publish (XEP-0060 §16.4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum PublishModel {
-    /// Everybody whom the access rules let: the topic belongs to all doors.
+    /// All entities that the access rules admit: the topic belongs to all doors.
     #[default]
     Open,
     /// Of those, publishers and owners.
@@ -47,14 +47,14 @@ pub enum SendLast {
 /// Longest title or description, in bytes; they are kept per node.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// How a node behaves.
+/// The configuration of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeConfig {
     /// For people.
     pub title: Option<Box<str>>,
     /// For people, longer.
     pub description: Option<Box<str>>,
-    /// Items are kept: a publication is retained. Otherwise it only passes.
+    /// Items are persistent: a publication is retained. Otherwise it is transient.
     pub persist_items: bool,
     /// Seconds until an item expires.
     pub item_expire: Option<u32>,
@@ -131,7 +131,7 @@ impl SendLast {
 }
 
 impl NodeConfig {
-    /// Takes over the fields of a submitted form.
+    /// Applies the fields of a submitted form.
     ///
     /// # Errors
     /// `<not-acceptable/>` for a field or a value that cannot be honoured (XEP-0060 §8.2.5.4).
@@ -142,8 +142,8 @@ impl NodeConfig {
         form.fields.iter().try_for_each(|field| self.apply_field(field))
     }
 
-    /// Takes over the fields of a form that [`write`](Self::write) wrote, by this release or an earlier one: fields that
-    /// cannot be honoured any more are left at their defaults.
+    /// Applies the fields of a form that [`write`](Self::write) wrote, in this release or an earlier one. Fields that
+    /// cannot be honoured any more keep their defaults.
     pub fn restore(&mut self, form: &Form<'_>) {
         for field in &form.fields {
             let _ = self.apply_field(field);
@@ -207,14 +207,14 @@ impl NodeConfig {
     }
 }
 
-/// What a publisher asks of one publication (XEP-0060 §7.1.5).
+/// The options of one publication (XEP-0060 §7.1.5).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PublishOptions<'e> {
-    /// Keep the item, or let it only pass, whatever the node says.
+    /// Whether the item is retained, whatever the node's configuration.
     pub persist_items: Option<bool>,
     /// Seconds until the item expires.
     pub item_expire: Option<u32>,
-    /// Fields of the node's configuration that must have these values; a node that this publication makes has them.
+    /// Fields that the node's configuration must have; a node created by this publication gets them.
     preconditions: Vec<Field<'e>>,
 }
 
@@ -222,8 +222,8 @@ impl<'e> PublishOptions<'e> {
     /// Reads the form.
     ///
     /// # Errors
-    /// `<precondition-not-met/>` for an option that we do not know and so cannot meet (XEP-0060 §7.1.5);
-    /// `<bad-request/>` for a form of another type.
+    /// `<precondition-not-met/>` for an unknown option, which cannot be met (XEP-0060 §7.1.5); `<bad-request/>` for a
+    /// form of another type.
     pub fn of_form(form: Form<'e>) -> Result<Self, StanzaError> {
         if form.form_type.as_deref().is_some_and(|t| t != ns::PUBLISH_OPTIONS && t != ns::NODE_CONFIG) {
             return Err(StanzaError::bad_request().because("not a publish-options form"));
@@ -233,7 +233,7 @@ impl<'e> PublishOptions<'e> {
             match field.var {
                 "pubsub#persist_items" => options.persist_items = Some(boolean(&field)?),
                 "pubsub#item_expire" => options.item_expire = limit(&field)?,
-                // A field or value that no node has cannot be met either.
+                // A field or value that no node can have cannot be met either.
                 _ => {
                     any.apply_field(&field).map_err(|error| StanzaError { text: error.text, ..not_met() })?;
                     options.preconditions.push(field);
@@ -243,7 +243,7 @@ impl<'e> PublishOptions<'e> {
         Ok(options)
     }
 
-    /// The configuration of a node that this publication makes.
+    /// The configuration of a node created by this publication.
     #[must_use]
     pub fn config(&self) -> NodeConfig {
         let mut config = NodeConfig::default();
@@ -293,7 +293,7 @@ fn limit(field: &Field<'_>) -> Result<Option<u32>, StanzaError> {
     }
 }
 
-/// A topic keeps one item (§12.20): `max` stands for that number, and more cannot be promised.
+/// A topic keeps one item (§12.20): `max` stands for 1, and more is refused.
 fn max_items(field: &Field<'_>) -> Result<(), StanzaError> {
     match limit(field)? {
         None | Some(1) => Ok(()),
@@ -302,7 +302,7 @@ fn max_items(field: &Field<'_>) -> Result<(), StanzaError> {
     }
 }
 
-/// Fields of XEP-0060 §16.4.3 for what is always the same here, with the values that ask for just that.
+/// Fields of XEP-0060 §16.4.3 that cannot be changed here, with the values that ask for the actual behaviour.
 const FIXED: &[(&str, &[&str])] = &[
     ("pubsub#node_type", &["leaf"]),
     ("pubsub#notification_type", &["headline"]),
@@ -329,7 +329,7 @@ const FIXED: &[(&str, &[&str])] = &[
 /// A boolean field that is off.
 const OFF: &[&str] = &["0", "false"];
 
-/// A field that is not among those that can be set.
+/// Accepts a field that cannot be set if its value asks for nothing else.
 fn fixed(var: &str, field: &Field<'_>) -> Result<(), StanzaError> {
     let refused = |why: &str| Err(StanzaError::new(StanzaCondition::NotAcceptable).because(format!("{var}: {why}")));
     let Some((_, values)) = FIXED.iter().find(|(name, _)| *name == var) else { return refused("an unknown field") };

@@ -1,7 +1,7 @@
 //! Notifications (XEP-0060 §7.1.2.1 and others): `<message/>` with `<event/>`.
 //!
-//! A notification is written in two parts, so that what is the same for all subscribers is written once: the head with
-//! the address, and the rest from `<event` on.
+//! A notification is written in two parts, so that the part that is the same for all subscribers is written once: the
+//! head with the address, and the rest from `<event` on.
 
 use super::affiliation::SubscriptionState;
 use super::config::NodeConfig;
@@ -10,7 +10,7 @@ use crate::payload;
 use crate::shim;
 use crate::writer::Writer;
 
-/// `<message …>`: what differs from subscriber to subscriber. Both addresses are in their normal form.
+/// `<message …>`, which differs between subscribers. Both addresses are in their normal form.
 pub fn write_head(out: &mut Vec<u8>, from: &str, to: &str) {
     // §7.1.2.1 leaves the type open; headlines are never stored for later (RFC 6121 §5.2.2).
     let mut w = Writer::new(out);
@@ -30,7 +30,7 @@ pub fn write_body(out: &mut Vec<u8>, text: &str) {
     Writer::new(out).leaf("body", text);
 }
 
-/// §7.1.2.2: something was published, and neither item nor payload are told.
+/// §7.1.2.2: a notification without item and payload.
 pub fn write_notice(out: &mut Vec<u8>, node: &str) {
     event(out, |w| {
         w.start("items").attr("node", node).end("items");

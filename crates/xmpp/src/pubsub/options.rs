@@ -1,8 +1,8 @@
 //! The options of a subscription (XEP-0060 §6.3), ours for wildcards among them.
 //!
-//! An option that cannot be honoured is refused with `<invalid-options/>`, whatever it is called: a subscriber that asks
-//! for digests, or misspells an option, must not be left to believe that it has them. The fields of XEP-0060 §16.4.2 that
-//! ask for nothing – a digest that is off, an empty value – are accepted.
+//! An option that cannot be honoured is refused with `<invalid-options/>`: a subscriber that asks for digests, or
+//! misspells an option, must not believe that it is in effect. Fields of XEP-0060 §16.4.2 are accepted with values that
+//! ask for nothing, such as a digest that is off.
 
 use crate::datetime;
 use crate::error::{PubsubCondition, StanzaError};
@@ -14,10 +14,10 @@ use crate::writer::Writer;
 /// §3.2 names fields outside the registry. Its value is the filter; `true` says that the node attribute is the filter.
 pub const FILTER_OPTION: &str = "{urn:fogmux:0}filter";
 
-/// How a subscriber wants its notifications.
+/// The options of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscribeOptions {
-    /// Off: nothing is sent until it is on again.
+    /// Whether notifications are sent.
     pub deliver: bool,
     /// Notifications have a `<body/>` beside the payload (§12.7).
     pub include_body: bool,
@@ -30,9 +30,9 @@ pub struct SubscribeOptions {
 /// When a subscription ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expire {
-    /// At a moment, in seconds since 1970 (§12.18).
+    /// At a time, in seconds since 1970 (§12.18).
     At(u64),
-    /// When the subscriber's presence does (§12.4).
+    /// When the subscriber becomes unavailable (§12.4).
     Presence,
 }
 
@@ -62,10 +62,10 @@ impl SubscribeOptions {
         Ok(options)
     }
 
-    /// Takes over the fields of a submitted form.
+    /// Applies the fields of a submitted form.
     ///
     /// # Errors
-    /// `<invalid-options/>` (XEP-0060 §6.3.5); some fields may have been taken over then.
+    /// `<invalid-options/>` (XEP-0060 §6.3.5); some fields may have been applied by then.
     pub fn apply(&mut self, form: &Form<'_>) -> Result<(), StanzaError> {
         if form.form_type.as_deref().is_some_and(|t| t != ns::SUBSCRIBE_OPTIONS) {
             return Err(invalid());
@@ -79,7 +79,7 @@ impl SubscribeOptions {
             "pubsub#include_body" => self.include_body = field.boolean().ok_or_else(invalid)?,
             "pubsub#expire" => self.expire = expire(field)?,
             FILTER_OPTION => self.filter = filter(field.value(), field.boolean()),
-            // A frequency of digests says nothing while there are none.
+            // Without digests their frequency is meaningless.
             "pubsub#digest_frequency" => {}
             "pubsub#digest" => only(field, &["0", "false"])?,
             "pubsub#subscription_type" => only(field, &["items"])?,
@@ -112,7 +112,7 @@ impl SubscribeOptions {
     }
 }
 
-/// §12.4: the literal that ends a subscription with the subscriber's presence.
+/// §12.4: the literal for a subscription that ends when the subscriber becomes unavailable.
 const PRESENCE: &str = "presence";
 
 fn expire(field: &Field<'_>) -> Result<Option<Expire>, StanzaError> {
@@ -134,13 +134,13 @@ fn filter(value: Option<&str>, boolean: Option<bool>) -> Option<FilterOption> {
     }
 }
 
-/// A field whose only values are those that ask for nothing, or none.
+/// Accepts a field if it is empty or has one of these values.
 fn only(field: &Field<'_>, values: &[&str]) -> Result<(), StanzaError> {
     let nothing = field.values.iter().all(|value| value.is_empty() || values.contains(&value.as_ref()));
     if nothing { Ok(()) } else { Err(invalid().because(format!("{} is not offered", field.var))) }
 }
 
-/// Notifications do not depend on what a presence shows: all of its states, or none named.
+/// Accepts `pubsub#show-values` if it names all states or none: notifications do not depend on them.
 fn every_presence(field: &Field<'_>) -> Result<(), StanzaError> {
     let all = ["away", "chat", "dnd", "online", "xa"];
     let named = |state: &&str| field.values.iter().any(|value| value.as_ref() == *state);

@@ -1,4 +1,4 @@
-//! What a `<pubsub/>` element asks for.
+//! Requests in a `<pubsub/>` element.
 
 use super::affiliation::{Affiliation, SubscriptionState};
 use super::config::PublishOptions;
@@ -21,14 +21,14 @@ const ITEMS_MAX: usize = 64;
 pub struct PublishedItem<'e> {
     /// The id the publisher would like.
     pub id: Option<&'e str>,
-    /// What is in it.
+    /// The payload.
     pub payload: Option<Payload<'e>>,
 }
 
 /// A change an owner makes to a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubscriptionChange {
-    /// Whose.
+    /// The subscriber.
     pub jid: Jid,
     /// The new state.
     pub state: SubscriptionState,
@@ -37,7 +37,7 @@ pub struct SubscriptionChange {
 /// A change an owner makes to an affiliation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AffiliationChange {
-    /// Whose.
+    /// The entity.
     pub jid: Jid,
     /// The new one.
     pub affiliation: Affiliation,
@@ -100,7 +100,7 @@ impl<'e> Request<'e> {
     /// Reads `<pubsub/>` in either of its two namespaces.
     ///
     /// # Errors
-    /// What the clause of the request says about this mistake.
+    /// The error of the request's clause.
     pub fn of(pubsub: &'e Element<'_>, kind: IqKind) -> Read<'e> {
         let owner = pubsub.namespace == ns::PUBSUB_OWNER;
         let mut action = pubsub.elements().find(|e| e.namespace == pubsub.namespace && !is_companion(e.name));

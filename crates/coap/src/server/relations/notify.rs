@@ -1,4 +1,4 @@
-//! Notifications on their way out: when one may go, whether it is Confirmable, and what happens when it may not.
+//! Sending notifications: when one may be sent, whether it is Confirmable, and what follows from it.
 
 use super::pace::{PACE_OF_DOUBT, PATIENCE_MIN, PATIENCE_TRIPS, Proof, QUIET, SEAL_AGAIN_AFTER, needs_proof, pace};
 use super::{Last, Observed, Relation, RelationId, SEQUENCE_MASK};
@@ -19,39 +19,39 @@ use crate::server::{Event, GoneReason, Role, Server, Unsealed};
 use crate::slab::Key;
 use crate::time::Timestamp;
 
-/// The state that observers are told.
+/// A notification.
 #[derive(Clone, Copy, Debug)]
 pub struct Notification<'a> {
     /// The state, or the error that ends the observation.
     pub response: Response<'a>,
-    /// Whether it must be acknowledged; others are, now and then (RFC 7641 §4.5).
+    /// Whether it must be Confirmable. Others are now and then (RFC 7641 §4.5).
     pub confirmable: bool,
 }
 
 /// The outcome of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notified {
-    /// It is on its way out, or it ends the observation and goes out by itself.
+    /// It is sent, or it ends the observation and is sent as soon as possible.
     Sent,
-    /// It may not go out now and is not kept: [`Event::Ready`] asks for the newest state.
+    /// It may not be sent now and is not kept: [`Event::Ready`] asks for the newest state.
     Later,
-    /// Nobody is there.
+    /// The observation has ended.
     Gone,
 }
 
-/// How a notification goes out.
+/// How a notification is sent.
 struct Plan {
     confirmable: bool,
     last: bool,
-    /// Of the Confirmable whose place it takes.
+    /// The back-off of the Confirmable that it replaces.
     backoff: Option<Backoff>,
     doubt: bool,
-    /// Perhaps more is under way than its receiver has room for.
+    /// Perhaps more is under way than the receiver has room for.
     risky: bool,
 }
 
 impl Relation {
-    /// Notes that a notification went out.
+    /// Notes that a notification was sent.
     fn sent(&mut self, now: Timestamp, message_id: u16, confirmable: bool) {
         self.sent_at = Some(now);
         if confirmable {
@@ -67,7 +67,7 @@ impl Relation {
 }
 
 impl<P: Peer> Server<P> {
-    /// Tells an observer.
+    /// Notifies an observer.
     pub fn notify(
         &mut self,
         now: Timestamp,
@@ -97,7 +97,8 @@ impl<P: Peer> Server<P> {
         self.postpone(now, key)
     }
 
-    /// Ends an observation with an error (RFC 7641 §4.2). It goes out as soon as it may, and nothing before it.
+    /// Ends an observation with an error response (RFC 7641 §4.2), sent as soon as possible and before any
+    /// notification.
     pub fn dismiss(&mut self, now: Timestamp, relation: RelationId, error: &Response<'_>, out: &mut Outbox<P>) {
         let RelationId(key) = relation;
         if let Some(entry) = self.relations.get_mut(key) {
@@ -117,7 +118,7 @@ impl<P: Peer> Server<P> {
         self.set_alarm(now, key);
     }
 
-    /// Notes that the application has something for an observer that may not be told now.
+    /// Notes that the application has a newer state for an observer that may not be notified now.
     fn postpone(&mut self, now: Timestamp, key: Key) -> Notified {
         let Some(entry) = self.relations.get_mut(key) else { return Notified::Gone };
         if std::mem::replace(&mut entry.dirty, true) {
@@ -127,7 +128,7 @@ impl<P: Peer> Server<P> {
         Notified::Later
     }
 
-    /// The observer has acknowledged: it is there.
+    /// Handles the acknowledgement of a notification.
     pub(crate) fn relation_confirmed(&mut self, now: Timestamp, key: Key) {
         if let Some(relation) = self.relations.get_mut(key) {
             relation.confirmed_at = now;
@@ -137,7 +138,7 @@ impl<P: Peer> Server<P> {
         }
     }
 
-    /// Goes on with a relation that may have been blocked.
+    /// Continues a relation that may have been blocked.
     pub(crate) fn pump(&mut self, now: Timestamp, key: Key, out: &mut Outbox<P>) {
         let Some(entry) = self.relations.get_mut(key) else { return };
         if entry.alarm.is_some_and(|at| at <= now) {
@@ -166,8 +167,8 @@ impl<P: Peer> Server<P> {
         }
     }
 
-    /// A Confirmable is due again. Whether something newer may take its place (RFC 7641 §4.5.2); if nothing does,
-    /// it is repeated as it is the next time.
+    /// Whether a newer state replaces a Confirmable that is due again (RFC 7641 §4.5.2). If it does not come in time,
+    /// the Confirmable is retransmitted unchanged the next time.
     pub(crate) fn is_replaced(&mut self, now: Timestamp, key: Key, out: &mut Outbox<P>) -> bool {
         let Some(entry) = self.relations.get_mut(key) else { return false };
         entry.stalled = true;
@@ -183,7 +184,7 @@ impl<P: Peer> Server<P> {
         true
     }
 
-    /// Comes back when time is all that is waited for.
+    /// Sets the timer of a relation that waits for time only.
     fn set_alarm(&mut self, now: Timestamp, key: Key) {
         let Some(entry) = self.relations.get_mut(key) else { return };
         let at = if entry.dirty || entry.last.is_some() {
@@ -201,8 +202,8 @@ impl<P: Peer> Server<P> {
         }
     }
 
-    /// Decides how a notification goes out. Nothing when it must be Confirmable and may not be now; then the relation
-    /// waits.
+    /// Decides how a notification is sent. `None` when it must be Confirmable and may not be now; the relation waits
+    /// then.
     fn plan(&mut self, now: Timestamp, key: Key, notification: &Notification<'_>) -> Option<Plan> {
         let doubt = self.is_doubtful(now, key);
         let relation = self.relations.get_mut(key)?;
@@ -221,7 +222,7 @@ impl<P: Peer> Server<P> {
             || needs_proof(&self.config, now, relation, peer, bytes);
         if confirmable && backoff.is_none() {
             if relation.in_flight.is_some() && !last {
-                // RFC 7641 §4.5.1: one at a time; the acknowledgement lets this one go on.
+                // RFC 7641 §4.5.1: one at a time; its acknowledgement lets this one go on.
                 return None;
             }
             if peer.in_flight.len() >= self.config.transmission.nstart {
@@ -236,7 +237,7 @@ impl<P: Peer> Server<P> {
         Some(Plan { confirmable, last, backoff, doubt, risky })
     }
 
-    /// Sends one notification now. `false` when it may not go, and the relation waits.
+    /// Sends one notification now. `false` when it may not be sent and the relation waits.
     fn send_notification(
         &mut self,
         now: Timestamp,
@@ -247,8 +248,8 @@ impl<P: Peer> Server<P> {
         let Some(plan) = self.plan(now, key, notification) else { return false };
         let Some(relation) = self.relations.get_mut(key) else { return true };
         let Some(peer) = self.peers.get_mut(relation.peer) else { return true };
-        // RFC 8323 §7.1: on a connection the option may be empty and must be ignored. There are clients (aiocoap 0.4)
-        // that do not ignore it, so it counts there too.
+        // RFC 8323 §7.1: over a connection the option may be empty and must be ignored. Some clients (aiocoap 0.4) do
+        // not ignore it, so it counts there too.
         let sequence = (relation.sequence + 1) & SEQUENCE_MASK;
         let message_id = peer.message_id();
         let kind = if plan.confirmable { Type::Confirmable } else { Type::NonConfirmable };
@@ -297,7 +298,7 @@ impl<P: Peer> Server<P> {
         true
     }
 
-    /// What follows from a notification that has just been put into the box.
+    /// Updates the relation after a notification has been put into the outbox.
     fn follow(&mut self, now: Timestamp, key: Key, message_id: u16, plan: &Plan, out: &Outbox<P>) {
         let Some(relation) = self.relations.get_mut(key) else { return };
         let Some(peer) = self.peers.get(relation.peer) else { return };
@@ -310,7 +311,7 @@ impl<P: Peer> Server<P> {
             // The acknowledgement of its chunk sets the pace.
             return;
         }
-        // RFC 7641 §4.5.1: no more than one in a round trip.
+        // RFC 7641 §4.5.1: no more than one in a round-trip time.
         relation.not_before = now + if plan.doubt { pace(peer).max(PACE_OF_DOUBT) } else { pace(peer) };
         if !self.config.reliable {
             relation.proof = if plan.risky || relation.proof == Proof::Due { Proof::Due } else { Proof::Open };
@@ -318,7 +319,7 @@ impl<P: Peer> Server<P> {
         }
     }
 
-    /// Follows a Confirmable notification. The last one goes on alone, for its relation ends here.
+    /// Tracks a Confirmable notification. The last one is tracked alone, because its relation ends here.
     fn follow_confirmable(&mut self, now: Timestamp, key: Key, message_id: u16, plan: &Plan, out: &Outbox<P>) {
         let Some(relation) = self.relations.get_mut(key) else { return };
         let peer = relation.peer;
@@ -340,7 +341,7 @@ impl<P: Peer> Server<P> {
         }
     }
 
-    /// Whether a Confirmable has gone unacknowledged for longer than such a peer takes.
+    /// Whether a Confirmable has been unacknowledged for longer than this peer usually takes.
     fn is_doubtful(&self, now: Timestamp, key: Key) -> bool {
         let Some(relation) = self.relations.get(key) else { return false };
         let Some(confirmable) = relation.in_flight.and_then(|key| self.confirmables.get(key)) else { return false };
@@ -348,8 +349,8 @@ impl<P: Peer> Server<P> {
         now.since(confirmable.backoff.sent()) >= (trip * PATIENCE_TRIPS).max(PATIENCE_MIN)
     }
 
-    /// The client fetches the rest of a large notification; it is to find the same state (RFC 7959 §2.6). Of a filter
-    /// there may be several at once: each is at its own place, the newest at the filter's, too.
+    /// Keeps the state for the client to fetch the rest of a large notification (RFC 7959 §2.6). An observer of a
+    /// filter may have several: each is kept under its own location, the newest also under the filter.
     fn keep_for_blocks(&mut self, now: Timestamp, key: Key, response: &Response<'_>) {
         let Some(relation) = self.relations.get(key) else { return };
         let (peer, scope, cache_key) = (relation.peer, relation.scope(), relation.cache_key);
@@ -367,7 +368,7 @@ impl<P: Peer> Server<P> {
 }
 
 impl Relation {
-    /// When the newest notification is to be confirmed although nothing follows it.
+    /// When the newest notification is to be confirmed although no other follows.
     fn proof_due(&self, interval: std::time::Duration) -> Option<Timestamp> {
         match self.proof {
             Proof::Given | Proof::Demanded => None,
@@ -377,7 +378,7 @@ impl Relation {
     }
 }
 
-/// Bytes of a notification that make it large.
+/// Bytes of payload and location.
 fn size_of_content(response: &Response<'_>) -> usize {
     response.payload.as_slice().len() + response.location.map_or(0, |location| location.path.len())
 }
@@ -385,7 +386,7 @@ fn size_of_content(response: &Response<'_>) -> usize {
 /// The part of a notification that fits, and the options that say so (RFC 7959 §2.6).
 fn first_block<'a>(response: &Response<'a>, limits: Limits, observe: Option<u32>) -> Extra<'a> {
     let payload = response.payload.as_slice();
-    // RFC 7641 §4.2: an error carries no Observe option, and here none.
+    // RFC 7641 §4.2: an error response carries no Observe option.
     let extra = Extra { observe, payload, ..Extra::default() };
     if payload.len() <= limits.whole {
         return extra;

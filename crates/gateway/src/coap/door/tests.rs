@@ -1,4 +1,4 @@
-//! What a turn does first.
+//! The order of work in a turn.
 
 use fogmux_coap::{Call, Client, ClientConfig, Message};
 
@@ -8,7 +8,7 @@ use crate::coap::{
     tests::{get, run},
 };
 
-/// What comes, and what went out with each write.
+/// A scripted input, and the output of each write.
 #[derive(Default)]
 struct Script {
     coming: VecDeque<Vec<u8>>,

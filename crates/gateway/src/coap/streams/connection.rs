@@ -93,10 +93,10 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         closing: None,
         ctx,
     };
-    let mut farewell = Some(Box::pin(connection.ctx.farewell()));
+    let mut closing = Some(Box::pin(connection.ctx.closing()));
     let ended = poll_fn(|cx| {
-        if farewell.as_mut().is_some_and(|farewell| farewell.as_mut().poll(cx).is_ready()) {
-            farewell = None;
+        if closing.as_mut().is_some_and(|closing| closing.as_mut().poll(cx).is_ready()) {
+            closing = None;
             connection.say_goodbye();
         }
         connection.poll(cx)

@@ -1,9 +1,9 @@
-//! The mailbox of an event stream: the messages that wait to be sent, and the tail of those that were sent, in case the
-//! reader comes back without having received it.
+//! The mailbox of an event stream: messages to be sent, and the tail of those sent, in case the reader returns without
+//! having received them.
 //!
-//! Bounded in messages and bytes. Sent messages go first, then the oldest that waits, which the reader is told as a
-//! gap, whatever the QoS: a page that sleeps must not make publishers fail. Every message has a number on the stream,
-//! those that are lost too, so that the number a reader shows says exactly what it has not received.
+//! Bounded in messages and bytes. Sent messages are dropped first, then the oldest waiting ones, of any QoS, and the
+//! reader is told of a gap: a page that sleeps must not make publishers fail. Every message has a number on the stream,
+//! lost ones too, so that the last number a reader has received says exactly what it is missing.
 
 use std::{
     collections::VecDeque,
@@ -23,9 +23,9 @@ const TAIL_BYTES: usize = 64 << 10;
 const TAIL_MESSAGES: usize = 256;
 /// Waiting messages above which a member of a shared subscription counts as busy.
 const BUSY_MESSAGES: usize = 64;
-/// What each stream keeps at least when all together have too much: this fraction of its own limit.
+/// The fraction of its own limit that each stream keeps when all streams together hold too much.
 const SHORT: usize = 32;
-/// Places of an empty queue that are not given back to the allocator.
+/// Capacity of an empty queue that is kept.
 const SPARE_PLACES: usize = 64;
 
 /// Bounds of a mailbox.
@@ -33,7 +33,7 @@ const SPARE_PLACES: usize = 64;
 pub(in crate::http) struct Limits {
     pub(in crate::http) messages: usize,
     pub(in crate::http) bytes: usize,
-    /// Of all streams together; above it each is held shorter.
+    /// Bytes of all streams together above which each is held shorter.
     pub(in crate::http) all_bytes: usize,
 }
 
@@ -44,25 +44,25 @@ pub(in crate::http) struct Taken {
     pub(in crate::http) qos: Qos,
 }
 
-/// Messages that are missing before the next one.
+/// Messages that are lost before the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) struct Gap {
     /// The number of the last of them.
     pub(in crate::http) sequence: u64,
-    /// How many, unless retained messages among them, which are sent again, make that unknown.
+    /// Their number; `None` if retained messages are among them, which are sent again.
     pub(in crate::http) missed: Option<u64>,
 }
 
-/// Retained messages as they were looked up, in the order of their topics.
+/// Retained messages that were looked up, in the order of their topics.
 pub(in crate::http) struct Chunk {
     /// Where the lookup began.
     pub(in crate::http) place: Place,
     pub(in crate::http) messages: Vec<Arc<Message>>,
-    /// Where to go on after them; `None` at the end.
+    /// Where to continue; `None` at the end.
     pub(in crate::http) next: Option<Place>,
 }
 
-/// How much to take at a time.
+/// The most to take at a time.
 #[derive(Clone, Copy)]
 pub(in crate::http) struct Portion {
     pub(in crate::http) messages: usize,
@@ -72,7 +72,7 @@ pub(in crate::http) struct Portion {
 struct Item {
     message: Arc<Message>,
     qos: Qos,
-    /// It comes from the walk over the retained messages, not from a publisher.
+    /// Whether it comes from the walk over the retained messages.
     retained: bool,
 }
 
@@ -82,7 +82,7 @@ impl Item {
     }
 }
 
-/// See the module.
+/// The mailbox; see the module's documentation.
 pub(in crate::http) struct StreamMailbox {
     limits: Limits,
     all: Arc<AtomicUsize>,
@@ -93,10 +93,10 @@ pub(in crate::http) struct StreamMailbox {
     waiting: VecDeque<Item>,
     bytes: usize,
     accounted: usize,
-    /// How many of the messages before `cursor` the reader has not been told that they are lost.
+    /// Lost messages before `cursor` that the reader has not been told of.
     missed: Option<Missed>,
     walk: Walk,
-    /// The last numbers that `sent` no longer has: of a retained message, and of any other.
+    /// The last numbers dropped from `sent`: of a retained message, and of a live one.
     retained_forgotten: u64,
     live_forgotten: u64,
     ended: bool,
@@ -109,7 +109,7 @@ enum Missed {
 }
 
 impl StreamMailbox {
-    /// `walk` is where a walk over the retained messages begins, if there is to be one.
+    /// `walk` is where the walk over the retained messages begins; `None`: there is none.
     pub(in crate::http) fn new(limits: Limits, all: Arc<AtomicUsize>, walk: Option<Place>) -> Self {
         Self {
             limits,
@@ -128,7 +128,7 @@ impl StreamMailbox {
         }
     }
 
-    /// Drops everything and takes nothing any more: the stream has ended, whoever may still hold its slot.
+    /// Drops everything and takes nothing any more, because the stream has ended.
     fn end(&mut self) {
         self.sent = VecDeque::new();
         self.waiting = VecDeque::new();
@@ -138,7 +138,7 @@ impl StreamMailbox {
         self.settle();
     }
 
-    /// The messages that are missing before the next one; the reader is told now.
+    /// Takes the gap before the next message, of which the reader is told now.
     pub(in crate::http) fn take_gap(&mut self) -> Option<Gap> {
         let missed = match self.missed.take()? {
             Missed::Exactly(count) => Some(count),
@@ -147,7 +147,7 @@ impl StreamMailbox {
         Some(Gap { sequence: self.cursor - 1, missed })
     }
 
-    /// The next message to send; it stays for a while in case it has to be sent again.
+    /// Takes the next message to send; it stays for a while in case it has to be sent again.
     pub(in crate::http) fn take(&mut self) -> Option<Taken> {
         if self.cursor == self.next() {
             let item = self.waiting.pop_front()?;
@@ -176,11 +176,11 @@ impl StreamMailbox {
         taken
     }
 
-    /// Numbers a portion of the retained messages that were looked up, to be sent after `live`, and moves the walk on.
+    /// Numbers a portion of the retained messages that were looked up, to be sent after `live`, and continues the walk.
     ///
-    /// A topic of which a retained publication is in `live` or waits is left out. The publication is not older than
-    /// the retained message, or the retained message has been delivered behind it: one that was retained after this
-    /// stream had subscribed is delivered to it, too. In both cases the reader gets the newest value last.
+    /// A topic is left out if a retained publication on it is in `live` or waits. Such a publication is either not
+    /// older than the retained message, or the retained message was delivered behind it, because one retained after
+    /// this stream had subscribed is delivered to it, too. In both cases the reader gets the newest value last.
     pub(in crate::http) fn take_retained(
         &mut self,
         chunk: &Chunk,
@@ -189,7 +189,7 @@ impl StreamMailbox {
         max_qos: Qos,
     ) -> SmallVec<[Taken; 8]> {
         let mut taken = SmallVec::new();
-        // Messages to be sent again are older than what was looked up; and the walk may have begun again meanwhile.
+        // Messages to be sent again are older than those looked up; and the walk may have begun again meanwhile.
         if self.cursor != self.next() || self.walk.place() != Some(&chunk.place) {
             return taken;
         }
@@ -210,7 +210,7 @@ impl StreamMailbox {
         taken
     }
 
-    /// Indices of the messages of whose topics a retained publication is on its way.
+    /// The indices of the messages whose topics have a retained publication in `live` or in the queue.
     fn overtaken(&self, chunk: &Chunk, live: &[Taken]) -> SmallVec<[usize; 8]> {
         let at = |topic: &Topic| chunk.messages.binary_search_by(|message| message.topic.cmp(topic)).ok();
         let live = live.iter().map(|taken| &taken.message);
@@ -238,7 +238,8 @@ impl StreamMailbox {
         self.walk.place()
     }
 
-    /// Goes back to after `sequence`, the last number that the reader has received. False if that was never sent.
+    /// Rewinds to the events after `sequence`, the last number the reader has received. Returns `false` if that was
+    /// never sent.
     pub(in crate::http) fn rewind(&mut self, sequence: u64) -> bool {
         let wanted = sequence.saturating_add(1);
         if wanted > self.next() {
@@ -256,7 +257,7 @@ impl StreamMailbox {
         true
     }
 
-    /// Gives how many that waited had to go.
+    /// Changes the limits. Returns how many waiting messages were dropped.
     pub(in crate::http) fn set_limits(&mut self, limits: Limits) -> u64 {
         self.limits = limits;
         let displaced = self.make_room(0);
@@ -285,7 +286,7 @@ impl StreamMailbox {
         self.bytes -= item.bytes();
         let number = self.first;
         self.first += 1;
-        // It was to be sent again.
+        // Whether it was still to be sent again.
         let owed = self.cursor < self.first;
         self.cursor = self.cursor.max(self.first);
         if item.retained {
@@ -310,7 +311,7 @@ impl StreamMailbox {
         };
     }
 
-    /// Makes room for another message of so many bytes; gives how many that waited had to go.
+    /// Makes room for a message of this size. Returns how many waiting messages were dropped.
     fn make_room(&mut self, bytes: usize) -> u32 {
         let short = self.all.load(Relaxed) > self.limits.all_bytes;
         let limit = if short { self.limits.bytes / SHORT } else { self.limits.bytes };
@@ -321,7 +322,7 @@ impl StreamMailbox {
             }
             let Some(item) = self.waiting.pop_front() else { break };
             self.bytes -= item.bytes();
-            // Nothing is left in `sent`: the number is used up.
+            // `sent` is empty here; the number is used up.
             self.live_forgotten = self.first;
             self.first += 1;
             self.cursor = self.first;

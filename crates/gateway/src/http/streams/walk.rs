@@ -1,10 +1,10 @@
-//! The walk of an event stream over the retained messages that its filters match: the next place, and the places from
-//! which it begins again when its reader comes back without having received all of them.
+//! The walk of an event stream over the retained messages of its filters.
 //!
-//! Retained messages are not queued: they are looked up in chunks, and a place among them is a filter and a topic. A
-//! mark remembers the place behind one message. Marks lie close together at first and then a quarter of the distance
-//! apart, so that a few dozen of them cover any number of messages, and a reader that gets `n` messages further each
-//! time it connects is sent at most a quarter of those again and always gets to the end.
+//! Retained messages are not queued but looked up in chunks. A place among them is a filter and a topic; a mark
+//! remembers the place behind one message, so that the walk can resume there when the reader returns without having
+//! received all. Marks are close together at first and then a quarter of the distance apart: a few dozen cover any
+//! number of messages, and a reader that had received `n` messages is sent at most a quarter of those again, so that it
+//! always gets to the end.
 
 use fogmux_bus::Topic;
 
@@ -19,18 +19,18 @@ pub(in crate::http) struct Place {
 
 #[derive(Debug)]
 struct Mark {
-    /// The number on the stream of the message before the place.
+    /// The number of the last message before the place.
     sequence: u64,
     place: Place,
 }
 
-/// See the module.
+/// The walk; see the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
-    /// Where to go on; `None` at the end.
+    /// Where to continue; `None` at the end.
     place: Option<Place>,
     marks: Vec<Mark>,
-    /// Messages sent since the walk began, or began again.
+    /// Messages sent since the walk began or was resumed.
     sent: u64,
     /// The value of `sent` at which the next mark is made.
     due: u64,
@@ -45,7 +45,7 @@ impl Walk {
         self.place.as_ref()
     }
 
-    /// Notes that a message was sent with this number; the walk stands behind it.
+    /// Notes that a message was sent under this number, and moves behind it.
     pub(super) fn pass(&mut self, sequence: u64, subscription: usize, topic: &Topic) {
         let place = Place { subscription, after: Some(topic.clone()) };
         self.sent += 1;
@@ -56,17 +56,17 @@ impl Walk {
         self.place = Some(place);
     }
 
-    /// Goes on elsewhere, or nowhere.
+    /// Continues elsewhere, or ends.
     pub(super) fn move_to(&mut self, place: Option<Place>) {
         self.place = place;
     }
 
-    /// Begins again at the last marked place that a reader has passed that has received everything up to `sequence`.
+    /// Resumes at the last mark behind which the reader has received everything, up to `sequence`.
     pub(super) fn begin_again(&mut self, sequence: u64) {
         self.marks.retain(|mark| mark.sequence <= sequence);
         let passed = self.marks.pop();
         self.place = Some(passed.as_ref().map(|mark| mark.place.clone()).unwrap_or_default());
-        // Earlier marks serve only a reader that forgets what it has shown before: it begins at the first message.
+        // Earlier marks would serve only a reader that forgets what it has received; it begins at the first message.
         self.marks = passed.into_iter().collect();
         self.sent = 0;
         self.due = 0;

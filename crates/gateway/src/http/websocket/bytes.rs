@@ -1,5 +1,5 @@
-//! A WebSocket of binary frames as a stream of bytes: what MQTT runs on ([MQTT-6.0.0-1], [MQTT-6.0.0-2]). Frames need
-//! not end where packets end.
+//! A byte stream over a WebSocket of binary frames, for MQTT ([MQTT-6.0.0-1], [MQTT-6.0.0-2]). Frames need not end
+//! where packets end.
 
 use std::{
     io::{self, IoSlice},
@@ -11,10 +11,10 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use fogmux_http::websocket::{CloseCode, Header, Incoming, Opcode, Receiver, Role, push_close, push_frame};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes that may wait to be written before writing has to wait; also the largest frame.
+/// Bytes that may wait to be written before the caller has to wait.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
-/// Largest payload of a frame. What is larger is written in several, so that no more than a frame waits here and the
-/// caller sees how the peer takes it.
+/// Largest payload of a frame, in bytes. A longer write becomes several frames, so that no more than one of them waits
+/// here and the caller sees how fast the peer reads.
 const FRAME_BYTES_MAX: usize = 64 << 10;
 
 /// The stream. Idle, it holds no buffer.
@@ -114,10 +114,11 @@ impl<T: AsyncWrite + Unpin> ByteStream<T> {
         Poll::Ready(Ok(()))
     }
 
-    /// A frame of one binary message: the payload goes straight to the socket if it can, the rest waits here. A stream
-    /// that takes one slice at a time, such as one of HTTP/2, would make a message of its own of the header.
+    /// Sends up to [`FRAME_BYTES_MAX`] as one binary message: the payload goes straight to the socket if possible, the
+    /// rest waits here. Header and payload are joined for a stream without vectored writes, such as one of HTTP/2, which
+    /// would send the header in a DATA frame of its own.
     fn send(&mut self, cx: &mut Context<'_>, payload: &[u8]) -> io::Result<usize> {
-        let payload = payload.get(..OUTPUT_BYTES_MAX).unwrap_or(payload);
+        let payload = payload.get(..FRAME_BYTES_MAX).unwrap_or(payload);
         let header = Header::new(Opcode::Binary, payload.len(), None);
         let mut count = 0;
         if self.pending().is_empty() && self.io.is_write_vectored() {
@@ -131,7 +132,7 @@ impl<T: AsyncWrite + Unpin> ByteStream<T> {
         self.output.extend_from_slice(header.get(count..).unwrap_or_default());
         let from = count.saturating_sub(header.len());
         self.output.extend_from_slice(payload.get(from..).unwrap_or_default());
-        // Not every stream below writes both slices at once; whoever wrote may not come back to flush.
+        // Not every stream writes both slices at once, and the caller may not come back to flush.
         match self.poll_output(cx) {
             Poll::Ready(Err(error)) => Err(error),
             Poll::Ready(Ok(())) | Poll::Pending => Ok(payload.len()),
@@ -139,7 +140,7 @@ impl<T: AsyncWrite + Unpin> ByteStream<T> {
     }
 }
 
-/// The socket is HTTP's, with timeouts of its own.
+/// The socket belongs to HTTP, which has its own timeouts.
 impl<T: AsyncRead + AsyncWrite + Unpin> crate::mqtt::Transport for ByteStream<T> {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for ByteStream<T> {
@@ -194,8 +195,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ByteStream<T> {
         if buf.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        let length = buf.len().min(FRAME_BYTES_MAX);
-        Poll::Ready(self.send(cx, buf.get(..length).unwrap_or_default()))
+        Poll::Ready(self.send(cx, buf))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,4 +1,4 @@
-//! Shared subscriptions (§4.8.2): which member is to be preferred, and what one that leaves has not taken.
+//! Shared subscriptions (§4.8.2): the readiness of a member, and the messages that it leaves.
 
 use std::sync::Arc;
 
@@ -6,21 +6,20 @@ use fogmux_bus::{Message, Qos, Readiness};
 
 use super::{super::kept::Kept, MqttMailbox};
 
-/// Messages that are not acknowledged yet, and bytes that are not written yet, above which a member of a shared
-/// subscription counts as busy: others get the next ones first.
+/// Unacknowledged messages, and unwritten bytes, above which a member counts as busy: others get messages first.
 const BUSY_IN_FLIGHT: usize = 16;
 const BUSY_BYTES: usize = 16 << 10;
 
-/// What a client leaves.
+/// The part of its shared subscriptions that a client leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::mqtt) enum Leaves {
-    /// The shared subscription with this tag; what is in flight is completed.
+    /// The one with this tag; messages in flight are completed.
     Group(u32),
-    /// Everything: nobody will acknowledge what is in flight.
+    /// All, because its session ends: messages in flight will not be acknowledged.
     Session,
 }
 
-/// The messages of shared subscriptions that a client has not taken.
+/// The messages that a client has not taken.
 #[derive(Debug, Default)]
 pub(in crate::mqtt) struct Left {
     /// With the tag of the subscription.
@@ -30,9 +29,8 @@ pub(in crate::mqtt) struct Left {
 }
 
 impl MqttMailbox {
-    /// Takes out the messages of one shared subscription of a session that goes on, or of all of one that is over, which
-    /// go to other members: those of QoS 1 and 2 that wait and, if nobody will acknowledge them, those of QoS 1 in flight.
-    /// One of QoS 2 in flight goes to nobody else ([MQTT-4.8.2-5]).
+    /// Takes out the messages that go to other members: those of QoS 1 and 2 in the queue and, if the session ends,
+    /// those of QoS 1 in flight. A message of QoS 2 in flight goes to no other member ([MQTT-4.8.2-5]).
     pub(in crate::mqtt) fn take_shared(&mut self, leaves: Leaves) -> Left {
         let mut left = Left::default();
         let is_left = |kept: &Kept| match leaves {
@@ -56,7 +54,7 @@ impl MqttMailbox {
         left
     }
 
-    /// How well the client keeps up: members that take messages get them first.
+    /// How well the client keeps up.
     pub(super) fn shared_readiness(&self) -> Readiness {
         if !self.may_encode(Qos::AtLeastOnce) {
             Readiness::Congested

@@ -1,4 +1,4 @@
-//! Who is let in by what, and what a refusal looks like.
+//! Credentials, and the answers to clients that are refused.
 
 use std::{
     path::Path,

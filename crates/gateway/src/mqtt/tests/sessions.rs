@@ -120,7 +120,7 @@ fn drain_sends_wills_and_says_goodbye() {
         let mut reader = house.client(Version::V5, "reader").await;
         reader.subscribe("will", Qos::AtLeastOnce).await;
         let mut leaving = house.connect(&Connect { will: Some(will("will")), ..connect(Version::V5, "leaving") }).await;
-        house.drain.send_replace(crate::context::Phase::LastWords);
+        house.drain.send_replace(crate::context::Phase::Quiescing);
         assert_eq!(reader.message().await.payload, b"gone");
         leaving.send(&message("t", b"too late", Qos::AtLeastOnce)).await;
         reader.nothing().await;

@@ -15,7 +15,7 @@ const EVENT_BYTES_MAX: usize = 24 << 20;
 pub(super) struct Events {
     /// The beginning of a line.
     partial: Vec<u8>,
-    /// What the `data` fields of the event say so far; each ends with a line feed.
+    /// The `data` fields of the event so far; each ends with a line feed.
     data: Vec<u8>,
     /// The event has a type of its own, which no message has.
     named: bool,

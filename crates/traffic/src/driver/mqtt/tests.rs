@@ -23,7 +23,7 @@ use crate::driver::{Answer, Client, DriverError, Request, Sink};
 /// Less than any large message, and than what is sent in a turn.
 const PIPE_BYTES: usize = 1_000;
 
-/// What came of requests.
+/// The outcomes of requests.
 #[derive(Default)]
 struct Seen {
     done: Vec<(u64, Result<Vec<u8>, String>)>,

@@ -1,4 +1,4 @@
-//! The end of a connection: what the client is told, what becomes of its session and its will.
+//! The end of a connection: DISCONNECT, metrics, session and will.
 
 use std::{io, sync::Arc, task::Poll, time::Duration};
 
@@ -11,16 +11,17 @@ use super::{
 };
 use crate::WorkerContext;
 
-/// More than a packet with a Reason String has beside the string: an acknowledgement without codes, or one code.
+/// Bytes of a packet with a Reason String besides the string: an acknowledgement without codes, or one code.
 const PACKET_BYTES: usize = 64;
-/// How long a goodbye may take.
+/// How long sending DISCONNECT may take.
 const GOODBYE: Duration = Duration::from_secs(2);
-/// What is read and thrown away after a goodbye, so that the peer gets to read it (RFC 1122 §4.2.2.13: closing with
+/// Bytes that are read and dropped after DISCONNECT, so that the peer can receive it (RFC 1122 §4.2.2.13: closing with
 /// unread bytes resets the connection).
 const LINGER_BYTES: usize = 8 << 20;
 
 impl End {
-    /// Of a stream that failed. TCP's user timeout is an error of the system (ETIMEDOUT), that of an HTTP connection is not.
+    /// The end of a stream that failed. TCP's user timeout is an error of the system (ETIMEDOUT), the timeout of an
+    /// HTTP connection is not.
     pub(super) fn of(error: &io::Error) -> Self {
         match (error.kind(), error.raw_os_error()) {
             (io::ErrorKind::TimedOut, Some(_)) => Self::Unreachable,
@@ -31,7 +32,7 @@ impl End {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Says goodbye as the version allows, leaves the session, and sees to the will.
+    /// Sends DISCONNECT if the version has it, leaves the session, and handles the will.
     pub(super) async fn close(mut self: Box<Self>, end: End) {
         if let Some(entry) = self.entry {
             self.ctx.shared.mqtt.unregister(entry);
@@ -65,7 +66,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// The reason to give in DISCONNECT, which a server sends in version 5 only.
+    /// The reason code for DISCONNECT, which a server sends in version 5 only.
     fn goodbye(&self, end: End) -> Option<ReasonCode> {
         if !self.version.is_v5() {
             return None;
@@ -83,7 +84,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// A Reason String, unless the client takes no packet that large ([MQTT-3.14.2-3] and its like).
+    /// A Reason String, unless it makes the packet too large for the client ([MQTT-3.14.2-3] and similar).
     fn reason_string<'l>(&self, text: Option<&str>, list: &'l mut PropertyBuffer) -> Properties<'l> {
         if let Some(text) = text {
             let fits = usize::try_from(self.packet_bytes_max).is_ok_and(|max| text.len() + PACKET_BYTES <= max);
@@ -95,12 +96,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         list.properties()
     }
 
-    /// A Reason String for an acknowledgement, which the client may have asked not to be sent ([MQTT-3.1.2-29]).
+    /// A Reason String for an acknowledgement, unless the client has asked for none ([MQTT-3.1.2-29]).
     pub(super) fn explanation<'l>(&self, text: Option<&str>, list: &'l mut PropertyBuffer) -> Properties<'l> {
         self.reason_string(text.filter(|_| self.problem_information), list)
     }
 
-    /// The client broke the protocol: how, and what it is told.
+    /// Notes a protocol error: its description and the reason code for the client.
     pub(super) fn misbehaved(&mut self, how: &dyn std::fmt::Display, reason: ReasonCode) -> End {
         let how = how.to_string();
         tracing::debug!(%reason, %how, "client misbehaved");
@@ -138,7 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Tells the operator of a subscriber that is too slow; a line a second at most.
+    /// Logs a subscriber that is too slow, at most once a second.
     pub(super) fn log_slow(&self, reason: &str) {
         if let Some(suppressed) = self.ctx.shared.mqtt.slow_log.admit(self.now) {
             let (client, peer) = (&*self.publisher.client, self.peer);
@@ -146,16 +147,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Leaves the session, which may go on without a connection, and publishes or keeps the will.
+    /// Leaves the session, which may continue without a connection, and publishes or delays the will.
     fn leave(&mut self, end: End) {
         let (ctx, key) = (&self.ctx, self.key());
         let door = &ctx.shared.mqtt;
-        // §3.1.2.5: published unless the client said a plain goodbye.
+        // §3.1.2.5: published unless the client sent DISCONNECT with reason 0x00.
         let will = self.will.take().filter(|_| end != End::Disconnected { will: false });
         if end == End::Displaced {
             let resumed = door.sessions.get(&key).is_some_and(|slot| Arc::ptr_eq(&slot, &self.slot));
-            // The session goes on with the new connection, which comes before any delay ([MQTT-3.1.3-9]); if it
-            // ended, its delay is over.
+            // The session continues with the new connection, which comes before the end of any delay ([MQTT-3.1.3-9]);
+            // if the session has ended, so has the delay.
             if let Some(will) = will.filter(|will| !resumed || will.delay == 0) {
                 will.publish(ctx);
             }
@@ -164,7 +165,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if end == End::Draining {
             door.shutdown.left(self.slot.with_claim(self.claim, |mailbox| mailbox.unacknowledged()).unwrap_or(0));
         }
-        // Nobody else's claim can be lost by this: `with_claim` fails then, and so does `detach`.
+        // Only this connection's claim can be affected: otherwise `with_claim` and `detach` fail.
         let dropped = self.slot.with_claim(self.claim, MqttMailbox::disconnect).unwrap_or(0);
         ctx.bus().counters().gone(u64::try_from(dropped).unwrap_or(u64::MAX));
         let keep =
@@ -182,7 +183,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// What to say of an end that is about the client's credential.
+/// The text for the ends that need an explanation.
 const fn plainly(end: End) -> Option<&'static str> {
     match end {
         End::Expired => Some("the credential has ended"),
@@ -201,7 +202,7 @@ const fn plainly(end: End) -> Option<&'static str> {
     }
 }
 
-/// Closes the stream's own end, then reads and drops what still comes, so that the peer can read what was said last.
+/// Closes our half of the stream, then reads and drops what still arrives, so that the peer can read the last packet.
 pub(super) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(ctx: &WorkerContext, stream: &mut S) {
     let wait = async {
         if stream.shutdown().await.is_err() {
