@@ -21,6 +21,10 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "logins: passwords are verified at lower priority, unchanged users only once", run: a_reload },
     Case { name: "logins: a reload closes and opens listeners to anonymous clients", run: reload::anonymous },
     Case { name: "logins: a certificate of ours is taken at every default listener", run: certificates::taken },
+    Case {
+        name: "logins: profiles of OpenSSL name the authority in the certificate request",
+        run: certificates::named,
+    },
 ];
 
 /// Two hashes of `secret` by mosquitto_passwd. Verifying one costs as much memory as a hash of our own.
@@ -33,7 +37,7 @@ const PATIENT: &str = "auth.verification.wait_max=5m";
 const PATIENCE: Duration = Duration::from_secs(120);
 const MB: u64 = 1 << 20;
 
-fn users(hash_of_alice: usize, more: usize) -> String {
+pub(crate) fn users(hash_of_alice: usize, more: usize) -> String {
     let [plain, _] = HASHES;
     let alice = HASHES.get(hash_of_alice).copied().unwrap_or_default();
     let others = (0..more).map(|number| format!("[users.u{number}]\npassword = \"{plain}\"\n"));
@@ -51,7 +55,7 @@ fn connect(user: &str, password: &str) -> Vec<u8> {
 }
 
 /// A login that is under way, from one of loopback's addresses.
-fn begin(gateway: &Gateway, from: Ipv4Addr, user: &str, password: &str) -> Result<TcpStream> {
+pub(crate) fn begin(gateway: &Gateway, from: Ipv4Addr, user: &str, password: &str) -> Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::new(IpAddr::V4(from), 0).into())?;
     socket.connect_timeout(&gateway.address("mqtt")?.into(), tcp::PATIENCE)?;
@@ -62,7 +66,7 @@ fn begin(gateway: &Gateway, from: Ipv4Addr, user: &str, password: &str) -> Resul
 }
 
 /// The return code of CONNACK.
-fn answer(stream: &mut TcpStream) -> Result<u8> {
+pub(crate) fn answer(stream: &mut TcpStream) -> Result<u8> {
     let mut connack = [0; 4];
     stream.read_exact(&mut connack).context("CONNACK")?;
     let [first, _, _, code] = connack;
@@ -146,7 +150,7 @@ fn a_known_user() -> Result<String> {
 }
 
 /// The niceness of the threads that verify, if there are any.
-fn verifiers(gateway: &Gateway) -> Result<Vec<i32>> {
+pub(crate) fn verifiers(gateway: &Gateway) -> Result<Vec<i32>> {
     let mut found = Vec::new();
     for task in std::fs::read_dir(format!("/proc/{}/task", gateway.pid()))? {
         // A thread may end while one looks.

@@ -10,6 +10,7 @@ mod logins;
 mod mqtt;
 mod mqtt_bridge;
 mod operation;
+mod reload;
 mod xmpp;
 
 use std::process::ExitCode;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         xmpp::CASES,
         logins::CASES,
         operation::CASES,
+        &reload::cases(),
     ]
     .concat();
     suite::run("delivery", &cases)

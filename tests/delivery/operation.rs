@@ -5,6 +5,8 @@ mod descriptors;
 mod disk;
 mod memory;
 
+mod vanished;
+
 use std::io::Write;
 
 use anyhow::{Context, Result, ensure};
@@ -29,6 +31,9 @@ pub(crate) const CASES: &[Case] = &[
     memory::MIX,
     memory::CLIENTS_GONE,
     memory::TLS_CLIENTS_GONE,
+    vanished::EVERY_LISTENER,
+    vanished::KEEP_ALIVE,
+    vanished::READERS,
 ];
 
 /// One request over a connection of its own: the status and the body of the answer.

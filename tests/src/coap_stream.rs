@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::coap::{Message, message};
-use crate::tcp;
+use crate::{tcp, websocket};
 
 /// A connection over TCP (RFC 8323) whose settings are said: it takes messages of 128 KiB, in one piece.
 #[derive(Debug)]
@@ -48,18 +48,7 @@ impl Line {
     /// # Errors
     /// When the handshake is refused.
     pub fn over_websocket(mut stream: TcpStream) -> Result<Self> {
-        stream.write_all(
-            b"GET /.well-known/coap HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
-              Sec-WebSocket-Protocol: coap\r\n\r\n",
-        )?;
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte)?;
-            head.extend(byte);
-        }
-        ensure!(head.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&head));
+        websocket::upgrade(&mut stream, "/.well-known/coap", "coap")?;
         Self::begin(stream, Framing::WebSocket)
     }
 
@@ -80,15 +69,7 @@ impl Line {
         let length = u8::try_from(token.len()).unwrap_or_default();
         if self.framing == Framing::WebSocket {
             let whole = [&[length, code][..], token, body].concat();
-            let mut frame = vec![0x82];
-            match u16::try_from(whole.len())? {
-                short @ 0..126 => frame.push(0x80 | u8::try_from(short)?),
-                long => frame.extend([&[0xfe][..], &long.to_be_bytes()].concat()),
-            }
-            // A mask of zeros changes nothing.
-            frame.extend([0; 4]);
-            frame.extend(whole);
-            return Ok(self.stream.write_all(&frame)?);
+            return Ok(self.stream.write_all(&websocket::frame(websocket::BINARY, &whole))?);
         }
         let mut frame = match body.len() {
             short @ 0..13 => vec![u8::try_from(short).unwrap_or_default() << 4 | length],
@@ -113,8 +94,7 @@ impl Line {
         self.stream.set_read_timeout(Some(patience))?;
         let mut buffer = vec![0; 64 << 10];
         loop {
-            if let Some((message, used)) = self.split()? {
-                self.input.drain(..used);
+            if let Some(message) = self.take()? {
                 return Ok(Some(message));
             }
             match self.stream.read(&mut buffer) {
@@ -126,27 +106,21 @@ impl Line {
         }
     }
 
-    fn split(&self) -> Result<Option<(Message, usize)>> {
+    /// Takes the first whole message off the input.
+    fn take(&mut self) -> Result<Option<Message>> {
         match self.framing {
-            Framing::Stream => self.split_stream(),
-            Framing::WebSocket => self.split_frame(),
+            Framing::Stream => {
+                let Some((message, used)) = self.split_stream()? else { return Ok(None) };
+                self.input.drain(..used);
+                Ok(Some(message))
+            }
+            Framing::WebSocket => {
+                let Some((opcode, whole)) = websocket::take_frame(&mut self.input) else { return Ok(None) };
+                ensure!(opcode == websocket::BINARY, "a frame with opcode {opcode}");
+                let (&[token, code], rest) = whole.split_first_chunk().context("a short message")?;
+                Message { code, ..Message::default() }.fill(rest, usize::from(token)).map(Some)
+            }
         }
-    }
-
-    fn split_frame(&self) -> Result<Option<(Message, usize)>> {
-        let Some((&[first, length], rest)) = self.input.split_first_chunk() else { return Ok(None) };
-        ensure!(first == 0x82, "a frame that begins with {first:#x}");
-        let more = match length {
-            126 => 2,
-            127 => 8,
-            _ => 0,
-        };
-        let Some((long, rest)) = rest.split_at_checked(more) else { return Ok(None) };
-        let length = if more == 0 { usize::from(length) } else { be(long) };
-        let Some(whole) = rest.get(..length) else { return Ok(None) };
-        let (&[token, code], rest) = whole.split_first_chunk().context("a short message")?;
-        let message = Message { code, ..Message::default() }.fill(rest, usize::from(token))?;
-        Ok(Some((message, 2 + more + length)))
     }
 
     fn split_stream(&self) -> Result<Option<(Message, usize)>> {

@@ -4,7 +4,7 @@
 //! Nothing here may use a crate of the gateway: a fault in a codec must not hide itself.
 
 pub mod coap;
-mod coap_stream;
+pub mod coap_stream;
 pub mod dtls;
 pub mod gateway;
 pub mod http2;

@@ -71,6 +71,9 @@ pub struct HttpConfig {
     pub idle_timeout: Duration,
     /// How long a peer may take nothing of what there is to send.
     pub write_timeout: Duration,
+    /// How long a peer's host may acknowledge nothing on the level of TCP; see
+    /// [`set_user_timeout`](fogmux_net::listener::set_user_timeout).
+    pub unacknowledged_max: Duration,
     /// Requests at once on one HTTP/2 or HTTP/3 connection.
     pub streams_per_connection_max: u32,
     /// QUIC connections at once.
@@ -114,6 +117,7 @@ impl Default for HttpConfig {
             body_bytes_per_second: 4 << 10,
             idle_timeout: Duration::from_secs(75),
             write_timeout: Duration::from_secs(30),
+            unacknowledged_max: Duration::from_secs(60),
             streams_per_connection_max: 100,
             quic_connections_max: 4096,
             event_streams_max: 4096,

@@ -122,10 +122,20 @@ impl ClientTrust {
         self.verifier().verify_client_cert(leaf, intermediates, UnixTime::now()).map(|_| ())
     }
 
+    /// The names of the authorities, for certificate requests.
+    pub(crate) fn authorities(&self) -> Vec<DistinguishedName> {
+        self.verifier().root_hint_subjects().to_vec()
+    }
+
     /// A verifier for rustls.
     pub(crate) fn for_rustls(&self, mandatory: bool, key: Option<KeyKind>) -> Arc<dyn ClientCertVerifier> {
-        let authorities = self.verifier().root_hint_subjects().to_vec();
-        Arc::new(Verifier { authorities, trust: self.clone(), mandatory, key, provider: provider() })
+        Arc::new(Verifier {
+            authorities: self.authorities(),
+            trust: self.clone(),
+            mandatory,
+            key,
+            provider: provider(),
+        })
     }
 
     /// By the newest list that can be read.

@@ -23,9 +23,9 @@ use openssl::{
         SslVerifyMode, SslVersion, cipher_name,
     },
     stack::Stack,
-    x509::{X509, X509Ref},
+    x509::{X509, X509Name, X509Ref},
 };
-use rustls::pki_types::CertificateDer;
+use rustls::{DistinguishedName, pki_types::CertificateDer};
 use tokio::io::{AsyncRead, AsyncWrite};
 pub use tokio_openssl::SslStream;
 
@@ -47,27 +47,30 @@ impl From<ErrorStack> for TlsError {
     }
 }
 
+/// What the handshakes of one listener have in common.
+pub(crate) struct Settings {
+    pub(crate) security: Security,
+    pub(crate) psk: Option<Arc<dyn PskSource>>,
+    /// Names for the certificate request (RFC 5246 §7.4.4, RFC 8446 §4.2.4): a browser asks its user for a certificate
+    /// only if it has one of theirs.
+    pub(crate) authorities: Vec<DistinguishedName>,
+    /// Application protocols, each with its length before it (RFC 7301 §3.1).
+    pub(crate) alpn: Arc<[u8]>,
+}
+
 /// Makes handshakes for one listener.
 pub(crate) struct Server {
-    security: Security,
+    settings: Settings,
     identity: ServerIdentity,
-    psk: Option<Arc<dyn PskSource>>,
-    alpn: Arc<[u8]>,
     /// Made anew when the certificate has been replaced.
     made: Mutex<(Arc<Certificate>, SslContext)>,
 }
 
 impl Server {
-    pub(crate) fn new(
-        security: Security,
-        identity: ServerIdentity,
-        psk: Option<Arc<dyn PskSource>>,
-        alpn: &[&[u8]],
-    ) -> Result<Self, TlsError> {
-        let alpn: Arc<[u8]> = wire(alpn).into();
+    pub(crate) fn new(settings: Settings, identity: ServerIdentity) -> Result<Self, TlsError> {
         let certificate = identity.loaded();
-        let context = context(&security, &certificate, psk.as_ref(), &alpn)?;
-        Ok(Self { security, identity, psk, alpn, made: Mutex::new((certificate, context)) })
+        let context = context(&settings, &certificate)?;
+        Ok(Self { settings, identity, made: Mutex::new((certificate, context)) })
     }
 
     /// Takes a connection through its handshake; also gives the client's chain, which is yet to be verified.
@@ -89,19 +92,15 @@ impl Server {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let certificate = self.identity.loaded();
         if !Arc::ptr_eq(&made.0, &certificate) {
-            let fresh = context(&self.security, &certificate, self.psk.as_ref(), &self.alpn)?;
+            let fresh = context(&self.settings, &certificate)?;
             *made = (certificate, fresh);
         }
         Ok(made.1.clone())
     }
 }
 
-fn context(
-    security: &Security,
-    certificate: &Certificate,
-    psk: Option<&Arc<dyn PskSource>>,
-    alpn: &Arc<[u8]>,
-) -> Result<SslContext, TlsError> {
+fn context(settings: &Settings, certificate: &Certificate) -> Result<SslContext, TlsError> {
+    let Settings { security, psk, authorities, alpn } = settings;
     let mut builder = SslContext::builder(SslMethod::tls_server())?;
     restrict(&mut builder, &security.profile.accept)?;
     builder.set_options(SslOptions::CIPHER_SERVER_PREFERENCE);
@@ -127,6 +126,13 @@ fn context(
     // That the client has the key is seen to here; what its certificate is worth is decided in one place for all
     // stacks, [`crate::clients::ClientTrust`].
     builder.set_verify_callback(ask, |_, _| true);
+    if security.client_certificates != ClientCertificates::No {
+        let mut names = Stack::new()?;
+        for name in authorities {
+            names.push(X509Name::from_der(name.as_ref())?)?;
+        }
+        builder.set_client_ca_list(names);
+    }
     if !alpn.is_empty() {
         let ours = Arc::clone(alpn);
         builder.set_alpn_select_callback(move |_, theirs| chosen(&ours, theirs).ok_or(AlpnError::ALERT_FATAL));
@@ -334,7 +340,7 @@ fn names(mut wire: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Names with their lengths before them (RFC 7301 §3.1).
-fn wire(alpn: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn wire(alpn: &[&[u8]]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for name in alpn {
         if let Ok(length) = u8::try_from(name.len()) {

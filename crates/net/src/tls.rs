@@ -213,7 +213,13 @@ impl TlsConfig {
             (true, Some(psk)) => Some(Arc::clone(psk)),
             (false, _) => None,
         };
-        crate::openssl::Server::new(*security, identity, psk, alpn)
+        let settings = crate::openssl::Settings {
+            security: *security,
+            psk,
+            authorities: self.trust.as_ref().map(ClientTrust::authorities).unwrap_or_default(),
+            alpn: crate::openssl::wire(alpn).into(),
+        };
+        crate::openssl::Server::new(settings, identity)
     }
 }
 

@@ -54,3 +54,36 @@ pub(super) fn taken() -> Result<String> {
     gateway.settle()?;
     Ok(String::new())
 }
+
+/// Profiles that OpenSSL serves name the authority as those of rustls do.
+pub(super) fn named() -> Result<String> {
+    for profile in ["pki", "low"] {
+        let listeners = ["mqtts", "https", "coaps_tcp", "xmpps"];
+        let settings: Vec<String> = listeners
+            .iter()
+            .flat_map(|name| {
+                ["profile", "allow_weak", "client_certificates"].map(|key| format!("listeners.{name}.{key}"))
+            })
+            .zip([format!("\"{profile}\""), "true".into(), "\"optional\"".into()].iter().cycle())
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        let mut gateway = Gateway::start(&settings.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let ca = gateway.ca().display().to_string();
+        let subject = Command::new("openssl").args(["x509", "-noout", "-subject", "-in", &ca]).output()?;
+        let subject = String::from_utf8_lossy(&subject.stdout).trim().trim_start_matches("subject=").trim().to_owned();
+        ensure!(!subject.is_empty(), "the authority has no name");
+        for listener in listeners {
+            let address = gateway.address(listener)?.to_string();
+            let client = ["s_client", "-tls1_2", "-cipher", "ALL:@SECLEVEL=0", "-connect", &address, "-CAfile", &ca];
+            let output = Command::new("openssl").args(client).output()?;
+            let text = String::from_utf8_lossy(&output.stdout);
+            let named = text.split_once("Acceptable client certificate CA names").map(|(_, rest)| rest);
+            ensure!(
+                named.is_some_and(|rest| rest.contains(&subject)),
+                "{profile} at {listener} does not name {subject}"
+            );
+        }
+        gateway.settle()?;
+    }
+    Ok(String::new())
+}

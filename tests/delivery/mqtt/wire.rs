@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;
 use fogmux_tests::http2::{self, END_HEADERS, HEADERS, PING, RST_STREAM, SETTINGS, frame};
+use fogmux_tests::websocket::{self, ByteStream};
 use fogmux_tests::{tcp, tls};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::net::{AddressFamily, SocketType};
@@ -54,106 +55,15 @@ pub(crate) fn open(gateway: &Gateway, transport: Transport, buffer: Option<usize
     Ok(match transport {
         Transport::Tcp => Box::new(socket("mqtt")?),
         Transport::Tls => Box::new(secure("mqtts", b"mqtt")?),
-        Transport::Ws => Box::new(WebSocket::upgrade(socket("http")?)?),
-        Transport::Wss => Box::new(WebSocket::upgrade(secure("https", b"http/1.1")?)?),
-        Transport::Http2 => Box::new(WebSocket::over(Tunnel::connect(secure("https", b"h2")?)?)),
+        Transport::Ws => Box::new(upgraded(socket("http")?)?),
+        Transport::Wss => Box::new(upgraded(secure("https", b"http/1.1")?)?),
+        Transport::Http2 => Box::new(ByteStream::over(Tunnel::connect(secure("https", b"h2")?)?)),
     })
 }
 
-/// The client's end of a WebSocket of binary frames (RFC 6455).
-struct WebSocket<S> {
-    stream: S,
-    /// Bytes of the data frame under way that are still to be read.
-    left: usize,
-}
-
-impl<S: Read + Write> WebSocket<S> {
-    const fn over(stream: S) -> Self {
-        Self { stream, left: 0 }
-    }
-
-    fn upgrade(mut stream: S) -> Result<Self> {
-        stream.write_all(
-            b"GET /mqtt HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
-              Sec-WebSocket-Protocol: mqtt\r\n\r\n",
-        )?;
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte)?;
-            head.extend(byte);
-        }
-        ensure!(head.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&head));
-        Ok(Self::over(stream))
-    }
-
-    /// Reads frame headers up to that of a data frame; a close frame is the end.
-    fn header(&mut self) -> IoResult<bool> {
-        loop {
-            let mut head = [0; 2];
-            self.stream.read_exact(&mut head)?;
-            let [first, second] = head;
-            let length = match second & 0x7f {
-                126 => {
-                    let mut more = [0; 2];
-                    self.stream.read_exact(&mut more)?;
-                    u64::from(u16::from_be_bytes(more))
-                }
-                127 => {
-                    let mut more = [0; 8];
-                    self.stream.read_exact(&mut more)?;
-                    u64::from_be_bytes(more)
-                }
-                short => u64::from(short),
-            };
-            self.left = usize::try_from(length).map_err(Error::other)?;
-            match first & 0x0f {
-                0 | 2 if self.left > 0 => return Ok(true),
-                0 | 2 => {}
-                8 => return Ok(false),
-                _ => drop(std::io::copy(&mut Read::by_ref(&mut self.stream).take(length), &mut std::io::sink())?),
-            }
-        }
-    }
-}
-
-impl<S: Read + Write> Read for WebSocket<S> {
-    fn read(&mut self, buffer: &mut [u8]) -> IoResult<usize> {
-        if self.left == 0 && !self.header()? {
-            return Ok(0);
-        }
-        let room = buffer.len().min(self.left);
-        let count = self.stream.read(buffer.get_mut(..room).unwrap_or_default())?;
-        self.left -= count;
-        Ok(count)
-    }
-}
-
-impl<S: Read + Write> Write for WebSocket<S> {
-    fn write(&mut self, bytes: &[u8]) -> IoResult<usize> {
-        // A mask of zeros is one that changes nothing.
-        let mut out = vec![0x82];
-        match u16::try_from(bytes.len()) {
-            Ok(length @ 0..126) => out.push(0x80 | u8::try_from(length).unwrap_or_default()),
-            Ok(length) => {
-                out.push(0x80 | 126);
-                out.extend(length.to_be_bytes());
-            }
-            Err(_) => {
-                out.push(0x80 | 127);
-                out.extend(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
-            }
-        }
-        out.extend([0; 4]);
-        out.extend(bytes);
-        self.stream.write_all(&out)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> IoResult<()> {
-        self.stream.flush()
-    }
+fn upgraded<S: Read + Write>(mut stream: S) -> Result<ByteStream<S>> {
+    websocket::upgrade(&mut stream, "/mqtt", "mqtt")?;
+    Ok(ByteStream::over(stream))
 }
 
 /// The stream that an extended CONNECT opens (RFC 8441 §4), with flow control (RFC 9113 §5.2).

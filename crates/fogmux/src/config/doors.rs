@@ -50,6 +50,7 @@ impl Section for Http {
         reader.size("body_bytes_per_second", &mut door.body_bytes_per_second, 1..=1 << 30);
         reader.duration("idle_timeout", &mut door.idle_timeout, SECOND..=HOUR);
         reader.duration("write_timeout", &mut door.write_timeout, SECOND..=HOUR);
+        reader.duration("unacknowledged_max", &mut door.unacknowledged_max, SECOND..=HOUR);
         reader.count("streams_per_connection_max", &mut door.streams_per_connection_max, 1..=10_000);
         reader.count("quic_connections_max", &mut door.quic_connections_max, 1..=1_000_000);
         reader.count("event_streams_max", &mut door.event_streams_max, 0..=1_000_000);
@@ -165,6 +166,7 @@ impl Section for CoapConfig {
         reader.duration("idle_timeout", &mut self.idle_timeout, SECOND..=DAY);
         reader.duration("pong_timeout", &mut self.pong_timeout, SECOND..=HOUR);
         reader.duration("write_timeout", &mut self.write_timeout, SECOND..=HOUR);
+        reader.duration("unacknowledged_max", &mut self.unacknowledged_max, SECOND..=HOUR);
         reader.count("pending_max", &mut self.pending_max, 1..=1_000_000);
         reader.count("links_max", &mut self.links_max, 0..=1_000_000);
         let whom =
@@ -194,6 +196,7 @@ impl Section for XmppConfig {
         reader.duration("login_timeout", &mut self.login_timeout, SECOND..=HOUR);
         reader.duration("stanza_timeout", &mut self.stanza_timeout, SECOND..=HOUR);
         reader.duration("write_timeout", &mut self.write_timeout, SECOND..=HOUR);
+        reader.duration("unacknowledged_max", &mut self.unacknowledged_max, SECOND..=HOUR);
         reader.count("mailbox_messages_max", &mut self.mailbox_messages_max, 1..=100_000_000);
         reader.size("mailbox_bytes_max", &mut self.mailbox_bytes_max, 1 << 10..=4 << 30);
         reader.count("nodes_max", &mut self.nodes_max, 0..=10_000_000);

@@ -70,6 +70,7 @@ impl Config {
             ("http", shown(&self.http) != shown(&other.http)),
             ("xmpp", shown(&self.xmpp) != shown(&other.xmpp)),
             ("store", self.store != other.store),
+            ("auth", self.auth.admin_password_file != other.auth.admin_password_file),
             ("tls", self.tls != other.tls),
         ];
         differs.into_iter().filter(|(_, differs)| *differs).map(|(section, _)| section).collect()
@@ -79,7 +80,8 @@ impl Config {
     pub(crate) fn take_over(&mut self, other: Self) {
         self.workers.drain = other.workers.drain;
         self.listeners.take_over(&other.listeners);
-        self.auth = other.auth;
+        let admin_password_file = self.auth.admin_password_file.take();
+        self.auth = Auth { admin_password_file, ..other.auth };
         self.log = other.log;
         self.coap.oscore = other.coap.oscore;
     }

@@ -55,6 +55,9 @@ pub struct CoapConfig {
     pub pong_timeout: Duration,
     /// How long a connection may read nothing of what is sent to it.
     pub write_timeout: Duration,
+    /// How long a peer's host may acknowledge nothing on the level of TCP; see
+    /// [`set_user_timeout`](fogmux_net::listener::set_user_timeout).
+    pub unacknowledged_max: Duration,
     /// Publications per worker whose answer waits for the disk; one more is answered 4.29.
     pub pending_max: usize,
     /// Links in `/.well-known/core`.
@@ -92,6 +95,7 @@ impl Default for CoapConfig {
             idle_timeout: Duration::from_secs(300),
             pong_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(60),
+            unacknowledged_max: Duration::from_secs(60),
             pending_max: 4096,
             links_max: 1000,
             dtls: EndpointConfig::default(),

@@ -20,7 +20,7 @@ use super::{
     stream::EventStream,
     websocket,
 };
-use crate::{Peer, WorkerContext};
+use crate::{Peer, WorkerContext, mqtt::Transport};
 
 /// RFC 9113 §3.4.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -41,7 +41,7 @@ enum Protocol {
 /// Serves one TCP or TLS connection (HTTP/1.1 or HTTP/2 by ALPN, else by the preface) until it ends.
 pub async fn serve<S>(ctx: Rc<WorkerContext>, mut stream: S, peer: Peer, alpn: Option<Vec<u8>>)
 where
-    S: AsyncRead + AsyncWrite + Unpin + 'static,
+    S: Transport + 'static,
 {
     let (protocol, prefix) = match alpn.as_deref() {
         Some(b"h2") => (Protocol::Two, Bytes::new()),

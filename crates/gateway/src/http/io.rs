@@ -17,7 +17,7 @@ use tokio::{
     time::Sleep,
 };
 
-use crate::WorkerContext;
+use crate::{WorkerContext, mqtt::Transport};
 
 /// The progress of a connection, shared by its task, its socket and its service.
 #[derive(Debug, Default)]
@@ -130,6 +130,12 @@ impl<S> Io<S> {
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
         }
+    }
+}
+
+impl<S: Transport> Transport for Io<S> {
+    fn set_user_timeout(&self, limit: Duration) {
+        self.inner.set_user_timeout(limit);
     }
 }
 

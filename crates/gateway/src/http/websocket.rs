@@ -14,6 +14,7 @@ use http::{
     header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, UPGRADE},
     request::Parts,
 };
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
@@ -30,7 +31,11 @@ use super::{
 use crate::{
     WorkerContext,
     metrics::{DoorMetrics, Metrics},
+    mqtt::Transport,
 };
+
+/// A stream of HTTP/2 shares its connection with others: the HTTP door's bound holds for all of them.
+impl Transport for TokioIo<Upgraded> {}
 
 /// The subprotocols of MQTT over WebSocket ([MQTT-6.0.0-4]; the second is MQTT 3.1's).
 const MQTT: [&str; 2] = ["mqtt", "mqttv3.1"];
@@ -149,7 +154,7 @@ impl Accepted {
 /// Carries the WebSocket until it ends.
 pub(super) async fn run<T>(conn: &Rc<Conn>, io: T, carried: Carried)
 where
-    T: AsyncRead + AsyncWrite + Unpin,
+    T: Transport,
 {
     let ctx = &conn.ctx;
     match carried {

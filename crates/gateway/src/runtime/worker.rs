@@ -10,10 +10,11 @@ use std::{
     sync::{Arc, atomic::AtomicUsize},
     task::{Context, Poll},
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use fogmux_bus::WorkerId;
-use fogmux_net::quic;
+use fogmux_net::{listener::set_user_timeout, quic};
 use tokio::{
     runtime::{Builder, LocalOptions},
     sync::{Notify, mpsc},
@@ -167,6 +168,9 @@ fn serve_tcp(ctx: &Rc<WorkerContext>, accepted: Accepted, tasks: &Tasks) {
     let Accepted { listener, stream, peer, tls, seat } = accepted;
     let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { return };
     let ctx = Rc::clone(ctx);
+    if let Some(limit) = unacknowledged_max(&ctx, listener) {
+        set_user_timeout(&stream, limit);
+    }
     match (listener, tls) {
         // A TLS listener without TLS here has the profile `none`.
         (Listener::Mqtt, _) | (Listener::Mqtts, None) => tasks.spawn_flat(mqtt::serve(ctx, stream, peer), seat),
@@ -206,6 +210,18 @@ fn serve_tcp(ctx: &Rc<WorkerContext>, accepted: Accepted, tasks: &Tasks) {
             coap::serve_stream(ctx, stream, peer).await;
         }),
         (Listener::Coap | Listener::Coaps | Listener::Http3, _) => {}
+    }
+}
+
+/// How long a peer of that listener may acknowledge nothing. With MQTT that depends on the keep alive, which is not known
+/// before the login.
+fn unacknowledged_max(ctx: &WorkerContext, listener: Listener) -> Option<Duration> {
+    let shared = &ctx.shared;
+    match listener {
+        Listener::Http | Listener::Https => Some(shared.http.config.unacknowledged_max),
+        Listener::CoapTcp | Listener::CoapsTcp => Some(shared.coap.config.unacknowledged_max),
+        Listener::Xmpp | Listener::Xmpps => Some(shared.xmpp.config.unacknowledged_max),
+        Listener::Mqtt | Listener::Mqtts | Listener::Coap | Listener::Coaps | Listener::Http3 => None,
     }
 }
 

@@ -19,6 +19,9 @@ pub struct XmppConfig {
     pub stanza_timeout: Duration,
     /// How long a client may take nothing of what there is to send.
     pub write_timeout: Duration,
+    /// How long a peer's host may acknowledge nothing on the level of TCP; see
+    /// [`set_user_timeout`](fogmux_net::listener::set_user_timeout).
+    pub unacknowledged_max: Duration,
     /// Messages that may wait for one connection.
     pub mailbox_messages_max: usize,
     /// Their bytes.
@@ -40,6 +43,7 @@ impl Default for XmppConfig {
             login_timeout: Duration::from_secs(15),
             stanza_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
+            unacknowledged_max: Duration::from_secs(60),
             mailbox_messages_max: 10_000,
             mailbox_bytes_max: 4 << 20,
             nodes_max: 20_000,

@@ -5,11 +5,14 @@ use std::{
     io::{self, IoSlice},
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use fogmux_http::websocket::{CloseCode, Header, Incoming, Opcode, Receiver, Role, push_close, push_frame};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::mqtt::Transport;
 
 /// Bytes that may wait to be written before the caller has to wait.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
@@ -140,8 +143,11 @@ impl<T: AsyncWrite + Unpin> ByteStream<T> {
     }
 }
 
-/// The socket belongs to HTTP, which has its own timeouts.
-impl<T: AsyncRead + AsyncWrite + Unpin> crate::mqtt::Transport for ByteStream<T> {}
+impl<T: Transport> Transport for ByteStream<T> {
+    fn set_user_timeout(&self, limit: Duration) {
+        self.io.set_user_timeout(limit);
+    }
+}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for ByteStream<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

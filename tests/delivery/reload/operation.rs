@@ -1,0 +1,51 @@
+//! How long a shutdown takes, and what is logged.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use fogmux_tests::mqtt::{self, Connection, V5};
+use fogmux_tests::suite::Case;
+use rustix::process::Signal;
+
+use super::{PATIENCE, Row, Subject};
+
+pub(super) const DRAIN: Row =
+    Row { keys: &["workers.drain"], case: Case { name: "reload: workers.drain", run: drain } };
+pub(super) const LOG: Row = Row { keys: &["log.filter"], case: Case { name: "reload: log.filter", run: log } };
+
+/// A subscriber that acknowledges nothing of what it has been sent.
+fn deaf(subject: &Subject) -> Result<Connection> {
+    let address = subject.gateway.address("mqtt")?;
+    let mut deaf = Connection::open(address, V5, "deaf")?;
+    deaf.subscribe(1, &["a"], 1)?;
+    let mut publisher = Connection::open(address, V5, "publisher")?;
+    publisher.stream.write_all(&mqtt::publish(V5, b"a", b"x", 1, false, 1))?;
+    ensure!(publisher.read()?.0 == 0x40, "no PUBACK");
+    ensure!(deaf.read()?.0 & 0xf0 == 0x30, "no PUBLISH");
+    Ok(deaf)
+}
+
+fn drain() -> Result<String> {
+    let long = ("workers.drain", "\"5m\"");
+    let mut before = Subject::start(&[long], &[])?;
+    let deaf_before = deaf(&before)?;
+    before.gateway.signal(Signal::TERM)?;
+    ensure!(before.gateway.wait_exit(Duration::from_secs(2)).is_err(), "a drain of 5 minutes was over in 2 s");
+    let mut after = Subject::start(&[long], &[])?;
+    let deaf_after = deaf(&after)?;
+    after.set("workers.drain", "\"200ms\"")?;
+    after.gateway.signal(Signal::TERM)?;
+    after.gateway.wait_exit(PATIENCE)?;
+    drop((deaf_before, deaf_after));
+    Ok(String::new())
+}
+
+fn log() -> Result<String> {
+    let mut subject = Subject::start(&[("log.filter", "\"error\"")], &[])?;
+    let quiet = subject.gateway.whole_log();
+    ensure!(!quiet.contains(" INFO "), "a filter of errors lets through {quiet}");
+    subject.set("log.filter", "\"info\"")?;
+    ensure!(subject.gateway.whole_log().contains(" INFO "), "a filter of info lets no info through");
+    Ok(String::new())
+}
