@@ -31,8 +31,8 @@ const AFTER: Duration = Duration::from_secs(10);
 /// Bytes that the CoAP door may remember of peers for minutes (RFC 7252 §4.8.2 EXCHANGE_LIFETIME; DTLS sessions):
 /// exchanges, uploads, downloads and notifications of 16 MiB each, and a kilobyte for each of 32 768 sessions.
 const REMEMBERED_BYTES_MAX: u64 = 100_000_000;
-/// Round trips below this are the scheduler's noise with attacker, gateway and clients on two cores; ten times it is the
-/// least bound. The gateway is built with optimisation (`xtask/src/gateway.rs`), so that it is not its own noise.
+/// Round trips below this are the scheduler's noise with attacker, gateway and clients on two cores; ten times it is
+/// the least bound. The gateway is built with optimisation (`xtask/src/gateway.rs`), so that it is not its own noise.
 const P99_FLOOR: Duration = Duration::from_millis(2);
 /// How often a delay has to show to be believed.
 const ATTEMPTS: usize = 5;
@@ -76,8 +76,8 @@ fn attack_with(settings: &'static [&'static str], attack: fn(&Gateway) -> Result
 
 /// The same with files too.
 ///
-/// Only too long a delay is measured again: one that the gateway causes is there every time, one that the machine caused
-/// is not.
+/// Only too long a delay is measured again: one that the gateway causes is there every time, one that the machine
+/// caused is not.
 fn attack_furnished(setting: &Setting, attack: fn(&Gateway) -> Result<String>) -> Result<String> {
     let mut attempts = Vec::new();
     while attempts.len() < ATTEMPTS {

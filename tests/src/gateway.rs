@@ -330,8 +330,8 @@ impl Gateway {
         Ok(fs::File::options().write(true).open(self.home.path().join("log"))?.set_len(0)?)
     }
 
-    /// The memory oracle: ten seconds after the last client has gone, the resident set is at most 8 MB above what it was
-    /// before the first came, and all gauges are back at 0. Returns what it came down to.
+    /// The memory oracle: ten seconds after the last client has gone, the resident set is at most 8 MB above what it
+    /// was before the first came, and all gauges are back at 0. Returns what it came down to.
     ///
     /// # Errors
     /// When it stays higher.
