@@ -273,14 +273,13 @@ impl Gateway {
     /// Shows both sides when they differ for ten seconds.
     pub fn check_conservation(&self) -> Result<()> {
         const IN: [&str; 2] = ["matched_total", "pulled_total"];
-        const OUT: [&str; 9] = [
+        const OUT: [&str; 8] = [
             "sent_total",
             "dropped_full_total",
             "dropped_expired_total",
             "dropped_too_large_total",
             "dropped_gone_total",
             "conflated_total",
-            "refused_total",
             "handed_on_total",
             "mailbox_messages",
         ];
