@@ -1,5 +1,5 @@
-//! The CoAP server machine: the input is cut into datagrams, each from one of a few peers after some time. All that goes
-//! out decodes, and nothing grows past its bound.
+//! The CoAP server machine: the input is cut into datagrams, each from one of a few peers after some time. All that
+//! goes out decodes, and nothing grows past its bound.
 #![no_main]
 
 use std::{net::SocketAddr, time::Duration};

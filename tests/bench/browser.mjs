@@ -1,4 +1,4 @@
-// Opens the pages of `fogmux bench` in Chromium, as a phone and as a desk sees them, in light and in dark, and on paper.
+// Opens the pages of `fogmux bench` in Chromium: on a phone and a desktop, in light and dark mode, and printed.
 //
 //   node tests/bench/browser.mjs OUTPUT PAGE…
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -12,7 +12,7 @@ const VIEWS = [
   { name: 'dark', width: 1280, height: 900, scale: 1, mobile: false, scheme: 'dark' },
 ];
 
-// What a page is like, from inside: this is run in the page.
+// Measures a page; runs inside the page.
 function looked() {
   const all = [...document.querySelectorAll('svg.plot')];
   const shown = all.filter(plot => plot.checkVisibility());
@@ -52,7 +52,7 @@ async function open(browser, page, view) {
   return { call, targetId, sessionId };
 }
 
-// What is wrong with a page in a view; screenshots, and the paper of the desk, go to the output.
+// Returns the faults of a page in a view. Screenshots, and the print of the desktop view, go to the output directory.
 async function faults(browser, path, view, output) {
   const page = pathToFileURL(resolve(path)).href;
   const { call, targetId, sessionId } = await open(browser, page, view);

@@ -33,8 +33,8 @@ const AFTER: Duration = Duration::from_secs(10);
 const REMEMBERED_BYTES_MAX: u64 = 68_000_000;
 /// An idle DTLS session, which lasts for hours when its peer has gone without a word.
 const SESSION_BYTES_MAX: u64 = 4 << 10;
-/// Round trips below this are the scheduler's noise with attacker, gateway and clients on two cores; ten times it is the
-/// least bound. The gateway is built with optimisation (`xtask/src/gateway.rs`), so that it is not its own noise.
+/// Round trips below this are the scheduler's noise with attacker, gateway and clients on two cores; ten times it is
+/// the least bound. The gateway is built with optimisation (`xtask/src/gateway.rs`), so that it is not its own noise.
 const P99_FLOOR: Duration = Duration::from_millis(2);
 /// How often a delay has to show to be believed.
 const ATTEMPTS: usize = 5;
@@ -78,8 +78,8 @@ fn attack_with(settings: &'static [&'static str], attack: fn(&Gateway) -> Result
 
 /// The same with files too.
 ///
-/// Only too long a delay is measured again: one that the gateway causes is there every time, one that the machine caused
-/// is not.
+/// Only too long a delay is measured again: one that the gateway causes is there every time, one that the machine
+/// caused is not.
 fn attack_furnished(setting: &Setting, attack: fn(&Gateway) -> Result<String>) -> Result<String> {
     let mut attempts = Vec::new();
     while attempts.len() < ATTEMPTS {

@@ -66,7 +66,7 @@ class Aiocoap(Publisher, Follower, Getter):
         except TimeoutError:
             raise Missing("no response") from None
         except oscore.NotAProtectedMessage as error:
-            # What is wrong with the protection cannot be said under it (RFC 8613 §8.2).
+            # An error of the protection is answered unprotected (RFC 8613 §8.2).
             raise Refused(f"unprotected {error.plain_message.code.dotted}") from None
 
     async def publish(self, topic, data, content_type, retain=True):

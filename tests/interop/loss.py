@@ -4,13 +4,13 @@ A relay stands between each client and the gateway and drops datagrams in both d
 its own: the third datagram of a client is lost in every run or in none. Only the clients' clocks are left to chance, so
 what is judged is chosen such that chance cannot fail it:
 
-- A client gives up by itself. OpenSSL's sends a flight 6 times in a minute: with a quarter lost, one of some 14 datagrams
-  is lost each time with 14 * 0.25^6 = 0.3 %; and none of the 5 times that a Confirmable request is sent do it and its
-  answer arrive with (1 - 0.75^2)^5 = 1.6 %. GnuTLS's gives up sooner: 14 of 24 tries with certificates were measured. We
-  reckon with Q = 70 % for all.
-- A client that gives up knocks again, TRIES times in all. Each of the 200 clients gets through but with 200 * 0.7^74 =
-  7e-10, when the gateway does its part. One that does not send its flights again gets 14 datagrams through with 0.75^14 =
-  2 % a try, so that of 40 clients a quarter, 0.98^74, do not get through.
+- A client gives up by itself. OpenSSL sends a flight 6 times in a minute: at 25 % loss, one of some 14 datagrams is
+  lost every time with probability 14 * 0.25^6 = 0.3 %, and all 5 transmissions of a Confirmable request or their
+  answers are lost with (1 - 0.75^2)^5 = 1.6 %. GnuTLS gives up sooner: 14 of 24 tries with certificates failed. We
+  assume Q = 70 % for all.
+- A client that gives up tries again, TRIES times in all. With a correct gateway, one of 200 clients fails with
+  probability 200 * 0.7^74 = 7e-10. A gateway that does not retransmit its flights gets 14 datagrams through with
+  0.75^14 = 2 % a try, so that a quarter (0.98^74) of 40 clients fail.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ TEXT = "text/plain;charset=utf-8"
 
 
 class Relay(asyncio.DatagramProtocol):
-    """A port that leads to the gateway. A client's next try comes from another port, and goes on in the same sequence."""
+    """A port that leads to the gateway. A client's next try comes from another port and continues the same sequence."""
 
     def __init__(self, gateway: tuple[str, int], percent: int, seed: str):
         self.gateway, self.share = gateway, percent / 100

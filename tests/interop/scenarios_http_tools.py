@@ -1,4 +1,4 @@
-"""HTTP as tools of others see it: an OpenAPI validator, schemathesis, Prometheus' parsers, a browser on another page."""
+"""HTTP as foreign tools see it: an OpenAPI validator, schemathesis, Prometheus' parsers, a browser on another page."""
 
 import asyncio
 import json

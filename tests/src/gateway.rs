@@ -273,14 +273,13 @@ impl Gateway {
     /// Shows both sides when they differ for ten seconds.
     pub fn check_conservation(&self) -> Result<()> {
         const IN: [&str; 2] = ["matched_total", "pulled_total"];
-        const OUT: [&str; 9] = [
+        const OUT: [&str; 8] = [
             "sent_total",
             "dropped_full_total",
             "dropped_expired_total",
             "dropped_too_large_total",
             "dropped_gone_total",
             "conflated_total",
-            "refused_total",
             "handed_on_total",
             "mailbox_messages",
         ];
@@ -330,8 +329,8 @@ impl Gateway {
         Ok(fs::File::options().write(true).open(self.home.path().join("log"))?.set_len(0)?)
     }
 
-    /// The memory oracle: ten seconds after the last client has gone, the resident set is at most 8 MB above what it was
-    /// before the first came, and all gauges are back at 0. Returns what it came down to.
+    /// The memory oracle: ten seconds after the last client has gone, the resident set is at most 8 MB above what it
+    /// was before the first came, and all gauges are back at 0. Returns what it came down to.
     ///
     /// # Errors
     /// When it stays higher.

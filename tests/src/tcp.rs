@@ -46,7 +46,7 @@ pub fn connect(address: SocketAddr) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Connects with a receive buffer of so many bytes, or as few as the system has: what the peer sends soon waits with it.
+/// Connects with a receive buffer of so many bytes, or as few as the system has, so that the peer's output soon waits.
 ///
 /// # Errors
 /// When nobody accepts.

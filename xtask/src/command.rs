@@ -20,8 +20,8 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments)
 }
 
-/// Every package but the benches. Those compare with other people's code, which turns on features of what we depend on too;
-/// all else is compiled with one set of features, and so once, if every command names the same packages.
+/// Every package but the benches, whose dependencies turn on features of our own dependencies. Everything else is
+/// compiled once, with one set of features, if every command names the same packages.
 const PACKAGES: [&str; 4] = ["--workspace", "--exclude", "fogmux-benches", "--locked"];
 
 /// `cargo SUBCOMMAND` for all packages but the benches.

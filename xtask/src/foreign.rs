@@ -42,8 +42,9 @@ pub(crate) fn interop(tree: &Tree) -> Result<()> {
     run(python.current_dir(tree.root()).env("PYTHONDONTWRITEBYTECODE", "1"))
 }
 
-/// The traffic generator: every bench of a door once; at every door and against servers that others wrote; then the pages that it writes, in a
-/// browser: they fit a phone and a desk, load nothing, and the console is silent. Screenshots and a print stay under the target directory.
+/// The traffic generator: runs every bench of a door once, at every door and against foreign servers. Then opens the
+/// pages that it writes in a browser: they fit a phone and a desktop, load nothing, and log nothing to the console.
+/// Screenshots and a print stay under the target directory.
 pub(crate) fn bench(tree: &Tree) -> Result<()> {
     setup::browser()?;
     setup::peers(tree)?;

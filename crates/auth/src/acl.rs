@@ -36,7 +36,7 @@ pub(crate) use view::{Common, View};
 use crate::problem::Problems;
 use pattern::Pattern;
 
-/// What a client does with a topic.
+/// The use that a client makes of a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Subscribe, observe, get.

@@ -45,7 +45,7 @@ impl Default for BackoffConfig {
     }
 }
 
-/// Who failed how often of late.
+/// Recent failures by address and by user.
 #[derive(Debug, Default)]
 pub struct Backoff {
     config: BackoffConfig,
@@ -115,7 +115,7 @@ impl Backoff {
         }
     }
 
-    /// What is remembered of an address and of a name, where these are remembered.
+    /// Changes the entries of an address and of a user, if there are any.
     fn each(&mut self, now_ms: u64, address: IpAddr, user: &str, change: impl Fn(&mut Failures)) {
         let oldest_ms = now_ms.saturating_sub(millis(self.config.forget_after));
         let most = self.config.entries_max;

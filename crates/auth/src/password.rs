@@ -14,8 +14,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use imported::Imported;
 pub use scratch::Scratch;
 
-/// Memory per hash. The leanest of the parameter sets OWASP calls equal (7 MiB, 5 passes, 1 lane): a Pi with 512 MiB can
-/// afford a few at once, and one takes well under a tenth of a second there.
+/// Memory per hash. The leanest of the parameter sets OWASP calls equal (7 MiB, 5 passes, 1 lane): a Pi with 512 MiB
+/// can afford a few at once, and one takes well under a tenth of a second there.
 const MEMORY_KIB: u32 = 7 * 1024;
 const PASSES: u32 = 5;
 const LANES: u32 = 1;

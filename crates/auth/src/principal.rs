@@ -1,4 +1,4 @@
-//! Who somebody is, once believed: the one identity that every door hands to the rules.
+//! The authenticated identity that every door hands to the access rules.
 
 use std::sync::{Arc, LazyLock};
 
@@ -19,9 +19,9 @@ pub struct Principal {
     pub groups: Arc<[Arc<str>]>,
     /// No credentials were given.
     pub anonymous: bool,
-    /// What it was believed by.
+    /// The kind of credential.
     pub source: SourceKind,
-    /// What the credential said besides: a token's claims, for `%{claim}` in rules.
+    /// Claims of a token, for `%{claim}` in rules.
     pub variables: Option<Arc<Variables>>,
     /// The groups that the credential gave, whatever the users file says.
     granted: Arc<[Arc<str>]>,

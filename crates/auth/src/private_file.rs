@@ -60,7 +60,7 @@ fn inherit(_: &File, _: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What others can read, others can guess at.
+/// Warns about a file with secrets that others can read.
 pub(crate) fn warn_if_open(path: &Path) {
     #[cfg(unix)]
     {

@@ -185,7 +185,7 @@ impl<T> LoginQueue<T> {
 struct Room {
     /// The most, whatever the other classes hold.
     most: usize,
-    /// What is left beside the other classes.
+    /// The places that the other classes leave.
     free: usize,
 }
 

@@ -1,7 +1,7 @@
 //! SASL for every door that speaks it: XMPP and MQTT 5 AUTH now, AMQP with the same code. RFC 4422.
 //!
-//! A door offers [`mechanisms`], begins an [`Exchange`] and passes messages until it is done. Base64 and framing are the
-//! door's. No I/O happens here; a password check comes back as a [`PasswordCheck`] to be run elsewhere.
+//! A door offers [`mechanisms`], begins an [`Exchange`] and passes messages until it is done. Base64 and framing are
+//! the door's. No I/O happens here; a password check comes back as a [`PasswordCheck`] to be run elsewhere.
 
 mod bearer;
 
@@ -211,8 +211,8 @@ enum State {
 }
 
 impl Exchange {
-    /// Begins with a mechanism the peer named, and its first message if it came along. Without one, the step is an empty
-    /// challenge (RFC 4422 §3.3).
+    /// Begins with a mechanism the peer named, and its first message if it came along. Without one, the step is an
+    /// empty challenge (RFC 4422 §3.3).
     pub fn start(
         authority: &Arc<Authority>,
         context: Context,

@@ -155,7 +155,8 @@ impl Keyed {
     }
 }
 
-/// What a server keeps of a password for one SCRAM mechanism: enough to check a proof, not enough to make one.
+/// The record that a server keeps of a password for one SCRAM mechanism: enough to check a proof, not enough to make
+/// one.
 #[derive(Clone)]
 pub struct ScramKeys {
     pub(crate) hash: ScramHash,

@@ -1,4 +1,4 @@
-//! What workers and slots are called.
+//! Identifiers of workers and slots.
 
 use std::sync::{Mutex, PoisonError};
 

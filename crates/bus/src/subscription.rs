@@ -20,7 +20,7 @@ pub struct SubscribeOptions {
     pub retain_as_published: bool,
     /// Given back with each delivery.
     pub id: Option<u32>,
-    /// What the subscriber may read; `None`: everything.
+    /// The right to read of the subscriber; `None`: everything.
     pub gate: Option<Arc<dyn ReadGate>>,
 }
 
@@ -51,7 +51,7 @@ pub enum SubscriptionError {
 /// A filter and, for a shared subscription, the name of the group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Subscription {
-    /// What is matched.
+    /// The filter.
     pub filter: Filter,
     /// The share name of `$share/<name>/<filter>`.
     pub group: Option<Arc<str>>,
@@ -67,7 +67,7 @@ impl Subscription {
     /// Reads `<filter>` or `$share/<name>/<filter>`.
     ///
     /// # Errors
-    /// What is wrong with the filter or the share name.
+    /// [`SubscriptionError`] for an invalid filter or share name.
     pub fn parse(text: &str) -> Result<Self, SubscriptionError> {
         let shared = match text.strip_prefix("$share") {
             Some("") => return Err(SubscriptionError::ShareName),

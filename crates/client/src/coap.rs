@@ -1,4 +1,4 @@
-//! The CoAP door from outside: sockets around the client role of `fogmux_coap`, which keeps time, blocks and observations.
+//! A CoAP client: sockets around the client role of `fogmux_coap`, which keeps time, blocks and observations.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 

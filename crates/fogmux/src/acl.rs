@@ -47,7 +47,7 @@ fn is_shown(arguments: &AclTest, principal: &Principal) -> bool {
     *arguments.user != *principal.name
 }
 
-/// Who a credential turned out to be.
+/// Describes the principal of a credential.
 fn introduction(principal: &Principal) -> String {
     let mut text = format!("the holder is {}, believed by {}", principal.name, principal.source.name());
     if !principal.groups.is_empty() {
@@ -123,7 +123,7 @@ fn reach(reach: &Reach) -> (bool, String, Option<RuleRef>) {
     }
 }
 
-/// Who it is, or why nobody.
+/// The principal, or the reason of the refusal.
 fn principal(
     authority: &Authority,
     config: &Config,

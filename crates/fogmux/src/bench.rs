@@ -53,7 +53,7 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
     }
 }
 
-/// What was measured, and when and where.
+/// The results of a run, with time and place.
 struct Done {
     began_unix_s: u64,
     runs: Vec<Run>,
@@ -192,7 +192,7 @@ fn progress(experiments: &[Experiment], repetitions: u32) -> impl FnMut(&Experim
         if !std::mem::take(&mut first) {
             progress.0.done(now);
         }
-        // Who closes standard error does not want to know.
+        // A closed standard error means that nobody watches.
         let _ = progress.0.at(&format!("{} #{}", experiment.title(), repetition + 1), now);
     }
 }

@@ -125,7 +125,7 @@ fn body(question: &Question<'_>) -> Value {
     Value::Object(body)
 }
 
-/// What an answer means.
+/// Interprets the answer.
 fn read(status: StatusCode, body: &[u8]) -> Result<Answer, NoAnswer> {
     match status {
         StatusCode::OK => {}

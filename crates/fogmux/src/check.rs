@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is wrong inside of the files that a configuration names.
+/// Problems inside the files that a configuration names.
 fn problems_of_files(config: &Config) -> Problems {
     let mut problems = Vec::new();
     let mut note = |key: &str, found: fogmux_auth::Problems| {

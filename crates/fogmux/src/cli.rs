@@ -17,7 +17,7 @@ pub(crate) struct Cli {
     pub(crate) serve: Serve,
 }
 
-/// What to do; `serve` when nothing is said.
+/// The subcommand; `serve` by default.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the gateway
@@ -126,7 +126,7 @@ pub(crate) struct AclTest {
     /// A user, "anonymous", cert:FILE, psk:IDENTITY, oscore:USER, token:FILE or callback:USER
     #[arg(value_name = "WHO")]
     pub(crate) user: String,
-    /// What is to be done
+    /// The action to test
     pub(crate) action: AclAction,
     /// The topic, or for reading a filter
     pub(crate) topic: String,
@@ -149,7 +149,7 @@ pub(crate) struct AclTest {
     pub(crate) json: bool,
 }
 
-/// What is to be done with a topic.
+/// The use of a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AclAction {
     Read,
@@ -315,7 +315,7 @@ pub(crate) struct PkiClient {
 /// Makes or removes a pre-shared key.
 #[derive(Debug, Args)]
 pub(crate) struct PkiPsk {
-    /// What the device calls itself
+    /// The identity that the device sends
     pub(crate) identity: String,
     /// The user it stands for [default: the identity]
     #[arg(long)]
@@ -399,7 +399,7 @@ pub(crate) struct Demo {
     pub(crate) timeout: f64,
 }
 
-/// What every client command takes.
+/// The arguments of every client command.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Access {
     /// User; without one, anonymous
@@ -491,7 +491,7 @@ pub(crate) enum MqttVersion {
 pub(crate) struct Publish {
     /// Where to: mqtt://127.0.0.1/room/temperature
     pub(crate) url: String,
-    /// What; - for standard input
+    /// The payload; - for standard input
     pub(crate) payload: String,
     /// The topic keeps the message as its latest
     #[arg(short, long)]
@@ -506,7 +506,7 @@ pub(crate) struct Publish {
 /// Follows a topic or filter.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Subscribe {
-    /// What: mqtt://127.0.0.1/room/+ – on every door `+` and `#` work
+    /// The address with a topic filter: mqtt://127.0.0.1/room/+ – `+` and `#` work on every door
     pub(crate) url: String,
     /// End after so many messages
     #[arg(short = 'n', long)]

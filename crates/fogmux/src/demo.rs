@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Demo) -> Result<(), Failure> {
     }
 }
 
-/// What each door publishes: text with a type, bytes that only survive where nobody looks at them, and more of them
+/// The payloads that each door publishes: text with a type, bytes that only survive where nobody looks at them, and more of them
 /// than a message of CoAP holds.
 fn samples() -> [(&'static str, Bytes, &'static str); 3] {
     [

@@ -11,7 +11,7 @@ pub(crate) enum Status {
     Regression = 1,
     /// The command line was wrong.
     Usage = 64,
-    /// What was sent or received did not have the form it must have.
+    /// Input or a response is malformed.
     DataErr = 65,
     /// The other side is not there, did not answer in time or refused for its own reasons.
     Unavailable = 69,
@@ -28,9 +28,9 @@ pub(crate) enum Status {
 /// An error with the code to end with.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// What the shell is told.
+    /// The exit status.
     pub(crate) status: Status,
-    /// What the person is told.
+    /// The message for the user.
     pub(crate) error: anyhow::Error,
 }
 
@@ -40,7 +40,7 @@ impl Failure {
         Self { status, error: anyhow::Error::msg(message) }
     }
 
-    /// What a file or socket operation failed with, and on what.
+    /// A failed file or socket operation, with its subject.
     pub(crate) fn io(what: impl fmt::Display, error: &std::io::Error) -> Self {
         let status = if error.kind() == std::io::ErrorKind::PermissionDenied { Status::NoPerm } else { Status::IoErr };
         Self::new(status, format!("{what}: {error}"))

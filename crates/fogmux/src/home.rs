@@ -24,8 +24,7 @@ pub(crate) struct Home {
     pub(crate) directory: PathBuf,
     /// The authority that clients are to trust; none when the operator brought a certificate.
     pub(crate) authority: Option<PathBuf>,
-    /// None where a first start met a disk that takes no keys: nothing is encrypted then, and no listener is open that
-    /// ought to be.
+    /// `None` if a first start could not write keys to the disk: listeners that need TLS stay closed then.
     pub(crate) tls: Option<TlsConfig>,
     pub(crate) admin: Option<Admin>,
 }
@@ -96,8 +95,8 @@ pub(crate) fn certificate(config: &Config, directory: &Path) -> Result<(TlsConfi
 
 const OWN: &str = "the gateway's own certificate";
 
-/// Makes or renews our own certificate. Where the disk does not let it be renewed the old one is used; where it does not
-/// let it be made nothing is left half-made for the next start to find.
+/// Creates or renews our own certificate. If the disk does not allow renewal, the old certificate is used; if it does
+/// not allow creation, nothing is left half-made for the next start.
 fn ensure(directory: &Path, names: &[String]) -> Result<pki::Pki, Failure> {
     let first = !directory.exists();
     let made = pki::ensure(directory, names, SystemTime::now()).or_fail(Status::IoErr, OWN);
@@ -112,7 +111,7 @@ fn ensure(directory: &Path, names: &[String]) -> Result<pki::Pki, Failure> {
         return Err(failure);
     }
     if first {
-        // As much of it as there is.
+        // The part that was written.
         let _ = std::fs::remove_dir_all(directory);
         return Err(failure);
     }

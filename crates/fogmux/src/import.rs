@@ -53,7 +53,7 @@ impl Given {
         self.acl.is_none() && self.passwords.is_none() && self.psk.is_none()
     }
 
-    /// What mosquitto.conf names; its other lines are noted, for they are not looked at.
+    /// Imports the files that mosquitto.conf names; its other lines are reported as ignored.
     fn take_from(&mut self, file: &Path, text: &str, report: &mut Report) {
         let beside = file.parent().unwrap_or(Path::new(""));
         for (index, line) in text.lines().enumerate() {
@@ -105,7 +105,7 @@ impl Targets {
     }
 }
 
-/// What was taken over, and where it is.
+/// A part that was imported, and its file.
 struct Done {
     what: &'static str,
     count: usize,

@@ -64,7 +64,7 @@ fn set_disabled(file: &Path, user: &str, disabled: bool) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Who has no password here may still come by something else.
+/// A user without a password may have other credentials.
 fn unknown(file: &Path, user: &str, disabled: bool) -> String {
     let file = file.display();
     let hint = "; who comes by a certificate, key or token of that name is shut out by an entry with disabled = true";

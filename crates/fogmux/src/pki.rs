@@ -184,7 +184,7 @@ fn revoke(arguments: &PkiRevoke) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is to be revoked: every certificate of a client of that name, else that of a file, else the number itself.
+/// The serial numbers to revoke: every certificate of a client of that name, else that of a file, else the number itself.
 fn serials(clients: &Path, which: &str) -> Result<Vec<String>, Failure> {
     let serials = serials_of_client(clients, which)?;
     if !serials.is_empty() {

@@ -1,4 +1,4 @@
-//! What handshakes have shown, for tests that make none.
+//! Channels of handshakes, for tests that make none.
 
 use std::sync::Arc;
 

@@ -170,7 +170,7 @@ impl HttpDoor {
         }
     }
 
-    /// What the door can do, for machines.
+    /// The OpenAPI document of the door.
     fn openapi(&self) -> bytes::Bytes {
         self.openapi.get_or_init(|| fogmux_http::openapi::document(env!("CARGO_PKG_VERSION")).into()).clone()
     }

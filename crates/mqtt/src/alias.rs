@@ -19,7 +19,7 @@ pub(crate) struct OutgoingAliases {
     max: u16,
 }
 
-/// What to do about the topic of a message.
+/// The encoding of a message's topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aliasing {
     /// Send the topic.

@@ -13,7 +13,7 @@ pub struct Authentication<'a> {
     pub data: Option<&'a [u8]>,
 }
 
-/// What a client's AUTH asks for; with its data.
+/// The request of a client's AUTH, with its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthStep<'a> {
     /// The answer to our AUTH (0x18).
@@ -23,7 +23,7 @@ pub enum AuthStep<'a> {
 }
 
 impl<'a> Authentication<'a> {
-    /// What a list of properties says of it. Data without a method was refused by the decoder.
+    /// Reads method and data from properties. Data without a method was refused by the decoder.
     #[must_use]
     pub fn of(list: Properties<'a>) -> Option<Self> {
         let (mut method, mut data) = (None, None);
@@ -58,7 +58,7 @@ impl<'a> Authentication<'a> {
 }
 
 impl<'a> Auth<'a> {
-    /// What an AUTH from a client asks for. `agreed` is the method of its CONNECT; `challenged` whether an AUTH of ours
+    /// Interprets an AUTH from a client. `agreed` is the method of its CONNECT; `challenged` whether an AUTH of ours
     /// awaits its answer.
     ///
     /// # Errors There was no method ([MQTT-4.12.0-7]), it is another now ([MQTT-4.12.0-5], [MQTT-4.12.1-1]), or the

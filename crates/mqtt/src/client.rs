@@ -20,10 +20,10 @@ use crate::{
     Version,
 };
 
-/// What a client may have unacknowledged before version 5, where the server does not say.
+/// Unacknowledged messages of a client before version 5, where the server announces no maximum.
 const WINDOW_V3: u16 = 100;
 
-/// What the client accepts from the server.
+/// The limits that the client announces to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
     /// Largest packet, in bytes.
@@ -41,14 +41,14 @@ impl Default for ClientLimits {
     }
 }
 
-/// What arrived from the server.
+/// An event from the server.
 #[derive(Debug, PartialEq)]
 pub enum Event<'a> {
     /// CONNACK of success.
     Connected {
         /// The server still has the session.
         session_present: bool,
-        /// What the server grants.
+        /// The properties of CONNACK.
         properties: ConnackProperties<'a>,
     },
     /// CONNACK of refusal; the server closes.
@@ -93,7 +93,7 @@ pub enum Event<'a> {
     Authentication {
         /// Continue authentication, or success.
         reason: ReasonCode,
-        /// What the method says.
+        /// The Authentication Data.
         data: Option<&'a [u8]>,
     },
     /// PINGRESP.

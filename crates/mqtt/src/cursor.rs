@@ -19,7 +19,7 @@ impl<'a> Cursor<'a> {
         self.rest.is_empty()
     }
 
-    /// What has not been read, as the packet's last field.
+    /// The unread rest, as the packet's last field.
     #[inline]
     pub(crate) const fn rest(&self) -> &'a [u8] {
         self.rest

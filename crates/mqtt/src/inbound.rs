@@ -17,7 +17,7 @@ pub enum Role {
     Client,
 }
 
-/// What we announced to the peer, and our own bounds.
+/// The maxima announced to the peer, and our own bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InboundConfig {
     /// Our side.
@@ -64,7 +64,7 @@ pub struct Incoming<'a> {
     pub dup: bool,
     /// To acknowledge; present for QoS 1 and 2.
     pub packet_id: Option<PacketId>,
-    /// What few messages have; [`PublishProperties`] reads it.
+    /// Properties, which few messages have; [`PublishProperties`] reads them.
     pub properties: Properties<'a>,
     /// Any bytes.
     pub payload: &'a [u8],
@@ -181,7 +181,7 @@ impl Inbound {
     }
 }
 
-/// What [`ReceivedIds::insert`] found.
+/// The outcome of [`ReceivedIds::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// A new message: hand it on.

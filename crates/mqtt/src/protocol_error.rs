@@ -1,4 +1,4 @@
-//! What a well-formed packet can do wrong at the time it comes.
+//! Protocol errors of well-formed packets.
 
 use thiserror::Error;
 
@@ -13,7 +13,7 @@ pub enum ProtocolError {
     /// More unacknowledged QoS 1 and 2 messages than announced ([MQTT-3.3.4-9]).
     #[error("more than {max} unacknowledged messages [MQTT-3.3.4-9]")]
     ReceiveMaximum {
-        /// What was announced.
+        /// The announced maximum.
         max: u16,
     },
     /// A Topic Alias above the maximum ([MQTT-3.3.2-9]).

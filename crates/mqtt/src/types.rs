@@ -116,8 +116,8 @@ impl SubscriptionOptions {
         Self { qos, no_local: false, retain_as_published: false, retain_handling: RetainHandling::Always }
     }
 
-    /// What a bridge of 3.1 or 3.1.1 gets: nothing of its own comes back, and retained messages stay retained on the
-    /// other side. A shared subscription cannot have No Local ([MQTT-3.8.3-4]).
+    /// Options of a bridge of 3.1 or 3.1.1: its own messages do not come back, and retained messages stay retained on
+    /// the other side. A shared subscription cannot have No Local ([MQTT-3.8.3-4]).
     #[must_use]
     pub const fn of_bridge(self, shared: bool) -> Self {
         Self { no_local: !shared, retain_as_published: true, ..self }

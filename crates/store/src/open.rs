@@ -75,7 +75,8 @@ pub(crate) fn open(path: &Path, counters: &Counters) -> Result<Opened, OpenError
     }
 }
 
-/// Whether an error means that the disk is full, read-only or failing, as opposed to a missing permission or a wrong path.
+/// Whether an error means that the disk is full, read-only or failing, as opposed to a missing permission or a wrong
+/// path.
 #[must_use]
 pub fn is_unwritable(error: &io::Error) -> bool {
     const EIO: i32 = 5;

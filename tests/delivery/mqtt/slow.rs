@@ -1,5 +1,5 @@
-//! Subscribers that do not acknowledge, do not read, or read slowly: what becomes of them, and that publishers and other
-//! subscribers do not notice.
+//! Subscribers that do not acknowledge, do not read, or read slowly: they are cut or lose messages, and publishers and
+//! other subscribers do not notice.
 
 use std::collections::BTreeSet;
 use std::thread;

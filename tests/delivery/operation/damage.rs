@@ -1,5 +1,5 @@
-//! Damage is never silent: whichever file of the store is deleted, cut or changed, the gateway starts, and where a value
-//! is missing afterwards the log and `/metrics` say so.
+//! Damage is never silent: whichever file of the store is deleted, cut or changed, the gateway starts, and where a
+//! value is missing afterwards the log and `/metrics` say so.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -1,5 +1,4 @@
-//! The limit of open files: room for as many connections as fit, and beyond it an answer at once, for those who come and
-//! for the log.
+//! The limit of open files: as many connections as fit are taken; beyond it connections are closed at once, and logged.
 
 use std::fs;
 use std::net::TcpStream;

@@ -69,7 +69,7 @@ pub(super) fn empty_value() -> Result<String> {
     for session in [&mut session, &mut late] {
         expect_in(&session.until("</message>")?, "<items node='e/coap'><retract id='current'/></items>")?;
     }
-    // The CoAP client stays among the peers for as long as its messages may come again (RFC 7252 §4.8.2): nothing settles.
+    // The CoAP client stays a peer for EXCHANGE_LIFETIME (RFC 7252 §4.8.2), so the counts do not settle.
     setup.gateway.check_alive()?;
     Ok(String::new())
 }

@@ -144,8 +144,9 @@ pub(super) fn converges() -> Result<String> {
     Ok(String::new())
 }
 
-/// Readers over every transport, which join, pause, send presence and leave as a seeded sequence has it, while one publisher
-/// counts up on many topics: no reader sees an older value after a newer one, and at the end each holds the last of all.
+/// Readers over every transport, which join, pause, send presence and leave as a seeded sequence has it, while one
+/// publisher counts up on many topics: no reader sees an older value after a newer one, and at the end each holds the
+/// last of all.
 #[expect(clippy::indexing_slicing, reason = "each index was picked below the length")]
 pub(super) fn many_readers() -> Result<String> {
     const TOPICS: usize = 40;

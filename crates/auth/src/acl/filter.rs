@@ -55,7 +55,8 @@ pub(crate) fn matches(filter: &str, topic: &str) -> bool {
     levels.next().is_none()
 }
 
-/// Whether every topic that `inner` matches is matched by `outer`. May say no for `+/#` beside `#`, which is the safe side.
+/// Whether every topic that `inner` matches is matched by `outer`. May return `false` for `+/#` beside `#`, which is
+/// the safe side.
 pub(crate) fn covers(outer: &str, inner: &str) -> bool {
     if hidden_from(outer, inner) {
         return false;

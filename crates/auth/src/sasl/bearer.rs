@@ -4,7 +4,7 @@ use crate::refused::Refused;
 
 /// Between and after the key-value pairs (RFC 7628 §3.1).
 const SEPARATOR: char = '\u{1}';
-/// What a server says of a token that it does not take (§3.2.2, with a code of RFC 6750 §3.1).
+/// The server's error for a token that it does not take (§3.2.2, with a code of RFC 6750 §3.1).
 pub(super) const INVALID_TOKEN: &[u8] = br#"{"status":"invalid_token"}"#;
 
 /// The client's first message.

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::password::prepare_text;
 
-/// What the client says of the channel (RFC 5802 §6).
+/// The client's channel binding flag (RFC 5802 §6).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ClientBinding {
     /// There is nothing to bind to.
@@ -59,7 +59,7 @@ struct Salted {
 }
 
 impl SaltedPassword {
-    /// What is remembered, if it is this; else it is derived, and remembered.
+    /// The cached key for these parameters, derived if it is not cached.
     fn of(&mut self, hash: ScramHash, password: &str, salt: &[u8], iterations: u32) -> Output {
         let same = |known: &&Salted| {
             (known.hash, known.password.as_str(), known.salt.as_slice(), known.iterations)

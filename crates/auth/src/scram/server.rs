@@ -8,7 +8,7 @@ use super::{
 };
 use crate::password::prepare_text;
 
-/// What ties an exchange to the TLS connection below it (RFC 5929, RFC 9266).
+/// Channel binding data of the TLS connection below (RFC 5929, RFC 9266).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChannelBinding {
     /// Its registered name.
@@ -36,13 +36,13 @@ impl ChannelBinding {
 pub struct ClientFirst {
     user: String,
     authzid: Option<String>,
-    /// What `c=` must hold in the next message: the header as sent, then the binding.
+    /// The required `c=` of the next message: the header as sent, then the binding.
     expected_binding: Vec<u8>,
     bare: String,
     client_nonce: String,
 }
 
-/// What the channel offers, which decides the header that is acceptable.
+/// The bindings that the channel offers, which decide the header that is acceptable.
 pub(crate) enum Binding<'a> {
     /// The mechanism is a `-PLUS` one: the client must use one of these.
     Required(&'a [ChannelBinding]),

@@ -28,7 +28,7 @@ const ANSWERS_MAX: usize = 4096;
 /// Longest time that a refusal is remembered: a user who was just added should not have to wait.
 const REFUSAL_MAX: Duration = Duration::from_secs(5);
 
-/// What is asked.
+/// A question to the other service.
 #[derive(Clone, Copy)]
 pub struct Question<'a> {
     /// The name.
@@ -70,7 +70,7 @@ pub enum Answer {
 #[error("{0}")]
 pub struct NoAnswer(pub String);
 
-/// Whoever carries a question to the other side. Gives up by itself after the configured time.
+/// The transport of questions to the other service. Gives up by itself after the configured time.
 pub trait Remote: Send + Sync {
     /// Asks.
     fn ask<'a>(&'a self, question: Question<'a>)
@@ -112,7 +112,7 @@ impl Callback {
         Self { remote, cache, answers: Mutex::new(answers), silent: AtomicBool::new(false) }
     }
 
-    /// Who it is. `users` has a say in groups and on who is disabled.
+    /// Asks for the principal. Groups and disabled users of `users` are taken into account.
     pub(crate) async fn check(
         &self,
         question: Question<'_>,

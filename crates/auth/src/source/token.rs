@@ -36,9 +36,9 @@ pub struct TokenSettings {
     pub jwks_file: Option<PathBuf>,
     /// A public key in PEM, or the text of a secret for HS256.
     pub key_file: Option<PathBuf>,
-    /// What `iss` has to be, when set.
+    /// The required `iss`, if set.
     pub issuer: Option<String>,
-    /// Of which `aud` has to hold one. A token with an audience is refused when this is empty.
+    /// `aud` has to hold one of these. A token with an audience is refused when this is empty.
     pub audience: Vec<String>,
     /// The claim that names the user.
     pub user_claim: String,
@@ -142,8 +142,8 @@ impl Tokens {
         self.settings.leeway.as_secs()
     }
 
-    /// RFC 7519 §4.1.4, §4.1.5: not on or after `exp`, not before `nbf`. Nor before it was made: then our clock is wrong,
-    /// and says nothing about `exp` either.
+    /// RFC 7519 §4.1.4, §4.1.5: not on or after `exp`, not before `nbf`. A token that was issued in the future is
+    /// refused too: our clock is wrong then, and `exp` cannot be judged.
     fn check_dates(&self, claims: &Map<String, Value>, now_unix_s: u64) -> Result<(), Refused> {
         let expired = match date(claims, "exp")? {
             Some(exp) => now_unix_s >= exp.saturating_add(self.leeway()),
@@ -168,7 +168,7 @@ impl Tokens {
         if issued && meant { Ok(()) } else { Err(Refused::Barred) }
     }
 
-    /// What rules may use as `%{claim}`.
+    /// The claims that rules may use as `%{claim}`.
     fn variables(&self, claims: &Map<String, Value>) -> Variables {
         let about_holder = |name: &str| !OF_THE_TOKEN.contains(&name) && *name != *self.settings.groups_claim;
         let kept = claims.iter().filter(|(name, _)| about_holder(name)).filter_map(|(name, value)| {
@@ -196,7 +196,7 @@ impl Source for Tokens {
         }
     }
 
-    /// Who was let in by a token stays until it expires, as long as tokens are taken at all.
+    /// A principal that a token let in stays until the token expires, as long as tokens are taken at all.
     fn admits(&self, _: &Principal, _: &Users) -> bool {
         self.is_configured()
     }

@@ -33,7 +33,7 @@ pub(crate) struct PeerState<P> {
     pub(crate) limits: Limits,
     /// It does not read its connection: notifications wait.
     pub(crate) congested: bool,
-    /// What may still be sent before it has to acknowledge something.
+    /// The budget of Non-confirmable messages until the peer has to acknowledge something.
     pub(crate) allowance: Allowance,
     /// Smoothed round-trip time, once a Confirmable was acknowledged at its first transmission.
     pub(crate) round_trip: Option<Duration>,

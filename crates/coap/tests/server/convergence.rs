@@ -1,4 +1,4 @@
-//! Convergence: whatever is lost, late, reset or repeated, the last notification of a live observer is the newest value.
+//! Convergence: whatever is lost, delayed, reset or repeated, a live observer's last notification is the newest value.
 
 use std::collections::BTreeMap;
 

@@ -27,13 +27,13 @@ pub(crate) enum Bench {
     Report(Report),
 }
 
-/// What is done, and how often.
+/// The operation, and its rate.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Shape {
-    /// What publishers connect to: mqtt, mqtt5, mqtt-ws, coap, coap-tcp, http1, http2, http3, xmpp, xmpps
+    /// The door of publishers: mqtt, mqtt5, mqtt-ws, coap, coap-tcp, http1, http2, http3, xmpp, xmpps
     #[arg(long, default_value = "mqtt")]
     pub(crate) door: Door,
-    /// What subscribers connect to, if another door
+    /// The door of subscribers, if another
     #[arg(long, value_name = "DOOR")]
     pub(crate) to: Option<Door>,
     /// none, modern, high, low, psk, pki, oscore, or oscore+psk
@@ -81,7 +81,7 @@ pub(crate) struct Shape {
     /// Messages of one connection, with `connect`
     #[arg(long, default_value_t = 0)]
     pub(crate) messages: u32,
-    /// What is done with them: publish, or what the experiment's file format names
+    /// The operation on them: publish, or what the experiment's file format names
     #[arg(long, default_value = "publish", value_parser = word::<Visit>)]
     pub(crate) visit: Visit,
     /// Subscribers that hear what is published, with `connect`
@@ -90,7 +90,7 @@ pub(crate) struct Shape {
     /// How long operations begin
     #[arg(long, default_value_t = 5.0)]
     pub(crate) seconds: f64,
-    /// What passes before the measurement, in seconds
+    /// Warm-up before the measurement, in seconds
     #[arg(long, default_value_t = 0.5)]
     pub(crate) warm_up: f64,
     /// How long is waited for what is missing, in seconds

@@ -1,5 +1,5 @@
-//! What only shows when keys are looked at together: ports taken twice, doors open further than they should be, half a
-//! certificate, a file that is not there.
+//! Problems that only a combination of keys shows: ports taken twice, doors open further than they should be, half a
+//! certificate, a missing file.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -79,7 +79,7 @@ fn find_open_doors(name: &str, listener: &Listener, findings: &mut Findings) {
     }
 }
 
-/// What is dangerous has to be allowed by name, and a pre-shared key leaves no room for a certificate.
+/// Weak profiles have to be allowed by name, and a pre-shared key excludes a certificate.
 fn find_weak_profiles(name: &str, listener: &Listener, findings: &mut Findings) {
     let Some(tls) = listener.tls() else { return };
     if let (Some(why), false) = (tls.profile.weak, tls.allow_weak) {

@@ -184,7 +184,8 @@ impl Section for Tls {
 /// The filter of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
-    /// Levels, for all and for single modules: `tracing-subscriber`'s `Targets`; the environment variable `FOGMUX_LOG` wins over it.
+    /// Levels, for all and for single modules (`Targets` of `tracing-subscriber`). The environment variable
+    /// `FOGMUX_LOG` takes precedence.
     pub(crate) filter: String,
 }
 

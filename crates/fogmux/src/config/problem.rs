@@ -1,5 +1,5 @@
-//! What is wrong with a configuration, said so that the operator can mend it: where it stands, what was found and
-//! what would have been accepted. Problems are collected, never thrown one at a time.
+//! A problem of a configuration, with its place, the value found and the values accepted. Problems are collected and
+//! reported together.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,9 +20,9 @@ pub(crate) struct Problem {
     pub(crate) location: Option<Location>,
     /// Dotted, as `listeners.mqtt.address`; empty when the file could not be read as TOML.
     pub(crate) key: String,
-    /// What was found.
+    /// The value found.
     pub(crate) found: String,
-    /// What would be accepted.
+    /// The values accepted.
     pub(crate) accepted: String,
 }
 

@@ -16,10 +16,10 @@ use toml::de::{DeTable, DeValue};
 use super::problem::{Location, Problem, Source};
 use super::units::{parse_duration, parse_size, show_duration, show_size};
 
-/// What reading any number of sources has brought to light.
+/// The findings of reading any number of sources.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// What is wrong.
+    /// The problems found.
     pub(crate) problems: Vec<Problem>,
     /// Where each key was last set.
     pub(crate) origins: BTreeMap<String, Location>,

@@ -1,4 +1,4 @@
-//! Who got what from whom, and when.
+//! The table of deliveries between doors, with latencies.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,7 +26,7 @@ struct Sent {
     at: Instant,
 }
 
-/// What became of one door's messages at another.
+/// The outcome of one door's messages at another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
     arrived: usize,

@@ -1,5 +1,4 @@
-//! What an import could not translate, and what means something else here: said line by line, so that nobody believes
-//! more than is true.
+//! The report of an import: line by line, what could not be translated and what means something else here.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

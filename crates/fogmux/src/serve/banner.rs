@@ -1,4 +1,4 @@
-//! What a started gateway says on standard output: where it listens, where its data is, and one line to copy for each
+//! The banner on standard output: where the gateway listens, where its data is, and one line to copy for each
 //! protocol. With `--json` the same as one line for programs.
 
 use std::fmt::Write as _;

@@ -1,6 +1,6 @@
-//! What a running gateway does not take a missing file for: a wish. At the start no file of rules means no rules and no
-//! users file nobody; later it means that somebody is in the middle of writing one, or removed it by mistake, and what
-//! it refused must not be let in for that. Only a restart takes the absence as it is.
+//! Files that must not disappear while the gateway runs. At the start, no file of rules means no rules, and no users
+//! file no users; later it means that the file is being written or was removed by mistake, which must not open access.
+//! Only a restart accepts the absence.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// What is there now.
+    /// The files that exist now.
     pub(super) fn of(sources: &Sources) -> Self {
         let there = |file: Option<&Path>| file.is_some_and(|file| file.exists());
         Self {

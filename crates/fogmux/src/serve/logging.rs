@@ -1,4 +1,4 @@
-//! What happens, on standard error. Never payloads, never secrets: the crates below log names, counts and reasons.
+//! The log, on standard error. It holds names, counts and reasons, never payloads or secrets.
 
 use std::io::IsTerminal as _;
 

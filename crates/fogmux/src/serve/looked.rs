@@ -1,6 +1,6 @@
 //! When files have changed and are quiet again: who writes a file in two steps is not read in between.
 
-/// What files looked like when they were last read, and when they were last looked at.
+/// The state of files when they were last read, and the time of the last look.
 #[derive(Debug)]
 pub(super) struct Looked<T> {
     read: T,

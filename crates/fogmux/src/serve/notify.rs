@@ -4,7 +4,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Whoever started us and wants to know. Nobody, mostly.
+/// The service manager that started the gateway, if any (sd_notify).
 pub(crate) struct ServiceManager {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,

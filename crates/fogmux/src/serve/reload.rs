@@ -1,5 +1,4 @@
-//! SIGHUP: everything is read and checked before anything is put in place, and on any problem found by then all stays as
-//! it was.
+//! SIGHUP: everything is read and checked before anything is replaced. If a problem is found, nothing changes.
 
 use std::time::Duration;
 

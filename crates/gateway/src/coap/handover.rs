@@ -15,7 +15,7 @@ use super::transport::Path;
 /// and comes again as datagrams do.
 const WAITING_MAX: usize = 256;
 
-/// What came to the wrong worker.
+/// A datagram that came to the wrong worker.
 type Astray = (Path, Box<[u8]>);
 
 /// Whose a datagram is.
@@ -46,7 +46,7 @@ impl Handover {
         receivers.into_iter().enumerate().map(end).collect()
     }
 
-    /// What identifiers of this worker begin with. Beyond 256 workers there are none.
+    /// The first byte of this worker's connection identifiers. Beyond 256 workers there are none.
     pub(super) const fn number(&self) -> Option<u8> {
         self.number
     }

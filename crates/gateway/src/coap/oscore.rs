@@ -19,7 +19,7 @@ use fogmux_coap::server::Protection;
 use self::shield::Shield;
 use crate::WorkerContext;
 
-/// What opens protected requests for one socket, or for the streams of one worker.
+/// Opens protected requests for one socket, or for the streams of one worker.
 pub(super) fn protection(ctx: &WorkerContext) -> Option<Box<dyn Protection>> {
     Some(Box::new(Shield::new(Arc::clone(&ctx.shared.coap.oscore))))
 }

@@ -97,7 +97,7 @@ fn a_stall_lasts_from_the_first_byte_that_is_not_taken_to_the_next_that_is() {
     assert_eq!(egress.stalled_since(), Timestamp::NEVER);
 }
 
-/// What may happen to a connection while its task sleeps or works.
+/// An event that may happen to a connection while its task sleeps or works.
 #[derive(Clone, Copy, Debug)]
 enum Happens {
     /// So many messages arrive.

@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use super::HttpConfig;
 use crate::WorkerContext;
 
-/// What to set aside at most before a byte has come.
+/// The largest buffer that is allocated before a byte has come.
 const RESERVE_BYTES_MAX: usize = 64 << 10;
 
 /// A body that has arrived.
@@ -187,7 +187,7 @@ pub(super) struct Polite<B: Body<Data = Bytes> + Unpin + 'static> {
 
 impl<B: Body<Data = Bytes> + Unpin + 'static> Polite<B> {
     pub(super) fn new(headers: &HeaderMap, body: B) -> Result<Self, B> {
-        // Who waits for 100 has sent nothing, and a look at the body would ask for it.
+        // A client that waits for 100 has sent nothing, and polling the body would send 100.
         if headers.contains_key(EXPECT) || body.is_end_stream() { Err(body) } else { Ok(Self { inner: Some(body) }) }
     }
 }

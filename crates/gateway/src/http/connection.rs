@@ -26,9 +26,9 @@ use crate::{Peer, WorkerContext, mqtt::Transport};
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// How long the last answers of a connection that is to end may take.
 const LINGER: Duration = Duration::from_secs(5);
-/// What of one response waits in hyper, per HTTP/2 stream.
+/// Bytes of a response that wait in hyper, per HTTP/2 stream.
 const SEND_BUFFER_BYTES: usize = 64 << 10;
-/// What a client may send ahead on one HTTP/2 stream, and on all together.
+/// The flow-control windows of one HTTP/2 stream and of the connection.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 

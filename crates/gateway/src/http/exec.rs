@@ -1,4 +1,4 @@
-//! What hyper needs of a runtime: where to run a stream's future.
+//! The executor that hyper runs a stream's future on.
 
 use std::{
     future::Future,

@@ -353,7 +353,7 @@ fn unavailable(reason: NoStream) -> Problem<'static> {
     Problem::new(Kind::Unavailable).detail(reason.to_string()).retry_after(5)
 }
 
-/// What a mailbox still holds after a portion was taken.
+/// The state of a mailbox after a portion was taken.
 #[derive(Clone, Copy, Debug)]
 struct Left {
     /// There is something to send.

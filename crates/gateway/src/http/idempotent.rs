@@ -26,7 +26,7 @@ pub(super) struct Kept {
     body: Bytes,
 }
 
-/// What a key says to do.
+/// The way to handle a request with a key.
 pub(super) enum Claimed {
     Perform(Held),
     Replay(Response<Payload>),

@@ -137,7 +137,7 @@ impl Snapshot {
             ("bus_dropped_too_large", "Deliveries dropped because they were too large", &count.dropped_too_large),
             ("bus_dropped_gone", "Deliveries to owners who had gone", &count.dropped_gone),
             ("bus_conflated", "Values overtaken by newer ones", &count.conflated),
-            ("bus_refused", "Publications refused for lack of room", &count.refused),
+            ("bus_refused", "Publications refused: not storable, or at shutdown", &count.refused),
             ("bus_unmatched", "Publications that nobody wanted", &count.unmatched),
             ("bus_route_hits", "Cached routes used", &count.route_hits),
             ("bus_route_misses", "Topics matched against the tree", &count.route_misses),

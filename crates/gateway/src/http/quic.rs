@@ -29,7 +29,7 @@ use self::body::RequestBody;
 use super::{payload::Payload, service::Conn};
 use crate::{Peer, WorkerContext, runtime::Listen};
 
-/// What the connections of an endpoint have in common.
+/// The configuration that the connections of an endpoint share.
 type Way = (TlsConfig, Listen);
 
 /// RFC 9114 §8.1.
@@ -73,7 +73,7 @@ pub async fn serve_quic(ctx: Rc<WorkerContext>, endpoint: quinn::Endpoint, tls: 
             guests.gone.notified().await;
         }
     };
-    // Whoever is left is told by the close.
+    // The close tells the connections that are left.
     let _ = timeout(FAREWELL, everybody).await;
     endpoint.close(H3_NO_ERROR, b"");
     let _ = timeout(LINGER, endpoint.wait_idle()).await;

@@ -20,7 +20,7 @@ const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
 /// For what is never the same twice.
 pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
-/// Whoever may publish chooses body and type: a page of theirs must not run as a page of ours.
+/// Publishers choose body and type: a page of theirs must not run as a page of the gateway.
 const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 const PROBLEM: HeaderValue = HeaderValue::from_static(problem::CONTENT_TYPE);
@@ -65,7 +65,7 @@ pub(super) fn refused(problem: &Problem<'_>, identities: &Identities) -> Respons
     response
 }
 
-/// What single kinds of refusals must say beside the problem.
+/// Adds the header fields that some kinds of problems require.
 fn extra(kind: Kind, headers: &mut HeaderMap) {
     match kind {
         // RFC 9110 §15.5.22, RFC 6455 §4.4.

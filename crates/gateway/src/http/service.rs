@@ -42,7 +42,7 @@ pub(super) struct Conn {
     pub(super) peer: Peer,
     pub(super) progress: Rc<Progress>,
     pub(super) identities: Identities,
-    /// What an HTTP/1.1 connection becomes once the head of the response is written.
+    /// The protocol to switch to once the head of the response is written (HTTP/1.1).
     pub(super) upgrade: RefCell<Option<Upgrade>>,
 }
 

@@ -29,11 +29,11 @@ use crate::{WorkerContext, credential};
 /// Digits of base 16 in a cookie: 256 bits.
 const COOKIE_BYTES: usize = 32;
 
-/// Who logged in, and with which password.
+/// The user who logged in, and a key of the password at that time.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     who: Verified,
-    /// Of the password as it was then; none where somebody else knows it.
+    /// Key of the password at login; none for users of the callback.
     password: Option<Key>,
 }
 

@@ -1,4 +1,4 @@
-//! What a client may read and write, asked cheaply.
+//! Access checks of a client, with a cache.
 
 use std::sync::{Arc, PoisonError, RwLock};
 

@@ -48,7 +48,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let properties = self.reason_string(why, &mut list);
             let packet = Packet::Disconnect(Disconnect { reason, properties });
             let buffer = self.output.buffer(&self.ctx);
-            // What the list took fits.
+            // The list took only properties that fit.
             let _ = packet.encode(self.version, buffer);
         }
         let Self { ctx, stream, output, .. } = &mut *self;

@@ -1,5 +1,4 @@
-//! What a client sends before it is logged in: a CONNECT within a size, AUTH when it was asked for one, and what comes
-//! too early.
+//! Packets before the login: a CONNECT within a size, AUTH when it was asked for, and packets that come too early.
 
 use std::{future::poll_fn, pin::Pin, rc::Rc};
 

@@ -1,4 +1,4 @@
-//! What a connection has to write: bytes, perhaps a large payload behind them, and what came meanwhile.
+//! The output of a connection: bytes, perhaps a large payload behind them, and bytes that were added meanwhile.
 
 use std::{
     io::{self, IoSlice},

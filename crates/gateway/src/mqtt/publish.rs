@@ -206,7 +206,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let mut list = PropertyBuffer::new();
             let properties = self.explanation(text.as_deref(), &mut list);
             let ack = Ack { packet_id: *id, reason: *reason, properties };
-            // What the list took fits.
+            // The list took only properties that fit.
             let _ = ack.encode(kind, self.version, self.output.buffer(&self.ctx));
             if *qos == Qos::AtLeastOnce || reason.is_error() {
                 self.inbound.release();

@@ -275,8 +275,8 @@ pub(super) async fn subscribe_lasting(world: Rc<World>, ledger: Rc<Ledger>, rand
     }
 }
 
-/// The members of a shared subscription (MQTT 5.0 §4.8.2): one stays to the end, others come and go. Each message goes to
-/// one of them.
+/// The members of a shared subscription (MQTT 5.0 §4.8.2): one stays to the end, others come and go. Each message goes
+/// to one of them.
 pub(super) async fn share(world: Rc<World>, ledger: Rc<Ledger>, random: Random, number: usize) {
     let filter = super::ledger::filter(&random);
     let max_qos = 1 + u8::try_from(random.below(2)).unwrap();

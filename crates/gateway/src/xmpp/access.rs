@@ -1,4 +1,4 @@
-//! What a connection may do: the gateway's rules first, then what owners of nodes have narrowed.
+//! Access checks of a connection: the gateway's rules first, then the restrictions by owners of nodes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What reaches a connection from another one outside the bus: notices, and the order to go.
+//! Signals between connections outside the bus: notices, and the order to close.
 
 use std::{
     collections::VecDeque,

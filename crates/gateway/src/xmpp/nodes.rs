@@ -1,5 +1,5 @@
-//! What is known of a topic as a node: configuration and affiliations. Topics that nobody has created or published to by
-//! XMPP have none of it and behave by the defaults. What changes is kept: answers wait for the [`Completion`].
+//! Topics as nodes: their configuration and affiliations. Topics that nobody has created or published to by XMPP have
+//! neither and behave by the defaults. Changes are stored: answers wait for the [`Completion`].
 
 use std::{
     collections::BTreeMap,

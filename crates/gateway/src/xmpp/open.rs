@@ -1,8 +1,8 @@
-//! What all connections together keep of stanzas that have begun and not ended.
+//! The bytes of incomplete stanzas of all connections together.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// What a connection may always keep: stanzas of usual size are not in the way of anybody.
+/// Bytes that a connection may always keep, so that stanzas of usual size are never refused.
 const FREE_BYTES: usize = 8 << 10;
 
 /// Bytes of open stanzas, against a bound.

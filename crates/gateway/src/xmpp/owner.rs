@@ -138,7 +138,7 @@ impl Core {
     /// Makes a topic without an owner a node of the sender, which may write it.
     fn adopt(&self, node: &str) -> Result<(), StanzaError> {
         match self.door().nodes.create(node, self.me.gate.affiliate(), None, Made::Asked) {
-            // What comes next writes the same record.
+            // The next step writes the same record.
             Ok(_) | Err(NotMade::Exists) => Ok(()),
             Err(NotMade::Full) => Err(StanzaError::new(StanzaCondition::ResourceConstraint)),
         }

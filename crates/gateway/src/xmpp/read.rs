@@ -13,7 +13,7 @@ use crate::WorkerContext;
 
 /// Capacity beyond which unused room is given back.
 const SPARE_BYTES: usize = 16 << 10;
-/// What is read and thrown away after a goodbye, and for how long.
+/// Bytes that are read and discarded after the stream is closed, and for how long.
 const LINGER_BYTES: u64 = 8 << 20;
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -44,7 +44,7 @@ pub(super) fn poll_take<S: AsyncRead + Unpin>(
             *kept = Vec::new();
         } else {
             kept.drain(..used);
-            // What one large stanza took is not kept for the small beginning of the next.
+            // The buffer of a large stanza is not kept for the small beginning of the next.
             if kept.capacity() > SPARE_BYTES && kept.len() < kept.capacity() / 4 {
                 kept.shrink_to_fit();
             }

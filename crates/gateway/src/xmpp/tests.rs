@@ -156,7 +156,7 @@ impl Client {
         self.stream.flush().await.expect("flushed");
     }
 
-    /// What comes, up to and with `needle`.
+    /// Reads up to and including `needle`.
     async fn until(&mut self, needle: &str) -> String {
         loop {
             if let Some(at) = self.seen.find(needle) {
@@ -496,7 +496,7 @@ async fn deaf_readers_are_cut_and_slow_nobody() {
     assert!(cut());
 }
 
-/// What an idle connection holds besides its mailbox and its entries in the registries.
+/// Size of an idle connection besides its mailbox and its entries in the registries.
 #[test]
 fn an_idle_connection_is_small() {
     fn plain<F: Future>(_: impl FnOnce(Rc<WorkerContext>, TcpStream, Peer, Option<TlsAcceptor>) -> F) -> usize {

@@ -162,7 +162,7 @@ pub struct Outgoing<'a> {
     pub payload: &'a [u8],
 }
 
-/// What one transmission adds to an [`Outgoing`] message.
+/// The fields that one transmission adds to an [`Outgoing`] message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Transmission {
     pub(crate) dup: bool,

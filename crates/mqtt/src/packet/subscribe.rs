@@ -30,7 +30,7 @@ enum Entries<'a> {
 }
 
 impl<'a> SubscribeEntries<'a> {
-    /// What to ask for.
+    /// The filters with their options.
     #[must_use]
     pub const fn new(entries: &'a [(&'a str, SubscriptionOptions)]) -> Self {
         Self(Entries::List(entries))

@@ -30,7 +30,7 @@ enum Filters<'a> {
 }
 
 impl<'a> TopicFilters<'a> {
-    /// What to end.
+    /// The filters.
     #[must_use]
     pub const fn new(filters: &'a [&'a str]) -> Self {
         Self(Filters::List(filters))

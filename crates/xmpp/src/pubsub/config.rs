@@ -39,7 +39,7 @@ pub enum SendLast {
     Never,
     /// To new subscribers.
     OnSubscribe,
-    /// Also to subscribers that become available. §4.3 makes it the default of services with the feature `last-published`.
+    /// Also to subscribers that become available. The default of services with the feature `last-published` (§4.3).
     #[default]
     OnSubscribeAndPresence,
 }
@@ -72,9 +72,9 @@ pub struct NodeConfig {
     pub notify_config: bool,
     /// Subscriptions are taken at all.
     pub subscribe: bool,
-    /// Who may read.
+    /// The JIDs that may read.
     pub access_model: AccessModel,
-    /// Who may publish.
+    /// The JIDs that may publish.
     pub publish_model: PublishModel,
     /// When the last item is sent.
     pub send_last: SendLast,

@@ -42,7 +42,7 @@ const CHUNK_BYTES: usize = 160;
 /// After this time, a notification has been received or is lost, and a relation without notifications is quiet.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
 
-/// What may still be sent to a peer before it has to acknowledge something.
+/// The budget of Non-confirmable messages to a peer until it has to acknowledge something.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
     datagrams: u8,

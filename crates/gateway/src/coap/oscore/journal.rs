@@ -1,4 +1,4 @@
-//! What must survive a power cut: how far sequence numbers may have been used (RFC 8613 appendix B.1.1).
+//! The journal of sequence numbers that may have been used, which survives a power cut (RFC 8613 appendix B.1.1).
 //!
 //! A line for each chunk of each context: `fingerprint below seen checksum`. `seen` is `-` while the context is in use and
 //! a number and whose requests it counts, `77/0x0a`, when it was put to rest in good order. The last line of a context
@@ -28,7 +28,7 @@ const LINES_MAX: usize = 8192;
 const LOCK_ATTEMPTS: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// What is known of one context.
+/// The state of one context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     /// Numbers from here on were certainly not used.
@@ -104,7 +104,7 @@ impl Records {
         records
     }
 
-    /// What is known of a context; one without a line begins with the number `first`. A damaged line may have been of
+    /// The state of a context; one without a line begins with the number `first`. A damaged line may have been of
     /// this context, and may have reserved a chunk; there are fewer lines in it than bytes.
     pub(super) fn of(&self, fingerprint: &Fingerprint, first: u64) -> Option<Record> {
         let known = self.known.get(fingerprint).copied();
@@ -183,7 +183,7 @@ fn checksum(text: &str) -> String {
     Sha256::digest(text).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What the thread is asked to do.
+/// A command to the thread.
 enum Command {
     Reserve(Reservation),
     /// Writes lines of contexts that are new, or at rest, and says when they are there.

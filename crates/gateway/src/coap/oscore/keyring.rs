@@ -185,7 +185,7 @@ impl Keyring {
                 }
                 lines.into_iter().for_each(|(fingerprint, record)| records.put(fingerprint, record));
                 let opened = Journal::open(path, lock, records)?;
-                // Whoever holds `known` is the only one here.
+                // The holder of `known` is the only one here.
                 let _ = self.disk.journal.set(opened);
             }
         }
@@ -241,7 +241,7 @@ impl Keyring {
     }
 }
 
-/// What is wrong with a file whose keys are in use as those of `context`.
+/// The fault of a file whose keys are in use as those of `context`.
 fn not_now(context: &Context, file: &ContextFile) -> Option<String> {
     let (path, holder) = (file.path.display(), context.name());
     if **holder != file.user {

@@ -1,4 +1,4 @@
-//! What stands between messages and requests in one worker: opens requests, seals what answers them.
+//! OSCORE between messages and requests in one worker: opens requests and seals their responses.
 
 use std::{rc::Rc, sync::Arc};
 

@@ -357,7 +357,7 @@ fn tear(journal: &Path) {
     fs::write(journal, bytes).unwrap();
 }
 
-/// What comes next under OSCORE: its code and its payload.
+/// The next response under OSCORE: its code and its payload.
 async fn answer(socket: &tokio::net::UdpSocket, pending: &mut fogmux_oscore::Pending) -> (Code, Vec<u8>) {
     let (mut datagram, mut inner) = (vec![0; 2048], Vec::new());
     let length = socket.recv(&mut datagram).await.unwrap();

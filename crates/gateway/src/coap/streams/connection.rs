@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{Peer, WorkerContext, coap::door::machine_time, coap::transport::Path, turn};
 
-/// What is read at once behind a message that has begun.
+/// The largest read once a message has begun.
 const READ_MORE: usize = 16 << 10;
 
 /// Turns before other connections have theirs.
@@ -115,7 +115,7 @@ impl<S> Drop for Connection<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What is written in these turns wakes nobody.
+        // Output that these turns write needs no wake.
         self.hub.unwatch(self.path);
         let ended = self.poll_turns(cx);
         if ended.is_pending() {
@@ -137,7 +137,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Poll::Ready(Ok(()));
             }
             if self.closing.is_some() {
-                // What it is owed is still made; nothing more is read.
+                // Responses that are owed are still made; nothing more is read.
                 return if written.is_ready() && !self.hub.owes(self.path) {
                     Poll::Ready(Ok(()))
                 } else {

@@ -1,4 +1,4 @@
-//! What carries the messages of a connection: the stream itself, or the frames of a WebSocket in it.
+//! The carrier of a connection's messages: the stream itself, or the frames of a WebSocket in it.
 
 use bytes::BytesMut;
 use fogmux_coap::stream::{Abort, FrameFault, Framing};

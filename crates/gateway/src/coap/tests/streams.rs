@@ -262,7 +262,7 @@ fn who_is_slow_or_silent_is_cut() {
             assert!(abort.text().contains(reason), "{name}: {}", abort.text());
         });
     }
-    // Who answers stays.
+    // A peer that answers stays.
     let config = CoapConfig { idle_timeout: short, pong_timeout: Duration::from_secs(5), ..CoapConfig::default() };
     run(config, true, async |house| {
         let mut wire = house.settled().await;

@@ -1,4 +1,4 @@
-//! Who asks, by what, and what somebody is told who may not.
+//! Credentials of requests, and the answers to those without the right.
 
 use std::{
     path::Path,

@@ -72,7 +72,7 @@ impl<T> ByteStream<T> {
                     return true;
                 }
                 Ok(Some(Incoming::Ping(payload))) => {
-                    // A peer that pings but does not read loses pongs, not our memory (§5.5.3 lets the last stand for all).
+                    // A peer that pings but does not read loses pongs (§5.5.3 allows to answer only the last ping).
                     if !self.closed && self.output.len() < OUTPUT_BYTES_MAX {
                         push_frame(Opcode::Pong, &payload, None, &mut self.output);
                     }
@@ -118,8 +118,8 @@ impl<T: AsyncWrite + Unpin> ByteStream<T> {
     }
 
     /// Sends up to [`FRAME_BYTES_MAX`] as one binary message: the payload goes straight to the socket if possible, the
-    /// rest waits here. Header and payload are joined for a stream without vectored writes, such as one of HTTP/2, which
-    /// would send the header in a DATA frame of its own.
+    /// rest waits here. Header and payload are joined for a stream without vectored writes, such as one of HTTP/2,
+    /// which would send the header in a DATA frame of its own.
     fn send(&mut self, cx: &mut Context<'_>, payload: &[u8]) -> io::Result<usize> {
         let payload = payload.get(..FRAME_BYTES_MAX).unwrap_or(payload);
         let header = Header::new(Opcode::Binary, payload.len(), None);

@@ -82,7 +82,7 @@ final class CaliforniumClient implements Client {
             @Override
             public void onLoad(CoapResponse answer) {
                 if (answer.getCode() == CoAP.ResponseCode.NOT_ACCEPTABLE) {
-                    // The Content-Format has changed, which ends an observation (RFC 7641 §4.2): a new one shows the value.
+                    // A change of Content-Format ends an observation (RFC 7641 §4.2): a new one shows the value.
                     new Thread(() -> followAgain(topic)).start();
                     return;
                 }
