@@ -13,6 +13,7 @@ mod bus;
 mod counters;
 mod fifo;
 mod filter;
+mod footprint;
 mod id;
 mod limits;
 mod mailbox;

@@ -1,5 +1,7 @@
 //! Retained messages: the latest value of each topic, in order of topics, and the store that outlives the process.
 
+mod restored;
+
 use std::{
     collections::{BTreeMap, btree_map},
     fmt,
@@ -12,8 +14,10 @@ use std::{
 
 use bytes::Bytes;
 
+use self::restored::Shared;
 use crate::{
     filter::Filter,
+    footprint,
     limits::RETAINED_SCAN_MAX,
     message::{Door, Message, Properties, Publication, Qos},
     timestamp::Timestamp,
@@ -179,12 +183,12 @@ struct Map {
 impl Map {
     /// Restores the message that a topic had before a write that failed.
     fn undo(&mut self, topic: &Topic, before: Option<&Arc<Message>>) {
-        self.bytes += before.map_or(0, |message| message.size());
+        self.bytes += before.map_or(0, |message| footprint::of(message));
         let replaced = match before {
             Some(message) => self.messages.insert(topic.clone(), Arc::clone(message)),
             None => self.messages.remove(topic),
         };
-        self.bytes -= replaced.map_or(0, |message| message.size());
+        self.bytes -= replaced.map_or(0, |message| footprint::of(&message));
     }
 }
 
@@ -221,13 +225,14 @@ impl Retained {
     /// Loads the stored messages. `now` and `now_unix_ms` are the same moment on both clocks.
     pub(crate) fn load(&self, now: Timestamp, now_unix_ms: u64) {
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = Shared::default();
         self.store.load(&mut |stored| {
             let left = stored.expires_unix_ms.map(|at| at.saturating_sub(now_unix_ms));
             if left == Some(0) {
                 return;
             }
-            let message = Arc::new(restore(stored, now, left));
-            map.bytes += message.size();
+            let message = Arc::new(shared.restore(stored, now, left));
+            map.bytes += footprint::of(&message);
             map.messages.insert(message.topic.clone(), message);
         });
     }
@@ -248,12 +253,12 @@ impl Retained {
             let latest = map.messages.get(publication.topic.as_str());
             let completion = latest.map_or(Completion::Ready, |m| self.store.remove(&m.topic, Some(m)));
             taken(&completion)?;
-            map.bytes -= map.messages.remove(publication.topic.as_str()).map_or(0, |m| m.size());
+            map.bytes -= map.messages.remove(publication.topic.as_str()).map_or(0, |m| footprint::of(&m));
             return Ok(Kept { replaced, completion });
         }
         let message = publication.share();
         let old = map.messages.get(publication.topic.as_str());
-        let bytes = map.bytes - old.map_or(0, |m| m.size()) + message.size();
+        let bytes = map.bytes - old.map_or(0, |m| footprint::of(m)) + footprint::of(message);
         if bytes > self.bytes_max || (old.is_none() && map.messages.len() >= self.messages_max) {
             return Err(RetainedError::Full);
         }
@@ -326,7 +331,7 @@ impl Retained {
                 if !map.messages.get(&topic).is_some_and(|m| m.is_expired(now)) {
                     continue;
                 }
-                map.bytes -= map.messages.remove(&topic).map_or(0, |m| m.size());
+                map.bytes -= map.messages.remove(&topic).map_or(0, |m| footprint::of(&m));
                 // Nobody waits for the completion: an expired message that is loaded again is dropped then.
                 drop(self.store.remove(&topic, None));
             }
@@ -353,29 +358,6 @@ fn range<'m>(map: &'m Map, start: &str, after: Option<&Topic>) -> btree_map::Ran
         _ => Bound::Included(start),
     };
     map.messages.range::<str, _>((from, Bound::Unbounded))
-}
-
-fn restore(stored: Stored, now: Timestamp, left_ms: Option<u64>) -> Message {
-    Message {
-        id: crate::message::MessageId(0),
-        tag: std::sync::OnceLock::new(),
-        topic: stored.topic,
-        payload: stored.payload,
-        qos: stored.qos,
-        retain: true,
-        clears: false,
-        content_type: stored.content_type,
-        expires_at: left_ms.map(|ms| now + std::time::Duration::from_millis(ms)),
-        properties: stored.properties.map(Arc::new),
-        publisher: Arc::new(crate::message::Publisher {
-            principal: stored.principal,
-            client: Arc::from(""),
-            door: stored.door,
-            slot: None,
-        }),
-        ingest: now,
-        ingest_unix_ms: stored.ingest_unix_ms,
-    }
 }
 
 impl fmt::Debug for Retained {

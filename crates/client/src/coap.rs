@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use fogmux_coap::client::Answer;
+use fogmux_coap::client::{Answer, CallId};
 use fogmux_coap::{Call, Client, ClientConfig, ClientEvent, Code, Outbox, Timestamp, content_format};
 use tokio::net::UdpSocket;
 use tokio::time::{Duration, Instant, sleep_until};
@@ -46,6 +46,11 @@ impl Publisher {
         self.0.ask(call).await?;
         accepted(&self.0.answer().await?.1)
     }
+
+    /// Ends the session or connection below, if there is one.
+    pub async fn close(self) -> Result<(), ClientError> {
+        self.0.link.close().await
+    }
 }
 
 /// The latest message; nothing on 4.04.
@@ -53,6 +58,8 @@ pub async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, Client
     let mut exchange = Exchange::open(url, options).await?;
     exchange.ask(call(Code::GET, &url.topic)?).await?;
     let (_, answer) = exchange.answer().await?;
+    // The answer is there, whether or not the end is heard.
+    let _ = exchange.link.close().await;
     if answer.code == Code::NOT_FOUND {
         return Ok(None);
     }
@@ -70,19 +77,20 @@ pub async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, Cli
     }
     call.observe = true;
     let mut exchange = Exchange::open(url, options).await?;
-    exchange.ask(call).await?;
+    let observation = exchange.ask(call).await?;
     let (observed, answer) = exchange.answer().await?;
     accepted(&answer)?;
     if !observed {
         return Err(ClientError::protocol("the gateway answered but does not observe"));
     }
     let first = Some(answer).filter(|answer| !answer.location.is_empty());
-    Ok(Subscription { exchange, topic: url.topic.clone(), first })
+    Ok(Subscription { exchange, observation, topic: url.topic.clone(), first })
 }
 
 /// An observation.
 pub struct Subscription {
     exchange: Exchange,
+    observation: CallId,
     topic: String,
     first: Option<Answer>,
 }
@@ -102,6 +110,13 @@ impl Subscription {
             accepted(&answer)?;
             return Ok(arrived(&answer, &self.topic));
         }
+    }
+
+    /// Ends the observation by asking for it, and waits for the answer (RFC 7641 §3.6); then the link.
+    pub async fn close(self) -> Result<(), ClientError> {
+        let Self { mut exchange, observation, .. } = self;
+        let ended = exchange.cancel(observation).await;
+        exchange.link.close().await.and(ended)
     }
 }
 
@@ -195,12 +210,26 @@ impl Exchange {
         Timestamp::from_millis(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
-    async fn ask(&mut self, call: Call) -> Result<(), ClientError> {
+    async fn ask(&mut self, call: Call) -> Result<CallId, ClientError> {
         let now = self.now();
-        if self.client.request(now, call, &mut self.out).is_none() {
+        let Some(id) = self.client.request(now, call, &mut self.out) else {
             return Err(ClientError::Usage("too many requests at once".to_owned()));
+        };
+        self.flush().await?;
+        Ok(id)
+    }
+
+    /// Returns when the observation is over.
+    async fn cancel(&mut self, observation: CallId) -> Result<(), ClientError> {
+        let now = self.now();
+        self.client.cancel(now, observation, &mut self.out);
+        self.flush().await?;
+        while !self.client.is_idle() {
+            // Notifications that were on their way.
+            while self.client.poll_event().is_some() {}
+            self.turn().await?;
         }
-        self.flush().await
+        Ok(())
     }
 
     /// The next answer or notification, and whether more will follow.

@@ -93,6 +93,17 @@ impl Line {
         }
     }
 
+    /// Ends the connection by Release, behind which nothing is sent (RFC 8323 §5.5).
+    pub async fn close(mut self) -> Result<(), ClientError> {
+        let mut bytes = Vec::new();
+        signal::push_release(None, self.session.framing(), &mut bytes);
+        self.write(&bytes).await?;
+        match &mut self.carrier {
+            Carrier::Stream(stream) => stream.shutdown().await.map_err(ClientError::unavailable),
+            Carrier::WebSocket(socket) => socket.close().await,
+        }
+    }
+
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX))
     }

@@ -69,6 +69,19 @@ impl Link {
         }
     }
 
+    /// Ends the session or connection, if there is one: by `close_notify` (RFC 6347 §4.1.2.7) or Release (RFC 8323
+    /// §5.5).
+    pub async fn close(self) -> Result<(), ClientError> {
+        match self {
+            Self::Plain { .. } => Ok(()),
+            Self::Protected(connection) => {
+                connection.close().await;
+                Ok(())
+            }
+            Self::Stream(line) => line.close().await,
+        }
+    }
+
     /// Sends one.
     pub async fn send(&mut self, datagram: &[u8]) -> Result<(), ClientError> {
         match self {

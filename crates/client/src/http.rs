@@ -47,6 +47,11 @@ impl Publisher {
         let response = self.connection.send(&self.url, request, message.payload.clone()).await?;
         accepted(response).await?.into_body().collect().await.map(drop)
     }
+
+    /// Closes the connection.
+    pub async fn close(self) {
+        self.connection.close().await;
+    }
 }
 
 /// The latest message; nothing on 404.
@@ -61,6 +66,7 @@ pub async fn get(url: &Url, options: &Options) -> Result<Option<Arrived>, Client
     // RFC 9110 §8.3: this is what the gateway answers for a message that has no type.
     let content_type = content_type.filter(|name| *name != "application/octet-stream").map(str::to_owned);
     let payload = response.into_body().collect().await?;
+    connection.close().await;
     Ok(Some(Arrived { topic: url.topic.clone(), payload, content_type, ..Arrived::default() }))
 }
 
@@ -70,12 +76,12 @@ pub async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, Cli
     let mut connection = Connection::open(url, options).await?;
     let response = connection.send(url, surface::subscribe(&url.topic, &flags), Bytes::new()).await?;
     let body = accepted(response).await?.into_body();
-    Ok(Subscription { _connection: connection, body, lines: BytesMut::new() })
+    Ok(Subscription { connection, body, lines: BytesMut::new() })
 }
 
 /// An event stream.
 pub struct Subscription {
-    _connection: Connection,
+    connection: Connection,
     body: Body,
     lines: BytesMut,
 }
@@ -104,6 +110,11 @@ impl Subscription {
                 None => return Err(ClientError::unavailable("the gateway ended the stream")),
             }
         }
+    }
+
+    /// Closes the connection.
+    pub async fn close(self) {
+        self.connection.close().await;
     }
 }
 
@@ -175,6 +186,14 @@ impl Connection {
                 Ok(Self::Two(sender))
             }
             HttpVersion::Three => Ok(Self::Three(Http3::open(url, options).await?)),
+        }
+    }
+
+    /// The end of TCP is told by the system; that of QUIC has to be sent.
+    async fn close(self) {
+        match self {
+            Self::One(_) | Self::Two(_) => {}
+            Self::Three(connection) => connection.close().await,
         }
     }
 

@@ -7,11 +7,17 @@ use bytes::{Buf as _, Bytes};
 use h3::client::{RequestStream, SendRequest};
 use h3_quinn::{BidiStream, OpenStreams};
 use http::{Request, Response};
+use tokio::time::{Duration, timeout};
 
 use crate::Options;
 use crate::error::ClientError;
 use crate::tls;
 use crate::url::Url;
+
+/// `H3_NO_ERROR` (RFC 9114 §8.1).
+const NO_ERROR: u32 = 0x100;
+/// How long the end of a connection is waited for.
+const LINGER: Duration = Duration::from_millis(200);
 
 /// A connection.
 pub struct Http3 {
@@ -57,12 +63,18 @@ impl Http3 {
             (Err(_), Err(error)) | (Err(error), Ok(())) => Err(ClientError::unavailable(error)),
         }
     }
+
+    /// Closes the connection, and waits until that is sent: a peer that is not told keeps it until it is idle for long.
+    pub async fn close(self) {
+        self.endpoint.close(NO_ERROR.into(), b"");
+        // The packet goes out first; then come three probe timeouts, in which nobody need wait (RFC 9000 §10.2).
+        let _ = timeout(LINGER, self.endpoint.wait_idle()).await;
+    }
 }
 
 impl Drop for Http3 {
     fn drop(&mut self) {
-        // H3_NO_ERROR (RFC 9114 §8.1).
-        self.endpoint.close(0x100_u32.into(), b"");
+        self.endpoint.close(NO_ERROR.into(), b"");
     }
 }
 

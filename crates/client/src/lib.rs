@@ -139,12 +139,13 @@ impl Publisher {
         }
     }
 
-    /// Says goodbye where the protocol has a word for it.
-    pub async fn close(mut self) -> Result<(), ClientError> {
-        match &mut self {
-            Self::Mqtt(publisher) => publisher.close().await?,
-            Self::Xmpp(publisher) => publisher.close().await,
-            Self::Http(_) | Self::Coap(_) => {}
+    /// Ends the connection as its protocol says, so that the gateway does not wait for a peer that has gone.
+    pub async fn close(self) -> Result<(), ClientError> {
+        match self {
+            Self::Http(publisher) => publisher.close().await,
+            Self::Mqtt(mut publisher) => publisher.close().await?,
+            Self::Coap(publisher) => publisher.close().await?,
+            Self::Xmpp(mut publisher) => publisher.close().await,
         }
         Ok(())
     }
@@ -193,5 +194,17 @@ impl Subscription {
             Self::Coap(subscription) => subscription.next().await,
             Self::Xmpp(subscription) => subscription.next().await,
         }
+    }
+
+    /// Ends the subscription and its connection as the protocol says: an observation is deregistered (RFC 7641 §3.6),
+    /// DISCONNECT, the end of a stream or `CONNECTION_CLOSE` is sent.
+    pub async fn close(self) -> Result<(), ClientError> {
+        match self {
+            Self::Http(subscription) => subscription.close().await,
+            Self::Mqtt(subscription) => subscription.close().await?,
+            Self::Coap(subscription) => subscription.close().await?,
+            Self::Xmpp(subscription) => subscription.close().await,
+        }
+        Ok(())
     }
 }

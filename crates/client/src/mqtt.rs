@@ -135,6 +135,11 @@ impl Subscription {
         };
         self.0.until(message).await
     }
+
+    /// Sends DISCONNECT.
+    pub async fn close(mut self) -> Result<(), ClientError> {
+        self.0.close().await
+    }
 }
 
 fn arrived(incoming: &Incoming<'_>) -> Arrived {

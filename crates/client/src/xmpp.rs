@@ -116,6 +116,11 @@ impl Subscription {
             self.early.reverse();
         }
     }
+
+    /// Ends the stream.
+    pub async fn close(mut self) {
+        self.session.close().await;
+    }
 }
 
 fn write_publish(w: &mut Writer<'_>, message: &Outgoing) {

@@ -9,16 +9,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fogmux_client::{
-    Arrived, ClientError, HttpVersion, MqttVersion, Options, Outgoing, Own, Psk, Publisher, Trust, Url, get, subscribe,
+    Arrived, ClientError, HttpVersion, MqttVersion, Options, Outgoing, Own, Psk, Publisher, Subscription, Trust, Url,
+    get, subscribe,
 };
 use fogmux_net::channel::Zeroizing;
+use tokio::time::timeout;
 
 use crate::cli::{self, Access, Format, Get, Publish, Subscribe};
 use crate::data;
 use crate::exit::{Failure, OrFail as _, Status};
+use crate::serve::Stop;
 
 /// How long `pub` and `get` wait when nothing is said.
 const PATIENCE_SECONDS: f64 = 10.0;
+/// How long `sub` waits for the gateway to hear that it ends; a second signal ends at once.
+const CLOSE: Duration = Duration::from_secs(2);
 
 /// `fogmux pub`.
 pub(crate) fn run_publish(arguments: &Publish) -> Result<(), Failure> {
@@ -62,23 +67,41 @@ pub(crate) fn run_get(arguments: &Get) -> Result<(), Failure> {
 pub(crate) fn run_subscribe(arguments: &Subscribe) -> Result<(), Failure> {
     let (url, options) = prepare(&arguments.url, &arguments.access)?;
     let format = format(arguments.format, &arguments.access);
-    let follow = async {
+    let work = async {
+        let mut stop = Stop::listen()?;
         let connecting = arguments.access.timeout.unwrap_or(PATIENCE_SECONDS);
-        let mut subscription = within(connecting, subscribe(&url, &options)).await?;
-        let mut left = arguments.count.unwrap_or(u64::MAX);
-        while left > 0 {
-            let message = match arguments.access.timeout {
-                Some(patience) => within(patience, subscription.next()).await?,
-                None => subscription.next().await?,
-            };
-            if !print(&message, format)? {
-                break;
-            }
-            left -= 1;
+        let mut subscription = tokio::select! {
+            subscribed = within(connecting, subscribe(&url, &options)) => subscribed?,
+            () = stop.requested() => return Ok(()),
+        };
+        let followed = tokio::select! {
+            followed = follow(&mut subscription, arguments, format) => followed,
+            () = stop.requested() => Ok(()),
+        };
+        // What was printed counts, whether or not the end is heard.
+        tokio::select! {
+            _ = timeout(CLOSE, subscription.close()) => {}
+            () = stop.requested() => {}
         }
-        Ok::<_, Failure>(())
+        followed
     };
-    block_on(follow)?
+    block_on(work)?
+}
+
+/// Prints what comes, until there is enough of it or nobody reads it.
+async fn follow(subscription: &mut Subscription, arguments: &Subscribe, format: Format) -> Result<(), Failure> {
+    let mut left = arguments.count.unwrap_or(u64::MAX);
+    while left > 0 {
+        let message = match arguments.access.timeout {
+            Some(patience) => within(patience, subscription.next()).await?,
+            None => subscription.next().await?,
+        };
+        if !print(&message, format)? {
+            break;
+        }
+        left -= 1;
+    }
+    Ok(())
 }
 
 fn format(format: Format, access: &Access) -> Format {

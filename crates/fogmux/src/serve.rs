@@ -98,17 +98,19 @@ async fn supervise(running: Running, mut reloader: Reloader) -> Result<(), Failu
 }
 
 /// SIGTERM and SIGINT.
-struct Stop {
+pub(crate) struct Stop {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Stop {
-    fn listen() -> Result<Self, Failure> {
+    /// Takes the signals over from the system.
+    pub(crate) fn listen() -> Result<Self, Failure> {
         Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
     }
 
-    async fn requested(&mut self) {
+    /// Returns when one of them comes.
+    pub(crate) async fn requested(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -1,4 +1,5 @@
-//! Relations between topic filters: matches a topic, covers a filter, overlaps a filter. MQTT 5 §4.7.
+//! Topic filters, and the relations between them that the index of rules is tested against: matches a topic, covers a
+//! filter, overlaps a filter. MQTT 5 §4.7.
 //!
 //! `bus` has filters of its own for routing; these exist so that `auth` depends on no other crate.
 
@@ -29,11 +30,12 @@ pub(crate) fn is_exact(filter: &str) -> bool {
 }
 
 /// Whether a leading wildcard does not match because the other begins with `$` ([MQTT-4.7.2-1]).
+#[cfg(test)]
 fn hidden_from(wildcards: &str, other: &str) -> bool {
     other.starts_with('$') && wildcards.starts_with(['+', '#'])
 }
 
-/// Whether `filter` matches `topic`. The oracle for the tests of the index.
+/// Whether `filter` matches `topic`, a name without wildcards.
 #[cfg(test)]
 pub(crate) fn matches(filter: &str, topic: &str) -> bool {
     if hidden_from(filter, topic) {
@@ -57,6 +59,7 @@ pub(crate) fn matches(filter: &str, topic: &str) -> bool {
 
 /// Whether every topic that `inner` matches is matched by `outer`. May return `false` for `+/#` beside `#`, which is
 /// the safe side.
+#[cfg(test)]
 pub(crate) fn covers(outer: &str, inner: &str) -> bool {
     if hidden_from(outer, inner) {
         return false;
@@ -78,6 +81,7 @@ pub(crate) fn covers(outer: &str, inner: &str) -> bool {
 }
 
 /// Whether some topic could match both.
+#[cfg(test)]
 pub(crate) fn overlaps(one: &str, other: &str) -> bool {
     if hidden_from(one, other) || hidden_from(other, one) {
         return false;

@@ -5,10 +5,13 @@
 
 use std::collections::HashMap;
 
-use super::{RuleRef, filter};
+use super::RuleRef;
 
 /// The place of no rule, behind all others.
 pub(super) const NONE: u32 = u32::MAX;
+
+/// Nodes that [`Index::overlaps`] looks at, at most: some ten microseconds. One SUBSCRIBE may ask about thousands of filters.
+const LOOKED_AT_MAX: usize = 256;
 
 /// Rules in the order of the file, with a tree of their filters.
 #[derive(Debug, Default)]
@@ -72,7 +75,7 @@ impl Index {
         self.rules.iter()
     }
 
-    /// The first rule that matches a topic.
+    /// The first rule that matches a topic, or covers a filter.
     pub(super) fn first_match(&self, topic: &str) -> Option<&Resolved> {
         let mut first = NONE;
         let mut pending = Vec::new();
@@ -90,9 +93,12 @@ impl Index {
                     Some(rest) => {
                         let (level, rest) =
                             rest.split_once('/').map_or((rest, None), |(level, rest)| (level, Some(rest)));
-                        next = node.levels.get(level).and_then(|at| self.node(*at)).map(|node| (node, rest));
-                        if let Some(any) = self.node(node.any).filter(|_| !hidden) {
-                            pending.push((any, rest));
+                        // Nothing but `#` covers what ends in `#`.
+                        if level != "#" {
+                            next = node.levels.get(level).and_then(|at| self.node(*at)).map(|node| (node, rest));
+                            if let Some(any) = self.node(node.any).filter(|_| !hidden) {
+                                pending.push((any, rest));
+                            }
                         }
                     }
                 }
@@ -100,6 +106,44 @@ impl Index {
             hidden = false;
         }
         self.rules.get(usize::try_from(first).ok()?)
+    }
+
+    /// Whether some topic may match a rule as well as `wanted`. A `+` of `wanted` branches into all levels that rules have
+    /// in its place: where these are hundreds, the answer is yes without having looked at all.
+    pub(super) fn overlaps(&self, wanted: &str) -> bool {
+        let mut pending: Vec<(&Node, Option<&str>)> =
+            self.nodes.first().map(|root| (root, Some(wanted))).into_iter().collect();
+        let mut at_root = true;
+        let mut looked_at = 0;
+        while let Some((node, rest)) = pending.pop() {
+            // A wildcard at the first level does not see what begins with `$` ([MQTT-4.7.2-1]), on either side.
+            let hidden = at_root && wanted.starts_with('$');
+            let seen = |level: &str| !at_root || !level.starts_with('$');
+            let rest = rest.map(|rest| rest.split_once('/').map_or((rest, None), |(level, rest)| (level, Some(rest))));
+            let found = match rest {
+                None => node.exact != NONE,
+                Some(("#", _)) if at_root => node.any != NONE || node.levels.keys().any(|level| seen(level)),
+                Some(("#", _)) => node.least != NONE,
+                Some(_) => false,
+            };
+            if found || (node.rest != NONE && !hidden) {
+                return true;
+            }
+            if let Some((level, rest)) = rest.filter(|(level, _)| *level != "#") {
+                let any = Some(&node.any).filter(|_| !hidden);
+                let one = node.levels.get(level).filter(|_| level != "+");
+                let each = node.levels.iter().filter(|(name, _)| level == "+" && seen(name)).map(|(_, at)| at);
+                for below in any.into_iter().chain(one).chain(each).filter_map(|at| self.node(*at)) {
+                    looked_at += 1;
+                    if looked_at > LOOKED_AT_MAX {
+                        return true;
+                    }
+                    pending.push((below, rest));
+                }
+            }
+            at_root = false;
+        }
+        false
     }
 
     fn node(&self, at: u32) -> Option<&Node> {
@@ -138,22 +182,13 @@ impl Index {
     }
 }
 
-impl Resolved {
-    pub(super) fn covers(&self, wanted: &str) -> bool {
-        filter::covers(&self.filter, wanted)
-    }
-
-    pub(super) fn overlaps(&self, wanted: &str) -> bool {
-        filter::overlaps(&self.filter, wanted)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{path::Path, time::Instant};
 
     use proptest::prelude::*;
 
+    use super::super::filter;
     use super::*;
 
     fn index<S: AsRef<str>>(filters: &[S]) -> Index {
@@ -187,6 +222,38 @@ mod tests {
         }
     }
 
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3000))]
+        #[test]
+        fn covering_and_overlapping_are_those_of_a_walk_over_all_rules(
+            filters in proptest::collection::vec("((\\$?[ab]|\\+|)(/([abc]|\\+|)){0,4}(/#)?|#)", 0..12),
+            wanted in proptest::collection::vec("((\\$?[ab]|\\+|)(/([abc]|\\+|)){0,4}(/#)?|#)", 1..20),
+        ) {
+            let valid = |filters: Vec<String>| filters.into_iter().filter(|filter| filter::is_valid(filter));
+            let filters: Vec<String> = valid(filters).collect();
+            let index = index(&filters);
+            for wanted in valid(wanted) {
+                let covering = index.iter().find(|rule| filter::covers(&rule.filter, &wanted)).map(|rule| rule.place);
+                let found = index.first_match(&wanted).map(|rule| rule.place);
+                prop_assert_eq!(found, covering, "{} in {:?}", &wanted, &filters);
+                let overlapping = index.iter().any(|rule| filter::overlaps(&rule.filter, &wanted));
+                prop_assert_eq!(index.overlaps(&wanted), overlapping, "{} in {:?}", &wanted, &filters);
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_that_would_take_long_is_yes() {
+        let filters: Vec<String> = (0..10_000).map(|number| format!("plant/{number}/state")).collect();
+        let index = index(&filters);
+        assert!(!index.overlaps("plant/1/other") && !index.overlaps("+/1/other") && !index.overlaps("$SYS/#"));
+        assert!(index.overlaps("plant/+/other"), "each of ten thousand would have to be looked at");
+        let began = Instant::now();
+        (0..1000).for_each(|number| assert!(index.overlaps(&format!("plant/+/{number}"))));
+        // Twenty times what is expected of a release build.
+        assert!(began.elapsed().as_millis() < 1000, "{:?}", began.elapsed());
+    }
+
     #[test]
     fn depth_is_no_depth_of_the_stack() {
         let deep = ["+"; 32_000].join("/");
@@ -194,6 +261,7 @@ mod tests {
         assert_eq!(index.first_match(&["x"; 32_000].join("/")).map(|rule| rule.place), Some(0));
         assert_eq!(index.first_match(&["a"; 30_000].join("/")).map(|rule| rule.place), Some(1));
         assert!(index.first_match(&["x"; 30_000].join("/")).is_none());
+        assert!(index.overlaps(&["+"; 30_000].join("/")), "a rule of `#` below");
     }
 
     /// The rules of ten thousand machines, in several shapes. The bound is twenty times the time of a release build.

@@ -48,7 +48,8 @@ struct Rules {
 pub enum Reach {
     /// Nothing that the filter matches may be read.
     Nothing(Decision),
-    /// Some of it may be: each topic must be asked about.
+    /// Some of it may be: each topic must be asked about. Said of a filter with wildcards in the place of hundreds of
+    /// names as well, without having found one.
     Some,
     /// All that the filter matches may be read.
     Everything,
@@ -220,15 +221,14 @@ impl View {
             return Reach::Everything;
         }
         let (deny, allow) = (self.deny(Action::Read), self.allow(Action::Read));
-        let denied = each(deny).filter(|rule| rule.covers(wanted)).min_by_key(|rule| rule.place);
-        if let Some(rule) = denied {
+        if let Some(rule) = first_match(deny, wanted) {
             return Reach::Nothing(Decision { allowed: false, rule: Some(rule.reference.clone()) });
         }
-        if !each(allow).any(|rule| rule.overlaps(wanted)) {
+        let overlaps = |rules: [&Index; 2]| rules.iter().any(|index| index.overlaps(wanted));
+        if !overlaps(allow) {
             return Reach::Nothing(Decision { allowed: false, rule: None });
         }
-        let denied_in_part = each(deny).any(|rule| rule.overlaps(wanted));
-        if !denied_in_part && each(allow).any(|rule| rule.covers(wanted)) {
+        if !overlaps(deny) && first_match(allow, wanted).is_some() {
             return Reach::Everything;
         }
         Reach::Some
@@ -253,11 +253,7 @@ impl Lists {
     }
 }
 
-fn each(rules: [&Index; 2]) -> impl Iterator<Item = &Resolved> {
-    rules.into_iter().flat_map(Index::iter)
-}
-
-/// The match that comes first in the file.
+/// The first in the order of the file that matches a topic, or covers a filter.
 fn first_match<'a>(rules: [&'a Index; 2], topic: &str) -> Option<&'a Resolved> {
     rules.into_iter().filter_map(|index| index.first_match(topic)).min_by_key(|rule| rule.place)
 }

@@ -1,0 +1,55 @@
+//! Messages that a store gives back.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use super::Stored;
+use crate::{
+    message::{Door, Message, MessageId, Publisher},
+    timestamp::Timestamp,
+};
+
+/// What restored messages have in common: a gateway has few publishers and types, and many messages.
+#[derive(Default)]
+pub(super) struct Shared {
+    publishers: HashMap<(Arc<str>, Door), Arc<Publisher>>,
+    content_types: HashSet<Arc<str>>,
+}
+
+impl Shared {
+    fn publisher(&mut self, principal: Arc<str>, door: Door) -> Arc<Publisher> {
+        let made =
+            || Arc::new(Publisher { principal: Arc::clone(&principal), client: Arc::from(""), door, slot: None });
+        Arc::clone(self.publishers.entry((Arc::clone(&principal), door)).or_insert_with(made))
+    }
+
+    fn content_type(&mut self, name: Arc<str>) -> Arc<str> {
+        if let Some(known) = self.content_types.get(&name) {
+            return Arc::clone(known);
+        }
+        self.content_types.insert(Arc::clone(&name));
+        name
+    }
+
+    /// A message of the store as one of the bus.
+    pub(super) fn restore(&mut self, stored: Stored, now: Timestamp, left_ms: Option<u64>) -> Message {
+        Message {
+            id: MessageId(0),
+            tag: OnceLock::new(),
+            topic: stored.topic,
+            payload: stored.payload,
+            qos: stored.qos,
+            retain: true,
+            clears: false,
+            content_type: stored.content_type.map(|name| self.content_type(name)),
+            expires_at: left_ms.map(|ms| now + Duration::from_millis(ms)),
+            properties: stored.properties.map(Arc::new),
+            publisher: self.publisher(stored.principal, stored.door),
+            ingest: now,
+            ingest_unix_ms: stored.ingest_unix_ms,
+        }
+    }
+}
