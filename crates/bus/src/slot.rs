@@ -147,6 +147,18 @@ impl<M: Mailbox> Slot<M> {
         result
     }
 
+    /// Like [`Slot::with`], and wakes the owner, even if it waits for its socket.
+    pub fn with_wake<T>(&self, look: impl FnOnce(&mut M) -> T) -> T {
+        let mut state = self.lock();
+        let result = look(&mut state.mailbox);
+        self.account(&mut state);
+        state.ready = true;
+        if let Some(waker) = &state.waker {
+            waker.wake_by_ref();
+        }
+        result
+    }
+
     /// Clears the ready flag, remembers whom to wake, then drains. Not calling it leaves the flag set: a task that
     /// waits for its socket is not woken for every delivery.
     ///
