@@ -18,7 +18,7 @@ use super::{
 };
 
 /// Output above which nothing is added before it is written.
-const OUT_BYTES_HIGH: usize = 64 << 10;
+pub(super) const OUT_BYTES_HIGH: usize = 64 << 10;
 /// Deliveries taken at once.
 const DELIVERIES_PER_TURN: usize = 256;
 /// Retained messages looked up at once.
