@@ -5,6 +5,7 @@ mod limits;
 mod memory;
 mod order;
 mod shared;
+mod shares;
 
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;
@@ -26,6 +27,14 @@ pub(crate) const CASES: &[Case] = &[
         run: shared::expired_session,
     },
     Case { name: "bus a subscription is replaced at the limit", run: limits::replaced },
+    Case { name: "bus absent sessions that hold all memory stop no publisher", run: shares::absent_sessions },
+    Case { name: "bus readers that never acknowledge stop no publisher", run: shares::silent_readers },
+    Case { name: "bus filters that match nothing let neighbours in between", run: shares::filters_without_match },
+    Case { name: "bus a flood of CoAP lists is told to come again", run: shares::lists_without_match },
+    Case { name: "bus large filters are bounded by their bytes", run: shares::large_filters },
+    Case { name: "bus all filters together are bounded by their bytes", run: shares::all_filters },
+    Case { name: "bus leaving thousands of groups is quick", run: shares::shared_subscriptions_left },
+    Case { name: "bus wills are bounded by their bytes", run: shares::wills },
 ];
 
 /// Reads to the next PUBLISH with the topic; gives first byte, topic, what follows the topic.

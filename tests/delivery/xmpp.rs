@@ -1,5 +1,6 @@
 //! XMPP pubsub subscribers: retained items, events, presence.
 
+mod answers;
 mod events;
 mod idle;
 mod options;
@@ -24,6 +25,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "xmpp: a reader that lost events ends on the retained values", run: retained::converges },
     Case { name: "xmpp: readers that pause, join and return end on the retained values", run: retained::many_readers },
     Case { name: "xmpp: fogmux sub prints a thousand retained items", run: retained::command },
+    Case { name: "xmpp: large answers to many requests are made in turn", run: answers::pipelined },
     Case { name: "xmpp: the result of a subscription comes before its events", run: events::result_first },
     Case { name: "xmpp: an empty retained value is an item, a cleared topic is not", run: events::empty_value },
     Case { name: "xmpp: publishers' item ids are kept", run: events::item_ids },

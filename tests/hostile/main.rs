@@ -15,6 +15,7 @@ mod mqtt_load;
 mod xmpp;
 
 use std::fmt;
+use std::io::Write;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -136,7 +137,7 @@ fn attacked(setting: &Setting, attack: fn(&Gateway) -> Result<String>) -> Result
 /// Bytes that the gateway holds on purpose when nobody is connected: retained messages, queues of sessions, and what
 /// CoAP has to remember.
 fn kept_bytes(gateway: &Gateway) -> Result<u64> {
-    let queued = gateway.sum(&["fogmux_bus_mailbox_bytes"])?;
+    let queued = gateway.sum(&["fogmux_bus_mailbox_bytes", "fogmux_mqtt_wills_bytes"])?;
     // With the allocator's share and the store's tables.
     let retained = gateway.sum(&["fogmux_bus_retained_bytes"])? / 2 * 3;
     let sessions = gateway.sum(&["fogmux_door_connections{door=\"coap\"}"])?;
@@ -146,9 +147,14 @@ fn kept_bytes(gateway: &Gateway) -> Result<u64> {
     Ok(queued + retained + sessions + if spoken > 10_000 { REMEMBERED_BYTES_MAX } else { 0 })
 }
 
-/// A newcomer is served at each door.
+/// A newcomer is served at each door, and may publish: what is left of the attack holds nobody up.
 fn every_door_answers(gateway: &Gateway) -> Result<()> {
-    fogmux_tests::mqtt::Connection::open(gateway.address("mqtt")?, 5, "after").context("MQTT")?;
+    let mut after = fogmux_tests::mqtt::Connection::open(gateway.address("mqtt")?, 5, "after").context("MQTT")?;
+    for _ in 0..3 {
+        after.stream.write_all(&fogmux_tests::mqtt::publish(5, b"newcomer", b"x", 1, false, 1))?;
+        let (first, _) = after.read().context("MQTT: no PUBACK")?;
+        ensure!(first == 0x40, "MQTT: {first:#x} instead of PUBACK");
+    }
     let health = tcp::ask(gateway.address("http")?, b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
     ensure!(health.starts_with(b"HTTP/1.1 200"), "HTTP answers {}", String::from_utf8_lossy(&health));
     let socket = datagram::endpoint(gateway.address("coap")?)?;

@@ -20,6 +20,10 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "mqtt deaf readers", run: || attack(deaf_readers) },
     Case { name: "mqtt deaf readers of QoS 1", run: || attack(deaf_acknowledgers) },
     Case { name: "mqtt absent sessions", run: || attack(absent_sessions) },
+    Case { name: "mqtt absent sessions with a large message each", run: || attack(absent_holders) },
+    Case { name: "mqtt filters that match none of 20 000 topics", run: || attack(filters_without_match) },
+    Case { name: "mqtt filters of 190 levels", run: || attack(deep_filters) },
+    Case { name: "mqtt wills of 60 kB", run: || attack(large_wills) },
     Case { name: "mqtt connect storm", run: || attack(connect_storm) },
 ];
 
@@ -197,6 +201,68 @@ fn absent_sessions(gateway: &Gateway) -> Result<String> {
     publisher.stream.shutdown(std::net::Shutdown::Both).ok();
     drop(sink.join());
     Ok(format!("{sent} messages of 10 kB for 200 absent sessions"))
+}
+
+fn absent_holders(gateway: &Gateway) -> Result<String> {
+    for number in 0..140 {
+        let mut stream = tcp::connect(gateway.address("mqtt")?)?;
+        stream.write_all(&lasting(&format!("holder-{number}")))?;
+        stream.write_all(&mqtt::subscribe(V5, 1, &["large"], 1))?;
+        stream.read_exact(&mut [0; 10]).context("CONNACK and SUBACK")?;
+    }
+    let mut publisher = Connection::open(gateway.address("mqtt")?, V5, "large")?;
+    publisher.stream.write_all(&mqtt::publish(V5, b"large", &vec![b'x'; 1 << 20], 1, false, 1))?;
+    ensure!(publisher.read()?.0 == 0x40, "no PUBACK");
+    Ok("1 MiB for 140 absent sessions".to_owned())
+}
+
+fn filters_without_match(gateway: &Gateway) -> Result<String> {
+    let mut publisher = Connection::open(gateway.address("mqtt")?, V5, "retainer")?;
+    for number in 0..20_000 {
+        let topic = format!("d/{number}/v");
+        publisher.stream.write_all(&mqtt::publish(V5, topic.as_bytes(), b"x", 0, true, 0))?;
+    }
+    gateway.wait_metric("fogmux_bus_retained_messages", LONG_ENOUGH, |kept| kept >= 20_000.0)?;
+    let mut connection = Connection::open(gateway.address("mqtt")?, V5, "unmatched")?;
+    let filters: Vec<String> = (0..2000).map(|number| format!("+/+/none-{number}")).collect();
+    let mut names: Vec<&str> = filters.iter().map(String::as_str).collect();
+    // Comes when all others have been looked through.
+    names.push("d/0/v");
+    connection.stream.write_all(&mqtt::subscribe(V5, 1, &names, 0))?;
+    connection.stream.set_read_timeout(Some(LONG_ENOUGH))?;
+    while connection.read()?.0 & 0xf0 != 0x30 {}
+    Ok(format!("{} filters over 20 000 topics", filters.len()))
+}
+
+fn deep_filters(gateway: &Gateway) -> Result<String> {
+    let mut connection = Connection::open(gateway.address("mqtt")?, V5, "deep")?;
+    let (tail, mut granted) = ("/x".repeat(190), 0);
+    for packet in 0..100_u16 {
+        let filters: Vec<String> = (0..100).map(|number| format!("{packet}-{number}{tail}")).collect();
+        let names: Vec<&str> = filters.iter().map(String::as_str).collect();
+        let reasons = connection.subscribe(packet + 1, &names, 0)?;
+        ensure!(reasons.iter().all(|reason| matches!(reason, 0 | 0x97)), "SUBACK {reasons:02x?}");
+        granted += reasons.iter().filter(|reason| **reason == 0).count();
+    }
+    Ok(format!("{granted} of 10 000 filters granted"))
+}
+
+fn large_wills(gateway: &Gateway) -> Result<String> {
+    let mut taken = 0;
+    for number in 0..3000 {
+        // A will with a delay of an hour in a session of an hour.
+        let mut body = mqtt::string(b"MQTT");
+        body.extend([V5, 0x06, 0, 60, 5, 0x11, 0, 0, 0x0e, 0x10]);
+        body.extend(mqtt::string(format!("will-{number}").as_bytes()));
+        body.extend([5, 0x18, 0, 0, 0x0e, 0x10]);
+        body.extend(mqtt::string(b"last/words"));
+        body.extend(mqtt::string(&vec![b'w'; 60_000]));
+        let mut connection = Connection::over(tcp::connect(gateway.address("mqtt")?)?, V5);
+        connection.stream.write_all(&mqtt::packet(0x10, &body))?;
+        let (_, connack) = connection.read()?;
+        taken += usize::from(connack.get(1) == Some(&0));
+    }
+    Ok(format!("{taken} of 3000 wills taken"))
 }
 
 fn connect_storm(gateway: &Gateway) -> Result<String> {

@@ -1,9 +1,11 @@
 //! XMPP: stanzas without end, depth without bottom, entities that multiply, senders that are somebody else.
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use fogmux_tests::gateway::Gateway;
+use fogmux_tests::mqtt;
 use fogmux_tests::suite::Case;
 use fogmux_tests::tcp::{self, End};
 use fogmux_tests::tls;
@@ -19,6 +21,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "xmpp forbidden XML", run: || attack(forbidden) },
     Case { name: "xmpp open stanzas after login", run: || attack(open_stanzas) },
     Case { name: "xmpp from spoofing", run: || attack(spoofing) },
+    Case { name: "xmpp small requests with large answers", run: || attack(large_answers) },
     Case { name: "xmpp 2 000 streams without login", run: || attack(unfinished_logins) },
 ];
 
@@ -147,4 +150,25 @@ fn unfinished_logins(gateway: &Gateway) -> Result<String> {
         held.push(stream);
     }
     Ok(format!("{} streams", held.len()))
+}
+
+fn large_answers(gateway: &Gateway) -> Result<String> {
+    let mut publisher = mqtt::Connection::open(gateway.address("mqtt")?, mqtt::V5, "large")?;
+    publisher.stream.write_all(&mqtt::publish(mqtt::V5, b"large", &vec![b'x'; 1 << 20], 1, true, 1))?;
+    ensure!(publisher.read()?.0 == 0x40, "no PUBACK");
+    let request = "<iq type='get' id='l' to='pubsub.localhost'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+         <items node='large'/></pubsub></iq>";
+    let config = tls::config(gateway.ca())?;
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let mut session = Session::anonymous(&config, gateway.address("xmpps")?)?;
+        session.send(&request.repeat(400))?;
+        held.push(session);
+    }
+    for session in &mut held {
+        for _ in 0..20 {
+            session.until("</iq>")?;
+        }
+    }
+    Ok("3 × 400 requests for an item of 1 MiB".to_owned())
 }

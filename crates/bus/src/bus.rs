@@ -39,6 +39,8 @@ pub struct BusConfig {
     pub retained_bytes_max: usize,
     /// Most subscriptions of all subscribers together.
     pub subscriptions_max: usize,
+    /// Most bytes of subscriptions; each level of a filter that no other shares counts some two hundred.
+    pub subscriptions_bytes_max: usize,
 }
 
 impl Default for BusConfig {
@@ -49,11 +51,13 @@ impl Default for BusConfig {
             retained_messages_max: 100_000,
             retained_bytes_max: 64 << 20,
             subscriptions_max: 1_000_000,
+            subscriptions_bytes_max: 128 << 20,
         }
     }
 }
 
-/// More subscriptions than [`BusConfig::subscriptions_max`].
+/// More subscriptions than [`BusConfig::subscriptions_max`], or more bytes of them than
+/// [`BusConfig::subscriptions_bytes_max`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many subscriptions")]
 pub struct TooManySubscriptions;
@@ -112,6 +116,7 @@ pub struct Bus {
     slots: Arc<SlotIds>,
     pub(crate) inboxes: Vec<Mutex<Inbox>>,
     subscriptions_max: usize,
+    subscriptions_bytes_max: usize,
     shut_down: AtomicBool,
 }
 
@@ -135,6 +140,7 @@ impl Bus {
             slots: Arc::default(),
             inboxes: (0..config.workers.max(1)).map(|_| Mutex::default()).collect(),
             subscriptions_max: config.subscriptions_max,
+            subscriptions_bytes_max: config.subscriptions_bytes_max,
             shut_down: AtomicBool::new(false),
         })
     }
@@ -158,7 +164,8 @@ impl Bus {
         let subscriber: Arc<dyn Subscriber> = Arc::<Slot<M>>::clone(slot);
         let mut tree = self.tree.write().unwrap_or_else(PoisonError::into_inner);
         let key = (slot.id(), options.tag);
-        if tree.len() >= self.subscriptions_max && !tree.contains(subscription, key) {
+        let full = tree.len() >= self.subscriptions_max || tree.bytes() >= self.subscriptions_bytes_max;
+        if full && !tree.contains(subscription, key) {
             return Err(TooManySubscriptions);
         }
         let existed = tree.insert(subscription, Sub { slot: slot.id(), subscriber, options });
@@ -200,6 +207,12 @@ impl Bus {
     #[must_use]
     pub fn subscriptions(&self) -> usize {
         self.tree.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Bytes that they take up, levels of filters included.
+    #[must_use]
+    pub fn subscriptions_bytes(&self) -> usize {
+        self.tree.read().unwrap_or_else(PoisonError::into_inner).bytes()
     }
 
     /// The number of shared subscriptions ([`Subscription::group`]).

@@ -172,6 +172,8 @@ pub struct RetainedChunk {
     pub messages: Vec<Arc<Message>>,
     /// Where to go on; `None` when that was all.
     pub next: Option<Topic>,
+    /// How many retained messages were looked at, those that do not match included: the work that it took.
+    pub scanned: usize,
 }
 
 #[derive(Debug, Default)]
@@ -287,6 +289,7 @@ impl Retained {
         let map = self.read();
         let mut chunk = RetainedChunk::default();
         if filter.is_exact() {
+            chunk.scanned = 1;
             if after.is_none() {
                 chunk.messages.extend(map.messages.get(filter.as_str()).filter(|m| !m.is_expired(now)).cloned());
             }
@@ -295,19 +298,20 @@ impl Retained {
         // `a/#` also matches `a`, which sorts before `a/`.
         let prefix = filter.literal_prefix();
         let start = prefix.strip_suffix('/').unwrap_or(prefix);
-        for (scanned, (topic, message)) in range(&map, start, after).enumerate() {
+        let mut last: Option<&Topic> = None;
+        for (topic, message) in range(&map, start, after) {
+            if chunk.scanned >= RETAINED_SCAN_MAX || chunk.messages.len() >= limit {
+                chunk.next = last.cloned();
+                return chunk;
+            }
             if !topic.starts_with(start) {
                 return chunk;
             }
-            if scanned >= RETAINED_SCAN_MAX || chunk.messages.len() >= limit {
-                return chunk;
-            }
-            chunk.next = Some(topic.clone());
+            (last, chunk.scanned) = (Some(topic), chunk.scanned + 1);
             if filter.matches(topic) && !message.is_expired(now) {
                 chunk.messages.push(Arc::clone(message));
             }
         }
-        chunk.next = None;
         chunk
     }
 

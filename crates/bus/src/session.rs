@@ -166,6 +166,25 @@ impl<M: Mailbox> Sessions<M> {
         expired
     }
 
+    /// All of them, in any order.
+    pub fn all(&self) -> Vec<(SessionKey, Arc<Slot<M>>)> {
+        self.lock().by_key.iter().map(|(key, entry)| (key.clone(), Arc::clone(&entry.slot))).collect()
+    }
+
+    /// Ends a session that has no connection before its time, and gives it back, so that its subscriptions can be dropped.
+    /// Nothing happens if a connection has come, or another session has its name.
+    pub fn remove_absent(&self, key: &SessionKey, slot: &Arc<Slot<M>>) -> Option<Arc<Slot<M>>> {
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        inner.by_key.get(key).filter(|entry| entry.away && Arc::ptr_eq(&entry.slot, slot))?;
+        let entry = inner.by_key.remove(key)?;
+        inner.away -= 1;
+        if let Some(at) = entry.expires {
+            inner.expiry.remove(&(at, key.clone()));
+        }
+        Some(entry.slot)
+    }
+
     /// When the next session expires; [`Timestamp::NEVER`] when none will.
     pub fn next_expiry(&self) -> Timestamp {
         self.lock().expiry.first().map_or(Timestamp::NEVER, |(at, _)| *at)

@@ -148,6 +148,18 @@ impl<M: Mailbox> Slot<M> {
         result
     }
 
+    /// Like [`Slot::with`], and wakes the owner, even if it waits for its socket.
+    pub fn with_wake<T>(&self, look: impl FnOnce(&mut M) -> T) -> T {
+        let mut state = self.lock();
+        let result = look(&mut state.mailbox);
+        self.account(&mut state);
+        state.ready = true;
+        if let Some(waker) = &state.waker {
+            waker.wake_by_ref();
+        }
+        result
+    }
+
     /// Clears the ready flag, registers the waker, then drains. A task that waits for its socket does not call it: the
     /// flag stays set, and deliveries do not wake the task.
     ///

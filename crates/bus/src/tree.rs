@@ -1,6 +1,9 @@
 //! The subscription tree: one node per level, in an arena, walked without recursion.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use hashbrown::HashMap;
 
@@ -56,10 +59,28 @@ impl Matched {
     }
 }
 
+/// Bytes of a node: itself, its entry in its parent's table, and the allocator's share; its level comes on top.
+const NODE_BYTES: usize = size_of::<Node>() + 140;
+/// Bytes of a subscription beside its nodes; its filter, which the subscriber keeps, comes on top.
+const SUB_BYTES: usize = size_of::<Sub>() + 160;
+/// Places of nodes that are not given back to the allocator.
+const SPARE_NODES: usize = 1024;
+
+impl Subscription {
+    /// Bytes that it takes up at most: as if no other shared a level with it.
+    #[must_use]
+    pub fn cost(&self) -> usize {
+        let levels = self.filter.split('/').count();
+        levels * NODE_BYTES + 2 * self.filter.len() + SUB_BYTES
+    }
+}
+
 /// All subscriptions.
 pub(crate) struct Tree {
     nodes: Vec<Node>,
-    free: Vec<u32>,
+    /// Of the places in `nodes`; the lowest are taken first, so that the end can be given back.
+    free: BTreeSet<u32>,
+    bytes: usize,
     count: usize,
     /// The number of shared subscriptions.
     shared: usize,
@@ -67,7 +88,7 @@ pub(crate) struct Tree {
 
 impl Default for Tree {
     fn default() -> Self {
-        Self { nodes: vec![Node::default()], free: Vec::new(), count: 0, shared: 0 }
+        Self { nodes: vec![Node::default()], free: BTreeSet::new(), bytes: 0, count: 0, shared: 0 }
     }
 }
 
@@ -76,6 +97,11 @@ const ROOT: u32 = 0;
 impl Tree {
     pub(crate) const fn len(&self) -> usize {
         self.count
+    }
+
+    /// Bytes that they take up, levels of filters included.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The number of shared subscriptions (§4.8.2).
@@ -92,7 +118,7 @@ impl Tree {
     }
 
     fn allocate(&mut self) -> Option<u32> {
-        if let Some(id) = self.free.pop() {
+        if let Some(id) = self.free.pop_first() {
             return Some(id);
         }
         let id = u32::try_from(self.nodes.len()).ok()?;
@@ -116,6 +142,7 @@ impl Tree {
         } else {
             node.children.insert(Box::from(level), id);
         }
+        self.bytes += NODE_BYTES + level.len();
         Some(id)
     }
 
@@ -143,6 +170,7 @@ impl Tree {
             }
             Err(at) => {
                 list.insert(at, Arc::new(sub));
+                self.bytes += SUB_BYTES + subscription.filter.len();
                 self.count += 1;
                 self.shared += usize::from(subscription.group.is_some());
                 false
@@ -193,6 +221,7 @@ impl Tree {
         if !self.remove_from_leaf(at, below, subscription.group.as_ref(), (slot, tag)) {
             return false;
         }
+        self.bytes = self.bytes.saturating_sub(SUB_BYTES + subscription.filter.len());
         self.count -= 1;
         self.shared -= usize::from(subscription.group.is_some());
         // Empty nodes are removed, from the end of the path upwards.
@@ -203,7 +232,8 @@ impl Tree {
             if let Some(node) = self.node_mut(at) {
                 *node = Node::default();
             }
-            self.free.push(at);
+            self.bytes = self.bytes.saturating_sub(NODE_BYTES + level.len());
+            self.free.insert(at);
             if let Some(node) = self.node_mut(parent) {
                 if level == "+" {
                     node.plus = None;
@@ -216,7 +246,19 @@ impl Tree {
             }
             at = parent;
         }
+        self.give_back();
         true
+    }
+
+    /// Gives back the free places at the end.
+    fn give_back(&mut self) {
+        while let Some(&last) = self.free.last().filter(|last| **last as usize + 1 == self.nodes.len()) {
+            self.free.remove(&last);
+            self.nodes.pop();
+        }
+        if self.nodes.capacity() > SPARE_NODES && self.nodes.len() < self.nodes.capacity() / 4 {
+            self.nodes.shrink_to(self.nodes.len() * 2);
+        }
     }
 
     fn remove_from_leaf(&mut self, at: u32, below: bool, group: Option<&Arc<str>>, key: (SlotId, u64)) -> bool {
@@ -276,4 +318,46 @@ fn remove_sorted(list: &mut Vec<Arc<Sub>>, key: (SlotId, u64)) -> bool {
     let Ok(at) = list.binary_search_by_key(&key, |s| s.key()) else { return false };
     list.remove(at);
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        counters::Tally,
+        id::WorkerId,
+        route::{Batch, Picks, Standing, Subscriber, Wake},
+        subscription::SubscribeOptions,
+    };
+
+    struct Nobody;
+
+    impl Subscriber for Nobody {
+        fn standing(&self) -> Standing {
+            Standing::Away
+        }
+
+        fn push(&self, _: WorkerId, _: bool, _: &Batch<'_, '_>, _: Picks<'_>, _: &mut Tally) -> Wake {
+            Wake::Done
+        }
+
+        fn wake(&self) {}
+    }
+
+    #[test]
+    fn what_is_removed_leaves_neither_bytes_nor_places() {
+        let mut tree = Tree::default();
+        let deep = "/x".repeat(150);
+        let filters: Vec<_> = (0..2000).map(|n| Subscription::parse(&format!("{n}{deep}")).unwrap()).collect();
+        for filter in &filters {
+            let before = tree.bytes();
+            let sub = Sub { subscriber: Arc::new(Nobody), slot: SlotId(1), options: SubscribeOptions::default() };
+            assert!(!tree.insert(filter, sub));
+            assert!((100 * 150..=filter.cost()).contains(&(tree.bytes() - before)));
+        }
+        assert!(filters.iter().rev().step_by(2).all(|filter| tree.remove(filter, SlotId(1), 0)));
+        assert!(filters.iter().step_by(2).all(|filter| tree.remove(filter, SlotId(1), 0)));
+        assert_eq!((tree.bytes(), tree.len(), tree.nodes.len(), tree.free.len()), (0, 0, 1, 0));
+        assert!(tree.nodes.capacity() <= SPARE_NODES * 2);
+    }
 }

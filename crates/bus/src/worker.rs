@@ -1,6 +1,7 @@
 //! A worker's end of the bus: publishes batches and wakes the owners of mailboxes.
 
 use std::{
+    collections::HashMap,
     rc::Rc,
     sync::{Arc, PoisonError},
     task::{Context, Waker},
@@ -316,15 +317,16 @@ impl Worker {
     /// them (MQTT 5.0 §4.8.2).
     pub fn hand_on(&mut self, messages: &[(Arc<Message>, Arc<Subscription>)]) {
         let mut tally = Tally::default();
-        let mut group: Option<(&Arc<Subscription>, Members)> = None;
+        // Each group is looked up once, however its messages alternate with others'.
+        let mut groups: HashMap<*const Subscription, Members> = HashMap::new();
         self.woken = 0;
         for some in messages.chunks(HANDED_ON_TOGETHER) {
             let publications: Vec<_> = some.iter().map(|(message, _)| Publication::of(message)).collect();
             for (index, (publication, (_, subscription))) in publications.iter().zip(some).enumerate() {
-                if !group.as_ref().is_some_and(|(of, _)| Arc::ptr_eq(of, subscription)) {
-                    group = Some((subscription, Members::new(self.bus.members(subscription))));
-                }
-                let chosen = group.as_mut().and_then(|(_, members)| members.choose(publication.topic));
+                let members = groups
+                    .entry(Arc::as_ptr(subscription))
+                    .or_insert_with(|| Members::new(self.bus.members(subscription)));
+                let chosen = members.choose(publication.topic);
                 let groups = chosen.map(|member| vec![member]).into_iter().collect();
                 let routes = Rc::new(Routes::build(publication.topic, Vec::new(), groups));
                 self.stage_one(index, publication, &routes, &mut tally);

@@ -12,6 +12,7 @@ mod expiry;
 mod handover;
 mod handshakes;
 mod identity;
+mod looks;
 mod mailbox;
 mod observe;
 pub mod oscore;

@@ -22,6 +22,7 @@ mod pause;
 mod publish;
 mod reauthenticate;
 mod receive;
+mod reclaim;
 mod retained;
 mod send;
 mod session;
@@ -44,6 +45,7 @@ use std::{
 pub use config::{MqttConfig, SlowSubscriber};
 use connection::Connection;
 use fogmux_bus::Timestamp;
+use reclaim::Reclaim;
 pub use session::MqttDoor;
 pub use transport::Transport;
 
@@ -112,6 +114,7 @@ pub async fn housekeeping(ctx: Rc<WorkerContext>) {
     let door = &ctx.shared.mqtt;
     let mut drain = std::pin::pin!(ctx.drain());
     let mut generation = ctx.authority().generation();
+    let mut reclaim = Reclaim::default();
     loop {
         let next = ctx.shared.clock.instant(door.plan(ctx.now()));
         tokio::select! {
@@ -128,6 +131,7 @@ pub async fn housekeeping(ctx: Rc<WorkerContext>) {
         }
         door.publish_due_wills(&ctx, now);
         door.ring(now);
+        reclaim.run(&ctx).await;
         if generation != ctx.authority().generation() {
             generation = ctx.authority().generation();
             door.ring_all();

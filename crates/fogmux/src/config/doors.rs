@@ -103,6 +103,8 @@ impl Section for MqttConfig {
         reader.seconds("session_expiry_max", &mut self.session_expiry_max, 0..=u64::from(u32::MAX));
         reader.count("sessions_max", &mut self.sessions_max, 1..=10_000_000);
         reader.count("subscriptions_max", &mut self.subscriptions_max, 1..=10_000_000);
+        reader.size("subscriptions_bytes_max", &mut self.subscriptions_bytes_max, 64 << 10..=4 << 30);
+        reader.size("wills_bytes_max", &mut self.wills_bytes_max, 0..=4 << 30);
         let what = [("disconnect", SlowSubscriber::Disconnect), ("drop_oldest", SlowSubscriber::DropOldest)];
         reader.choice("slow_subscriber", &mut self.slow_subscriber, &what);
         reader.duration("stall_max", &mut self.stall_max, SECOND..=HOUR);

@@ -22,6 +22,7 @@ use tokio::{task::unconstrained, time::Sleep};
 use super::{
     backlog::Waiting,
     identity::{Admission, Identity, Who},
+    looks::Allowance,
     mailbox::{Entry, Notifications},
     observe::Watches,
     oscore,
@@ -62,6 +63,10 @@ pub(super) struct Core {
     pub(super) waiting: Waiting,
     /// The buffer for the topics of a turn.
     pub(super) topics: String,
+    /// Retained messages looked at for observers in this turn.
+    pub(super) looks: usize,
+    /// What requests for lists may look at.
+    pub(super) lists: Allowance,
     counted: Counters,
     peers_counted: i64,
     /// Streams, not datagrams.
@@ -215,6 +220,8 @@ impl Core {
             entries: VecDeque::new(),
             waiting: Waiting::default(),
             topics: String::new(),
+            looks: 0,
+            lists: Allowance::default(),
             counted: Counters::default(),
             peers_counted: 0,
             is_reliable,

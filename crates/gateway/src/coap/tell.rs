@@ -11,6 +11,7 @@ use fogmux_coap::{
 use super::{
     backlog::{Added, Marker},
     door::{Core, machine_time},
+    looks::LOOKS_PER_TURN,
     mailbox::{self, Entry},
     observe::{RETURN_AFTER, Walk, Watch},
     translate,
@@ -214,9 +215,10 @@ impl Core {
             return false;
         }
         let now = self.ctx.now();
+        self.looks = 0;
         // Each is served once, so that all have their turn.
         for _ in 0..self.watches.ready.len() {
-            if self.out.bytes() >= OUTPUT_PER_TURN {
+            if self.out.bytes() >= OUTPUT_PER_TURN || self.looks >= LOOKS_PER_TURN {
                 break;
             }
             if let Some(relation) = self.watches.next_ready() {
@@ -310,6 +312,7 @@ impl Core {
         let Walk::At(after) = &watch.walk else { return true };
         let chunk = self.ctx.bus().retained(&watch.subscription.filter, after.as_ref(), WALK_CHUNK, now);
         let (gate, max_qos) = (Arc::clone(&watch.identity.gate), watch.max_qos);
+        self.looks += chunk.scanned;
         self.note_look_up(relation);
         let (mut told, mut last) = (Notified::Sent, None);
         for message in &chunk.messages {

@@ -1,5 +1,7 @@
 //! `/.well-known/core` (RFC 6690 §4): the topics that have a value and that the caller may read.
 
+use std::time::Duration;
+
 use fogmux_bus::{Filter, Message, ReadGate, Topic, etag};
 use fogmux_coap::{
     Code, ETag, Payload, Query, Request, Response, Ticket, content_format,
@@ -22,11 +24,11 @@ const ROOT_TYPE: &str = "fogmux.topics";
 /// The interface of both: PUT and POST publish, GET reads, Observe follows (RFC 6690 §3.2).
 const INTERFACE: &str = "fogmux.ps";
 
+/// After what time to ask again for a list that took too many looks.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// Messages looked at between two looks at how many links there are.
 const CHUNK: usize = 128;
-
-/// Looks at most so often, however few of the topics match.
-const CHUNKS_MAX: usize = 64;
 
 impl Core {
     /// Everything, as far as the queries let it through.
@@ -56,7 +58,10 @@ impl Core {
                 ..Link::default()
             });
         }
-        self.fill(ask, filter, &mut list);
+        if !self.fill(ask, filter, &mut list) {
+            self.respond(ask.now, ticket, &Response::unavailable(LOOK_AGAIN_AFTER));
+            return;
+        }
         let response = Response {
             content_format: Some(content_format::LINK_FORMAT),
             etag: Some(ETag::from_u64(etag(list.text.as_bytes(), None))),
@@ -66,16 +71,22 @@ impl Core {
         self.respond(ask.now, ticket, &response);
     }
 
-    fn fill(&self, ask: &Ask<'_>, filter: &Filter, list: &mut List<'_>) {
+    /// Says whether the list is to be shown: others may have asked for too many of late.
+    fn fill(&mut self, ask: &Ask<'_>, filter: &Filter, list: &mut List<'_>) -> bool {
         let mut after: Option<Topic> = None;
-        for _ in 0..CHUNKS_MAX {
+        let mut looks = self.lists.begin(ask.now);
+        loop {
             let chunk = self.ctx.bus().retained(filter, after.as_ref(), CHUNK, ask.now);
             for message in chunk.messages.iter().filter(|message| ask.identity.gate.may_read(&message.topic)) {
                 list.add_topic(message);
             }
+            let may_go_on = self.lists.spend(&mut looks, chunk.scanned, chunk.messages.len());
             after = chunk.next;
             if after.is_none() || list.left == 0 {
-                return;
+                return true;
+            }
+            if !may_go_on {
+                return looks.is_all_there_is();
             }
         }
     }

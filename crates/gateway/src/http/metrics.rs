@@ -153,6 +153,8 @@ impl Snapshot {
             ("bus_mailbox_bytes", "Bytes in mailboxes", bus.memory().used()),
             ("bus_mailbox_messages", "Messages that wait in mailboxes", bus.memory().waiting()),
             ("bus_subscriptions", "Subscriptions", bus.subscriptions()),
+            ("bus_subscriptions_bytes", "Bytes of subscriptions", bus.subscriptions_bytes()),
+            ("mqtt_wills_bytes", "Bytes of MQTT wills", self.0.mqtt.wills_bytes()),
             ("logins_waiting", "Logins that wait for their password to be verified", self.0.verifiers.waiting()),
             ("http_event_streams", "Event streams", streams),
             ("http_event_streams_parked", "Event streams that wait for their reader", parked),

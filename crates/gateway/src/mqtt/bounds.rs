@@ -45,6 +45,11 @@ impl Bounds {
         }
     }
 
+    /// Whether memory is nearly gone: publishers will soon have to pause.
+    pub(super) fn is_very_tight(&self) -> bool {
+        self.memory.used() > self.tight_bytes + self.tight_bytes / 2 || self.memory.pressure()
+    }
+
     /// Whether a client that was far behind still is.
     pub(super) const fn is_far(&self, queue_bytes: usize) -> bool {
         queue_bytes > self.queue_bytes / CAUGHT_UP

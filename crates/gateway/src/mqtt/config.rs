@@ -50,6 +50,11 @@ pub struct MqttConfig {
     pub sessions_max: usize,
     /// Subscriptions of one client.
     pub subscriptions_max: usize,
+    /// Their bytes; each level of a filter counts some two hundred.
+    pub subscriptions_bytes_max: usize,
+    /// Bytes of the wills of all clients together, whether these are connected or their will waits for its delay; beyond,
+    /// wills of more than a kilobyte are refused.
+    pub wills_bytes_max: usize,
     /// The policy for a connected client whose queue of QoS 1 and 2 messages is full.
     pub slow_subscriber: SlowSubscriber,
     /// A client that reads nothing of its output for so long is disconnected.
@@ -95,6 +100,8 @@ impl Default for MqttConfig {
             session_expiry_max: 24 * 3600,
             sessions_max: 100_000,
             subscriptions_max: 10_000,
+            subscriptions_bytes_max: 16 << 20,
+            wills_bytes_max: 16 << 20,
             slow_subscriber: SlowSubscriber::Disconnect,
             stall_max: Duration::from_secs(60),
             unacknowledged_max: Duration::from_secs(60),

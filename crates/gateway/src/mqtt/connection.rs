@@ -25,7 +25,8 @@ use super::{
     publish::{FanOut, Pending},
     reauthenticate::Extended,
     receive::Input,
-    retained::Pull,
+    retained::Pulls,
+    session::LeftGroups,
     wheel::Entry,
     will::Will,
 };
@@ -35,6 +36,8 @@ use crate::{WorkerContext, credential::Expiry, egress::Egress, liveness::check_s
 pub(super) const TURNS: usize = 4;
 /// Bytes a connection reads before others get their turn.
 const TURN_BYTES: usize = 32 << 10;
+/// Retained messages that are looked at for a connection, whether they match or not, before others get their turn.
+pub(super) const LOOKS_PER_TURN: usize = 1024;
 /// Unwritten bytes above which nothing more is drained or read, because the peer is not reading.
 pub(super) const OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// Acknowledgements that wait for the store above which nothing more is read.
@@ -128,6 +131,8 @@ pub(super) struct Connection<S> {
     pub(super) last_read: Timestamp,
     /// Bytes read since the task was woken.
     pub(super) read_bytes: usize,
+    /// Retained messages looked at since the task was woken.
+    pub(super) looks: usize,
     /// Since when the packet at the front of the input is unfinished.
     pub(super) unfinished_since: Timestamp,
     pub(super) entry: Option<Entry>,
@@ -144,7 +149,9 @@ pub(super) struct Rare {
     /// Acknowledgements that wait for the store.
     pub(super) pending: VecDeque<Pending>,
     /// Subscriptions whose retained messages have not all been sent.
-    pub(super) pulls: VecDeque<Pull>,
+    pub(super) pulls: Pulls,
+    /// Shared subscriptions that the client has left in this turn.
+    pub(super) left_groups: LeftGroups,
     /// The text for DISCONNECT besides the reason code.
     pub(super) why: Option<Box<str>>,
     /// When the credential expires.
@@ -198,6 +205,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             now,
             last_read: now,
             read_bytes: 0,
+            looks: 0,
             unfinished_since: Timestamp::NEVER,
             entry: None,
             keep_alive: negotiation.keep_alive,
@@ -235,7 +243,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Runs the connection; ready when it has ended.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         self.now = self.ctx.now();
-        self.read_bytes = 0;
+        (self.read_bytes, self.looks) = (0, 0);
         if self.entry.is_none() {
             self.entry = self.ctx.shared.mqtt.register(cx.waker());
         }
@@ -287,7 +295,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if !progress && !self.egress.is_runnable() {
                 return Ok(false);
             }
-            if self.read_bytes >= TURN_BYTES {
+            if self.read_bytes >= TURN_BYTES || self.looks >= LOOKS_PER_TURN {
                 break;
             }
         }

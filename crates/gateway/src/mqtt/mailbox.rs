@@ -5,19 +5,19 @@
 //! concerns the client, never the publisher (ADR 0018): the oldest messages are dropped, and a connected client that
 //! loses messages of QoS 1 or 2 is disconnected, unless the configuration says otherwise.
 
+mod giving;
 mod shared;
+mod subscriptions;
 
-use std::{
-    collections::{HashSet, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
-use fogmux_bus::{Delivered, Delivery, Mailbox, Publication, Qos, Readiness, Subscription, Timestamp};
+use fogmux_bus::{Delivered, Delivery, Mailbox, Publication, Qos, Readiness, Timestamp};
 use fogmux_mqtt::{Acknowledged, Outbound, OutboundConfig, PacketId, ProtocolError, ReasonCode, ReceivedIds, Sent};
 use smallvec::SmallVec;
 
 pub(super) use shared::{Leaves, Left};
+use subscriptions::Subscriptions;
 
 use super::{access::Gate, bounds::Bounds, config::SlowSubscriber, kept::Kept, pause::Pace, translate};
 
@@ -42,13 +42,14 @@ pub(super) struct MqttMailbox {
     pace: Option<Box<Pace>>,
     /// Messages of QoS 1 and 2 that a connected client has lost since the last drain.
     lost: u32,
+    /// Bytes that the client has taken, ever; wraps.
+    taken: u32,
     connected: bool,
+    /// The client is to be disconnected for what it holds.
+    evicted: bool,
     pub(super) received: ReceivedIds,
-    #[expect(
-        clippy::box_collection,
-        reason = "many clients only publish, and each byte here is paid ten thousand times"
-    )]
-    pub(super) subscriptions: Option<Box<HashSet<Subscription>>>,
+    /// In a box: many clients only publish, and each byte here is paid ten thousand times.
+    pub(super) subscriptions: Option<Box<Subscriptions>>,
     pub(super) gate: Arc<Gate>,
     bounds: Arc<Bounds>,
 }
@@ -87,7 +88,9 @@ impl MqttMailbox {
             unwritten: 0,
             pace: None,
             lost: 0,
+            taken: 0,
             connected: true,
+            evicted: false,
             received: ReceivedIds::new(),
             subscriptions: None,
             gate,
@@ -101,7 +104,7 @@ impl MqttMailbox {
         self.out = Vec::new();
         self.unwritten = 0;
         self.lost = 0;
-        self.connected = true;
+        (self.connected, self.evicted) = (true, false);
     }
 
     /// Continues without a connection: only QoS 1 and 2 messages are queued from now on. Returns how many were dropped.
@@ -152,6 +155,9 @@ impl MqttMailbox {
     fn enqueue(&mut self, kept: Kept, now: Timestamp) -> Delivered {
         let (cost, qos, before) = (kept.cost(), kept.qos, self.queue_bytes);
         let (mut displaced, mut lost) = (0, 0);
+        if !self.may_grow(cost) {
+            return Delivered::Full;
+        }
         while !self.fits(cost, now) {
             if displaced >= DISPLACED_MAX && self.queue_bytes + cost <= before {
                 // The bounds have shrunk: the queue follows step by step, or one publication would pay for all.
@@ -192,6 +198,12 @@ impl MqttMailbox {
     pub(super) fn enqueue_retained(&mut self, kept: Kept) {
         self.queue_bytes += kept.cost();
         self.queue.push_back(kept);
+    }
+
+    /// Whether there is room for a message that would make the queue longer: not for absent clients when memory is nearly
+    /// gone.
+    fn may_grow(&self, cost: usize) -> bool {
+        self.connected || cost <= self.queue_bytes || !self.bounds.is_very_tight()
     }
 
     /// A single message always fits: it is shared, and its size was bounded on the way in.
@@ -265,6 +277,7 @@ impl MqttMailbox {
 
     /// Moves the encoded bytes into `into`, in exchange for its buffer; with nothing to send the mailbox keeps none.
     fn hand_over(&mut self, into: &mut Vec<u8>) {
+        self.note_taken(self.out.len());
         if self.out.is_empty() {
             self.out = Vec::new();
         } else if into.is_empty() {
@@ -312,9 +325,9 @@ impl MqttMailbox {
         (large && sent).then(|| kept.message.payload.clone())
     }
 
-    /// Whether the client is to be disconnected for lost messages.
+    /// Whether the client is to be disconnected for messages that it lost, or for what it holds.
     pub(super) fn is_overrun(&self) -> bool {
-        self.lost > 0 && self.bounds.slow_subscriber == SlowSubscriber::Disconnect
+        self.evicted || (self.lost > 0 && self.bounds.slow_subscriber == SlowSubscriber::Disconnect)
     }
 
     /// PUBACK.
@@ -347,6 +360,7 @@ impl MqttMailbox {
         match acknowledged {
             Acknowledged::Over(Some(kept)) | Acknowledged::Released(Some(kept)) => {
                 self.inflight_bytes = self.inflight_bytes.saturating_sub(kept.cost());
+                self.note_taken(kept.cost());
             }
             Acknowledged::Over(None) | Acknowledged::Released(None) | Acknowledged::Unknown => {}
         }

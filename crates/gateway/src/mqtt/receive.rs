@@ -249,6 +249,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if control > 0 {
             self.ctx.shared.metrics.mqtt_only.control_in.add(control);
         }
+        self.leave_groups();
         // Packets before the end of the connection still count.
         self.flush(&mut batch)?;
         end.map_or(Ok(used), Err)

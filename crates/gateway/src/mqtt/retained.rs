@@ -1,6 +1,8 @@
 //! Retained messages for a new subscription, pulled in chunks as the client has room: a filter that matches everything
 //! must not load everything into memory.
 
+use std::collections::{BTreeMap, HashMap};
+
 use fogmux_bus::{Filter, Qos, ReadGate, Topic};
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -26,16 +28,59 @@ impl Pull {
     pub(super) const fn new(filter: Filter, qos: Qos, id: Option<u32>) -> Self {
         Self { filter, qos, id, after: None }
     }
+}
 
-    pub(super) fn is_for(&self, filter: &Filter) -> bool {
-        self.filter == *filter
+/// Subscriptions whose retained messages have not all been sent, in the order in which they were made, one for each
+/// filter. Each operation takes the same time however many there are.
+#[derive(Debug, Default)]
+pub(super) struct Pulls {
+    by_number: BTreeMap<u64, Pull>,
+    numbers: HashMap<Filter, u64>,
+    next: u64,
+}
+
+impl Pulls {
+    pub(super) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    /// Adds one at the end. One that there is for the filter already gives way: its subscription has been replaced, and
+    /// all retained messages are sent again ([MQTT-3.8.4-3]).
+    pub(super) fn push(&mut self, pull: Pull) {
+        self.remove(&pull.filter);
+        self.next += 1;
+        self.numbers.insert(pull.filter.clone(), self.next);
+        self.by_number.insert(self.next, pull);
+    }
+
+    /// The filter is no longer subscribed to.
+    pub(super) fn remove(&mut self, filter: &Filter) {
+        if let Some(number) = self.numbers.remove(filter) {
+            self.by_number.remove(&number);
+        }
+    }
+
+    fn first(&self) -> Option<&Pull> {
+        self.by_number.values().next()
+    }
+
+    /// The first goes on behind this topic, or is over.
+    fn go_on(&mut self, after: Option<Topic>) {
+        let Some(mut first) = self.by_number.first_entry() else { return };
+        match after {
+            Some(after) => first.get_mut().after = Some(after),
+            None => {
+                let pull = first.remove();
+                self.numbers.remove(&pull.filter);
+            }
+        }
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Queues the next chunk; returns how many messages were in it.
     pub(super) fn pull(&mut self) -> Result<usize, End> {
-        let Some(mut pull) = self.rare().pulls.pop_front() else { return Ok(0) };
+        let Some(pull) = self.rare.as_ref().and_then(|rare| rare.pulls.first()) else { return Ok(0) };
         let (bus, gate) = (self.ctx.bus(), &self.gate);
         let queue = |mailbox: &mut super::mailbox::MqttMailbox| {
             // Looked up while the mailbox is locked, so that a newer value is delivered behind this one.
@@ -52,14 +97,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     message,
                 });
             }
-            (chunk.next, pulled)
+            (chunk.next, chunk.scanned, pulled)
         };
-        let (next, pulled) = self.slot.with_claim(self.claim, queue).map_err(|_| End::Displaced)?;
+        let (next, looks, pulled) = self.slot.with_claim(self.claim, queue).map_err(|_| End::Displaced)?;
         bus.counters().pulled(pulled as u64);
-        if next.is_some() {
-            pull.after = next;
-            self.rare().pulls.push_front(pull);
-        }
+        self.looks += looks;
+        self.rare().pulls.go_on(next);
         Ok(pulled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pulls_keep_their_order_and_are_one_for_each_filter() {
+        let pull = |text: &str| Pull::new(Filter::new(text).unwrap(), Qos::AtMostOnce, None);
+        let mut pulls = Pulls::default();
+        for text in ["a", "b", "c", "a", "d"] {
+            pulls.push(pull(text));
+        }
+        pulls.remove(&Filter::new("c").unwrap());
+        pulls.go_on(Some(Topic::new("b").unwrap()));
+        let mut order = Vec::new();
+        while let Some(first) = pulls.first() {
+            order.push((first.filter.to_string(), first.after.is_some()));
+            pulls.go_on(None);
+        }
+        assert_eq!(order, [("b".into(), true), ("a".into(), false), ("d".into(), false)]);
+        assert!(pulls.numbers.is_empty());
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
-    connection::{Connection, End, OUTPUT_BYTES_MAX, TURNS},
+    connection::{Connection, End, LOOKS_PER_TURN, OUTPUT_BYTES_MAX, TURNS},
     mailbox::MqttMailbox,
     retained::CHUNK,
 };
@@ -115,6 +115,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         for round in 0..PULLS_MAX {
             if self.pulls() == 0 || queued >= CHUNK {
                 return Ok(round > 0);
+            }
+            if self.looks >= LOOKS_PER_TURN {
+                // A filter may match none of a hundred thousand topics, and a client have thousands of such filters.
+                return Ok(true);
             }
             queued += self.pull()?;
         }

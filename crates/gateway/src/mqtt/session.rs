@@ -1,7 +1,7 @@
 //! The state that the workers of the MQTT door share: sessions, delayed wills, and alarms of connections.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     hash::BuildHasher,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
@@ -20,7 +20,7 @@ use super::{
     mailbox::{Leaves, Left, MqttMailbox},
     shutdown::Shutdown,
     wheel::{Entry, Wheel},
-    will::Will,
+    will::{Will, WillRoom},
 };
 use crate::{WorkerContext, throttle::Throttle};
 
@@ -36,13 +36,16 @@ pub(super) fn tag(subscription: &Subscription) -> u64 {
 
 /// If two shared subscriptions of a session had the same tag, the only harm would be that a message may be handed on in
 /// the wrong group.
-fn share_tag(subscription: &Subscription) -> u32 {
+pub(super) fn share_tag(subscription: &Subscription) -> u32 {
     let hash = foldhash::fast::FixedState::default().hash_one(subscription);
     u32::try_from(hash >> 32).unwrap_or(1).max(1)
 }
 
+/// Shared subscriptions that a client has left, by their tags.
+pub(super) type LeftGroups = HashMap<u32, Arc<Subscription>>;
+
 /// Hands messages of shared subscriptions, found by their tags, to other members.
-fn hand_on(ctx: &WorkerContext, left: Left, groups: &HashMap<u32, Arc<Subscription>>) {
+fn hand_on(ctx: &WorkerContext, left: Left, groups: &LeftGroups) {
     if left.messages.is_empty() {
         return;
     }
@@ -54,31 +57,45 @@ fn hand_on(ctx: &WorkerContext, left: Left, groups: &HashMap<u32, Arc<Subscripti
     ctx.worker.borrow_mut().hand_on(&messages.collect::<Vec<_>>());
 }
 
-/// Leaves a shared subscription of a session that continues: messages that were not sent go to another member.
-pub(super) fn leave_group(ctx: &WorkerContext, slot: &Slot<MqttMailbox>, claim: Claim, subscription: Subscription) {
-    let tag = share_tag(&subscription);
+/// A client has left shared subscriptions, given by their tags, and its session goes on: what it was not sent goes to other
+/// members.
+pub(super) fn leave_groups(ctx: &WorkerContext, slot: &Slot<MqttMailbox>, claim: Claim, groups: &LeftGroups) {
     // The queue of a displaced connection belongs to the next one.
-    let Ok(left) = slot.with_claim(claim, |mailbox| mailbox.take_shared(Leaves::Group(tag))) else { return };
-    hand_on(ctx, left, &HashMap::from([(tag, Arc::new(subscription))]));
-}
-
-#[derive(Debug)]
-struct WaitingWill {
-    due: Timestamp,
-    will: Will,
+    let Ok(left) = slot.with_claim(claim, |mailbox| mailbox.take_shared(Leaves::Groups(groups))) else { return };
+    hand_on(ctx, left, groups);
 }
 
 /// Wills whose delay is not over.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct WaitingWills {
-    by_key: HashMap<SessionKey, WaitingWill>,
-    /// No will is due before this; none may be due then either.
-    next: Timestamp,
+    by_key: HashMap<SessionKey, (Timestamp, Will)>,
+    by_due: BTreeSet<(Timestamp, SessionKey)>,
 }
 
-impl Default for WaitingWills {
-    fn default() -> Self {
-        Self { by_key: HashMap::new(), next: Timestamp::NEVER }
+impl WaitingWills {
+    fn insert(&mut self, key: SessionKey, will: Will, due: Timestamp) {
+        self.by_due.insert((due, key.clone()));
+        if let Some((before, _)) = self.by_key.insert(key.clone(), (due, will))
+            && before != due
+        {
+            self.by_due.remove(&(before, key));
+        }
+    }
+
+    fn remove(&mut self, key: &SessionKey) -> Option<Will> {
+        let (due, will) = self.by_key.remove(key)?;
+        self.by_due.remove(&(due, key.clone()));
+        Some(will)
+    }
+
+    /// When the first is due.
+    fn next(&self) -> Timestamp {
+        self.by_due.first().map_or(Timestamp::NEVER, |(due, _)| *due)
+    }
+
+    fn pop_due(&mut self, now: Timestamp) -> Option<Will> {
+        let (_, key) = self.by_due.first().filter(|(due, _)| *due <= now)?.clone();
+        self.remove(&key)
     }
 }
 
@@ -90,6 +107,7 @@ pub struct MqttDoor {
     pub config: MqttConfig,
     pub(super) sessions: Sessions<MqttMailbox>,
     wills: Mutex<WaitingWills>,
+    wills_bytes: Arc<AtomicUsize>,
     /// The connections to wake, and when.
     alarms: Mutex<Wheel<Waker>>,
     /// When the housekeeping runs next; changed under the lock of `alarms`.
@@ -117,6 +135,7 @@ impl MqttDoor {
             sessions: Sessions::new(config.sessions_max),
             config,
             wills: Mutex::default(),
+            wills_bytes: Arc::default(),
             alarms: Mutex::default(),
             next_look: AtomicU64::new(0),
             earlier: Notify::new(),
@@ -162,7 +181,7 @@ impl MqttDoor {
     pub(super) fn end_session(&self, ctx: &WorkerContext, slot: &Arc<Slot<MqttMailbox>>) {
         let subscriptions = slot.with(|mailbox| mailbox.subscriptions.take());
         let mut groups = HashMap::new();
-        for subscription in subscriptions.into_iter().flat_map(|set| *set) {
+        for subscription in subscriptions.into_iter().flat_map(|subscriptions| subscriptions.into_all()) {
             ctx.bus().unsubscribe(slot, &subscription, tag(&subscription));
             if subscription.group.is_some() {
                 groups.insert(share_tag(&subscription), Arc::new(subscription));
@@ -176,44 +195,47 @@ impl MqttDoor {
 
     /// Delays a will until its time is over or its session ends (§3.1.3.2.2).
     pub(super) fn delay_will(&self, key: SessionKey, will: Will, due: Timestamp) {
-        let mut wills = lock(&self.wills);
-        wills.next = wills.next.min(due);
-        wills.by_key.insert(key, WaitingWill { due, will });
+        lock(&self.wills).insert(key, will, due);
     }
 
     /// Cancels the will of a client that has returned in time ([MQTT-3.1.3-9]).
     pub(super) fn cancel_will_of(&self, key: &SessionKey) {
-        lock(&self.wills).by_key.remove(key);
+        lock(&self.wills).remove(key);
     }
 
     /// Publishes the will of a session that ended before the delay was over.
     pub(super) fn publish_will_of(&self, ctx: &WorkerContext, key: &SessionKey) {
-        let waiting = lock(&self.wills).by_key.remove(key);
-        if let Some(waiting) = waiting {
-            waiting.will.publish(ctx);
+        let waiting = lock(&self.wills).remove(key);
+        if let Some(will) = waiting {
+            will.publish(ctx);
         }
     }
 
     /// Publishes the wills whose delay is over.
     pub(super) fn publish_due_wills(&self, ctx: &WorkerContext, now: Timestamp) {
-        for waiting in self.take_due_wills(now) {
-            waiting.will.publish(ctx);
+        // Published without the lock.
+        while let Some(will) = self.pop_due_will(now) {
+            will.publish(ctx);
         }
     }
 
-    fn take_due_wills(&self, now: Timestamp) -> Vec<WaitingWill> {
-        let mut wills = lock(&self.wills);
-        if wills.next > now {
-            return Vec::new();
-        }
-        let due = wills.by_key.extract_if(|_, waiting| waiting.due <= now).map(|(_, waiting)| waiting).collect();
-        wills.next = wills.by_key.values().map(|waiting| waiting.due).min().unwrap_or(Timestamp::NEVER);
-        due
+    fn pop_due_will(&self, now: Timestamp) -> Option<Will> {
+        lock(&self.wills).pop_due(now)
+    }
+
+    /// Bytes of all wills, of clients that are connected and of those that are not.
+    pub(crate) fn wills_bytes(&self) -> usize {
+        self.wills_bytes.load(Relaxed)
+    }
+
+    /// Room for a will, if there is some.
+    pub(super) fn admit_will(&self, bytes: usize) -> Option<WillRoom> {
+        WillRoom::take(&self.wills_bytes, bytes, self.config.wills_bytes_max)
     }
 
     /// Plans the next run of the housekeeping: when an alarm, a will or a session is due, after [`LOOK`] at the latest.
     pub(super) fn plan(&self, now: Timestamp) -> Timestamp {
-        let others = lock(&self.wills).next.min(self.sessions.next_expiry()).min(now + LOOK);
+        let others = lock(&self.wills).next().min(self.sessions.next_expiry()).min(now + LOOK);
         let mut alarms = lock(&self.alarms);
         let next = alarms.next(LOOK).min(others).max(now);
         self.next_look.store(next.as_millis(), Relaxed);

@@ -97,13 +97,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Err((ReasonCode::NOT_AUTHORIZED, decision.to_string()));
         }
         let too_many = || (ReasonCode::QUOTA_EXCEEDED, String::from("too many subscriptions"));
-        let limit = self.ctx.shared.mqtt.config.subscriptions_max;
-        if self.pulls() >= limit {
+        let config = &self.ctx.shared.mqtt.config;
+        let (count_max, bytes_max) = (config.subscriptions_max, config.subscriptions_bytes_max);
+        if self.pulls() >= count_max {
             return Err(too_many());
         }
         let admitted = self.slot.with_claim(self.claim, |mailbox| {
-            let set = mailbox.subscriptions.get_or_insert_default();
-            set.contains(&subscription) || (set.len() < limit && set.insert(subscription.clone()))
+            mailbox.subscriptions.get_or_insert_default().admit(&subscription, count_max, bytes_max)
         });
         if admitted != Ok(true) {
             return Err(too_many());
@@ -128,7 +128,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         // §4.8.2: a shared subscription is sent no retained messages.
         if wanted && subscription.group.is_none() {
-            self.rare().pulls.push_back(Pull::new(subscription.filter, translate::to_bus(options.qos), id));
+            self.rare().pulls.push(Pull::new(subscription.filter, translate::to_bus(options.qos), id));
         }
         Ok(())
     }
@@ -152,18 +152,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.answer(&Packet::Unsuback(unsuback))
     }
 
+    /// Hands on what waits for the client by the shared subscriptions that it has left in this turn. Delivery is completed
+    /// of what it has begun with ([MQTT-3.10.4-3]).
+    pub(super) fn leave_groups(&mut self) {
+        let Some(rare) = self.rare.as_mut().filter(|rare| !rare.left_groups.is_empty()) else { return };
+        let groups = std::mem::take(&mut rare.left_groups);
+        session::leave_groups(&self.ctx, &self.slot, self.claim, &groups);
+    }
+
     fn unsubscribe_from(&mut self, subscription: Result<&Subscription, &SubscriptionError>) -> ReasonCode {
         let Ok(subscription) = subscription else { return ReasonCode::TOPIC_FILTER_INVALID };
-        if self.pulls() > 0 {
-            self.rare().pulls.retain(|pull| !pull.is_for(&subscription.filter));
+        if self.pulls() > 0 && subscription.group.is_none() {
+            self.rare().pulls.remove(&subscription.filter);
         }
         let tag = session::tag(subscription);
         if !self.forget(subscription) || !self.ctx.bus().unsubscribe(&self.slot, subscription, tag) {
             return ReasonCode::NO_SUBSCRIPTION_EXISTED;
         }
         if subscription.group.is_some() {
-            // [MQTT-3.10.4-3]: deliveries that have begun are completed.
-            session::leave_group(&self.ctx, &self.slot, self.claim, subscription.clone());
+            // Once for all that are left in one turn: each time the whole queue is gone through.
+            self.rare().left_groups.insert(session::share_tag(subscription), Arc::new(subscription.clone()));
         }
         ReasonCode::SUCCESS
     }

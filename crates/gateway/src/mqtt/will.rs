@@ -1,6 +1,9 @@
 //! Wills: messages that the gateway publishes when a client's connection ends without a normal DISCONNECT (§3.1.2.5).
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use bytes::Bytes;
 use fogmux_auth::{Action, Door};
@@ -23,8 +26,35 @@ pub(super) struct Will {
     publisher: Arc<Publisher>,
     /// Of the session that the client is given.
     pub(super) gate: Arc<Gate>,
+    /// Given back with the will.
+    _room: WillRoom,
     /// Seconds between the end of the connection and the message.
     pub(super) delay: u32,
+}
+
+/// Wills of this size are taken even when there is no room for larger ones.
+const SMALL_WILL_BYTES: usize = 1024;
+
+/// The room that a will takes up among those of all clients.
+#[derive(Debug)]
+pub(super) struct WillRoom {
+    all: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl WillRoom {
+    pub(super) fn take(all: &Arc<AtomicUsize>, bytes: usize, bytes_max: usize) -> Option<Self> {
+        let before = all.fetch_add(bytes, Relaxed);
+        // Dropped, it gives back what it took.
+        let room = Self { all: Arc::clone(all), bytes };
+        (bytes <= SMALL_WILL_BYTES || before + bytes <= bytes_max).then_some(room)
+    }
+}
+
+impl Drop for WillRoom {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Relaxed);
+    }
 }
 
 impl Will {
@@ -43,6 +73,9 @@ impl Will {
         if read.message.utf8 && std::str::from_utf8(will.payload).is_err() {
             return Err(ReasonCode::PAYLOAD_FORMAT_INVALID);
         }
+        // Each property has an allocation of its own: four times its bytes cover that.
+        let bytes = size_of::<Self>() + topic.len() + will.payload.len() + 4 * will.properties.as_bytes().len();
+        let room = ctx.shared.mqtt.admit_will(bytes).ok_or(ReasonCode::QUOTA_EXCEEDED)?;
         Ok(Self {
             topic,
             payload: Bytes::copy_from_slice(will.payload),
@@ -53,6 +86,7 @@ impl Will {
             properties: translate::rare(&read.message, will.properties),
             publisher: Arc::clone(publisher),
             gate: Arc::clone(gate),
+            _room: room,
             delay: read.delay,
         })
     }

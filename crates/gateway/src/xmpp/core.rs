@@ -15,7 +15,7 @@ use super::{
     access::Gate,
     accounts::Inbox,
     control::Control,
-    fill::{Replay, Why},
+    fill::{OUT_BYTES_HIGH, Replay, Why},
     presence::{PRESENCE_PER_READ, Said},
     publish::{self, Work},
 };
@@ -23,6 +23,8 @@ use crate::{WorkerContext, credential};
 
 /// Stanzas taken in one go; their publications are one batch.
 const STANZAS_PER_BATCH: usize = 64;
+/// Requests that read something which are answered before others of the worker have their turn.
+const READS_PER_TURN: u32 = 16;
 
 /// The client.
 #[derive(Debug)]
@@ -53,6 +55,8 @@ pub(super) struct Core {
     pub(super) said: Option<Said>,
     /// How often presence may still take effect in this read.
     presence_left: u32,
+    /// There was no room for the answers to all that was read.
+    pub(super) stopped: bool,
 }
 
 impl Drop for Core {
@@ -79,17 +83,32 @@ impl Core {
     pub(super) fn new(ctx: Rc<WorkerContext>, machine: ServerStream, me: Me, out: Vec<u8>) -> Self {
         // The mailbox may have taken deliveries since it was attached.
         let (waiting, replays, backlog) = (Completion::Ready, Vec::new(), true);
-        Self { ctx, machine, me, out, waiting, replays, backlog, due: None, said: None, presence_left: 0 }
+        Self {
+            ctx,
+            machine,
+            me,
+            out,
+            waiting,
+            replays,
+            backlog,
+            due: None,
+            said: None,
+            presence_left: 0,
+            stopped: false,
+        }
     }
 
     pub(super) fn door(&self) -> &XmppDoor {
         &self.ctx.shared.xmpp
     }
 
-    /// Handles bytes; returns how many were consumed.
+    /// Takes bytes; how many are done with. Stops before the end when the output is full: a request of a hundred bytes may
+    /// have an answer of a megabyte.
     pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
         let mut used = 0;
         let mut ended = false;
+        let mut reads = 0;
+        self.stopped = false;
         self.presence_left = PRESENCE_PER_READ;
         // Output of the machine itself goes behind the answers to earlier stanzas.
         let mut tail = Vec::new();
@@ -100,7 +119,15 @@ impl Core {
                 let (taken, event) = self.machine.handle(bytes.get(used..).unwrap_or_default(), &mut tail);
                 used += taken;
                 match event {
-                    Some(ServerEvent::Stanza(stanza)) => stanzas.push(stanza),
+                    Some(ServerEvent::Stanza(stanza)) => {
+                        let reads_something = stanza.name == "iq" && stanza.attr("type") == Some("get");
+                        stanzas.push(stanza);
+                        if reads_something {
+                            // Its answer may be the last that there is room for.
+                            reads += 1;
+                            break;
+                        }
+                    }
                     Some(ServerEvent::Failed(error)) => {
                         tracing::debug!(%error, "stream failed");
                         self.ctx.shared.metrics.xmpp.misbehaved.increment();
@@ -124,6 +151,10 @@ impl Core {
             }
             self.handle_all(&stanzas);
             self.out.append(&mut tail);
+            if !ended && (self.out.len() >= OUT_BYTES_HIGH || reads >= READS_PER_TURN) {
+                self.stopped = used < bytes.len();
+                ended = true;
+            }
             if self.machine.management().is_enabled() && !managed {
                 self.door().accounts.acknowledges(self.ctx.bus(), &self.me.jid);
             }

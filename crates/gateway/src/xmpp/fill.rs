@@ -18,11 +18,13 @@ use super::{
 };
 
 /// Output above which nothing is added before it is written.
-const OUT_BYTES_HIGH: usize = 64 << 10;
+pub(super) const OUT_BYTES_HIGH: usize = 64 << 10;
 /// Deliveries taken at once.
 const DELIVERIES_PER_TURN: usize = 256;
 /// Retained messages looked up at once.
 const RETAINED_PER_TURN: usize = 32;
+/// Retained messages looked at before others of the worker have their turn, whether they match or not.
+const LOOKS_PER_TURN: usize = 1024;
 /// Portions of each before the output is written: retained messages that may not be read add nothing to the output, and
 /// other tasks of the worker must have their turn.
 const ROUNDS: usize = 8;
@@ -107,17 +109,18 @@ impl Core {
         }
         self.send_notices();
         let mut heads = Heads::default();
+        let mut looks = 0;
         for _ in 0..ROUNDS {
-            self.send_share(claim, cx, &mut heads)?;
-            if !self.has_more() {
+            looks += self.send_share(claim, cx, &mut heads)?;
+            if looks >= LOOKS_PER_TURN || !self.has_more() {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Adds one portion of each, under one lock of the mailbox.
-    fn send_share(&mut self, claim: Claim, cx: &Context<'_>, heads: &mut Heads) -> Result<(), Displaced> {
+    /// One share of each, under one lock of the mailbox. Returns how many retained messages were looked at.
+    fn send_share(&mut self, claim: Claim, cx: &Context<'_>, heads: &mut Heads) -> Result<usize, Displaced> {
         let (mut left, mut lost) = (false, false);
         let (bus, replay, now) = (self.ctx.bus(), self.replays.last(), self.ctx.now());
         let (taken, chunk) = self.me.inbox.poll_with(claim, cx, |inbox| {
@@ -140,6 +143,7 @@ impl Core {
             self.machine.sent(sent, &mut self.out);
             self.ctx.bus().counters().drained(fresh.len() as u64, expired as u64, 0);
         }
+        let looks = chunk.as_ref().map_or(0, |chunk| chunk.scanned);
         if let Some(chunk) = chunk {
             self.reserve();
             self.send_retained(chunk, heads);
@@ -150,7 +154,7 @@ impl Core {
         {
             self.replay(why);
         }
-        Ok(())
+        Ok(looks)
     }
 
     /// Queues the retained messages of all subscriptions to be sent.

@@ -287,6 +287,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         forgotten
     }
 
+    /// So many bytes are done with; the others are kept, and counted.
+    fn note_kept(&mut self, used: usize) {
+        if used > 0 {
+            self.open = None;
+        }
+        if self.kept.is_empty() {
+            self.kept = Vec::new();
+        }
+        let before = std::mem::replace(&mut self.accounted, self.kept.capacity());
+        if !self.core.ctx.shared.xmpp.open.change(before, self.accounted) {
+            let error = StreamError::new(StreamCondition::ResourceConstraint, "too many large stanzas at once");
+            self.core.machine.fail(error, &mut self.core.out);
+        }
+    }
+
     /// Reads once and handles the input. Publishers are paused while mailboxes hold too much.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Over>> {
         let core = &mut self.core;
@@ -295,6 +310,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             ready!(Pin::new(&mut ctx.bus().memory().relieved()).poll(cx));
         }
         core.reserve();
+        if core.stopped {
+            // What was read already comes first.
+            let used = core.take(&self.kept);
+            self.kept.drain(..used.min(self.kept.len()));
+            self.note_kept(used);
+            return Poll::Ready(Ok(()));
+        }
         let mut used = 0;
         let read = read::poll_take(&ctx, &mut self.stream, &mut self.kept, cx, |bytes| {
             used = core.take(bytes);
@@ -302,14 +324,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         });
         match read {
             Poll::Ready(Ok(1..)) => {
-                if used > 0 {
-                    self.open = None;
-                }
-                let before = std::mem::replace(&mut self.accounted, self.kept.capacity());
-                if !ctx.shared.xmpp.open.change(before, self.accounted) {
-                    let error = StreamError::new(StreamCondition::ResourceConstraint, "too many large stanzas at once");
-                    core.machine.fail(error, &mut core.out);
-                }
+                self.note_kept(used);
                 Poll::Ready(Ok(()))
             }
             Poll::Ready(Ok(0) | Err(_)) => Poll::Ready(Err(Over)),

@@ -1,8 +1,8 @@
 //! Shared subscriptions (§4.8.2): the readiness of a member, and the messages that it leaves.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use fogmux_bus::{Message, Qos, Readiness};
+use fogmux_bus::{Message, Qos, Readiness, Subscription};
 
 use super::{super::kept::Kept, MqttMailbox};
 
@@ -11,10 +11,10 @@ const BUSY_IN_FLIGHT: usize = 16;
 const BUSY_BYTES: usize = 16 << 10;
 
 /// The part of its shared subscriptions that a client leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::mqtt) enum Leaves {
-    /// The one with this tag; messages in flight are completed.
-    Group(u32),
+#[derive(Clone, Copy, Debug)]
+pub(in crate::mqtt) enum Leaves<'g> {
+    /// The shared subscriptions with these tags; what is in flight is completed.
+    Groups(&'g HashMap<u32, Arc<Subscription>>),
     /// All, because its session ends: messages in flight will not be acknowledged.
     Session,
 }
@@ -29,15 +29,16 @@ pub(in crate::mqtt) struct Left {
 }
 
 impl MqttMailbox {
-    /// Takes out the messages that go to other members: those of QoS 1 and 2 in the queue and, if the session ends,
-    /// those of QoS 1 in flight. A message of QoS 2 in flight goes to no other member ([MQTT-4.8.2-5]).
-    pub(in crate::mqtt) fn take_shared(&mut self, leaves: Leaves) -> Left {
+    /// Takes out the messages of some shared subscriptions of a session that goes on, or of all of one that is over,
+    /// which go to other members: those of QoS 1 and 2 that wait and, if nobody will acknowledge them, those of QoS 1 in flight.
+    /// One of QoS 2 in flight goes to nobody else ([MQTT-4.8.2-5]).
+    pub(in crate::mqtt) fn take_shared(&mut self, leaves: Leaves<'_>) -> Left {
         let mut left = Left::default();
         let is_left = |kept: &Kept| match leaves {
-            Leaves::Group(share) => kept.share == share,
+            Leaves::Groups(groups) => kept.share != 0 && groups.contains_key(&kept.share),
             Leaves::Session => kept.share != 0,
         };
-        if leaves == Leaves::Session {
+        if matches!(leaves, Leaves::Session) {
             let again = self.outbound.messages().filter(|kept| is_left(kept) && kept.qos == Qos::AtLeastOnce);
             left.messages.extend(again.map(|kept| (kept.share, Arc::clone(&kept.message))));
         }

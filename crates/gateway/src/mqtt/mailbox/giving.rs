@@ -1,0 +1,32 @@
+//! What a mailbox gives back when memory is nearly gone; see `reclaim.rs`.
+
+use fogmux_bus::Mailbox;
+
+use super::{super::reclaim::Held, MqttMailbox};
+
+impl MqttMailbox {
+    /// The client has taken so many bytes.
+    pub(super) fn note_taken(&mut self, bytes: usize) {
+        self.taken = self.taken.wrapping_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+    }
+
+    /// What it holds.
+    pub(in crate::mqtt) fn held(&self) -> Held {
+        Held { bytes: self.buffered_bytes(), connected: self.connected, taken: self.taken }
+    }
+
+    /// Drops the oldest messages of an absent client until it holds `bytes` at most. Returns how many had to go, and the
+    /// bytes that are left: messages in flight do not go.
+    pub(in crate::mqtt) fn trim(&mut self, bytes: usize) -> (u64, usize) {
+        let mut dropped = 0;
+        while !self.connected && self.buffered_bytes() > bytes && self.pop().is_some() {
+            dropped += 1;
+        }
+        (dropped, self.buffered_bytes())
+    }
+
+    /// Has the client disconnected for what it holds.
+    pub(in crate::mqtt) const fn evict(&mut self) {
+        self.evicted = self.connected;
+    }
+}
