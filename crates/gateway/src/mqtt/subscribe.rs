@@ -19,6 +19,10 @@ use super::{
 };
 use crate::credential;
 
+fn too_many() -> (ReasonCode, String) {
+    (ReasonCode::QUOTA_EXCEEDED, String::from("too many subscriptions"))
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Answers each filter with a code, in order ([MQTT-3.8.4-6]), and says why when there was only one to refuse.
     pub(super) fn subscribe(&mut self, subscribe: &Subscribe<'_>) -> Result<(), End> {
@@ -31,8 +35,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.check_answer(wanted.len())?;
         let mut codes = Vec::with_capacity(wanted.len());
         let mut why = None;
-        for (subscription, options) in wanted {
-            let code = match self.subscribe_to(subscription, options, id) {
+        let limit = self.ctx.shared.mqtt.config.subscriptions_max;
+        for (number, (subscription, options)) in wanted.into_iter().enumerate() {
+            // Filters beyond what a client may have: looking at them would only hold up others.
+            let subscribed =
+                if number < limit { self.subscribe_to(subscription, options, id) } else { Err(too_many()) };
+            let code = match subscribed {
                 Ok(()) => options.qos.bits(),
                 Err((reason, text)) => {
                     why.get_or_insert(text);
@@ -95,7 +103,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             credential::note_refusal(&self.ctx, who, Door::Mqtt, Action::Read, topic, &decision);
             return Err((ReasonCode::NOT_AUTHORIZED, decision.to_string()));
         }
-        let too_many = || (ReasonCode::QUOTA_EXCEEDED, String::from("too many subscriptions"));
         let limit = self.ctx.shared.mqtt.config.subscriptions_max;
         if self.pulls() >= limit {
             return Err(too_many());
