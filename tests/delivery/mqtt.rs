@@ -5,11 +5,12 @@ mod client;
 mod retained;
 mod shutdown;
 mod slow;
+mod subscribe;
 mod wire;
 
 use fogmux_tests::suite::Case;
 
 /// The cases of each file.
 pub(crate) fn cases() -> Vec<Case> {
-    [retained::CASES, backlog::CASES, slow::CASES, shutdown::CASES].concat()
+    [retained::CASES, backlog::CASES, slow::CASES, shutdown::CASES, subscribe::CASES].concat()
 }

@@ -4,6 +4,7 @@ mod damage;
 mod descriptors;
 mod disk;
 mod memory;
+mod polite;
 
 mod vanished;
 
@@ -29,8 +30,11 @@ pub(crate) const CASES: &[Case] = &[
     memory::RETAINED_AND_READERS,
     memory::LARGE_PUTS,
     memory::MIX,
+    memory::GAUGE,
     memory::CLIENTS_GONE,
     memory::TLS_CLIENTS_GONE,
+    polite::FORGOTTEN,
+    polite::DISCONNECTS,
     vanished::EVERY_LISTENER,
     vanished::KEEP_ALIVE,
     vanished::READERS,

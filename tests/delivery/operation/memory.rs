@@ -14,6 +14,7 @@ use super::{http, keep};
 pub(super) const RETAINED_AND_READERS: Case =
     Case { name: "memory: 50 000 kept values and 20 readers", run: retained_and_readers };
 pub(super) const LARGE_PUTS: Case = Case { name: "memory: 500 PUTs of 200 KB", run: large_puts };
+pub(super) const GAUGE: Case = Case { name: "memory: what is said of retained messages is what they take", run: gauge };
 pub(super) const CLIENTS_GONE: Case = Case { name: "memory: 2 000 clients come and go", run: clients_gone };
 pub(super) const TLS_CLIENTS_GONE: Case = Case { name: "memory: 300 TLS clients come and go", run: tls_clients_gone };
 
@@ -107,6 +108,19 @@ fn mix() -> Result<String> {
     let after = gateway.comes_down(idle + kept / 2 * 3, Instant::now() + Duration::from_secs(10))?;
     let megabytes = |bytes: u64| bytes / 1_000_000;
     Ok(format!("{told} (after {} MB with {} kept)", megabytes(after), megabytes(kept)))
+}
+
+/// What is said of retained messages is what they take: on it rests `bus.retained_bytes_max`.
+fn gauge() -> Result<String> {
+    // Beside the 8 MB that are allowed anyhow: route caches, and what the store has in memory on its way to the disk.
+    const BESIDE_BYTES: u64 = 5_000_000;
+    let mut gateway = Gateway::start(&["workers.count=1"])?;
+    let idle = gateway.resident_bytes()?;
+    keep(&gateway, 60_000, 100)?;
+    let said = gateway.sum(&["fogmux_bus_retained_bytes"])?;
+    let after = gateway.comes_down(idle + said / 10 * 11 + BESIDE_BYTES, Instant::now() + Duration::from_secs(20))?;
+    gateway.settle()?;
+    Ok(format!("{} MB said, {} MB taken", said / 1_000_000, after.saturating_sub(idle) / 1_000_000))
 }
 
 fn clients_gone() -> Result<String> {

@@ -19,6 +19,10 @@ use super::{
 };
 use crate::credential;
 
+fn too_many() -> (ReasonCode, String) {
+    (ReasonCode::QUOTA_EXCEEDED, String::from("too many subscriptions"))
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Answers each filter with a reason code, in order ([MQTT-3.8.4-6]), with a Reason String if there was only one
     /// and it was refused.
@@ -32,8 +36,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.check_answer(wanted.len())?;
         let mut codes = Vec::with_capacity(wanted.len());
         let mut why = None;
-        for (subscription, options) in wanted {
-            let code = match self.subscribe_to(subscription, options, id) {
+        let limit = self.ctx.shared.mqtt.config.subscriptions_max;
+        for (number, (subscription, options)) in wanted.into_iter().enumerate() {
+            // Filters beyond what a client may have: looking at them would only hold up others.
+            let subscribed =
+                if number < limit { self.subscribe_to(subscription, options, id) } else { Err(too_many()) };
+            let code = match subscribed {
                 Ok(()) => options.qos.bits(),
                 Err((reason, text)) => {
                     why.get_or_insert(text);
@@ -96,10 +104,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             credential::note_refusal(&self.ctx, who, Door::Mqtt, Action::Read, topic, &decision);
             return Err((ReasonCode::NOT_AUTHORIZED, decision.to_string()));
         }
+<<<<<<< HEAD
         let too_many = || (ReasonCode::QUOTA_EXCEEDED, String::from("too many subscriptions"));
         let config = &self.ctx.shared.mqtt.config;
         let (count_max, bytes_max) = (config.subscriptions_max, config.subscriptions_bytes_max);
         if self.pulls() >= count_max {
+||||||| a4081ff
+        let too_many = || (ReasonCode::QUOTA_EXCEEDED, String::from("too many subscriptions"));
+        let limit = self.ctx.shared.mqtt.config.subscriptions_max;
+        if self.pulls() >= limit {
+=======
+        let limit = self.ctx.shared.mqtt.config.subscriptions_max;
+        if self.pulls() >= limit {
+>>>>>>> rest
             return Err(too_many());
         }
         let admitted = self.slot.with_claim(self.claim, |mailbox| {
