@@ -104,19 +104,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             credential::note_refusal(&self.ctx, who, Door::Mqtt, Action::Read, topic, &decision);
             return Err((ReasonCode::NOT_AUTHORIZED, decision.to_string()));
         }
-<<<<<<< HEAD
-        let too_many = || (ReasonCode::QUOTA_EXCEEDED, String::from("too many subscriptions"));
         let config = &self.ctx.shared.mqtt.config;
         let (count_max, bytes_max) = (config.subscriptions_max, config.subscriptions_bytes_max);
         if self.pulls() >= count_max {
-||||||| a4081ff
-        let too_many = || (ReasonCode::QUOTA_EXCEEDED, String::from("too many subscriptions"));
-        let limit = self.ctx.shared.mqtt.config.subscriptions_max;
-        if self.pulls() >= limit {
-=======
-        let limit = self.ctx.shared.mqtt.config.subscriptions_max;
-        if self.pulls() >= limit {
->>>>>>> rest
             return Err(too_many());
         }
         let admitted = self.slot.with_claim(self.claim, |mailbox| {
