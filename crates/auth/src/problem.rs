@@ -92,3 +92,23 @@ impl<'a> Review<'a> {
         table.into_inner()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// A place is looked up among the ends of lines, so that a file of ten thousand rules is read in a time that
+        /// grows with it (`benches/benches/acl.rs`).
+        #[test]
+        fn the_line_of_a_place_is_one_more_than_the_line_ends_before_it(text in "[a\n\r\u{e9}]{0,60}") {
+            let review = Review::new(Path::new("f"), &text);
+            for offset in 0..=text.len() {
+                let before = text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count();
+                prop_assert_eq!(review.line(offset), before + 1);
+            }
+        }
+    }
+}

@@ -19,13 +19,20 @@ const OUTPUT_BYTES_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub struct Scratch {
     blocks: Vec<Block>,
+    work: u64,
 }
 
 impl Scratch {
     /// Creates it without memory.
     #[must_use]
     pub const fn new() -> Self {
-        Self { blocks: Vec::new() }
+        Self { blocks: Vec::new(), work: 0 }
+    }
+
+    /// What all hashes so far have cost: blocks of 1 KiB that were computed, each as often as there were passes.
+    #[must_use]
+    pub const fn work(&self) -> u64 {
+        self.work
     }
 
     /// Computes the hash of a password into `output`.
@@ -36,7 +43,9 @@ impl Scratch {
         salt: &[u8],
         output: &mut [u8],
     ) -> Result<(), PasswordError> {
-        let blocks = self.blocks(hasher.params().block_count())?;
+        let params = hasher.params();
+        self.work += u64::from(params.m_cost()) * u64::from(params.t_cost());
+        let blocks = self.blocks(params.block_count())?;
         let hashed = hasher.hash_password_into_with_memory(password, salt, output, blocks);
         // A hash made elsewhere may have needed far more than ours; that memory is not kept.
         if self.blocks.len() > own_blocks() {

@@ -280,3 +280,16 @@ pub(crate) async fn handshake(
         }
     }
 }
+
+/// [`handshake`] for doors whose futures pass the stream on by value: each of them would hold the 1.2 KiB of a TLS stream
+/// several times for as long as the connection lasts.
+pub(super) async fn boxed_handshake(
+    ctx: &WorkerContext,
+    listener: Listener,
+    stream: TcpStream,
+    tls: &TlsAcceptor,
+    peer: Peer,
+) -> Option<(Box<Stream>, Peer)> {
+    let (stream, peer) = handshake(ctx, listener, stream, tls, peer).await?;
+    Some((Box::new(stream), peer))
+}

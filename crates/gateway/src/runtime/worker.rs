@@ -191,7 +191,7 @@ fn serve_tcp(ctx: &Rc<WorkerContext>, accepted: Accepted, tasks: &Tasks) {
         }
         (Listener::Https, Some(tls)) => tasks.spawn(async move {
             let _seat = seat;
-            let handshake = Box::pin(accept::handshake(&ctx, listener, stream, &tls, peer));
+            let handshake = Box::pin(accept::boxed_handshake(&ctx, listener, stream, &tls, peer));
             let Some((stream, peer)) = handshake.await else { return };
             let alpn = stream.alpn().map(<[u8]>::to_vec);
             http::serve(ctx, stream, peer, alpn).await;
@@ -205,7 +205,7 @@ fn serve_tcp(ctx: &Rc<WorkerContext>, accepted: Accepted, tasks: &Tasks) {
         }),
         (Listener::CoapsTcp, Some(tls)) => tasks.spawn(async move {
             let _seat = seat;
-            let handshake = Box::pin(accept::handshake(&ctx, listener, stream, &tls, peer));
+            let handshake = Box::pin(accept::boxed_handshake(&ctx, listener, stream, &tls, peer));
             let Some((stream, peer)) = handshake.await else { return };
             coap::serve_stream(ctx, stream, peer).await;
         }),
