@@ -107,6 +107,8 @@ impl Client {
             }
         }
         let is_notification = pending.token == message.token && pending.answered;
+        // One of them may overtake the first answer.
+        let is_named = pending.call.observe && pending.token == message.token && !location(message).is_empty();
         let sequence = message.option(OptionNumber::OBSERVE).and_then(|option| option.uint());
         if is_notification {
             let fresh = match (&mut pending.observed, sequence) {
@@ -125,8 +127,6 @@ impl Client {
             }
             self.forget_rests(key, message);
         }
-        // One of them may overtake the first answer, or that is lost.
-        let is_named = pending.call.observe && pending.token == message.token && !location(message).is_empty();
         match block(OptionNumber::BLOCK2) {
             Some(part) if is_named && part.more && part.number == 0 => {
                 self.fetch(now, key, message, part, out);
