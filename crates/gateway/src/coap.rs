@@ -34,8 +34,13 @@ pub use handover::Handover;
 pub(crate) use streams::Hub;
 pub use streams::{serve_stream, serve_websocket};
 pub use transport::Listener;
+#[cfg(test)]
+pub(crate) use {
+    door::run as serve_over,
+    transport::{Path, Transport},
+};
 
-use std::{net::UdpSocket, rc::Rc, sync::Arc};
+use std::{io, net::UdpSocket, rc::Rc, sync::Arc};
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -51,6 +56,9 @@ pub struct CoapDoor {
     echo_key: [u8; 32],
     /// The OSCORE contexts of all users.
     pub oscore: Arc<oscore::Keyring>,
+    /// The next seed of a machine, in a simulation.
+    #[cfg(test)]
+    seeds: Option<std::sync::atomic::AtomicU64>,
 }
 
 impl CoapDoor {
@@ -63,7 +71,28 @@ impl CoapDoor {
     pub fn new(config: CoapConfig) -> Self {
         let mut echo_key = [0; 32];
         getrandom::fill(&mut echo_key).expect("the operating system gives random numbers");
-        Self { config, echo_key, oscore: Arc::default() }
+        Self {
+            config,
+            echo_key,
+            oscore: Arc::default(),
+            #[cfg(test)]
+            seeds: None,
+        }
+    }
+
+    /// The same door without any randomness but this.
+    #[cfg(test)]
+    pub(crate) fn with_seed(self, seed: u64) -> Self {
+        Self { echo_key: [7; 32], seeds: Some(seed.into()), ..self }
+    }
+
+    /// A seed for the timeouts, tokens and message identifiers of one machine (RFC 7252 §4.2, §4.4).
+    fn seed(&self) -> io::Result<u64> {
+        #[cfg(test)]
+        if let Some(seeds) = &self.seeds {
+            return Ok(seeds.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+        }
+        getrandom::u64().map_err(io::Error::other)
     }
 
     /// The same door with these OSCORE contexts.

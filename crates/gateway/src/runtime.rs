@@ -264,16 +264,7 @@ impl RunningGateway {
     /// whether every worker was done before `deadline`.
     pub async fn drain(mut self, deadline: Duration) -> bool {
         let end = Instant::now() + deadline;
-        self.draining.send_replace(Phase::Quiescing);
-        let shutdown = &self.shared.mqtt.shutdown;
-        sleep(WILLS.min(deadline)).await;
-        wait_until(end.min(Instant::now() + QUIESCING_MAX), || shutdown.is_quiet()).await;
-        self.shared.bus.shut_down();
-        // A batch that was being published at that moment is delivered by now.
-        sleep(LOOK).await;
-        self.draining.send_replace(Phase::Emptying);
-        wait_until(end - CLOSING_TIME.min(deadline / 4), || shutdown.is_over()).await;
-        self.draining.send_replace(Phase::Closing);
+        wind_down(&self.shared, &self.draining, deadline).await;
         let all = async {
             for _ in 0..self.threads.len() {
                 self.finished.recv().await;
@@ -292,6 +283,22 @@ impl RunningGateway {
         }
         in_time
     }
+}
+
+/// Leads the workers through the phases of a shutdown, at most until `deadline` is nearly over; the connections that are
+/// left close after it.
+pub(crate) async fn wind_down(shared: &Shared, draining: &watch::Sender<Phase>, deadline: Duration) {
+    let end = Instant::now() + deadline;
+    draining.send_replace(Phase::Quiescing);
+    let shutdown = &shared.mqtt.shutdown;
+    sleep(WILLS.min(deadline)).await;
+    wait_until(end.min(Instant::now() + QUIESCING_MAX), || shutdown.is_quiet()).await;
+    shared.bus.shut_down();
+    // A batch that was being published at that moment is delivered by now.
+    sleep(LOOK).await;
+    draining.send_replace(Phase::Emptying);
+    wait_until(end - CLOSING_TIME.min(deadline / 4), || shutdown.is_over()).await;
+    draining.send_replace(Phase::Closing);
 }
 
 /// Waits until `holds` returns true, or until `end`.

@@ -12,11 +12,14 @@
 #![allow(clippy::indexing_slicing, reason = "a test that meets the unexpected panics")]
 
 mod coap;
+mod coap_udp;
 mod http;
 mod ledger;
 mod mqtt;
+mod network;
 mod pipe;
 mod random;
+mod store;
 mod world;
 mod xmpp;
 
@@ -30,8 +33,9 @@ use std::{
     time::Duration,
 };
 
-use ledger::Ledger;
+use ledger::{Latest, Ledger};
 use random::Random;
+use store::Disk;
 use tokio::{
     runtime::{Builder, LocalOptions},
     task::{JoinHandle, spawn_local},
@@ -42,7 +46,7 @@ use world::World;
 /// Seeds run by every test run.
 const SEEDS: u64 = 300;
 /// Virtual time in which all accepted messages must arrive, once the publishers have ended.
-const ARRIVES: Duration = Duration::from_secs(300);
+const ARRIVES: Duration = Duration::from_secs(900);
 
 /// Faults of one seed that are printed.
 const FAULTS_SHOWN: usize = 8;
@@ -104,10 +108,9 @@ fn simulate_here(seed: u64) -> Result<(usize, usize), Vec<String>> {
     let runtime = builder.enable_all().start_paused(true).build_local(LocalOptions::default()).unwrap();
     let outcome = runtime.block_on(async {
         let random = Random::new(seed);
-        let world = World::start(&random);
-        let ledger = Rc::new(Ledger::default());
-        let result = run(&world, &ledger, &random).await;
-        let mut faults = ledger.faults();
+        let (disk, ledger) = (Disk::random(&random), Rc::new(Ledger::default()));
+        let result = run(&disk, &ledger, &random).await;
+        let mut faults = ledger.faults(|payload| disk.has_undone(payload));
         faults.extend(result.err().into_iter().flatten());
         if faults.is_empty() { Ok(ledger.count()) } else { Err(faults) }
     });
@@ -115,7 +118,69 @@ fn simulate_here(seed: u64) -> Result<(usize, usize), Vec<String>> {
     outcome
 }
 
-async fn run(world: &Rc<World>, ledger: &Rc<Ledger>, random: &Random) -> Result<(), Vec<String>> {
+/// The end of a gateway that another follows.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    ShutDown,
+    Crash,
+}
+
+async fn run(disk: &Disk, ledger: &Rc<Ledger>, random: &Random) -> Result<(), Vec<String>> {
+    for _ in 0..random.pick(&[0, 0, 0, 1, 2]).to_owned() {
+        let ending = *random.pick(&[Ending::ShutDown, Ending::ShutDown, Ending::Crash]);
+        let world = World::start(random, disk);
+        check_kept(&world, disk, ledger)?;
+        interrupt(&world, disk, ledger, random, ending).await?;
+        ledger.restart();
+    }
+    let world = World::start(random, disk);
+    check_kept(&world, disk, ledger)?;
+    finish(&world, disk, ledger, random).await?;
+    check_kept(&world, disk, ledger)
+}
+
+/// Ends the gateway in the midst of traffic. At a shutdown, each reader gets all that was accepted before its connection
+/// ends, and the next gateway finds what this one kept.
+async fn interrupt(
+    world: &Rc<World>,
+    disk: &Disk,
+    ledger: &Rc<Ledger>,
+    random: &Random,
+    ending: Ending,
+) -> Result<(), Vec<String>> {
+    let (readers, publishers) = (spawn_readers(world, ledger, random), spawn_publishers(world, ledger, random));
+    sleep(Duration::from_millis(random.below(3000) as u64)).await;
+    let tasks: Vec<_> = readers.into_iter().chain(publishers).collect();
+    match ending {
+        Ending::ShutDown => {
+            ledger.close();
+            let outcome = world.shut_down().await;
+            // Readers take what is still on its way to them.
+            sleep(Duration::from_secs(30)).await;
+            disk.close();
+            outcome.map_err(|fault| vec![fault])?;
+            check_kept(world, disk, ledger)?;
+            let missing = ledger.missing_after_shutdown();
+            if !missing.is_empty() {
+                return Err(missing);
+            }
+        }
+        Ending::Crash => disk.crash(),
+    }
+    world.check_tasks().await.map_err(|fault| vec![fault])?;
+    for task in tasks {
+        if task.is_finished() {
+            task.await.map_err(|error| vec![format!("a client: {error}")])?;
+        } else {
+            task.abort();
+        }
+    }
+    world.kill();
+    Ok(())
+}
+
+/// Lets the traffic of the last gateway come to its end.
+async fn finish(world: &Rc<World>, disk: &Disk, ledger: &Rc<Ledger>, random: &Random) -> Result<(), Vec<String>> {
     let mut readers = spawn_readers(world, ledger, random);
     let publishers = spawn_publishers(world, ledger, random);
     // Some connect when there are retained messages already.
@@ -127,7 +192,7 @@ async fn run(world: &Rc<World>, ledger: &Rc<Ledger>, random: &Random) -> Result<
             .map_err(|_| vec!["a publisher waits for ever".to_owned()])?
             .map_err(|error| vec![format!("a publisher: {error}")])?;
     }
-    let arrived = arrive(world, ledger).await;
+    let arrived = arrive(world, disk, ledger).await;
     for reader in readers.iter_mut().filter(|reader| reader.is_finished()) {
         reader.await.map_err(|error| vec![format!("a reader: {error}")])?;
     }
@@ -135,6 +200,16 @@ async fn run(world: &Rc<World>, ledger: &Rc<Ledger>, random: &Random) -> Result<
     world.check_tasks().await.map_err(|fault| vec![fault])?;
     readers.iter().for_each(JoinHandle::abort);
     leave(world).await
+}
+
+fn latest(world: &World, topic: &str) -> Option<Vec<u8>> {
+    world.shared().bus.latest(topic, world.now()).map(|message| message.payload.to_vec())
+}
+
+/// What is retained is what was accepted last, also after a restart.
+fn check_kept(world: &World, disk: &Disk, ledger: &Ledger) -> Result<(), Vec<String>> {
+    let wrong = if disk.is_lasting() { ledger.wrongly_kept(|topic| latest(world, topic)) } else { Vec::new() };
+    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
 fn spawn_readers(world: &Rc<World>, ledger: &Rc<Ledger>, random: &Random) -> Vec<JoinHandle<()>> {
@@ -156,6 +231,9 @@ fn spawn_readers(world: &Rc<World>, ledger: &Rc<Ledger>, random: &Random) -> Vec
         tasks.push(spawn_local(coap::observe(Rc::clone(world), Rc::clone(ledger), random.fork(), number)));
     }
     for number in (0..random.below(3)).map(|n| base + n) {
+        tasks.push(spawn_local(coap_udp::observe(Rc::clone(world), Rc::clone(ledger), random.fork(), number)));
+    }
+    for number in (0..random.below(3)).map(|n| base + n) {
         tasks.push(spawn_local(xmpp::subscribe(Rc::clone(world), Rc::clone(ledger), random.fork(), number)));
     }
     if random.percent(20) {
@@ -169,10 +247,11 @@ fn spawn_publishers(world: &Rc<World>, ledger: &Rc<Ledger>, random: &Random) -> 
     for number in 0..1 + random.below(3) {
         let (world, ledger, count) = (Rc::clone(world), Rc::clone(ledger), 1 + random.below(80));
         let random = random.fork();
-        tasks.push(match random.below(5) {
+        tasks.push(match random.below(6) {
             0 => spawn_local(http::publish(world, ledger, random, number, count)),
             1 => spawn_local(coap::publish(world, ledger, random, number, count)),
             2 => spawn_local(xmpp::publish(world, ledger, random, number, count)),
+            3 => spawn_local(coap_udp::publish(world, ledger, random, number, count.min(20))),
             _ => spawn_local(mqtt::publish(world, ledger, random, number, count)),
         });
     }
@@ -180,9 +259,8 @@ fn spawn_publishers(world: &Rc<World>, ledger: &Rc<Ledger>, random: &Random) -> 
 }
 
 /// Waits until no reader misses anything.
-async fn arrive(world: &Rc<World>, ledger: &Ledger) -> Result<(), Vec<String>> {
-    let bus = &world.shared().bus;
-    let latest = |topic: &str| bus.latest(topic, world.now()).map(|message| message.payload.to_vec());
+async fn arrive(world: &World, disk: &Disk, ledger: &Ledger) -> Result<(), Vec<String>> {
+    let latest = |topic: &str| if disk.has_unkept(topic) { Latest::Behind } else { Latest::Kept(latest(world, topic)) };
     let mut waited = Duration::ZERO;
     loop {
         let missing = ledger.missing(latest);
@@ -200,6 +278,9 @@ async fn arrive(world: &Rc<World>, ledger: &Ledger) -> Result<(), Vec<String>> {
 /// Checks that the gateway holds nothing after every client has gone.
 async fn leave(world: &World) -> Result<(), Vec<String>> {
     let shared = world.shared();
+    // Their sockets close.
+    sleep(Duration::from_secs(1)).await;
+    ledger::topics().for_each(|topic| world.publish_event(&topic));
     for _ in 0..120 {
         sleep(Duration::from_secs(1)).await;
         let held = (world.open(), shared.bus.memory().used(), shared.bus.subscriptions());

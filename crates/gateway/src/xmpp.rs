@@ -39,6 +39,8 @@ use tokio::net::TcpStream;
 use self::{accounts::Accounts, kept::Records, login::Login, nodes::Nodes, open::OpenStanzas, session::Session};
 use crate::{Listener, Peer, WorkerContext, runtime::handshake};
 
+#[cfg(test)]
+pub(crate) use self::translate::forget_cached;
 pub use self::{config::XmppConfig, kept::NodeStore};
 
 /// The state that the workers of the XMPP door share: configuration and registries. Connections find it in

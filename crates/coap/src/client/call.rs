@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::block::{Block, BlockSize};
-use crate::client::Freshness;
+use crate::client::freshness::{Freshness, Named};
 use crate::code::Code;
 use crate::encode::Encoder;
 use crate::etag::ETag;
@@ -92,6 +92,8 @@ pub(crate) struct Pending {
     pub(crate) rest_of: Option<Key>,
     pub(crate) echo: Vec<u8>,
     pub(crate) observed: Option<Freshness>,
+    /// Of an observation whose notifications name their resources.
+    pub(crate) named: Named,
     pub(crate) answered: bool,
 }
 
@@ -128,6 +130,7 @@ impl Pending {
             rest_of: None,
             echo: Vec::new(),
             observed: None,
+            named: Named::default(),
             answered: false,
         }
     }

@@ -107,19 +107,28 @@ impl Client {
             }
         }
         let is_notification = pending.token == message.token && pending.answered;
+        // One of them may overtake the first answer.
+        let is_named = pending.call.observe && pending.token == message.token && !location(message).is_empty();
         let sequence = message.option(OptionNumber::OBSERVE).and_then(|option| option.uint());
         if is_notification {
             let fresh = match (&mut pending.observed, sequence) {
-                (Some(freshness), Some(sequence)) => reliable || freshness.admit(sequence, now),
+                (Some(freshness), Some(sequence)) => {
+                    reliable
+                        || match location(message) {
+                            path if path.is_empty() => freshness.admit(sequence, now),
+                            path => pending.named.admit(path, sequence, now),
+                        }
+                }
                 (_, None) => true,
                 (None, Some(_)) => false,
             };
             if !fresh {
                 return;
             }
+            self.forget_rests(key, message);
         }
         match block(OptionNumber::BLOCK2) {
-            Some(part) if is_notification && part.more && part.number == 0 && !location(message).is_empty() => {
+            Some(part) if is_named && part.more && part.number == 0 => {
                 self.fetch(now, key, message, part, out);
             }
             Some(part) if part.more || part.number > 0 => self.take_block(now, key, message, part, out),
@@ -128,6 +137,14 @@ impl Client {
                 let payload = Bytes::copy_from_slice(message.payload());
                 self.tell(now, key, message, Body { payload, location: location(message) }, notification);
             }
+        }
+    }
+
+    /// A newer state of a resource is there: the rest of an older one would come after it.
+    fn forget_rests(&mut self, of: Key, message: &Message<'_>) {
+        let path = location(message);
+        while let Some(rest) = self.find(|pending| pending.rest_of == Some(of) && pending.call.path == path) {
+            self.calls.remove(rest);
         }
     }
 

@@ -170,7 +170,7 @@ impl<T: Transport> Door<T> {
 }
 
 /// Serves one worker's socket until drain.
-pub(super) async fn run<T: Transport>(ctx: Rc<WorkerContext>, transport: T, listener: Listener) {
+pub(crate) async fn run<T: Transport>(ctx: Rc<WorkerContext>, transport: T, listener: Listener) {
     let mut drain = Box::pin(ctx.closing());
     // This task is woken for each datagram: it asks for the shutdown only when it may have come.
     let mut phases = ctx.phases();
@@ -200,9 +200,7 @@ pub(super) async fn run<T: Transport>(ctx: Rc<WorkerContext>, transport: T, list
 impl Core {
     pub(super) fn new(ctx: Rc<WorkerContext>, machine: ServerConfig, listener: Listener) -> io::Result<Self> {
         let is_reliable = machine.reliable;
-        let mut seed = [0; 8];
-        getrandom::fill(&mut seed).map_err(io::Error::other)?;
-        let mut server = Server::new(machine, u64::from_ne_bytes(seed), ctx.shared.coap.echo_key());
+        let mut server = Server::new(machine, ctx.shared.coap.seed()?, ctx.shared.coap.echo_key());
         if let Some(protection) = oscore::protection(&ctx) {
             server.set_protection(protection);
         }

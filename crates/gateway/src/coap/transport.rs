@@ -15,11 +15,11 @@ use fogmux_net::channel::Channel;
 /// The remote address, the local address it spoke to, and the association: an endpoint as in RFC 7252 §4.1 and §9.1.
 /// State of one association is never found under another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Path {
-    pub(super) remote: SocketAddr,
-    pub(super) local: Option<IpAddr>,
+pub(crate) struct Path {
+    pub(crate) remote: SocketAddr,
+    pub(crate) local: Option<IpAddr>,
     /// 0 where there is none; a number is not used again for another.
-    pub(super) association: u32,
+    pub(crate) association: u32,
 }
 
 impl Hash for Path {
@@ -55,7 +55,7 @@ impl Peer for Path {
 }
 
 /// A change of an association.
-pub(super) enum Change {
+pub(crate) enum Change {
     /// A handshake is finished.
     Opened(Path, Arc<Channel>),
     /// It has ended, with all its state.
@@ -74,7 +74,7 @@ pub struct Listener {
 }
 
 /// Datagrams in and out.
-pub(super) trait Transport {
+pub(crate) trait Transport {
     /// Reads what there is, up to a batch; [`Transport::datagrams`] has it, and there may be none.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 

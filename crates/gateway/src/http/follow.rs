@@ -182,7 +182,7 @@ impl Follow {
 
     /// The next bytes of the stream; `None` when the gateway shuts down or another reader has taken over.
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if self.drain.as_mut().poll(cx).is_ready() || self.conn.ctx.now() >= self.identity.expires() {
+        if self.conn.ctx.now() >= self.identity.expires() {
             return Poll::Ready(None);
         }
         if self.second_look.as_mut().poll(cx).is_ready() {
@@ -202,6 +202,10 @@ impl Follow {
             // This portion yielded no output, but there is more.
             turn::again(cx);
             return Poll::Pending;
+        }
+        // At a shutdown, everything that was accepted goes out first.
+        if self.drain.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
         }
         if self.keep_alive.as_mut().poll(cx).is_pending() {
             check_sleep(&self.conn.ctx, "http", || (left.output || left.walking).then_some(left));

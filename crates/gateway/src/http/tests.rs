@@ -5,7 +5,7 @@ mod credentials;
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_auth::{Authority, Rules};
-use fogmux_bus::{Bus, BusConfig, Forgetful, WorkerId};
+use fogmux_bus::{Bus, BusConfig, Forgetful, Payload, Publication, Publisher, TopicRef, WorkerId};
 use fogmux_http::websocket::{Opcode, push_frame};
 use fogmux_net::{Admission, AdmissionLimits};
 use tokio::{
@@ -60,6 +60,14 @@ fn run_under(config: HttpConfig, rules: Rules, test: impl AsyncFnOnce(House)) {
 }
 
 impl House {
+    /// From another door.
+    fn publish(&self, topic: &str, payload: &[u8]) {
+        let (publisher, now) = (Publisher::internal(), self.ctx.now());
+        let topic = TopicRef::new(topic).unwrap();
+        let publication = Publication::new(topic, Payload::Slice(payload), &publisher, now, self.ctx.unix_ms(now));
+        drop(self.ctx.worker.borrow_mut().publish(&mut [publication]));
+    }
+
     fn connect(&self, anonymous: bool) -> Client {
         self.connect_as(Peer::plain(([127, 0, 0, 1], 9).into(), anonymous))
     }
@@ -285,7 +293,10 @@ fn a_stream_is_resumed_and_says_what_it_cannot() {
         let (name, gap) = other.event().await;
         assert_eq!((name.as_deref(), gap["gap"].as_str()), (Some("gap"), Some("expired")));
         assert_eq!(other.event().await.1["payload"], "k", "what is kept follows a gap");
+        // What was accepted before the end goes out before the end.
+        house.publish("s/live", b"last");
         house.drain.send_replace(crate::context::Phase::Closing);
+        assert_eq!(other.event().await.1["payload"], "last");
         other.until(b"0\r\n\r\n").await;
     });
 }

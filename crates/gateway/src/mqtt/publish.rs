@@ -27,6 +27,16 @@ struct Owed {
     qos: Qos,
     reason: ReasonCode,
     text: Option<Box<str>>,
+    /// The acknowledgement says that the message is retained.
+    retain: bool,
+}
+
+impl Owed {
+    /// Whether it cannot be said any more once the store has failed. A message that is not retained was delivered, and
+    /// would be published twice by a client that is told otherwise.
+    const fn is_broken(&self) -> bool {
+        self.retain && !self.reason.is_error()
+    }
 }
 
 type Owing = SmallVec<[Owed; 8]>;
@@ -109,11 +119,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let mut owing = Owing::with_capacity(verdicts.len());
         for (id, qos, verdict) in verdicts {
-            let Refusal { reason, text } = match verdict {
-                Verdict::Refused(refusal) => refusal,
-                Verdict::Published(index) => Refusal::of(self.reason_of(batch.get(index))?),
+            let (Refusal { reason, text }, retain) = match verdict {
+                Verdict::Refused(refusal) => (refusal, false),
+                Verdict::Published(index) => {
+                    let publication = batch.get(index);
+                    (Refusal::of(self.reason_of(publication)?), publication.is_some_and(|one| one.retain))
+                }
             };
-            owing.push(Owed { id, qos, reason, text });
+            owing.push(Owed { id, qos, reason, text, retain });
         }
         if published.completion.is_ready() && self.pending() == 0 {
             self.acknowledge(&owing);
@@ -201,7 +214,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn acknowledge(&mut self, owing: &[Owed]) {
         self.ctx.shared.metrics.mqtt_only.control_out.add(u64::try_from(owing.len()).unwrap_or(0));
         let mut forgotten: SmallVec<[PacketId; 8]> = SmallVec::new();
-        for Owed { id, qos, reason, text } in owing {
+        for Owed { id, qos, reason, text, retain: _ } in owing {
             let kind = if *qos == Qos::ExactlyOnce { PacketType::Pubrec } else { PacketType::Puback };
             let mut list = PropertyBuffer::new();
             let properties = self.explanation(text.as_deref(), &mut list);
@@ -235,10 +248,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             };
             let Some(mut first) = self.rare().pending.pop_front() else { break };
             if kept.is_err() {
-                if !self.version.is_v5() {
+                if let Some(at) = first.owing.iter().position(Owed::is_broken)
+                    && !self.version.is_v5()
+                {
+                    first.owing.truncate(at);
+                    self.acknowledge(&first.owing);
                     return Err(End::Refused);
                 }
-                for owed in first.owing.iter_mut().filter(|owed| !owed.reason.is_error()) {
+                for owed in first.owing.iter_mut().filter(|owed| owed.is_broken()) {
                     owed.reason = ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR;
                 }
             }

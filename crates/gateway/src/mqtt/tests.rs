@@ -6,11 +6,12 @@ mod credentials;
 mod held_back;
 mod messages;
 mod sessions;
+mod store;
 
 use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_auth::{Authority, Rules};
-use fogmux_bus::{Bus, BusConfig, Forgetful, WorkerId};
+use fogmux_bus::{Bus, BusConfig, Forgetful, RetainedStore, WorkerId};
 use fogmux_mqtt::{
     Client, ClientLimits, Connect, Event, Outgoing, Packet, Properties, Property, PropertyBuffer, PublishProperties,
     Qos, ReasonCode, RetainHandling, SubscriptionOptions, Version,
@@ -37,10 +38,10 @@ struct House {
     drain: watch::Sender<crate::context::Phase>,
 }
 
-fn house(config: MqttConfig, rules: Rules) -> House {
+fn house_on(store: Box<dyn RetainedStore>, config: MqttConfig, rules: Rules) -> House {
     let clock = Clock::start();
     let now = clock.now();
-    let bus = Bus::new(&BusConfig::default(), Box::new(Forgetful), now, clock.unix_ms(now));
+    let bus = Bus::new(&BusConfig::default(), store, now, clock.unix_ms(now));
     let (drain, draining) = watch::channel(crate::context::Phase::Open);
     let shared = Shared {
         bus,
@@ -68,9 +69,13 @@ fn run(config: MqttConfig, test: impl AsyncFnOnce(House)) {
 }
 
 fn run_under(config: MqttConfig, rules: Rules, test: impl AsyncFnOnce(House)) {
+    run_on(Box::new(Forgetful), config, rules, test);
+}
+
+fn run_on(store: Box<dyn RetainedStore>, config: MqttConfig, rules: Rules, test: impl AsyncFnOnce(House)) {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
     runtime.block_on(async {
-        let all = async { test(house(config, rules)).await };
+        let all = async { test(house_on(store, config, rules)).await };
         tokio::time::timeout(Duration::from_secs(20), all).await.expect("the test hangs");
     });
 }

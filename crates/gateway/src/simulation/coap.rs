@@ -100,7 +100,7 @@ pub(super) async fn publish(world: Rc<World>, ledger: Rc<Ledger>, random: Random
             Some(came) if came.code.class() == Class::Success => ledger.settle(id, Fate::Accepted),
             Some(came) if came.code.class() == Class::ServerError => ledger.settle(id, Fate::Refused),
             Some(came) => ledger.fault(format!("{method:?} was answered with {:?}", came.code)),
-            None => return ledger.fault(format!("CoAP publisher {number} was cut")),
+            None => return ledger.cut(format!("CoAP publisher {number} was cut")),
         }
     }
 }
@@ -114,14 +114,13 @@ pub(super) async fn observe(world: Rc<World>, ledger: Rc<Ledger>, random: Random
     wire.send(Code::GET, b"o", &options, b"").await;
     let reader = ledger.subscribe(format!("observer-{number}"), topic.clone(), 2, Promise::Latest);
     read(&mut wire, &ledger, &random, &reader, &topic).await;
-    reader.live.set(false);
-    ledger.fault(format!("{} was cut", reader.name));
+    ledger.end(&reader);
 }
 
 async fn read(wire: &mut Wire, ledger: &Ledger, random: &Random, reader: &Reader, topic: &str) {
     let pauses = *random.pick(&[0, 2, 30]);
     loop {
-        if random.percent(pauses) {
+        if random.percent(pauses) && !ledger.is_closing() {
             sleep(Duration::from_millis(1 + random.below(400) as u64)).await;
         }
         let Some(came) = wire.next().await else { return };

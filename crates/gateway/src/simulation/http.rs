@@ -124,10 +124,10 @@ pub(super) async fn follow(world: Rc<World>, ledger: Rc<Ledger>, random: Random,
         let reader = ledger.subscribe(name, filter, 2, Promise::All);
         let last = life + 1 == lives;
         read(&mut wire, &ledger, &random, &reader, if last { usize::MAX } else { random.below(40) }).await;
-        reader.live.set(false);
         if last {
-            ledger.fault(format!("{} was cut", reader.name));
+            return ledger.end(&reader);
         }
+        reader.live.set(false);
     }
 }
 
@@ -135,7 +135,7 @@ async fn read(wire: &mut Wire, ledger: &Ledger, random: &Random, reader: &Reader
     let pauses = *random.pick(&[0, 2, 30]);
     let mut text = Vec::new();
     while reader.count() < count {
-        if random.percent(pauses) {
+        if random.percent(pauses) && !ledger.is_closing() {
             sleep(Duration::from_millis(1 + random.below(400) as u64)).await;
         }
         let Some(chunk) = wire.chunk().await else { return };

@@ -4,9 +4,11 @@
 //! every reader holds its latest value, or knows that there is none. An *event* topic has none: every reader receives
 //! each accepted message.
 
+mod verdict;
+
 use std::{
     cell::{Cell, RefCell},
-    collections::{HashMap, HashSet},
+    collections::HashMap,
 };
 
 use super::random::Random;
@@ -36,6 +38,10 @@ pub(super) struct Sent {
     pub(super) payload: Vec<u8>,
     pub(super) fate: Fate,
     at: u64,
+    /// When its publisher knew its fate.
+    settled: Option<u64>,
+    /// The gateway that it was published to.
+    life: usize,
 }
 
 /// A message that a reader received.
@@ -57,6 +63,8 @@ pub(super) enum Promise {
     Shared,
     /// The latest value of each topic; intermediate ones may be skipped (RFC 7641 §1.3).
     Latest,
+    /// The same of what is sent Confirmable: the notifications of a filter that are not may be lost for good.
+    LatestConfirmed,
 }
 
 impl Promise {
@@ -66,7 +74,7 @@ impl Promise {
             Self::All => true,
             Self::AllConfirmed => qos > 0,
             Self::Shared => qos == 1,
-            Self::Latest => false,
+            Self::Latest | Self::LatestConfirmed => false,
         }
     }
 }
@@ -79,8 +87,12 @@ pub(super) struct Reader {
     pub(super) filter: String,
     pub(super) max_qos: u8,
     granted: u64,
-    /// Whether it is still connected and reads.
+    /// The gateway that it reads from.
+    life: usize,
+    /// It is still connected and reads, or will be.
     pub(super) live: Cell<bool>,
+    /// Its session has no connection.
+    pub(super) away: Cell<bool>,
     /// Whether the gateway has reported a gap.
     pub(super) told_of_gap: Cell<bool>,
     got: RefCell<Vec<Got>>,
@@ -101,6 +113,23 @@ pub(super) struct Ledger {
     readers: RefCell<Vec<std::rc::Rc<Reader>>>,
     faults: RefCell<Vec<String>>,
     clock: Cell<u64>,
+    /// How many gateways have ended.
+    life: Cell<usize>,
+    is_closing: Cell<bool>,
+}
+
+/// A topic's retained message as the gateway has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Latest {
+    /// It is this, or there is none.
+    Kept(Option<Vec<u8>>),
+    /// Subscribers were sent something newer that could not be kept.
+    Behind,
+}
+
+/// Every topic.
+pub(super) fn topics() -> impl Iterator<Item = String> {
+    ["value", "event"].into_iter().flat_map(|kind| (0..TOPICS).map(move |number| format!("{kind}/{number}/t")))
 }
 
 /// Any topic; `value` topics are retained.
@@ -167,6 +196,8 @@ impl Ledger {
             payload: payload.clone(),
             fate: Fate::Unknown,
             at: self.tick(),
+            settled: None,
+            life: self.life.get(),
         };
         self.sent.borrow_mut().push(sent);
         if !clears {
@@ -180,8 +211,38 @@ impl Ledger {
     }
 
     pub(super) fn settle(&self, id: usize, fate: Fate) {
-        self.tick();
-        self.sent.borrow_mut()[id].fate = fate;
+        let sent = &mut self.sent.borrow_mut()[id];
+        sent.fate = fate;
+        sent.settled = Some(self.tick());
+    }
+
+    /// The gateway shuts down: connections end from now on.
+    pub(super) fn close(&self) {
+        self.is_closing.set(true);
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.is_closing.get()
+    }
+
+    /// The gateway is over and all its clients with it; another is about to start.
+    pub(super) fn restart(&self) {
+        self.readers.borrow().iter().for_each(|reader| reader.live.set(false));
+        self.is_closing.set(false);
+        self.life.set(self.life.get() + 1);
+    }
+
+    /// A connection ended that the gateway had no reason to end, but a shutdown.
+    pub(super) fn cut(&self, text: String) {
+        if !self.is_closing() {
+            self.fault(text);
+        }
+    }
+
+    /// A reader's connection ended; at a shutdown it has to have everything by now.
+    pub(super) fn end(&self, reader: &Reader) {
+        reader.live.set(self.is_closing());
+        self.cut(format!("{} was cut", reader.name));
     }
 
     /// Notes a granted subscription.
@@ -192,7 +253,9 @@ impl Ledger {
             filter,
             max_qos,
             granted: self.tick(),
+            life: self.life.get(),
             live: Cell::new(true),
+            away: Cell::new(false),
             told_of_gap: Cell::new(false),
             got: RefCell::default(),
         });
@@ -229,79 +292,6 @@ impl Ledger {
 
     pub(super) fn fault(&self, text: String) {
         self.faults.borrow_mut().push(text);
-    }
-
-    /// The messages still missing at connected readers; none once all accepted messages have arrived.
-    pub(super) fn missing(&self, latest: impl Fn(&str) -> Option<Vec<u8>>) -> Vec<String> {
-        let sent = self.sent.borrow();
-        let mut missing = Vec::new();
-        for reader in self.readers.borrow().iter().filter(|reader| reader.live.get() && !reader.told_of_gap.get()) {
-            let got = reader.got.borrow();
-            let set: HashSet<usize> = messages(&got).collect();
-            let lost = sent.iter().enumerate().filter(|(id, message)| {
-                reader.promise.covers(message.qos.min(reader.max_qos))
-                    && message.at > reader.granted
-                    && message.fate == Fate::Accepted
-                    && matches(&reader.filter, &message.topic)
-                    && !message.payload.is_empty()
-                    && !set.contains(id)
-            });
-            missing.extend(lost.map(|(id, message)| {
-                let (qos, bytes) = (message.qos, message.payload.len());
-                format!("{}: message {id} (QoS {qos}, {} of {bytes} B) never came", reader.name, message.topic)
-            }));
-            if reader.promise == Promise::Shared {
-                continue;
-            }
-            for topic in (0..TOPICS).map(|n| format!("value/{n}/t")).filter(|topic| matches(&reader.filter, topic)) {
-                let last = got.iter().rev().find_map(|got| match got {
-                    Got::Message(id) => (sent[*id].topic == topic).then(|| Some(&sent[*id].payload)),
-                    Got::Cleared(cleared) => (*cleared == topic).then_some(None),
-                });
-                let last = last.flatten();
-                let latest = latest(&topic);
-                // A value cleared at QoS 0 while a session had no connection is cleared without a message to it.
-                let unknowable = latest.is_none() && reader.promise == Promise::AllConfirmed;
-                if latest.as_ref() != last && !unknowable {
-                    let name = |payload: Option<&Vec<u8>>| payload.map(|bytes| self.by_payload.borrow()[bytes]);
-                    missing.push(format!(
-                        "{}: holds {:?} of {topic}, the retained message is {:?}",
-                        reader.name,
-                        name(last),
-                        name(latest.as_ref())
-                    ));
-                }
-            }
-        }
-        missing
-    }
-
-    /// All rules that were broken.
-    pub(super) fn faults(&self) -> Vec<String> {
-        let sent = self.sent.borrow();
-        let mut faults = self.faults.borrow().clone();
-        // Each member of a shared subscription has its own pace.
-        for reader in self.readers.borrow().iter().filter(|reader| reader.promise != Promise::Shared) {
-            let mut newest: HashMap<(usize, &str, u8), usize> = HashMap::new();
-            let mut seen = HashSet::new();
-            for id in messages(&reader.got.borrow()) {
-                let message = &sent[id];
-                if message.fate == Fate::Refused {
-                    faults.push(format!("{} got message {id}, which was refused to its publisher", reader.name));
-                }
-                let first = seen.insert(id);
-                let qos = message.qos.min(reader.max_qos);
-                let last = newest.entry((message.publisher, &message.topic, qos)).or_insert(id);
-                // A session receives unacknowledged messages again. A retained message may come twice, as retained and
-                // live, but no older one after it.
-                let again = !first && (!message.retain || reader.promise == Promise::AllConfirmed);
-                if *last > id && !again {
-                    faults.push(format!("{} got message {id} of {} after {last}", reader.name, message.topic));
-                }
-                *last = (*last).max(id);
-            }
-        }
-        faults
     }
 
     /// The number of messages and of deliveries.

@@ -83,7 +83,11 @@ impl Wire {
         let mut output = Vec::new();
         let client = Client::connect(&connect, limits, &mut output).unwrap();
         let mut wire = Self { end: world.connect(Door::Mqtt), client, input: Vec::new(), output };
-        matches!(wire.next().await, Arrived::Connected).then_some(wire)
+        if matches!(wire.next().await, Arrived::Connected) {
+            return Some(wire);
+        }
+        sleep(Duration::from_millis(50)).await;
+        None
     }
 
     /// Writes what is to be written, and reads when nothing has come yet.
@@ -190,6 +194,8 @@ async fn publish_some(wire: &mut Wire, ledger: &Ledger, random: &Random, number:
                 let (_, message) = waiting.remove(at);
                 ledger.settle(message, if success { Fate::Accepted } else { Fate::Refused });
             }
+            // At a shutdown pings are answered and publications are not taken.
+            Arrived::Pong if ledger.is_closing() => return false,
             Arrived::Pong => {
                 unacknowledged.into_iter().for_each(|message| ledger.settle(message, Fate::Accepted));
                 return true;
@@ -216,15 +222,16 @@ pub(super) async fn subscribe(world: Rc<World>, ledger: Rc<Ledger>, random: Rand
                 early.iter().for_each(|(topic, payload)| ledger.receive(&reader, topic, payload));
                 reader
             }
-            None => return ledger.fault(format!("{name} was not granted {filter}")),
+            None => return ledger.cut(format!("{name} was not granted {filter}")),
         };
         let last = life + 1 == lives;
         let until = if last { usize::MAX } else { random.below(60) };
         read(&mut wire, &ledger, &random, &reader, until).await;
-        reader.live.set(false);
         if last {
-            ledger.fault(format!("{} was cut", reader.name));
-        } else if random.percent(50) {
+            return ledger.end(&reader);
+        }
+        reader.live.set(false);
+        if random.percent(50) {
             wire.end.reset();
         }
     }
@@ -255,17 +262,18 @@ pub(super) async fn subscribe_lasting(world: Rc<World>, ledger: Rc<Ledger>, rand
         let entry = [(filter.as_str(), SubscriptionOptions::qos(qos(max_qos)))];
         wire.client.subscribe(&entry, Properties::NONE, &mut wire.output).unwrap();
         let Some(early) = grant(&mut wire).await else {
-            return ledger.fault(format!("{name} was not granted {filter}"));
+            return ledger.cut(format!("{name} was not granted {filter}"));
         };
         let reader =
             known.get_or_insert_with(|| ledger.subscribe(name.clone(), filter.clone(), max_qos, Promise::AllConfirmed));
         early.iter().for_each(|(topic, payload)| ledger.receive(reader, topic, payload));
+        reader.away.set(false);
         let until = if left == 0 { usize::MAX } else { reader.count() + random.below(40) };
         read(&mut wire, &ledger, &random, reader, until).await;
         if left == 0 {
-            reader.live.set(false);
-            return ledger.fault(format!("{name} was cut"));
+            return ledger.end(reader);
         }
+        reader.away.set(true);
         if random.percent(50) {
             wire.end.reset();
         } else {
@@ -308,15 +316,14 @@ pub(super) async fn share(world: Rc<World>, ledger: Rc<Ledger>, random: Random, 
         }
     };
     tokio::join!(others, read(&mut wire, &ledger, &stays, &reader, usize::MAX));
-    reader.live.set(false);
-    ledger.fault(format!("{} was cut", reader.name));
+    ledger.end(&reader);
 }
 
 /// Reads `count` messages, with pauses during which nothing at all is read.
 async fn read(wire: &mut Wire, ledger: &Ledger, random: &Random, reader: &Reader, count: usize) {
     let pauses = *random.pick(&[0, 2, 30]);
     while reader.count() < count {
-        if random.percent(pauses) {
+        if random.percent(pauses) && !ledger.is_closing() {
             sleep(Duration::from_millis(1 + random.below(400) as u64)).await;
         }
         match wire.next().await {

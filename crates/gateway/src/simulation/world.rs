@@ -1,23 +1,21 @@
-//! The gateway under simulation: its workers on one thread with a virtual clock, and a store that acknowledges late.
+//! The gateway under simulation: its workers on one thread with a virtual clock, from a start to a shutdown or a crash.
 
-use std::{
-    cell::RefCell,
-    net::SocketAddr,
-    rc::Rc,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{cell::RefCell, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
-use fogmux_auth::{Authority, Rules};
-use fogmux_bus::{
-    Bus, BusConfig, Completer, Completion, Message, RetainedStore, StoreFailed, Stored, Timestamp, Topic, WorkerId,
-};
+use fogmux_auth::{Authority, Rules, SourceSet};
+use fogmux_bus::{Bus, BusConfig, Payload, Publication, Publisher, Timestamp, TopicRef, WorkerId};
 use fogmux_net::{Admission, AdmissionLimits};
-use tokio::{sync::watch, task::JoinHandle, task::spawn_local};
+use tokio::{
+    sync::watch,
+    task::{JoinHandle, spawn_local},
+    time::sleep,
+};
 
 use super::{
+    network::Network,
     pipe::{self, End, Line},
     random::Random,
+    store::Disk,
 };
 use crate::{
     Clock, Peer, Shared, WorkerContext,
@@ -26,11 +24,16 @@ use crate::{
     http::{self, HttpConfig, HttpDoor},
     metrics::Metrics,
     mqtt::{self, MqttConfig, MqttDoor},
-    runtime::worker::spawn_own_tasks,
+    runtime::{wind_down, worker::spawn_own_tasks},
     xmpp::{self, XmppConfig, XmppDoor},
 };
 
 impl mqtt::Transport for End {}
+
+/// Virtual time that a shutdown has: long enough for every client that reads.
+const DRAIN: Duration = Duration::from_secs(300);
+/// Within which connections close after that.
+const GOODBYES_SECONDS: u64 = 10;
 
 /// Which door a simulated connection goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,55 +44,25 @@ pub(super) enum Door {
     Xmpp,
 }
 
-/// A store in memory whose writes are durable some time after the request, in order.
-#[derive(Debug, Default)]
-struct LateStore {
-    waiting: Arc<Mutex<Vec<Arc<Completer>>>>,
-}
-
-impl RetainedStore for LateStore {
-    fn put(&self, _: &Arc<Message>, _: Option<u64>, _: Option<&Arc<Message>>) -> Completion {
-        self.later()
-    }
-
-    fn remove(&self, _: &Topic, _: Option<&Arc<Message>>) -> Completion {
-        self.later()
-    }
-
-    fn load(&self, _: &mut dyn FnMut(Stored)) {}
-}
-
-impl LateStore {
-    fn later(&self) -> Completion {
-        let completer = Arc::new(Completer::default());
-        self.waiting.lock().unwrap().push(Arc::clone(&completer));
-        Completion::Waiting(completer)
-    }
-}
-
 /// A running gateway without listeners.
 pub(super) struct World {
     pub(super) workers: Vec<Rc<WorkerContext>>,
     random: Random,
+    pub(super) network: Rc<Network>,
     connections: RefCell<Vec<JoinHandle<()>>>,
-    _drain: watch::Sender<Phase>,
+    sockets: RefCell<Vec<JoinHandle<()>>>,
+    drain: watch::Sender<Phase>,
 }
 
 impl World {
-    /// Starts two or three workers.
-    pub(super) fn start(random: &Random) -> Rc<Self> {
+    /// Starts two or three workers on a disk.
+    pub(super) fn start(random: &Random, disk: &Disk) -> Rc<Self> {
+        xmpp::forget_cached();
         let clock = Clock::start();
         let now = clock.now();
         let count = 2 + random.below(2);
         let config = BusConfig { workers: count, ..BusConfig::default() };
-        let store: Box<dyn RetainedStore> = if random.percent(50) {
-            let store = LateStore::default();
-            spawn_local(commit(Arc::clone(&store.waiting), random.fork()));
-            Box::new(store)
-        } else {
-            Box::new(fogmux_bus::Forgetful)
-        };
-        let bus = Bus::new(&config, store, now, clock.unix_ms(now));
+        let bus = Bus::new(&config, disk.open(random), now, clock.unix_ms(now));
         let (drain, draining) = watch::channel(Phase::Open);
         let shared = Arc::new(Shared {
             bus,
@@ -102,7 +75,7 @@ impl World {
             refusals: fogmux_auth::Refusals::default(),
             admission: Admission::new(AdmissionLimits::default()),
             mqtt: MqttDoor::new(mqtt_config(random)),
-            coap: CoapDoor::new(CoapConfig::default()),
+            coap: CoapDoor::new(coap_config()).with_seed(random.below(usize::MAX) as u64),
             http: HttpDoor::new(HttpConfig::default()),
             xmpp: XmppDoor::new(XmppConfig::default()),
             draining,
@@ -114,7 +87,41 @@ impl World {
         spawn_local(mqtt::housekeeping(Rc::clone(&workers[0])));
         spawn_local(http::housekeeping(Rc::clone(&workers[0])));
         spawn_local(xmpp::housekeeping(Rc::clone(&workers[0])));
-        Rc::new(Self { workers, random: random.fork(), connections: RefCell::default(), _drain: drain })
+        let network = Network::new(count);
+        let listener = coap::Listener { by: None, anonymous: true, sources: SourceSet::ALL };
+        let sockets = workers
+            .iter()
+            .enumerate()
+            .map(|(index, ctx)| spawn_local(coap::serve_over(Rc::clone(ctx), network.port(index, random), listener)));
+        let sockets = RefCell::new(sockets.collect());
+        Rc::new(Self { workers, random: random.fork(), network, connections: RefCell::default(), sockets, drain })
+    }
+
+    /// Shuts down as the process does.
+    pub(super) async fn shut_down(&self) -> Result<(), String> {
+        wind_down(self.shared(), &self.drain, DRAIN).await;
+        for _ in 0..GOODBYES_SECONDS * 10 {
+            let sockets = self.sockets.borrow().iter().filter(|task| !task.is_finished()).count();
+            if (self.open(), sockets) == (0, 0) {
+                return Ok(());
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+        Err(format!("{} connections outlive the shutdown", self.open()))
+    }
+
+    /// The process is killed.
+    pub(super) fn kill(&self) {
+        self.connections.borrow().iter().chain(self.sockets.borrow().iter()).for_each(JoinHandle::abort);
+    }
+
+    /// A last event on each topic, so that every observer that has gone is found.
+    pub(super) fn publish_event(&self, topic: &str) {
+        let ctx = &self.workers[0];
+        let (publisher, now) = (Publisher::internal(), ctx.now());
+        let topic = TopicRef::new(topic).unwrap();
+        let publication = Publication::new(topic, Payload::Slice(b"end"), &publisher, now, ctx.unix_ms(now));
+        drop(ctx.worker.borrow_mut().publish(&mut [publication]));
     }
 
     /// A new connection, served by a worker that is drawn.
@@ -161,6 +168,11 @@ impl World {
     }
 }
 
+fn coap_config() -> CoapConfig {
+    // A lost value is told again within the time in which everything has to arrive.
+    CoapConfig { confirm_interval: Duration::from_secs(20), ..CoapConfig::default() }
+}
+
 fn mqtt_config(random: &Random) -> MqttConfig {
     MqttConfig {
         max_inflight: *random.pick(&[1, 2, 20, 1024]),
@@ -169,14 +181,5 @@ fn mqtt_config(random: &Random) -> MqttConfig {
         // Seconds: sessions end soon after the simulation.
         session_expiry_max: 60,
         ..MqttConfig::default()
-    }
-}
-
-/// Commits what waits, now and then.
-async fn commit(waiting: Arc<Mutex<Vec<Arc<Completer>>>>, random: Random) {
-    loop {
-        tokio::time::sleep(Duration::from_millis(1 + random.below(40) as u64)).await;
-        let now = std::mem::take(&mut *waiting.lock().unwrap());
-        now.into_iter().for_each(|completer| completer.complete(Ok::<(), StoreFailed>(())));
     }
 }

@@ -119,6 +119,12 @@ thread_local! {
     static CACHE: RefCell<Cache> = const { RefCell::new(Cache(Vec::new())) };
 }
 
+/// The messages of another gateway on this thread have the same ids.
+#[cfg(test)]
+pub(crate) fn forget_cached() {
+    CACHE.with_borrow_mut(|cache| cache.0.clear());
+}
+
 #[derive(Clone, Default)]
 struct Kept {
     id: u64,
