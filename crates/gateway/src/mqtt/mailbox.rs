@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 pub(super) use shared::{Leaves, Left};
 use subscriptions::Subscriptions;
 
-use super::{access::Gate, bounds::Bounds, config::SlowSubscriber, kept::Kept, pause::Pace, translate};
+use super::{access::Gate, bounds::Bounds, kept::Kept, pause::Pace, translate};
 
 /// Payloads above this are shared, not copied: they are written from where they are.
 pub(super) const LARGE_BYTES: usize = 16 << 10;
@@ -200,12 +200,6 @@ impl MqttMailbox {
         self.queue.push_back(kept);
     }
 
-    /// Whether there is room for a message that would make the queue longer: not for absent clients when memory is nearly
-    /// gone.
-    fn may_grow(&self, cost: usize) -> bool {
-        self.connected || cost <= self.queue_bytes || !self.bounds.is_very_tight()
-    }
-
     /// A single message always fits: it is shared, and its size was bounded on the way in.
     fn fits(&self, cost: usize, now: Timestamp) -> bool {
         let reads = self.pace.as_ref().is_some_and(|pace| pace.reads(now));
@@ -323,11 +317,6 @@ impl MqttMailbox {
         drained.sent += u64::from(sent);
         drained.too_large += u64::from(!sent);
         (large && sent).then(|| kept.message.payload.clone())
-    }
-
-    /// Whether the client is to be disconnected for messages that it lost, or for what it holds.
-    pub(super) fn is_overrun(&self) -> bool {
-        self.evicted || (self.lost > 0 && self.bounds.slow_subscriber == SlowSubscriber::Disconnect)
     }
 
     /// PUBACK.

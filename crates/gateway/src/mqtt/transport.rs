@@ -31,6 +31,12 @@ impl Transport for fogmux_net::Stream {
     }
 }
 
+impl<T: Transport> Transport for Box<T> {
+    fn set_user_timeout(&self, limit: Duration) {
+        T::set_user_timeout(self, limit);
+    }
+}
+
 #[cfg(test)]
 impl Transport for tokio::io::DuplexStream {}
 

@@ -2,7 +2,10 @@
 
 use fogmux_bus::Mailbox;
 
-use super::{super::reclaim::Held, MqttMailbox};
+use super::{
+    super::{config::SlowSubscriber, reclaim::Held},
+    MqttMailbox,
+};
 
 impl MqttMailbox {
     /// The client has taken so many bytes.
@@ -28,5 +31,16 @@ impl MqttMailbox {
     /// Has the client disconnected for what it holds.
     pub(in crate::mqtt) const fn evict(&mut self) {
         self.evicted = self.connected;
+    }
+
+    /// Whether there is room for a message that would make the queue longer: not for absent clients when memory is nearly
+    /// gone.
+    pub(super) fn may_grow(&self, cost: usize) -> bool {
+        self.connected || cost <= self.queue_bytes || !self.bounds.is_very_tight()
+    }
+
+    /// Whether the client is to be disconnected for messages that it lost, or for what it holds.
+    pub(in crate::mqtt) fn is_overrun(&self) -> bool {
+        self.evicted || (self.lost > 0 && self.bounds.slow_subscriber == SlowSubscriber::Disconnect)
     }
 }
