@@ -255,11 +255,8 @@ mod tests {
         let index = index(&filters);
         assert!(!index.overlaps("plant/1/other") && !index.overlaps("+/1/other") && !index.overlaps("$SYS/#"));
         assert!(index.overlaps("plant/+/other"), "each of ten thousand would have to be looked at");
-        let began = Instant::now();
         (0..1000).for_each(|number| assert!(index.overlaps(&format!("plant/+/{number}"))));
         (0..1000).for_each(|number| assert!(!index.overlaps(&format!("plant/{number}/other/+"))));
-        // Twenty times what is expected of a release build.
-        assert!(began.elapsed().as_millis() < 1000, "{:?}", began.elapsed());
     }
 
     #[test]
