@@ -102,7 +102,7 @@ impl Mailbox for FifoMailbox {
         while !self.fits(bytes) {
             self.lost += 1;
             if self.queue.front().is_none_or(|oldest| oldest.qos > Qos::AtMostOnce && qos == Qos::AtMostOnce) {
-                return Delivered::Full;
+                return Delivered::Full(displaced + 1);
             }
             self.pop();
             displaced += 1;

@@ -52,8 +52,8 @@ pub enum Delivered {
     Overrun(u32),
     /// It replaced an older value of the same topic, which is not delivered any more.
     Conflated,
-    /// Dropped: no room, and its QoS allows the loss.
-    Full,
+    /// Thrown away: no room, and it may be lost. So many messages went, itself and those that had to make room included.
+    Full(u32),
     /// Dropped: it had expired.
     Expired,
     /// Dropped: larger than the subscriber accepts.
@@ -78,7 +78,7 @@ impl Delivered {
                 tally.delivered += 1;
                 tally.conflated += 1;
             }
-            Self::Full => tally.dropped_full += 1,
+            Self::Full(count) => tally.dropped_full += count as u64,
             Self::Expired => tally.dropped_expired += 1,
             Self::TooLarge => tally.dropped_too_large += 1,
             Self::Gone => tally.dropped_gone += 1,

@@ -254,3 +254,24 @@ fn a_subscription_can_be_replaced_when_there_are_as_many_as_there_may_be() {
     }
     assert_eq!(bus.subscriptions(), 3);
 }
+
+/// A message of QoS 0 displaces older ones of QoS 0 until one of QoS 1 is in its way: all that went are counted.
+#[test]
+fn messages_displaced_for_one_that_finds_no_room_are_counted() {
+    let bus = bus();
+    let slot = bus.slot(FifoMailbox::new(FifoLimits { messages: 100, bytes: 2_900 }), WorkerId(0));
+    let options = SubscribeOptions { max_qos: Qos::ExactlyOnce, ..SubscribeOptions::default() };
+    bus.subscribe(&slot, &Subscription::parse("t").unwrap(), options).unwrap();
+    let mut worker = bus.worker(WorkerId(0));
+    let me = Publisher::internal();
+    let payload = [b'x'; 2_500];
+    for (qos, bytes) in [(Qos::AtMostOnce, 1), (Qos::AtMostOnce, 1), (Qos::AtLeastOnce, 1), (Qos::AtMostOnce, 2_500)] {
+        let body = Payload::Slice(payload.get(..bytes).unwrap());
+        let mut publication = Publication::new(TopicRef::new("t").unwrap(), body, &me, Timestamp::ZERO, 0);
+        publication.qos = qos;
+        worker.publish(&mut [publication]);
+    }
+    let counters = bus.counters();
+    let (matched, dropped) = (counters.matched.load(Relaxed), counters.dropped_full.load(Relaxed));
+    assert_eq!((matched, dropped, bus.memory().waiting()), (4, 3, 1));
+}

@@ -165,7 +165,7 @@ impl MqttMailbox {
             }
             let oldest = self.queue.front().map_or(Qos::AtMostOnce, |oldest| oldest.qos);
             if oldest > Qos::AtMostOnce && qos == Qos::AtMostOnce && self.connected {
-                return Delivered::Full;
+                return Delivered::Full(displaced + 1);
             }
             lost += u32::from(oldest > Qos::AtMostOnce && self.connected);
             self.pop();

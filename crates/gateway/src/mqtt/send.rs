@@ -93,13 +93,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let (ctx, now, output) = (&self.ctx, self.now, &mut self.output);
         let drain = |mailbox: &mut MqttMailbox| mailbox.drain(output.buffer(ctx), now);
         let drained = self.slot.poll_with(self.claim, cx, drain).map_err(|_| End::Displaced)?;
+        // Also what is encoded for a client that is disconnected now: it is in no queue any more.
+        self.ctx.bus().counters().drained(drained.sent, drained.expired, drained.too_large);
         if drained.overrun {
             return Err(End::Overrun);
         }
         if drained.lost > 0 {
             self.log_slow("its queue is full, the oldest messages are dropped");
         }
-        self.ctx.bus().counters().drained(drained.sent, drained.expired, drained.too_large);
         if let Some(tail) = drained.tail {
             self.output.set_tail(tail);
         }
