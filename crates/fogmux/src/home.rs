@@ -100,7 +100,17 @@ const OWN: &str = "the gateway's own certificate";
 fn ensure(directory: &Path, names: &[String]) -> Result<pki::Pki, Failure> {
     let first = !directory.exists();
     let made = pki::ensure(directory, names, SystemTime::now()).or_fail(Status::IoErr, OWN);
-    let Err(failure) = made else { return made };
+    let failure = match made {
+        Ok(made) => {
+            if made.renewed && !first {
+                tracing::warn!(
+                    "{OWN} was missing, damaged or about to expire, and was made anew; an old one is kept beside it"
+                );
+            }
+            return Ok(made);
+        }
+        Err(failure) => failure,
+    };
     let old = pki::Pki {
         ca: directory.join("ca.pem"),
         certificate: directory.join("server.pem"),

@@ -37,7 +37,7 @@ pub use self::{
     authority::{Authority, Issued, Purpose, Wanted, inspect},
     revocation::{Revocations, Revoked},
 };
-use crate::{certificate::read_certificates, error::TlsError, profile::KeyKind, provider::provider};
+use crate::{certificate::read_certificates, error::TlsError, profile::KeyKind, provider::provider, tls::TlsConfig};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const CA_VALIDITY: Duration = DAY.saturating_mul(3650);
@@ -224,7 +224,8 @@ fn validity(params: &mut CertificateParams, now: Duration, length: Duration) {
     params.not_after = epoch + now.saturating_add(length);
 }
 
-/// Whether the server's certificate comes from the authority, covers every name and will for a while.
+/// Whether the server's certificate comes from the authority, covers every name and will for a while, and its key is
+/// whole. A key that cannot be read at all is not replaced.
 fn is_good(pki: &Pki, names: &[ServerName<'static>], now: Duration) -> Result<bool, PkiError> {
     let mut roots = RootCertStore::empty();
     for certificate in read_certificates(&pki.ca)? {
@@ -239,6 +240,9 @@ fn is_good(pki: &Pki, names: &[ServerName<'static>], now: Duration) -> Result<bo
     let Some((leaf, intermediates)) = chain.split_first() else {
         return Ok(false);
     };
+    if fs::read(&pki.key).is_ok() && TlsConfig::load(&pki.certificate, &pki.key).is_err() {
+        return Ok(false);
+    }
     let then = UnixTime::since_unix_epoch(now.saturating_add(RENEW_BEFORE));
     Ok(names.iter().all(|name| verifier.verify_server_cert(leaf, intermediates, name, &[], then).is_ok()))
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::{Gateway, Plan};
 use fogmux_tests::suite::Case;
+use fogmux_tests::tls;
 use rustix::process::Signal;
 
 use super::{http, keep};
@@ -16,6 +17,8 @@ use super::{http, keep};
 pub(super) const DELETED: Case = Case { name: "each file of the store deleted", run: || each(delete) };
 pub(super) const TRUNCATED: Case = Case { name: "each file of the store cut in half", run: || each(cut) };
 pub(super) const FLIPPED: Case = Case { name: "a bit changed in each file of the store", run: || each(flip) };
+pub(super) const SERVER_KEY: Case =
+    Case { name: "a damaged key of the gateway is made anew, as its certificate is", run: server_key };
 
 /// Enough for tables beside the journal: the newest two MiB are in memory and in the journal only.
 const VALUES: u16 = 1_500;
@@ -64,6 +67,28 @@ fn after(data: &Path) -> Result<bool> {
     let ready = http(&gateway, "GET", "/readyz", b"")?;
     ensure!(ready.1.contains("damaged"), "/readyz: {ready:?}");
     Ok(true)
+}
+
+/// The authority is whole: what it signs can be signed again, and clients that believe it notice nothing.
+fn server_key() -> Result<String> {
+    let home = tempfile::tempdir()?;
+    let data = home.path().join("data");
+    fs::create_dir(&data)?;
+    let plan = Plan { data: Some(&data), ..Plan::default() };
+    drop(Gateway::start_as(plan)?);
+    for (name, damage) in [
+        ("server.key", cut as fn(&Path) -> Result<()>),
+        ("server.key", flip),
+        ("server.pem", cut),
+        ("server.pem", flip),
+    ] {
+        damage(&data.join("pki").join(name))?;
+        let mut gateway = Gateway::start_as(plan).with_context(|| name.to_owned())?;
+        drop(tls::connect(&tls::config(gateway.ca())?, gateway.address("mqtts")?)?);
+        ensure!(gateway.whole_log().contains("made anew"), "{name}: {}", gateway.log());
+        gateway.settle()?;
+    }
+    Ok(String::new())
 }
 
 fn delete(file: &Path) -> Result<()> {
