@@ -18,6 +18,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "logins: 200 users at once take few buffers, which come back", run: users_at_once },
     Case { name: "logins: guesses from 250 addresses take few buffers, which come back", run: guesses },
     Case { name: "logins: a known user logs in while 47 addresses guess", run: a_known_user },
+    Case { name: "logins: clients that hang up while they wait are gone at once", run: hang_up },
     Case { name: "logins: passwords are verified at lower priority, unchanged users only once", run: a_reload },
     Case { name: "logins: a reload closes and opens listeners to anonymous clients", run: reload::anonymous },
     Case { name: "logins: a certificate of ours is taken at every default listener", run: certificates::taken },
@@ -105,6 +106,23 @@ fn users_at_once() -> Result<String> {
     let memory = check_memory(&gateway, idle)?;
     gateway.settle()?;
     Ok(memory)
+}
+
+fn hang_up() -> Result<String> {
+    let threads = "auth.verification.threads=1";
+    let mut gateway = Gateway::start_furnished(&[PATIENT, threads], &[("users.toml", &users(0, 0))])?;
+    let logins: Vec<TcpStream> = (0..200)
+        .map(|number| begin(&gateway, Ipv4Addr::LOCALHOST, &format!("nobody{number}"), "guess"))
+        .collect::<Result<_>>()?;
+    let waiting = "fogmux_logins_waiting";
+    gateway.wait_metric(waiting, PATIENCE, |waiting| waiting > 100.0)?;
+    drop(logins);
+    gateway.wait_metric("fogmux_door_connections{door=\"mqtt\"}", PATIENCE, |open| open == 0.0)?;
+    // Those behind would have waited for many more verifications.
+    let left = gateway.metrics()?.get(waiting).copied().context("no gauge")?;
+    ensure!(left > 0.0, "every login was verified before its client was gone");
+    gateway.settle()?;
+    Ok(format!("{left} logins were still in the queue"))
 }
 
 fn guesses() -> Result<String> {

@@ -43,7 +43,7 @@ pub(super) struct Login<'a, S> {
     pub(super) rest: &'a mut Early,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Login<'_, S> {
+impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
     /// Judges all credentials of the client.
     pub(super) async fn authenticate(mut self) -> Result<Admitted, Failed> {
         let channel = credential::of_channel(self.ctx, self.peer)
@@ -79,7 +79,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Login<'_, S> {
     }
 
     /// The name and password to verify, if the client shows any.
-    fn password(&self, channel: Option<&Principal>) -> Option<(&str, &[u8])> {
+    fn password(&self, channel: Option<&Principal>) -> Option<(&'a str, &'a [u8])> {
         let user = self.connect.user.unwrap_or_default();
         if let Some(password) = self.connect.password {
             return Some((user, password));
@@ -103,13 +103,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Login<'_, S> {
     }
 
     /// A password, or a token in its place.
-    async fn log_in(&self, user: &str, password: &[u8]) -> Result<Verified, Failed> {
+    async fn log_in(&mut self, user: &str, password: &[u8]) -> Result<Verified, Failed> {
         let exposed = !self.peer.secure && !self.peer.is_loopback();
         if exposed && !self.ctx.shared.mqtt.config.password_without_tls {
             return Err(self.refused((ReasonCode::NOT_AUTHORIZED, "passwords are taken over TLS only")));
         }
         let login = credential::Login { door: Door::Mqtt, client: self.connect.client_id, user, password };
-        credential::log_in(self.ctx, self.peer, login).await.map_err(|denied| {
+        let verified = credential::log_in(self.ctx, self.peer, login);
+        // A login may wait for its turn: a client that hangs up meanwhile gives up its place.
+        self.rest.while_there(self.stream, verified).await?.map_err(|denied| {
             self.refused(match denied {
                 Denied::Refused(Refused::Mechanism) => (ReasonCode::NOT_AUTHORIZED, "passwords are not taken here"),
                 Denied::Refused(_) | Denied::TooOften(_) => refusal(denied, ReasonCode::BAD_USER_NAME_OR_PASSWORD),

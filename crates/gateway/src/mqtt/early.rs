@@ -1,6 +1,10 @@
 //! Packets before the login: a CONNECT within a size, AUTH when it was asked for, and packets that come too early.
 
-use std::{future::poll_fn, pin::Pin, rc::Rc};
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    rc::Rc,
+};
 
 use fogmux_mqtt::{AuthStep, DecodeError, Limits, Packet, ProtocolError, ReasonCode, Version, decode};
 use tokio::{
@@ -9,7 +13,7 @@ use tokio::{
 };
 
 use super::login::Failed;
-use crate::WorkerContext;
+use crate::{WorkerContext, context::READ_BUFFER_BYTES};
 
 /// Bytes of an unfinished CONNECT that are taken even when memory is tight.
 const SMALL_CONNECT_BYTES: usize = 2048;
@@ -95,6 +99,23 @@ impl Early {
         }
     }
 
+    /// Waits for something as long as the peer stays; a little of what it sends meanwhile is taken, to see its end.
+    pub(super) async fn while_there<S: AsyncRead + Unpin, T>(
+        &mut self,
+        stream: &mut S,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Failed> {
+        let mut work = pin!(work);
+        while self.bytes.len() < SMALL_CONNECT_BYTES {
+            tokio::select! {
+                biased;
+                done = &mut work => return Ok(done),
+                read = self.read_some(stream, SMALL_CONNECT_BYTES) => read?,
+            }
+        }
+        Ok(work.await)
+    }
+
     fn limits(&self) -> Limits {
         Limits { packet_bytes_max: self.ctx.shared.mqtt.config.connect_bytes_max }
     }
@@ -105,21 +126,26 @@ impl Early {
         timeout_at(self.deadline, step).await.map_err(|_| Failed::Late)
     }
 
-    /// Reads once; an error at the end.
+    /// Reads once, before the deadline.
     async fn read<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Result<(), Failed> {
-        let (ctx, deadline) = (Rc::clone(&self.ctx), self.deadline);
+        let deadline = self.deadline;
+        timeout_at(deadline, self.read_some(stream, READ_BUFFER_BYTES)).await.map_err(|_| Failed::Late)?
+    }
+
+    /// Reads once, so many bytes at most; an error at the end.
+    async fn read_some<S: AsyncRead + Unpin>(&mut self, stream: &mut S, bytes_max: usize) -> Result<(), Failed> {
+        let ctx = Rc::clone(&self.ctx);
         let more = poll_fn(|cx| {
             let mut shared = ctx.read_buffer.borrow_mut();
-            let mut read = ReadBuf::new(&mut shared);
+            let mut read = ReadBuf::new(shared.get_mut(..bytes_max).unwrap_or_default());
             Pin::new(&mut *stream).poll_read(cx, &mut read).map_ok(|()| {
                 self.extend(read.filled());
                 read.filled().len()
             })
         });
-        match timeout_at(deadline, more).await {
-            Ok(Ok(1..)) => Ok(()),
-            Ok(_) => Err(Failed::Silently),
-            Err(_) => Err(Failed::Late),
+        match more.await {
+            Ok(1..) => Ok(()),
+            Ok(_) | Err(_) => Err(Failed::Silently),
         }
     }
 }
