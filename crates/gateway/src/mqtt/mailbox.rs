@@ -156,7 +156,7 @@ impl MqttMailbox {
         let (cost, qos, before) = (kept.cost(), kept.qos, self.queue_bytes);
         let (mut displaced, mut lost) = (0, 0);
         if !self.may_grow(cost) {
-            return Delivered::Full;
+            return Delivered::Full(1);
         }
         while !self.fits(cost, now) {
             if displaced >= DISPLACED_MAX && self.queue_bytes + cost <= before {
