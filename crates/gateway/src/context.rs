@@ -17,7 +17,8 @@ use fogmux_net::{Admission, Channel};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    Listener, coap::CoapDoor, http::HttpDoor, metrics::Metrics, mqtt::MqttDoor, verifiers::Verifiers, xmpp::XmppDoor,
+    Listener, coap::CoapDoor, http::HttpDoor, metrics::Metrics, mqtt::MqttDoor, readers::Readers, verifiers::Verifiers,
+    xmpp::XmppDoor,
 };
 
 /// Bytes of the read buffer that the connections of a worker take turns to use. 16 KiB cost 1.3 to 1.7 times as much
@@ -181,6 +182,8 @@ pub struct Shared {
     pub http: HttpDoor,
     /// The XMPP door.
     pub xmpp: XmppDoor,
+    /// Event streams and XMPP connections that a shutdown waits for.
+    pub(crate) readers: Readers,
     pub(crate) draining: watch::Receiver<Phase>,
 }
 
@@ -269,7 +272,8 @@ impl WorkerContext {
         Phases { draining: self.shared.draining.clone(), asked: false }
     }
 
-    fn reached(&self, phase: Phase) -> impl Future<Output = ()> + use<> {
+    /// Completes when a shutdown has come so far.
+    pub(crate) fn reached(&self, phase: Phase) -> impl Future<Output = ()> + use<> {
         let mut draining = self.shared.draining.clone();
         async move {
             // An error means that the gateway is gone altogether.

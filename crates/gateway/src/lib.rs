@@ -15,6 +15,7 @@ pub mod http;
 mod liveness;
 pub mod metrics;
 pub mod mqtt;
+mod readers;
 pub mod runtime;
 #[cfg(test)]
 mod simulation;

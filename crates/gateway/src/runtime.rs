@@ -31,6 +31,7 @@ use crate::{
     http::{HttpConfig, HttpDoor},
     metrics::Metrics,
     mqtt::{MqttConfig, MqttDoor},
+    readers::Readers,
     sys::Unstored,
     verifiers::Verifiers,
     xmpp::{XmppConfig, XmppDoor},
@@ -44,6 +45,8 @@ const BLOCK: usize = 16;
 const WILLS: Duration = Duration::from_millis(100);
 /// The longest wait until all MQTT clients are read for acknowledgements only.
 const QUIESCING_MAX: Duration = Duration::from_secs(2);
+/// How long event streams and XMPP clients may all take nothing of their output while the gateway shuts down.
+const READER_PATIENCE: Duration = Duration::from_secs(2);
 /// The part of a shutdown's time that is reserved for closing connections.
 const CLOSING_TIME: Duration = Duration::from_secs(1);
 /// The interval at which the shutdown checks its progress.
@@ -237,6 +240,7 @@ impl Gateway {
             coap: CoapDoor::new(config.coap).with_contexts(config.oscore),
             http: HttpDoor::new(http),
             xmpp: XmppDoor::new(config.xmpp),
+            readers: Readers::default(),
             draining: watched,
         });
         let (done, finished) = mpsc::unbounded_channel();
@@ -281,6 +285,10 @@ impl RunningGateway {
             (0, _) => tracing::info!("every message of QoS 1 and 2 for a connected MQTT client was acknowledged"),
             (clients, messages) => tracing::warn!(clients, messages, "MQTT clients did not acknowledge everything"),
         }
+        let (clients, messages) = self.shared.readers.left_over();
+        if clients > 0 {
+            tracing::warn!(clients, messages, "event streams and XMPP clients did not read everything");
+        }
         in_time
     }
 }
@@ -297,12 +305,20 @@ pub(crate) async fn wind_down(shared: &Shared, draining: &watch::Sender<Phase>, 
     // A batch that was being published at that moment is delivered by now.
     sleep(LOOK).await;
     draining.send_replace(Phase::Emptying);
-    wait_until(end - CLOSING_TIME.min(deadline / 4), || shutdown.is_over()).await;
+    let (readers, mut taken) = (&shared.readers, (0, Instant::now()));
+    let emptied = || {
+        let progress = readers.progress();
+        if progress != taken.0 {
+            taken = (progress, Instant::now());
+        }
+        shutdown.is_over() && (readers.is_over() || taken.1.elapsed() >= READER_PATIENCE)
+    };
+    wait_until(end - CLOSING_TIME.min(deadline / 4), emptied).await;
     draining.send_replace(Phase::Closing);
 }
 
 /// Waits until `holds` returns true, or until `end`.
-async fn wait_until(end: Instant, holds: impl Fn() -> bool) {
+async fn wait_until(end: Instant, mut holds: impl FnMut() -> bool) {
     while !holds() && Instant::now() < end {
         sleep(LOOK).await;
     }

@@ -26,6 +26,8 @@ use crate::{Peer, WorkerContext, mqtt::Transport};
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// How long the last answers of a connection that is to end may take.
 const LINGER: Duration = Duration::from_secs(5);
+/// How long streams may still take to end when everything else of a shutdown is done.
+const GOODBYE: Duration = Duration::from_secs(3);
 /// Bytes of a response that wait in hyper, per HTTP/2 stream.
 const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// The flow-control windows of one HTTP/2 stream and of the connection.
@@ -177,12 +179,18 @@ where
     };
     let mut http = pin!(builder_two(config).serve_connection(TokioIo::new(io), service));
     let mut drain = pin!(conn.ctx.drain());
+    let mut over = pin!(async {
+        conn.ctx.closing().await;
+        tokio::time::sleep(GOODBYE).await;
+    });
     let mut deadline = pin!(sleep_until(next_look(conn)));
     let mut leaving = false;
     let result = loop {
         tokio::select! {
             biased;
             result = &mut http => break result,
+            // Whoever opens no window keeps its streams open.
+            () = &mut over => return,
             () = &mut drain, if !leaving => {
                 leaving = true;
                 http.as_mut().graceful_shutdown();

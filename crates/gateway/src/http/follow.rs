@@ -33,7 +33,7 @@ use super::{
     streams::{Chunk, Gap, NoStream, Place, Portion, Stream, Taken, Wanted},
     translate, websocket,
 };
-use crate::{liveness::check_sleep, turn};
+use crate::{context::Phase, liveness::check_sleep, readers::Reading, turn};
 
 /// The most that is taken from the mailbox and encoded at a time, of live and of retained messages each.
 const PORTION: Portion = Portion { messages: 64, bytes: 16 << 10 };
@@ -108,7 +108,10 @@ pub(super) struct Follow {
     stream: Arc<Stream>,
     claim: Claim,
     format: Format,
+    /// Completes when the shutdown is one phase further.
     drain: Pin<Box<dyn Future<Output = ()>>>,
+    phase: Phase,
+    reading: Reading,
     keep_alive: Pin<Box<Sleep>>,
     /// Bytes to send before the first event.
     first: Vec<u8>,
@@ -155,7 +158,9 @@ impl Follow {
             stream,
             claim,
             format,
-            drain: Box::pin(ctx.closing()),
+            drain: Box::pin(ctx.emptying()),
+            phase: Phase::Open,
+            reading: Reading::begin(&ctx.shared),
             keep_alive: Box::pin(tokio::time::sleep_until(next_look(conn, identity))),
             first,
             walking: true,
@@ -180,9 +185,22 @@ impl Follow {
         !self.stream.subscriptions.iter().all(nothing)
     }
 
+    /// Follows the shutdown of the gateway: to its end, a stream is sent what it is owed.
+    fn poll_phase(&mut self, cx: &mut Context<'_>) -> Phase {
+        if self.phase < Phase::Emptying && self.drain.as_mut().poll(cx).is_ready() {
+            self.phase = Phase::Emptying;
+            self.drain = Box::pin(self.conn.ctx.closing());
+        }
+        if self.phase == Phase::Emptying && self.drain.as_mut().poll(cx).is_ready() {
+            self.phase = Phase::Closing;
+        }
+        self.phase
+    }
+
     /// The next bytes of the stream; `None` when the gateway shuts down or another reader has taken over.
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if self.conn.ctx.now() >= self.identity.expires() {
+        let phase = self.poll_phase(cx);
+        if phase == Phase::Closing || self.conn.ctx.now() >= self.identity.expires() {
             return Poll::Ready(None);
         }
         if self.second_look.as_mut().poll(cx).is_ready() {
@@ -195,6 +213,12 @@ impl Follow {
         }
         let mut out = std::mem::take(&mut self.first);
         let Ok(left) = self.fill(cx, &mut out) else { return Poll::Ready(None) };
+        if phase == Phase::Emptying {
+            self.reading.note_progress();
+            if out.is_empty() && !left.output && !left.walking {
+                return Poll::Ready(None);
+            }
+        }
         if !out.is_empty() {
             return Poll::Ready(Some(out.into()));
         }
@@ -202,10 +226,6 @@ impl Follow {
             // This portion yielded no output, but there is more.
             turn::again(cx);
             return Poll::Pending;
-        }
-        // At a shutdown, everything that was accepted goes out first.
-        if self.drain.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(None);
         }
         if self.keep_alive.as_mut().poll(cx).is_pending() {
             check_sleep(&self.conn.ctx, "http", || (left.output || left.walking).then_some(left));
@@ -314,6 +334,9 @@ impl Follow {
 impl Drop for Follow {
     fn drop(&mut self) {
         let ctx = &self.conn.ctx;
+        if ctx.is_draining() {
+            self.reading.leave(self.stream.slot.with_claim(self.claim, |mailbox| mailbox.waiting()).unwrap_or(0));
+        }
         ctx.shared.http.streams.park(&self.stream, self.claim, ctx.now());
     }
 }

@@ -14,10 +14,13 @@ use bytes::{Buf as _, Bytes};
 use fogmux_bus::Timestamp;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::Sleep,
+    time::{Instant, Sleep},
 };
 
-use crate::{WorkerContext, mqtt::Transport};
+use crate::{WorkerContext, context::Phase, mqtt::Transport};
+
+/// The interval at which a peer that takes nothing is checked: the gateway may be shutting down.
+const TICK: Duration = Duration::from_secs(2);
 
 /// The progress of a connection, shared by its task, its socket and its service.
 #[derive(Debug, Default)]
@@ -81,7 +84,13 @@ pub(super) struct Io<S> {
     ctx: Rc<WorkerContext>,
     progress: Rc<Progress>,
     write_timeout: Duration,
-    stalled: Option<Pin<Box<Sleep>>>,
+    stalled: Option<Stalled>,
+}
+
+/// A peer that takes nothing.
+struct Stalled {
+    since: Instant,
+    tick: Pin<Box<Sleep>>,
 }
 
 impl<S> Io<S> {
@@ -122,12 +131,20 @@ impl<S> Io<S> {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
                 let timeout = self.write_timeout;
-                let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
-                if stalled.as_mut().poll(cx).is_pending() {
-                    return Poll::Pending;
+                let tick = timeout.min(TICK);
+                let fresh = || Stalled { since: Instant::now(), tick: Box::pin(tokio::time::sleep(tick)) };
+                let stalled = self.stalled.get_or_insert_with(fresh);
+                while stalled.tick.as_mut().poll(cx).is_ready() {
+                    if stalled.since.elapsed() >= timeout {
+                        self.ctx.shared.metrics.http.timed_out.increment();
+                        return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                    }
+                    if self.ctx.phase() == Phase::Closing {
+                        return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                    }
+                    stalled.tick.as_mut().reset(Instant::now() + tick);
                 }
-                self.ctx.shared.metrics.http.timed_out.increment();
-                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+                Poll::Pending
             }
         }
     }

@@ -50,6 +50,7 @@ fn run_under(config: HttpConfig, rules: Rules, test: impl AsyncFnOnce(House)) {
         coap: CoapDoor::new(CoapConfig::default()),
         http: HttpDoor::new(config),
         xmpp: XmppDoor::new(XmppConfig::default()),
+        readers: crate::readers::Readers::default(),
         draining,
     };
     let house = House { ctx: WorkerContext::new(Arc::new(shared), WorkerId(0)), drain };
@@ -295,7 +296,7 @@ fn a_stream_is_resumed_and_says_what_it_cannot() {
         assert_eq!(other.event().await.1["payload"], "k", "what is kept follows a gap");
         // What was accepted before the end goes out before the end.
         house.publish("s/live", b"last");
-        house.drain.send_replace(crate::context::Phase::Closing);
+        house.drain.send_replace(crate::context::Phase::Emptying);
         assert_eq!(other.event().await.1["payload"], "last");
         other.until(b"0\r\n\r\n").await;
     });

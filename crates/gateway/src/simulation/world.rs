@@ -78,6 +78,7 @@ impl World {
             coap: CoapDoor::new(coap_config()).with_seed(random.below(usize::MAX) as u64),
             http: HttpDoor::new(HttpConfig::default()),
             xmpp: XmppDoor::new(XmppConfig::default()),
+            readers: crate::readers::Readers::default(),
             draining,
         });
         let workers: Vec<_> = (0..count).map(|id| WorkerContext::new(Arc::clone(&shared), WorkerId(id))).collect();

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{core::Core, read};
-use crate::{credential, liveness, turn};
+use crate::{context::Phase, credential, liveness, readers::Reading, turn};
 
 /// How often a client that reads nothing is checked.
 const TICK: Duration = Duration::from_secs(2);
@@ -48,6 +48,10 @@ pub(super) struct Session<S> {
     expires: Option<Pin<Box<Sleep>>>,
     /// The generation of the rules under which the client was last checked.
     generation: u64,
+    /// A shutdown waits for it.
+    reading: Option<Reading>,
+    /// The gateway shuts down: the connection ends when everything is sent.
+    empties: bool,
 }
 
 /// A client that reads nothing.
@@ -72,9 +76,12 @@ struct Over;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     pub(super) fn new(stream: S, core: Core, claim: Claim, kept: Vec<u8>, expires_unix_s: Option<u64>) -> Self {
+        let reading = Some(Reading::begin(&core.ctx.shared));
         Self {
             stream,
             core,
+            reading,
+            empties: false,
             claim,
             kept,
             written: 0,
@@ -100,16 +107,38 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             self.kept = kept.get(used..).unwrap_or_default().to_vec();
         }
         {
-            let mut drain = std::pin::pin!(ctx.closing());
-            let drained = poll_fn(|cx| match self.poll(cx) {
-                Poll::Ready(()) => Poll::Ready(false),
-                Poll::Pending => drain.as_mut().poll(cx).map(|()| true),
+            let mut phase = std::pin::pin!(ctx.reached(Phase::Emptying));
+            let drained = poll_fn(|cx| {
+                if self.poll(cx).is_ready() {
+                    return Poll::Ready(false);
+                }
+                while phase.as_mut().poll(cx).is_ready() {
+                    if self.empties {
+                        return Poll::Ready(true);
+                    }
+                    self.empties = true;
+                    phase.set(ctx.reached(Phase::Closing));
+                }
+                if self.empties && self.is_drained() { Poll::Ready(true) } else { Poll::Pending }
             });
-            if drained.await {
+            let drained = drained.await;
+            let left = self.core.me.inbox.with_claim(self.claim, |inbox| inbox.len()).unwrap_or(0);
+            if let Some(reading) = self.reading.take().filter(|_| drained) {
+                reading.leave(left);
+            }
+            if drained {
                 Box::pin(self.shut_down()).await;
             }
         }
         Box::pin(read::linger(&mut self.stream)).await;
+    }
+
+    /// Whether everything that was published is sent, and everything said is answered.
+    fn is_drained(&self) -> bool {
+        self.core.waiting.is_ready()
+            && !self.core.owes()
+            && !self.is_unwritten()
+            && self.core.me.inbox.with_claim(self.claim, |inbox| inbox.is_empty()).unwrap_or(true)
     }
 
     /// Closes the stream, with a second for the last output.
@@ -220,6 +249,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             self.stalled = None;
             self.unflushed = true;
             self.written += written;
+            if let Some(reading) = self.reading.as_ref().filter(|_| self.empties) {
+                reading.note_progress();
+            }
             let bytes = u64::try_from(written).unwrap_or(u64::MAX);
             self.core.ctx.shared.metrics.xmpp.bytes_out.add(bytes);
         }
