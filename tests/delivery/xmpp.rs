@@ -22,6 +22,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "xmpp: large retained items arrive over every transport", run: retained::large },
     Case { name: "xmpp: a paused reader with a small buffer gets every retained item", run: retained::paused },
     Case { name: "xmpp: stream management paces retained items and loses none", run: retained::acknowledged },
+    Case { name: "xmpp: a client that leaves IQ results out of its count is not held up", run: retained::miscounted },
     Case { name: "xmpp: a reader that lost events ends on the retained values", run: retained::converges },
     Case { name: "xmpp: readers that pause, join and return end on the retained values", run: retained::many_readers },
     Case { name: "xmpp: fogmux sub prints a thousand retained items", run: retained::command },

@@ -295,11 +295,46 @@ fn xep0198_counts_both_ways() {
     assert_eq!(s.management().unacknowledged(), 64);
     feed(&mut s, "<a xmlns='urn:xmpp:sm:3' h='60'/>");
     assert_eq!(s.management().unacknowledged(), 4);
-    s.sent(1020, &mut out);
+    s.sent(1024, &mut out);
     assert!(!s.management().has_room());
     assert!(feed(&mut s, "<a xmlns='urn:xmpp:sm:3' h='2000'/>").1.contains("handled-count-too-high"));
     let mut s = bound();
     assert!(feed(&mut s, "<resume xmlns='urn:xmpp:sm:3' previd='x' h='1'/>").1.contains("item-not-found"));
+}
+
+#[test]
+fn xep0198_has_room_for_whoever_answers_requests_whatever_it_counts() {
+    const ACK: &str = "<a xmlns='urn:xmpp:sm:3' h='0'/>";
+    let enabled = || {
+        let mut s = bound();
+        feed(&mut s, "<enable xmlns='urn:xmpp:sm:3'/>");
+        s
+    };
+    for burst in [1, 2, 63, 64, 65, 97, 1023, 1024, 1025, 5000] {
+        let (mut s, mut asked) = (enabled(), 0);
+        for _ in 0..10_000 / burst + 2 {
+            let mut out = Vec::new();
+            s.sent(burst, &mut out);
+            asked += out.windows(2).filter(|bytes| bytes == b"<r").count();
+            // Once a request is unanswered, and only then, it may have no room.
+            assert!(s.management().has_room() || asked > 0, "bursts of {burst}");
+            if !s.management().has_room() {
+                for left in (0..asked).rev() {
+                    feed(&mut s, ACK);
+                    assert_eq!(s.management().has_room(), left == 0, "bursts of {burst}, {left} unanswered");
+                }
+                asked = 0;
+            }
+        }
+        assert!(s.management().unacknowledged() > 10_000);
+    }
+    // Whoever answers no request has none.
+    let mut s = enabled();
+    for _ in 0..1024 {
+        assert!(s.management().has_room());
+        s.sent(1, &mut Vec::new());
+    }
+    assert!(!s.management().has_room());
 }
 
 #[test]

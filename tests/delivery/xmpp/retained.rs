@@ -144,6 +144,38 @@ pub(super) fn converges() -> Result<String> {
     Ok(String::new())
 }
 
+/// A client that answers every request for an acknowledgement, but leaves IQ results out of its count, as `@xmpp/client`
+/// 0.14 does: more of them than may be sent ahead of acknowledgements, then events.
+pub(super) fn miscounted() -> Result<String> {
+    const REQUEST: &str = "<r xmlns='urn:xmpp:sm:3'/>";
+    let mut setup = Setup::start(&[])?;
+    for via in Via::ALL {
+        let mut session = setup.session(via)?;
+        session.send("<enable xmlns='urn:xmpp:sm:3'/>")?;
+        session.until("<enabled xmlns='urn:xmpp:sm:3'/>")?;
+        follow(&mut session, "w/#")?;
+        for _ in 0..1_200 {
+            let requests = ping(&mut session)?.matches(REQUEST).count();
+            session.send(&"<a xmlns='urn:xmpp:sm:3' h='0'/>".repeat(requests))?;
+        }
+        setup.retain((0..3_000).map(|n| (format!("w/{n}"), &b"x"[..])))?;
+        let (mut events, mut requests) = (0, 0);
+        while events < 3_000 {
+            let text = session.until(">").with_context(|| format!("{events} of 3 000 events, {via:?}"))?;
+            events += usize::from(text.ends_with("</message>"));
+            if text.ends_with(REQUEST) {
+                requests += 1;
+                session.send(&format!("<a xmlns='urn:xmpp:sm:3' h='{events}'/>"))?;
+            }
+        }
+        ensure!(requests > 0, "{events} events without a request");
+        drop(session);
+        setup.retain((0..3_000).map(|n| (format!("w/{n}"), &b""[..])))?;
+    }
+    setup.gateway.settle()?;
+    Ok(String::new())
+}
+
 /// Readers over every transport, which join, pause, send presence and leave as a seeded sequence has it, while one
 /// publisher counts up on many topics: no reader sees an older value after a newer one, and at the end each holds the
 /// last of all.

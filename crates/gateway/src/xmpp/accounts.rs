@@ -33,7 +33,7 @@ pub(super) struct Resource {
     pub(super) inbox: Inbox,
     pub(super) gate: Arc<Gate>,
     pub(super) control: Arc<Control>,
-    /// Whether the client acknowledges stanzas, so that messages of QoS 1 are delivered to it as such.
+    /// The client acknowledges stanzas, so that its subscriptions take QoS 1.
     pub(super) acknowledges: bool,
     /// Its presence.
     pub(super) presence: Presence,

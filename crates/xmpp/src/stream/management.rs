@@ -5,9 +5,9 @@ use crate::error::{StreamCondition, StreamError};
 use crate::ns;
 use crate::writer::Writer;
 
-/// Stanzas sent without an acknowledgement after which nothing more should be sent: a client that acknowledges but is
-/// slow is slowed down here instead of in the kernel's buffers.
-const UNACKNOWLEDGED_MAX: u32 = 1024;
+/// Stanzas that the client may not have read, after which nothing more should be sent: a client that answers requests
+/// but is slow is slowed down here instead of in the kernel's buffers.
+const UNREAD_MAX: u32 = 1024;
 
 /// Stanzas after which an acknowledgement is asked for (XEP-0198 §4 leaves it to us).
 const REQUEST_EVERY: u32 = 64;
@@ -19,8 +19,13 @@ pub struct StreamManagement {
     handled: u32,
     sent: u32,
     acknowledged: u32,
+    /// The count of `sent` that the client is known to have read: by its own count, or because it answered an `<r/>`
+    /// that stood behind them. Clients exist that leave stanzas out of their count: `@xmpp/client` 0.14 all IQ results.
+    read: u32,
     /// The count of `sent` when an acknowledgement was last asked for.
     asked_at: u32,
+    /// Requests for an acknowledgement that have no answer yet.
+    unanswered: u32,
 }
 
 /// What an element of the namespace was.
@@ -44,10 +49,14 @@ impl StreamManagement {
         self.sent.wrapping_sub(self.acknowledged)
     }
 
-    /// Whether more may be sent now.
+    /// Whether more may be sent now. Where it may not, an `<r/>` is unanswered, for one follows every 64 stanzas.
     #[must_use]
     pub const fn has_room(&self) -> bool {
-        !self.enabled || self.unacknowledged() < UNACKNOWLEDGED_MAX
+        !self.enabled || self.unread() < UNREAD_MAX
+    }
+
+    const fn unread(&self) -> u32 {
+        self.sent.wrapping_sub(self.read)
     }
 
     pub(super) fn handled_one(&mut self) {
@@ -64,6 +73,7 @@ impl StreamManagement {
         self.sent = self.sent.wrapping_add(stanzas);
         if self.sent.wrapping_sub(self.asked_at) >= REQUEST_EVERY {
             self.asked_at = self.sent;
+            self.unanswered = self.unanswered.saturating_add(1);
             Writer::new(out).start_ns("r", ns::SM).end("r");
         }
     }
@@ -88,7 +98,9 @@ impl StreamManagement {
         Ok(Managed::Done)
     }
 
-    /// §4: the peer must not have more than was sent.
+    /// §4: the peer must not have more than was sent. It has to answer each `<r/>`, so what was sent before the last one
+    /// has been read when all are answered, whatever it counts. An `<a/>` that nobody asked for may make that a little
+    /// early; the kernel's buffers are the bound then.
     fn acknowledge(&mut self, element: &Element<'_>) -> Result<(), StreamError> {
         let count = element.attr("h").and_then(|h| h.trim().parse::<u32>().ok());
         let count = count.ok_or(StreamError::new(StreamCondition::BadFormat, "an acknowledgement without count"))?;
@@ -96,6 +108,13 @@ impl StreamManagement {
             return Err(StreamError::new(StreamCondition::UndefinedCondition, "handled-count-too-high"));
         }
         self.acknowledged = count;
+        self.unanswered = self.unanswered.saturating_sub(1);
+        if self.unanswered == 0 {
+            self.read = self.asked_at;
+        }
+        if self.unacknowledged() < self.unread() {
+            self.read = count;
+        }
         Ok(())
     }
 }
