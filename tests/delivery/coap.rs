@@ -2,6 +2,7 @@
 
 mod catch_up;
 mod ends;
+mod many;
 mod newest;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,9 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "coap observation keeps its content format or ends with 4.06", run: ends::format },
     Case { name: "coap observed value that expires brings a final 4.04", run: ends::expiry },
     Case { name: "coap loose content formats satisfy accept", run: ends::loose },
+    Case { name: "coap udp uploads side by side all end well", run: many::uploads },
+    Case { name: "coap udp uploads without room for all leave some to end", run: many::uploads_without_room },
+    Case { name: "coap one connection observes 1000 topics", run: many::observations },
     Case { name: "coap connections gauge counts observing endpoints", run: ends::gauge },
 ];
 

@@ -39,11 +39,11 @@ pub struct ServerConfig {
     pub cached_safe_bytes_max: usize,
     /// After this an answer that is still not there is announced by an empty acknowledgement; less than ACK_TIMEOUT.
     pub acknowledge_after: Duration,
-    /// Unfinished uploads in all, and per peer.
+    /// Unfinished uploads in all; beyond, the peer that has most of them makes room.
     pub uploads_max: usize,
-    /// Unfinished uploads of one peer.
+    /// Unfinished uploads of one peer; one more is answered 4.29 unless another rests.
     pub uploads_per_peer_max: usize,
-    /// Bytes of all unfinished uploads; the one untouched for longest goes first.
+    /// Bytes of all unfinished uploads; one that rests goes first, or else one of the peer that has most.
     pub upload_bytes_max: usize,
     /// How long an upload may rest.
     pub upload_lifetime: Duration,
@@ -81,8 +81,8 @@ impl Default for ServerConfig {
             exchange_bytes_max: 16 << 20,
             cached_safe_bytes_max: 256,
             acknowledge_after: Duration::from_millis(500),
-            uploads_max: 256,
-            uploads_per_peer_max: 4,
+            uploads_max: 1024,
+            uploads_per_peer_max: 128,
             upload_bytes_max: 16 << 20,
             upload_lifetime: Duration::from_secs(60),
             downloads_max: 1024,
@@ -90,7 +90,7 @@ impl Default for ServerConfig {
             download_lifetime: Duration::from_secs(60),
             observers_max: 16_384,
             observers_per_host_max: 4096,
-            observers_per_peer_max: 256,
+            observers_per_peer_max: 1024,
             confirm_every: 100,
             confirm_interval: Duration::from_secs(600),
             amplification: Amplification::Unverified,

@@ -348,7 +348,11 @@ impl<P: Peer> Server<P> {
         self.counters.refused += 1;
         let size1 = (code == Code::REQUEST_ENTITY_TOO_LARGE)
             .then(|| u32::try_from(self.config.body_bytes_max).unwrap_or(u32::MAX));
-        self.respond(now, ticket, &Response { size1, ..Response::new(code) }, out);
+        let response = match code {
+            Code::TOO_MANY_REQUESTS => Response::too_many_requests(RETRY_WHEN_FULL),
+            _ => Response { size1, ..Response::new(code) },
+        };
+        self.respond(now, ticket, &response, out);
     }
 
     /// RFC 7641 §4.1: takes an observer off the list. `false`: one who may be somebody else has to show who it is.

@@ -12,6 +12,9 @@ use crate::server::{ServerConfig, TransferId as Id};
 use crate::slab::Key;
 use crate::time::Timestamp;
 
+/// An upload that has not moved for this long makes room for others: two retransmissions of a block that was lost.
+const RESTING: Duration = Duration::from_secs(10);
+
 #[derive(Debug)]
 struct Upload {
     body: Vec<u8>,
@@ -81,8 +84,8 @@ impl Uploads {
             self.remove(id);
             return Progress::Refused(Code::REQUEST_ENTITY_TOO_LARGE);
         }
-        if block.number == 0 {
-            self.begin(now, id);
+        if block.number == 0 && !self.begin(now, id) {
+            return Progress::Refused(Code::TOO_MANY_REQUESTS);
         }
         let Some(upload) = self.map.get_mut(&id) else {
             return Progress::Refused(Code::REQUEST_ENTITY_INCOMPLETE);
@@ -96,8 +99,11 @@ impl Uploads {
         upload.touched = now;
         self.bytes += payload.len();
         if block.more {
-            self.make_room(id);
-            return Progress::Continue;
+            return if self.make_room(now, id) {
+                Progress::Continue
+            } else {
+                Progress::Refused(Code::TOO_MANY_REQUESTS)
+            };
         }
         Progress::Complete(self.remove(id).map(|upload| Bytes::from(upload.body)).unwrap_or_default())
     }
@@ -109,18 +115,24 @@ impl Uploads {
         self.bytes = self.map.values().map(|upload| upload.body.len()).sum();
     }
 
-    /// RFC 7959 §2.5: block 0 begins anew whatever was there.
-    fn begin(&mut self, now: Timestamp, id: Id) {
+    /// RFC 7959 §2.5: block 0 begins anew whatever was there. `false`: there is no room for one more.
+    fn begin(&mut self, now: Timestamp, id: Id) -> bool {
         self.remove(id);
-        let of_peer = |(other, _): &(&Id, &Upload)| other.0 == id.0;
-        if self.map.iter().filter(of_peer).count() >= self.per_peer_max {
-            let oldest = self.map.iter().filter(of_peer).min_by_key(|(_, upload)| upload.touched).map(|(id, _)| *id);
-            oldest.and_then(|oldest| self.remove(oldest));
+        if self.map.keys().filter(|other| other.0 == id.0).count() >= self.per_peer_max {
+            match self.oldest_but(id, Some(id.0)) {
+                Some((oldest, touched)) if now.since(touched) >= RESTING => self.remove(oldest),
+                _ => return false,
+            };
         }
         if self.map.len() >= self.count_max {
-            self.remove_oldest_but(id);
+            let victim = self.victim(now, id, |_| 1);
+            if victim == id {
+                return false;
+            }
+            self.remove(victim);
         }
         self.map.insert(id, Upload { body: Vec::new(), touched: now });
+        true
     }
 
     /// Drops those of a peer that is gone.
@@ -129,16 +141,40 @@ impl Uploads {
         self.bytes = self.map.values().map(|upload| upload.body.len()).sum();
     }
 
-    fn make_room(&mut self, id: Id) {
+    /// `false`: the upload `id` itself had to go.
+    fn make_room(&mut self, now: Timestamp, id: Id) -> bool {
         while self.bytes > self.bytes_max && self.map.len() > 1 {
-            self.remove_oldest_but(id);
+            let victim = self.victim(now, id, |upload| upload.body.len());
+            self.remove(victim);
+            if victim == id {
+                return false;
+            }
         }
+        true
     }
 
-    fn remove_oldest_but(&mut self, id: Id) {
-        let others = self.map.iter().filter(|(other, _)| **other != id);
-        let oldest = others.min_by_key(|(_, upload)| upload.touched).map(|(id, _)| *id);
-        oldest.and_then(|oldest| self.remove(oldest));
+    /// The upload that makes room: one that rests, or else one of the peer that has most by `weight`. If that is the peer
+    /// of `id`, it is `id` itself: uploads that go on side by side do not take each other's room until none ends.
+    fn victim(&self, now: Timestamp, id: Id, weight: impl Fn(&Upload) -> usize) -> Id {
+        if let Some((oldest, touched)) = self.oldest_but(id, None)
+            && now.since(touched) >= RESTING
+        {
+            return oldest;
+        }
+        let mut of_peers: HashMap<Key, usize, FixedState> = HashMap::with_hasher(self.map.hasher().clone());
+        for (other, upload) in self.map.iter().filter(|(other, _)| **other != id) {
+            *of_peers.entry(other.0).or_default() += weight(upload);
+        }
+        let own = of_peers.remove(&id.0).unwrap_or(0) + self.map.get(&id).map_or(1, weight);
+        let heaviest = of_peers.into_iter().max_by_key(|(_, weight)| *weight);
+        let peer = heaviest.filter(|(_, weight)| *weight >= own).map(|(peer, _)| peer);
+        peer.and_then(|peer| self.oldest_but(id, Some(peer))).map_or(id, |(oldest, _)| oldest)
+    }
+
+    /// The upload other than `id` that has rested for longest, of one peer or of all.
+    fn oldest_but(&self, id: Id, peer: Option<Key>) -> Option<(Id, Timestamp)> {
+        let others = self.map.iter().filter(|(other, _)| **other != id && peer.is_none_or(|peer| other.0 == peer));
+        others.map(|(other, upload)| (*other, upload.touched)).min_by_key(|(_, touched)| *touched)
     }
 
     fn remove(&mut self, id: Id) -> Option<Upload> {
@@ -176,6 +212,51 @@ mod tests {
         let whole: Vec<u8> = [vec![1; 16], vec![2; 3]].concat();
         assert_eq!(accept(block(1, false), &[2; 3]), Progress::Complete(whole.into()));
         assert_eq!(accept(block((1 << 20) - 1, true), &[1; 16]), Progress::Refused(Code::REQUEST_ENTITY_TOO_LARGE));
+    }
+
+    #[test]
+    fn uploads_side_by_side_do_not_keep_each_other_from_ending() {
+        for (count, per_peer) in [1, 2, 4, 5, 16, 97, 1000].into_iter().flat_map(|n| [(n, 4), (n, 128), (n, 1000)]) {
+            for peers in [1, 2, 5] {
+                // Bodies of 160 bytes, of which ten fit.
+                let config = ServerConfig {
+                    upload_bytes_max: 1600,
+                    uploads_per_peer_max: per_peer,
+                    uploads_max: 1000,
+                    ..ServerConfig::default()
+                };
+                let (mut slab, mut uploads) = (Slab::new(), uploads(&config));
+                let keys: Vec<Key> = (0..peers).map(|_| slab.insert(()).unwrap()).collect();
+                let mut open: Vec<Id> = (0..count).map(|n| (keys[n % peers], 0, u64::try_from(n).unwrap())).collect();
+                let mut complete = 0;
+                for number in 0..10 {
+                    open.retain(|id| {
+                        let progress = uploads.accept(Timestamp::ZERO, *id, block(number, number < 9), None, &[0; 16]);
+                        complete += usize::from(matches!(progress, Progress::Complete(_)));
+                        assert!(uploads.bytes <= 1600);
+                        progress == Progress::Continue
+                    });
+                }
+                let least = count.min(per_peer).min(9);
+                assert!(complete >= least / peers, "{complete} of {count} by {peers} peers, {per_peer} each");
+                assert!(peers > 1 || complete >= least, "{complete} of {count}, {per_peer} at once");
+            }
+        }
+    }
+
+    #[test]
+    fn an_upload_that_rests_makes_room() {
+        let config = ServerConfig { uploads_per_peer_max: 2, ..ServerConfig::default() };
+        let mut uploads = uploads(&config);
+        let peer = Slab::new().insert(()).unwrap();
+        let mut begin = |seconds: u64, name| {
+            let now = Timestamp::from_millis(seconds * 1000);
+            uploads.accept(now, (peer, 0, name), block(0, true), None, &[0; 16])
+        };
+        assert_eq!(begin(0, 1), Progress::Continue);
+        assert_eq!(begin(1, 2), Progress::Continue);
+        assert_eq!(begin(9, 3), Progress::Refused(Code::TOO_MANY_REQUESTS));
+        assert_eq!(begin(10, 3), Progress::Continue);
     }
 
     #[test]

@@ -152,10 +152,13 @@ impl Section for CoapConfig {
         reader.count("exchanges_per_peer_max", &mut self.exchanges_per_peer_max, 1..=65_536);
         reader.size("exchange_bytes_max", &mut self.exchange_bytes_max, 64 << 10..=4 << 30);
         reader.size("upload_bytes_max", &mut self.upload_bytes_max, 1 << 10..=4 << 30);
+        reader.count("uploads_max", &mut self.uploads_max, 1..=1_000_000);
+        reader.count("uploads_per_peer_max", &mut self.uploads_per_peer_max, 1..=1_000_000);
         reader.duration("upload_timeout", &mut self.upload_timeout, SECOND..=HOUR);
         reader.size("download_bytes_max", &mut self.download_bytes_max, 1 << 10..=4 << 30);
         reader.count("observers_max", &mut self.observers_max, 0..=10_000_000);
         reader.count("observers_per_address_max", &mut self.observers_per_address_max, 0..=10_000_000);
+        reader.count("observers_per_peer_max", &mut self.observers_per_peer_max, 0..=10_000_000);
         reader.count("observer_queue_max", &mut self.observer_queue_max, 1..=100_000);
         reader.size("notification_bytes_max", &mut self.notification_bytes_max, 64 << 10..=4 << 30);
         reader.count("confirm_every", &mut self.confirm_every, 1..=65_535);

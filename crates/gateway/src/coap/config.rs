@@ -25,6 +25,10 @@ pub struct CoapConfig {
     pub exchange_bytes_max: usize,
     /// Bytes of all unfinished Block1 uploads per worker.
     pub upload_bytes_max: usize,
+    /// Unfinished Block1 uploads per worker.
+    pub uploads_max: usize,
+    /// Unfinished Block1 uploads of one endpoint.
+    pub uploads_per_peer_max: usize,
     /// How long an unfinished upload may rest.
     pub upload_timeout: Duration,
     /// Bytes of all representations per worker that are being fetched by Block2.
@@ -33,6 +37,8 @@ pub struct CoapConfig {
     pub observers_max: usize,
     /// Observations per worker from one address, whatever its ports.
     pub observers_per_address_max: usize,
+    /// Observations per worker of one endpoint, that is one port, session or connection.
+    pub observers_per_peer_max: usize,
     /// Topics in the backlog of an observer of a filter. Beyond that, it goes through the retained messages again; if
     /// the topic is not retained, the observation ends with 5.03.
     pub observer_queue_max: usize,
@@ -81,10 +87,13 @@ impl Default for CoapConfig {
             exchanges_per_peer_max: machine.exchanges_per_peer_max,
             exchange_bytes_max: machine.exchange_bytes_max,
             upload_bytes_max: machine.upload_bytes_max,
+            uploads_max: machine.uploads_max,
+            uploads_per_peer_max: machine.uploads_per_peer_max,
             upload_timeout: machine.upload_lifetime,
             download_bytes_max: machine.download_bytes_max,
             observers_max: machine.observers_max,
             observers_per_address_max: machine.observers_per_host_max,
+            observers_per_peer_max: machine.observers_per_peer_max,
             observer_queue_max: 1024,
             notification_bytes_max: 16 << 20,
             confirm_every: machine.confirm_every,
@@ -135,10 +144,13 @@ impl CoapConfig {
             exchanges_per_peer_max: self.exchanges_per_peer_max,
             exchange_bytes_max: self.exchange_bytes_max,
             upload_bytes_max: self.upload_bytes_max.max(self.payload_bytes_max),
+            uploads_max: self.uploads_max,
+            uploads_per_peer_max: self.uploads_per_peer_max,
             upload_lifetime: self.upload_timeout,
             download_bytes_max: self.download_bytes_max,
             observers_max: self.observers_max,
             observers_per_host_max: self.observers_per_address_max,
+            observers_per_peer_max: self.observers_per_peer_max,
             confirm_every: self.confirm_every,
             confirm_interval: self.confirm_interval,
             amplification: self.amplification,
