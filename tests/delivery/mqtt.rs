@@ -1,12 +1,12 @@
 //! MQTT subscribers over each transport: retained messages, backlogs, slow subscribers, shutdown.
 
 mod backlog;
-mod client;
+pub(crate) mod client;
 mod retained;
 mod shutdown;
 mod slow;
 mod subscribe;
-mod wire;
+pub(crate) mod wire;
 
 use fogmux_tests::suite::Case;
 

@@ -5,7 +5,8 @@ mod descriptors;
 mod disk;
 mod memory;
 mod polite;
-
+mod pressure;
+mod shutdown;
 mod vanished;
 
 use std::io::Write;
@@ -25,6 +26,13 @@ pub(crate) const CASES: &[Case] = &[
     damage::DELETED,
     damage::TRUNCATED,
     damage::FLIPPED,
+    damage::SERVER_KEY,
+    pressure::AWAY,
+    pressure::SILENT,
+    pressure::OVERRUN,
+    shutdown::EVENT_STREAMS,
+    shutdown::XMPP,
+    shutdown::DEAF,
     descriptors::FEW_FILES,
     descriptors::NONE_LEFT,
     memory::RETAINED_AND_READERS,

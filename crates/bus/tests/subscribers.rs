@@ -269,7 +269,7 @@ fn messages_displaced_for_one_that_finds_no_room_are_counted() {
         let body = Payload::Slice(payload.get(..bytes).unwrap());
         let mut publication = Publication::new(TopicRef::new("t").unwrap(), body, &me, Timestamp::ZERO, 0);
         publication.qos = qos;
-        worker.publish(&mut [publication]);
+        let _ = worker.publish(&mut [publication]);
     }
     let counters = bus.counters();
     let (matched, dropped) = (counters.matched.load(Relaxed), counters.dropped_full.load(Relaxed));
