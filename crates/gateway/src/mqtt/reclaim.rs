@@ -1,10 +1,10 @@
 //! What gives way when memory is nearly gone: above the bus's own mark every publisher of every door is paused, so nobody
 //! may hold memory for as long as it likes.
 //!
-//! Once a second, while mailboxes hold more than [`Bounds::is_very_tight`] says: sessions without a connection are cut
-//! down to a common level, the oldest messages first, so that those that hold little lose nothing; a session whose
-//! messages in flight alone are above the level ends, which its client sees at its next CONNECT. Clients that are connected
-//! and take hardly anything of what they hold are disconnected, down to a level of their own.
+//! Once a second, while mailboxes hold more than [`is_very_tight`](super::bounds::Bounds::is_very_tight) allows: sessions
+//! without a connection are cut down to a common level, the oldest messages first, so that those that hold little lose
+//! nothing; a session whose messages in flight alone are above the level ends, which its client sees at its next CONNECT.
+//! Connected clients that take hardly anything of what they hold are disconnected, down to a level of their own.
 
 use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
 
