@@ -51,6 +51,7 @@ const ROWS: &[Row] = &[
     verification::THREADS,
     verification::WAITING,
     verification::KNOWN,
+    verification::WAIT,
     operation::DRAIN,
     operation::LOG,
 ];

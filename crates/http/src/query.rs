@@ -92,7 +92,7 @@ impl<'a> Query<'a> {
             "retain" => once(&mut self.retain, "retain", boolean(raw, "retain")?),
             "retained" => once(&mut self.retained, "retained", boolean(raw, "retained")?),
             "since" => once(&mut self.since, "since", decode(raw)?),
-            "reply_to" => once(&mut self.reply_to, "reply_to", decode(raw)?),
+            "reply_to" => once(&mut self.reply_to, "reply_to", decode_topic(raw)?),
             "correlation" => once(&mut self.correlation, "correlation", decode(raw)?),
             "filter" => push(&mut self.filters, "filter", FILTERS_MAX, decode(raw)?),
             other => match other.strip_prefix("property.") {
@@ -110,6 +110,15 @@ const SECONDS: &str = "whole seconds";
 
 fn decode(raw: &str) -> Result<Cow<'_, str>, Invalid> {
     percent::decode(raw).map_err(|_| Invalid::Encoding)
+}
+
+/// A topic: a `+` is a space, as forms and many clients encode it, since no topic contains one.
+fn decode_topic(raw: &str) -> Result<Cow<'_, str>, Invalid> {
+    if !raw.contains('+') {
+        return decode(raw);
+    }
+    let spaced = raw.replace('+', "%20");
+    percent::decode(&spaced).map(|topic| Cow::Owned(topic.into_owned())).map_err(|_| Invalid::Encoding)
 }
 
 fn number<T: TryFrom<u32>>(raw: &str, max: u32, name: &'static str, expected: &'static str) -> Result<T, Invalid> {
@@ -160,6 +169,8 @@ mod tests {
         assert_eq!(query.filters, ["a/+/b", "+/#"]);
         assert_eq!(query.qos, Some(1));
         assert_eq!(query.retained, Some(false));
+        let query = Query::parse(Some("reply_to=a+b%2Fc%20d")).unwrap();
+        assert_eq!(query.reply_to.as_deref(), Some("a b/c d"), "no topic contains one");
     }
 
     #[test]

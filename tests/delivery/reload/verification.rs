@@ -22,7 +22,10 @@ pub(super) const KNOWN: Row = Row {
     case: Case { name: "reload: auth.verification.known_max", run: known },
 };
 
-const PATIENT: (&str, &str) = ("mqtt.login_deadline", "\"5m\"");
+pub(super) const WAIT: Row =
+    Row { keys: &["auth.verification.wait_max"], case: Case { name: "reload: auth.verification.wait_max", run: wait } };
+
+const PATIENT: (&str, &str) = ("auth.verification.wait_max", "\"5m\"");
 const ONE: (&str, &str) = ("auth.verification.threads", "1");
 
 /// Logins with wrong passwords, each from an address of its own within one network.
@@ -54,6 +57,18 @@ fn waiting() -> Result<String> {
         Ok(codes.contains(&3))
     };
     subject.changes(("auth.verification.waiting_max", "1"), (false, true), refuses)?;
+    Ok(String::new())
+}
+
+/// One thread verifies for longer than a second: those at the end of the queue are told that the gateway is busy.
+fn wait() -> Result<String> {
+    let settings = [ONE, ("auth.verification.wait_max", "\"5m\"")];
+    let mut subject = Subject::start(&settings, &[("users.toml", &users(0, 0))])?;
+    let is_busy = |gateway: &Gateway| -> Result<bool> {
+        let codes = guesses(gateway, 250)?.iter_mut().map(answer).collect::<Result<Vec<u8>>>()?;
+        Ok(codes.contains(&3))
+    };
+    subject.changes(("auth.verification.wait_max", "\"1s\""), (false, true), is_busy)?;
     Ok(String::new())
 }
 
