@@ -24,9 +24,9 @@ use fogmux_tests::tcp;
 use rustix::process::Signal;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What the log says when a reload is done.
+/// The log line of a finished reload.
 const RELOADED: &str = "configuration, users, rules and certificates are read again";
-/// What it says of keys that a reload does not apply.
+/// The log line about keys that a reload does not apply.
 const RESTART: &str = "takes effect when the gateway is restarted";
 
 /// The keys whose effect a case shows before and after SIGHUP. `*` stands for each listener.

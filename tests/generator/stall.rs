@@ -47,7 +47,7 @@ fn stall() -> Result<String> {
     let outcome = outcomes(&report)?.into_iter().next().context("no outcome")?;
     check(outcome)?;
     let all = number(outcome, "sent")?;
-    // Whoever waits for the answer before the next is due sends a quarter less.
+    // A generator that omits the messages due during the stall sends a quarter less.
     ensure!(all >= RATE * SECONDS * 0.9, "{all} were sent, with a window of one");
     let late = above(outcome, Duration::from_millis(500))?;
     // Of a second at this rate half waited for more than half of it; with coordinated omission it would be one.

@@ -91,7 +91,7 @@ fn who_came_in_by_a_password_goes_with_it_and_by_nothing_else() {
     assert!(!authority.admits(&alice) && authority.admits(&Principal::anonymous()));
 }
 
-/// What a refused login costs: in work, which time follows.
+/// The work of a refused login, to which its time is proportional.
 fn cost_of_refusal(authority: &Authority, user: &str) -> u64 {
     let mut scratch = Scratch::new();
     assert_eq!(authority.password(user, b"wrong", &mut scratch), Err(Refused::Credentials), "{user}");

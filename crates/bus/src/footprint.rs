@@ -14,7 +14,7 @@ const HEADER_BYTES: usize = size_of::<usize>();
 const ALIGNMENT_BYTES: usize = 2 * size_of::<usize>();
 /// An entry of the B-tree; its nodes have room for eleven and are half full when topics come in order.
 const ENTRY_BYTES: usize = 2 * size_of::<(Topic, Arc<Message>)>();
-/// What `Bytes` allocates when it is shared for the first time.
+/// The allocation that `Bytes` makes when it is shared for the first time.
 const SHARED_BYTES: usize = 3 * size_of::<usize>();
 
 /// Bytes of the heap that a retained message takes, its place in the map included. Its publisher is its connection's.
@@ -43,7 +43,7 @@ fn of_properties(properties: &Properties) -> usize {
         + pairs
 }
 
-/// What an allocation takes; none is made of nothing.
+/// The memory that an allocation takes; an empty one takes none.
 const fn allocation(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { (bytes + HEADER_BYTES).next_multiple_of(ALIGNMENT_BYTES) }
 }

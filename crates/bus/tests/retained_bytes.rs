@@ -1,5 +1,5 @@
-//! What the bus says of the memory of its retained messages against what the system says of the process. The only test of
-//! its process: nothing else allocates beside it. A fifth is left to route caches and to what an allocator leaves unused.
+//! The bytes that the bus accounts for retained messages, compared with the resident set of the process. This is the
+//! only test of its process, so that nothing else allocates. Route caches and unused parts of the heap may add a fifth.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]

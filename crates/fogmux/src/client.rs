@@ -78,7 +78,7 @@ pub(crate) fn run_subscribe(arguments: &Subscribe) -> Result<(), Failure> {
             followed = follow(&mut subscription, arguments, format) => followed,
             () = stop.requested() => Ok(()),
         };
-        // What was printed counts, whether or not the end is heard.
+        // The result is that of the messages printed; a failed close does not change it.
         tokio::select! {
             _ = timeout(CLOSE, subscription.close()) => {}
             () = stop.requested() => {}

@@ -206,7 +206,7 @@ fn latest(world: &World, topic: &str) -> Option<Vec<u8>> {
     world.shared().bus.latest(topic, world.now()).map(|message| message.payload.to_vec())
 }
 
-/// What is retained is what was accepted last, also after a restart.
+/// Checks that the last accepted message of each topic is retained, also after a restart.
 fn check_kept(world: &World, disk: &Disk, ledger: &Ledger) -> Result<(), Vec<String>> {
     let wrong = if disk.is_lasting() { ledger.wrongly_kept(|topic| latest(world, topic)) } else { Vec::new() };
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }

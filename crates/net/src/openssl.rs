@@ -47,7 +47,7 @@ impl From<ErrorStack> for TlsError {
     }
 }
 
-/// What the handshakes of one listener have in common.
+/// The settings that all handshakes of a listener share.
 pub(crate) struct Settings {
     pub(crate) security: Security,
     pub(crate) psk: Option<Arc<dyn PskSource>>,

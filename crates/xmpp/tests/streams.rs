@@ -328,7 +328,7 @@ fn xep0198_has_room_for_whoever_answers_requests_whatever_it_counts() {
         }
         assert!(s.management().unacknowledged() > 10_000);
     }
-    // Whoever answers no request has none.
+    // A client that answers no request has no room.
     let mut s = enabled();
     for _ in 0..1024 {
         assert!(s.management().has_room());

@@ -1,5 +1,5 @@
-//! What one client holds or asks for, and what the others notice of it: memory of sessions and of clients that take
-//! nothing, filters that match nothing, filters of many levels, wills.
+//! One client does not stop the others by the memory or work it causes: sessions and clients that take nothing, filters
+//! that match nothing, filters of many levels, wills.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -234,7 +234,7 @@ pub(super) fn all_filters() -> Result<String> {
         let reasons = client.subscribe(1, &names, 0)?;
         let granted = reasons.iter().filter(|reason| **reason == 0).count();
         ensure!((50..400).contains(&granted), "{granted} granted");
-        // What is there already may be replaced.
+        // An existing subscription may be replaced.
         ensure!(client.subscribe(2, names.get(..1).unwrap_or_default(), 1)? == [1]);
         drop(client);
         gateway.settle()?;

@@ -115,7 +115,7 @@ fn mix() -> Result<String> {
     Ok(format!("{told} (after {} MB with {} kept)", megabytes(after), megabytes(kept)))
 }
 
-/// What is said of retained messages is what they take: on it rests `bus.retained_bytes_max`.
+/// The gauge of retained messages agrees with the resident set: `bus.retained_bytes_max` depends on it.
 fn gauge() -> Result<String> {
     // Beside the 8 MB that are allowed anyhow: route caches, and what the store has in memory on its way to the disk.
     const BESIDE_BYTES: u64 = 5_000_000;

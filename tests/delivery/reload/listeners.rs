@@ -1,4 +1,4 @@
-//! Who is let in without credentials, at each listener.
+//! Access without credentials, at each listener.
 
 use anyhow::{Result, bail, ensure};
 use fogmux_tests::gateway::Gateway;

@@ -32,7 +32,7 @@ pub(super) fn pipelined() -> Result<String> {
         ensure!(answer.contains(&format!("id='r{number}'")), "not the answer to {number}: {:.200}", answer);
         ensure!(answer.len() > ITEM_BYTES, "answer {number} has {} bytes", answer.len());
     }
-    // What is said behind them is answered, too, though nothing more comes in.
+    // A request behind them is answered, too, though no more input arrives.
     session.entity("get", "<items node='large'/>")?;
     let peak = setup.gateway.peak_resident_bytes()?;
     ensure!(peak <= idle + MORE_BYTES, "it grew from {} to {} MB", idle / 1_000_000, peak / 1_000_000);

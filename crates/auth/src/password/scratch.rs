@@ -29,7 +29,7 @@ impl Scratch {
         Self { blocks: Vec::new(), work: 0 }
     }
 
-    /// What all hashes so far have cost: blocks of 1 KiB that were computed, each as often as there were passes.
+    /// Returns the work of all hashes so far: blocks of 1 KiB computed, each counted once for every pass.
     #[must_use]
     pub const fn work(&self) -> u64 {
         self.work

@@ -12,7 +12,7 @@ use crate::{
     timestamp::Timestamp,
 };
 
-/// What restored messages have in common: a gateway has few publishers and types, and many messages.
+/// Allocations that restored messages share: a gateway has few publishers and content types, and many messages.
 #[derive(Default)]
 pub(super) struct Shared {
     publishers: HashMap<(Arc<str>, Door), Arc<Publisher>>,

@@ -18,7 +18,7 @@ const SHARE: u32 = 1_000;
 /// An idle connection, by rule of thumb: 2 KB without TLS and 10 with.
 const CONNECTION_BYTES: u64 = 8 << 10;
 
-/// What was seen at the look before, and at the last walk.
+/// The values of the previous check, and of the last walk over the heaps.
 pub(super) struct Memory {
     walked: Instant,
     took: Duration,

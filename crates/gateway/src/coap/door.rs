@@ -65,7 +65,7 @@ pub(super) struct Core {
     pub(super) topics: String,
     /// Retained messages looked at for observers in this turn.
     pub(super) looks: usize,
-    /// What requests for lists may look at.
+    /// The number of topics that requests for lists may still look at.
     pub(super) lists: Allowance,
     counted: Counters,
     peers_counted: i64,

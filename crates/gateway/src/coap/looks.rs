@@ -15,7 +15,7 @@ const FREE: usize = 1024;
 const MOST: usize = 256 << 10;
 /// Looks that come back in a millisecond: about a twentieth of a worker's time.
 const PER_MS: usize = 1024;
-/// What a link costs, in looks: it is written and compared with the queries.
+/// The cost of a link, in looks: it is written and compared with the queries.
 const LINK: usize = 16;
 
 /// The allowance of a worker's socket, or of its connections.

@@ -189,7 +189,7 @@ where
         tokio::select! {
             biased;
             result = &mut http => break result,
-            // Whoever opens no window keeps its streams open.
+            // A client that opens no flow-control window keeps its streams open.
             () = &mut over => return,
             () = &mut drain, if !leaving => {
                 leaving = true;

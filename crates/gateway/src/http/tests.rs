@@ -294,7 +294,7 @@ fn a_stream_is_resumed_and_says_what_it_cannot() {
         let (name, gap) = other.event().await;
         assert_eq!((name.as_deref(), gap["gap"].as_str()), (Some("gap"), Some("expired")));
         assert_eq!(other.event().await.1["payload"], "k", "what is kept follows a gap");
-        // What was accepted before the end goes out before the end.
+        // Everything accepted before the shutdown is sent before the stream ends.
         house.publish("s/live", b"last");
         house.drain.send_replace(crate::context::Phase::Emptying);
         assert_eq!(other.event().await.1["payload"], "last");

@@ -1,5 +1,5 @@
-//! What gives way when memory is nearly gone: above the bus's own mark every publisher of every door is paused, so nobody
-//! may hold memory for as long as it likes.
+//! Reclaims memory from MQTT sessions when memory is nearly gone: above the bus's own mark all publishers of all doors
+//! pause, so no client may hold memory without limit of time.
 //!
 //! Once a second, while mailboxes hold more than [`is_very_tight`](super::bounds::Bounds::is_very_tight) allows: sessions
 //! without a connection are cut down to a common level, the oldest messages first, so that those that hold little lose
@@ -24,7 +24,7 @@ const FAIR: usize = 8;
 /// The part of the memory that is not yet tight which absent sessions keep among them in any case, and slow clients too.
 const KEPT: usize = 4;
 
-/// What a mailbox holds.
+/// The contents of a mailbox, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) bytes: usize,
@@ -33,7 +33,7 @@ pub(super) struct Held {
     pub(super) taken: u32,
 }
 
-/// What the connected clients that hold something had taken, and when.
+/// The bytes that connected clients had taken at an earlier check, and the time of that check.
 #[derive(Debug, Default)]
 pub(super) struct Reclaim {
     next: Timestamp,

@@ -107,7 +107,7 @@ pub(super) async fn publish(world: Rc<World>, ledger: Rc<Ledger>, random: Random
     }
 }
 
-/// What an observer asked for.
+/// The target of an observation.
 enum Reach {
     Topic(String),
     Filter(String),

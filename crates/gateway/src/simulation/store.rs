@@ -19,7 +19,7 @@ use super::random::Random;
 pub(super) struct Disk(Option<Arc<Mutex<State>>>);
 
 struct State {
-    /// What a gateway finds that starts now.
+    /// The records that a gateway finds when it starts now.
     records: BTreeMap<String, Stored>,
     /// Batches that the committer has taken, then the one that gathers writes. The committer takes it between turns of
     /// the workers: all that is published together is in one.
@@ -37,7 +37,7 @@ struct State {
     chances: Chances,
 }
 
-/// What one commit writes.
+/// The writes of one commit.
 #[derive(Default)]
 struct Batch {
     writes: Vec<Write>,

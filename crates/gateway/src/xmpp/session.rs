@@ -343,7 +343,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
         core.reserve();
         if core.stopped {
-            // What was read already comes first.
+            // Input that was read earlier comes first.
             let used = core.take(&self.kept);
             self.kept.drain(..used.min(self.kept.len()));
             self.note_kept(used);

@@ -1,4 +1,4 @@
-//! What a mailbox gives back when memory is nearly gone; see `reclaim.rs`.
+//! Memory that a mailbox gives back when memory is nearly gone; see `reclaim.rs`.
 
 use fogmux_bus::Mailbox;
 
@@ -13,7 +13,7 @@ impl MqttMailbox {
         self.taken = self.taken.wrapping_add(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
-    /// What it holds.
+    /// Returns the bytes it holds, and whether its client takes any.
     pub(in crate::mqtt) fn held(&self) -> Held {
         Held { bytes: self.buffered_bytes(), connected: self.connected, taken: self.taken }
     }

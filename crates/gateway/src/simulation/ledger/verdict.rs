@@ -8,7 +8,7 @@ use std::{
 use super::{Fate, Got, Latest, Ledger, Promise, Reader, Sent, TOPICS, matches, messages};
 
 impl Ledger {
-    /// What is still missing at readers that are connected: nothing, once all that was accepted has arrived.
+    /// Returns the messages that connected readers still miss: none, once everything accepted has arrived.
     pub(in crate::simulation) fn missing(&self, latest: impl Fn(&str) -> Latest) -> Vec<String> {
         let mut missing = Vec::new();
         for reader in self.reading() {
@@ -20,8 +20,8 @@ impl Ledger {
         missing
     }
 
-    /// What did not reach readers that read until the shutdown ended their connections. A member of a shared subscription
-    /// may leave when nobody is there any more to take what it had.
+    /// Returns the messages that did not reach readers which read until the shutdown ended their connections. A member of
+    /// a shared subscription may leave after all other members, with messages that nobody can take.
     pub(in crate::simulation) fn missing_after_shutdown(&self) -> Vec<String> {
         let mut missing = Vec::new();
         let stayed = |reader: &Rc<Reader>| !reader.away.get() && reader.promise != Promise::Shared;
