@@ -1,54 +1,57 @@
-"""DTLS 1.3, and identifiers that outlive an address: wolfSSL, driven by `wolfssl/client.c`."""
+"""DTLS spoken by others: wolfSSL (1.2, 1.3 and identifiers that outlive an address), mbedTLS (1.2) and tokio-dtls (1.3).
+
+Each is a program with the same line protocol, in both roles: `wolfssl/peer.c`, `mbedtls_peer.py`, `rust/src/bin/dtls.rs`.
+"""
 
 import asyncio
-import os
+import sys
 from pathlib import Path
 
 from aiocoap.message import Message
 from aiocoap.numbers import codes
-from aiocoap.numbers.types import CON
+from aiocoap.numbers.types import ACK, CON
 
+from bridges import CLIENTS
 from client import PATIENCE, Missing, Refused
 from credential import NOBODY
 
 WAIT = 3000
 """Milliseconds for an answer; a datagram that is lost on loopback is a mistake of somebody's."""
+WOLFSSL = [str(CLIENTS / "bin/wolfssl-peer")]
+MBEDTLS = [sys.executable, str(Path(__file__).parent / "mbedtls_peer.py")]
+TOKIO_DTLS = [str(CLIENTS / "rust/debug/fogmux-interop-dtls")]
 
 
-class WolfSession:
-    """One session with the gateway's CoAPS door; `async with` makes it."""
+class Session:
+    """One DTLS session of a program with the line protocol; `async with` makes it, or waits for it as a server."""
 
-    def __init__(self, gateway, credential=NOBODY, version="1.3", *flags):
-        self.gateway, self.credential, self.version, self.flags = gateway, credential, version, flags
+    def __init__(self, *command):
+        self.command = command
         self.number = 0
 
-    def _keys(self):
-        keys = self.credential
-        if keys.psk:
-            return ["--psk", keys.psk[0], keys.psk[1].decode()]
-        own = ["--cert", *keys.certificate] if keys.certificate else []
-        return ["--ca", self.gateway.ca, *own]
-
     async def __aenter__(self):
-        host, port = self.gateway.coap_address("coaps")
-        program = Path(os.environ["FOGMUX_CLIENTS"], "bin", "wolfssl-client")
-        self.process = await asyncio.create_subprocess_exec(
-            str(program), host, str(port), self.version, *self._keys(), *self.flags,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
+        await self._start()
         try:
-            word, *rest = (await self._line()).split()
-            if word != "established":
-                raise Refused(" ".join([word, *rest]))
+            await self._establish()
         except BaseException:
             await self.__aexit__()
             raise
-        *_, self.protocol, self.suite, self.cid, self.group = rest
         return self
 
     async def __aexit__(self, *_):
         if self.process.returncode is None:
             self.process.kill()
         await self.process.wait()
+
+    async def _start(self):
+        self.process = await asyncio.create_subprocess_exec(
+            *self.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
+
+    async def _establish(self):
+        word, *rest = (await self._line()).split()
+        if word != "established":
+            raise Refused(" ".join([word, *rest]))
+        *_, self.protocol, self.suite, self.cid, self.group = rest
 
     async def _line(self):
         line = (await asyncio.wait_for(self.process.stdout.readline(), PATIENCE)).decode().strip()
@@ -62,6 +65,11 @@ class WolfSession:
         await self.process.stdin.drain()
         return None if command.startswith(("send", "close")) else await self._line()
 
+    async def receive(self):
+        """The next message, or None."""
+        word, *data = (await self.tell(f"receive {WAIT}")).split()
+        return Message.decode(bytes.fromhex(data[0])) if word == "data" else None
+
     async def request(self, code, path, payload=b"", **options):
         """Asks, and gives the answer (RFC 7252 §4.2: once more when nothing comes)."""
         self.number += 1
@@ -70,10 +78,10 @@ class WolfSession:
         message.opt.uri_path = path.split("/")
         for _ in range(2):
             await self.tell(f"send {message.encode().hex()}")
-            word, *data = (await self.tell(f"receive {WAIT}")).split()
-            if word == "data":
-                return Message.decode(bytes.fromhex(data[0]))
-        raise Missing(f"{word} instead of an answer")
+            answer = await self.receive()
+            if answer is not None:
+                return answer
+        raise Missing("silence instead of an answer")
 
     async def put(self, topic, payload):
         answer = await self.request(codes.PUT, f"ps/{topic}", payload)
@@ -85,3 +93,55 @@ class WolfSession:
         if not answer.code.is_successful():
             raise Refused(answer.code.dotted)
         return answer.payload
+
+
+def wolf(gateway, credential=NOBODY, version="1.3", *flags):
+    """wolfSSL as a client of the gateway's CoAPS door."""
+    host, port = gateway.coap_address("coaps")
+    return Session(*WOLFSSL, host, str(port), version, *_keys(gateway.ca, credential), *flags)
+
+
+def mbed(gateway, credential, suite):
+    """mbedTLS as a client of the gateway's CoAPS door."""
+    host, port = gateway.coap_address("coaps")
+    return Session(*MBEDTLS, "client", f"{host}:{port}", "--suite", suite, *_keys(gateway.ca, credential))
+
+
+def tokio_dtls(gateway, credential):
+    """tokio-dtls as a client of the gateway's CoAPS door."""
+    host, port = gateway.coap_address("coaps")
+    return Session(*TOKIO_DTLS, "client", f"{host}:{port}", gateway.ca, *credential.certificate)
+
+
+def _keys(ca, credential):
+    if credential.psk:
+        return ["--psk", credential.psk[0], credential.psk[1].decode()]
+    own = ["--cert", *credential.certificate] if credential.certificate else []
+    return ["--ca", ca, *own]
+
+
+class Server(Session):
+    """The other role: a program that waits for one client, at `port`, and answers what it asks."""
+
+    async def __aenter__(self):
+        await self._start()
+        try:
+            word, port = (await self._line()).split()
+            if word != "listening":
+                raise Refused(word)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        self.port = int(port)
+        return self
+
+    async def answer(self, payload):
+        """Waits for the session and for a request, and answers 2.05 with this; gives the path that was asked for."""
+        await self._establish()
+        request = await self.receive()
+        if request is None:
+            raise Missing("a request")
+        message = Message(code=codes.CONTENT, payload=payload)
+        message.mtype, message.mid, message.token = ACK, request.mid, request.token
+        await self.tell(f"send {message.encode().hex()}")
+        return "/".join(request.opt.uri_path)

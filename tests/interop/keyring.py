@@ -81,9 +81,16 @@ class Authority:
             .add_extension(x509.KeyUsage(True, False, False, False, False, False, False, False, False), True) \
             .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), False) \
             .add_extension(x509.SubjectAlternativeName([x509.OtherName(XMPP_ADDRESS, address)]), False) \
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), False) \
-            .sign(self.key, hashes.SHA256())
+            .add_extension(self.key_identifier(), False).sign(self.key, hashes.SHA256())
         return _write(place, label, certificate, key)
+
+    def key_identifier(self) -> x509.AuthorityKeyIdentifier:
+        """As the authority's own certificate has it: wolfSSL finds it by nothing else (RFC 5280 §4.2.1.1)."""
+        try:
+            subject = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        except x509.ExtensionNotFound:
+            return x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(subject)
 
     def revoke(self, file: Path, certificate: str):
         """A list with this one certificate on it (RFC 5280 §5)."""

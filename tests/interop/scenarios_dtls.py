@@ -1,9 +1,11 @@
-"""DTLS 1.3 and identifiers, spoken by wolfSSL with the gateway: who is let in, and what survives another address."""
+"""DTLS of others with the gateway and with our client: who is let in, by what, and what survives another address."""
 
+import asyncio
 import itertools
+import subprocess
 
-from client import Missing, Refused
-from clients_dtls import WolfSession
+from client import Missing, Refused, run
+from clients_dtls import MBEDTLS, TOKIO_DTLS, WOLFSSL, Server, mbed, tokio_dtls, wolf
 from keyring import LockedGateway
 from scenarios import expect, require, scenario
 
@@ -24,7 +26,7 @@ async def wolfssl_makes_sessions_of_dtls_1_3_by_every_suite_group_and_kind_of_ke
             for flags in (["--group", "x25519"], ["--group", "secp256r1"], ["--no-share"], ["--cid", "c0ffee"]):
                 credential = gateway.ring.right(kind, "alice", "")
                 topic, what = f"open/dtls/{next(topics)}", f"{kind} {suite} {flags}"
-                async with WolfSession(gateway, credential, "1.3", "--suite", suite, *flags) as session:
+                async with wolf(gateway, credential, "1.3", "--suite", suite, *flags) as session:
                     require(what, session.protocol == "DTLSv1.3", session.protocol)
                     require(what, session.suite in (suite, SUITES[suite]), session.suite)
                     require(what, ("--cid" in flags) == (session.cid != "-"), session.cid)
@@ -38,13 +40,13 @@ async def wolfssl_is_let_in_to_what_is_its_own_and_nothing_else(binary):
         for kind in ("psk", "certificate"):
             for what, credential in gateway.ring.wrong(kind, "").items():
                 try:
-                    async with WolfSession(gateway, credential) as session:
+                    async with wolf(gateway, credential) as session:
                         # The last word of a handshake is the gateway's: what it thinks of a certificate comes after.
                         await session.put("open/dtls/wrong", b"wrong")
                 except (Refused, Missing):
                     continue
                 require(what, False, "was let in")
-        async with WolfSession(gateway, gateway.ring.right("psk", "bob", "")) as session:
+        async with wolf(gateway, gateway.ring.right("psk", "bob", "")) as session:
             try:
                 await session.put("open/dtls/bob", b"bob only reads")
             except Refused as refused:
@@ -58,10 +60,10 @@ async def wolfssl_gets_the_version_it_asks_for(binary):
     async with LockedGateway(binary) as gateway:
         psk = gateway.ring.right("psk", "alice", "")
         for version, protocol in (("1.3", "DTLSv1.3"), ("both", "DTLSv1.3")):
-            async with WolfSession(gateway, psk, version) as session:
+            async with wolf(gateway, psk, version) as session:
                 expect(version, session.protocol, protocol)
         certificate = gateway.ring.right("certificate", "alice", "")
-        async with WolfSession(gateway, certificate, "1.2", "--suite", "ECDHE-ECDSA-AES128-GCM-SHA256") as session:
+        async with wolf(gateway, certificate, "1.2", "--suite", "ECDHE-ECDSA-AES128-GCM-SHA256") as session:
             expect("1.2", session.protocol, "DTLSv1.2")
             await session.put("open/dtls/older", b"as before")
 
@@ -72,7 +74,7 @@ async def wolfssl_keeps_its_session_at_other_ports_and_with_other_keys(binary):
         older = ["--suite", "ECDHE-ECDSA-AES128-GCM-SHA256"]
         for kind, version, flags in (("psk", "1.3", []), ("certificate", "1.3", []), ("certificate", "1.2", older)):
             credential = gateway.ring.right(kind, "alice", "")
-            async with WolfSession(gateway, credential, version, "--cid", "0102030405", *flags) as session:
+            async with wolf(gateway, credential, version, "--cid", "0102030405", *flags) as session:
                 require(f"{version}: the gateway hands out an identifier", len(session.cid) == 16, session.cid)
                 for number in range(12):
                     # Every few ports the kernel gives it to another worker.
@@ -82,7 +84,7 @@ async def wolfssl_keeps_its_session_at_other_ports_and_with_other_keys(binary):
                         expect("update", await session.tell("update"), "updated")
                 expect("what it said last", await session.get("open/dtls/moving"), b"11")
             # Without an identifier it is nobody at another port.
-            async with WolfSession(gateway, credential, version, *flags) as session:
+            async with wolf(gateway, credential, version, *flags) as session:
                 await session.put("open/dtls/moving", b"at home")
                 await session.tell("rebind")
                 try:
@@ -90,3 +92,89 @@ async def wolfssl_keeps_its_session_at_other_ports_and_with_other_keys(binary):
                 except Missing:
                     continue
                 require("without identifier", False, "was heard")
+
+
+MBEDTLS_SUITES = {
+    "psk": ("TLS-PSK-WITH-AES-128-CCM-8", "TLS-PSK-WITH-AES-128-CCM", "TLS-PSK-WITH-AES-128-GCM-SHA256"),
+    "certificate": ("TLS-ECDHE-ECDSA-WITH-AES-128-CCM-8", "TLS-ECDHE-ECDSA-WITH-AES-128-CCM",
+                    "TLS-ECDHE-ECDSA-WITH-AES-128-GCM-SHA256"),
+}
+"""mbedTLS' names of the suites of DTLS 1.2 that it and we have."""
+
+
+def version(*command):
+    """What a program says of itself, for the output of the tests."""
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@scenario
+async def mbedtls_makes_sessions_of_dtls_1_2_by_every_suite_and_kind_of_key(binary):
+    print(f"  mbedTLS: {version(*MBEDTLS, 'version')}")
+    async with LockedGateway(binary) as gateway:
+        for kind, suites in MBEDTLS_SUITES.items():
+            credential = gateway.ring.right(kind, "alice", "")
+            for number, suite in enumerate(suites):
+                async with mbed(gateway, credential, suite) as session:
+                    expect(suite, (session.protocol, session.suite), ("DTLSv1_2", suite))
+                    await session.put(f"open/dtls/mbed/{kind}/{number}", suite.encode())
+                    expect(suite, await session.get(f"open/dtls/mbed/{kind}/{number}"), suite.encode())
+            for what, credential in gateway.ring.wrong(kind, "").items():
+                try:
+                    async with mbed(gateway, credential, suites[0]) as session:
+                        await session.put("open/dtls/wrong", b"wrong")
+                except (Refused, Missing):
+                    continue
+                require(what, False, "was let in")
+
+
+@scenario
+async def tokio_dtls_makes_sessions_of_dtls_1_3(binary):
+    async with LockedGateway(binary) as gateway:
+        for size in (0, 1, 16, 1000):
+            async with tokio_dtls(gateway, gateway.ring.right("certificate", "alice", "")) as session:
+                for number in range(20):
+                    payload = bytes([number]) * size
+                    await session.put("open/dtls/tokio", payload)
+                    expect(f"{size} bytes", await session.get("open/dtls/tokio"), payload)
+        for what, credential in gateway.ring.wrong("certificate", "").items():
+            try:
+                async with tokio_dtls(gateway, credential) as session:
+                    await session.put("open/dtls/wrong", b"wrong")
+            except (Refused, Missing):
+                continue
+            require(what, False, "was let in")
+
+
+async def _ask(binary, what, server, path, flags, payload):
+    """Our client asks a server of others'; both ends have to be content."""
+    asking = asyncio.create_task(run(binary, "get", *flags, "--timeout", "20", f"coaps://127.0.0.1:{server.port}/{path}"))
+    asked = await server.answer(payload)
+    code, out, err = await asking
+    expect(what, (code, out), (0, payload))
+    require(what, path in asked, asked)
+
+
+@scenario
+async def our_client_speaks_dtls_with_servers_of_others(binary):
+    print(f"  wolfSSL: {version(*WOLFSSL, 'version')}")
+    async with LockedGateway(binary) as gateway:
+        ring = gateway.ring
+        key = ring.psks["alice"]
+        by_key = ["--psk-id", "alice", "--psk", key.hex()]
+        chain, private = ring.certificates["alice"]
+        by_certificate = ["--ca", gateway.ca, "--cert", chain, "--key", private]
+        own = ["--ca", gateway.ca, "--cert", *(f"{gateway.data}/pki/server.{end}" for end in ("pem", "key"))]
+        shared = ["--psk", "alice", key.decode()]
+        servers = {
+            "mbedTLS, certificate": ([*MBEDTLS, "server", "--suite", MBEDTLS_SUITES["certificate"][2], *own],
+                                     by_certificate),
+            "wolfSSL, DTLS 1.2, certificate": ([*WOLFSSL, "server", "0", "1.2", *own], by_certificate),
+        }
+        for suite in MBEDTLS_SUITES["psk"]:
+            servers[f"mbedTLS, {suite}"] = ([*MBEDTLS, "server", "--suite", suite, *shared], by_key)
+        for suite in ("PSK-AES128-CCM-8", "PSK-AES128-CCM", "PSK-AES128-GCM-SHA256"):
+            servers[f"wolfSSL, DTLS 1.2, {suite}"] = (
+                [*WOLFSSL, "server", "0", "1.2", "--suite", suite, *shared], by_key)
+        for what, (command, flags) in servers.items():
+            async with Server(*command) as server:
+                await _ask(binary, what, server, "some/where", flags, what.encode())

@@ -210,10 +210,10 @@ fn maven(tree: &Tree) -> Result<()> {
     run(package.arg(format!("-Dplace={}", place.display())))
 }
 
-/// A client in Rust, of other crates than the gateway's: a workspace of its own, whose lock file pins them.
+/// Clients in Rust, of other crates than the gateway's: a workspace of its own, whose lock file pins them.
 fn rust(tree: &Tree) -> Result<Child> {
     let place = tree.clients().join("rust");
-    println!("setup: Rust client into {}", place.display());
+    println!("setup: Rust clients into {}", place.display());
     let mut build = cargo(&["build", "--quiet", "--locked", "--manifest-path"]);
     build.arg(tree.root().join("tests/interop/rust/Cargo.toml")).arg("--target-dir").arg(place);
     build.spawn().context("cannot start cargo")
@@ -221,20 +221,20 @@ fn rust(tree: &Tree) -> Result<Child> {
 
 fn finish(mut build: Child) -> Result<()> {
     if !build.wait()?.success() {
-        bail!("the Rust client does not build");
+        bail!("the Rust clients do not build");
     }
     Ok(())
 }
 
-/// Cargo brings the sources, by checksum; what is compiled is a client that the tests drive, and links to nothing of
+/// Cargo brings the sources, by checksum; what is compiled is a peer that the tests drive, and links to nothing of
 /// ours.
 fn wolfssl(tree: &Tree) -> Result<()> {
     let place = tree.root().join("tests/interop/wolfssl");
-    let (binary, stamp) = (tree.clients().join("bin/wolfssl-client"), tree.clients().join("bin/wolfssl-client.c"));
-    if binary.exists() && same(&place.join("client.c"), &stamp) {
-        return said("wolfSSL's client", "is there");
+    let (binary, stamp) = (tree.clients().join("bin/wolfssl-peer"), tree.clients().join("bin/wolfssl-peer.c"));
+    if binary.exists() && same(&place.join("peer.c"), &stamp) {
+        return said("wolfSSL's peer", "is there");
     }
-    println!("setup: wolfSSL's client into {}", tree.clients().join("bin").display());
+    println!("setup: wolfSSL's peer into {}", tree.clients().join("bin").display());
     let manifest = place.join("Cargo.toml");
     run(cargo(&["fetch", "--locked", "--manifest-path"]).arg(&manifest))?;
     let mut asked = cargo(&["metadata", "--locked", "--offline", "--format-version", "1", "--manifest-path"]);
@@ -244,7 +244,7 @@ fn wolfssl(tree: &Tree) -> Result<()> {
     let source = package.parent().context("a manifest is in no directory")?.join("wolfssl-src");
     fs::create_dir_all(tree.clients().join("bin"))?;
     let mut compile = command("cc", &["-O1", "-w", "-DWOLFSSL_USER_SETTINGS", "-I"]);
-    compile.arg(&place).arg("-I").arg(&source).arg(place.join("client.c"));
+    compile.arg(&place).arg("-I").arg(&source).arg(place.join("peer.c"));
     for directory in ["src", "wolfcrypt/src"] {
         for file in fs::read_dir(source.join(directory))? {
             let file = file?.path();
@@ -255,7 +255,7 @@ fn wolfssl(tree: &Tree) -> Result<()> {
         }
     }
     run(compile.arg("-lm").arg("-o").arg(&binary))?;
-    fs::copy(place.join("client.c"), &stamp).map(drop).with_context(|| stamp.display().to_string())
+    fs::copy(place.join("peer.c"), &stamp).map(drop).with_context(|| stamp.display().to_string())
 }
 
 fn same(left: &Path, right: &Path) -> bool {

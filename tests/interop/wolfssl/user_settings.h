@@ -1,4 +1,4 @@
-/* What the test client needs of wolfSSL: DTLS 1.3 and 1.2 with identifiers, keys and certificates. */
+/* What the test peer needs of wolfSSL: DTLS 1.3 and 1.2, both roles, with identifiers, keys and certificates. */
 #define WOLFSSL_TLS13
 #define WOLFSSL_DTLS
 #define WOLFSSL_DTLS13
@@ -15,6 +15,7 @@
 #define TFM_TIMING_RESISTANT
 #define WC_RSA_BLINDING
 #define WC_RSA_PSS
+#define WOLFSSL_STATIC_PSK
 #define HAVE_AESGCM
 #define HAVE_AESCCM
 #define HAVE_AES_ECB

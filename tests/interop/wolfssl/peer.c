@@ -1,10 +1,13 @@
-/* A DTLS client that the interop tests drive: wolfSSL makes the session, standard input says what to send through it.
+/* A DTLS peer that the interop tests drive: wolfSSL makes the session, standard input says what to send through it.
  *
- *   client HOST PORT 1.2|1.3|both [--psk IDENTITY KEY] [--ca FILE] [--cert CHAIN KEY] [--suite NAME] [--group NAME]
- *          [--no-share] [--cid HEX]
+ *   peer HOST PORT 1.2|1.3|both [--psk IDENTITY KEY] [--ca FILE] [--cert CHAIN KEY] [--suite NAME] [--group NAME]
+ *        [--no-share] [--cid HEX]
+ *   peer server 0 1.2|1.3|both ...   a server on a port of loopback that it prints, for one client
+ *   peer version
  *
  * Lines in:  send HEX, receive MILLISECONDS, rebind (another source port), update (new keys), close
- * Lines out: established VERSION SUITE CID|- GROUP|-, data HEX, silence, moved, updated, closed, failed WHY
+ * Lines out: listening PORT, established VERSION SUITE CID|- GROUP|-, data HEX, silence, moved, updated, closed,
+ *            failed WHY
  */
 #include "user_settings.h"
 #include <wolfssl/ssl.h>
@@ -26,7 +29,7 @@ static struct {
     const char *identity, *key, *suite;
 } psk;
 static struct sockaddr_in server;
-static int fd = -1;
+static int fd = -1, serving = 0;
 
 static void fail(const char *why)
 {
@@ -68,6 +71,51 @@ static unsigned int on_psk_12(WOLFSSL *ssl, const char *hint, char *identity, un
     return on_psk(ssl, hint, identity, identity_max, key, key_max, &suite);
 }
 
+static unsigned int on_psk_server(WOLFSSL *ssl, const char *identity, unsigned char *key, unsigned int key_max)
+{
+    size_t len = strlen(psk.key);
+    (void)ssl;
+    if (len > key_max || strcmp(identity, psk.identity) != 0)
+        return 0;
+    memcpy(key, psk.key, len);
+    return (unsigned int)len;
+}
+
+static unsigned int on_psk_server_13(WOLFSSL *ssl, const char *identity, unsigned char *key, unsigned int key_max,
+                                     const char **suite)
+{
+    *suite = psk.suite;
+    return on_psk_server(ssl, identity, key, key_max);
+}
+
+/* One client at one address: its cookie need not say which. */
+static int on_cookie(WOLFSSL *ssl, unsigned char *cookie, int size, void *context)
+{
+    (void)ssl;
+    (void)context;
+    memset(cookie, 'c', (size_t)size);
+    return size;
+}
+
+/* Waits for the first datagram and takes its sender for the only peer. */
+static void listen_for_one(void)
+{
+    socklen_t len = sizeof server;
+    char first;
+    fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+    server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&server, sizeof server) != 0
+        || getsockname(fd, (struct sockaddr *)&server, &len) != 0)
+        fail("no socket");
+    printf("listening %d\n", ntohs(server.sin_port));
+    fflush(stdout);
+    struct pollfd on = { fd, POLLIN, 0 };
+    len = sizeof server;
+    if (poll(&on, 1, 60000) != 1 || recvfrom(fd, &first, 1, MSG_PEEK, (struct sockaddr *)&server, &len) < 0
+        || connect(fd, (struct sockaddr *)&server, sizeof server) != 0)
+        fail("nobody came");
+}
+
 static void open_socket(void)
 {
     if (fd >= 0)
@@ -106,7 +154,7 @@ static void handshake(WOLFSSL *ssl)
 {
     time_t end = time(NULL) + 60;
     while (time(NULL) < end) {
-        int result = wolfSSL_connect(ssl), code;
+        int result = serving ? wolfSSL_accept(ssl) : wolfSSL_connect(ssl), code;
         if (result == WOLFSSL_SUCCESS)
             return;
         code = wolfSSL_get_error(ssl, result);
@@ -218,6 +266,10 @@ int main(int argc, char **argv)
     WOLFSSL_CTX *context;
     WOLFSSL *ssl;
 
+    if (argc == 2 && strcmp(argv[1], "version") == 0) {
+        printf("%s\n", wolfSSL_lib_version());
+        return 0;
+    }
     if (argc < 4)
         fail("usage");
     wolfSSL_Init();
@@ -226,18 +278,24 @@ int main(int argc, char **argv)
     server.sin_family = AF_INET;
     server.sin_port = htons((unsigned short)atoi(argv[2]));
     versions = argv[3];
-    method = strcmp(versions, "1.3") == 0   ? wolfDTLSv1_3_client_method()
-             : strcmp(versions, "1.2") == 0 ? wolfDTLSv1_2_client_method()
-                                            : wolfDTLS_client_method();
+    serving = strcmp(argv[1], "server") == 0;
+    if (serving)
+        method = strcmp(versions, "1.3") == 0   ? wolfDTLSv1_3_server_method()
+                 : strcmp(versions, "1.2") == 0 ? wolfDTLSv1_2_server_method()
+                                                : wolfDTLS_server_method();
+    else
+        method = strcmp(versions, "1.3") == 0   ? wolfDTLSv1_3_client_method()
+                 : strcmp(versions, "1.2") == 0 ? wolfDTLSv1_2_client_method()
+                                                : wolfDTLS_client_method();
     context = wolfSSL_CTX_new(method);
-    if (!context || inet_pton(AF_INET, argv[1], &server.sin_addr) != 1)
+    if (!context || (!serving && inet_pton(AF_INET, argv[1], &server.sin_addr) != 1))
         fail("usage");
     for (at = 4; at < argc; at++) {
         if (strcmp(argv[at], "--psk") == 0) {
             psk.identity = argv[++at];
             psk.key = argv[++at];
         } else if (strcmp(argv[at], "--ca") == 0) {
-            verify = WOLFSSL_VERIFY_PEER;
+            verify = WOLFSSL_VERIFY_PEER | WOLFSSL_VERIFY_FAIL_IF_NO_PEER_CERT;
             if (wolfSSL_CTX_load_verify_locations(context, argv[++at], NULL) != WOLFSSL_SUCCESS)
                 fail("authority");
         } else if (strcmp(argv[at], "--cert") == 0) {
@@ -259,18 +317,28 @@ int main(int argc, char **argv)
     wolfSSL_CTX_set_verify(context, verify, NULL);
     wolfSSL_CTX_SetIORecv(context, on_read);
     wolfSSL_CTX_SetIOSend(context, on_write);
+    wolfSSL_CTX_SetGenCookie(context, on_cookie);
     if (suite && wolfSSL_CTX_set_cipher_list(context, suite) != WOLFSSL_SUCCESS)
         fail("suite");
+    psk.suite = suite ? suite : "TLS13-AES128-GCM-SHA256";
+    /* A server without a certificate is refused unless it has these by now. */
+    if (psk.identity && serving) {
+        wolfSSL_CTX_set_psk_server_tls13_callback(context, on_psk_server_13);
+        if (strcmp(versions, "1.3") != 0)
+            wolfSSL_CTX_set_psk_server_callback(context, on_psk_server);
+    }
     ssl = wolfSSL_new(context);
     if (!ssl)
         fail("no session");
-    if (psk.identity) {
-        psk.suite = suite ? suite : "TLS13-AES128-GCM-SHA256";
+    if (psk.identity && !serving) {
         wolfSSL_set_psk_client_tls13_callback(ssl, on_psk);
         if (strcmp(versions, "1.3") != 0)
             wolfSSL_set_psk_client_callback(ssl, on_psk_12);
     }
-    open_socket();
+    if (serving)
+        listen_for_one();
+    else
+        open_socket();
     wolfSSL_dtls_set_peer(ssl, &server, sizeof server);
     wolfSSL_dtls_set_using_nonblock(ssl, 1);
     if (no_share && wolfSSL_NoKeyShares(ssl) != WOLFSSL_SUCCESS)
