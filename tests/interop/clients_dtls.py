@@ -1,9 +1,13 @@
-"""DTLS spoken by others: wolfSSL (1.2, 1.3 and identifiers that outlive an address), mbedTLS (1.2) and tokio-dtls (1.3).
+"""DTLS spoken by others: wolfSSL (1.2, 1.3, identifiers that outlive an address), mbedTLS (1.2), tokio-dtls (1.3).
 
-Each is a program with the same line protocol, in both roles: `wolfssl/peer.c`, `mbedtls_peer.py`, `rust/src/bin/dtls.rs`.
+Each is a program with the same line protocol, in both roles: `wolfssl/peer.c`, `mbedtls_peer.py` and
+`rust/src/bin/dtls.rs`. libcoap's server, over OpenSSL and over GnuTLS, is asked by our client.
 """
 
 import asyncio
+import re
+import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -145,3 +149,49 @@ class Server(Session):
         message.mtype, message.mid, message.token = ACK, request.mid, request.token
         await self.tell(f"send {message.encode().hex()}")
         return "/".join(request.opt.uri_path)
+
+
+class Libcoap:
+    """libcoap's server over one of its TLS libraries, with resources that a PUT makes; `port` is that of DTLS."""
+
+    def __init__(self, library, *keys):
+        self.program, self.keys = f"coap-server-{library}", keys
+
+    async def __aenter__(self):
+        for _ in range(20):
+            plain = free_pair()
+            self.process = await asyncio.create_subprocess_exec(
+                self.program, "-A", "127.0.0.1", "-p", str(plain), "-d", "10", *self.keys,
+                stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL)
+            self.port = plain + 1
+            # Somebody may have taken a port between the choice and the start: then it ends by itself.
+            try:
+                await asyncio.wait_for(self.process.wait(), 0.5)
+            except TimeoutError:
+                return self
+        raise Missing(f"{self.program} does not start")
+
+    async def __aexit__(self, *_):
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+
+    def version(self):
+        """libcoap's and that of the library below it."""
+        told = subprocess.run([self.program, "-?"], capture_output=True, text=True, check=False)
+        found = re.search(r"Build: (.*)\nTLS Library: (\S+) - runtime ([^,]*)", told.stdout + told.stderr)
+        return f"libcoap {found[1]}, {found[2]} {found[3]}" if found else "of no known version"
+
+
+def free_pair():
+    """A port, and the one after it, that nobody has."""
+    while True:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as first:
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+            try:
+                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as second:
+                    second.bind(("127.0.0.1", port + 1))
+                    return port
+            except OSError:
+                continue

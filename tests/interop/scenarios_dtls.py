@@ -5,7 +5,7 @@ import itertools
 import subprocess
 
 from client import Missing, Refused, run
-from clients_dtls import MBEDTLS, TOKIO_DTLS, WOLFSSL, Server, mbed, tokio_dtls, wolf
+from clients_dtls import MBEDTLS, WOLFSSL, Libcoap, Server, mbed, tokio_dtls, wolf
 from keyring import LockedGateway
 from scenarios import expect, require, scenario
 
@@ -147,7 +147,8 @@ async def tokio_dtls_makes_sessions_of_dtls_1_3(binary):
 
 async def _ask(binary, what, server, path, flags, payload):
     """Our client asks a server of others'; both ends have to be content."""
-    asking = asyncio.create_task(run(binary, "get", *flags, "--timeout", "20", f"coaps://127.0.0.1:{server.port}/{path}"))
+    url = f"coaps://127.0.0.1:{server.port}/{path}"
+    asking = asyncio.create_task(run(binary, "get", *flags, "--timeout", "20", url))
     asked = await server.answer(payload)
     code, out, err = await asking
     expect(what, (code, out), (0, payload))
@@ -178,3 +179,25 @@ async def our_client_speaks_dtls_with_servers_of_others(binary):
         for what, (command, flags) in servers.items():
             async with Server(*command) as server:
                 await _ask(binary, what, server, "some/where", flags, what.encode())
+
+
+@scenario
+async def our_client_speaks_dtls_with_libcoap_over_openssl_and_gnutls(binary):
+    async with LockedGateway(binary) as gateway:
+        key = gateway.ring.psks["alice"]
+        chain, private = gateway.ring.certificates["alice"]
+        own = ["-c", f"{gateway.data}/pki/server.pem", "-j", f"{gateway.data}/pki/server.key", "-C", gateway.ca]
+        kinds = {
+            "key": (["-k", key.decode()], ["--psk-id", "alice", "--psk", key.hex()]),
+            "certificate": (own, ["--ca", gateway.ca, "--cert", chain, "--key", private]),
+        }
+        for library, kind in itertools.product(("openssl", "gnutls"), kinds):
+            keys, flags = kinds[kind]
+            async with Libcoap(library, *keys) as server:
+                print(f"  {server.version()}: {kind}")
+                url = f"coaps://127.0.0.1:{server.port}/some/where"
+                what = f"{library} {kind}".encode()
+                code, _, err = await run(binary, "pub", *flags, url, what.decode())
+                expect(f"{library} {kind}", (code, err), (0, b""))
+                code, out, err = await run(binary, "get", *flags, "--timeout", "20", url)
+                expect(f"{library} {kind}", (code, out), (0, what))
