@@ -9,6 +9,8 @@ import org.eclipse.californium.core.CoapResponse;
 import org.eclipse.californium.core.coap.CoAP;
 import org.eclipse.californium.core.coap.Request;
 import org.eclipse.californium.core.config.CoapConfig;
+import org.eclipse.californium.elements.DtlsEndpointContext;
+import org.eclipse.californium.elements.EndpointContext;
 import org.eclipse.californium.elements.config.Configuration;
 
 /** Californium: block-wise PUT and Observe with its own ideas of both, in the clear, by Scandium, TLS or OSCORE. */
@@ -62,6 +64,10 @@ final class CaliforniumClient implements Client {
         }
         if (!answer.isSuccess()) {
             throw new Refused(answer.getCode().toString());
+        }
+        EndpointContext session = answer.advanced().getSourceContext();
+        if (base.startsWith("coaps:") && session.get(DtlsEndpointContext.KEY_WRITE_CONNECTION_ID) == null) {
+            throw new IllegalStateException("the gateway gave no connection identifier");
         }
     }
 

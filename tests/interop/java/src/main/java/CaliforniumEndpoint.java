@@ -71,6 +71,8 @@ final class CaliforniumEndpoint {
         configuration.set(DtlsConfig.DTLS_VERIFY_SERVER_CERTIFICATES_SUBJECT, false);
         configuration.set(DtlsConfig.DTLS_RECOMMENDED_CIPHER_SUITES_ONLY, false);
         configuration.set(DtlsConfig.DTLS_ROLE, DtlsConfig.DtlsRole.CLIENT_ONLY);
+        // RFC 9146: both ends get an identifier with certificates, only the gateway with a shared key.
+        configuration.set(DtlsConfig.DTLS_CONNECTION_ID_LENGTH, keys.has("certificate") ? 6 : 0);
         DtlsConnectorConfig.Builder builder = DtlsConnectorConfig.builder(configuration);
         if (keys.has("identity")) {
             builder.setAdvancedPskStore(new AdvancedSinglePskStore(keys.get("identity"), keys.secret()));
