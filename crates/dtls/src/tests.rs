@@ -1,278 +1,32 @@
 //! Our client and our server on a simulated network: seeded loss, repetition and disorder, time by hand.
 
+mod keys;
+mod net;
+
 use std::{
     collections::VecDeque,
-    net::{IpAddr, SocketAddr},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use proptest::prelude::*;
-use rustls::{
-    RootCertStore,
-    client::WebPkiServerVerifier,
-    crypto::CryptoProvider,
-    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
-    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
-    sign::CertifiedKey,
-    time_provider::DefaultTimeProvider,
-};
-use zeroize::Zeroizing;
 
+use self::{
+    keys::certificate_keys,
+    net::{Net, endpoint},
+};
+pub(crate) use self::{
+    keys::{Authority, platform, psk_keys},
+    net::{Dice, MS, address},
+};
 use super::{
     client::{Client, ClientConfig, ClientEvent},
     *,
 };
 
-pub(super) const MS: Duration = Duration::from_millis(1);
-
-pub(super) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
-
-pub(super) fn platform() -> Platform {
-    Platform { crypto: provider(), wall_clock: Arc::new(DefaultTimeProvider) }
-}
-
-pub(super) struct Keys {
-    psk: bool,
-    certified: Option<Arc<CertifiedKey>>,
-    verifier: Option<Arc<dyn ClientCertVerifier>>,
-    /// Whether everybody has to wait.
-    pub(super) wait: AtomicBool,
-}
-
-impl Credentials for Keys {
-    fn certified_key(&self) -> Option<Arc<CertifiedKey>> {
-        self.certified.clone()
-    }
-
-    fn client_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
-        self.verifier.clone()
-    }
-
-    fn has_psk(&self) -> bool {
-        self.psk
-    }
-
-    fn must_wait(&self, _from: IpAddr, _identity: &[u8]) -> bool {
-        self.wait.load(Ordering::Relaxed)
-    }
-
-    fn psk(&self, _from: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        (identity == b"device").then(|| Zeroizing::new(b"secret".to_vec()))
-    }
-}
-
-pub(super) fn psk_keys() -> Arc<Keys> {
-    Arc::new(Keys { psk: true, certified: None, verifier: None, wait: AtomicBool::new(false) })
-}
-
-fn certificate_keys(key: Arc<CertifiedKey>, verifier: Arc<dyn ClientCertVerifier>) -> Arc<Keys> {
-    Arc::new(Keys { psk: false, certified: Some(key), verifier: Some(verifier), wait: AtomicBool::new(false) })
-}
-
-fn endpoint(keys: Arc<Keys>, config: EndpointConfig) -> Endpoint<SocketAddr> {
-    Endpoint::new(config, keys, platform(), Arc::new(CookieKey::new(&[3; 32])))
-}
-
-pub(super) fn address(port: u16) -> SocketAddr {
-    SocketAddr::from(([192, 0, 2, 1], port))
-}
-
-/// Numbers that only look random.
-pub(super) struct Dice(pub(super) u64);
-
-impl Dice {
-    pub(super) fn roll(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % below
-    }
-}
-
-/// A server, a client and what is on its way between them.
-struct Net {
-    server: Endpoint<SocketAddr>,
-    client: Client,
-    port: u16,
-    now: Duration,
-    to_server: VecDeque<Vec<u8>>,
-    to_client: VecDeque<Vec<u8>>,
-    inbox: Inbox<SocketAddr>,
-    events: Vec<ClientEvent>,
-    dice: Dice,
-    /// Of a hundred datagrams.
-    lost: u64,
-    disorder: bool,
-}
-
-impl Net {
-    fn new(server: Endpoint<SocketAddr>, config: ClientConfig) -> Self {
-        let mut to_server = VecDeque::new();
-        let client =
-            Client::start(config, platform(), Duration::ZERO, &mut |bytes| to_server.push_back(bytes.to_vec()))
-                .unwrap();
-        Self {
-            server,
-            client,
-            port: 5000,
-            now: Duration::ZERO,
-            to_server,
-            to_client: VecDeque::new(),
-            inbox: Inbox::default(),
-            events: Vec::new(),
-            dice: Dice(88_172_645_463_325_252),
-            lost: 0,
-            disorder: false,
-        }
-    }
-
-    /// A new client at the same address, which knows nothing of the old.
-    fn reboot(&mut self, config: ClientConfig) {
-        let (now, out) = (self.now, &mut self.to_server);
-        self.client = Client::start(config, platform(), now, &mut |bytes| out.push_back(bytes.to_vec())).unwrap();
-    }
-
-    /// Lets datagrams travel until none is left.
-    fn travel(&mut self) {
-        loop {
-            let up = self.dice.roll(2) == 0;
-            let queue = if up { &mut self.to_server } else { &mut self.to_client };
-            let at =
-                if self.disorder { usize::try_from(self.dice.roll(queue.len().max(1) as u64)).unwrap() } else { 0 };
-            let Some(datagram) = queue.remove(at) else {
-                if self.to_server.is_empty() && self.to_client.is_empty() {
-                    return;
-                }
-                continue;
-            };
-            if self.dice.roll(100) < self.lost {
-                continue;
-            }
-            let twice = self.disorder && self.dice.roll(10) == 0;
-            for _ in 0..=usize::from(twice) {
-                self.arrive(up, &datagram);
-            }
-        }
-    }
-
-    fn arrive(&mut self, up: bool, datagram: &[u8]) {
-        if up {
-            let out = &mut self.to_client;
-            let mut send = |_, bytes: &[u8]| out.push_back(bytes.to_vec());
-            self.server.handle(self.now, address(self.port), datagram, &mut self.inbox, &mut send);
-        } else {
-            let out = &mut self.to_server;
-            self.events.extend(self.client.handle(self.now, datagram, &mut |bytes| out.push_back(bytes.to_vec())));
-        }
-    }
-
-    /// Lets time pass, up to the next thing that is due.
-    fn wait(&mut self) {
-        let next = [self.client.next_timeout(), self.server.next_timeout()].into_iter().flatten().min();
-        self.now = next.unwrap_or(Duration::MAX).clamp(self.now, self.now + 1000 * MS);
-        let out = &mut self.to_server;
-        self.client.handle_timeout(self.now, &mut |bytes| out.push_back(bytes.to_vec()));
-        let out = &mut self.to_client;
-        self.server.handle_timeout(self.now, &mut self.inbox, &mut |_, bytes| out.push_back(bytes.to_vec()));
-    }
-
-    /// Handshakes until the client has the session, or two minutes have passed.
-    fn shake(&mut self) -> bool {
-        let end = self.now + Duration::from_secs(120);
-        while self.now < end {
-            self.travel();
-            if self.client.is_established() {
-                return true;
-            }
-            self.wait();
-        }
-        false
-    }
-
-    fn association(&self) -> Association {
-        self.inbox
-            .events()
-            .filter_map(
-                |event| if let Event::Established { association, .. } = event { Some(association) } else { None },
-            )
-            .last()
-            .unwrap()
-    }
-
-    fn exchange(&mut self) {
-        let out = &mut self.to_server;
-        assert!(self.client.send(b"question", &mut |bytes| out.push_back(bytes.to_vec())));
-        self.travel();
-        let last = self.inbox.events().last();
-        let Some(Event::Data { peer, association, data: b"question" }) = last else { panic!("{last:?}") };
-        let out = &mut self.to_client;
-        assert!(
-            self.server.send(self.now, peer, association, b"answer", &mut |_, bytes| out.push_back(bytes.to_vec()))
-        );
-        self.travel();
-        assert_eq!(self.events.last(), Some(&ClientEvent::Data(b"answer".to_vec())));
-    }
-}
-
 fn psk(suite: Suite) -> ClientConfig {
     ClientConfig { suites: vec![suite], ..ClientConfig::psk(b"device", b"secret") }
-}
-
-/// An authority, a server's certificate and one of a client.
-pub(super) struct Authority {
-    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
-    roots: Arc<RootCertStore>,
-}
-
-impl Authority {
-    pub(super) fn new(name: &str) -> Self {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        params.distinguished_name.push(rcgen::DnType::CommonName, name);
-        let certificate = params.self_signed(&key).unwrap();
-        let mut roots = RootCertStore::empty();
-        roots.add(certificate.der().clone()).unwrap();
-        Self { issuer: rcgen::Issuer::new(params, key), roots: Arc::new(roots) }
-    }
-
-    pub(super) fn certified(&self, name: &str) -> Arc<CertifiedKey> {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
-        params.distinguished_name.push(rcgen::DnType::CommonName, name);
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let chain: Vec<CertificateDer<'static>> = vec![certificate.der().clone()];
-        Arc::new(CertifiedKey::from_der(chain, key, &provider()).unwrap())
-    }
-
-    pub(super) fn server(&self) -> Arc<Keys> {
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), provider());
-        certificate_keys(self.certified("fog.example"), verifier.allow_unauthenticated().build().unwrap())
-    }
-
-    /// A server that lets nobody in without a certificate.
-    pub(super) fn strict_server(&self) -> Arc<Keys> {
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), provider());
-        certificate_keys(self.certified("fog.example"), verifier.build().unwrap())
-    }
-
-    /// What a thief of a certificate has: it, and a key that is another's.
-    pub(super) fn stolen(&self, name: &str) -> Arc<CertifiedKey> {
-        let (theirs, own) = (self.certified(name), self.certified("thief"));
-        Arc::new(CertifiedKey::new(theirs.cert.clone(), Arc::clone(&own.key)))
-    }
-
-    pub(super) fn client(&self) -> ClientConfig {
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::clone(&self.roots), provider()).build();
-        ClientConfig::certificates(verifier.unwrap(), "fog.example".try_into().unwrap())
-    }
 }
 
 #[test]

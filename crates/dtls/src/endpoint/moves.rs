@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Association, Endpoint, Live, Peer, networks::network};
+use super::{Association, Endpoint, Peer, entry::Live, networks::network};
 use crate::{Platform, wire::Cid};
 
 /// Bytes that may go to a new address for each that came from there. Whoever moves has proved who it is, not that it

@@ -1,5 +1,6 @@
 //! The server and a small client on a simulated network: seeded loss, repetition and disorder, time by hand.
 
+mod net;
 mod peer;
 
 use std::{
@@ -11,131 +12,17 @@ use std::{
 
 use proptest::prelude::*;
 
-use self::peer::{Heard, Offer, Peer};
+use self::{
+    net::{Net, WORKER, endpoint},
+    peer::{Heard, Offer, Peer},
+};
 use super::{Content, Suite13, identified};
 use crate::{
-    Alert, ChannelSuite, CookieKey, Credentials, End, Endpoint, EndpointConfig, Event, Inbox, Suite,
+    Alert, ChannelSuite, Credentials, End, EndpointConfig, Event, Inbox, Suite,
     client::{Client, ClientConfig, ClientEvent},
     exchange::Group,
     tests::{Authority, Dice, MS, address, platform, psk_keys},
 };
-
-/// What identifiers of the server begin with.
-const WORKER: u8 = 5;
-
-fn endpoint(keys: Arc<dyn Credentials>, config: EndpointConfig) -> Endpoint<SocketAddr> {
-    Endpoint::new(config, keys, platform(), Arc::new(CookieKey::new(&[3; 32]))).identified_by(WORKER)
-}
-
-struct Net {
-    server: Endpoint<SocketAddr>,
-    client: Peer,
-    from: SocketAddr,
-    now: Duration,
-    to_server: VecDeque<Vec<u8>>,
-    to_client: VecDeque<(SocketAddr, Vec<u8>)>,
-    inbox: Inbox<SocketAddr>,
-    dice: Dice,
-    /// Of a hundred datagrams.
-    lost: u64,
-    disorder: bool,
-}
-
-impl Net {
-    fn new(server: Endpoint<SocketAddr>, offer: Offer) -> Self {
-        Self {
-            server,
-            client: Peer::new(offer, Duration::ZERO),
-            from: address(5000),
-            now: Duration::ZERO,
-            to_server: VecDeque::new(),
-            to_client: VecDeque::new(),
-            inbox: Inbox::default(),
-            dice: Dice(88_172_645_463_325_252),
-            lost: 0,
-            disorder: false,
-        }
-    }
-
-    fn psk(offer: Offer) -> Self {
-        Self::new(endpoint(psk_keys(), EndpointConfig::default()), offer)
-    }
-
-    /// Lets datagrams travel until none is left.
-    fn travel(&mut self) {
-        loop {
-            self.to_server.extend(std::iter::from_fn(|| self.client.poll()));
-            let (up, down) = (self.to_server.len(), self.to_client.len());
-            if up + down == 0 {
-                return;
-            }
-            let is_up = down == 0 || up > 0 && self.dice.roll(2) == 0;
-            let count = if is_up { up } else { down };
-            let at = if self.disorder { usize::try_from(self.dice.roll(count as u64)).unwrap() } else { 0 };
-            let lost = self.dice.roll(100) < self.lost;
-            let twice = self.disorder && self.dice.roll(10) == 0;
-            if is_up {
-                let datagram = self.to_server.remove(at).unwrap();
-                (0..usize::from(!lost) + usize::from(!lost && twice)).for_each(|_| self.arrive(&datagram));
-            } else {
-                let (to, datagram) = self.to_client.remove(at).unwrap();
-                if !lost && to == self.from {
-                    self.client.handle(self.now, &datagram);
-                }
-            }
-        }
-    }
-
-    fn arrive(&mut self, datagram: &[u8]) {
-        let out = &mut self.to_client;
-        let send = &mut |to, bytes: &[u8]| out.push_back((to, bytes.to_vec()));
-        self.server.handle(self.now, self.from, datagram, &mut self.inbox, send);
-    }
-
-    /// Lets time pass, up to the next thing that is due.
-    fn wait(&mut self) {
-        let next = [self.client.next_timeout(), self.server.next_timeout()].into_iter().flatten().min();
-        self.now = next.unwrap_or(Duration::MAX).clamp(self.now, self.now + 1000 * MS);
-        self.client.handle_timeout(self.now);
-        let out = &mut self.to_client;
-        let send = &mut |to, bytes: &[u8]| out.push_back((to, bytes.to_vec()));
-        self.server.handle_timeout(self.now, &mut self.inbox, send);
-    }
-
-    fn shake(&mut self) -> bool {
-        let end = self.now + Duration::from_secs(120);
-        while self.now < end && self.client.heard.is_empty() {
-            self.travel();
-            if self.client.done {
-                return true;
-            }
-            self.wait();
-        }
-        false
-    }
-
-    fn say(&mut self, content: Content, plain: &[u8]) {
-        let datagram = self.client.seal(content, plain);
-        self.arrive(&datagram);
-    }
-
-    /// Data both ways; where the server's went.
-    fn exchange(&mut self) -> Option<SocketAddr> {
-        self.say(Content::ApplicationData, b"question");
-        let last = self.inbox.events().last();
-        let Some(Event::Data { peer, association, data: b"question" }) = last else { panic!("{last:?}") };
-        assert_eq!(peer, address(5000), "known as it was at first");
-        let out = &mut self.to_client;
-        let send = &mut |to, bytes: &[u8]| out.push_back((to, bytes.to_vec()));
-        assert!(self.server.send(self.now, peer, association, b"answer", send));
-        let to = self.to_client.back().map(|(to, _)| *to);
-        if to == Some(self.from) {
-            self.travel();
-            assert_eq!(self.client.heard.last(), Some(&Heard::Data(b"answer".to_vec())));
-        }
-        to
-    }
-}
 
 fn device() -> Offer {
     Offer::psk(b"device", b"secret")
