@@ -1,10 +1,12 @@
 //! What CoAP's messages travel by: UDP, DTLS over it, or a connection.
 
+mod connection;
+
 use std::sync::Arc;
 
 use fogmux_coap::server::StreamLimits;
-use fogmux_net::dtls::client::{ClientConfig, ConnectError, Connection};
-use fogmux_net::dtls::{Alert, Suite};
+use fogmux_dtls::client::ClientConfig;
+use fogmux_dtls::{Alert, Suite};
 use rustls::KeyLog;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -12,6 +14,7 @@ use rustls::sign::CertifiedKey;
 use tokio::net::UdpSocket;
 use tokio::time::Duration;
 
+pub use self::connection::{ConnectError, Connection};
 use crate::coap_stream::Line;
 use crate::error::ClientError;
 use crate::tls::{self, Own};

@@ -30,6 +30,7 @@ mod well_known;
 pub use config::CoapConfig;
 pub use dtls::DtlsListener;
 pub use fogmux_coap::server::Amplification;
+pub use fogmux_dtls::EndpointConfig;
 pub use handover::Handover;
 pub(crate) use streams::Hub;
 pub use streams::{serve_stream, serve_websocket};

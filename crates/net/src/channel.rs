@@ -57,6 +57,22 @@ impl Channel {
             end_point: None,
         })
     }
+
+    /// Of a handshake that our DTLS has finished.
+    ///
+    /// # Errors
+    /// The other end's certificate cannot be read; verifiers of ours let none such in.
+    pub fn of_dtls(made: &fogmux_dtls::Channel) -> Result<Self, CertificateError> {
+        let certificate = made.certificate.as_ref().map(|leaf| ClientCertificate::parse(leaf));
+        Ok(Self {
+            protocol: made.suite.protocol(),
+            cipher: made.suite.name().into(),
+            certificate: certificate.transpose()?.map(Arc::new),
+            psk_identity: made.psk_identity.clone(),
+            exporter: None,
+            end_point: None,
+        })
+    }
 }
 
 impl fmt::Debug for Channel {

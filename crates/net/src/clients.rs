@@ -28,7 +28,9 @@ use rustls::{
     },
 };
 
-use crate::{certificate::read_certificates, error::TlsError, profile::KeyKind, provider::provider};
+use crate::{
+    certificate::read_certificates, channel::ClientCertificate, error::TlsError, profile::KeyKind, provider::provider,
+};
 
 /// Authorities, what they have revoked, and the connections that depend on it. Clones are the same.
 #[derive(Clone)]
@@ -266,6 +268,10 @@ impl ClientCertVerifier for Verifier {
         _now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         self.trust.verify(end_entity, intermediates)?;
+        // The doors go by what is in it, so one that they cannot read is refused here, where the peer hears of it.
+        if ClientCertificate::parse(end_entity).is_err() {
+            return Err(Error::InvalidCertificate(CertificateError::BadEncoding));
+        }
         match self.key {
             Some(kind) if !kind.is_in(end_entity) => {
                 Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))

@@ -1,81 +1,134 @@
-//! DTLS 1.2 (RFC 6347) and 1.3 (RFC 9147, `v13`) for CoAP: a server of both for very many peers on one socket, and a
-//! client of 1.2.
-//!
-//! No socket, clock or task in here but in [`client`]'s small shell: datagrams and the time come in as arguments,
-//! datagrams go out into a buffer of the caller. The cryptography is ring's and RustCrypto's, the certificates are
-//! rustls's; what is ours is the order of messages, and ADR 0010 and 0016 say why. Rules that everything here keeps:
-//!
-//! - nothing is kept for an address that has not shown that it can receive (`hello`, RFC 6347 §4.2.1);
-//! - what does not open changes nothing: a forged datagram can neither end nor replace a session (§4.1.2.7);
-//! - a peer that has forgotten its session gets a new one beside the old, which goes when the new one is proved
-//!   (§4.2.8);
-//! - a session follows its identifier to another address, never to where somebody else is (`endpoint/moves.rs`);
-//! - a session at rest is keys and counters; the handshake goes with its last message.
-
-mod alert;
-mod ccm;
-pub mod client;
-mod cookie;
-mod credentials;
-mod endpoint;
-mod exchange;
-mod flight;
-mod hello;
-mod inbox;
-mod prf;
-mod protection;
-mod reassembly;
-mod server;
-mod session;
-mod suite;
-mod v13;
-mod wire;
-
-#[cfg(test)]
-mod tests;
+//! DTLS for listeners: their credentials, out of what all listeners share, and the platform that `fogmux-dtls` runs on.
 
 use std::{net::IpAddr, sync::Arc};
 
-use rustls::{pki_types::CertificateDer, server::danger::ClientCertVerifier, sign::CertifiedKey};
+use fogmux_dtls::{Credentials, Platform, Suite, Suite13, Watch};
+use rustls::{
+    pki_types::CertificateDer, server::danger::ClientCertVerifier, sign::CertifiedKey,
+    time_provider::DefaultTimeProvider,
+};
 use zeroize::Zeroizing;
 
-use crate::clients::Cut;
-
-#[doc(hidden)]
-pub use hello::prefilter;
-pub use {
-    alert::Alert,
-    cookie::CookieKey,
-    credentials::{Guard, ListenerCredentials},
-    endpoint::{Counters, Endpoint, EndpointConfig, Peer},
-    inbox::{Association, End, Event, Inbox},
-    suite::Suite,
-    v13::{Suite13, identified},
+use crate::{
+    channel::PskSource,
+    error::TlsError,
+    profile::{ClientCertificates, Profile, Security, Version},
+    provider::provider,
+    tls::TlsConfig,
 };
 
-/// What a server proves itself with, and whom it believes. Asked anew for each handshake, so that a reload counts at
-/// once.
-pub trait Credentials: Send + Sync {
-    /// The server's certificate and key. Without one there are no suites with certificates.
-    fn certified_key(&self) -> Option<Arc<CertifiedKey>>;
+/// The platform of every DTLS endpoint and client of ours: ring, and the system's clock.
+#[must_use]
+pub fn platform() -> Platform {
+    Platform { crypto: provider(), wall_clock: Arc::new(DefaultTimeProvider) }
+}
 
-    /// Who checks certificates of clients. Without one they are not asked for any.
-    fn client_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>>;
+/// The credentials of a DTLS listener, by its profile.
+#[derive(Clone)]
+pub struct ListenerCredentials {
+    tls: TlsConfig,
+    security: Security,
+    psk: Option<Arc<dyn PskSource>>,
+    /// Of what the profile takes, what DTLS 1.2 has.
+    suites: Arc<[Suite]>,
+    /// And what DTLS 1.3 has.
+    suites_13: Arc<[Suite13]>,
+    guard: Option<Guard>,
+}
 
-    /// Whether pre-shared keys are taken at all.
-    fn has_psk(&self) -> bool;
+/// Whether somebody at that address may try the key of that identity now.
+pub type Guard = Arc<dyn Fn(IpAddr, &[u8]) -> bool + Send + Sync>;
 
-    /// Whether that identity has to wait there, after attempts that failed. The handshake is dropped without a word and
-    /// counts as no attempt: whoever has the right key must not wait the longer for having come too early.
-    fn must_wait(&self, _from: IpAddr, _identity: &[u8]) -> bool {
-        false
+impl ListenerCredentials {
+    /// Looks whether everything is there that the profile needs.
+    ///
+    /// # Errors
+    /// [`TlsError`]: something is not there, or the profile has nothing that DTLS has.
+    pub fn new(tls: &TlsConfig, security: Security) -> Result<Self, TlsError> {
+        let profile = security.profile;
+        let takes = |version, name| accepts(profile, version, name);
+        let suites: Arc<[Suite]> = Suite::ALL.into_iter().filter(|at| takes(Version::Tls12, at.name())).collect();
+        let suites_13: Arc<[Suite13]> =
+            Suite13::ALL.into_iter().filter(|at| takes(Version::Tls13, at.name())).collect();
+        if (suites.is_empty() && suites_13.is_empty()) || !profile.is_encrypted() {
+            return Err(TlsError::Stack(profile.name));
+        }
+        if profile.psk && tls.psk().is_none() {
+            return Err(TlsError::NoPsk);
+        }
+        tls.certificate(profile)?;
+        if security.client_certificates != ClientCertificates::No && tls.clients().is_none() {
+            return Err(TlsError::NoAuthority);
+        }
+        Ok(Self { psk: tls.psk().cloned(), tls: tls.clone(), security, suites, suites_13, guard: None })
     }
 
-    /// The key of an identity, unless there is none.
-    fn psk(&self, from: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>>;
+    /// Asking `guard` before a key is looked up. Who may not try is told nothing at all.
+    #[must_use]
+    pub fn guarded(self, guard: Guard) -> Self {
+        Self { guard: Some(guard), ..self }
+    }
 
-    /// What says later that the certificate of a session was revoked, where sessions are to end then.
-    fn watch(&self, _chain: &[CertificateDer<'static>]) -> Option<Cut> {
-        None
+    /// Suites of DTLS 1.2, best first.
+    #[must_use]
+    pub fn suites(&self) -> &[Suite] {
+        &self.suites
+    }
+
+    /// Suites of DTLS 1.3, best first; none where the profile is not for it.
+    #[must_use]
+    pub fn suites_13(&self) -> &[Suite13] {
+        &self.suites_13
+    }
+}
+
+fn accepts(profile: &Profile, version: Version, suite: &str) -> bool {
+    let accept = &profile.accept;
+    accept.versions.contains(&version) && (accept.suites.is_empty() || accept.suites.contains(&suite))
+}
+
+impl Credentials for ListenerCredentials {
+    fn certified_key(&self) -> Option<Arc<CertifiedKey>> {
+        // Suites of 1.3 do not say by which of the two: the profile does.
+        if self.security.profile.psk {
+            return None;
+        }
+        // It was there when the listener was made; a reload replaces it by one of its kind.
+        self.tls.certificate(self.security.profile).ok().map(|certificate| certificate.certified())
+    }
+
+    fn client_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
+        let required = match self.security.client_certificates {
+            ClientCertificates::No => return None,
+            ClientCertificates::Optional => false,
+            ClientCertificates::Required => true,
+        };
+        self.tls.clients().map(|trust| trust.for_rustls(required, self.security.profile.client_key))
+    }
+
+    /// Where no keys are configured nobody gets a decoy either, and a client that could do without is not led astray.
+    fn has_psk(&self) -> bool {
+        let taken = self.suites.iter().any(|suite| suite.is_psk()) || !self.suites_13.is_empty();
+        taken && self.psk.as_ref().is_some_and(|psk| psk.secret(&[0]).is_some())
+    }
+
+    fn must_wait(&self, from: IpAddr, identity: &[u8]) -> bool {
+        self.guard.as_ref().is_some_and(|guard| !guard(from, identity))
+    }
+
+    fn psk(&self, _from: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        self.psk.as_ref()?.secret(identity)
+    }
+
+    fn watch(&self, chain: &[CertificateDer<'static>]) -> Option<Watch> {
+        let trust = self.tls.clients().filter(|_| self.tls.cuts_revoked() && !chain.is_empty());
+        let cut = trust.map(|trust| trust.watch(chain))?;
+        Some(Watch::new(move || cut.is_cut()))
+    }
+}
+
+impl std::fmt::Debug for ListenerCredentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ListenerCredentials").field("security", &self.security).finish_non_exhaustive()
     }
 }

@@ -12,9 +12,6 @@ use std::{
 
 use rustls::KeyLog;
 
-/// What TLS 1.2 calls its only secret in the file; DTLS 1.2 does the same.
-pub(crate) const CLIENT_RANDOM: &str = "CLIENT_RANDOM";
-
 /// A file that secrets are appended to.
 pub struct KeyLogFile(Mutex<File>);
 
@@ -65,7 +62,7 @@ mod tests {
     fn lines_are_appended_for_the_owner_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("keys");
-        KeyLogFile::open(&path).unwrap().log(CLIENT_RANDOM, &[0x0a, 0xff], &[1]);
+        KeyLogFile::open(&path).unwrap().log("CLIENT_RANDOM", &[0x0a, 0xff], &[1]);
         KeyLogFile::open(&path).unwrap().line("# end");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "CLIENT_RANDOM 0aff 01\n# end\n");
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);

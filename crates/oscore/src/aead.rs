@@ -3,19 +3,17 @@
 
 use std::fmt;
 
-use aes::cipher::KeyInit as _;
-use aes::{Aes128Enc, Aes256Enc};
+use fogmux_ccm::{Aes128Enc, Aes256Enc, AesCipher, Ccm, TagLength};
 use ring::aead as ring_aead;
 
 use crate::algorithm::Algorithm;
-use crate::ccm::Ccm;
 use crate::derive::KeyBytes;
-use crate::nonce::Nonce;
+use crate::nonce::{NONCE_BYTES_MAX, Nonce};
 
 /// A key, expanded and ready.
 pub(crate) enum Cipher {
-    Ccm128(Box<Ccm<Aes128Enc>>),
-    Ccm256(Box<Ccm<Aes256Enc>>),
+    Ccm128(Box<Ccm<Aes128Enc, NONCE_BYTES_MAX>>),
+    Ccm256(Box<Ccm<Aes256Enc, NONCE_BYTES_MAX>>),
     Ring(Box<ring_aead::LessSafeKey>),
 }
 
@@ -37,16 +35,10 @@ impl Cipher {
             let key = ring_aead::UnboundKey::new(algorithm, key).ok()?;
             Some(Self::Ring(Box::new(ring_aead::LessSafeKey::new(key))))
         };
-        let tag_bytes = if algorithm.tag_bytes() == 8 { 8 } else { 16 };
+        let tag = if algorithm.tag_bytes() == 8 { TagLength::Eight } else { TagLength::Sixteen };
         match algorithm {
-            Algorithm::AesCcm1664128 | Algorithm::AesCcm16128128 => {
-                let cipher = Aes128Enc::new_from_slice(key).ok()?;
-                Some(Self::Ccm128(Box::new(Ccm::new(cipher, tag_bytes))))
-            }
-            Algorithm::AesCcm1664256 | Algorithm::AesCcm16128256 => {
-                let cipher = Aes256Enc::new_from_slice(key).ok()?;
-                Some(Self::Ccm256(Box::new(Ccm::new(cipher, tag_bytes))))
-            }
+            Algorithm::AesCcm1664128 | Algorithm::AesCcm16128128 => Some(Self::Ccm128(Box::new(Ccm::new(key, tag)?))),
+            Algorithm::AesCcm1664256 | Algorithm::AesCcm16128256 => Some(Self::Ccm256(Box::new(Ccm::new(key, tag)?))),
             Algorithm::A128Gcm => ring(&ring_aead::AES_128_GCM),
             Algorithm::A256Gcm => ring(&ring_aead::AES_256_GCM),
             Algorithm::ChaCha20Poly1305 => ring(&ring_aead::CHACHA20_POLY1305),
@@ -56,8 +48,8 @@ impl Cipher {
     /// Encrypts what stands in `message` from `start` on, and appends the tag.
     pub(crate) fn seal(&self, nonce: &Nonce, aad: &[u8], message: &mut Vec<u8>, start: usize) -> Option<()> {
         match self {
-            Self::Ccm128(ccm) => ccm.seal(nonce, aad, message, start),
-            Self::Ccm256(ccm) => ccm.seal(nonce, aad, message, start),
+            Self::Ccm128(ccm) => seal(ccm, nonce, aad, message, start),
+            Self::Ccm256(ccm) => seal(ccm, nonce, aad, message, start),
             Self::Ring(key) => {
                 let plaintext = message.get_mut(start..)?;
                 let aad = ring_aead::Aad::from(aad);
@@ -71,8 +63,8 @@ impl Cipher {
     /// Decrypts what stands in `message` from `start` on, and takes the tag away.
     pub(crate) fn open(&self, nonce: &Nonce, aad: &[u8], message: &mut Vec<u8>, start: usize) -> Result<(), Forged> {
         let opened = match self {
-            Self::Ccm128(ccm) => ccm.open(nonce, aad, message, start),
-            Self::Ccm256(ccm) => ccm.open(nonce, aad, message, start),
+            Self::Ccm128(ccm) => open(ccm, nonce, aad, message, start),
+            Self::Ccm256(ccm) => open(ccm, nonce, aad, message, start),
             Self::Ring(key) => ring_nonce(nonce).and_then(|nonce| {
                 let ciphertext = message.get_mut(start..)?;
                 let plaintext = key.open_in_place(nonce, ring_aead::Aad::from(aad), ciphertext).ok()?;
@@ -82,6 +74,22 @@ impl Cipher {
         message.truncate(start + opened.ok_or(Forged)?);
         Ok(())
     }
+}
+
+type Aes<C> = Ccm<C, NONCE_BYTES_MAX>;
+
+fn seal<C: AesCipher>(ccm: &Aes<C>, nonce: &Nonce, aad: &[u8], message: &mut Vec<u8>, start: usize) -> Option<()> {
+    let tag = ccm.seal(nonce, &aad, message.get_mut(start..)?)?;
+    message.extend_from_slice(tag.get(..ccm.tag_bytes())?);
+    Some(())
+}
+
+/// The length of the plaintext.
+fn open<C: AesCipher>(ccm: &Aes<C>, nonce: &Nonce, aad: &[u8], message: &mut [u8], start: usize) -> Option<usize> {
+    let sealed = message.get_mut(start..)?;
+    let length = sealed.len().checked_sub(ccm.tag_bytes())?;
+    let (body, tag) = sealed.split_at_mut_checked(length)?;
+    ccm.open(nonce, &aad, body, tag).map(|()| length)
 }
 
 fn ring_nonce(nonce: &Nonce) -> Option<ring_aead::Nonce> {

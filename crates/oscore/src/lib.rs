@@ -11,7 +11,6 @@ mod aad;
 mod aead;
 mod algorithm;
 mod cbor;
-mod ccm;
 mod class;
 mod client;
 mod context;

@@ -15,7 +15,8 @@ use bytes::Bytes;
 use fogmux_coap::server::{Amplification, Event, Notification, Registered, RelationId};
 use fogmux_coap::transmission::Transmission;
 use fogmux_coap::{Code, ETag, Incoming, Outbox, Response, Server, ServerConfig, Ticket, Timestamp};
-use fogmux_net::dtls::{self, CookieKey, Credentials, Endpoint, EndpointConfig, Inbox};
+use fogmux_dtls::{self as dtls, CookieKey, Credentials, Endpoint, EndpointConfig, Inbox};
+use fogmux_net::dtls::platform;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
@@ -328,8 +329,9 @@ impl Protected {
     fn new(keys: Keys) -> io::Result<Self> {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(|error| io::Error::other(error.to_string()))?;
+        let cookies = Arc::new(CookieKey::new(&secret));
         Ok(Self {
-            endpoint: Endpoint::new(EndpointConfig::default(), Arc::new(keys), Arc::new(CookieKey::new(&secret))),
+            endpoint: Endpoint::new(EndpointConfig::default(), Arc::new(keys), platform(), cookies),
             inbox: Inbox::default(),
             current: HashMap::new(),
             records: Outbox::default(),

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use fogmux_coap::server::Amplification;
 use fogmux_gateway::mqtt::{MqttConfig, SlowSubscriber};
-use fogmux_gateway::{coap::CoapConfig, http::HttpConfig, xmpp::XmppConfig};
-use fogmux_net::dtls::EndpointConfig;
+use fogmux_gateway::{coap::CoapConfig, coap::EndpointConfig, http::HttpConfig, xmpp::XmppConfig};
 use fogmux_net::quic::QuicLimits;
 
 use super::reader::{Reader, Section};

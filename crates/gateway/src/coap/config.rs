@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use fogmux_coap::{BlockSize, ServerConfig, server::Amplification, stream::SessionConfig, transmission::Transmission};
-use fogmux_net::dtls::EndpointConfig;
+use fogmux_dtls::EndpointConfig;
 
 /// Configuration of the CoAP door. Every field has a default.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,8 +17,10 @@ use std::{
 
 use fogmux_bus::Timestamp;
 use fogmux_coap::Outbox;
-use fogmux_net::dtls::{
-    Association, CookieKey, Endpoint, EndpointConfig, Event, Inbox, ListenerCredentials, Peer as _,
+use fogmux_dtls::{Association, CookieKey, Endpoint, EndpointConfig, Event, Inbox, Peer as _};
+use fogmux_net::{
+    Channel,
+    dtls::{ListenerCredentials, platform},
 };
 use tokio::time::Sleep;
 
@@ -34,7 +36,7 @@ use crate::WorkerContext;
 /// handshakes delays other clients by no more than about a millisecond.
 const HANDSHAKES_PER_TURN: Duration = Duration::from_micros(300);
 
-impl fogmux_net::dtls::Peer for Path {
+impl fogmux_dtls::Peer for Path {
     fn address(&self) -> SocketAddr {
         self.remote
     }
@@ -88,7 +90,7 @@ impl Dtls {
             }
             may_try.is_ok()
         }));
-        let mut endpoint = Endpoint::new(config, Arc::new(credentials), cookies);
+        let mut endpoint = Endpoint::new(config, Arc::new(credentials), platform(), cookies);
         if let Some(number) = handover.number() {
             endpoint = endpoint.identified_by(number);
         }
@@ -164,15 +166,20 @@ impl Dtls {
     /// Turns the endpoint's events into changes.
     fn note(&mut self) {
         let (shared, now) = (&self.ctx.shared, self.ctx.now());
+        let mut unreadable = Vec::new();
         for event in self.inbox.events() {
             match event {
                 Event::Established { peer, association, channel } => {
+                    let Ok(channel) = Channel::of_dtls(channel) else {
+                        unreadable.push((peer, association));
+                        continue;
+                    };
                     if let Some(identity) = channel.psk_identity.as_deref() {
                         let user = String::from_utf8_lossy(identity);
                         shared.logins.succeeded(peer.address().ip(), &user, now.as_millis());
                     }
                     shared.metrics.coap.accepted.increment();
-                    self.changes.push_back(Change::Opened(within(peer, association), Arc::clone(channel)));
+                    self.changes.push_back(Change::Opened(within(peer, association), Arc::new(channel)));
                 }
                 Event::Ended { peer, association, end } => {
                     tracing::debug!(peer = %peer.remote, ?end, "DTLS session ended");
@@ -188,6 +195,12 @@ impl Dtls {
                 }
                 Event::Data { .. } => {}
             }
+        }
+        // Our verifier refuses such certificates; nobody may speak here whose certificate is not known.
+        for (peer, association) in unreadable {
+            let sealed = &mut self.sealed;
+            self.inbox.clear();
+            self.endpoint.close(peer, association, &mut self.inbox, &mut |to, datagram| sealed.push(to, datagram));
         }
     }
 

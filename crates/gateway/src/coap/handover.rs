@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use fogmux_net::dtls;
+use fogmux_dtls::identified;
 use tokio::sync::mpsc;
 
 use super::transport::Path;
@@ -53,7 +53,7 @@ impl Handover {
 
     /// Takes a datagram that is for another worker.
     pub(super) fn take(&self, path: Path, datagram: &[u8]) -> Whose {
-        let Some(number) = dtls::identified(datagram).filter(|number| Some(*number) != self.number) else {
+        let Some(number) = identified(datagram).filter(|number| Some(*number) != self.number) else {
             return Whose::Ours;
         };
         let worker = self.workers.get(usize::from(number));

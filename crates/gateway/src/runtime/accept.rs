@@ -10,9 +10,10 @@ use std::{
     },
 };
 
+use fogmux_dtls::CookieKey;
 use fogmux_net::{
     Admitted, HandshakeError, Stream, TlsAcceptor, TlsConfig, TlsError,
-    dtls::{CookieKey, ListenerCredentials},
+    dtls::ListenerCredentials,
     listener::{self, PortSharing, accept as accept_admitted},
     quic::QuicLimits,
 };

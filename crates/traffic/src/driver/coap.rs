@@ -27,7 +27,7 @@ use fogmux_client::connector::{Connector, Dialer};
 use fogmux_client::{ClientError, Options, Own, Psk, Trust};
 use fogmux_coap::Timestamp;
 use fogmux_coap::transmission::Transmission;
-use fogmux_net::dtls::client::ClientConfig as DtlsConfig;
+use fogmux_dtls::client::ClientConfig as DtlsConfig;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::{Instant, Sleep, timeout};
 

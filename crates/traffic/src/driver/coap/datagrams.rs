@@ -9,8 +9,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fogmux_net::dtls::Alert;
-use fogmux_net::dtls::client::{Client as Session, ClientConfig, ClientEvent, Opened};
+use fogmux_dtls::Alert;
+use fogmux_dtls::client::{Client as Session, ClientConfig, ClientEvent, Opened};
+use fogmux_net::dtls::platform;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, Sleep, sleep, timeout, timeout_at};
@@ -75,8 +76,8 @@ impl Datagrams {
     async fn handshake(&mut self, config: ClientConfig) -> Result<String, DriverError> {
         let began = Instant::now();
         let mut out: Vec<Vec<u8>> = Vec::new();
-        let mut session = Session::start(config, Duration::ZERO, &mut |datagram| out.push(datagram.to_vec()))
-            .map_err(|alert| refused(&alert))?;
+        let first = &mut |datagram: &[u8]| out.push(datagram.to_vec());
+        let mut session = Session::start(config, platform(), Duration::ZERO, first).map_err(|alert| refused(&alert))?;
         let mut buffer = vec![0; HANDSHAKE_DATAGRAM_MAX];
         loop {
             for datagram in out.drain(..) {
@@ -96,7 +97,7 @@ impl Datagrams {
                 match event {
                     ClientEvent::Established(channel) => {
                         self.session = Some(Box::new(session));
-                        return Ok(channel.cipher.to_string());
+                        return Ok(channel.suite.name().to_owned());
                     }
                     ClientEvent::Ended(alert) => return Err(refused(&alert)),
                     ClientEvent::Data(_) => {}

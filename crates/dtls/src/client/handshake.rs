@@ -1,0 +1,442 @@
+//! The client's half of a handshake (RFC 6347 §4.2). Each state is named for what it awaits.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use zeroize::Zeroizing;
+
+use super::ClientConfig;
+use crate::{
+    Alert, Channel, ChannelSuite, Platform, Suite,
+    exchange::{self, Ephemeral, Group},
+    flight::Flight,
+    hello::{EMPTY_RENEGOTIATION_INFO, extension},
+    prf::{self, MasterSecret, Randoms, Side},
+    protection::Window,
+    reassembly::{Message, Reassembly},
+    server::certificate_body,
+    session::{self, EPOCH, Session},
+    suite::Exchange,
+    wire::{self, ContentType, DTLS_1_2, Fragment, Reader, Record, message},
+};
+
+/// The label of the master secret in a key log (draft-ietf-tls-keylogfile §2).
+const CLIENT_RANDOM: &str = "CLIENT_RANDOM";
+
+/// Bytes of a server's messages that are not finished.
+const MESSAGES_MAX: usize = 32 << 10;
+/// Room that ChangeCipherSpec and Finished want at the end of a flight.
+const LAST_RECORDS: usize = 100;
+
+pub(super) enum Step {
+    Waiting,
+    Done(Box<Session>, Box<Channel>),
+    Failed(Alert),
+}
+
+pub(super) struct Handshake {
+    config: ClientConfig,
+    platform: Platform,
+    state: State,
+    randoms: Randoms,
+    cookie: Vec<u8>,
+    transcript: Vec<u8>,
+    reassembly: Reassembly,
+    flight: Flight,
+    message_sequence: u16,
+    record_sequence: u64,
+    /// A Finished that came before we had keys for it.
+    early: Option<Vec<u8>>,
+}
+
+enum State {
+    ServerHello,
+    Certificate(Agreed),
+    ServerKeyExchange(Agreed),
+    ServerHelloDone(Agreed),
+    Finished(Box<Sent>),
+    Over,
+}
+
+/// What is known from the server's messages so far.
+struct Agreed {
+    suite: Suite,
+    extended_master_secret: bool,
+    leaf: Option<CertificateDer<'static>>,
+    ephemeral: Option<(Group, Vec<u8>)>,
+    asked: Option<Vec<rustls::SignatureScheme>>,
+}
+
+/// What the server's Finished is awaited with.
+struct Sent {
+    agreed: Agreed,
+    master: MasterSecret,
+    session: Session,
+    finished: Vec<u8>,
+}
+
+impl Handshake {
+    pub(super) fn new(config: ClientConfig, platform: Platform) -> Result<Self, Alert> {
+        let mut randoms = Randoms::default();
+        platform.fill(&mut randoms.client)?;
+        let mut this = Self {
+            config,
+            platform,
+            state: State::ServerHello,
+            randoms,
+            cookie: Vec::new(),
+            transcript: Vec::new(),
+            reassembly: Reassembly::new(0, MESSAGES_MAX),
+            flight: Flight::default(),
+            message_sequence: 0,
+            record_sequence: 0,
+            early: None,
+        };
+        if this.suites().next().is_none() {
+            return Err(Alert::HandshakeFailure);
+        }
+        this.greet();
+        Ok(this)
+    }
+
+    pub(super) const fn again_at(&self) -> Option<Duration> {
+        self.flight.again_at()
+    }
+
+    pub(super) fn resend(&mut self, now: Duration, send: &mut dyn FnMut(&[u8])) {
+        self.flight.slow_down();
+        self.send(now, send);
+    }
+
+    /// Sends the flight that waits for an answer.
+    pub(super) fn send(&mut self, now: Duration, send: &mut dyn FnMut(&[u8])) {
+        let State::Finished(sent) = &mut self.state else {
+            self.flight.send(now, &mut self.record_sequence, send);
+            return;
+        };
+        let mut last = Vec::new();
+        self.flight.cut(1200 - LAST_RECORDS, &mut self.record_sequence, &mut last, send);
+        session::put_change_cipher_spec(&mut last, &mut self.record_sequence);
+        let _ = sent.session.seal(ContentType::Handshake, &sent.finished, &mut last);
+        send(&last);
+        self.flight.set_alarm(now);
+    }
+
+    fn suites(&self) -> impl Iterator<Item = Suite> {
+        let (psk, certificates) = (self.config.psk.is_some(), self.config.server.is_some());
+        self.config.suites.iter().copied().filter(move |suite| match suite.exchange() {
+            Exchange::Psk => psk,
+            Exchange::EcdheEcdsa | Exchange::EcdheRsa => certificates,
+        })
+    }
+
+    fn put(&mut self, messages: &mut Vec<u8>, kind: u8, body: &[u8]) {
+        let start = messages.len();
+        wire::put_message(messages, kind, self.message_sequence, body);
+        self.transcript.extend_from_slice(messages.get(start..).unwrap_or_default());
+        self.message_sequence = self.message_sequence.wrapping_add(1);
+    }
+
+    /// A ClientHello, with the cookie when there is one.
+    fn greet(&mut self) {
+        let mut body = DTLS_1_2.to_be_bytes().to_vec();
+        body.extend_from_slice(&self.randoms.client);
+        wire::put_vector8(&mut body, &[]);
+        wire::put_vector8(&mut body, &self.cookie);
+        let numbers = self.suites().map(Suite::number).chain([EMPTY_RENEGOTIATION_INFO]);
+        let numbers: Vec<u8> = numbers.flat_map(u16::to_be_bytes).collect();
+        wire::put_vector16(&mut body, &numbers);
+        wire::put_vector8(&mut body, &[0]);
+        let mut extensions = Vec::new();
+        wire::put_extension(&mut extensions, extension::EXTENDED_MASTER_SECRET, &[]);
+        if let Some((_, name)) = &self.config.server {
+            let groups: Vec<u8> = Group::ALL.iter().flat_map(|group| group.number().to_be_bytes()).collect();
+            put_list(&mut extensions, extension::SUPPORTED_GROUPS, &groups);
+            let schemes: Vec<u8> = exchange::SCHEMES.iter().flat_map(|s| u16::from(*s).to_be_bytes()).collect();
+            put_list(&mut extensions, extension::SIGNATURE_ALGORITHMS, &schemes);
+            wire::put_extension(&mut extensions, extension::EC_POINT_FORMATS, &[1, 0]);
+            if let rustls::pki_types::ServerName::DnsName(name) = name {
+                // RFC 6066 §3: one name, of type host_name.
+                let mut entry = vec![0];
+                wire::put_vector16(&mut entry, name.as_ref().as_bytes());
+                put_list(&mut extensions, extension::SERVER_NAME, &entry);
+            }
+        }
+        wire::put_vector16(&mut body, &extensions);
+        // RFC 6347 §4.2.1: the ClientHello without cookie and the HelloVerifyRequest are in no hash.
+        self.transcript.clear();
+        let mut messages = Vec::new();
+        self.put(&mut messages, message::CLIENT_HELLO, &body);
+        self.flight = Flight::new(messages);
+    }
+
+    pub(super) fn handle(&mut self, now: Duration, record: &Record<'_>, send: &mut dyn FnMut(&[u8])) -> Step {
+        match (record.content, record.epoch) {
+            (ContentType::Handshake, 0) => self.fragments(0, record.payload),
+            (ContentType::Handshake, EPOCH) => {
+                let State::Finished(sent) = &mut self.state else {
+                    let mut early = Vec::new();
+                    wire::put_record(&mut early, record.content, record.version, record.number(), record.payload);
+                    self.early = Some(early);
+                    return Step::Waiting;
+                };
+                let mut plain = Vec::new();
+                if sent.session.open(record, &mut plain).is_none() {
+                    return Step::Waiting;
+                }
+                self.fragments(EPOCH, &plain);
+            }
+            // Before there are keys an alert can only come in the clear, and a client that goes on asking is no use.
+            (ContentType::Alert, 0) => match record.payload {
+                [2, alert] => return Step::Failed(Alert::parse(*alert)),
+                _ => return Step::Waiting,
+            },
+            (ContentType::ChangeCipherSpec | ContentType::Alert | ContentType::ApplicationData, _)
+            | (ContentType::Handshake | ContentType::Identified, _) => return Step::Waiting,
+        }
+        self.advance(now, send)
+    }
+
+    fn fragments(&mut self, epoch: u16, mut payload: &[u8]) {
+        while let Some((fragment, rest)) = Fragment::split(payload) {
+            payload = rest;
+            self.reassembly.push(epoch, &fragment);
+        }
+    }
+
+    fn advance(&mut self, now: Duration, send: &mut dyn FnMut(&[u8])) -> Step {
+        while let Some(message) = self.reassembly.pop() {
+            match self.handle_message(&message) {
+                Ok(Next::Waiting) => {}
+                Ok(Next::Send) => self.send(now, send),
+                Ok(Next::Done(session, channel)) => return Step::Done(session, channel),
+                Err(alert) => {
+                    let mut record = Vec::new();
+                    crate::hello::refuse(&mut record, self.record_sequence, alert);
+                    send(&record);
+                    return Step::Failed(alert);
+                }
+            }
+        }
+        let ready = matches!(self.state, State::Finished(_));
+        match self.early.take_if(|_| ready) {
+            Some(early) => match Record::split(&early) {
+                Some((record, _)) => self.handle(now, &record, send),
+                None => Step::Waiting,
+            },
+            None => Step::Waiting,
+        }
+    }
+
+    fn handle_message(&mut self, message: &Message) -> Result<Next, Alert> {
+        if (message.kind == message::FINISHED) != (message.epoch == EPOCH) {
+            return Err(Alert::UnexpectedMessage);
+        }
+        self.state = match (std::mem::replace(&mut self.state, State::Over), message.kind) {
+            (State::ServerHello, message::HELLO_VERIFY_REQUEST) => {
+                let mut reader = Reader(&message.body);
+                reader.u16().ok_or(Alert::DecodeError)?;
+                self.cookie = reader.vector8().ok_or(Alert::DecodeError)?.to_vec();
+                self.greet();
+                self.state = State::ServerHello;
+                return Ok(Next::Send);
+            }
+            (State::ServerHello, message::SERVER_HELLO) => {
+                let agreed = self.agreed(&message.body)?;
+                match agreed.suite.exchange() {
+                    Exchange::Psk => State::ServerHelloDone(agreed),
+                    Exchange::EcdheEcdsa | Exchange::EcdheRsa => State::Certificate(agreed),
+                }
+            }
+            (State::Certificate(agreed), message::CERTIFICATE) => {
+                let leaf = self.verified_leaf(&message.body)?;
+                State::ServerKeyExchange(Agreed { leaf: Some(leaf), ..agreed })
+            }
+            (State::ServerKeyExchange(agreed), message::SERVER_KEY_EXCHANGE) => {
+                let ephemeral = self.server_key(&agreed, &message.body)?;
+                State::ServerHelloDone(Agreed { ephemeral: Some(ephemeral), ..agreed })
+            }
+            // RFC 4279 §2: a hint, which we have no use for.
+            (State::ServerHelloDone(agreed), message::SERVER_KEY_EXCHANGE) if agreed.leaf.is_none() => {
+                State::ServerHelloDone(agreed)
+            }
+            (State::ServerHelloDone(agreed), message::CERTIFICATE_REQUEST) if agreed.leaf.is_some() => {
+                let mut reader = Reader(&message.body);
+                reader.vector8().ok_or(Alert::DecodeError)?;
+                let schemes = reader.vector16().ok_or(Alert::DecodeError)?;
+                State::ServerHelloDone(Agreed { asked: Some(exchange::schemes(Some(schemes))), ..agreed })
+            }
+            (State::ServerHelloDone(agreed), message::SERVER_HELLO_DONE) => {
+                message.put(&mut self.transcript);
+                let sent = self.answer(agreed)?;
+                self.state = State::Finished(Box::new(sent));
+                return Ok(Next::Send);
+            }
+            (State::Finished(sent), message::FINISHED) => {
+                let expected = prf::verify_data(&sent.master, Side::Server, &self.transcript);
+                if !bool::from(subtle::ConstantTimeEq::ct_eq(&expected[..], &message.body)) {
+                    return Err(Alert::DecryptError);
+                }
+                return Ok(done(*sent));
+            }
+            (_, _) => return Err(Alert::UnexpectedMessage),
+        };
+        message.put(&mut self.transcript);
+        Ok(Next::Waiting)
+    }
+
+    fn agreed(&mut self, body: &[u8]) -> Result<Agreed, Alert> {
+        let mut reader = Reader(body);
+        if reader.u16().ok_or(Alert::DecodeError)? != DTLS_1_2 {
+            return Err(Alert::ProtocolVersion);
+        }
+        self.randoms.server = reader.array().ok_or(Alert::DecodeError)?;
+        reader.vector8().ok_or(Alert::DecodeError)?;
+        let number = reader.u16().ok_or(Alert::DecodeError)?;
+        let suite = self.suites().find(|suite| suite.number() == number).ok_or(Alert::IllegalParameter)?;
+        if reader.u8() != Some(0) {
+            return Err(Alert::IllegalParameter);
+        }
+        let extended_master_secret = self.extensions(reader)?;
+        Ok(Agreed { suite, extended_master_secret, leaf: None, ephemeral: None, asked: None })
+    }
+
+    /// What stands behind the compression method. Whether `extended_master_secret` is in it.
+    fn extensions(&self, mut reader: Reader<'_>) -> Result<bool, Alert> {
+        let mut seen = Vec::new();
+        if reader.is_empty() {
+            return Ok(false);
+        }
+        let mut extensions = Reader(reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?);
+        while !extensions.is_empty() {
+            let number = extensions.u16().ok_or(Alert::DecodeError)?;
+            let body = extensions.vector16().ok_or(Alert::DecodeError)?;
+            // RFC 5246 §7.4.1.4: nothing that was not asked for, and nothing twice.
+            if !self.has_asked_for(number) {
+                return Err(Alert::UnsupportedExtension);
+            }
+            if seen.contains(&number) {
+                return Err(Alert::IllegalParameter);
+            }
+            // RFC 5746 §3.4: in a first handshake it is empty.
+            if number == extension::RENEGOTIATION_INFO && body != [0] {
+                return Err(Alert::HandshakeFailure);
+            }
+            seen.push(number);
+        }
+        Ok(seen.contains(&extension::EXTENDED_MASTER_SECRET))
+    }
+
+    fn has_asked_for(&self, number: u16) -> bool {
+        match number {
+            extension::EXTENDED_MASTER_SECRET | extension::RENEGOTIATION_INFO => true,
+            extension::SUPPORTED_GROUPS
+            | extension::SIGNATURE_ALGORITHMS
+            | extension::EC_POINT_FORMATS
+            | extension::SERVER_NAME => self.config.server.is_some(),
+            _ => false,
+        }
+    }
+
+    fn verified_leaf(&self, body: &[u8]) -> Result<CertificateDer<'static>, Alert> {
+        let (verifier, name) = self.config.server.as_ref().ok_or(Alert::UnexpectedMessage)?;
+        let mut chain = exchange::chain(body).ok_or(Alert::DecodeError)?.into_iter();
+        let leaf = chain.next().ok_or(Alert::BadCertificate)?;
+        let intermediates: Vec<_> = chain.collect();
+        verifier
+            .verify_server_cert(&leaf, &intermediates, name, &[], self.platform.unix_time()?)
+            .map_err(|error| exchange::alert_of(&error))?;
+        Ok(leaf)
+    }
+
+    /// RFC 8422 §5.4: group and point of the server, signed with its certificate's key.
+    fn server_key(&self, agreed: &Agreed, body: &[u8]) -> Result<(Group, Vec<u8>), Alert> {
+        let mut reader = Reader(body);
+        let named_curve = reader.u8() == Some(3);
+        let group = reader.u16().and_then(Group::parse).filter(|_| named_curve).ok_or(Alert::IllegalParameter)?;
+        let point = reader.vector8().ok_or(Alert::DecodeError)?;
+        let parameters = body.get(..4 + point.len()).ok_or(Alert::DecodeError)?;
+        let scheme = reader.u16().ok_or(Alert::DecodeError)?;
+        let signature = reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?;
+        let leaf = agreed.leaf.as_ref().ok_or(Alert::InternalError)?;
+        if !exchange::goes_with(scheme, agreed.suite.exchange()) {
+            return Err(Alert::IllegalParameter);
+        }
+        let signed = [&self.randoms.client[..], &self.randoms.server, parameters].concat();
+        exchange::verify(leaf, scheme, &signed, signature)?;
+        Ok((group, point.to_vec()))
+    }
+
+    /// Makes the last flight.
+    fn answer(&mut self, agreed: Agreed) -> Result<Sent, Alert> {
+        let mut messages = Vec::new();
+        let mut signer = None;
+        if let Some(schemes) = &agreed.asked {
+            let key = self.config.certified_key.clone();
+            let able = key.and_then(|key| key.key.choose_scheme(schemes).map(|signer| (key, signer)));
+            let body = certificate_body(able.as_ref().map_or(&[], |(key, _)| &key.cert));
+            self.put(&mut messages, message::CERTIFICATE, &body);
+            signer = able.map(|(_, signer)| signer);
+        }
+        let mut body = Vec::new();
+        let premaster = match &agreed.ephemeral {
+            Some((group, point)) => {
+                let ours = Ephemeral::generate(&self.platform, *group)?;
+                wire::put_vector8(&mut body, ours.public());
+                ours.agree(point)?
+            }
+            None => {
+                let psk = self.config.psk.as_ref().ok_or(Alert::UnexpectedMessage)?;
+                wire::put_vector16(&mut body, &psk.identity);
+                prf::psk_premaster(&psk.key)
+            }
+        };
+        self.put(&mut messages, message::CLIENT_KEY_EXCHANGE, &body);
+        let sent = self.sent(agreed, &premaster);
+        if let Some(signer) = signer {
+            let signature = signer.sign(&self.transcript).map_err(|_| Alert::InternalError)?;
+            let mut body = u16::from(signer.scheme()).to_be_bytes().to_vec();
+            wire::put_vector16(&mut body, &signature);
+            self.put(&mut messages, message::CERTIFICATE_VERIFY, &body);
+        }
+        let ours = prf::verify_data(&sent.master, Side::Client, &self.transcript);
+        let mut finished = Vec::new();
+        self.put(&mut finished, message::FINISHED, &ours);
+        self.flight = Flight::new(messages);
+        Ok(Sent { finished, ..sent })
+    }
+
+    fn sent(&self, agreed: Agreed, premaster: &Zeroizing<Vec<u8>>) -> Sent {
+        let session_hash = agreed.extended_master_secret.then_some(self.transcript.as_slice());
+        let master = prf::master_secret(premaster, &self.randoms, session_hash);
+        if let Some(log) = &self.config.key_log {
+            log.log(CLIENT_RANDOM, &self.randoms.client, master.as_ref());
+        }
+        let (write, read) = prf::keys(agreed.suite, &master, &self.randoms);
+        Sent { agreed, master, session: Session::new(read, write, Window::default(), 0), finished: Vec::new() }
+    }
+}
+
+fn done(sent: Sent) -> Next {
+    let Sent { agreed, session, .. } = sent;
+    let suite = ChannelSuite::V12(agreed.suite);
+    let channel = Channel { suite, certificate: agreed.leaf, psk_identity: None };
+    Next::Done(Box::new(session), Box::new(channel))
+}
+
+/// What a message asks for.
+enum Next {
+    Waiting,
+    Send,
+    Done(Box<Session>, Box<Channel>),
+}
+
+/// An extension that is one list behind its length.
+fn put_list(extensions: &mut Vec<u8>, number: u16, list: &[u8]) {
+    let mut body = Vec::with_capacity(2 + list.len());
+    wire::put_vector16(&mut body, list);
+    wire::put_extension(extensions, number, &body);
+}

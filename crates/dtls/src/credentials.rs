@@ -1,0 +1,53 @@
+//! A server's credentials, and whom it believes: what the program answers during a handshake.
+
+use std::{fmt, net::IpAddr, sync::Arc};
+
+use rustls::{pki_types::CertificateDer, server::danger::ClientCertVerifier, sign::CertifiedKey};
+use zeroize::Zeroizing;
+
+/// A server's credentials and its trust in clients. Asked anew for each handshake, so that a reload counts at once.
+pub trait Credentials: Send + Sync {
+    /// The server's certificate and key. Without one there are no suites with certificates.
+    fn certified_key(&self) -> Option<Arc<CertifiedKey>>;
+
+    /// The verifier of clients' certificates. Without one, clients are not asked for any.
+    fn client_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>>;
+
+    /// Whether pre-shared keys are taken at all.
+    fn has_psk(&self) -> bool;
+
+    /// Whether that identity has to wait there, after attempts that failed. The handshake is dropped without a word and
+    /// counts as no attempt: a client with the right key must not wait the longer for having come too early.
+    fn must_wait(&self, _from: IpAddr, _identity: &[u8]) -> bool {
+        false
+    }
+
+    /// The key of an identity, unless there is none.
+    fn psk(&self, from: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>>;
+
+    /// Watches a client's certificate and chain, if its session is to end when the certificate is revoked.
+    fn watch(&self, _chain: &[CertificateDer<'static>]) -> Option<Watch> {
+        None
+    }
+}
+
+/// An open session's question whether its client's certificate was revoked. Dropped with the session.
+pub struct Watch(Box<dyn Fn() -> bool + Send>);
+
+impl Watch {
+    /// A watch that asks `is_revoked` with each record.
+    #[must_use]
+    pub fn new(is_revoked: impl Fn() -> bool + Send + 'static) -> Self {
+        Self(Box::new(is_revoked))
+    }
+
+    pub(crate) fn is_revoked(&self) -> bool {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("is_revoked", &self.is_revoked()).finish()
+    }
+}

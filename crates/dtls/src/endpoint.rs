@@ -1,0 +1,278 @@
+//! A server's end of all its associations on one socket.
+
+mod config;
+mod entry;
+mod handshakes;
+mod link;
+mod moves;
+mod networks;
+mod records;
+mod room;
+mod slots;
+mod unified;
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap, VecDeque},
+    hash::Hash,
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+pub use self::config::{Counters, EndpointConfig};
+use self::{entry::Entry, moves::Names, networks::Networks};
+use super::{
+    Association, CookieKey, Credentials, End, Inbox, Platform,
+    session::EPOCH,
+    v13,
+    wire::{ContentType, Fragment, Record, message},
+};
+
+/// Where a peer is. Two with the same address and port and different values of this have different sessions.
+pub trait Peer: Copy + Eq + Hash {
+    /// Its address and port.
+    fn address(&self) -> SocketAddr;
+}
+
+impl Peer for SocketAddr {
+    fn address(&self) -> SocketAddr {
+        *self
+    }
+}
+
+/// All associations of a socket.
+pub struct Endpoint<P> {
+    config: EndpointConfig,
+    credentials: Arc<dyn Credentials>,
+    platform: Platform,
+    cookies: Arc<CookieKey>,
+    pub(super) peers: HashMap<P, usize, foldhash::fast::RandomState>,
+    /// Peers found by other means than their address.
+    pub(super) names: Names<P>,
+    pub(super) slots: Vec<Option<Entry<P>>>,
+    free: Vec<usize>,
+    pub(super) alarms: BinaryHeap<Reverse<(Duration, usize)>>,
+    /// Handshakes by age; those that are no longer half-open are skipped.
+    half_open: VecDeque<(usize, u64)>,
+    handshakes: usize,
+    sessions: usize,
+    pub(super) networks: Networks,
+    next: u64,
+    scratch: Vec<u8>,
+    counters: Counters,
+}
+
+impl<P: Peer> Endpoint<P> {
+    /// An endpoint without peers.
+    #[must_use]
+    pub fn new(
+        config: EndpointConfig,
+        credentials: Arc<dyn Credentials>,
+        platform: Platform,
+        cookies: Arc<CookieKey>,
+    ) -> Self {
+        Self {
+            config,
+            credentials,
+            platform,
+            cookies,
+            peers: HashMap::default(),
+            names: Names::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            alarms: BinaryHeap::new(),
+            half_open: VecDeque::new(),
+            handshakes: 0,
+            sessions: 0,
+            networks: Networks::default(),
+            next: 0,
+            scratch: Vec::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Takes in a datagram. What came of it is in `inbox`; what has to be said goes to `send`.
+    pub fn handle(
+        &mut self,
+        now: Duration,
+        peer: P,
+        datagram: &[u8],
+        inbox: &mut Inbox<P>,
+        send: &mut dyn FnMut(P, &[u8]),
+    ) {
+        if v13::is_sealed(datagram) {
+            self.handle_sealed(now, peer, datagram, inbox, send);
+            return;
+        }
+        let Some((first, _)) = Record::split(datagram) else {
+            self.counters.dropped += 1;
+            return;
+        };
+        if is_client_hello(&first) {
+            self.handle_hello(now, peer, datagram, inbox, send);
+            return;
+        }
+        let slot = match first.cid {
+            None => self.peers.get(&peer).copied(),
+            Some(cid) => self.names.slot(cid),
+        };
+        let Some(slot) = slot else {
+            self.counters.dropped += 1;
+            return;
+        };
+        let mut rest = datagram;
+        while let Some((record, after)) = Record::split(rest) {
+            self.handle_record(now, slot, peer, &record, inbox, send);
+            if record.cid.is_some() {
+                self.note_arrival(slot, peer, rest.len() - after.len());
+            }
+            rest = after;
+        }
+        self.tidy(slot);
+        self.set_alarm(slot);
+    }
+
+    /// Whether a datagram belongs to a session, so that it costs no more than opening its records. A step of a
+    /// handshake may cost a hundred times as much.
+    #[must_use]
+    pub fn is_of_session(&self, peer: P, datagram: &[u8]) -> bool {
+        let cid = if v13::is_sealed(datagram) {
+            let Some((record, _)) = v13::Sealed::split(datagram) else { return false };
+            record.cid
+        } else {
+            match Record::split(datagram) {
+                Some((record, _)) if !is_client_hello(&record) => record.cid.map(|cid| cid.as_slice()),
+                Some(_) | None => return false,
+            }
+        };
+        let slot = match cid {
+            Some(cid) => self.names.slot(cid),
+            None => self.peers.get(&peer).copied(),
+        };
+        let entry = slot.and_then(|slot| self.slots.get(slot)).and_then(Option::as_ref);
+        entry.is_some_and(|entry| entry.session.is_some() && entry.handshake.is_none())
+    }
+
+    /// Hands out connection identifiers that begin with this number, so that the reader of another socket of the same
+    /// address can find the owner of a datagram ([`identified`](crate::identified)). Without it none are handed
+    /// out.
+    #[must_use]
+    pub fn identified_by(mut self, number: u8) -> Self {
+        self.names.number(number);
+        self
+    }
+
+    /// Protects data for a session and sends it. `false`: there is no such session any more.
+    pub fn send(
+        &mut self,
+        now: Duration,
+        peer: P,
+        association: Association,
+        data: &[u8],
+        send: &mut dyn FnMut(P, &[u8]),
+    ) -> bool {
+        let slot = self.slot_of_session(peer, association);
+        let Some(entry) = slot.and_then(|slot| self.slots.get_mut(slot)).and_then(Option::as_mut) else { return false };
+        let peer = entry.peer;
+        let Some(live) = entry.session.as_mut().filter(|live| live.association == association) else { return false };
+        // It ends when something is heard of it; until then nothing is said.
+        if live.is_revoked() {
+            return false;
+        }
+        self.scratch.clear();
+        if live.session.seal(data, &mut self.scratch).is_none() {
+            return false;
+        }
+        live.active = now;
+        let woken = std::mem::take(&mut live.resting);
+        // A datagram that may not be sent is as good as lost.
+        if live.moved.as_mut().is_none_or(|moved| moved.may_send(self.scratch.len())) {
+            send(peer, &self.scratch);
+        }
+        if let (Some(slot), true) = (slot, woken) {
+            self.set_alarm(slot);
+        }
+        true
+    }
+
+    /// Ends a session and tells the peer.
+    pub fn close(&mut self, peer: P, association: Association, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
+        if let Some(slot) = self.slot_of_session(peer, association) {
+            self.end(slot, End::Ours, inbox, send);
+            self.tidy(slot);
+        }
+    }
+
+    /// Ends them all.
+    pub fn close_all(&mut self, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
+        for slot in 0..self.slots.len() {
+            self.end(slot, End::Ours, inbox, send);
+        }
+    }
+
+    /// When [`Endpoint::handle_timeout`] has something to do.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Duration> {
+        self.alarms.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Duration, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
+        while let Some(Reverse((at, slot))) = self.alarms.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.alarms.pop();
+            let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { continue };
+            if entry.alarm != Some(at) {
+                continue;
+            }
+            entry.alarm = None;
+            self.handle_due(now, slot, inbox, send);
+            self.tidy(slot);
+            self.set_alarm(slot);
+        }
+    }
+
+    /// Sessions that are there.
+    #[must_use]
+    pub const fn sessions(&self) -> usize {
+        self.sessions
+    }
+
+    /// Handshakes under way.
+    #[must_use]
+    pub const fn handshakes(&self) -> usize {
+        self.handshakes
+    }
+
+    /// Sessions that keep what could be computed again from their keys.
+    #[cfg(test)]
+    pub(super) fn expanded(&self) -> usize {
+        let live = self.slots.iter().flatten().filter_map(|entry| entry.session.as_ref());
+        live.filter(|live| !live.session.is_at_rest()).count()
+    }
+
+    /// The counters.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+impl<P> std::fmt::Debug for Endpoint<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("sessions", &self.sessions)
+            .field("handshakes", &self.handshakes)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+fn is_client_hello(record: &Record<'_>) -> bool {
+    record.content == ContentType::Handshake
+        && record.epoch < EPOCH
+        && Fragment::split(record.payload).is_some_and(|(fragment, _)| fragment.kind == message::CLIENT_HELLO)
+}

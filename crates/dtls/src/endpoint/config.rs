@@ -1,0 +1,61 @@
+//! The bounds of an endpoint, and its counters.
+
+use std::time::Duration;
+
+use crate::{Suite, Suite13};
+
+/// Bounds of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointConfig {
+    /// Suites of DTLS 1.2, best first.
+    pub suites: Vec<Suite>,
+    /// Suites of DTLS 1.3, best first; without any it is not spoken.
+    pub suites_13: Vec<Suite13>,
+    /// Sessions; one more takes the place of one that has rested long.
+    pub sessions_max: usize,
+    /// Sessions from one address, whatever its ports; one more takes the place of one of them that has rested long. An
+    /// IPv6 host is its /64. Loopback is not bounded so: behind it are proxies and the operator.
+    pub sessions_per_address_max: usize,
+    /// Handshakes under way; one more takes the place of the oldest from where most are under way.
+    pub handshakes_max: usize,
+    /// Handshakes under way from one address, whatever its ports; one more is not begun. An IPv6 host is its /64.
+    pub handshakes_per_address_max: usize,
+    /// How long a handshake may take.
+    pub handshake_timeout: Duration,
+    /// How long a session may say and hear nothing.
+    pub idle_timeout: Duration,
+}
+
+impl Default for EndpointConfig {
+    fn default() -> Self {
+        Self {
+            suites: Suite::ALL.to_vec(),
+            suites_13: Suite13::ALL.to_vec(),
+            sessions_max: 32_768,
+            sessions_per_address_max: 1000,
+            handshakes_max: 1024,
+            handshakes_per_address_max: 256,
+            // Six repeats, which are 63 seconds (RFC 6347 §4.2.4.1), and the answer to the last.
+            handshake_timeout: Duration::from_secs(90),
+            // Devices that report once a day need no handshake for each report.
+            idle_timeout: Duration::from_secs(25 * 3600),
+        }
+    }
+}
+
+/// Counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// ClientHellos answered without keeping anything.
+    pub hellos: u64,
+    /// Handshakes begun.
+    pub begun: u64,
+    /// Handshakes finished.
+    pub finished: u64,
+    /// Handshakes that failed.
+    pub failed: u64,
+    /// Handshakes not begun, or given up, for want of room.
+    pub crowded: u64,
+    /// Records dropped: forged, repeated, of nobody we know.
+    pub dropped: u64,
+}

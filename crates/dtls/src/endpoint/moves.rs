@@ -1,0 +1,133 @@
+//! Peers that are found by an identifier instead of an address (RFC 9147 §9, RFC 9146), and those that have moved.
+
+use std::collections::HashMap;
+
+use super::{Association, Endpoint, Peer, entry::Live, networks::network};
+use crate::{Platform, wire::Cid};
+
+/// Bytes that may go to a new address for each that came from there. Whoever moves has proved who it is, not that it
+/// receives there: a client of ours that forges its address must not make us flood another (RFC 9146 §6). The same
+/// factor as CoAP's for strangers (RFC 9175 §2.4) and QUIC's (RFC 9000 §8).
+const AMPLIFICATION: usize = 3;
+
+/// Who is where, but for those at the address where they were met.
+pub(crate) struct Names<P> {
+    /// What our identifiers begin with, if any are handed out.
+    number: Option<u8>,
+    identifiers: HashMap<Cid, usize, foldhash::fast::RandomState>,
+    /// Those above go on speaking to where it was made.
+    moved: HashMap<(P, Association), usize, foldhash::fast::RandomState>,
+}
+
+/// A session that is elsewhere than where it was made.
+pub(super) struct Moved<P> {
+    pub(super) from: P,
+    /// Bytes that may still be sent to the new address.
+    allowance: usize,
+}
+
+impl<P> Moved<P> {
+    /// Whether a datagram may go, and takes it off the allowance.
+    pub(super) fn may_send(&mut self, bytes: usize) -> bool {
+        let left = self.allowance.checked_sub(bytes);
+        self.allowance = left.unwrap_or(self.allowance);
+        left.is_some()
+    }
+
+    /// Something genuine came from the new address.
+    pub(super) const fn heard(&mut self, bytes: usize) {
+        self.allowance = self.allowance.saturating_add(bytes.saturating_mul(AMPLIFICATION));
+    }
+}
+
+impl<P> Default for Names<P> {
+    fn default() -> Self {
+        Self { number: None, identifiers: HashMap::default(), moved: HashMap::default() }
+    }
+}
+
+impl<P: Peer> Names<P> {
+    pub(super) const fn number(&mut self, number: u8) {
+        self.number = Some(number);
+    }
+
+    /// A new identifier, which says nothing to anybody else (RFC 9147 §11).
+    pub(super) fn make(&self, platform: &Platform) -> Option<Cid> {
+        let number = self.number?;
+        let mut cid = [number; _];
+        let (_, random) = cid.split_first_mut()?;
+        platform.fill(random).ok()?;
+        // Once in seventy thousand million million: that client has to do without.
+        (!self.identifiers.contains_key(&cid)).then_some(cid)
+    }
+
+    pub(super) fn add(&mut self, cid: Option<&Cid>, slot: usize) {
+        if let Some(cid) = cid {
+            self.identifiers.insert(*cid, slot);
+        }
+    }
+
+    pub(super) fn remove(&mut self, cid: Option<&Cid>) {
+        if let Some(cid) = cid {
+            self.identifiers.remove(cid);
+        }
+    }
+
+    pub(super) fn slot(&self, cid: &[u8]) -> Option<usize> {
+        self.identifiers.get(cid).copied()
+    }
+
+    /// Of a session that is over.
+    pub(super) fn forget(&mut self, known_as: P, live: &Live<P>) {
+        self.remove(live.session.identifier());
+        if live.moved.is_some() {
+            self.moved.remove(&(known_as, live.association));
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.identifiers.is_empty() && self.moved.is_empty()
+    }
+}
+
+impl<P: Peer> Endpoint<P> {
+    /// Where the session is that was made at that address.
+    pub(super) fn slot_of_session(&self, peer: P, association: Association) -> Option<usize> {
+        let is_there = |slot: &usize| {
+            let entry = self.slots.get(*slot).and_then(Option::as_ref);
+            entry.and_then(|entry| entry.session.as_ref()).is_some_and(|live| live.association == association)
+        };
+        let here = self.peers.get(&peer).copied().filter(is_there);
+        here.or_else(|| self.names.moved.get(&(peer, association)).copied())
+    }
+
+    /// A record that is genuine and newer than all before came from elsewhere: the session goes there, unless somebody
+    /// else is there or from there has come too much. It cannot take the place of another, for nobody has proved yet
+    /// who receives at that address.
+    pub(super) fn relocate(&mut self, slot: usize, to: P) {
+        let taken = self.networks.of(to.address().ip()).sessions;
+        let is_full = taken >= self.config.sessions_per_address_max && !network(to.address().ip()).is_loopback();
+        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        let from = entry.peer;
+        let is_near = network(from.address().ip()) == network(to.address().ip());
+        if self.peers.contains_key(&to) || entry.handshake.is_some() || (is_full && !is_near) {
+            return;
+        }
+        let Some(live) = &mut entry.session else { return };
+        let known_as = live.known_as(from);
+        if known_as == to {
+            // Back where it was, where it has shown that it receives.
+            live.moved = None;
+            self.names.moved.remove(&(known_as, live.association));
+        } else {
+            live.moved = Some(Box::new(Moved { from: known_as, allowance: 0 }));
+            self.names.moved.insert((known_as, live.association), slot);
+        }
+        entry.peer = to;
+        self.peers.remove(&from);
+        self.peers.insert(to, slot);
+        self.networks.change(from.address().ip(), |taken| taken.sessions -= 1);
+        self.networks.change(to.address().ip(), |taken| taken.sessions += 1);
+    }
+}

@@ -1,0 +1,175 @@
+//! Records of DTLS 1.3 that are protected (RFC 9147 §4): by whom, and what becomes of them.
+
+use std::time::Duration;
+
+use super::{
+    Endpoint, Inbox, Peer,
+    link::{Link, Shake},
+};
+use crate::platform::Host;
+use crate::{
+    Alert, End,
+    v13::{Content, Heard, Sealed, Step},
+};
+
+impl<P: Peer> Endpoint<P> {
+    /// A datagram that begins with such a record.
+    pub(super) fn handle_sealed(
+        &mut self,
+        now: Duration,
+        peer: P,
+        datagram: &[u8],
+        inbox: &mut Inbox<P>,
+        send: &mut dyn FnMut(P, &[u8]),
+    ) {
+        let first = Sealed::split(datagram).and_then(|(first, _)| match first.cid {
+            Some(cid) => Some((first, self.names.slot(cid)?)),
+            None => Some((first, self.peers.get(&peer).copied()?)),
+        });
+        let Some((first, slot)) = first else {
+            self.counters.dropped += 1;
+            return;
+        };
+        let mut rest = datagram;
+        while let Some((record, after)) = Sealed::split(rest) {
+            // §4: records of one datagram are of one association.
+            if record.cid.is_some_and(|cid| first.cid != Some(cid)) {
+                self.counters.dropped += 1;
+                break;
+            }
+            self.handle_sealed_record(now, slot, peer, &record, inbox, send);
+            self.note_arrival(slot, peer, rest.len() - after.len());
+            rest = after;
+        }
+        self.refresh(now, slot, send);
+        self.tidy(slot);
+        self.set_alarm(slot);
+    }
+
+    /// What comes from a new address is what may be answered there.
+    pub(super) fn note_arrival(&mut self, slot: usize, peer: P, bytes: usize) {
+        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        let here = entry.peer == peer;
+        if let Some(moved) = entry.session.as_mut().and_then(|live| live.moved.as_mut()).filter(|_| here) {
+            moved.heard(bytes);
+        }
+    }
+
+    fn handle_sealed_record(
+        &mut self,
+        now: Duration,
+        slot: usize,
+        peer: P,
+        record: &Sealed<'_>,
+        inbox: &mut Inbox<P>,
+        send: &mut dyn FnMut(P, &[u8]),
+    ) {
+        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        let here = entry.peer == peer;
+        let start = inbox.bytes.len();
+        if let Some(live) = &mut entry.session
+            && let Link::V13(session) = &mut live.session
+        {
+            if let Some(heard) = session.open(record, &mut inbox.bytes) {
+                if !live.wake(now) {
+                    inbox.bytes.truncate(start);
+                    self.end(slot, End::Revoked, inbox, send);
+                    return;
+                }
+                // RFC 9146 §6: verified, and newer than all before.
+                if !here && heard.newest {
+                    self.relocate(slot, peer);
+                }
+                self.handle_heard(now, slot, heard, start, inbox, send);
+                return;
+            }
+            if live.resting {
+                // What did not open may be anybody's: it must not make sessions heavy that are at rest.
+                session.rest();
+            }
+        }
+        match entry.handshake.as_mut().map(|begun| &mut begun.handshake) {
+            Some(Shake::V13(handshake)) if here => {
+                self.scratch.clear();
+                let host = Host { credentials: self.credentials.as_ref(), platform: &self.platform };
+                let step = handshake.handle(now, host, record, &mut self.scratch);
+                self.step(now, slot, step, inbox, send);
+            }
+            // A handshake does not move.
+            Some(Shake::V13(_) | Shake::V12(_)) | None => self.counters.dropped += 1,
+        }
+    }
+
+    fn step(&mut self, now: Duration, slot: usize, step: Step, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
+        match step {
+            Step::Waiting => {}
+            Step::Done(session, channel, watch) => {
+                self.establish(now, slot, (Link::V13(session), channel, watch), inbox, send);
+            }
+            Step::Failed(alert) => self.fail(slot, alert, inbox, send),
+            Step::Abandoned(alert) => {
+                self.counters.failed += 1;
+                if let Some(entry) = self.slots.get(slot).and_then(Option::as_ref) {
+                    inbox.failed(entry.peer, alert, None);
+                }
+                self.drop_handshake(slot);
+            }
+        }
+    }
+
+    /// What a session has heard; it is in the inbox from `start` on.
+    fn handle_heard(
+        &mut self,
+        now: Duration,
+        slot: usize,
+        heard: Heard,
+        start: usize,
+        inbox: &mut Inbox<P>,
+        send: &mut dyn FnMut(P, &[u8]),
+    ) {
+        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        let Some(live) = &mut entry.session else { return };
+        let Link::V13(session) = &mut live.session else { return };
+        if heard.content == Content::ApplicationData {
+            inbox.data(live.known_as(entry.peer), live.association, start);
+            return;
+        }
+        let inner = inbox.bytes.split_off(start);
+        self.scratch.clear();
+        match heard.content {
+            Content::Alert => match *inner {
+                // RFC 8446 §6: but for this one all end it, whatever they say of their level; user_canceled precedes it.
+                [_, 0] => self.end(slot, End::Closed, inbox, send),
+                [_, USER_CANCELED] => {}
+                [_, alert] => self.end(slot, End::Fault(Alert::parse(alert)), inbox, send),
+                _ => {}
+            },
+            Content::Ack => session.handle_ack(&inner),
+            Content::Handshake => match session.handle_message(now, heard, &inner, &mut self.scratch) {
+                Ok(()) if self.scratch.is_empty() => {}
+                Ok(()) => send(entry.peer, &self.scratch),
+                Err(alert) => {
+                    self.scratch.clear();
+                    session.put_alert(alert, &mut self.scratch);
+                    send(entry.peer, &self.scratch);
+                    self.end(slot, End::Fault(alert), inbox, send);
+                }
+            },
+            Content::ApplicationData => {}
+        }
+    }
+
+    /// Changes keys that are worn.
+    fn refresh(&mut self, now: Duration, slot: usize, send: &mut dyn FnMut(P, &[u8])) {
+        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        let Some(Link::V13(session)) = entry.session.as_mut().map(|live| &mut live.session) else { return };
+        if session.is_worn() {
+            self.scratch.clear();
+            session.refresh(now, &mut self.scratch);
+            send(entry.peer, &self.scratch);
+        }
+    }
+}
+
+/// RFC 8446 §6.1: a close_notify follows.
+const USER_CANCELED: u8 = 90;

@@ -1,0 +1,152 @@
+//! What came of datagrams: one buffer that is filled in a turn, read, and used again.
+
+use std::ops::Range;
+
+use super::{Alert, Channel};
+
+/// A session of a peer. A new handshake makes a new one, at the same address too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Association(pub(super) u32);
+
+impl Association {
+    /// The one with this number.
+    #[must_use]
+    pub const fn numbered(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// As a number that no other session of this endpoint has, within four thousand million handshakes; never 0.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+}
+
+/// How a session has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The peer has said goodbye.
+    Closed,
+    /// The peer has reported a fault.
+    Fault(Alert),
+    /// The peer has made a new session, which is there already.
+    Replaced,
+    /// Nothing was heard or said for too long.
+    Idle,
+    /// The peer's certificate was revoked.
+    Revoked,
+    /// There was no more room.
+    Evicted,
+    /// We ended it.
+    Ours,
+}
+
+/// Something that happened, in its order.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event<'a, P> {
+    /// A session is there.
+    Established {
+        /// Whose.
+        peer: P,
+        /// Which.
+        association: Association,
+        /// What was agreed, and who the peer is.
+        channel: &'a Channel,
+    },
+    /// Application data.
+    Data {
+        /// Whose.
+        peer: P,
+        /// Of which session.
+        association: Association,
+        /// One record's.
+        data: &'a [u8],
+    },
+    /// A session is gone.
+    Ended {
+        /// Whose.
+        peer: P,
+        /// Which.
+        association: Association,
+        /// Why.
+        end: End,
+    },
+    /// A handshake has failed.
+    Failed {
+        /// Whose.
+        peer: P,
+        /// What the peer was told.
+        alert: Alert,
+        /// The pre-shared key's identity that it named.
+        identity: Option<&'a [u8]>,
+    },
+}
+
+#[derive(Debug)]
+enum Kept<P> {
+    Established(P, Association, Box<Channel>),
+    Data(P, Association, Range<usize>),
+    Ended(P, Association, End),
+    Failed(P, Alert, Option<Box<[u8]>>),
+}
+
+/// What has happened and was not yet looked at.
+#[derive(Debug)]
+pub struct Inbox<P> {
+    pub(super) bytes: Vec<u8>,
+    kept: Vec<Kept<P>>,
+}
+
+impl<P> Default for Inbox<P> {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), kept: Vec::new() }
+    }
+}
+
+impl<P: Copy> Inbox<P> {
+    pub(super) fn established(&mut self, peer: P, association: Association, channel: Box<Channel>) {
+        self.kept.push(Kept::Established(peer, association, channel));
+    }
+
+    /// The bytes from `start` on are data.
+    pub(super) fn data(&mut self, peer: P, association: Association, start: usize) {
+        self.kept.push(Kept::Data(peer, association, start..self.bytes.len()));
+    }
+
+    pub(super) fn ended(&mut self, peer: P, association: Association, end: End) {
+        self.kept.push(Kept::Ended(peer, association, end));
+    }
+
+    pub(super) fn failed(&mut self, peer: P, alert: Alert, identity: Option<Box<[u8]>>) {
+        self.kept.push(Kept::Failed(peer, alert, identity));
+    }
+
+    /// All of it, oldest first.
+    pub fn events(&self) -> impl Iterator<Item = Event<'_, P>> {
+        self.kept.iter().map(|kept| match kept {
+            Kept::Established(peer, association, channel) => {
+                Event::Established { peer: *peer, association: *association, channel }
+            }
+            Kept::Data(peer, association, range) => {
+                let data = self.bytes.get(range.clone()).unwrap_or_default();
+                Event::Data { peer: *peer, association: *association, data }
+            }
+            Kept::Ended(peer, association, end) => Event::Ended { peer: *peer, association: *association, end: *end },
+            Kept::Failed(peer, alert, identity) => {
+                Event::Failed { peer: *peer, alert: *alert, identity: identity.as_deref() }
+            }
+        })
+    }
+
+    /// Whether nothing has happened.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// Forgets it all and keeps the room.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.kept.clear();
+    }
+}

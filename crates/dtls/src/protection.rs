@@ -1,0 +1,358 @@
+//! Protected records: AES-128 in GCM (RFC 5288) and CCM (RFC 6655), and the window that lets none in twice (RFC 6347
+//! §4.1.2.6).
+
+use fogmux_ccm::{Aes128Enc, Ccm, Tag, TagLength};
+use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use zeroize::Zeroizing;
+
+use super::{
+    suite::Aead,
+    wire::{self, ContentType, DTLS_1_2, RECORD_HEADER, Record},
+};
+
+/// Bytes of what a record holds (RFC 5246 §6.2.1, RFC 8446 §5.1).
+pub(super) const PLAIN_MAX: usize = 1 << 14;
+
+/// Bytes of the part of the nonce that travels (RFC 5288 §3).
+const EXPLICIT_NONCE: usize = 8;
+
+/// One direction's key. What is computed from it is kept only while it is used: a session that rests keeps 32 bytes.
+pub(super) struct Protection {
+    aead: Aead,
+    key: Zeroizing<[u8; 16]>,
+    salt: [u8; 4],
+    schedule: Option<Box<Schedule>>,
+}
+
+/// A cipher with its round keys.
+pub(super) enum Schedule {
+    Gcm(Box<LessSafeKey>),
+    Ccm(Ccm<Aes128Enc, 12>),
+}
+
+impl Protection {
+    pub(super) fn new(aead: Aead, key: [u8; 16], salt: [u8; 4]) -> Self {
+        Self { aead, key: Zeroizing::new(key), salt, schedule: None }
+    }
+
+    /// Lets go of what can be computed again.
+    pub(super) fn rest(&mut self) {
+        self.schedule = None;
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.schedule.is_none()
+    }
+
+    /// Appends a protected record. `None`: nothing was appended, for want of a cipher or because it is too long.
+    pub(super) fn seal(&mut self, content: ContentType, number: u64, plain: &[u8], out: &mut Vec<u8>) -> Option<()> {
+        if plain.len() > PLAIN_MAX {
+            return None;
+        }
+        let tag_len = self.aead.tag();
+        let nonce = self.nonce(number.to_be_bytes());
+        let aad = additional_data(number, content, plain.len());
+        let start = out.len();
+        wire::put_record_header(out, content, DTLS_1_2, number, EXPLICIT_NONCE + plain.len() + tag_len);
+        out.extend_from_slice(&number.to_be_bytes());
+        let body = out.len();
+        out.extend_from_slice(plain);
+        let sealed = out.get_mut(body..).and_then(|plain| self.schedule().seal(nonce, &aad, plain));
+        match sealed {
+            Some(tag) => out.extend(tag.into_iter().take(tag_len)),
+            None => out.truncate(start),
+        }
+        sealed.map(drop)
+    }
+
+    /// Appends a record under the identifier that the other end wants (RFC 9146 §4).
+    pub(super) fn seal_identified(
+        &mut self,
+        cid: &[u8],
+        content: ContentType,
+        number: u64,
+        plain: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        if plain.len() >= PLAIN_MAX {
+            return None;
+        }
+        let tag_len = self.aead.tag();
+        let nonce = self.nonce(number.to_be_bytes());
+        let (start, len) = (out.len(), plain.len() + 1);
+        let aad = identified_data(number, cid, len);
+        out.push(ContentType::Identified.byte());
+        out.extend_from_slice(&DTLS_1_2.to_be_bytes());
+        out.extend_from_slice(&number.to_be_bytes());
+        out.extend_from_slice(cid);
+        out.extend_from_slice(&wire::length16(EXPLICIT_NONCE + len + tag_len));
+        out.extend_from_slice(&number.to_be_bytes());
+        let body = out.len();
+        out.extend_from_slice(plain);
+        out.push(content.byte());
+        let sealed = out.get_mut(body..).and_then(|plain| self.schedule().seal(nonce, &aad, plain));
+        match sealed {
+            Some(tag) => out.extend(tag.into_iter().take(tag_len)),
+            None => out.truncate(start),
+        }
+        sealed.map(drop)
+    }
+
+    /// Appends what a record holds, and gives of what kind it is. `None`: it is not genuine, and nothing was appended.
+    pub(super) fn open(&mut self, record: &Record<'_>, out: &mut Vec<u8>) -> Option<ContentType> {
+        let (explicit, sealed) = record.payload.split_first_chunk::<EXPLICIT_NONCE>()?;
+        let (body, tag) = sealed.split_at_checked(sealed.len().checked_sub(self.aead.tag())?)?;
+        if body.len() > PLAIN_MAX {
+            return None;
+        }
+        let nonce = self.nonce(*explicit);
+        let start = out.len();
+        out.extend_from_slice(body);
+        let plain = out.get_mut(start..)?;
+        let opened = match record.cid {
+            None => {
+                let aad = additional_data(record.number(), record.content, body.len());
+                self.schedule().open(nonce, &aad, plain, tag).map(|()| record.content)
+            }
+            Some(cid) => {
+                let aad = identified_data(record.number(), cid, body.len());
+                let opened = self.schedule().open(nonce, &aad, plain, tag);
+                opened.and_then(|()| inner_content(start, out))
+            }
+        };
+        if opened.is_none() {
+            out.truncate(start);
+        }
+        opened
+    }
+
+    fn nonce(&self, explicit: [u8; EXPLICIT_NONCE]) -> [u8; 12] {
+        let mut nonce = [0; 12];
+        nonce.iter_mut().zip(self.salt.into_iter().chain(explicit)).for_each(|(to, from)| *to = from);
+        nonce
+    }
+
+    fn schedule(&mut self) -> &Schedule {
+        let Self { aead, key, schedule, .. } = self;
+        schedule.get_or_insert_with(|| Box::new(Schedule::new(*aead, key)))
+    }
+}
+
+/// RFC 5246 §6.2.3.3.
+fn additional_data(number: u64, content: ContentType, len: usize) -> [u8; RECORD_HEADER] {
+    let mut data = [0; RECORD_HEADER];
+    let bytes = number.to_be_bytes().into_iter().chain([content.byte()]);
+    let bytes = bytes.chain(DTLS_1_2.to_be_bytes()).chain(wire::length16(len));
+    data.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+    data
+}
+
+/// RFC 9146 §5.3.
+fn identified_data(number: u64, cid: &[u8], len: usize) -> Vec<u8> {
+    let kind = ContentType::Identified.byte();
+    let mut data = Vec::with_capacity(RECORD_HEADER + 10 + cid.len());
+    data.extend_from_slice(&[0xff; 8]);
+    data.extend_from_slice(&[kind, u8::try_from(cid.len()).unwrap_or(u8::MAX), kind]);
+    data.extend_from_slice(&DTLS_1_2.to_be_bytes());
+    data.extend_from_slice(&number.to_be_bytes());
+    data.extend_from_slice(cid);
+    data.extend_from_slice(&wire::length16(len));
+    data
+}
+
+/// Takes padding and the kind off what was inside (RFC 9146 §4).
+fn inner_content(start: usize, out: &mut Vec<u8>) -> Option<ContentType> {
+    let at = start + out.get(start..)?.iter().rposition(|byte| *byte != 0)?;
+    let content = ContentType::parse(*out.get(at)?).filter(|content| *content != ContentType::Identified)?;
+    out.truncate(at);
+    Some(content)
+}
+
+impl Schedule {
+    #[expect(clippy::expect_used, reason = "the key has the one length that AES-128 has")]
+    pub(super) fn new(aead: Aead, key: &[u8; 16]) -> Self {
+        let ccm = |tag| Self::Ccm(Ccm::new(key, tag).expect("AES-128 has keys of 16 bytes"));
+        match aead {
+            Aead::Gcm => {
+                let key = UnboundKey::new(&AES_128_GCM, key).expect("AES-128 has keys of 16 bytes");
+                Self::Gcm(Box::new(LessSafeKey::new(key)))
+            }
+            Aead::Ccm => ccm(TagLength::Sixteen),
+            Aead::Ccm8 => ccm(TagLength::Eight),
+        }
+    }
+
+    /// Encrypts in place; the first bytes of what it gives are the tag.
+    pub(super) fn seal(&self, nonce: [u8; 12], aad: &impl AsRef<[u8]>, plain: &mut [u8]) -> Option<Tag> {
+        match self {
+            Self::Gcm(key) => {
+                let nonce = Nonce::assume_unique_for_key(nonce);
+                let tag = key.seal_in_place_separate_tag(nonce, Aad::from(aad), plain).ok()?;
+                <Tag>::try_from(tag.as_ref()).ok()
+            }
+            Self::Ccm(key) => key.seal(&nonce, aad, plain),
+        }
+    }
+
+    /// Decrypts in place when the tag is right.
+    pub(super) fn open(&self, nonce: [u8; 12], aad: &impl AsRef<[u8]>, body: &mut [u8], tag: &[u8]) -> Option<()> {
+        match self {
+            Self::Gcm(key) => {
+                let nonce = Nonce::assume_unique_for_key(nonce);
+                let tag = ring::aead::Tag::from(<Tag>::try_from(tag).ok()?);
+                key.open_in_place_separate_tag(nonce, Aad::from(aad), tag, body, 0..).ok().map(drop)
+            }
+            Self::Ccm(key) => key.open(&nonce, aad, body, tag),
+        }
+    }
+}
+
+/// Which records of an epoch have been seen: the newest and the 63 before it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Window {
+    newest: u64,
+    seen: u64,
+}
+
+impl Window {
+    /// The highest number that was noted; 0 when none was.
+    pub(super) const fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// Whether a record comes after all that were noted.
+    pub(super) const fn is_newest(&self, sequence: u64) -> bool {
+        self.seen == 0 || sequence > self.newest
+    }
+
+    /// Whether a record may be new. Only one that is genuine is then noted.
+    pub(super) fn may_accept(&self, sequence: u64) -> bool {
+        if self.seen == 0 || sequence > self.newest {
+            return true;
+        }
+        let age = self.newest - sequence;
+        age < 64 && self.seen & (1 << age) == 0
+    }
+
+    pub(super) fn note(&mut self, sequence: u64) {
+        if self.seen == 0 {
+            *self = Self { newest: sequence, seen: 1 };
+        } else if let Some(ahead) = sequence.checked_sub(self.newest).filter(|ahead| *ahead > 0) {
+            self.seen = u32::try_from(ahead).ok().and_then(|ahead| self.seen.checked_shl(ahead)).unwrap_or(0) | 1;
+            self.newest = sequence;
+        } else if let Some(bit) = u32::try_from(self.newest - sequence).ok().and_then(|age| 1_u64.checked_shl(age)) {
+            self.seen |= bit;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pair(aead: Aead) -> (Protection, Protection) {
+        (Protection::new(aead, [7; 16], [1; 4]), Protection::new(aead, [7; 16], [1; 4]))
+    }
+
+    #[test]
+    fn what_is_sealed_opens_once_and_unchanged_only() {
+        for aead in [Aead::Gcm, Aead::Ccm, Aead::Ccm8] {
+            let (mut seal, mut open) = pair(aead);
+            let mut bytes = Vec::new();
+            seal.seal(ContentType::ApplicationData, wire::number(1, 5), b"hello", &mut bytes).unwrap();
+            assert_eq!(bytes.len(), RECORD_HEADER + 8 + 5 + aead.tag());
+            let mut plain = vec![0];
+            open.rest();
+            let opened = open.open(&Record::split(&bytes).unwrap().0, &mut plain);
+            assert_eq!((opened, &plain[..]), (Some(ContentType::ApplicationData), &b"\0hello"[..]));
+            for at in [0, 3, 10, RECORD_HEADER, RECORD_HEADER + 8, bytes.len() - 1] {
+                let mut bent = bytes.clone();
+                bent[at] ^= 1;
+                let Some((record, _)) = Record::split(&bent) else { continue };
+                assert_eq!(open.open(&record, &mut plain), None, "{aead:?}, byte {at}");
+                assert_eq!(plain, b"\0hello");
+            }
+        }
+    }
+
+    #[test]
+    fn rfc_9146_what_is_sealed_under_an_identifier_opens_unchanged_only() {
+        for aead in [Aead::Gcm, Aead::Ccm, Aead::Ccm8] {
+            let (mut seal, mut open) = pair(aead);
+            let mut bytes = Vec::new();
+            seal.seal_identified(&[9; wire::CID], ContentType::Alert, wire::number(1, 5), b"hello", &mut bytes)
+                .unwrap();
+            let mut plain = Vec::new();
+            let opened = open.open(&Record::split(&bytes).unwrap().0, &mut plain);
+            assert_eq!((opened, &plain[..]), (Some(ContentType::Alert), &b"hello"[..]));
+            for at in 3..bytes.len() {
+                let mut bent = bytes.clone();
+                bent[at] ^= 1;
+                let Some((record, _)) = Record::split(&bent) else { continue };
+                assert_eq!(open.open(&record, &mut Vec::new()), None, "{aead:?}, byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_short_record_is_not_genuine() {
+        for len in 0..24 {
+            let (_, mut open) = pair(Aead::Gcm);
+            let mut bytes = Vec::new();
+            wire::put_record(&mut bytes, ContentType::ApplicationData, DTLS_1_2, 1 << 48, &vec![0; len]);
+            assert_eq!(open.open(&Record::split(&bytes).unwrap().0, &mut Vec::new()), None);
+        }
+    }
+
+    #[test]
+    fn s6_2_1_no_record_holds_more_than_16_kib() {
+        for aead in [Aead::Gcm, Aead::Ccm, Aead::Ccm8] {
+            for (len, fits) in [(PLAIN_MAX, true), (PLAIN_MAX + 1, false)] {
+                let (mut seal, mut open) = pair(aead);
+                let (number, mut plain, mut ours) = (wire::number(1, 5), vec![7; len], Vec::new());
+                let sealed = seal.seal(ContentType::ApplicationData, number, &plain, &mut ours);
+                assert_eq!((sealed.is_some(), ours.is_empty()), (fits, !fits));
+                // By somebody who does not keep to it.
+                let nonce = seal.nonce(number.to_be_bytes());
+                let aad = additional_data(number, ContentType::ApplicationData, len);
+                let tag = seal.schedule().seal(nonce, &aad, &mut plain).unwrap();
+                let payload = [&number.to_be_bytes()[..], &plain, &tag[..aead.tag()]].concat();
+                let mut theirs = Vec::new();
+                wire::put_record(&mut theirs, ContentType::ApplicationData, DTLS_1_2, number, &payload);
+                let opened = open.open(&Record::split(&theirs).unwrap().0, &mut Vec::new());
+                assert_eq!(opened.is_some(), fits, "{aead:?}, {len}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn s4_1_2_6_the_window_accepts_nothing_twice(numbers in proptest::collection::vec(0_u64..200, 0..300)) {
+            let mut window = Window::default();
+            let mut seen = HashSet::new();
+            for number in numbers {
+                if window.may_accept(number) {
+                    window.note(number);
+                    prop_assert!(seen.insert(number));
+                }
+            }
+        }
+
+        #[test]
+        fn what_is_new_and_not_too_old_is_accepted(newest in 0_u64..1 << 48, age in 0_u64..64) {
+            let mut window = Window::default();
+            window.note(newest);
+            prop_assert!(!window.may_accept(newest));
+            if age > 0 && newest >= age {
+                prop_assert!(window.may_accept(newest - age));
+                window.note(newest - age);
+                prop_assert!(!window.may_accept(newest - age));
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! An association after its handshake: keys, numbers, and the last flight in case it was lost. Everything else is gone.
+
+use super::{
+    Alert,
+    prf::VERIFY_DATA,
+    protection::{Protection, Window},
+    wire::{self, Cid, ContentType, DTLS_1_2, Record, SEQUENCE_MAX},
+};
+
+/// The epoch of all that is protected: there is no second handshake in an association.
+pub(super) const EPOCH: u16 = 1;
+
+/// Bytes of a Finished with its header.
+pub(super) const FINISHED: usize = wire::HANDSHAKE_HEADER + VERIFY_DATA;
+
+pub(super) struct Session {
+    read: Protection,
+    write: Protection,
+    window: Window,
+    sent: u64,
+    /// Our Finished and the next number of epoch 0, should the other end not have heard it.
+    finished: [u8; FINISHED],
+    sent_plain: u64,
+    identifiers: Option<Box<Identifiers>>,
+}
+
+/// What both ends want in records to them (RFC 9146 §3).
+pub(super) struct Identifiers {
+    pub(super) ours: Cid,
+    /// Maybe nothing: then ours to it are as they always were.
+    pub(super) theirs: Box<[u8]>,
+}
+
+impl Session {
+    pub(super) fn new(read: Protection, write: Protection, window: Window, sent: u64) -> Self {
+        Self { read, write, window, sent, finished: [0; FINISHED], sent_plain: 0, identifiers: None }
+    }
+
+    /// Under identifiers from now on.
+    pub(super) fn identify(&mut self, identifiers: Option<Box<Identifiers>>) {
+        self.identifiers = identifiers;
+    }
+
+    /// The identifier under which records come to it.
+    pub(super) fn identifier(&self) -> Option<&Cid> {
+        self.identifiers.as_ref().map(|identifiers| &identifiers.ours)
+    }
+
+    /// Whether a record comes after everything that came before: from where it comes, the peer is now.
+    pub(super) const fn is_newest(&self, record: &Record<'_>) -> bool {
+        self.window.is_newest(record.sequence)
+    }
+
+    /// What [`Session::put_last_flight`] sends.
+    pub(super) fn keep_last_flight(&mut self, finished: [u8; FINISHED], record_sequence: u64) {
+        self.finished = finished;
+        self.sent_plain = record_sequence;
+    }
+
+    /// Appends ChangeCipherSpec and Finished, with new numbers each time.
+    pub(super) fn put_last_flight(&mut self, out: &mut Vec<u8>) {
+        put_change_cipher_spec(out, &mut self.sent_plain);
+        let finished = self.finished;
+        self.seal(ContentType::Handshake, &finished, out);
+    }
+
+    /// Appends a protected record.
+    pub(super) fn seal(&mut self, content: ContentType, plain: &[u8], out: &mut Vec<u8>) -> Option<()> {
+        // RFC 6347 §4.1: rather no association than a number used twice.
+        if self.sent > SEQUENCE_MAX {
+            return None;
+        }
+        let number = wire::number(EPOCH, self.sent);
+        self.sent += 1;
+        match self.identifiers.as_ref().filter(|identifiers| !identifiers.theirs.is_empty()) {
+            None => self.write.seal(content, number, plain, out),
+            Some(identifiers) => self.write.seal_identified(&identifiers.theirs, content, number, plain, out),
+        }
+    }
+
+    pub(super) fn put_alert(&mut self, alert: Alert, out: &mut Vec<u8>) {
+        // Without a number left nothing more can be said.
+        let _ = self.seal(ContentType::Alert, &alert.bytes(), out);
+    }
+
+    /// Appends what a record of our epoch holds, when it is genuine and new, and gives of what kind it is.
+    pub(super) fn open(&mut self, record: &Record<'_>, out: &mut Vec<u8>) -> Option<ContentType> {
+        if record.epoch != EPOCH || record.version != DTLS_1_2 || !self.window.may_accept(record.sequence) {
+            return None;
+        }
+        // RFC 9146 §3: once there is one, records without it are nobody's.
+        if self.identifier() != record.cid {
+            return None;
+        }
+        let content = self.read.open(record, out)?;
+        self.window.note(record.sequence);
+        Some(content)
+    }
+
+    /// Lets go of what can be computed again.
+    pub(super) fn rest(&mut self) {
+        self.read.rest();
+        self.write.rest();
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.read.is_at_rest() && self.write.is_at_rest()
+    }
+}
+
+pub(super) fn put_change_cipher_spec(out: &mut Vec<u8>, record_sequence: &mut u64) {
+    wire::put_record(out, ContentType::ChangeCipherSpec, DTLS_1_2, wire::number(0, *record_sequence), &[1]);
+    *record_sequence += 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::Aead;
+
+    #[test]
+    fn s4_1_no_number_is_used_twice_when_they_are_used_up() {
+        let protection = |byte| Protection::new(Aead::Gcm, [byte; 16], [byte; 4]);
+        let mut session = Session::new(protection(1), protection(2), Window::default(), SEQUENCE_MAX);
+        let mut out = Vec::new();
+        assert!(session.seal(ContentType::ApplicationData, b"last", &mut out).is_some());
+        assert_eq!(Record::split(&out).unwrap().0.sequence, SEQUENCE_MAX);
+        out.clear();
+        assert!(session.seal(ContentType::ApplicationData, b"one more", &mut out).is_none());
+        session.put_alert(Alert::CloseNotify, &mut out);
+        session.put_last_flight(&mut out);
+        let mut rest = &out[..];
+        while let Some((record, after)) = Record::split(rest) {
+            assert_eq!(record.epoch, 0, "nothing under the key");
+            rest = after;
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Cipher suites: the four of RFC 7252 §9.1.3 and RFC 7925 §4.2, their GCM sisters, and one for RSA certificates. All
+//! have AES-128 and SHA-256.
+
+/// A cipher suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Suite {
+    /// RFC 5487.
+    PskAes128Gcm,
+    /// RFC 6655; mandatory for CoAP with pre-shared keys (RFC 7252 §9.1.3.1).
+    PskAes128Ccm8,
+    /// RFC 6655.
+    PskAes128Ccm,
+    /// RFC 5289.
+    EcdheEcdsaAes128Gcm,
+    /// RFC 7251; mandatory for CoAP with certificates (RFC 7252 §9.1.3.2).
+    EcdheEcdsaAes128Ccm8,
+    /// RFC 7251.
+    EcdheEcdsaAes128Ccm,
+    /// RFC 5289, for whoever gives us an RSA certificate.
+    EcdheRsaAes128Gcm,
+}
+
+/// How a suite agrees on a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exchange {
+    Psk,
+    EcdheEcdsa,
+    EcdheRsa,
+}
+
+/// How a suite protects records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aead {
+    Gcm,
+    Ccm,
+    Ccm8,
+}
+
+impl Suite {
+    /// All, in the order we prefer. Pre-shared keys first: who offers them has one, and with a certificate suite
+    /// would be nobody in particular. Longer tags before shorter.
+    pub const ALL: [Self; 7] = [
+        Self::PskAes128Gcm,
+        Self::PskAes128Ccm,
+        Self::PskAes128Ccm8,
+        Self::EcdheEcdsaAes128Gcm,
+        Self::EcdheEcdsaAes128Ccm,
+        Self::EcdheEcdsaAes128Ccm8,
+        Self::EcdheRsaAes128Gcm,
+    ];
+
+    /// Its number in the IANA registry.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        match self {
+            Self::PskAes128Gcm => 0x00a8,
+            Self::PskAes128Ccm => 0xc0a4,
+            Self::PskAes128Ccm8 => 0xc0a8,
+            Self::EcdheEcdsaAes128Gcm => 0xc02b,
+            Self::EcdheEcdsaAes128Ccm => 0xc0ac,
+            Self::EcdheEcdsaAes128Ccm8 => 0xc0ae,
+            Self::EcdheRsaAes128Gcm => 0xc02f,
+        }
+    }
+
+    /// Its name in the IANA registry.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PskAes128Gcm => "TLS_PSK_WITH_AES_128_GCM_SHA256",
+            Self::PskAes128Ccm => "TLS_PSK_WITH_AES_128_CCM",
+            Self::PskAes128Ccm8 => "TLS_PSK_WITH_AES_128_CCM_8",
+            Self::EcdheEcdsaAes128Gcm => "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+            Self::EcdheEcdsaAes128Ccm => "TLS_ECDHE_ECDSA_WITH_AES_128_CCM",
+            Self::EcdheEcdsaAes128Ccm8 => "TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8",
+            Self::EcdheRsaAes128Gcm => "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+        }
+    }
+
+    /// Whether it is for pre-shared keys; the others are for certificates.
+    #[must_use]
+    pub const fn is_psk(self) -> bool {
+        matches!(self.exchange(), Exchange::Psk)
+    }
+
+    pub(super) const fn exchange(self) -> Exchange {
+        match self {
+            Self::PskAes128Gcm | Self::PskAes128Ccm | Self::PskAes128Ccm8 => Exchange::Psk,
+            Self::EcdheEcdsaAes128Gcm | Self::EcdheEcdsaAes128Ccm | Self::EcdheEcdsaAes128Ccm8 => Exchange::EcdheEcdsa,
+            Self::EcdheRsaAes128Gcm => Exchange::EcdheRsa,
+        }
+    }
+
+    pub(super) const fn aead(self) -> Aead {
+        match self {
+            Self::PskAes128Gcm | Self::EcdheEcdsaAes128Gcm | Self::EcdheRsaAes128Gcm => Aead::Gcm,
+            Self::PskAes128Ccm | Self::EcdheEcdsaAes128Ccm => Aead::Ccm,
+            Self::PskAes128Ccm8 | Self::EcdheEcdsaAes128Ccm8 => Aead::Ccm8,
+        }
+    }
+}
+
+impl Aead {
+    /// Bytes of a tag: 8 for CCM_8 (RFC 6655 §3).
+    pub(super) const fn tag(self) -> usize {
+        match self {
+            Self::Gcm | Self::Ccm => 16,
+            Self::Ccm8 => 8,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Credentials and trust of the tests.
+
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use rustls::{
+    RootCertStore,
+    client::WebPkiServerVerifier,
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+    sign::CertifiedKey,
+    time_provider::DefaultTimeProvider,
+};
+use zeroize::Zeroizing;
+
+use crate::{Credentials, Platform, client::ClientConfig};
+
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+pub(crate) fn platform() -> Platform {
+    Platform { crypto: provider(), wall_clock: Arc::new(DefaultTimeProvider) }
+}
+
+pub(crate) struct Keys {
+    pub(super) psk: bool,
+    pub(super) certified: Option<Arc<CertifiedKey>>,
+    pub(super) verifier: Option<Arc<dyn ClientCertVerifier>>,
+    /// Whether everybody has to wait.
+    pub(crate) wait: AtomicBool,
+}
+
+impl Credentials for Keys {
+    fn certified_key(&self) -> Option<Arc<CertifiedKey>> {
+        self.certified.clone()
+    }
+
+    fn client_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
+        self.verifier.clone()
+    }
+
+    fn has_psk(&self) -> bool {
+        self.psk
+    }
+
+    fn must_wait(&self, _from: IpAddr, _identity: &[u8]) -> bool {
+        self.wait.load(Ordering::Relaxed)
+    }
+
+    fn psk(&self, _from: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        (identity == b"device").then(|| Zeroizing::new(b"secret".to_vec()))
+    }
+}
+
+pub(crate) fn psk_keys() -> Arc<Keys> {
+    Arc::new(Keys { psk: true, certified: None, verifier: None, wait: AtomicBool::new(false) })
+}
+
+pub(crate) fn certificate_keys(key: Arc<CertifiedKey>, verifier: Arc<dyn ClientCertVerifier>) -> Arc<Keys> {
+    Arc::new(Keys { psk: false, certified: Some(key), verifier: Some(verifier), wait: AtomicBool::new(false) })
+}
+
+/// An authority, a server's certificate and one of a client.
+pub(crate) struct Authority {
+    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
+    roots: Arc<RootCertStore>,
+}
+
+impl Authority {
+    pub(crate) fn new(name: &str) -> Self {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        let certificate = params.self_signed(&key).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.der().clone()).unwrap();
+        Self { issuer: rcgen::Issuer::new(params, key), roots: Arc::new(roots) }
+    }
+
+    pub(crate) fn certified(&self, name: &str) -> Arc<CertifiedKey> {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let chain: Vec<CertificateDer<'static>> = vec![certificate.der().clone()];
+        Arc::new(CertifiedKey::from_der(chain, key, &provider()).unwrap())
+    }
+
+    pub(crate) fn server(&self) -> Arc<Keys> {
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), provider());
+        certificate_keys(self.certified("fog.example"), verifier.allow_unauthenticated().build().unwrap())
+    }
+
+    /// A server that lets nobody in without a certificate.
+    pub(crate) fn strict_server(&self) -> Arc<Keys> {
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), provider());
+        certificate_keys(self.certified("fog.example"), verifier.build().unwrap())
+    }
+
+    /// What a thief of a certificate has: it, and a key that is another's.
+    pub(crate) fn stolen(&self, name: &str) -> Arc<CertifiedKey> {
+        let (theirs, own) = (self.certified(name), self.certified("thief"));
+        Arc::new(CertifiedKey::new(theirs.cert.clone(), Arc::clone(&own.key)))
+    }
+
+    pub(crate) fn client(&self) -> ClientConfig {
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::clone(&self.roots), provider()).build();
+        ClientConfig::certificates(verifier.unwrap(), "fog.example".try_into().unwrap())
+    }
+}

@@ -1,0 +1,368 @@
+//! The server's half of a handshake (RFC 8446 §2, RFC 9147 §5), from a ClientHello whose cookie was good. The server has
+//! said everything with its first flight; each state is named for the message of the client's that it awaits.
+
+mod answer;
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use rustls::{
+    SignatureScheme,
+    pki_types::{CertificateDer, SignatureVerificationAlgorithm},
+    server::danger::ClientCertVerifier,
+};
+
+pub(crate) use self::answer::Psks;
+use self::answer::{Answer, Proof};
+use super::{
+    Retry, Suite13, ack,
+    flight::{Flight, Writers},
+    record::{Content, Number, Opened, Reading, Sealed, Writing},
+    schedule::{self, Hash, Transcript},
+    session::{EPOCH_DATA, Parts, Session},
+};
+use crate::{
+    Alert, Channel, ChannelSuite, Platform, Watch, exchange,
+    hello::Verified,
+    platform::Host,
+    prf::Side,
+    reassembly::{Fit, Message, Reassembly},
+    wire::{Cid, Fragment, OTHERS_MAX, Reader, message},
+};
+
+/// Bytes of handshake messages of one client that are not finished: its certificates.
+const MESSAGES_MAX: usize = 16 << 10;
+/// RFC 9147 §7.1: how long the rest of a flight is waited for before what is there is acknowledged.
+const ACK_AFTER: Duration = Duration::from_millis(250);
+/// RFC 9147 §6.1.
+const EPOCH_HANDSHAKE: u64 = 2;
+
+/// Why no handshake begins.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The client is told.
+    Alert(Alert, Option<Box<[u8]>>),
+    /// It came too early after attempts that failed: nothing is said, and nothing is counted against it.
+    TooEarly,
+}
+
+impl From<Alert> for Refusal {
+    fn from(alert: Alert) -> Self {
+        Self::Alert(alert, None)
+    }
+}
+
+/// What a record has led to.
+pub(crate) enum Step {
+    /// More is awaited.
+    Waiting,
+    /// It is done; what the client has to hear is in the buffer.
+    Done(Box<Session>, Box<Channel>, Option<Watch>),
+    /// It has failed, and the client is told.
+    Failed(Alert),
+    /// The client has given up.
+    Abandoned(Alert),
+}
+
+pub(crate) struct Handshake {
+    state: State,
+    suite: Suite13,
+    /// Up to our Finished, and then on.
+    transcript: Transcript,
+    /// Of the ClientHello, to know it again.
+    hello: Hash,
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+    reassembly: Reassembly,
+    next_in: u16,
+    next_out: u16,
+    flight: Flight,
+    plain_sent: u64,
+    read: Reading,
+    write: Writing,
+    data_read: Option<Reading>,
+    data_write: Writing,
+    ours: Option<Cid>,
+    theirs: Box<[u8]>,
+    received: Vec<Number>,
+    ack_at: Option<Duration>,
+    identity: Option<Box<[u8]>>,
+    began: Duration,
+}
+
+/// What is awaited.
+enum State {
+    Certificate,
+    CertificateVerify(Chain),
+    Finished(Chain),
+    Over,
+}
+
+/// A client's certificate and those it came with; empty when it has none.
+type Chain = Vec<CertificateDer<'static>>;
+
+impl Handshake {
+    /// Answers a ClientHello; [`Handshake::send`] has the answer. `ours` is handed out when the client wants one.
+    pub(crate) fn begin(
+        host: Host<'_>,
+        now: Duration,
+        from: IpAddr,
+        verified: &Verified<'_>,
+        retry: &Retry,
+        ours: Option<Cid>,
+    ) -> Result<Self, Refusal> {
+        let hello = &verified.hello;
+        let proof = Proof::choose(host, from, verified, retry)?;
+        // §9: who cannot have what it wants in its records has no identifiers at all.
+        let theirs = hello.connection_id.filter(|cid| cid.len() <= OTHERS_MAX);
+        let ours = ours.filter(|_| theirs.is_some());
+        let certificates = proof.is_certificate();
+        let verifier =
+            host.credentials.client_verifier().filter(|verifier| certificates && verifier.offer_client_auth());
+        let identity = proof.identity();
+        let answer = Answer::make(host.platform, verified, retry, proof, verifier.as_deref(), ours.as_ref())
+            .map_err(|alert| Refusal::Alert(alert, identity.clone()))?;
+        let Answer { messages, sequence, transcript, stage, master, .. } = answer;
+        let aead = retry.suite.aead();
+        let [hello_hash, finished_hash] = [answer.at_server_hello, transcript.hash()];
+        let traffic = |side| stage.traffic(side, &hello_hash);
+        let data = |side| master.traffic(side, &finished_hash);
+        let next_in = verified.message_sequence.wrapping_add(1);
+        Ok(Self {
+            state: if verifier.is_some() { State::Certificate } else { State::Finished(Chain::new()) },
+            suite: retry.suite,
+            transcript,
+            hello: schedule::hash(verified.message),
+            verifier,
+            reassembly: Reassembly::new(next_in, MESSAGES_MAX),
+            next_in,
+            next_out: sequence,
+            flight: Flight::new(messages),
+            plain_sent: verified.record_sequence,
+            read: Reading::new(aead, traffic(Side::Client), EPOCH_HANDSHAKE),
+            write: Writing::new(aead, traffic(Side::Server), EPOCH_HANDSHAKE),
+            data_read: Some(Reading::new(aead, data(Side::Client), EPOCH_DATA)),
+            data_write: Writing::new(aead, data(Side::Server), EPOCH_DATA),
+            ours,
+            theirs: theirs.unwrap_or_default().into(),
+            received: Vec::new(),
+            ack_at: None,
+            identity,
+            began: now,
+        })
+    }
+
+    /// Sends the flight, for the first time or again.
+    pub(crate) fn send(&mut self, now: Duration, send: &mut dyn FnMut(&[u8])) {
+        let Self { flight, plain_sent, write, theirs, .. } = self;
+        flight.send(now, &mut Writers { plain: plain_sent, sealed: write, cid: theirs }, send);
+    }
+
+    /// Does what is due: says what has come, or says the flight again.
+    pub(crate) fn resend(&mut self, now: Duration, send: &mut dyn FnMut(&[u8])) {
+        if self.ack_at.is_some_and(|at| at <= now) {
+            self.ack_at = None;
+            let mut out = Vec::new();
+            // §7: under the keys of the handshake, for the client need not have others yet.
+            let acknowledged = ack::body(&self.received);
+            if self.write.seal(&self.theirs, Content::Ack, &acknowledged, &mut out).is_some() {
+                send(&out);
+            }
+        }
+        if self.flight.again_at().is_some_and(|at| at <= now) {
+            self.flight.slow_down();
+            self.send(now, send);
+        }
+    }
+
+    /// When it wants [`Handshake::resend`].
+    pub(crate) fn again_at(&self) -> Option<Duration> {
+        self.flight.again_at().into_iter().chain(self.ack_at).min()
+    }
+
+    pub(crate) const fn began(&self) -> Duration {
+        self.began
+    }
+
+    /// The identifier that it hands out.
+    pub(crate) const fn identifier(&self) -> Option<&Cid> {
+        self.ours.as_ref()
+    }
+
+    /// Whether this is the ClientHello that began it, once more. Nobody else knows its cookie.
+    pub(crate) fn is_repeated(&self, verified: &Verified<'_>) -> bool {
+        verified.retry.is_some() && self.hello == schedule::hash(verified.message)
+    }
+
+    /// Appends the alert with which a handshake fails. Our Finished is said, so that the keys are those of data
+    /// (RFC 8446 §6): a client that has sent its own has them.
+    pub(crate) fn put_alert(&mut self, alert: Alert, out: &mut Vec<u8>) {
+        let _ = self.data_write.seal(&self.theirs, Content::Alert, &alert.bytes(), out);
+    }
+
+    /// Takes in a record.
+    pub(crate) fn handle(&mut self, now: Duration, host: Host<'_>, record: &Sealed<'_>, out: &mut Vec<u8>) -> Step {
+        let mut plain = Vec::new();
+        let Some(Opened { content, number, .. }) = self.read.open(record, &mut plain) else { return Step::Waiting };
+        match content {
+            Content::Handshake => {
+                // §5.8.1: nobody answers who has not read our flight to its end.
+                self.flight.acknowledge_all();
+                if self.received.len() < ack::NUMBERS_MAX {
+                    self.received.push(number);
+                }
+                self.ack_at.get_or_insert(now + ACK_AFTER);
+                self.fragments(&plain);
+                self.advance(host, out)
+            }
+            Content::Ack => {
+                ack::numbers(&plain).for_each(|number| self.flight.acknowledge(number));
+                Step::Waiting
+            }
+            Content::Alert => match *plain {
+                [_, alert] => Step::Abandoned(Alert::parse(alert)),
+                _ => Step::Waiting,
+            },
+            // Data has keys of its own.
+            Content::ApplicationData => Step::Failed(Alert::UnexpectedMessage),
+        }
+    }
+
+    fn fragments(&mut self, mut payload: &[u8]) {
+        while let Some((fragment, rest)) = Fragment::split(payload) {
+            payload = rest;
+            match self.reassembly.push(0, &fragment) {
+                Fit::Taken | Fit::Past => {}
+            }
+        }
+    }
+
+    /// Deals with messages as long as there are any.
+    fn advance(&mut self, host: Host<'_>, out: &mut Vec<u8>) -> Step {
+        while let Some(message) = self.reassembly.pop() {
+            self.next_in = message.sequence.wrapping_add(1);
+            match self.handle_message(host, &message, out) {
+                Ok(Some(step)) => return step,
+                Ok(None) => {}
+                Err(alert) => return Step::Failed(alert),
+            }
+        }
+        Step::Waiting
+    }
+
+    fn handle_message(&mut self, host: Host<'_>, message: &Message, out: &mut Vec<u8>) -> Result<Option<Step>, Alert> {
+        self.state = match (std::mem::replace(&mut self.state, State::Over), message.kind) {
+            (State::Certificate, message::CERTIFICATE) => {
+                let chain = self.verified_chain(host.platform, &message.body)?;
+                if chain.is_empty() { State::Finished(chain) } else { State::CertificateVerify(chain) }
+            }
+            (State::CertificateVerify(chain), message::CERTIFICATE_VERIFY) => {
+                let mut reader = Reader(&message.body);
+                let scheme = reader.u16().ok_or(Alert::DecodeError)?;
+                let signature = reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?;
+                let leaf = chain.first().ok_or(Alert::InternalError)?;
+                verify(leaf, scheme, &signed(Side::Client, &self.transcript.hash()), signature)?;
+                State::Finished(chain)
+            }
+            (State::Finished(chain), message::FINISHED) => {
+                let expected = schedule::finished(self.read.secret(), &self.transcript.hash());
+                if !bool::from(subtle::ConstantTimeEq::ct_eq(&expected[..], &message.body)) {
+                    return Err(Alert::DecryptError);
+                }
+                return self.finish(host, &chain, out).map(Some);
+            }
+            (_, _) => return Err(Alert::UnexpectedMessage),
+        };
+        self.transcript.add(message.kind, &message.body);
+        Ok(None)
+    }
+
+    /// The client's certificate and its chain when they hold; nothing when it has none and need not.
+    fn verified_chain(&self, platform: &Platform, body: &[u8]) -> Result<Chain, Alert> {
+        let verifier = self.verifier.as_ref().ok_or(Alert::UnexpectedMessage)?;
+        let chain = chain(body).ok_or(Alert::DecodeError)?;
+        match chain.split_first() {
+            None if verifier.client_auth_mandatory() => Err(Alert::CertificateRequired),
+            None => Ok(chain),
+            Some((leaf, intermediates)) => {
+                let verified = verifier.verify_client_cert(leaf, intermediates, platform.unix_time()?);
+                verified.map(|_| chain).map_err(|error| exchange::alert_of(&error))
+            }
+        }
+    }
+
+    fn finish(&mut self, host: Host<'_>, chain: &Chain, out: &mut Vec<u8>) -> Result<Step, Alert> {
+        let channel = Channel {
+            suite: ChannelSuite::V13(self.suite),
+            certificate: chain.first().cloned(),
+            psk_identity: self.identity.take(),
+        };
+        let aead = self.suite.aead();
+        // Both go into the session; what stays here is never used.
+        let spent = || schedule::Secret::new([0; 32]);
+        let read = self.data_read.take().ok_or(Alert::InternalError)?;
+        let before = std::mem::replace(&mut self.read, Reading::new(aead, spent(), EPOCH_HANDSHAKE));
+        let write = std::mem::replace(&mut self.data_write, Writing::new(aead, spent(), EPOCH_DATA));
+        let mut session = Box::new(Session::new(Parts {
+            aead,
+            read,
+            before,
+            write,
+            ours: self.ours,
+            theirs: std::mem::take(&mut self.theirs),
+            next_in: self.next_in,
+            next_out: self.next_out,
+        }));
+        session.put_ack(&self.received, out);
+        Ok(Step::Done(session, Box::new(channel), host.credentials.watch(chain)))
+    }
+}
+
+/// What a CertificateVerify signs (RFC 8446 §4.4.3).
+pub(super) fn signed(side: Side, transcript: &Hash) -> Vec<u8> {
+    let context: &[u8] = match side {
+        Side::Client => b"TLS 1.3, client CertificateVerify",
+        Side::Server => b"TLS 1.3, server CertificateVerify",
+    };
+    [&[0x20; 64], context, &[0], transcript].concat()
+}
+
+/// Signature schemes that we accept, best first: in TLS 1.3 one of ECDSA names its curve (RFC 8446 §4.2.3), and what
+/// RSA signs is padded by PSS.
+pub(super) const SCHEMES: [SignatureScheme; 5] = [
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ECDSA_NISTP384_SHA384,
+    SignatureScheme::ED25519,
+    SignatureScheme::RSA_PSS_SHA256,
+    SignatureScheme::RSA_PSS_SHA384,
+];
+
+fn algorithm(scheme: u16) -> Option<&'static dyn SignatureVerificationAlgorithm> {
+    use webpki::ring as with;
+    match scheme {
+        0x0403 => Some(with::ECDSA_P256_SHA256),
+        0x0503 => Some(with::ECDSA_P384_SHA384),
+        0x0807 => Some(with::ED25519),
+        0x0804 => Some(with::RSA_PSS_2048_8192_SHA256_LEGACY_KEY),
+        0x0805 => Some(with::RSA_PSS_2048_8192_SHA384_LEGACY_KEY),
+        _ => None,
+    }
+}
+
+fn verify(leaf: &CertificateDer<'_>, scheme: u16, message: &[u8], signature: &[u8]) -> Result<(), Alert> {
+    let leaf = webpki::EndEntityCert::try_from(leaf).map_err(|_| Alert::BadCertificate)?;
+    let algorithm = algorithm(scheme).ok_or(Alert::IllegalParameter)?;
+    leaf.verify_signature(algorithm, message, signature).map_err(|_| Alert::DecryptError)
+}
+
+/// A chain as a Certificate message has it (RFC 8446 §4.4.2); what is said beside each certificate was not asked for.
+fn chain(body: &[u8]) -> Option<Chain> {
+    let mut reader = Reader(body);
+    // The context of a request in a handshake is empty.
+    reader.vector8().filter(|context| context.is_empty())?;
+    let mut list = Reader(reader.vector24().filter(|_| reader.is_empty())?);
+    let mut chain = Chain::new();
+    while !list.is_empty() {
+        chain.push(CertificateDer::from(list.vector24()?.to_vec()));
+        list.vector16()?;
+    }
+    Some(chain)
+}

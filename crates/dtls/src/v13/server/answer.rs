@@ -1,0 +1,310 @@
+//! What a server proves itself by, and the flight that says it (RFC 8446 §4.1.3, §4.3, §4.4).
+
+use std::{net::IpAddr, sync::Arc};
+
+use rustls::{
+    server::danger::ClientCertVerifier,
+    sign::{CertifiedKey, Signer},
+};
+use zeroize::Zeroizing;
+
+use super::{Refusal, SCHEMES, signed};
+use crate::{
+    Alert, Platform,
+    exchange::{self, Ephemeral, Group},
+    hello::{ClientHello, Verified, extension},
+    platform::Host,
+    prf::Side,
+    v13::{
+        Retry,
+        hello::{self, share},
+        schedule::{self, Early, Hash, Stage, Transcript},
+    },
+    wire::{self, Cid, DTLS_1_3, Reader, message},
+};
+
+/// RFC 4279 §5.3: identities of 128 bytes must be possible; longer ones are nobody's.
+const IDENTITY_MAX: usize = 255;
+/// Identities of one ClientHello that are looked at.
+const IDENTITIES_MAX: usize = 4;
+/// Bytes of names of authorities in a CertificateRequest; more would not help a device to choose.
+const AUTHORITIES_MAX: usize = 1024;
+/// RFC 8446 §4.2.9.
+const PSK_KE: u8 = 0;
+const PSK_DHE_KE: u8 = 1;
+
+/// What was found in common with a client.
+pub(super) enum Proof<'a> {
+    /// An external key, with a key exchange unless the client wants none.
+    Psk {
+        early: Early,
+        index: u16,
+        identity: Box<[u8]>,
+        share: Option<Share<'a>>,
+    },
+    Certificate {
+        key: Arc<CertifiedKey>,
+        signer: Box<dyn Signer>,
+        share: Share<'a>,
+    },
+}
+
+/// A client's half of a key exchange.
+type Share<'a> = (Group, &'a [u8]);
+
+impl<'a> Proof<'a> {
+    /// A key that the client names before a certificate: who has one would with a certificate be nobody in particular.
+    pub(super) fn choose(
+        host: Host<'_>,
+        from: IpAddr,
+        verified: &Verified<'a>,
+        retry: &Retry,
+    ) -> Result<Self, Refusal> {
+        let hello = &verified.hello;
+        let share = share_of(hello, retry)?;
+        // RFC 8446 §4.2.9.
+        if hello.psks.is_some() && hello.psk_modes.is_none() {
+            return Err(Alert::MissingExtension.into());
+        }
+        if let (true, Some(offered), Some(modes)) = (host.credentials.has_psk(), hello.psks, hello.psk_modes) {
+            return psk(host, from, verified, retry, &offered, modes, share);
+        }
+        let key = host.credentials.certified_key().ok_or(Alert::HandshakeFailure)?;
+        // RFC 8446 §9.2.
+        let schemes = hello.schemes.ok_or(Alert::MissingExtension)?;
+        let offered: Vec<_> = exchange::schemes(Some(schemes)).into_iter().filter(|at| SCHEMES.contains(at)).collect();
+        let signer = key.key.choose_scheme(&offered).ok_or(Alert::HandshakeFailure)?;
+        let share = share.ok_or(Alert::HandshakeFailure)?;
+        Ok(Self::Certificate { key, signer, share })
+    }
+
+    pub(super) const fn is_certificate(&self) -> bool {
+        matches!(self, Self::Certificate { .. })
+    }
+
+    /// The identity that the client has proved to have the key of.
+    pub(super) fn identity(&self) -> Option<Box<[u8]>> {
+        match self {
+            Self::Psk { identity, .. } => Some(identity.clone()),
+            Self::Certificate { .. } => None,
+        }
+    }
+}
+
+/// The client's share: in the group that it was asked for, if it was.
+fn share_of<'a>(hello: &ClientHello<'a>, retry: &Retry) -> Result<Option<Share<'a>>, Alert> {
+    let Some(shares) = hello.key_shares else { return Ok(None) };
+    let found = share(shares).ok_or(Alert::DecodeError)?;
+    match (retry.group, found) {
+        // RFC 8446 §4.2.8: then there is one share, and it is that.
+        (Some(asked), Some((group, _))) if asked != group => Err(Alert::IllegalParameter),
+        (_, found) => Ok(found),
+    }
+}
+
+/// Takes the first identity that has a key. Unknown ones and wrong keys fail alike.
+fn psk<'a>(
+    host: Host<'_>,
+    from: IpAddr,
+    verified: &Verified<'_>,
+    retry: &Retry,
+    offered: &Psks<'_>,
+    modes: &[u8],
+    share: Option<Share<'a>>,
+) -> Result<Proof<'a>, Refusal> {
+    let share = match share {
+        Some(share) if modes.contains(&PSK_DHE_KE) => Some(share),
+        Some(_) | None if modes.contains(&PSK_KE) => None,
+        Some(_) | None => return Err(Alert::HandshakeFailure.into()),
+    };
+    let mut chosen = None;
+    for (index, (identity, binder)) in (0_u16..).zip(offered.each()).take(IDENTITIES_MAX) {
+        if host.credentials.must_wait(from, identity) {
+            return Err(Refusal::TooEarly);
+        }
+        let key = Some(identity).filter(|identity| identity.len() <= IDENTITY_MAX);
+        let key = key.and_then(|identity| host.credentials.psk(from, identity)).filter(|key| !key.is_empty());
+        let known = key.is_some();
+        if known || chosen.is_none() {
+            chosen = Some((index, identity, binder, key));
+        }
+        if known {
+            break;
+        }
+    }
+    let (index, identity, binder, key) = chosen.ok_or(Alert::DecodeError)?;
+    // Nobody's key: what follows takes as long as with one.
+    let mut nobody = Zeroizing::new([0; 32]);
+    host.platform.fill(nobody.as_mut())?;
+    let early = Early::new(Some(key.as_ref().map_or(&nobody[..], |key| &key[..])));
+    let mut transcript = after_retry(verified, retry);
+    let body = body_of(verified);
+    let part = body.len().checked_sub(offered.binders_len).and_then(|end| body.get(..end));
+    transcript.add_part(message::CLIENT_HELLO, body.len(), part.ok_or(Alert::DecodeError)?);
+    let expected = early.binder(&transcript.hash());
+    let identity: Box<[u8]> = identity.get(..identity.len().min(IDENTITY_MAX)).unwrap_or_default().into();
+    if !bool::from(subtle::ConstantTimeEq::ct_eq(&expected[..], binder)) {
+        return Err(Refusal::Alert(Alert::DecryptError, Some(identity)));
+    }
+    Ok(Proof::Psk { early, index, identity, share })
+}
+
+fn body_of<'a>(verified: &Verified<'a>) -> &'a [u8] {
+    verified.message.get(wire::HANDSHAKE_HEADER..).unwrap_or_default()
+}
+
+/// The transcript before the second ClientHello.
+fn after_retry(verified: &Verified<'_>, retry: &Retry) -> Transcript {
+    let cookie = verified.hello.retry_cookie.unwrap_or_default();
+    Transcript::after_retry(&retry.first, &retry.body(cookie))
+}
+
+/// What a client offers by `pre_shared_key` (RFC 8446 §4.2.11), well formed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Psks<'a> {
+    identities: &'a [u8],
+    binders: &'a [u8],
+    /// Bytes at the end of the ClientHello that binders do not cover: themselves.
+    binders_len: usize,
+}
+
+impl<'a> Psks<'a> {
+    pub(crate) fn parse(body: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader(body);
+        let identities = reader.vector16()?;
+        let binders_len = reader.0.len();
+        let binders = reader.vector16().filter(|_| reader.is_empty())?;
+        let psks = Self { identities, binders, binders_len };
+        let (mut names, mut codes) = (Reader(identities), Reader(binders));
+        while !names.is_empty() {
+            names.vector16()?;
+            names.take(4)?;
+            codes.vector8()?;
+        }
+        (codes.is_empty() && !identities.is_empty()).then_some(psks)
+    }
+
+    /// Identities and their binders.
+    fn each(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let (mut names, mut codes) = (Reader(self.identities), Reader(self.binders));
+        std::iter::from_fn(move || {
+            let name = names.vector16()?;
+            // The age of a ticket; an external key has none.
+            names.take(4)?;
+            Some((name, codes.vector8()?))
+        })
+    }
+}
+
+/// The flight, and what follows from it.
+pub(super) struct Answer {
+    pub(super) messages: Vec<u8>,
+    /// Of our next message.
+    pub(super) sequence: u16,
+    pub(super) transcript: Transcript,
+    /// The transcript's hash with ServerHello.
+    pub(super) at_server_hello: Hash,
+    pub(super) stage: Stage,
+    pub(super) master: Stage,
+}
+
+impl Answer {
+    pub(super) fn make(
+        platform: &Platform,
+        verified: &Verified<'_>,
+        retry: &Retry,
+        proof: Proof<'_>,
+        verifier: Option<&dyn ClientCertVerifier>,
+        cid: Option<&Cid>,
+    ) -> Result<Self, Alert> {
+        let mut transcript = after_retry(verified, retry);
+        transcript.add(message::CLIENT_HELLO, body_of(verified));
+        let (share, early, psk, certificate) = match proof {
+            Proof::Psk { early, index, share, .. } => (share, early, Some(index), None),
+            Proof::Certificate { key, signer, share } => (Some(share), Early::new(None), None, Some((key, signer))),
+        };
+        let mut extensions = Vec::with_capacity(128);
+        wire::put_extension(&mut extensions, extension::SUPPORTED_VERSIONS, &DTLS_1_3.to_be_bytes());
+        let agreed = match share {
+            Some((group, point)) => {
+                let ephemeral = Ephemeral::generate(platform, group)?;
+                let mut entry = group.number().to_be_bytes().to_vec();
+                wire::put_vector16(&mut entry, ephemeral.public());
+                wire::put_extension(&mut extensions, extension::KEY_SHARE, &entry);
+                Some(ephemeral.agree(point)?)
+            }
+            None => None,
+        };
+        if let Some(cid) = cid {
+            let mut vector = Vec::with_capacity(1 + cid.len());
+            wire::put_vector8(&mut vector, cid);
+            wire::put_extension(&mut extensions, extension::CONNECTION_ID, &vector);
+        }
+        if let Some(index) = psk {
+            wire::put_extension(&mut extensions, extension::PRE_SHARED_KEY, &index.to_be_bytes());
+        }
+        let mut random = [0; 32];
+        platform.fill(&mut random)?;
+        let stage = early.handshake(agreed.as_ref().map(|agreed| &agreed[..]));
+        let master = stage.master();
+        let (messages, sequence) = (Vec::with_capacity(256), verified.message_sequence);
+        let mut answer = Self { messages, sequence, transcript, at_server_hello: [0; 32], stage, master };
+        answer.put(message::SERVER_HELLO, &hello::server_hello(&random, retry.suite, &extensions));
+        answer.at_server_hello = answer.transcript.hash();
+        answer.put(message::ENCRYPTED_EXTENSIONS, &[0, 0]);
+        if let Some((key, signer)) = certificate {
+            if let Some(verifier) = verifier {
+                answer.put(message::CERTIFICATE_REQUEST, &certificate_request(verifier));
+            }
+            answer.put(message::CERTIFICATE, &certificate_body(&key));
+            let signature = signer.sign(&signed(Side::Server, &answer.transcript.hash()));
+            let mut body = u16::from(signer.scheme()).to_be_bytes().to_vec();
+            wire::put_vector16(&mut body, &signature.map_err(|_| Alert::InternalError)?);
+            answer.put(message::CERTIFICATE_VERIFY, &body);
+        }
+        let secret = answer.stage.traffic(Side::Server, &answer.at_server_hello);
+        answer.put(message::FINISHED, &schedule::finished(&secret, &answer.transcript.hash()));
+        Ok(answer)
+    }
+
+    fn put(&mut self, kind: u8, body: &[u8]) {
+        wire::put_message(&mut self.messages, kind, self.sequence, body);
+        self.sequence = self.sequence.wrapping_add(1);
+        self.transcript.add(kind, body);
+    }
+}
+
+/// RFC 8446 §4.3.2.
+fn certificate_request(verifier: &dyn ClientCertVerifier) -> Vec<u8> {
+    let mut extensions = Vec::new();
+    let schemes: Vec<u8> = SCHEMES.iter().flat_map(|scheme| u16::from(*scheme).to_be_bytes()).collect();
+    let mut list = Vec::with_capacity(2 + schemes.len());
+    wire::put_vector16(&mut list, &schemes);
+    wire::put_extension(&mut extensions, extension::SIGNATURE_ALGORITHMS, &list);
+    let mut authorities = Vec::new();
+    for name in verifier.root_hint_subjects() {
+        if authorities.len() + name.as_ref().len() <= AUTHORITIES_MAX {
+            wire::put_vector16(&mut authorities, name.as_ref());
+        }
+    }
+    if !authorities.is_empty() {
+        let mut list = Vec::with_capacity(2 + authorities.len());
+        wire::put_vector16(&mut list, &authorities);
+        wire::put_extension(&mut extensions, extension::CERTIFICATE_AUTHORITIES, &list);
+    }
+    let mut body = vec![0];
+    wire::put_vector16(&mut body, &extensions);
+    body
+}
+
+/// RFC 8446 §4.4.2.
+fn certificate_body(key: &CertifiedKey) -> Vec<u8> {
+    let mut list = Vec::new();
+    for certificate in &key.cert {
+        wire::put_vector24(&mut list, certificate);
+        wire::put_vector16(&mut list, &[]);
+    }
+    let mut body = vec![0];
+    wire::put_vector24(&mut body, &list);
+    body
+}

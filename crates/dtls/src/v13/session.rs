@@ -1,0 +1,253 @@
+//! An association of DTLS 1.3 after its handshake: keys, numbers, and what is said after (RFC 9147 §8 and §9). At rest
+//! it is two secrets and counters.
+
+use std::{cmp::Ordering, time::Duration};
+
+use super::{
+    ack,
+    flight::{INTERVAL_FIRST, INTERVAL_LAST},
+    record::{Content, Number, Opened, Reading, Sealed, Writing},
+};
+use crate::{
+    Alert,
+    suite::Aead,
+    wire::{self, Cid, Fragment, OTHERS_MAX, Reader, message},
+};
+
+/// RFC 9147 §6.1: the first epoch of data.
+pub(super) const EPOCH_DATA: u64 = 3;
+/// RFC 9147 §4.5.3: no more than 2^23 records under a key with CCM, 2^24.5 with GCM; ours are changed long before.
+const SEALED_MAX: u64 = 1 << 22;
+/// §4.5.3: forged records after which a key is changed. With tags of 8 bytes a thousand more would matter.
+const fn forged_max(aead: Aead) -> u32 {
+    match aead {
+        Aead::Gcm | Aead::Ccm => 1 << 22,
+        Aead::Ccm8 => 1 << 7,
+    }
+}
+
+pub(crate) struct Session {
+    aead: Aead,
+    read: Reading,
+    /// The epoch before: of the handshake, or of the keys before an update. It goes when the session rests.
+    before: Option<Box<Reading>>,
+    write: Writing,
+    /// What we want in records to us.
+    ours: Option<Cid>,
+    /// What the peer wants in records to it; empty when nothing.
+    theirs: Box<[u8]>,
+    /// Of the message that is awaited, and of our next.
+    next_in: u16,
+    next_out: u16,
+    /// A KeyUpdate of ours that was not acknowledged.
+    update: Option<Box<Update>>,
+    forged: u32,
+}
+
+/// RFC 9147 §8: until it was acknowledged, the old keys are used.
+struct Update {
+    message: Vec<u8>,
+    sent: Vec<Number>,
+    interval: Duration,
+    again_at: Duration,
+}
+
+/// What made a session.
+pub(super) struct Parts {
+    pub(super) aead: Aead,
+    pub(super) read: Reading,
+    pub(super) before: Reading,
+    pub(super) write: Writing,
+    pub(super) ours: Option<Cid>,
+    pub(super) theirs: Box<[u8]>,
+    pub(super) next_in: u16,
+    pub(super) next_out: u16,
+}
+
+/// What a record was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Heard {
+    pub(crate) content: Content,
+    number: Number,
+    /// Whether it comes after everything that came before: from where it came, the peer is now.
+    pub(crate) newest: bool,
+}
+
+impl Session {
+    pub(super) fn new(parts: Parts) -> Self {
+        let Parts { aead, read, before, write, ours, theirs, next_in, next_out } = parts;
+        let before = Some(Box::new(before));
+        Self { aead, read, before, write, ours, theirs, next_in, next_out, update: None, forged: 0 }
+    }
+
+    /// The identifier under which records come to it.
+    pub(crate) const fn identifier(&self) -> Option<&Cid> {
+        self.ours.as_ref()
+    }
+
+    /// Appends what a record holds when it is genuine and new.
+    pub(crate) fn open(&mut self, record: &Sealed<'_>, out: &mut Vec<u8>) -> Option<Heard> {
+        if let Some(Opened { content, number, newest }) = self.read.open(record, out) {
+            return Some(Heard { content, number, newest });
+        }
+        let start = out.len();
+        let opened = self.before.as_mut().and_then(|before| before.open(record, out));
+        if let Some(Opened { content, number, newest }) = opened {
+            // RFC 9147 §6.1: the keys of a handshake protect no data.
+            if content != Content::ApplicationData || number.epoch >= EPOCH_DATA {
+                // Who has not heard yet that its KeyUpdate came goes on with the old keys, and may move meanwhile.
+                return Some(Heard { content, number, newest: newest && self.read.is_unused() });
+            }
+            out.truncate(start);
+        }
+        if self.read.may_be(record) {
+            self.forged = self.forged.saturating_add(1);
+        }
+        None
+    }
+
+    /// Appends a record with data.
+    pub(crate) fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Option<()> {
+        self.write.seal(&self.theirs, Content::ApplicationData, plain, out).map(drop)
+    }
+
+    pub(crate) fn put_alert(&mut self, alert: Alert, out: &mut Vec<u8>) {
+        // Without a number left nothing more can be said.
+        let _ = self.write.seal(&self.theirs, Content::Alert, &alert.bytes(), out);
+    }
+
+    pub(super) fn put_ack(&mut self, numbers: &[Number], out: &mut Vec<u8>) {
+        let _ = self.write.seal(&self.theirs, Content::Ack, &ack::body(numbers), out);
+    }
+
+    /// Deals with a handshake message after the handshake; the answer is appended.
+    ///
+    /// # Errors
+    /// The alert with which the association ends.
+    pub(crate) fn handle_message(
+        &mut self,
+        now: Duration,
+        heard: Heard,
+        plain: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Alert> {
+        let mut rest = plain;
+        while let Some((fragment, after)) = Fragment::split(rest) {
+            rest = after;
+            match fragment.sequence.cmp(&self.next_in) {
+                // Our acknowledgement was lost.
+                Ordering::Less => continue,
+                // One before it was lost; both come again.
+                Ordering::Greater => return Ok(()),
+                Ordering::Equal => {}
+            }
+            // What may come now is short, and nobody has reason to cut it.
+            if !fragment.is_whole() || heard.number.epoch != self.read.epoch() {
+                return Err(Alert::UnexpectedMessage);
+            }
+            self.next_in = self.next_in.wrapping_add(1);
+            match fragment.kind {
+                message::KEY_UPDATE => self.handle_key_update(now, fragment.body, out)?,
+                message::NEW_CONNECTION_ID => self.handle_new_identifier(fragment.body)?,
+                // §9: one is enough for anybody; to ask again is of no use.
+                message::REQUEST_CONNECTION_ID if self.ours.is_some() => {}
+                _ => return Err(Alert::UnexpectedMessage),
+            }
+        }
+        self.put_ack(&[heard.number], out);
+        Ok(())
+    }
+
+    /// RFC 8446 §4.6.3.
+    fn handle_key_update(&mut self, now: Duration, body: &[u8], out: &mut Vec<u8>) -> Result<(), Alert> {
+        let requested = match body {
+            [0] => false,
+            [1] => true,
+            [_] => return Err(Alert::IllegalParameter),
+            _ => return Err(Alert::DecodeError),
+        };
+        let next = self.read.next();
+        self.before = Some(Box::new(std::mem::replace(&mut self.read, next)));
+        self.forged = 0;
+        if requested && self.update.is_none() {
+            self.start_update(now, false, out);
+        }
+        Ok(())
+    }
+
+    /// RFC 9147 §9: a list of identifiers, and whether the first is to be used at once.
+    fn handle_new_identifier(&mut self, body: &[u8]) -> Result<(), Alert> {
+        if self.theirs.is_empty() {
+            return Err(Alert::UnexpectedMessage);
+        }
+        let mut reader = Reader(body);
+        let list = reader.vector16().ok_or(Alert::DecodeError)?;
+        let usage = reader.u8().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?;
+        let first = Reader(list).vector8().ok_or(Alert::DecodeError)?;
+        // cid_immediate; spare ones are not for a server, which never moves.
+        if usage == 0 && !first.is_empty() && first.len() <= OTHERS_MAX {
+            self.theirs = first.into();
+        }
+        Ok(())
+    }
+
+    fn start_update(&mut self, now: Duration, request: bool, out: &mut Vec<u8>) {
+        let mut message = Vec::new();
+        wire::put_message(&mut message, message::KEY_UPDATE, self.next_out, &[u8::from(request)]);
+        self.next_out = self.next_out.wrapping_add(1);
+        let (interval, again_at) = (INTERVAL_FIRST, now + INTERVAL_FIRST);
+        let sent = self.write.seal(&self.theirs, Content::Handshake, &message, out).into_iter().collect();
+        self.update = Some(Box::new(Update { message, sent, interval, again_at }));
+    }
+
+    /// An acknowledgement: of our KeyUpdate, after which the new keys are used.
+    pub(crate) fn handle_ack(&mut self, body: &[u8]) {
+        let Some(update) = &self.update else { return };
+        if ack::numbers(body).any(|number| update.sent.contains(&number)) {
+            self.write = self.write.next();
+            self.update = None;
+        }
+    }
+
+    /// Changes keys under which much was sealed or forged; the answer is appended.
+    pub(crate) fn refresh(&mut self, now: Duration, out: &mut Vec<u8>) {
+        let forged = self.forged >= forged_max(self.aead);
+        if self.update.is_none() && (forged || self.write.sent() >= SEALED_MAX) {
+            self.forged = 0;
+            self.start_update(now, forged, out);
+        }
+    }
+
+    /// Whether [`Session::refresh`] has something to do.
+    pub(crate) const fn is_worn(&self) -> bool {
+        self.update.is_none() && (self.forged >= forged_max(self.aead) || self.write.sent() >= SEALED_MAX)
+    }
+
+    /// When it wants [`Session::resend`].
+    pub(crate) fn again_at(&self) -> Option<Duration> {
+        self.update.as_ref().map(|update| update.again_at)
+    }
+
+    /// Says again what was not acknowledged.
+    pub(crate) fn resend(&mut self, now: Duration, out: &mut Vec<u8>) {
+        let Some(update) = &mut self.update else { return };
+        let number = self.write.seal(&self.theirs, Content::Handshake, &update.message, out);
+        if update.sent.len() < ack::NUMBERS_MAX {
+            update.sent.extend(number);
+        }
+        update.interval = (update.interval * 2).min(INTERVAL_LAST);
+        update.again_at = now + update.interval;
+    }
+
+    /// Lets go of what can be computed again, and of the keys of before.
+    pub(crate) fn rest(&mut self) {
+        self.read.rest();
+        self.write.rest();
+        self.before = None;
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn is_at_rest(&self) -> bool {
+        self.read.is_at_rest() && self.before.is_none()
+    }
+}

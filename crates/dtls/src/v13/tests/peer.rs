@@ -1,0 +1,414 @@
+//! A client for the tests, as small as one can be: it believes any certificate, and says again what was not answered
+//! after a second.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use rustls::sign::CertifiedKey;
+
+use crate::{
+    Alert,
+    exchange::{Ephemeral, Group},
+    hello::extension,
+    prf::Side,
+    reassembly::{Message, Reassembly},
+    tests::platform,
+    v13::{
+        Suite13, ack,
+        record::{Content, Number, Reading, Sealed, Writing},
+        schedule::{self, Early, Stage, Transcript},
+        server::signed,
+    },
+    wire::{self, ContentType, DTLS_1_2, DTLS_1_3, Fragment, Reader, Record, message},
+};
+
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What it offers.
+#[derive(Clone)]
+pub(super) struct Offer {
+    pub(super) suite: Suite13,
+    /// The group of its share, if it sends one at first.
+    pub(super) share: Option<Group>,
+    pub(super) groups: Vec<Group>,
+    pub(super) psk: Option<(Vec<u8>, Vec<u8>)>,
+    pub(super) modes: Vec<u8>,
+    pub(super) certified: Option<Arc<CertifiedKey>>,
+    pub(super) cid: Option<Vec<u8>>,
+}
+
+impl Offer {
+    pub(super) fn psk(identity: &[u8], key: &[u8]) -> Self {
+        Self { psk: Some((identity.to_vec(), key.to_vec())), ..Self::certificates() }
+    }
+
+    pub(super) fn certificates() -> Self {
+        let groups = Group::ALL.to_vec();
+        let (suite, share) = (Suite13::Aes128Ccm8, Some(Group::X25519));
+        Self { suite, share, groups, psk: None, modes: vec![1], certified: None, cid: None }
+    }
+}
+
+/// What it has heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    Data(Vec<u8>),
+    Alert(Alert),
+}
+
+pub(super) struct Peer {
+    offer: Offer,
+    random: [u8; 32],
+    cookie: Vec<u8>,
+    ephemeral: Option<Ephemeral>,
+    early: Early,
+    transcript: Option<Transcript>,
+    first: Vec<u8>,
+    parts: Reassembly,
+    stage: Option<Stage>,
+    hello_hash: schedule::Hash,
+    reading: Vec<Reading>,
+    handshake: Option<Writing>,
+    pub(super) data: Option<Writing>,
+    requested: bool,
+    plain_sent: u64,
+    next_out: u16,
+    /// What was not answered: messages with their epoch.
+    flight: Vec<(u64, Vec<u8>)>,
+    sent: Vec<Number>,
+    again_at: Option<Duration>,
+    pub(super) done: bool,
+    pub(super) theirs: Vec<u8>,
+    pub(super) heard: Vec<Heard>,
+    out: VecDeque<Vec<u8>>,
+}
+
+impl Peer {
+    pub(super) fn new(offer: Offer, now: Duration) -> Self {
+        let ephemeral = offer.share.map(|group| Ephemeral::generate(&platform(), group).unwrap());
+        let early = Early::new(offer.psk.as_ref().map(|(_, key)| &key[..]));
+        let mut random = [0; 32];
+        platform().fill(&mut random).unwrap();
+        let mut this = Self {
+            random,
+            ephemeral,
+            early,
+            cookie: Vec::new(),
+            transcript: None,
+            first: Vec::new(),
+            parts: Reassembly::new(0, 32 << 10),
+            stage: None,
+            hello_hash: [0; 32],
+            reading: Vec::new(),
+            handshake: None,
+            data: None,
+            requested: false,
+            plain_sent: 0,
+            next_out: 0,
+            flight: Vec::new(),
+            sent: Vec::new(),
+            again_at: None,
+            done: false,
+            theirs: Vec::new(),
+            heard: Vec::new(),
+            out: VecDeque::new(),
+            offer,
+        };
+        this.first = this.hello();
+        this.say(0, message::CLIENT_HELLO, &this.first.clone());
+        this.send(now);
+        this
+    }
+
+    /// A ClientHello with what is known now.
+    fn hello(&self) -> Vec<u8> {
+        let mut body = DTLS_1_2.to_be_bytes().to_vec();
+        body.extend(self.random);
+        body.extend([0, 0]);
+        wire::put_vector16(&mut body, &self.offer.suite.number().to_be_bytes());
+        body.extend([1, 0]);
+        let mut extensions = Vec::new();
+        let mut versions = vec![2];
+        versions.extend(DTLS_1_3.to_be_bytes());
+        wire::put_extension(&mut extensions, extension::SUPPORTED_VERSIONS, &versions);
+        let vector = |list: &[u8]| {
+            let mut vector = Vec::new();
+            wire::put_vector16(&mut vector, list);
+            vector
+        };
+        let groups: Vec<u8> = self.offer.groups.iter().flat_map(|group| group.number().to_be_bytes()).collect();
+        wire::put_extension(&mut extensions, extension::SUPPORTED_GROUPS, &vector(&groups));
+        wire::put_extension(&mut extensions, extension::SIGNATURE_ALGORITHMS, &vector(&[4, 3, 8, 4]));
+        if !self.cookie.is_empty() {
+            wire::put_extension(&mut extensions, extension::COOKIE, &vector(&self.cookie));
+        }
+        let mut shares = Vec::new();
+        if let Some((group, ephemeral)) = self.offer.share.zip(self.ephemeral.as_ref()) {
+            shares.extend(group.number().to_be_bytes());
+            wire::put_vector16(&mut shares, ephemeral.public());
+        }
+        wire::put_extension(&mut extensions, extension::KEY_SHARE, &vector(&shares));
+        if let Some(cid) = &self.offer.cid {
+            let mut body = Vec::new();
+            wire::put_vector8(&mut body, cid);
+            wire::put_extension(&mut extensions, extension::CONNECTION_ID, &body);
+        }
+        let Some((identity, _)) = &self.offer.psk else {
+            wire::put_vector16(&mut body, &extensions);
+            return body;
+        };
+        let mut modes = Vec::new();
+        wire::put_vector8(&mut modes, &self.offer.modes);
+        wire::put_extension(&mut extensions, extension::PSK_KEY_EXCHANGE_MODES, &modes);
+        let mut names = Vec::new();
+        wire::put_vector16(&mut names, identity);
+        names.extend([0; 4]);
+        let mut psks = vector(&names);
+        psks.extend([0, 33, 32]);
+        psks.extend([0; 32]);
+        wire::put_extension(&mut extensions, extension::PRE_SHARED_KEY, &psks);
+        wire::put_vector16(&mut body, &extensions);
+        let mut transcript = self.transcript.clone().unwrap_or_else(Transcript::empty);
+        let part = body.len() - 35;
+        transcript.add_part(message::CLIENT_HELLO, body.len(), &body[..part]);
+        let binder = self.early.binder(&transcript.hash());
+        body[part + 3..].copy_from_slice(&binder);
+        body
+    }
+
+    fn say(&mut self, epoch: u64, kind: u8, body: &[u8]) {
+        let mut bytes = Vec::new();
+        wire::put_message(&mut bytes, kind, self.next_out, body);
+        self.next_out += 1;
+        self.flight.push((epoch, bytes));
+    }
+
+    fn send(&mut self, now: Duration) {
+        let mut datagram = Vec::new();
+        let theirs = self.theirs.clone();
+        for (epoch, message) in &self.flight {
+            if *epoch == 0 {
+                wire::put_record(&mut datagram, ContentType::Handshake, DTLS_1_2, self.plain_sent, message);
+                self.plain_sent += 1;
+                continue;
+            }
+            let writing = if *epoch == 2 { &mut self.handshake } else { &mut self.data };
+            // In two pieces, so that there is something to put together.
+            let (whole, _) = Fragment::split(message).unwrap();
+            let half = whole.length / 2;
+            for (offset, body) in [(0, &whole.body[..half]), (half, &whole.body[half..])] {
+                if *epoch > 2 && offset > 0 || half == 0 && offset == 0 && *epoch == 2 {
+                    continue;
+                }
+                let mut piece = Vec::new();
+                let (offset, body) = if *epoch > 2 { (0, whole.body) } else { (offset, body) };
+                wire::put_fragment(&mut piece, whole.kind, whole.sequence, whole.length, offset, body);
+                self.sent.extend(writing.as_mut().unwrap().seal(&theirs, Content::Handshake, &piece, &mut datagram));
+            }
+        }
+        self.out.push_back(datagram);
+        self.again_at = Some(now + AGAIN);
+    }
+
+    pub(super) fn poll(&mut self) -> Option<Vec<u8>> {
+        self.out.pop_front()
+    }
+
+    pub(super) const fn next_timeout(&self) -> Option<Duration> {
+        self.again_at
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Duration) {
+        if self.again_at.is_some_and(|at| at <= now) {
+            self.send(now);
+        }
+    }
+
+    pub(super) fn handle(&mut self, now: Duration, datagram: &[u8]) {
+        let mut rest = datagram;
+        while !rest.is_empty() {
+            if let Some((record, after)) = Record::split(rest) {
+                rest = after;
+                self.handle_plain(now, &record);
+            } else if let Some((record, after)) = Sealed::split_with(rest, self.cid_len()) {
+                rest = after;
+                self.handle_sealed(now, &record);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn cid_len(&self) -> usize {
+        self.offer.cid.as_ref().map_or(0, Vec::len)
+    }
+
+    fn handle_plain(&mut self, now: Duration, record: &Record<'_>) {
+        match record.content {
+            ContentType::Handshake => {
+                if let Some((fragment, _)) = Fragment::split(record.payload) {
+                    self.parts.push(0, &fragment);
+                    self.advance(now);
+                }
+            }
+            ContentType::Alert if !self.done => self.heard.push(Heard::Alert(Alert::parse(record.payload[1]))),
+            ContentType::Alert
+            | ContentType::ApplicationData
+            | ContentType::ChangeCipherSpec
+            | ContentType::Identified => {}
+        }
+    }
+
+    fn handle_sealed(&mut self, now: Duration, record: &Sealed<'_>) {
+        let mut plain = Vec::new();
+        let Some(opened) = self.reading.iter_mut().rev().find_map(|read| read.open(record, &mut plain)) else { return };
+        match opened.content {
+            Content::Handshake => {
+                let (fragment, _) = Fragment::split(&plain).unwrap();
+                self.parts.push(0, &fragment);
+                self.advance(now);
+                if self.done {
+                    self.put_ack(opened.number);
+                }
+            }
+            Content::Ack => {
+                let acknowledged = ack::numbers(&plain).any(|number| self.sent.contains(&number));
+                if acknowledged && self.data.is_some() && opened.number.epoch >= 3 {
+                    (self.done, self.again_at) = (true, None);
+                    if std::mem::take(&mut self.requested) {
+                        self.data = self.data.as_ref().map(Writing::next);
+                    }
+                }
+            }
+            Content::ApplicationData => self.heard.push(Heard::Data(plain)),
+            Content::Alert => self.heard.push(Heard::Alert(Alert::parse(plain[1]))),
+        }
+    }
+
+    fn put_ack(&mut self, number: Number) {
+        let mut out = Vec::new();
+        let theirs = self.theirs.clone();
+        self.data.as_mut().unwrap().seal(&theirs, Content::Ack, &ack::body(&[number]), &mut out);
+        self.out.push_back(out);
+    }
+
+    fn advance(&mut self, now: Duration) {
+        while let Some(message) = self.parts.pop() {
+            self.handle_message(now, &message);
+        }
+    }
+
+    fn handle_message(&mut self, now: Duration, message: &Message) {
+        match message.kind {
+            message::SERVER_HELLO if self.cookie.is_empty() => self.retry(now, message),
+            message::SERVER_HELLO => self.server_hello(message),
+            message::KEY_UPDATE => {
+                let next = self.reading.last().unwrap().next();
+                self.reading.push(next);
+                if message.body == [1] {
+                    self.update(now, false);
+                }
+            }
+            message::FINISHED => self.finish(now, message),
+            // Before a ServerHello there is nothing that it could belong to: a bent offer may be answered by DTLS 1.2.
+            _ => {
+                if let Some(transcript) = &mut self.transcript {
+                    transcript.add(message.kind, &message.body);
+                }
+            }
+        }
+    }
+
+    fn extensions(body: &[u8]) -> Vec<(u16, Vec<u8>)> {
+        let mut reader = Reader(body);
+        reader.take(34).unwrap();
+        reader.vector8().unwrap();
+        reader.take(3).unwrap();
+        let mut list = Reader(reader.vector16().unwrap());
+        std::iter::from_fn(|| Some((list.u16()?, list.vector16()?.to_vec()))).collect()
+    }
+
+    fn retry(&mut self, now: Duration, message: &Message) {
+        for (number, body) in Self::extensions(&message.body) {
+            match number {
+                extension::COOKIE => self.cookie = body[2..].to_vec(),
+                extension::KEY_SHARE => {
+                    let group = Group::parse(Reader(&body).u16().unwrap()).unwrap();
+                    self.offer.share = Some(group);
+                    self.ephemeral = Some(Ephemeral::generate(&platform(), group).unwrap());
+                }
+                _ => {}
+            }
+        }
+        self.transcript = Some(Transcript::after_retry(&schedule::hash_of_hello(&self.first), &message.body));
+        let hello = self.hello();
+        self.transcript.as_mut().unwrap().add(message::CLIENT_HELLO, &hello);
+        self.flight.clear();
+        self.say(0, message::CLIENT_HELLO, &hello);
+        self.send(now);
+    }
+
+    fn server_hello(&mut self, message: &Message) {
+        self.transcript.as_mut().unwrap().add(message.kind, &message.body);
+        let extensions = Self::extensions(&message.body);
+        let find = |at: u16| extensions.iter().find(|(number, _)| *number == at).map(|(_, body)| &body[..]);
+        let agreed = find(extension::KEY_SHARE).map(|share| self.ephemeral.take().unwrap().agree(&share[4..]).unwrap());
+        if find(extension::PRE_SHARED_KEY).is_none() {
+            self.early = Early::new(None);
+        }
+        self.theirs = find(extension::CONNECTION_ID).map(|cid| cid[1..].to_vec()).unwrap_or_default();
+        let stage = self.early.handshake(agreed.as_ref().map(|agreed| &agreed[..]));
+        self.hello_hash = self.transcript.as_ref().unwrap().hash();
+        let aead = self.offer.suite.aead();
+        self.handshake = Some(Writing::new(aead, stage.traffic(Side::Client, &self.hello_hash), 2));
+        self.reading.push(Reading::new(aead, stage.traffic(Side::Server, &self.hello_hash), 2));
+        self.stage = Some(stage);
+    }
+
+    fn finish(&mut self, now: Duration, message: &Message) {
+        let (stage, aead) = (self.stage.take().unwrap(), self.offer.suite.aead());
+        let mut transcript = self.transcript.take().unwrap();
+        assert_eq!(schedule::finished(self.reading[0].secret(), &transcript.hash())[..], message.body);
+        transcript.add(message.kind, &message.body);
+        let (master, hash) = (stage.master(), transcript.hash());
+        self.reading.push(Reading::new(aead, master.traffic(Side::Server, &hash), 3));
+        self.data = Some(Writing::new(aead, master.traffic(Side::Client, &hash), 3));
+        self.flight.clear();
+        if let Some(certified) = self.offer.certified.clone() {
+            let mut list = Vec::new();
+            for certificate in &certified.cert {
+                wire::put_vector24(&mut list, certificate);
+                list.extend([0, 0]);
+            }
+            let mut body = vec![0];
+            wire::put_vector24(&mut body, &list);
+            self.say(2, message::CERTIFICATE, &body);
+            transcript.add(message::CERTIFICATE, &body);
+            let signer = certified.key.choose_scheme(&super::super::server::SCHEMES).unwrap();
+            let mut body = u16::from(signer.scheme()).to_be_bytes().to_vec();
+            wire::put_vector16(&mut body, &signer.sign(&signed(Side::Client, &transcript.hash())).unwrap());
+            self.say(2, message::CERTIFICATE_VERIFY, &body);
+            transcript.add(message::CERTIFICATE_VERIFY, &body);
+        } else if self.offer.psk.is_none() {
+            self.say(2, message::CERTIFICATE, &[0, 0, 0, 0]);
+            transcript.add(message::CERTIFICATE, &[0, 0, 0, 0]);
+        }
+        let finished = schedule::finished(self.handshake.as_ref().unwrap().secret(), &transcript.hash());
+        self.say(2, message::FINISHED, &finished);
+        self.send(now);
+    }
+
+    /// Changes its keys.
+    pub(super) fn update(&mut self, now: Duration, request: bool) {
+        self.flight.clear();
+        self.requested = true;
+        self.say(3, message::KEY_UPDATE, &[u8::from(request)]);
+        self.send(now);
+    }
+
+    pub(super) fn seal(&mut self, content: Content, plain: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let theirs = self.theirs.clone();
+        self.data.as_mut().unwrap().seal(&theirs, content, plain, &mut out).unwrap();
+        out
+    }
+}
