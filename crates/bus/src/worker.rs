@@ -11,8 +11,9 @@ use crate::{
     bus::Bus,
     counters::Tally,
     id::WorkerId,
-    limits::{HANDED_ON_TOGETHER, STAGED_MAX, WAKES_PER_TURN},
+    limits::{DELIVERED_UNDER_LOCK, HANDED_ON_TOGETHER, STAGED_MAX, WAKES_PER_TURN},
     message::{Door, Message, MessageId, Publication, Qos},
+    order::Held,
     outcome::Outcome,
     retained::{Completion, RetainedError},
     route::{Batch, Members, Pick, RouteCache, Routes, Staging, Subscriber, Wake},
@@ -132,15 +133,22 @@ impl Worker {
     fn publish_in_order(&mut self, batch: &[Publication<'_>], tally: &mut Tally, completion: &mut Completion) {
         let bus = Arc::clone(&self.bus);
         let mut rest = batch;
+        let mut held: Option<(Held<'_>, u64)> = None;
         while !rest.is_empty() {
             let (count, shards) = bus.order().run(rest);
             let (run, later) = rest.split_at(count);
-            let order = bus.order().lock(shards);
+            // Runs of the same topics, as of one sensor's burst, share the locks until they have made much work.
+            let goes_on =
+                |(held, since): &(Held<'_>, u64)| held.covers(shards) && tally.matched - since < DELIVERED_UNDER_LOCK;
+            if !held.as_ref().is_some_and(goes_on) {
+                // Never waits for a lock while it holds others: they are taken in ascending order, together.
+                drop(held.take());
+                held = Some((bus.order().lock(shards), tally.matched));
+            }
             for publication in run.iter().filter(|publication| publication.is_ordered()) {
                 self.keep(publication, completion);
             }
             self.deliver(run, tally);
-            drop(order);
             rest = later;
         }
     }
