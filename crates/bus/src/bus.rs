@@ -115,7 +115,7 @@ pub struct Bus {
     order: Order,
     memory: Arc<Memory>,
     counters: Counters,
-    slots: Arc<SlotIds>,
+    pub(crate) slots: Arc<SlotIds>,
     pub(crate) inboxes: Vec<Mutex<Inbox>>,
     subscriptions_max: usize,
     subscriptions_bytes_max: usize,

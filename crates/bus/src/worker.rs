@@ -10,13 +10,14 @@ use std::{
 use crate::{
     bus::Bus,
     counters::Tally,
+    group::Members,
     id::WorkerId,
     limits::{DELIVERED_UNDER_LOCK, HANDED_ON_TOGETHER, STAGED_MAX, WAKES_PER_TURN},
     message::{Door, Message, MessageId, Publication, Qos},
     order::Held,
     outcome::Outcome,
     retained::{Completion, RetainedError},
-    route::{Batch, Members, Pick, RouteCache, Routes, Staging, Subscriber, Wake},
+    route::{Batch, Pick, RouteCache, Routes, Staging, Subscriber, Wake},
     subscription::Subscription,
     topic::TopicRef,
     wake_list::{Place, WakeList},
@@ -138,11 +139,9 @@ impl Worker {
             let (count, shards) = bus.order().run(rest);
             let (run, later) = rest.split_at(count);
             // Runs of the same topics, as of one sensor's burst, share the locks until they have made much work.
-            let goes_on =
-                |(held, since): &(Held<'_>, u64)| held.covers(shards) && tally.matched - since < DELIVERED_UNDER_LOCK;
-            if !held.as_ref().is_some_and(goes_on) {
-                // Never waits for a lock while it holds others: they are taken in ascending order, together.
-                drop(held.take());
+            let few = |since: &u64| tally.matched - since < DELIVERED_UNDER_LOCK;
+            if !held.as_ref().is_some_and(|(held, since)| held.covers(shards) && few(since)) {
+                drop(held.take()); // All locks of a run are taken together, in ascending order.
                 held = Some((bus.order().lock(shards), tally.matched));
             }
             for publication in run.iter().filter(|publication| publication.is_ordered()) {
@@ -211,7 +210,7 @@ impl Worker {
 
     fn stage_one(&mut self, index: usize, publication: &Publication<'_>, routes: &Routes, tally: &mut Tally) {
         let mut matched = 0;
-        let chosen = routes.groups.iter().filter_map(|group| routes.choose(group));
+        let chosen = routes.groups.iter().filter_map(|group| routes.choose(group, &self.bus.slots));
         for entry_index in (0..routes.direct).chain(chosen) {
             let Some(entry) = routes.entries.get(entry_index) else { continue };
             if entry.no_local && publication.publisher.slot == Some(entry.slot) {
