@@ -13,8 +13,8 @@ use super::{
 const BEHIND: usize = 16;
 /// The fraction of its queue, or of the memory that is not yet tight, above which it is far behind.
 const FAR_BEHIND: usize = 2;
-/// Bytes that a client has to take for a publisher's turn when memory is half used: more than a turn brings.
-const TIGHT_EXCESS: usize = 64 << 10;
+/// The fraction of its queue that is left free when it is nearly full.
+const NEARLY_FULL: usize = 8;
 /// The fraction of its queue below which a client that was far behind has caught up.
 const CAUGHT_UP: usize = 4;
 /// The fraction of its bounds that a client gets when memory is tight.
@@ -62,12 +62,11 @@ impl Bounds {
         if queue_bytes <= self.queue_bytes / BEHIND {
             return None;
         }
-        let excess = queue_bytes.saturating_sub(self.queue_bytes / FAR_BEHIND);
-        let tight = self.memory.used() > self.tight_bytes / FAR_BEHIND;
-        Some(match (excess, tight) {
-            (0, false) => Distance::Behind,
-            (excess, false) => Distance::Far { excess },
-            (excess, true) => Distance::Far { excess: excess.max(TIGHT_EXCESS) },
+        let far = queue_bytes > self.queue_bytes / FAR_BEHIND || self.memory.used() > self.tight_bytes / FAR_BEHIND;
+        Some(match far {
+            false => Distance::Behind,
+            true if queue_bytes > self.queue_bytes - self.queue_bytes / NEARLY_FULL => Distance::Nearly,
+            true => Distance::Far,
         })
     }
 
