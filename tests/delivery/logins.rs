@@ -1,6 +1,7 @@
 //! Logins: password checks in bounded memory, fair queues, rules that are reloaded.
 
 mod certificates;
+mod hang_up;
 mod reload;
 
 use std::io::{Read, Write};
@@ -19,6 +20,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "logins: guesses from 250 addresses take few buffers, which come back", run: guesses },
     Case { name: "logins: a known user logs in while 47 addresses guess", run: a_known_user },
     Case { name: "logins: clients that hang up while they wait are gone at once", run: hang_up },
+    Case { name: "logins: clients of XMPP and HTTP that hang up give up their places", run: hang_up::other_doors },
     Case { name: "logins: passwords are verified at lower priority, unchanged users only once", run: a_reload },
     Case { name: "logins: a reload closes and opens listeners to anonymous clients", run: reload::anonymous },
     Case { name: "logins: a certificate of ours is taken at every default listener", run: certificates::taken },

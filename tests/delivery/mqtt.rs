@@ -2,6 +2,7 @@
 
 mod backlog;
 pub(crate) mod client;
+mod pace;
 mod retained;
 mod shutdown;
 mod slow;
@@ -12,5 +13,5 @@ use fogmux_tests::suite::Case;
 
 /// The cases of each file.
 pub(crate) fn cases() -> Vec<Case> {
-    [retained::CASES, backlog::CASES, slow::CASES, shutdown::CASES, subscribe::CASES].concat()
+    [retained::CASES, backlog::CASES, slow::CASES, pace::CASES, shutdown::CASES, subscribe::CASES].concat()
 }

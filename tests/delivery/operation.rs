@@ -27,6 +27,7 @@ pub(crate) const CASES: &[Case] = &[
     damage::TRUNCATED,
     damage::FLIPPED,
     damage::SERVER_KEY,
+    damage::USERS,
     pressure::AWAY,
     pressure::SILENT,
     pressure::OVERRUN,

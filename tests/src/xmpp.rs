@@ -128,11 +128,20 @@ impl Session {
         credentials: &str,
         resource: &str,
     ) -> Result<Self> {
-        let mut session = Self::connect(stream, config, Via::DirectTls)?;
-        session.send(&format!("<auth xmlns='{SASL}' mechanism='PLAIN'>{credentials}</auth>"))?;
+        let mut session = Self::begin_plain(stream, config, credentials)?;
         session.until("<success")?;
         session.inbox.clear();
         session.bind(&format!("<resource>{resource}</resource>"))?;
+        Ok(session)
+    }
+
+    /// Sends SASL PLAIN, and does not wait for the answer.
+    ///
+    /// # Errors
+    /// When the stream cannot be opened.
+    pub fn begin_plain(stream: TcpStream, config: &Arc<ClientConfig>, credentials: &str) -> Result<Self> {
+        let mut session = Self::connect(stream, config, Via::DirectTls)?;
+        session.send(&format!("<auth xmlns='{SASL}' mechanism='PLAIN'>{credentials}</auth>"))?;
         Ok(session)
     }
 

@@ -1,13 +1,15 @@
 //! The bus as all workers share it: subscriptions, retained messages, counters and limits.
 
 use std::{
-    hash::{BuildHasher, RandomState},
+    hash::BuildHasher,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::Waker,
 };
+
+use foldhash::quality::RandomState;
 
 use crate::{
     counters::Counters,
@@ -113,7 +115,7 @@ pub struct Bus {
     order: Order,
     memory: Arc<Memory>,
     counters: Counters,
-    slots: Arc<SlotIds>,
+    pub(crate) slots: Arc<SlotIds>,
     pub(crate) inboxes: Vec<Mutex<Inbox>>,
     subscriptions_max: usize,
     subscriptions_bytes_max: usize,
@@ -131,7 +133,7 @@ impl Bus {
             generations: Generations {
                 shards: [const { AtomicU64::new(0) }; SHARDS],
                 root: AtomicU64::new(0),
-                hasher: RandomState::new(),
+                hasher: RandomState::default(),
             },
             retained,
             order: Order::default(),

@@ -14,6 +14,7 @@ mod counters;
 mod fifo;
 mod filter;
 mod footprint;
+mod group;
 mod id;
 mod limits;
 mod mailbox;

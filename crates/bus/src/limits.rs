@@ -14,6 +14,9 @@ pub(crate) const CACHED_TOPIC_BYTES_MAX: usize = 1024;
 pub(crate) const ROUTE_CACHE_BYTES_MAX: usize = 4 << 20;
 /// Deliveries staged before a batch is flushed, whatever is left of it.
 pub(crate) const STAGED_MAX: usize = 32_768;
+/// Deliveries after which a publisher of retained messages lets other publishers of its topics go first: a few
+/// microseconds.
+pub(crate) const DELIVERED_UNDER_LOCK: u64 = 256;
 /// Members of a shared subscription that are asked whether they are ready for a message.
 pub(crate) const CANDIDATES_MAX: usize = 64;
 /// Messages of a shared subscription that are handed on before the members are asked again whether they are ready.

@@ -12,10 +12,11 @@
 //! of the map never waits for one of these locks.
 
 use std::{
-    hash::{BuildHasher, RandomState},
+    hash::BuildHasher,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use foldhash::quality::RandomState;
 use smallvec::SmallVec;
 
 use crate::message::Publication;
@@ -23,9 +24,23 @@ use crate::message::Publication;
 /// Locks that topics are hashed to; one bit each in [`Shards`].
 const SHARDS: usize = 64;
 
-/// The locks that a run needs, one bit each.
+/// A set of locks, one bit each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shards(u64);
+
+/// Locks that are held.
+#[derive(Debug)]
+pub(crate) struct Held<'a> {
+    shards: Shards,
+    _guards: SmallVec<[MutexGuard<'a, ()>; 4]>,
+}
+
+impl Held<'_> {
+    /// Whether all of these locks are among them.
+    pub(crate) const fn covers(&self, shards: Shards) -> bool {
+        shards.0 & !self.shards.0 == 0
+    }
+}
 
 /// The locks of all topics; see the module's documentation.
 #[derive(Debug)]
@@ -36,7 +51,7 @@ pub(crate) struct Order {
 
 impl Default for Order {
     fn default() -> Self {
-        Self { shards: [const { Mutex::new(()) }; SHARDS], hasher: RandomState::new() }
+        Self { shards: [const { Mutex::new(()) }; SHARDS], hasher: RandomState::default() }
     }
 }
 
@@ -59,8 +74,13 @@ impl Order {
     }
 
     /// Takes the locks in ascending order, so that two workers never wait for each other.
-    pub(crate) fn lock(&self, shards: Shards) -> SmallVec<[MutexGuard<'_, ()>; 4]> {
-        let wanted = self.shards.iter().enumerate().filter(|(index, _)| shards.0 & 1 << index != 0);
-        wanted.map(|(_, shard)| shard.lock().unwrap_or_else(PoisonError::into_inner)).collect()
+    pub(crate) fn lock(&self, shards: Shards) -> Held<'_> {
+        let mut guards = SmallVec::new();
+        let mut left = shards.0;
+        while let Some(shard) = self.shards.get(left.trailing_zeros() as usize) {
+            guards.push(shard.lock().unwrap_or_else(PoisonError::into_inner));
+            left &= left - 1;
+        }
+        Held { shards, _guards: guards }
     }
 }

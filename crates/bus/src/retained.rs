@@ -1,12 +1,11 @@
 //! Retained messages: the latest value of each topic, in order of topics, and the store that outlives the process.
 
+mod map;
 mod restored;
 
 use std::{
-    collections::{BTreeMap, btree_map},
     fmt,
     future::Future,
-    ops::Bound,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
     task::{Context, Poll, Waker},
@@ -14,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 
-use self::restored::Shared;
+use self::{map::Map, restored::Shared};
 use crate::{
     filter::Filter,
     footprint,
@@ -176,24 +175,6 @@ pub struct RetainedChunk {
     pub scanned: usize,
 }
 
-#[derive(Debug, Default)]
-struct Map {
-    messages: BTreeMap<Topic, Arc<Message>>,
-    bytes: usize,
-}
-
-impl Map {
-    /// Restores the message that a topic had before a write that failed.
-    fn undo(&mut self, topic: &Topic, before: Option<&Arc<Message>>) {
-        self.bytes += before.map_or(0, |message| footprint::of(message));
-        let replaced = match before {
-            Some(message) => self.messages.insert(topic.clone(), Arc::clone(message)),
-            None => self.messages.remove(topic),
-        };
-        self.bytes -= replaced.map_or(0, |message| footprint::of(&message));
-    }
-}
-
 /// All retained messages.
 pub(crate) struct Retained {
     /// Shared with the store, which undoes failed writes.
@@ -215,7 +196,12 @@ impl Retained {
         let map: Arc<RwLock<Map>> = Arc::default();
         let undone = Arc::clone(&map);
         store.undo_by(Box::new(move |topic, before| {
-            undone.write().unwrap_or_else(PoisonError::into_inner).undo(topic, before);
+            let mut map = undone.write().unwrap_or_else(PoisonError::into_inner);
+            let hash = map.hash(topic);
+            match before {
+                Some(message) => map.insert(hash, message),
+                None => map.remove(hash, topic),
+            }
         }));
         Self { map, store, messages_max, bytes_max }
     }
@@ -234,16 +220,21 @@ impl Retained {
                 return;
             }
             let message = Arc::new(shared.restore(stored, now, left));
-            map.bytes += footprint::of(&message);
-            map.messages.insert(message.topic.clone(), message);
+            let hash = map.hash(&message.topic);
+            map.insert(hash, &message);
         });
     }
 
     /// Evaluates a publication's precondition; then, if it has the retain flag, makes it its topic's retained message,
     /// or clears that if the payload is empty (MQTT 5.0 §3.3.1.3).
     pub(crate) fn keep(&self, publication: &Publication<'_>) -> Result<Kept, RetainedError> {
+        let clears = publication.payload.as_slice().is_empty() && !publication.keep_empty;
+        // Built before the lock is taken.
+        let message = (publication.retain && !clears).then(|| publication.share());
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
-        let current = map.messages.get(publication.topic.as_str()).filter(|m| !m.is_expired(publication.ingest));
+        let hash = map.hash(publication.topic.as_str());
+        let kept = map.find(hash, publication.topic.as_str());
+        let current = kept.filter(|m| !m.is_expired(publication.ingest));
         if publication.precondition.is_some_and(|holds| !holds(current)) {
             return Err(RetainedError::Precondition);
         }
@@ -251,37 +242,28 @@ impl Retained {
         if !publication.retain {
             return Ok(Kept { replaced, completion: Completion::Ready });
         }
-        if publication.payload.as_slice().is_empty() && !publication.keep_empty {
-            let latest = map.messages.get(publication.topic.as_str());
-            let completion = latest.map_or(Completion::Ready, |m| self.store.remove(&m.topic, Some(m)));
+        let Some(message) = message else {
+            let completion = kept.map_or(Completion::Ready, |m| self.store.remove(&m.topic, Some(m)));
             taken(&completion)?;
-            map.bytes -= map.messages.remove(publication.topic.as_str()).map_or(0, |m| footprint::of(&m));
+            map.remove(hash, publication.topic.as_str());
             return Ok(Kept { replaced, completion });
-        }
-        let message = publication.share();
-        let old = map.messages.get(publication.topic.as_str());
-        let bytes = map.bytes - old.map_or(0, |m| footprint::of(m)) + footprint::of(message);
-        if bytes > self.bytes_max || (old.is_none() && map.messages.len() >= self.messages_max) {
+        };
+        let bytes = map.bytes() - kept.map_or(0, |m| footprint::of(m)) + footprint::of(message);
+        if bytes > self.bytes_max || (kept.is_none() && map.len() >= self.messages_max) {
             return Err(RetainedError::Full);
         }
         let left = message.expires_at.map(|at| at.since(message.ingest).as_millis());
         let expires = left.map(|ms| message.ingest_unix_ms.saturating_add(u64::try_from(ms).unwrap_or(u64::MAX)));
         // Under the lock, so that the store sees writes of one topic in the order in which they became the latest; and
         // before the map changes, so that a message the store refuses is never read.
-        let completion = self.store.put(message, expires, old);
+        let completion = self.store.put(message, expires, kept);
         taken(&completion)?;
-        map.bytes = bytes;
-        match map.messages.get_mut(publication.topic.as_str()) {
-            Some(kept) => *kept = Arc::clone(message),
-            None => {
-                map.messages.insert(message.topic.clone(), Arc::clone(message));
-            }
-        }
+        map.insert(hash, message);
         Ok(Kept { replaced, completion })
     }
 
     pub(crate) fn latest(&self, topic: &str, now: Timestamp) -> Option<Arc<Message>> {
-        self.read().messages.get(topic).filter(|m| !m.is_expired(now)).cloned()
+        self.read().get(topic).filter(|m| !m.is_expired(now)).cloned()
     }
 
     /// Up to `limit` messages that match, of topics behind `after`.
@@ -291,7 +273,7 @@ impl Retained {
         if filter.is_exact() {
             chunk.scanned = 1;
             if after.is_none() {
-                chunk.messages.extend(map.messages.get(filter.as_str()).filter(|m| !m.is_expired(now)).cloned());
+                chunk.messages.extend(map.get(filter.as_str()).filter(|m| !m.is_expired(now)).cloned());
             }
             return chunk;
         }
@@ -299,7 +281,7 @@ impl Retained {
         let prefix = filter.literal_prefix();
         let start = prefix.strip_suffix('/').unwrap_or(prefix);
         let mut last: Option<&Topic> = None;
-        for (topic, message) in range(&map, start, after) {
+        for topic in map.topics(start, after) {
             if chunk.scanned >= RETAINED_SCAN_MAX || chunk.messages.len() >= limit {
                 chunk.next = last.cloned();
                 return chunk;
@@ -308,8 +290,8 @@ impl Retained {
                 return chunk;
             }
             (last, chunk.scanned) = (Some(topic), chunk.scanned + 1);
-            if filter.matches(topic) && !message.is_expired(now) {
-                chunk.messages.push(Arc::clone(message));
+            if filter.matches(topic) {
+                chunk.messages.extend(map.get(topic).filter(|m| !m.is_expired(now)).cloned());
             }
         }
         chunk
@@ -321,9 +303,9 @@ impl Retained {
             let map = self.read();
             let mut last = None;
             let mut expired = Vec::new();
-            for (topic, message) in range(&map, "", after).take(limit) {
+            for topic in map.topics("", after).take(limit) {
                 last = Some(topic.clone());
-                if message.is_expired(now) {
+                if map.get(topic).is_some_and(|m| m.is_expired(now)) {
                     expired.push(topic.clone());
                 }
             }
@@ -332,10 +314,11 @@ impl Retained {
         if !expired.is_empty() {
             let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
             for topic in expired {
-                if !map.messages.get(&topic).is_some_and(|m| m.is_expired(now)) {
+                if !map.get(&topic).is_some_and(|m| m.is_expired(now)) {
                     continue;
                 }
-                map.bytes -= map.messages.remove(&topic).map_or(0, |m| footprint::of(&m));
+                let hash = map.hash(&topic);
+                map.remove(hash, &topic);
                 // Nobody waits for the completion: an expired message that is loaded again is dropped then.
                 drop(self.store.remove(&topic, None));
             }
@@ -345,7 +328,7 @@ impl Retained {
 
     pub(crate) fn size(&self) -> (usize, usize) {
         let map = self.read();
-        (map.messages.len(), map.bytes)
+        (map.len(), map.bytes())
     }
 }
 
@@ -354,14 +337,6 @@ const fn taken(completion: &Completion) -> Result<(), RetainedError> {
         Completion::Failed => Err(RetainedError::Store(StoreFailed)),
         Completion::Ready | Completion::Waiting(_) => Ok(()),
     }
-}
-
-fn range<'m>(map: &'m Map, start: &str, after: Option<&Topic>) -> btree_map::Range<'m, Topic, Arc<Message>> {
-    let from = match after {
-        Some(topic) if topic.as_str() >= start => Bound::Excluded(topic.as_str()),
-        _ => Bound::Included(start),
-    };
-    map.messages.range::<str, _>((from, Bound::Unbounded))
 }
 
 impl fmt::Debug for Retained {

@@ -1,15 +1,16 @@
 //! Routes: the subscribers of a topic, computed once and cached per worker; and the deliveries of a batch, grouped by
 //! destination.
 
-use std::{cell::Cell, rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc};
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::{
     counters::Tally,
-    id::{SlotId, WorkerId},
-    limits::{CACHED_TOPIC_BYTES_MAX, CANDIDATES_MAX, ROUTE_CACHE_BYTES_MAX, SWEPT_MAX},
+    group::Group,
+    id::{SlotId, SlotIds, WorkerId},
+    limits::{CACHED_TOPIC_BYTES_MAX, ROUTE_CACHE_BYTES_MAX, SWEPT_MAX},
     mailbox::{Delivery, Readiness},
     message::{Publication, Qos},
     subscription::SubscribeOptions,
@@ -94,14 +95,6 @@ impl Entry {
     }
 }
 
-/// A shared group: `count` members in [`Routes::entries`], from `first` on.
-#[derive(Debug)]
-pub(crate) struct Group {
-    first: usize,
-    count: usize,
-    turn: Cell<usize>,
-}
-
 /// The destinations of a topic.
 #[derive(Default)]
 pub(crate) struct Routes {
@@ -132,65 +125,23 @@ impl Routes {
             routes.entries.extend(members.iter().filter(|sub| allowed(sub)).map(|sub| Entry::of(sub)));
             let count = routes.entries.len() - first;
             if count > 0 {
-                routes.groups.push(Group { first, count, turn: Cell::new(0) });
+                routes.groups.push(Group::new(first, count));
             }
         }
         routes
     }
 
     /// Chooses the entry of a group that gets the next message: the next member that is ready, otherwise the next of
-    /// those that keep up best (MQTT 5.0 §4.8.2 leaves the choice to the server).
-    pub(crate) fn choose(&self, group: &Group) -> Option<usize> {
+    /// those that keep up best, and one without a connection only if none has one (MQTT 5.0 §4.8.2 leaves the choice to
+    /// the server).
+    pub(crate) fn choose(&self, group: &Group, ids: &SlotIds) -> Option<usize> {
         let standing = |member: usize| Some(self.entries.get(group.first + member)?.subscriber.standing());
-        let member = choose(group.turn.get(), group.count, standing)?;
-        group.turn.set((member + 1) % group.count);
-        Some(group.first + member)
+        group.choose(ids, standing).map(|member| group.first + member)
     }
 
     fn cost(&self) -> usize {
         let topic = self.topic.as_deref().map_or(0, str::len);
         size_of::<Self>() + topic + self.entries.len() * size_of::<Entry>() + self.groups.len() * size_of::<Group>()
-    }
-}
-
-/// Chooses among `count` members, beginning at `turn`: the first that is ready, otherwise the first of those that keep
-/// up best. A member whose `standing` is `None` is not chosen.
-fn choose(turn: usize, count: usize, standing: impl Fn(usize) -> Option<Standing>) -> Option<usize> {
-    let mut best: Option<(Standing, usize)> = None;
-    for step in 0..count.min(CANDIDATES_MAX) {
-        let member = (turn + step) % count;
-        let Some(standing) = standing(member) else { continue };
-        if best.is_none_or(|(least, _)| standing < least) {
-            best = Some((standing, member));
-        }
-        if standing == Standing::Here(Readiness::Ready) {
-            break;
-        }
-    }
-    best.map(|(_, member)| member)
-}
-
-/// The members of a shared group as the tree has them, and the member whose turn it is.
-pub(crate) struct Members {
-    all: Vec<Arc<Sub>>,
-    turn: usize,
-}
-
-impl Members {
-    pub(crate) const fn new(all: Vec<Arc<Sub>>) -> Self {
-        Self { all, turn: 0 }
-    }
-
-    /// Chooses the member for a message on `topic`, among those that may read it.
-    pub(crate) fn choose(&mut self, topic: TopicRef<'_>) -> Option<Arc<Sub>> {
-        let standing = |member: usize| {
-            let sub = self.all.get(member)?;
-            let allowed = sub.options.gate.as_ref().is_none_or(|gate| gate.may_read(topic.as_str()));
-            allowed.then(|| sub.subscriber.standing())
-        };
-        let member = choose(self.turn, self.all.len(), standing)?;
-        self.turn = member + 1;
-        self.all.get(member).cloned()
     }
 }
 

@@ -106,7 +106,7 @@ impl<M: Mailbox> Slot<M> {
         state.claims += 1;
         state.ready = true;
         self.worker.store(worker.0, Ordering::Relaxed);
-        self.connected.store(true, Ordering::Relaxed);
+        self.set_connected(true);
         let (claim, waker) = (Claim(state.claims), state.waker.take());
         drop(state);
         if let Some(waker) = waker {
@@ -122,7 +122,13 @@ impl<M: Mailbox> Slot<M> {
         if Claim(state.claims) == claim {
             state.waker = None;
             state.ready = true;
-            self.connected.store(false, Ordering::Relaxed);
+            self.set_connected(false);
+        }
+    }
+
+    fn set_connected(&self, connected: bool) {
+        if self.connected.swap(connected, Ordering::Relaxed) != connected {
+            self.ids.connection_changed();
         }
     }
 
@@ -135,7 +141,7 @@ impl<M: Mailbox> Slot<M> {
         state.closed = true;
         state.waker = None;
         state.mailbox.close();
-        self.connected.store(false, Ordering::Relaxed);
+        self.set_connected(false);
         self.account(&mut state);
         waited
     }

@@ -10,12 +10,14 @@ use std::{
 use crate::{
     bus::Bus,
     counters::Tally,
+    group::Members,
     id::WorkerId,
-    limits::{HANDED_ON_TOGETHER, STAGED_MAX, WAKES_PER_TURN},
+    limits::{DELIVERED_UNDER_LOCK, HANDED_ON_TOGETHER, STAGED_MAX, WAKES_PER_TURN},
     message::{Door, Message, MessageId, Publication, Qos},
+    order::Held,
     outcome::Outcome,
     retained::{Completion, RetainedError},
-    route::{Batch, Members, Pick, RouteCache, Routes, Staging, Subscriber, Wake},
+    route::{Batch, Pick, RouteCache, Routes, Staging, Subscriber, Wake},
     subscription::Subscription,
     topic::TopicRef,
     wake_list::{Place, WakeList},
@@ -132,15 +134,20 @@ impl Worker {
     fn publish_in_order(&mut self, batch: &[Publication<'_>], tally: &mut Tally, completion: &mut Completion) {
         let bus = Arc::clone(&self.bus);
         let mut rest = batch;
+        let mut held: Option<(Held<'_>, u64)> = None;
         while !rest.is_empty() {
             let (count, shards) = bus.order().run(rest);
             let (run, later) = rest.split_at(count);
-            let order = bus.order().lock(shards);
+            // Runs of the same topics, as of one sensor's burst, share the locks until they have made much work.
+            let few = |since: &u64| tally.matched - since < DELIVERED_UNDER_LOCK;
+            if !held.as_ref().is_some_and(|(held, since)| held.covers(shards) && few(since)) {
+                drop(held.take()); // All locks of a run are taken together, in ascending order.
+                held = Some((bus.order().lock(shards), tally.matched));
+            }
             for publication in run.iter().filter(|publication| publication.is_ordered()) {
                 self.keep(publication, completion);
             }
             self.deliver(run, tally);
-            drop(order);
             rest = later;
         }
     }
@@ -203,7 +210,7 @@ impl Worker {
 
     fn stage_one(&mut self, index: usize, publication: &Publication<'_>, routes: &Routes, tally: &mut Tally) {
         let mut matched = 0;
-        let chosen = routes.groups.iter().filter_map(|group| routes.choose(group));
+        let chosen = routes.groups.iter().filter_map(|group| routes.choose(group, &self.bus.slots));
         for entry_index in (0..routes.direct).chain(chosen) {
             let Some(entry) = routes.entries.get(entry_index) else { continue };
             if entry.no_local && publication.publisher.slot == Some(entry.slot) {

@@ -213,6 +213,32 @@ fn s4_8_2_a_shared_subscription_prefers_members_that_take() {
 }
 
 #[test]
+fn s4_8_2_a_member_without_a_connection_gets_nothing_while_another_has_one() {
+    for absent in [0, 1, 62, 63, 64, 65, 127, 128, 129, 1000] {
+        let bus = bus();
+        let mut worker = bus.worker(WorkerId(0));
+        let absent: Vec<_> = (0..absent).map(|_| subscriber(&bus, "$share/g/t")).collect();
+        absent.iter().for_each(|member| member.release(member.claim(WorkerId(0))));
+        let waiting = || absent.iter().map(|member| member.with(|mailbox| mailbox.len())).sum::<usize>();
+        let connected = [subscriber(&bus, "$share/g/t"), subscriber(&bus, "$share/g/t")];
+        let claims = connected.each_ref().map(|member| member.claim(WorkerId(0)));
+        publish(&mut worker, "t", 20);
+        let got = || connected.each_ref().map(|member| member.with(|mailbox| mailbox.len()));
+        assert_eq!((waiting(), got()), (0, [10, 10]), "{} are absent", absent.len());
+        connected[0].release(claims[0]);
+        publish(&mut worker, "t", 20);
+        assert_eq!((waiting(), got()), (0, [10, 30]), "{} are absent", absent.len());
+        connected[1].release(claims[1]);
+        publish(&mut worker, "t", 20);
+        assert_eq!(waiting() + got().iter().sum::<usize>(), 60, "none is connected: any may have them");
+        let before = waiting();
+        let _ = connected[0].claim(WorkerId(0));
+        publish(&mut worker, "t", 20);
+        assert_eq!(waiting(), before, "{} are absent", absent.len());
+    }
+}
+
+#[test]
 fn s4_8_2_what_a_member_leaves_goes_to_another_of_its_group() {
     let bus = bus();
     let mut worker = bus.worker(WorkerId(0));

@@ -15,6 +15,7 @@ use fogmux_net::{PskSource, profile::Stack};
 use fogmux_store::{FjallStore, OpenError, StoreConfig};
 
 use crate::config::{Config, Tls};
+use crate::data;
 use crate::exit::{Failure, Status};
 use crate::home::{self, Home};
 use crate::{open_files, oscore};
@@ -122,7 +123,7 @@ fn workers(config: &Config) -> usize {
 }
 
 fn open_store(config: &Config, directory: &Path) -> Result<FjallStore, Failure> {
-    let path = config.store.path.clone().unwrap_or_else(|| directory.join("store"));
+    let path = config.store.path.clone().unwrap_or_else(|| directory.join(data::STORE));
     let wanted = StoreConfig {
         durability: config.store.durability,
         queue_bytes_max: config.store.queue_bytes_max,

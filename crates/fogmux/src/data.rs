@@ -12,6 +12,8 @@ pub(crate) const AUTHORITY: &str = "pki/ca.pem";
 pub(crate) const REVOCATIONS: &str = "pki/crl.pem";
 /// Users, below the data directory.
 pub(crate) const USERS: &str = "users.toml";
+/// Directory of the store.
+pub(crate) const STORE: &str = "store";
 /// Pre-shared keys, below the data directory.
 pub(crate) const PSK: &str = "psk.toml";
 /// Which certificate is whose, below the data directory.

@@ -198,6 +198,14 @@ fn administrator(config: &Config, directory: &Path) -> Result<Option<Admin>, Fai
     if data::found(file.clone())?.is_some() {
         return Ok(None);
     }
+    let store = config.store.path.clone().unwrap_or_else(|| directory.join(data::STORE));
+    if store.exists() || directory.join(ADMIN_PASSWORD).exists() {
+        tracing::warn!(
+            file = %file.display(),
+            "there is no users file, though this data directory has been in use: nobody who was in it can log in; a new \
+             one is made, with a new administrator",
+        );
+    }
     let (password, password_file) = match &config.auth.admin_password_file {
         Some(named) => (password_from(named)?, named.clone()),
         None => {

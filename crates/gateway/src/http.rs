@@ -10,6 +10,7 @@ mod connection;
 mod cors;
 mod exec;
 mod follow;
+mod framing;
 mod idempotent;
 mod identity;
 mod io;

@@ -61,11 +61,10 @@ struct Inner {
     refused: Counter,
 }
 
-#[derive(Default)]
 struct State {
     queue: LoginQueue<Login>,
-    threads_max: Option<usize>,
-    wait_max: Option<Duration>,
+    threads_max: usize,
+    wait_max: Duration,
     threads: usize,
     /// Threads that wait for a login.
     idle: usize,
@@ -82,8 +81,8 @@ impl Verifiers {
     /// Changes the limits. Threads beyond a lower number end after their login.
     pub fn configure(&self, config: VerifierConfig) {
         let mut state = self.0.lock();
-        state.threads_max = Some(config.threads());
-        state.wait_max = Some(config.wait_max);
+        state.threads_max = config.threads();
+        state.wait_max = config.wait_max;
         state.queue.configure(config.queue);
     }
 
@@ -104,7 +103,7 @@ impl Verifiers {
     /// # Errors
     /// The login is refused; [`Refused::Busy`] when too many wait.
     pub(crate) async fn verify(&self, address: IpAddr, check: PasswordCheck) -> Result<Principal, Refused> {
-        let wait_max = self.0.lock().wait_max.unwrap_or(VerifierConfig::default().wait_max);
+        let wait_max = self.0.lock().wait_max;
         let (answer, verified) = oneshot::channel();
         if !self.submit(address, Login { check, answer }) {
             self.0.refused.increment();
@@ -134,8 +133,7 @@ impl Verifiers {
             state.queue.retain(|login| !login.answer.is_closed());
             state.queue.push(address, &user, login)
         });
-        let threads_max = state.threads_max();
-        if state.queue.len() > state.idle && state.threads < threads_max {
+        if state.queue.len() > state.idle && state.threads < state.threads_max {
             self.0.start(&mut state);
         }
         // Without a thread the login would never be verified.
@@ -152,9 +150,17 @@ impl fmt::Debug for Verifiers {
     }
 }
 
-impl State {
-    fn threads_max(&mut self) -> usize {
-        *self.threads_max.get_or_insert_with(|| VerifierConfig::default().threads())
+impl Default for State {
+    fn default() -> Self {
+        let config = VerifierConfig::default();
+        Self {
+            queue: LoginQueue::default(),
+            threads_max: config.threads(),
+            wait_max: config.wait_max,
+            threads: 0,
+            idle: 0,
+            niceness_refused: false,
+        }
     }
 }
 
@@ -198,7 +204,7 @@ impl Running {
     fn next(&self) -> Option<Login> {
         let mut state = self.0.lock();
         loop {
-            if state.threads > state.threads_max() {
+            if state.threads > state.threads_max {
                 return None;
             }
             while let Some(login) = state.queue.pop() {

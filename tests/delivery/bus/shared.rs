@@ -149,21 +149,55 @@ pub(super) fn unsubscribing_member() -> Result<String> {
     Ok(String::new())
 }
 
+/// Makes a session with a shared subscription, and leaves it.
+fn leave_session(gateway: &Gateway, client: &str, qos: u8) -> Result<()> {
+    let mut connect = mqtt::connect(V4, client);
+    // Clean Session 0 (MQTT 3.1.1 §3.1.2.4).
+    if let Some(flags) = connect.get_mut(9) {
+        *flags = 0;
+    }
+    let mut absent = Connection::over(fogmux_tests::tcp::connect(gateway.address("mqtt")?)?, V4);
+    absent.stream.write_all(&connect)?;
+    ensure!(absent.read()?.0 == 0x20, "no CONNACK");
+    ensure!(absent.subscribe(1, &["$share/crew/work/#"], qos)? == [qos]);
+    Ok(())
+}
+
+/// While one member is connected it gets everything, however many are not.
+pub(super) fn absent_members() -> Result<String> {
+    const MESSAGES: u32 = 100;
+    for absent in [1, 63, 64, 65, 150] {
+        let mut gateway = Gateway::start(&[])?;
+        for number in 0..absent {
+            leave_session(&gateway, &format!("absent-{number}"), 1)?;
+        }
+        gateway.wait_metric("fogmux_door_connections{door=\"mqtt\"}", PATIENCE, |count| count == 0.0)?;
+        let mut present = Connection::open(gateway.address("mqtt")?, V4, "present")?;
+        ensure!(present.subscribe(1, &["$share/crew/work/#"], 1)? == [1]);
+        present.stream.set_read_timeout(None)?;
+        let socket = present.stream.try_clone()?;
+        let (sender, got) = channel();
+        std::thread::spawn(move || member(present, sender));
+        publish(&gateway, "work/item", 0..MESSAGES)?;
+        collect(&got, &mut HashMap::new(), usize::try_from(MESSAGES)?)
+            .with_context(|| format!("beside {absent} absent members"))?;
+        socket.shutdown(std::net::Shutdown::Both)?;
+        for number in 0..absent {
+            // A clean session ends the old one.
+            drop(Connection::open(gateway.address("mqtt")?, V4, &format!("absent-{number}"))?);
+        }
+        gateway.settle()?;
+        gateway.check_conservation()?;
+    }
+    Ok(String::new())
+}
+
 /// A member goes and its session stays: its messages wait for it, until the session expires.
 pub(super) fn expired_session() -> Result<String> {
     const MESSAGES: u32 = 30;
     for qos in [1, 2] {
         let mut gateway = Gateway::start(&["mqtt.session_expiry_max=2s"])?;
-        let mut connect = mqtt::connect(V4, "absent");
-        // Clean Session 0 (MQTT 3.1.1 §3.1.2.4).
-        if let Some(flags) = connect.get_mut(9) {
-            *flags = 0;
-        }
-        let mut absent = Connection::over(fogmux_tests::tcp::connect(gateway.address("mqtt")?)?, V4);
-        absent.stream.write_all(&connect)?;
-        ensure!(absent.read()?.0 == 0x20, "no CONNACK");
-        ensure!(absent.subscribe(1, &["$share/crew/work/#"], qos)? == [qos]);
-        drop(absent);
+        leave_session(&gateway, "absent", qos)?;
         gateway.wait_metric("fogmux_door_connections{door=\"mqtt\"}", PATIENCE, |count| count == 0.0)?;
         publish(&gateway, "work/item", 0..MESSAGES)?;
         let mut heir = Connection::open(gateway.address("mqtt")?, V4, "heir")?;

@@ -19,6 +19,7 @@ pub(super) const TRUNCATED: Case = Case { name: "each file of the store cut in h
 pub(super) const FLIPPED: Case = Case { name: "a bit changed in each file of the store", run: || each(flip) };
 pub(super) const SERVER_KEY: Case =
     Case { name: "a damaged key of the gateway is made anew, as its certificate is", run: server_key };
+pub(super) const USERS: Case = Case { name: "a users file that is gone is named in the log", run: users };
 
 /// Enough for tables beside the journal: the newest two MiB are in memory and in the journal only.
 const VALUES: u16 = 1_500;
@@ -144,4 +145,28 @@ fn copy_directory(from: &Path, to: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// At the start the absence is a warning, later it is refused; the first start of all is neither.
+fn users() -> Result<String> {
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let home = tempfile::tempdir()?;
+    let data = home.path().join("data");
+    fs::create_dir(&data)?;
+    let (plan, users) = (Plan { data: Some(&data), ..Plan::default() }, data.join("users.toml"));
+    let named =
+        |log: &str, level: &str| log.lines().filter(|line| line.contains(level) && line.contains("users.toml")).count();
+    let mut gateway = Gateway::start_as(plan)?;
+    ensure!(named(&gateway.whole_log(), "WARN") == 0, "at the first start: {}", gateway.whole_log());
+    fs::remove_file(&users)?;
+    gateway.signal(Signal::HUP)?;
+    gateway.wait_log("the users are gone", PATIENCE)?;
+    ensure!(named(&gateway.whole_log(), "ERROR") > 0, "while it runs: {}", gateway.whole_log());
+    gateway.signal(Signal::TERM)?;
+    gateway.wait_exit(PATIENCE)?;
+    let mut gateway = Gateway::start_as(plan)?;
+    ensure!(named(&gateway.whole_log(), "WARN") == 1, "at the start: {}", gateway.whole_log());
+    ensure!(users.exists(), "no new users file");
+    gateway.settle()?;
+    Ok(String::new())
 }

@@ -120,6 +120,9 @@ fn refuses_to_retract(gateway: &Gateway) -> Result<()> {
     ensure!(retract.contains("<resource-constraint"), "retract: {retract}");
     let purge = session.owner("set", "<purge node='kept/000009'/>")?;
     ensure!(purge.contains("<resource-constraint"), "purge: {purge}");
+    // §8.4: a node that cannot be deleted stays, and so does what it has been configured to.
+    let delete = session.owner("set", "<delete node='kept/000009'/>")?;
+    ensure!(delete.contains("<resource-constraint"), "delete: {delete}");
     let read = http(gateway, "GET", "/topics/kept/000009", b"")?;
     ensure!(read.0 == 200, "a refused removal is seen: {read:?}");
     // Refused publications are no deliveries.

@@ -5,6 +5,7 @@
 
 mod notify;
 mod pace;
+mod plan;
 
 use std::rc::Rc;
 

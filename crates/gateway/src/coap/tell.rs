@@ -32,6 +32,16 @@ const WALK_CHUNK: usize = 8;
 /// Topics from the backlog that an observer is notified of before others have their turn.
 const TOPICS_PER_TURN: usize = 8;
 
+/// The value to notify an observer of.
+enum Newest {
+    /// That of the queued entry.
+    Entry,
+    /// A retained message that is newer.
+    Retained(Arc<Message>),
+    /// None: it was notified of a newer one, or is about to be.
+    Shown,
+}
+
 impl Core {
     /// Turns the entries of the mailbox into notifications. Returns whether more are left.
     pub(super) fn notify(&mut self, cx: &Context<'_>) -> bool {
@@ -77,7 +87,15 @@ impl Core {
             self.dismiss(relation, &Response::new(Code::UNAUTHORIZED));
             return;
         }
-        let Some((message, cleared)) = self.not_older_than_looked_up(now, watch, entry) else { return };
+        let latest;
+        let (message, cleared) = match self.newest(now, watch, entry) {
+            Newest::Entry => (&entry.message, entry.cleared),
+            Newest::Retained(message) => {
+                latest = message;
+                (&latest, false)
+            }
+            Newest::Shown => return,
+        };
         // For a filter, topics that have waited longer go first.
         let waits = watch.is_named() && !watch.backlog.is_empty();
         let told = if waits {
@@ -85,10 +103,10 @@ impl Core {
         } else if cleared {
             self.send_cleared(now, relation, &message.topic)
         } else {
-            self.send(now, relation, &message, entry.assured)
+            self.send(now, relation, message, entry.assured)
         };
         match told {
-            Notified::Later => self.postpone(relation, &message, cleared),
+            Notified::Later => self.postpone(relation, message, cleared),
             Notified::Sent => {
                 // An observer of one topic has caught up.
                 let waited = self.watches.get_mut(relation).filter(|watch| !watch.is_named());
@@ -100,17 +118,18 @@ impl Core {
         }
     }
 
-    /// The message of an entry, and whether it cleared the topic. While the entry was queued, the observer may have
-    /// been notified of a newer value from the retained messages; an older one must not follow, so the value is looked
-    /// up again.
-    fn not_older_than_looked_up(&self, now: Timestamp, watch: &Watch, entry: &Entry) -> Option<(Arc<Message>, bool)> {
+    /// The newest value for an observer that was queued an entry. While that was queued, the observer may have been
+    /// notified of a newer value from the retained messages; an older one must not follow, so the value is looked up
+    /// again.
+    fn newest(&self, now: Timestamp, watch: &Watch, entry: &Entry) -> Newest {
         if !entry.message.retain || entry.index >= watch.looked_up {
-            return Some((Arc::clone(&entry.message), entry.cleared));
+            return Newest::Entry;
         }
         match self.ctx.bus().latest(&entry.message.topic, now) {
-            Some(_) if entry.cleared => None,
-            Some(latest) => Some((latest, false)),
-            None => entry.cleared.then(|| (Arc::clone(&entry.message), true)),
+            Some(_) if entry.cleared => Newest::Shown,
+            Some(latest) => Newest::Retained(latest),
+            None if entry.cleared => Newest::Entry,
+            None => Newest::Shown,
         }
     }
 

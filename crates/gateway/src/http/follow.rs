@@ -14,7 +14,7 @@ use fogmux_bus::{Claim, Displaced, Mailbox as _, Qos, Subscription};
 use fogmux_http::{
     Kind, Problem, Query, accept, publish,
     sse::{self, EventId, GapReason},
-    websocket::{Opcode, handshake, push_frame},
+    websocket::handshake,
 };
 use http::{
     HeaderName, Method, Response, Version,
@@ -25,6 +25,7 @@ use smallvec::SmallVec;
 use tokio::time::Sleep;
 
 use super::{
+    framing::Format,
     identity::{Gate, Identity},
     payload::Payload,
     respond,
@@ -41,14 +42,6 @@ const PORTION: Portion = Portion { messages: 64, bytes: 16 << 10 };
 const RETAINED_MESSAGES: usize = 32;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-
-/// The framing of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
-    Sse,
-    Ndjson,
-    WebSocket,
-}
 
 /// Responds to a request for a stream: with the stream, or with the handshake of a WebSocket.
 pub(super) fn subscribe(
@@ -145,7 +138,7 @@ impl Follow {
             }
             None => {
                 if last.is_some() {
-                    push_notice(format, "gap", None, &sse::gap_json(GapReason::Expired, None, None), &mut first);
+                    format.push_notice("gap", None, &sse::gap_json(GapReason::Expired, None, None), &mut first);
                 }
                 registry.open(ctx, wanted).map_err(unavailable)?
             }
@@ -240,7 +233,7 @@ impl Follow {
         if self.keep_alive.as_mut().poll(cx).is_ready() {
             cx.waker().wake_by_ref();
         }
-        Poll::Ready(Some(keep_alive(self.format)))
+        Poll::Ready(Some(self.format.keep_alive()))
     }
 
     /// Encodes a portion of the mailbox. Returns what is left in it; later deliveries wake the task.
@@ -261,7 +254,7 @@ impl Follow {
         self.walking = left.walking;
         if let Some(Gap { sequence, missed }) = gap {
             let id = self.id(sequence);
-            push_notice(self.format, "gap", Some(&id), &sse::gap_json(GapReason::Slow, missed, Some(&id)), out);
+            self.format.push_notice("gap", Some(&id), &sse::gap_json(GapReason::Slow, missed, Some(&id)), out);
         }
         let now = self.conn.ctx.now();
         let mut expired = 0;
@@ -311,18 +304,7 @@ impl Follow {
     fn push(&self, taken: &Taken, out: &mut Vec<u8>) {
         let id = self.id(taken.sequence);
         let event = translate::event(&taken.message, taken.qos, &id);
-        match self.format {
-            Format::Sse => sse::push_event(None, &id, out, |out| event.encode(out)),
-            Format::Ndjson => {
-                event.encode(out);
-                out.push(b'\n');
-            }
-            Format::WebSocket => {
-                let mut text = Vec::new();
-                event.encode(&mut text);
-                push_frame(Opcode::Text, &text, None, out);
-            }
-        }
+        self.format.push_event(&event, &id, out);
     }
 
     /// Ends the stream for good, because its reader has closed it.
@@ -396,32 +378,5 @@ fn push_rest(format: Format, stream: &Stream, claim: Claim, out: &mut Vec<u8>) {
     let after = |index: usize| place.after.as_deref().filter(|_| index == place.subscription);
     let rest = rest.filter(|(_, subscription)| subscription.group.is_none());
     let json = sse::rest_json(rest.map(|(index, subscription)| (subscription.filter.as_str(), after(index))));
-    push_notice(format, "retained", None, &json, out);
-}
-
-/// Appends a notice: a named event, or a line or message of its own.
-fn push_notice(format: Format, name: &str, id: Option<&str>, json: &str, out: &mut Vec<u8>) {
-    match format {
-        Format::Sse => {
-            sse::push_event(Some(name), id.unwrap_or_default(), out, |out| out.extend_from_slice(json.as_bytes()));
-        }
-        Format::Ndjson => {
-            out.extend_from_slice(json.as_bytes());
-            out.push(b'\n');
-        }
-        Format::WebSocket => push_frame(Opcode::Text, json.as_bytes(), None, out),
-    }
-}
-
-fn keep_alive(format: Format) -> Bytes {
-    match format {
-        Format::Sse => Bytes::from_static(sse::KEEP_ALIVE),
-        // Space before a line's object is nothing to a JSON parser; a blank line would be an error to many.
-        Format::Ndjson => Bytes::from_static(b" "),
-        Format::WebSocket => {
-            let mut out = Vec::new();
-            push_frame(Opcode::Ping, b"", None, &mut out);
-            out.into()
-        }
-    }
+    format.push_notice("retained", None, &json, out);
 }

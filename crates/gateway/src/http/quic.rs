@@ -145,10 +145,16 @@ async fn converse(ctx: &Rc<WorkerContext>, conn: &Rc<Conn>, quic: &quinn::Connec
     let built = builder.build::<_, Bytes>(h3_quinn::Connection::new(quic.clone()));
     let Ok(Ok(mut h3)) = timeout(config.header_timeout, built).await else { return };
     let mut drain = pin!(ctx.drain());
+    let mut cut_off = pin!(async {
+        ctx.closing().await;
+        sleep(LINGER).await;
+    });
     let mut leaving = false;
     loop {
         tokio::select! {
             biased;
+            // A client that does not read its responses is not waited for.
+            () = &mut cut_off => break,
             () = &mut drain, if !leaving => {
                 leaving = true;
                 // GOAWAY (RFC 9114 §5.2); then what is under way is finished.
@@ -198,7 +204,12 @@ async fn serve_request(conn: Rc<Conn>, quic: quinn::Connection, resolver: Resolv
     let Ok(Ok((request, stream))) = timeout(limit, resolver.resolve_request()).await else { return };
     let (mut send, recv) = stream.split();
     let body = RequestBody::new(recv);
-    let answer = conn.call(request.map(|()| body)).await;
+    let answer = tokio::select! {
+        biased;
+        answer = conn.call(request.map(|()| body)) => answer,
+        // A login that waits for its turn gives up its place.
+        _ = quic.closed() => return,
+    };
     let response = answer.unwrap_or_else(|never| match never {});
     if respond(&conn, &quic, &mut send, response).await.is_none() {
         send.stop_stream(h3::error::Code::H3_INTERNAL_ERROR);

@@ -22,7 +22,8 @@ use tokio::{
 };
 
 use super::{
-    follow::{Follow, Format},
+    follow::Follow,
+    framing::Format,
     identity::Identity,
     payload::Payload,
     respond,

@@ -13,6 +13,8 @@ use super::{
 const BEHIND: usize = 16;
 /// The fraction of its queue, or of the memory that is not yet tight, above which it is far behind.
 const FAR_BEHIND: usize = 2;
+/// The fraction of its queue that is left free when it is nearly full.
+const NEARLY_FULL: usize = 8;
 /// The fraction of its queue below which a client that was far behind has caught up.
 const CAUGHT_UP: usize = 4;
 /// The fraction of its bounds that a client gets when memory is tight.
@@ -57,8 +59,15 @@ impl Bounds {
 
     /// How far a client with this many bytes in its queue is behind; `None`: it keeps up.
     pub(super) fn distance(&self, queue_bytes: usize) -> Option<Distance> {
+        if queue_bytes <= self.queue_bytes / BEHIND {
+            return None;
+        }
         let far = queue_bytes > self.queue_bytes / FAR_BEHIND || self.memory.used() > self.tight_bytes / FAR_BEHIND;
-        (queue_bytes > self.queue_bytes / BEHIND).then_some(if far { Distance::Far } else { Distance::Behind })
+        Some(match far {
+            false => Distance::Behind,
+            true if queue_bytes > self.queue_bytes - self.queue_bytes / NEARLY_FULL => Distance::Nearly,
+            true => Distance::Far,
+        })
     }
 
     pub(super) fn scale(&self, bytes: usize) -> usize {

@@ -174,7 +174,7 @@ impl MqttMailbox {
         self.queue_bytes += cost;
         self.queue.push_back(kept);
         if qos != Qos::AtMostOnce && self.connected {
-            self.slow_down(now);
+            self.slow_down(cost, now);
         }
         let is_news = lost > 0 && self.lost == 0;
         self.lost = self.lost.saturating_add(lost);
@@ -186,10 +186,10 @@ impl MqttMailbox {
     }
 
     /// Asks the publisher to pause if the client is behind and reads.
-    fn slow_down(&mut self, now: Timestamp) {
+    fn slow_down(&mut self, bytes: usize, now: Timestamp) {
         if let Some(distance) = self.bounds.distance(self.queue_bytes) {
             let pace = self.pace.get_or_insert_with(|| Box::new(Pace::new(now)));
-            pace.slow_down(distance, self.bounds.queue_bytes, now);
+            pace.slow_down(distance, bytes, self.bounds.queue_bytes, now);
         }
     }
 

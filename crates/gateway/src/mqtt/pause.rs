@@ -1,8 +1,10 @@
 //! Pauses of publishers whose QoS 1 and 2 messages a subscriber reads more slowly than they are published.
 //!
 //! A subscriber that keeps reading must not be disconnected because publishers are faster; one that hardly reads must
-//! not slow them. So a publisher pauses after a turn only for subscribers that take a fair share of their queue, and
-//! never longer than [`PAUSE_MAX`].
+//! not slow them. So a publisher pauses after a turn only for subscribers that take a fair share of their queue. The
+//! pause is the time that the subscriber needs for what the publisher sent, at the pace at which it reads; if others
+//! publish as well, so many times longer that all together keep to that pace. So publishers go on at the pace of the
+//! slowest reader, instead of stopping and starting.
 
 use std::{
     cell::RefCell,
@@ -22,34 +24,51 @@ const FAIR: usize = 32;
 /// The pause for subscribers that are behind. A turn is 64 KiB at most, so this still allows some ten megabytes a
 /// second.
 const PAUSE: Duration = Duration::from_millis(4);
-/// The pause for subscribers that are far behind, before the publisher looks again.
+/// The pause for subscribers that are far behind and whose pace is not known or not fair; and the part of a longer pause
+/// after which the publisher looks again.
 const LONG_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause after one turn.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// The time in which the pace is measured, twice: long enough for a socket that takes much at a time.
+const MEASURED: Duration = Duration::from_millis(250);
+/// The most publishers that share a pace evenly.
+const SHARES_MAX: u128 = 64;
+/// The unit of shares.
+const SHARE: u128 = 16;
 
 thread_local! {
     /// The pause asked for by a delivery on this thread, to a client that reads but is behind. Deliveries happen within
     /// the publication that causes them, on its thread.
-    static FALLING_BEHIND: RefCell<Option<Pause>> = const { RefCell::new(None) };
+    static FALLING_BEHIND: RefCell<Option<Asked>> = const { RefCell::new(None) };
 }
 
-/// Takes the pause that the publisher on this thread should make for what it published since the last call.
-pub(super) fn take_falling_behind() -> Option<Pause> {
-    FALLING_BEHIND.take()
+/// A pause that a subscriber asks a publisher for.
+struct Asked {
+    /// For each byte that was published, in nanoseconds.
+    per_byte: u64,
+    least: Duration,
+    far: Option<Arc<AtomicBool>>,
+}
+
+/// Takes the pause that the publisher on this thread should make for the bytes that it published since the last call.
+pub(super) fn take_falling_behind(bytes: impl FnOnce() -> usize) -> Option<Pause> {
+    let Asked { per_byte, least, far } = FALLING_BEHIND.take()?;
+    let left = Duration::from_nanos(per_byte.saturating_mul(bytes() as u64)).max(least).min(PAUSE_MAX);
+    Some(Pause { left, far })
 }
 
 /// A pause and when it ends.
 #[derive(Debug)]
 pub(super) struct Pause {
-    duration: Duration,
     left: Duration,
     /// Set while the subscriber is far behind.
     far: Option<Arc<AtomicBool>>,
 }
 
 impl Pause {
-    pub(super) const fn duration(&self) -> Duration {
-        self.duration
+    /// The time until the publisher looks again.
+    pub(super) fn duration(&self) -> Duration {
+        self.left.min(LONG_PAUSE)
     }
 
     /// Makes this the last pause.
@@ -59,7 +78,7 @@ impl Pause {
 
     /// Whether to pause again.
     pub(super) fn goes_on(&mut self) -> bool {
-        self.left = self.left.saturating_sub(self.duration);
+        self.left = self.left.saturating_sub(self.duration());
         !self.left.is_zero() && self.far.as_ref().is_some_and(|far| far.load(Relaxed))
     }
 }
@@ -69,25 +88,39 @@ impl Pause {
 pub(super) enum Distance {
     /// Behind: publishers slow down.
     Behind,
-    /// So far that its queue will soon be full.
+    /// So far that its queue, or the memory of all, will soon be full.
     Far,
+    /// So far that one publisher more may make it lose messages.
+    Nearly,
+}
+
+/// What a client was sent and what it took in some time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    began: Timestamp,
+    came: usize,
+    taken: usize,
 }
 
 /// The pace at which a client takes its queue; exists while the queue is not empty.
 #[derive(Debug)]
 pub(super) struct Pace {
     far: Arc<AtomicBool>,
-    window_began: Timestamp,
-    window_bytes: usize,
+    /// For the fairness of its pace.
+    fair: Flow,
     is_fair: bool,
     taken_at: Timestamp,
+    now: Flow,
+    before: Option<Flow>,
+    /// The part of the pace that a publisher gets, as its reciprocal in units of [`SHARE`].
+    shares: u128,
 }
 
 impl Pace {
     /// Assumes a fair pace at first.
     pub(super) fn new(now: Timestamp) -> Self {
-        let far = Arc::new(AtomicBool::new(false));
-        Self { far, window_began: now, window_bytes: 0, is_fair: true, taken_at: now }
+        let flow = Flow { began: now, ..Flow::default() };
+        Self { far: Arc::default(), fair: flow, is_fair: true, taken_at: now, now: flow, before: None, shares: SHARE }
     }
 
     /// Whether it has taken something recently.
@@ -99,40 +132,151 @@ impl Pace {
     pub(super) fn took(&mut self, bytes: usize, is_far: bool, now: Timestamp) {
         if bytes > 0 {
             self.taken_at = now;
-            self.window_bytes = self.window_bytes.saturating_add(bytes);
+            self.fair.taken = self.fair.taken.saturating_add(bytes);
+            self.now.taken = self.now.taken.saturating_add(bytes);
         }
         if !is_far {
             self.far.store(false, Relaxed);
         }
     }
 
-    /// Asks the publisher on this thread to pause; `queue_bytes_max` is the bound of the queue.
-    pub(super) fn slow_down(&mut self, distance: Distance, queue_bytes_max: usize, now: Timestamp) {
-        if now.since(self.window_began) >= READS {
-            self.is_fair = self.window_bytes >= queue_bytes_max / FAIR;
-            (self.window_began, self.window_bytes) = (now, 0);
+    /// Asks the publisher on this thread to pause for a message of so many bytes; `queue_bytes_max` is the bound of the
+    /// queue.
+    pub(super) fn slow_down(&mut self, distance: Distance, bytes: usize, queue_bytes_max: usize, now: Timestamp) {
+        self.now.came = self.now.came.saturating_add(bytes);
+        if now.since(self.fair.began) >= READS {
+            self.is_fair = self.fair.taken >= queue_bytes_max / FAIR;
+            self.fair = Flow { began: now, ..Flow::default() };
+        }
+        if now.since(self.now.began) >= MEASURED {
+            self.measure(now);
         }
         if !self.reads(now) {
             return;
         }
-        let is_far = distance == Distance::Far;
-        FALLING_BEHIND.with_borrow_mut(|pause| match pause {
-            Some(Pause { far: Some(_), .. }) => {}
-            Some(Pause { duration: LONG_PAUSE, .. }) if !(is_far && self.is_fair) => {}
-            pause => {
-                let far = (is_far && self.is_fair).then(|| {
-                    self.far.store(true, Relaxed);
-                    Arc::clone(&self.far)
-                });
-                let duration = if is_far { LONG_PAUSE } else { PAUSE };
-                *pause = Some(Pause { duration, left: PAUSE_MAX, far });
+        let is_far = distance != Distance::Behind && self.is_fair;
+        let (per_byte, least) = match distance {
+            Distance::Behind => (0, PAUSE),
+            Distance::Far | Distance::Nearly if !self.is_fair => (0, LONG_PAUSE),
+            Distance::Far => self.per_byte(now).map_or((0, LONG_PAUSE), |per_byte| (per_byte, PAUSE)),
+            Distance::Nearly => (0, PAUSE_MAX),
+        };
+        FALLING_BEHIND.with_borrow_mut(|asked| {
+            let asked = asked.get_or_insert(Asked { per_byte: 0, least: Duration::ZERO, far: None });
+            if is_far && (asked.far.is_none() || per_byte > asked.per_byte) {
+                self.far.store(true, Relaxed);
+                asked.far = Some(Arc::clone(&self.far));
             }
+            (asked.per_byte, asked.least) = (asked.per_byte.max(per_byte), asked.least.max(least));
         });
+    }
+
+    /// Begins the next measurement. If more came than was taken, publishers get a smaller part of the pace each.
+    fn measure(&mut self, now: Timestamp) {
+        if self.now.taken > 0 {
+            let shares = self.shares.saturating_mul(self.now.came as u128) / self.now.taken as u128;
+            // One lump of a socket's buffer must not count for much.
+            self.shares = shares.clamp(self.shares / 2, self.shares * 4).clamp(SHARE, SHARE * SHARES_MAX);
+        }
+        self.before = Some(std::mem::replace(&mut self.now, Flow { began: now, ..Flow::default() }));
+    }
+
+    /// Nanoseconds that the client takes for a byte of one publisher, if that is known.
+    fn per_byte(&self, now: Timestamp) -> Option<u64> {
+        let before = self.before?;
+        let taken = before.taken.saturating_add(self.now.taken);
+        let elapsed = now.since(before.began);
+        let nanos = elapsed.as_nanos().saturating_mul(self.shares) / SHARE;
+        (taken > 0).then(|| u64::try_from(nanos / taken as u128).unwrap_or(u64::MAX))
     }
 }
 
 impl Drop for Pace {
     fn drop(&mut self) {
         self.far.store(false, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUEUE: usize = 16 << 20;
+    /// The bytes of a publisher's turn.
+    const TURN: usize = 32 << 10;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(1000 + ms)
+    }
+
+    /// Twenty seconds of publishers and a reader that takes so many bytes every 10 ms, after a burst of a socket's
+    /// buffer. Returns the longest pause after the first second, and the longest queue.
+    fn run(per_tick: usize, publishers: usize) -> (Duration, usize) {
+        let mut pace = Pace::new(at(0));
+        let (mut queue, mut longest, mut most) = (QUEUE / 2, Duration::ZERO, 0);
+        let mut resumes = vec![0_u64; publishers];
+        pace.took(1 << 20, true, at(0));
+        for ms in 0..20_000 {
+            if ms % 10 == 0 {
+                let taken = per_tick.min(queue);
+                queue -= taken;
+                pace.took(taken, queue > QUEUE / 4, at(ms));
+            }
+            for resume in resumes.iter_mut().filter(|resume| **resume <= ms) {
+                queue += TURN;
+                let distance = match queue {
+                    0..0x80_0000 => Distance::Behind,
+                    0x80_0000..0xe0_0000 => Distance::Far,
+                    _ => Distance::Nearly,
+                };
+                pace.slow_down(distance, TURN, QUEUE, at(ms));
+                let pause = take_falling_behind(|| TURN).expect("a pause").left;
+                *resume = ms + u64::try_from(pause.as_millis()).expect("short");
+                most = most.max(queue);
+                if ms > 1000 {
+                    longest = longest.max(pause);
+                }
+            }
+        }
+        (longest, most)
+    }
+
+    #[test]
+    fn a_publisher_is_slowed_to_the_pace_of_its_reader_and_not_stopped() {
+        // From a pace that is just fair to a hundred megabytes a second.
+        for per_second in [QUEUE / 64 * 2, 400_000, 1 << 20, 10 << 20, 100 << 20] {
+            let (longest, most) = run(per_second / 100, 1);
+            let turn = Duration::from_secs_f64(TURN as f64 / per_second as f64);
+            assert!(longest <= turn * 3 + LONG_PAUSE, "{per_second} bytes a second: {longest:?}");
+            assert!(most <= QUEUE / 4 * 3, "{per_second} bytes a second: {most}");
+        }
+    }
+
+    #[test]
+    fn ten_publishers_together_do_not_overrun_a_reader() {
+        for per_second in [400_000, 1 << 20, 10 << 20] {
+            let (longest, most) = run(per_second / 100, 10);
+            assert!(longest <= PAUSE_MAX && most < QUEUE, "{per_second}: {longest:?}, {most}");
+        }
+    }
+
+    #[test]
+    fn a_reader_that_takes_nothing_stops_nobody() {
+        let mut pace = Pace::new(at(0));
+        pace.slow_down(Distance::Far, TURN, QUEUE, at(1999));
+        assert!(take_falling_behind(|| TURN).is_some_and(|pause| pause.left <= LONG_PAUSE));
+        pace.slow_down(Distance::Far, TURN, QUEUE, at(2000));
+        assert!(take_falling_behind(|| TURN).is_none());
+    }
+
+    #[test]
+    fn a_publisher_of_little_pauses_for_a_little() {
+        let mut pace = Pace::new(at(0));
+        for ms in (0..1000).step_by(10) {
+            pace.took(4000, true, at(ms));
+            pace.slow_down(Distance::Far, 100, QUEUE, at(ms));
+            let pause = take_falling_behind(|| 100).expect("a pause").left;
+            assert!(ms < 500 || pause == PAUSE, "{pause:?}");
+        }
     }
 }

@@ -20,6 +20,9 @@ use super::{
 };
 use crate::credential;
 
+/// Bytes that a queued message takes beside its topic and payload, roughly.
+const QUEUED_BYTES: usize = 256;
+
 /// An acknowledgement to be sent.
 #[derive(Clone, Debug)]
 struct Owed {
@@ -106,12 +109,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 verdicts.push((id, item.incoming.qos, verdict));
             }
         }
-        take_falling_behind();
+        take_falling_behind(|| 0);
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
         if let Some(place) = published.unwoken {
             self.rare().fan_out = Some(FanOut { place, waits: false });
         }
-        if let Some(pause) = take_falling_behind() {
+        let bytes_of = |one: &Publication<'_>| one.payload.as_slice().len() + one.topic.len() + QUEUED_BYTES;
+        if let Some(pause) = take_falling_behind(|| batch.iter().map(bytes_of).sum()) {
             self.pause(pause);
         }
         if verdicts.is_empty() {

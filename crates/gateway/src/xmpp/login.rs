@@ -1,6 +1,6 @@
 //! Logging in: STARTTLS, SASL and resource binding, all before one deadline.
 
-use std::{future::poll_fn, io, rc::Rc, sync::Arc, time::Duration};
+use std::{future::poll_fn, io, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_auth::{Principal, Verified};
 use fogmux_bus::{FifoLimits, FifoMailbox, Publisher};
@@ -135,6 +135,9 @@ enum Want {
     Bind(BindRequest),
 }
 
+/// Bytes taken from a client while its password is verified.
+const EARLY_BYTES_MAX: usize = 2048;
+
 struct Attempt<S> {
     ctx: Rc<WorkerContext>,
     stream: S,
@@ -162,13 +165,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
                     }
                     Want::Authenticate(mechanism, initial) => {
                         let began = Instant::now();
-                        let outcome = self.logins.start(&self.ctx, &self.peer, mechanism, initial).await;
+                        let work = self.logins.start(&self.ctx, &self.peer, mechanism, initial);
+                        let done = while_there(&self.ctx, &mut self.stream, &mut self.input, work).await;
+                        let Some(outcome) = done else { return Ok(Ended::Gone) };
                         self.settle(outcome);
                         self.deadline += began.elapsed();
                     }
                     Want::Respond(data) => {
                         let began = Instant::now();
-                        let outcome = self.logins.respond(&self.ctx, &self.peer, &data).await;
+                        let work = self.logins.respond(&self.ctx, &self.peer, &data);
+                        let done = while_there(&self.ctx, &mut self.stream, &mut self.input, work).await;
+                        let Some(outcome) = done else { return Ok(Ended::Gone) };
                         self.settle(outcome);
                         self.deadline += began.elapsed();
                     }
@@ -313,6 +320,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
             read::linger(&mut self.stream).await;
         }
     }
+}
+
+/// Waits for the verification of a password as long as the client stays: one that hangs up gives up its place in the
+/// queue. A little of what it sends meanwhile is taken, to see its end. `None`: it has gone.
+async fn while_there<S: AsyncRead + Unpin, T>(
+    ctx: &WorkerContext,
+    stream: &mut S,
+    input: &mut Vec<u8>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let mut work = pin!(work);
+    while input.len() < EARLY_BYTES_MAX {
+        tokio::select! {
+            biased;
+            done = &mut work => return Some(done),
+            read = poll_fn(|cx| read::poll_take(ctx, stream, input, cx, |_| 0)) => {
+                if !matches!(read, Ok(1..)) {
+                    return None;
+                }
+            }
+        }
+    }
+    Some(work.await)
 }
 
 fn random() -> u64 {

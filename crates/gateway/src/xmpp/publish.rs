@@ -229,9 +229,10 @@ impl Core {
     /// §8.4
     pub(super) fn delete(&mut self, answer: &Answer<'_>, node: &str) -> Result<(), StanzaError> {
         let config = self.may_clear(node)?;
+        // Cleared first: a failure must not leave a node that is deleted and still has its item.
+        self.clear(node, if config.notify_delete { Cleared::Deleted } else { Cleared::Quietly }, None)?;
         let removed = self.door().nodes.remove(node);
         self.keep(removed)?;
-        self.clear(node, if config.notify_delete { Cleared::Deleted } else { Cleared::Quietly }, None)?;
         let forgotten = self.door().accounts.forget_node(self.ctx.bus(), node);
         // Entities that the node's access model kept out may read the topic again.
         self.ctx.bus().invalidate();

@@ -1,6 +1,7 @@
 //! Sending notifications: when one may be sent, whether it is Confirmable, and what follows from it.
 
-use super::pace::{PACE_OF_DOUBT, PATIENCE_MIN, PATIENCE_TRIPS, Proof, QUIET, SEAL_AGAIN_AFTER, needs_proof, pace};
+use super::pace::{PACE_OF_DOUBT, Proof, QUIET, SEAL_AGAIN_AFTER, pace};
+use super::plan::{Plan, plan};
 use super::{Last, Observed, Relation, RelationId, SEQUENCE_MASK};
 use crate::block::Block;
 use crate::code::Code;
@@ -10,12 +11,12 @@ use crate::outbox::Outbox;
 use crate::peer::Peer;
 use crate::request::location_cache_key;
 use crate::response::{Extra, Response};
-use crate::server::confirmables::{Backoff, Confirmable};
+use crate::server::confirmables::Confirmable;
 use crate::server::downloads::Snapshot;
-use crate::server::peers::{Limits, Waiting};
+use crate::server::peers::{Limits, PeerState};
 use crate::server::respond::seal_into;
 use crate::server::timers::Timer;
-use crate::server::{Event, GoneReason, Role, Server, Unsealed};
+use crate::server::{Event, GoneReason, Role, Server, ServerConfig, Unsealed};
 use crate::slab::Key;
 use crate::time::Timestamp;
 
@@ -37,17 +38,6 @@ pub enum Notified {
     Later,
     /// The observation has ended.
     Gone,
-}
-
-/// How a notification is sent.
-struct Plan {
-    confirmable: bool,
-    last: bool,
-    /// The back-off of the Confirmable that it replaces.
-    backoff: Option<Backoff>,
-    doubt: bool,
-    /// Perhaps more is under way than the receiver has room for.
-    risky: bool,
 }
 
 impl Relation {
@@ -186,55 +176,9 @@ impl<P: Peer> Server<P> {
 
     /// Sets the timer of a relation that waits for time only.
     fn set_alarm(&mut self, now: Timestamp, key: Key) {
-        let Some(entry) = self.relations.get_mut(key) else { return };
-        let at = if entry.dirty || entry.last.is_some() {
-            (now < entry.not_before).then_some(entry.not_before)
-        } else if self.config.reliable || entry.in_flight.is_some() {
-            None
-        } else {
-            entry.proof_due(self.config.confirm_interval)
-        };
-        if let Some(at) = at
-            && entry.alarm.is_none_or(|alarm| at < alarm)
-        {
-            entry.alarm = Some(at);
+        if let Some(at) = self.relations.get_mut(key).and_then(|relation| relation.new_alarm(&self.config, now)) {
             self.timers.add(at, Timer::Relation(key));
         }
-    }
-
-    /// Decides how a notification is sent. `None` when it must be Confirmable and may not be now; the relation waits
-    /// then.
-    fn plan(&mut self, now: Timestamp, key: Key, notification: &Notification<'_>) -> Option<Plan> {
-        let doubt = self.is_doubtful(now, key);
-        let relation = self.relations.get_mut(key)?;
-        let peer = self.peers.get_mut(relation.peer)?;
-        let replaced = relation.in_flight.filter(|_| relation.replacing).and_then(|key| self.confirmables.get(key));
-        let backoff = replaced.map(|confirmable| confirmable.backoff);
-        let last = !notification.response.code.is_success();
-        if self.config.reliable {
-            return Some(Plan { confirmable: false, last, backoff: None, doubt, risky: false });
-        }
-        peer.allowance.renew(now, !peer.in_flight.is_empty());
-        let bytes = size_of_content(&notification.response).min(relation.limits.whole);
-        let confirmable = backoff.is_some()
-            || notification.confirmable
-            || last
-            || needs_proof(&self.config, now, relation, peer, bytes);
-        if confirmable && backoff.is_none() {
-            if relation.in_flight.is_some() && !last {
-                // RFC 7641 §4.5.1: one at a time; its acknowledgement lets this one go on.
-                return None;
-            }
-            if peer.in_flight.len() >= self.config.transmission.nstart {
-                if !relation.queued {
-                    relation.queued = true;
-                    peer.waiting.push_back(Waiting::Relation(key));
-                }
-                return None;
-            }
-        }
-        let risky = peer.allowance.is_spent() || !peer.in_flight.is_empty();
-        Some(Plan { confirmable, last, backoff, doubt, risky })
     }
 
     /// Sends one notification now. `false` when it may not be sent and the relation waits.
@@ -245,9 +189,12 @@ impl<P: Peer> Server<P> {
         notification: &Notification<'_>,
         out: &mut Outbox<P>,
     ) -> bool {
-        let Some(plan) = self.plan(now, key, notification) else { return false };
         let Some(relation) = self.relations.get_mut(key) else { return true };
         let Some(peer) = self.peers.get_mut(relation.peer) else { return true };
+        let in_flight = relation.in_flight.and_then(|key| self.confirmables.get(key));
+        let Some(plan) = plan(&self.config, now, (key, &mut *relation), peer, in_flight, notification) else {
+            return false;
+        };
         // RFC 8323 §7.1: over a connection the option may be empty and must be ignored. Some clients (aiocoap 0.4) do
         // not ignore it, so it counts there too.
         let sequence = (relation.sequence + 1) & SEQUENCE_MASK;
@@ -288,7 +235,12 @@ impl<P: Peer> Server<P> {
         relation.sent(now, message_id, plan.confirmable);
         peer.allowance.spend(size_of_content(response));
         let is_part = extra.block2.is_some();
-        self.follow(now, key, message_id, &plan, out);
+        if plan.confirmable {
+            relation.proof = Proof::Given;
+            self.follow_confirmable(now, key, message_id, &plan, out);
+        } else if let Some(at) = relation.follow(&self.config, now, peer, &plan) {
+            self.timers.add(at, Timer::Relation(key));
+        }
         if is_part {
             self.keep_for_blocks(now, key, response);
         }
@@ -296,27 +248,6 @@ impl<P: Peer> Server<P> {
             self.remove_relation(key, GoneReason::Refused);
         }
         true
-    }
-
-    /// Updates the relation after a notification has been put into the outbox.
-    fn follow(&mut self, now: Timestamp, key: Key, message_id: u16, plan: &Plan, out: &Outbox<P>) {
-        let Some(relation) = self.relations.get_mut(key) else { return };
-        let Some(peer) = self.peers.get(relation.peer) else { return };
-        if plan.confirmable {
-            relation.proof = Proof::Given;
-            self.follow_confirmable(now, key, message_id, plan, out);
-            return;
-        }
-        if relation.observed == Observed::Many {
-            // The acknowledgement of its chunk sets the pace.
-            return;
-        }
-        // RFC 7641 §4.5.1: no more than one in a round-trip time.
-        relation.not_before = now + if plan.doubt { pace(peer).max(PACE_OF_DOUBT) } else { pace(peer) };
-        if !self.config.reliable {
-            relation.proof = if plan.risky || relation.proof == Proof::Due { Proof::Due } else { Proof::Open };
-            self.set_alarm(now, key);
-        }
     }
 
     /// Tracks a Confirmable notification. The last one is tracked alone, because its relation ends here.
@@ -341,14 +272,6 @@ impl<P: Peer> Server<P> {
         }
     }
 
-    /// Whether a Confirmable has been unacknowledged for longer than this peer usually takes.
-    fn is_doubtful(&self, now: Timestamp, key: Key) -> bool {
-        let Some(relation) = self.relations.get(key) else { return false };
-        let Some(confirmable) = relation.in_flight.and_then(|key| self.confirmables.get(key)) else { return false };
-        let trip = self.peers.get(relation.peer).and_then(|peer| peer.round_trip).unwrap_or_default();
-        now.since(confirmable.backoff.sent()) >= (trip * PATIENCE_TRIPS).max(PATIENCE_MIN)
-    }
-
     /// Keeps the state for the client to fetch the rest of a large notification (RFC 7959 §2.6). An observer of a
     /// filter may have several: each is kept under its own location, the newest also under the filter.
     fn keep_for_blocks(&mut self, now: Timestamp, key: Key, response: &Response<'_>) {
@@ -368,6 +291,40 @@ impl<P: Peer> Server<P> {
 }
 
 impl Relation {
+    /// Updates it after a Non-confirmable notification. Returns the time of a new alarm.
+    fn follow<P: Peer>(
+        &mut self,
+        config: &ServerConfig,
+        now: Timestamp,
+        peer: &PeerState<P>,
+        plan: &Plan,
+    ) -> Option<Timestamp> {
+        if self.observed == Observed::Many {
+            // The acknowledgement of its chunk sets the pace.
+            return None;
+        }
+        // RFC 7641 §4.5.1: no more than one in a round-trip time.
+        self.not_before = now + if plan.doubt { pace(peer).max(PACE_OF_DOUBT) } else { pace(peer) };
+        if config.reliable {
+            return None;
+        }
+        self.proof = if plan.risky || self.proof == Proof::Due { Proof::Due } else { Proof::Open };
+        self.new_alarm(config, now)
+    }
+
+    /// The time of its alarm, if it waits for time only and none is set that is as early.
+    fn new_alarm(&mut self, config: &ServerConfig, now: Timestamp) -> Option<Timestamp> {
+        let at = if self.dirty || self.last.is_some() {
+            (now < self.not_before).then_some(self.not_before)
+        } else if config.reliable || self.in_flight.is_some() {
+            None
+        } else {
+            self.proof_due(config.confirm_interval)
+        }?;
+        let is_new = self.alarm.is_none_or(|alarm| at < alarm);
+        is_new.then(|| *self.alarm.insert(at))
+    }
+
     /// When the newest notification is to be confirmed although no other follows.
     fn proof_due(&self, interval: std::time::Duration) -> Option<Timestamp> {
         match self.proof {
@@ -379,7 +336,7 @@ impl Relation {
 }
 
 /// Bytes of payload and location.
-fn size_of_content(response: &Response<'_>) -> usize {
+pub(super) fn size_of_content(response: &Response<'_>) -> usize {
     response.payload.as_slice().len() + response.location.map_or(0, |location| location.path.len())
 }
 
