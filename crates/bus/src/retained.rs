@@ -128,6 +128,9 @@ pub trait RetainedStore: Send + Sync {
     fn put(&self, message: &Arc<Message>, expires_unix_ms: Option<u64>, before: Option<&Arc<Message>>) -> Completion;
     /// Removes a topic's message, which was `before`; otherwise as [`RetainedStore::put`].
     fn remove(&self, topic: &Topic, before: Option<&Arc<Message>>) -> Completion;
+    /// The completion of writes of a topic that are under way; ready if there are none. A client that clears a topic
+    /// twice is told so when the first removal is on the disk, for until then it may be undone.
+    fn pending(&self, topic: &str) -> Completion;
     /// Visits every stored message, once, at the start.
     fn load(&self, visit: &mut dyn FnMut(Stored));
     /// Registers the function to call for each topic whose write failed after its completion was handed out. A store
@@ -145,6 +148,10 @@ impl RetainedStore for Forgetful {
     }
 
     fn remove(&self, _: &Topic, _: Option<&Arc<Message>>) -> Completion {
+        Completion::Ready
+    }
+
+    fn pending(&self, _: &str) -> Completion {
         Completion::Ready
     }
 
@@ -253,7 +260,10 @@ impl Retained {
         }
         if publication.payload.as_slice().is_empty() && !publication.keep_empty {
             let latest = map.messages.get(publication.topic.as_str());
-            let completion = latest.map_or(Completion::Ready, |m| self.store.remove(&m.topic, Some(m)));
+            let completion = match latest {
+                Some(latest) => self.store.remove(&latest.topic, Some(latest)),
+                None => self.store.pending(publication.topic.as_str()),
+            };
             taken(&completion)?;
             map.bytes -= map.messages.remove(publication.topic.as_str()).map_or(0, |m| footprint::of(&m));
             return Ok(Kept { replaced, completion });
