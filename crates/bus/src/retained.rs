@@ -127,6 +127,9 @@ pub trait RetainedStore: Send + Sync {
     fn put(&self, message: &Arc<Message>, expires_unix_ms: Option<u64>, before: Option<&Arc<Message>>) -> Completion;
     /// Removes a topic's message, which was `before`; otherwise as [`RetainedStore::put`].
     fn remove(&self, topic: &Topic, before: Option<&Arc<Message>>) -> Completion;
+    /// The completion of writes of a topic that are under way; ready if there are none. A client that clears a topic
+    /// twice is told so when the first removal is on the disk, for until then it may be undone.
+    fn pending(&self, topic: &str) -> Completion;
     /// Visits every stored message, once, at the start.
     fn load(&self, visit: &mut dyn FnMut(Stored));
     /// Registers the function to call for each topic whose write failed after its completion was handed out. A store
@@ -144,6 +147,10 @@ impl RetainedStore for Forgetful {
     }
 
     fn remove(&self, _: &Topic, _: Option<&Arc<Message>>) -> Completion {
+        Completion::Ready
+    }
+
+    fn pending(&self, _: &str) -> Completion {
         Completion::Ready
     }
 
@@ -243,7 +250,10 @@ impl Retained {
             return Ok(Kept { replaced, completion: Completion::Ready });
         }
         let Some(message) = message else {
-            let completion = kept.map_or(Completion::Ready, |m| self.store.remove(&m.topic, Some(m)));
+            let completion = match kept {
+                Some(kept) => self.store.remove(&kept.topic, Some(kept)),
+                None => self.store.pending(publication.topic.as_str()),
+            };
             taken(&completion)?;
             map.remove(hash, publication.topic.as_str());
             return Ok(Kept { replaced, completion });

@@ -35,6 +35,10 @@ impl RetainedStore for History {
         Completion::Ready
     }
 
+    fn pending(&self, _: &str) -> Completion {
+        Completion::Ready
+    }
+
     fn load(&self, _: &mut dyn FnMut(fogmux_bus::Stored)) {}
 }
 

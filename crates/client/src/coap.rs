@@ -103,11 +103,12 @@ impl Subscription {
                 Some(answer) => answer,
                 None => self.exchange.answer().await?.1,
             };
-            // A cleared topic is no message; neither is a keep-alive notification.
-            if answer.code == Code::NOT_FOUND || answer.location.is_empty() {
+            // An error ends the observation (RFC 7641 §3.2), also 5.03 of a gateway that shuts down.
+            accepted(&answer)?;
+            // The answer to a registration is no message.
+            if answer.location.is_empty() {
                 continue;
             }
-            accepted(&answer)?;
             return Ok(arrived(&answer, &self.topic));
         }
     }
@@ -284,5 +285,40 @@ impl Exchange {
         }
         self.out.clear();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fogmux_coap::{Encoder, Message, OptionNumber, Type};
+
+    use super::*;
+
+    /// Sends a message with the token of the registration.
+    async fn send(server: &UdpSocket, to: SocketAddr, request: &[u8], kind: Type, code: Code, observe: Option<u8>) {
+        let request = Message::decode(request).unwrap();
+        let message_id = request.message_id.wrapping_add(u16::from(kind != Type::Acknowledgement));
+        let mut datagram = Vec::new();
+        let mut encoder = Encoder::new(&mut datagram, kind, code, message_id, &request.token);
+        observe.iter().for_each(|number| encoder.push(OptionNumber::OBSERVE, &[*number]));
+        encoder.payload(&[]);
+        server.send_to(&datagram, to).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_error_ends_the_subscription() {
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let url: Url = format!("coap://{}/sensors/#", server.local_addr().unwrap()).parse().unwrap();
+        let options = Options::default();
+        let gateway = async {
+            let mut buffer = [0; 1500];
+            let (length, client) = server.recv_from(&mut buffer).await.unwrap();
+            send(&server, client, &buffer[..length], Type::Acknowledgement, Code::CONTENT, Some(1)).await;
+            send(&server, client, &buffer[..length], Type::Confirmable, Code::SERVICE_UNAVAILABLE, None).await;
+        };
+        let client = async { subscribe(&url, &options).await.ok().unwrap().next().await };
+        let both = async { tokio::join!(client, gateway).0 };
+        let next = tokio::time::timeout(Duration::from_secs(60), both).await.expect("it waits for ever");
+        assert!(matches!(next, Err(ClientError::Unavailable(_))), "{:?}", next.err());
     }
 }

@@ -63,9 +63,11 @@ pub(crate) fn run<D: Disk>(
                 }
                 batch.complete(Err(StoreFailed));
             }
+            queue.settled();
             break;
         }
         batch.complete(Ok(()));
+        queue.settled();
     }
     if result.is_ok() && !durability.syncs() {
         result = guarded(|| disk.sync().map_err(|error| error.to_string()));

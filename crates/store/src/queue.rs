@@ -69,6 +69,8 @@ struct State {
     batch: Batch,
     bytes: usize,
     phase: Phase,
+    /// Completions of the batches that the committer has taken and that are not resolved.
+    taken: Vec<Arc<Completer>>,
     ended: bool,
 }
 
@@ -76,6 +78,14 @@ impl State {
     /// Room for another entry; false when there is none.
     fn reserve(&mut self, bytes: usize, bytes_max: usize) -> bool {
         self.grow(bytes.saturating_add(ENTRY_BYTES), bytes_max)
+    }
+
+    /// Takes the batch out.
+    fn hand_over(&mut self) -> Batch {
+        self.bytes = 0;
+        let batch = std::mem::take(&mut self.batch);
+        self.taken.extend(batch.completer.clone());
+        batch
     }
 
     fn grow(&mut self, bytes: usize, bytes_max: usize) -> bool {
@@ -191,8 +201,21 @@ impl Queue {
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        state.bytes = 0;
-        Some(std::mem::take(&mut state.batch))
+        Some(state.hand_over())
+    }
+
+    /// The completion of writes of a topic that are under way. The batch that the committer has taken counts whatever
+    /// its topics are.
+    pub(crate) fn pending(&self, topic: &str) -> Completion {
+        let state = self.lock();
+        let gathered = state.batch.completer.as_ref().filter(|_| state.batch.writes.contains_key(topic));
+        let completer = gathered.or_else(|| state.taken.last());
+        completer.map_or(Completion::Ready, |completer| Completion::Waiting(Arc::clone(completer)))
+    }
+
+    /// Notes that the completions of all batches that were taken are resolved.
+    pub(crate) fn settled(&self) {
+        self.lock().taken.clear();
     }
 
     /// Closes the queue; the committer writes what is in it and ends.
@@ -209,8 +232,7 @@ impl Queue {
     pub(crate) fn fail(&self) -> Batch {
         let mut state = self.lock();
         state.phase = Phase::Failed;
-        state.bytes = 0;
-        std::mem::take(&mut state.batch)
+        state.hand_over()
     }
 
     /// Called by the committer when it ends.

@@ -186,6 +186,10 @@ impl RetainedStore for FjallStore {
         self.push(topic, Write::Remove, before)
     }
 
+    fn pending(&self, topic: &str) -> Completion {
+        self.0.queue.pending(topic)
+    }
+
     fn undo_by(&self, undo: Undo) {
         // A store belongs to one bus.
         let _ = self.0.undo.set(undo);

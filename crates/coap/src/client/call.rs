@@ -88,6 +88,8 @@ pub(crate) struct Pending {
     /// Bytes of the body in one message.
     pub(crate) chunk: usize,
     pub(crate) download: Option<Download>,
+    /// The state changed during the download, which was started again.
+    pub(crate) restarted: bool,
     /// The observation of which this fetches a notification.
     pub(crate) rest_of: Option<Key>,
     pub(crate) echo: Vec<u8>,
@@ -108,7 +110,6 @@ pub(crate) struct Download {
     /// Whether the first block was a notification.
     pub(crate) notification: bool,
     pub(crate) confirmable: bool,
-    pub(crate) restarted: bool,
 }
 
 impl Pending {
@@ -127,6 +128,7 @@ impl Pending {
             upload,
             chunk,
             download: None,
+            restarted: false,
             rest_of: None,
             echo: Vec::new(),
             observed: None,
@@ -142,6 +144,39 @@ impl Pending {
         let token = if fetching { fetch_token } else { self.token };
         self.fetch_token = fetching.then_some(fetch_token);
         self.encode(message_id, &token, observe, out);
+    }
+
+    /// Starts the download again if there is one and this has not been done before; the request is to be sent then.
+    ///
+    /// An observation of one resource is registered again (RFC 7641 §3.3.1): unlike the answer to another GET, that to
+    /// a registration has a sequence number, and notifications on their way are known to be older or newer.
+    pub(crate) fn start_again(&mut self) -> bool {
+        let Some(download) = self.download.as_mut().filter(|_| !self.restarted) else { return false };
+        self.restarted = true;
+        download.body.clear();
+        download.next.number = 0;
+        if self.call.observe && self.call.payload.is_empty() {
+            self.download = None;
+        }
+        true
+    }
+
+    /// Whether a message with the token of the request is newer than all before of the same resource (RFC 7641 §3.4).
+    /// Notifications may overtake the first answer, and each other before that.
+    pub(crate) fn is_fresh(&mut self, sequence: u32, path: Vec<String>, now: Timestamp, reliable: bool) -> bool {
+        match &mut self.observed {
+            // It is not observed any more, or never was.
+            None if self.answered => false,
+            None if !self.call.observe => true,
+            None if reliable || path.is_empty() => {
+                self.observed = Some(Freshness::new(sequence, now));
+                true
+            }
+            // RFC 8323 §7.1: a connection delivers them in order.
+            Some(_) if reliable => true,
+            Some(newest) if path.is_empty() => newest.admit(sequence, now),
+            None | Some(_) => self.named.admit(path, sequence, now),
+        }
     }
 
     /// Writes the request that ends the observation.

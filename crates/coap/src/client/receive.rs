@@ -106,26 +106,22 @@ impl Client {
                 return;
             }
         }
-        let is_notification = pending.token == message.token && pending.answered;
+        let own_token = pending.token == message.token;
+        let is_notification = own_token && pending.answered;
         // One of them may overtake the first answer.
-        let is_named = pending.call.observe && pending.token == message.token && !location(message).is_empty();
-        let sequence = message.option(OptionNumber::OBSERVE).and_then(|option| option.uint());
-        if is_notification {
-            let fresh = match (&mut pending.observed, sequence) {
-                (Some(freshness), Some(sequence)) => {
-                    reliable
-                        || match location(message) {
-                            path if path.is_empty() => freshness.admit(sequence, now),
-                            path => pending.named.admit(path, sequence, now),
-                        }
-                }
-                (_, None) => true,
-                (None, Some(_)) => false,
-            };
-            if !fresh {
+        let is_named = pending.call.observe && own_token && !location(message).is_empty();
+        if own_token {
+            let sequence = message.option(OptionNumber::OBSERVE).and_then(|option| option.uint());
+            if sequence.is_some_and(|sequence| !pending.is_fresh(sequence, location(message), now, reliable)) {
                 return;
             }
             self.forget_rests(key, message);
+        }
+        let Some(pending) = self.calls.get_mut(key) else { return };
+        if !own_token && !message.code.is_success() && pending.start_again() {
+            // The state has changed, and has fewer blocks or is gone.
+            self.send(now, key, out);
+            return;
         }
         match block(OptionNumber::BLOCK2) {
             Some(part) if is_named && part.more && part.number == 0 => {
@@ -161,36 +157,28 @@ impl Client {
         }
     }
 
-    /// RFC 7959 §2.4: blocks of one state, in order; a changed state is fetched anew, once.
+    /// RFC 7959 §2.4: blocks of one state, in order; a state that changes meanwhile is fetched anew, once.
     fn take_block(&mut self, now: Timestamp, key: Key, message: &Message<'_>, part: Block, out: &mut Outbox<()>) {
         let max = self.config.body_bytes_max;
         let etag = message.option(OptionNumber::ETAG).and_then(|option| ETag::new(option.value));
         let Some(pending) = self.calls.get_mut(key) else { return };
         let own_token = pending.token == message.token;
-        if own_token && pending.call.observe {
-            let sequence = message.option(OptionNumber::OBSERVE).and_then(|option| option.uint());
-            if !pending.answered && pending.observed.is_none() {
-                pending.observed = sequence.map(|sequence| Freshness::new(sequence, now));
-            }
-        }
         if part.number == 0 {
-            pending.download = Some(Download {
-                next: part,
-                etag,
-                body: Vec::new(),
-                location: location(message),
-                notification: own_token && pending.answered,
-                confirmable: message.kind == Type::Confirmable,
-                restarted: pending.download.as_ref().is_some_and(|download| download.restarted),
-            });
+            // Of a state that is fetched again, the first message said where it belongs.
+            let before = pending.download.take().filter(|_| !own_token);
+            let confirmable = message.kind == Type::Confirmable;
+            let (location, confirmable) =
+                before.map_or_else(|| (location(message), confirmable), |before| (before.location, before.confirmable));
+            let notification = own_token && pending.answered;
+            pending.download =
+                Some(Download { next: part, etag, body: Vec::new(), location, notification, confirmable });
         }
-        let Some(download) = pending.download.as_mut() else { return };
-        if download.etag != etag && !download.restarted {
-            (download.restarted, download.next) = (true, Block { number: 0, ..part });
-            download.body.clear();
+        let changed = pending.download.as_ref().is_some_and(|download| download.etag != etag);
+        if changed && pending.start_again() {
             self.send(now, key, out);
             return;
         }
+        let Some(download) = pending.download.as_mut() else { return };
         let joins = download.body.len() == part.offset() && download.etag == etag;
         if !joins || download.body.len() + message.payload().len() > max {
             self.fail(key, CallFailed::Blocks);
@@ -218,17 +206,21 @@ impl Client {
             return;
         }
         let uint = |number| message.option(number).and_then(|option| option.uint());
+        let location = match &mut pending.download {
+            Some(download) if body.location.is_empty() => std::mem::take(&mut download.location),
+            Some(_) | None => body.location,
+        };
         let answer = Answer {
             code: message.code,
             etag: message.option(OptionNumber::ETAG).and_then(|option| ETag::new(option.value)),
-            location: body.location,
+            location,
             content_format: uint(OptionNumber::CONTENT_FORMAT).and_then(|format| u16::try_from(format).ok()),
             max_age: uint(OptionNumber::MAX_AGE),
             payload: body.payload,
         };
         if !pending.answered && pending.call.observe && message.token == pending.token {
-            let sequence = uint(OptionNumber::OBSERVE);
-            pending.observed = sequence.map(|sequence| Freshness::new(sequence, now));
+            let first = uint(OptionNumber::OBSERVE).map(|sequence| Freshness::new(sequence, now));
+            pending.observed = first.map(|first| pending.observed.unwrap_or(first));
         }
         if let Some(of) = pending.rest_of {
             let confirmable = pending.download.as_ref().is_some_and(|download| download.confirmable);
@@ -239,7 +231,7 @@ impl Client {
             return;
         }
         (pending.download, pending.fetch_token, pending.due) = (None, None, None);
-        pending.answered = true;
+        (pending.answered, pending.restarted) = (true, false);
         let goes_on = pending.observed.is_some() && message.code.is_success();
         let call = CallId(key);
         self.events.push_back(match notification {

@@ -184,6 +184,6 @@ fn receive(ledger: &Ledger, reader: &Reader, reach: &Reach, answer: &Answer) {
         }
         // More than may wait has come; or the gateway shuts down.
         (_, Class::ServerError) => {}
-        (_, class) => ledger.fault(format!("{} got an answer of class {class:?}", reader.name)),
+        (_, _) => ledger.fault(format!("{} got an answer of code {:?}", reader.name, answer.code)),
     }
 }

@@ -116,7 +116,12 @@ pub(super) struct Ledger {
     /// How many gateways have ended.
     life: Cell<usize>,
     is_closing: Cell<bool>,
+    /// The first numbers of the groups of readers.
+    groups: RefCell<Vec<usize>>,
 }
+
+/// More readers of a kind than a group has.
+const GROUP: usize = 4;
 
 /// A topic's retained message as the gateway has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -214,6 +219,16 @@ impl Ledger {
         let sent = &mut self.sent.borrow_mut()[id];
         sent.fate = fate;
         sent.settled = Some(self.tick());
+    }
+
+    /// The first number of a group of readers: the one drawn, unless another group has it. A client of the same name
+    /// would take the session of the other over ([MQTT-3.1.4-3]).
+    pub(super) fn group(&self, drawn: usize) -> usize {
+        let mut groups = self.groups.borrow_mut();
+        let is_taken = |number: usize| groups.iter().any(|group| group.abs_diff(number) < GROUP);
+        let free = (drawn..).step_by(GROUP).find(|number| !is_taken(*number)).unwrap();
+        groups.push(free);
+        free
     }
 
     /// The gateway shuts down: connections end from now on.

@@ -271,6 +271,13 @@ impl RetainedStore for Handle {
         self.push(topic, None, before)
     }
 
+    fn pending(&self, topic: &str) -> Completion {
+        let state = self.state.lock().unwrap();
+        let of_topic = |batch: &&Batch| batch.writes.iter().any(|write| write.topic.as_str() == topic);
+        let latest = state.batches.iter().rev().find(of_topic).filter(|_| state.life == self.life);
+        latest.map_or(Completion::Ready, |batch| Completion::Waiting(Arc::clone(&batch.completer)))
+    }
+
     fn load(&self, visit: &mut dyn FnMut(Stored)) {
         let records = self.state.lock().unwrap().records.clone();
         records.into_values().for_each(visit);

@@ -21,6 +21,10 @@ impl RetainedStore for Unstored {
         if is_status(topic) { Completion::Ready } else { self.0.remove(topic, before) }
     }
 
+    fn pending(&self, topic: &str) -> Completion {
+        self.0.pending(topic)
+    }
+
     fn undo_by(&self, undo: Undo) {
         self.0.undo_by(undo);
     }

@@ -208,3 +208,26 @@ fn more_topics_than_the_limit_are_refused_and_known_ones_are_not() {
     rig.start();
     assert_eq!(rig.finish().len(), 4);
 }
+
+#[test]
+fn a_write_is_pending_until_its_completion_resolves() {
+    let mut rig = Rig::new(Durability::Always, usize::MAX);
+    assert!(rig.queue.pending("a").is_ready());
+    rig.put("a", b"1");
+    assert!(rig.queue.pending("b").is_ready(), "nothing of it is written");
+    let mut gathered = pin!(rig.queue.pending("a"));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert_eq!(gathered.as_mut().poll(&mut cx), Poll::Pending);
+    let taken = rig.queue.take().unwrap();
+    let mut written = pin!(rig.queue.pending("a"));
+    assert_eq!(written.as_mut().poll(&mut cx), Poll::Pending);
+    drop(rig.queue.fail());
+    assert!(!rig.queue.pending("a").is_ready(), "its failure is still to be undone");
+    taken.complete(Err(StoreFailed));
+    rig.queue.settled();
+    assert_eq!(written.as_mut().poll(&mut cx), Poll::Ready(Err(StoreFailed)));
+    assert_eq!(gathered.as_mut().poll(&mut cx), Poll::Ready(Err(StoreFailed)));
+    assert!(rig.queue.pending("a").is_ready());
+    rig.start();
+    rig.finish();
+}

@@ -17,7 +17,40 @@ impl RetainedStore for Later {
         Completion::Waiting(Arc::clone(&self.0))
     }
 
+    fn pending(&self, _: &str) -> Completion {
+        Completion::Waiting(Arc::clone(&self.0))
+    }
+
     fn load(&self, _: &mut dyn FnMut(Stored)) {}
+}
+
+/// The first removal may fail, and is undone then: the topic has its message again.
+#[test]
+fn clearing_what_is_cleared_but_not_yet_on_disk_waits_for_the_disk_too() {
+    let store = Later::default();
+    let completer = Arc::clone(&store.0);
+    run_on(Box::new(store), MqttConfig::default(), Rules::default(), async |house: House| {
+        let mut reader = house.client(Version::V5, "reader").await;
+        reader.subscribe("a", Qos::AtLeastOnce).await;
+        let mut writers = Vec::new();
+        for payload in [b"1".as_slice(), b"", b""] {
+            let mut writer = house.client(Version::V5, &format!("writer-{}", writers.len())).await;
+            let mut out = Vec::new();
+            let retained = Outgoing { retain: true, ..message("a", payload, Qos::AtLeastOnce) };
+            writer.client.publish(&retained, &mut out).unwrap();
+            writer.stream.write_all(&out).await.unwrap();
+            assert_eq!(reader.message().await.payload, payload);
+            writers.push(writer);
+        }
+        completer.complete(Err(StoreFailed));
+        for mut writer in writers {
+            let reason = writer.next(|event| match event {
+                Event::Published { reason, .. } => *reason,
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(reason.await, ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR);
+        }
+    });
 }
 
 /// A message that was delivered would come twice if its publisher were told to send it again.
