@@ -1,0 +1,12 @@
+//! What an enemy on the network can do to an endpoint of DTLS and its clients, beyond the cookie: the script and what has
+//! to hold are those of the test `enemy`.
+#![no_main]
+
+#[path = "../../crates/dtls/tests/script/mod.rs"]
+mod script;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    script::run(data);
+});
