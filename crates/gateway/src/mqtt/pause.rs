@@ -27,6 +27,8 @@ const PAUSE: Duration = Duration::from_millis(4);
 /// The pause for subscribers that are far behind and whose pace is not known or not fair; and the part of a longer pause
 /// after which the publisher looks again.
 const LONG_PAUSE: Duration = Duration::from_millis(50);
+/// The least pause for subscribers whose queue is nearly full. It ends as soon as they have caught up.
+const NEARLY_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause after one turn.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The time in which the pace is measured, twice: long enough for a socket that takes much at a time.
@@ -35,6 +37,8 @@ const MEASURED: Duration = Duration::from_millis(250);
 const SHARES_MAX: u128 = 64;
 /// The unit of shares.
 const SHARE: u128 = 16;
+/// The least share: a little less than the pace, so that the queue becomes shorter.
+const SHARES_MIN: u128 = SHARE * 5 / 4;
 
 thread_local! {
     /// The pause asked for by a delivery on this thread, to a client that reads but is behind. Deliveries happen within
@@ -159,7 +163,7 @@ impl Pace {
             Distance::Behind => (0, PAUSE),
             Distance::Far | Distance::Nearly if !self.is_fair => (0, LONG_PAUSE),
             Distance::Far => self.per_byte(now).map_or((0, LONG_PAUSE), |per_byte| (per_byte, PAUSE)),
-            Distance::Nearly => (0, PAUSE_MAX),
+            Distance::Nearly => (self.per_byte(now).unwrap_or_default(), NEARLY_PAUSE),
         };
         FALLING_BEHIND.with_borrow_mut(|asked| {
             let asked = asked.get_or_insert(Asked { per_byte: 0, least: Duration::ZERO, far: None });
@@ -176,7 +180,7 @@ impl Pace {
         if self.now.taken > 0 {
             let shares = self.shares.saturating_mul(self.now.came as u128) / self.now.taken as u128;
             // One lump of a socket's buffer must not count for much.
-            self.shares = shares.clamp(self.shares / 2, self.shares * 4).clamp(SHARE, SHARE * SHARES_MAX);
+            self.shares = shares.clamp(self.shares / 2, self.shares * 4).clamp(SHARES_MIN, SHARE * SHARES_MAX);
         }
         self.before = Some(std::mem::replace(&mut self.now, Flow { began: now, ..Flow::default() }));
     }
