@@ -136,8 +136,25 @@ async fn serve_connection(ctx: &Rc<WorkerContext>, incoming: quinn::Incoming, (t
     }
 }
 
-/// Answers what comes in on a connection until it ends.
+/// Answers what comes in on a connection until it ends. At the end of a shutdown, a client that does not read its
+/// responses is not waited for: not even GOAWAY fits behind them.
 async fn converse(ctx: &Rc<WorkerContext>, conn: &Rc<Conn>, quic: &quinn::Connection) {
+    let cut_off = async {
+        ctx.closing().await;
+        sleep(LINGER).await;
+    };
+    tokio::select! {
+        biased;
+        () = answer(ctx, conn, quic) => {}
+        () = cut_off => {}
+    }
+    quic.close(H3_NO_ERROR, b"");
+    let stats = quic.stats();
+    ctx.shared.metrics.http.bytes_in.add(stats.udp_rx.bytes);
+    ctx.shared.metrics.http.bytes_out.add(stats.udp_tx.bytes);
+}
+
+async fn answer(ctx: &Rc<WorkerContext>, conn: &Rc<Conn>, quic: &quinn::Connection) {
     let config = &ctx.shared.http.config;
     let field_bytes_max = config.header_bytes_max as u64;
     let mut builder = h3::server::builder();
@@ -145,16 +162,10 @@ async fn converse(ctx: &Rc<WorkerContext>, conn: &Rc<Conn>, quic: &quinn::Connec
     let built = builder.build::<_, Bytes>(h3_quinn::Connection::new(quic.clone()));
     let Ok(Ok(mut h3)) = timeout(config.header_timeout, built).await else { return };
     let mut drain = pin!(ctx.drain());
-    let mut cut_off = pin!(async {
-        ctx.closing().await;
-        sleep(LINGER).await;
-    });
     let mut leaving = false;
     loop {
         tokio::select! {
             biased;
-            // A client that does not read its responses is not waited for.
-            () = &mut cut_off => break,
             () = &mut drain, if !leaving => {
                 leaving = true;
                 // GOAWAY (RFC 9114 §5.2); then what is under way is finished.
@@ -181,10 +192,6 @@ async fn converse(ctx: &Rc<WorkerContext>, conn: &Rc<Conn>, quic: &quinn::Connec
     if leaving {
         let _ = timeout(LINGER, quic.closed()).await;
     }
-    quic.close(H3_NO_ERROR, b"");
-    let stats = quic.stats();
-    ctx.shared.metrics.http.bytes_in.add(stats.udp_rx.bytes);
-    ctx.shared.metrics.http.bytes_out.add(stats.udp_tx.bytes);
 }
 
 fn note(conn: &Conn, error: &h3::error::ConnectionError) {
