@@ -2,6 +2,7 @@
 //! [`run_command_line`]; that this is a library lets the fuzzer reach what reads the operator's file.
 
 mod acl;
+mod admin_password;
 mod bench;
 mod callback;
 mod check;

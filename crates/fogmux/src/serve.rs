@@ -30,7 +30,7 @@ use crate::client::block_on;
 use crate::compose::{self, Running};
 use crate::config::Config;
 use crate::exit::{Failure, OrFail as _, Status};
-use crate::{data, home};
+use crate::{admin_password, data, home};
 
 /// Runs a gateway until a signal ends it.
 pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
@@ -45,6 +45,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
         tls.reload().or_fail(Status::Config, "certificates")?;
     }
     let running = compose::start(&config, &home)?;
+    admin_password::look(&running.authority, &home.directory);
     let reloader = Reloader::new(arguments.clone(), config, home, log, watch);
     block_on(supervise(running, reloader))?
 }
