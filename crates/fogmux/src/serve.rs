@@ -30,7 +30,7 @@ use crate::client::block_on;
 use crate::compose::{self, Running};
 use crate::config::Config;
 use crate::exit::{Failure, OrFail as _, Status};
-use crate::{admin_password, data, home};
+use crate::{admin_password, data, home, modes};
 
 /// Runs a gateway until a signal ends it.
 pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
@@ -44,6 +44,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
     if let Some(tls) = &home.tls {
         tls.reload().or_fail(Status::Config, "certificates")?;
     }
+    modes::warn_of_open(&config, &home.directory);
     let running = compose::start(&config, &home)?;
     admin_password::look(&running.authority, &home.directory);
     let reloader = Reloader::new(arguments.clone(), config, home, log, watch);
