@@ -24,7 +24,7 @@ use self::memory::Memory;
 use self::notify::ServiceManager;
 use self::reload::Reloader;
 use self::watch::Watch;
-use crate::check::read;
+use crate::check::{self, read};
 use crate::cli::Serve;
 use crate::client::block_on;
 use crate::compose::{self, Running};
@@ -47,6 +47,9 @@ pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
     modes::warn_of_open(&config, &home.directory);
     let running = compose::start(&config, &home)?;
     admin_password::look(&running.authority, &home.directory);
+    for warning in check::warnings(&config, Some(&home.directory)) {
+        tracing::warn!("{warning}");
+    }
     let reloader = Reloader::new(arguments.clone(), config, home, log, watch);
     block_on(supervise(running, reloader))?
 }
