@@ -55,8 +55,10 @@ impl Homes {
         }
         if homes.len() >= OF_USER_MAX {
             let oldest = homes.iter().enumerate().min_by_key(|(_, home)| home.last_ms).map(|(at, _)| at);
-            oldest.into_iter().for_each(|at| drop(homes.swap_remove(at)));
-            self.len -= 1;
+            if let Some(at) = oldest {
+                homes.swap_remove(at);
+                self.len -= 1;
+            }
         }
         homes.push(Home { source, last_ms: now_ms, failures: Failures { count: 0, last_ms: now_ms, under_way: 0 } });
         self.len += 1;

@@ -284,7 +284,18 @@ fn log(shared: &Shared, from: SocketAddr, alert: Alert, identity: Option<&[u8]>)
         Alert::UnknownCa => "unknown certificate authority",
         Alert::CertificateRequired => "no certificate shown",
         // Nothing was claimed, or not yet judged.
-        _ => return,
+        Alert::CloseNotify
+        | Alert::UnexpectedMessage
+        | Alert::HandshakeFailure
+        | Alert::IllegalParameter
+        | Alert::DecodeError
+        | Alert::DecryptError
+        | Alert::ProtocolVersion
+        | Alert::InternalError
+        | Alert::NoRenegotiation
+        | Alert::MissingExtension
+        | Alert::UnsupportedExtension
+        | Alert::Other(_) => return,
     };
     RefusedLogin { from, door: Door::Coap, by, claimed: &claimed, client: "", reason }.log(shared);
 }
