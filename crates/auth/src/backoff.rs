@@ -118,10 +118,40 @@ impl Backoff {
         if self.addresses.get_mut(&network).is_some_and(less) {
             self.addresses.remove(&network);
         }
+        self.ended_handshake(address, user);
+    }
+
+    /// Begins an attempt to prove a key in a handshake. Unlike [`Self::begin`] it does not count for the address while it
+    /// is under way: behind one address a whole site may come back at once after a power cut, each device with a key of
+    /// its own, and a handshake has no word for "later".
+    ///
+    /// # Errors
+    /// How long to wait.
+    pub fn begin_handshake(&mut self, now_ms: u64, address: IpAddr, user: &str) -> Result<(), Duration> {
+        let source = network(address);
+        let of_address = self.addresses.get(&source).map(|failures| Failures { under_way: 0, ..*failures });
+        let by_address = of_address.map(|failures| self.left(now_ms, &failures, self.config.address_max));
+        let by_user = self.homes.get(source, user).or_else(|| self.users.get(user));
+        let by_user = by_user.map(|failures| self.left(now_ms, failures, self.config.user_max));
+        if let Some(wait) = by_address.into_iter().chain(by_user).max().filter(|wait| !wait.is_zero()) {
+            return Err(wait);
+        }
+        let begins = |failures: &mut Failures| failures.under_way = failures.under_way.saturating_add(1);
+        self.of_user(now_ms, user).into_iter().for_each(begins);
+        self.homes.get_mut(source, user).into_iter().for_each(begins);
+        Ok(())
+    }
+
+    /// An attempt of [`Self::begin_handshake`] has ended. Its outcome is noted beside this.
+    pub fn ended_handshake(&mut self, address: IpAddr, user: &str) {
+        let less = |failures: &mut Failures| {
+            failures.under_way = failures.under_way.saturating_sub(1);
+            failures.count == 0 && failures.under_way == 0
+        };
         if self.users.get_mut(user).is_some_and(less) {
             self.users.remove(user);
         }
-        if let Some(home) = self.homes.get_mut(network, user) {
+        if let Some(home) = self.homes.get_mut(network(address), user) {
             less(home);
         }
     }
@@ -340,6 +370,22 @@ mod tests {
             backoff.succeeded(later_ms + 10_000, home, "alice");
             assert_eq!(backoff.homes.get(home, "alice").unwrap().count, 0);
         }
+    }
+
+    #[test]
+    fn a_site_of_devices_with_keys_comes_back_at_once() {
+        let mut backoff = Backoff::default();
+        backoff.failed(0, FAR, "broken");
+        for device in 0..1000 {
+            assert_eq!(backoff.begin_handshake(0, FAR, &device.to_string()), Ok(()));
+        }
+        // Guesses at one key are another matter.
+        assert_eq!((0..1000).filter(|_| backoff.begin_handshake(0, FAR, "0").is_ok()).count(), 127);
+        for device in 0..1000 {
+            backoff.ended_handshake(FAR, &device.to_string());
+        }
+        assert_eq!(backoff.users.len(), 2);
+        assert_eq!(backoff.addresses.get(&FAR).unwrap().under_way, 0);
     }
 
     #[test]
