@@ -5,6 +5,7 @@
 
 mod bus;
 mod coap;
+mod findings;
 mod http;
 mod logins;
 mod mqtt;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         xmpp::CASES,
         logins::CASES,
         operation::CASES,
+        findings::CASES,
         &reload::cases(),
     ]
     .concat();

@@ -1,21 +1,25 @@
-//! What is shipped beside the binary: the unit as systemd reads it, and the image's list of ports.
+//! The files shipped beside the binary: the unit as systemd reads it, the image's list of ports, the filter of fail2ban.
 
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
 use crate::command::{command, on_path, output, run};
+use crate::fail2ban;
 use crate::gateway;
+use crate::setup;
 use crate::tree::Tree;
 
 const INSTALLED: &str = "/usr/bin/fogmux";
 /// `systemd-analyze security` says 1.4 today; its scale ends at 10.
 const EXPOSURE_MAX: &str = "20";
 
-/// Both files of `deploy/`.
+/// All of `deploy/`.
 pub(crate) fn deploy(tree: &Tree) -> Result<()> {
     image(tree)?;
-    unit(tree)
+    unit(tree)?;
+    setup::log_reader()?;
+    fail2ban::check(tree)
 }
 
 /// `systemd-analyze` looks for the program too, so the unit is checked with the one built here.

@@ -6,6 +6,7 @@ mod command;
 mod cross;
 mod deny;
 mod deploy;
+mod fail2ban;
 mod foreign;
 mod fuzz;
 mod gateway;

@@ -98,6 +98,15 @@ pub(crate) fn broker() -> Result<()> {
     debian(&["mosquitto"])
 }
 
+/// The program that reads our log in the tests of `deploy/`.
+pub(crate) fn log_reader() -> Result<()> {
+    if on_path("fail2ban-regex") {
+        return Ok(());
+    }
+    let _quiet = Quiet::begin()?;
+    debian(&["fail2ban"])
+}
+
 /// While it is there, Debian starts no service that it installs (invoke-rc.d(8)).
 struct Quiet {
     ours: bool,

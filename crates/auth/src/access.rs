@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    net::SocketAddr,
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -17,6 +18,8 @@ pub struct Access {
     principal: Principal,
     client: Box<str>,
     door: Door,
+    /// Only named in the log.
+    peer: Option<SocketAddr>,
     held: RwLock<Held>,
 }
 
@@ -41,14 +44,39 @@ impl Access {
             principal: principal.clone(),
             client: client.into(),
             door,
+            peer: None,
             held: RwLock::new(Held { generation, view }),
         }
+    }
+
+    /// The same permissions, with the address that the log names beside a refusal.
+    #[must_use]
+    pub fn of_peer(self, peer: SocketAddr) -> Self {
+        Self { peer: Some(peer), ..self }
     }
 
     /// The principal.
     #[must_use]
     pub fn principal(&self) -> &Principal {
         &self.principal
+    }
+
+    /// The client identifier, or `""`.
+    #[must_use]
+    pub fn client(&self) -> &str {
+        &self.client
+    }
+
+    /// The door that the client came in by.
+    #[must_use]
+    pub fn door(&self) -> Door {
+        self.door
+    }
+
+    /// The client's address, if it has one only.
+    #[must_use]
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.peer
     }
 
     /// Whether `topic` may be read.

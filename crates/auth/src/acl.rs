@@ -33,7 +33,7 @@ use std::{collections::HashMap, fmt, io, path::Path, sync::Arc};
 pub use view::Reach;
 pub(crate) use view::{Common, View};
 
-use crate::problem::Problems;
+use crate::problem::{Problem, Problems};
 use pattern::Pattern;
 
 /// The use that a client makes of a topic.
@@ -143,6 +143,8 @@ pub struct Acl {
     by_user: HashMap<String, Vec<u32>>,
     /// Rules with placeholders.
     patterns: Vec<u32>,
+    /// Names that are compared in another form than they are written in.
+    notes: Vec<Problem>,
 }
 
 /// One filter of one `[[allow]]` or `[[deny]]`.
@@ -211,6 +213,12 @@ impl Acl {
             }
         }
         Self { rules, ..acl }
+    }
+
+    /// Remarks on a valid file: names that are compared in another form than they are written in.
+    #[must_use]
+    pub fn notes(&self) -> &[Problem] {
+        &self.notes
     }
 
     /// Reads an access file. A file that is missing is a problem: access never opens by accident.

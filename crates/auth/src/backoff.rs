@@ -1,13 +1,18 @@
 //! Exponential back-off after failed logins, per address and per user name. Pure: the time is an argument.
 //!
 //! An attacker with many addresses can make a name wait, so a name's wait is kept short; an address's may grow long.
-//! And who has logged in from an address of late does not wait there for what others have failed at elsewhere.
+//! At addresses from which a user has logged in, the name's wait counts the failures of that address only, so that
+//! failures elsewhere do not keep its owner out ([`home`]).
+
+mod home;
 
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},
     time::Duration,
 };
+
+use home::Homes;
 
 use crate::users::USER_BYTES_MAX;
 
@@ -51,8 +56,7 @@ pub struct Backoff {
     config: BackoffConfig,
     addresses: HashMap<IpAddr, Failures>,
     users: HashMap<Box<str>, Failures>,
-    /// When somebody last logged in from an address. Loopback is everybody's.
-    at_home: HashMap<(IpAddr, Box<str>), u64>,
+    homes: Homes,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -82,7 +86,7 @@ impl Backoff {
         let address = network(address);
         let by_address =
             self.addresses.get(&address).map(|failures| self.left(now_ms, failures, self.config.address_max));
-        let by_user = self.users.get(user).filter(|_| !self.is_at_home(now_ms, address, user));
+        let by_user = self.homes.get(address, user).or_else(|| self.users.get(user));
         let by_user = by_user.map(|failures| self.left(now_ms, failures, self.config.user_max));
         by_address.into_iter().chain(by_user).max().filter(|wait| !wait.is_zero())
     }
@@ -96,11 +100,15 @@ impl Backoff {
         if let Some(wait) = self.wait(now_ms, address, user) {
             return Err(wait);
         }
-        self.each(now_ms, address, user, |failures| failures.under_way = failures.under_way.saturating_add(1));
+        let begins = |failures: &mut Failures| failures.under_way = failures.under_way.saturating_add(1);
+        self.of_address(now_ms, address).into_iter().for_each(begins);
+        self.of_user(now_ms, user).into_iter().for_each(begins);
+        self.homes.get_mut(network(address), user).into_iter().for_each(begins);
         Ok(())
     }
 
-    /// An attempt has ended that was [begun](Self::begin) with the same address and name; how is said beside this.
+    /// An attempt has ended that was [begun](Self::begin) with the same address and name. Its outcome is noted beside
+    /// this.
     pub fn ended(&mut self, address: IpAddr, user: &str) {
         let network = network(address);
         let less = |failures: &mut Failures| {
@@ -110,57 +118,94 @@ impl Backoff {
         if self.addresses.get_mut(&network).is_some_and(less) {
             self.addresses.remove(&network);
         }
+        self.ended_handshake(address, user);
+    }
+
+    /// Begins an attempt to prove a key in a handshake. Unlike [`Self::begin`] it does not count for the address while it
+    /// is under way: behind one address a whole site may come back at once after a power cut, each device with a key of
+    /// its own, and a handshake has no word for "later".
+    ///
+    /// # Errors
+    /// How long to wait.
+    pub fn begin_handshake(&mut self, now_ms: u64, address: IpAddr, user: &str) -> Result<(), Duration> {
+        let source = network(address);
+        let of_address = self.addresses.get(&source).map(|failures| Failures { under_way: 0, ..*failures });
+        let by_address = of_address.map(|failures| self.left(now_ms, &failures, self.config.address_max));
+        let by_user = self.homes.get(source, user).or_else(|| self.users.get(user));
+        let by_user = by_user.map(|failures| self.left(now_ms, failures, self.config.user_max));
+        if let Some(wait) = by_address.into_iter().chain(by_user).max().filter(|wait| !wait.is_zero()) {
+            return Err(wait);
+        }
+        let begins = |failures: &mut Failures| failures.under_way = failures.under_way.saturating_add(1);
+        self.of_user(now_ms, user).into_iter().for_each(begins);
+        self.homes.get_mut(source, user).into_iter().for_each(begins);
+        Ok(())
+    }
+
+    /// An attempt of [`Self::begin_handshake`] has ended. Its outcome is noted beside this.
+    pub fn ended_handshake(&mut self, address: IpAddr, user: &str) {
+        let less = |failures: &mut Failures| {
+            failures.under_way = failures.under_way.saturating_sub(1);
+            failures.count == 0 && failures.under_way == 0
+        };
         if self.users.get_mut(user).is_some_and(less) {
             self.users.remove(user);
         }
-    }
-
-    /// Changes the entries of an address and of a user, if there are any.
-    fn each(&mut self, now_ms: u64, address: IpAddr, user: &str, change: impl Fn(&mut Failures)) {
-        let oldest_ms = now_ms.saturating_sub(millis(self.config.forget_after));
-        let most = self.config.entries_max;
-        if !address.to_canonical().is_loopback() {
-            change(entry(&mut self.addresses, network(address), most, now_ms, oldest_ms));
-        }
-        if (1..=USER_BYTES_MAX).contains(&user.len()) {
-            change(entry(&mut self.users, user.into(), most, now_ms, oldest_ms));
+        if let Some(home) = self.homes.get_mut(network(address), user) {
+            less(home);
         }
     }
 
-    /// Notes a failed login; `user` is `""` where no name was said.
+    /// The entry of an address, made if it is missing; loopback addresses have none.
+    fn of_address(&mut self, now_ms: u64, address: IpAddr) -> Option<&mut Failures> {
+        let (most, oldest_ms) = (self.config.entries_max, self.oldest_ms(now_ms));
+        let shared = address.to_canonical().is_loopback();
+        (!shared).then(|| entry(&mut self.addresses, network(address), most, now_ms, oldest_ms))
+    }
+
+    /// The entry of a name, made if it is missing.
+    fn of_user(&mut self, now_ms: u64, user: &str) -> Option<&mut Failures> {
+        let (most, oldest_ms) = (self.config.entries_max, self.oldest_ms(now_ms));
+        let named = (1..=USER_BYTES_MAX).contains(&user.len());
+        named.then(|| entry(&mut self.users, user.into(), most, now_ms, oldest_ms))
+    }
+
+    /// The time before which failures are forgotten.
+    fn oldest_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(millis(self.config.forget_after))
+    }
+
+    /// Notes a failed login; `user` is `""` where no name was said. At an address from which the user has logged in, it
+    /// counts for that address and name only.
     pub fn failed(&mut self, now_ms: u64, address: IpAddr, user: &str) {
-        self.each(now_ms, address, user, |failures| {
-            failures.count = failures.count.saturating_add(1);
+        let oldest_ms = self.oldest_ms(now_ms);
+        let fails = |failures: &mut Failures| {
+            failures.count = if failures.last_ms < oldest_ms { 1 } else { failures.count.saturating_add(1) };
             failures.last_ms = now_ms;
-        });
+        };
+        self.of_address(now_ms, address).into_iter().for_each(fails);
+        match self.homes.get_mut(network(address), user) {
+            Some(home) => fails(home),
+            None => self.of_user(now_ms, user).into_iter().for_each(fails),
+        }
     }
 
-    /// Notes a login that succeeded: the name is forgiven, the address only by time, or one good account would cover
-    /// for guesses at others.
+    /// Notes a login that succeeded. It forgives the name, at an address from which the user had logged in before only
+    /// there: guesses elsewhere go on waiting. The address is forgiven by time only, or one good account would cover for
+    /// guesses at others.
     pub fn succeeded(&mut self, now_ms: u64, address: IpAddr, user: &str) {
-        if let Some(failures) = self.users.get_mut(user) {
+        let source = network(address);
+        if self.homes.get(source, user).is_none()
+            && let Some(failures) = self.users.get_mut(user)
+        {
             failures.count = 0;
             if failures.under_way == 0 {
                 self.users.remove(user);
             }
         }
-        if address.to_canonical().is_loopback() || !(1..=USER_BYTES_MAX).contains(&user.len()) {
-            return;
+        if (1..=USER_BYTES_MAX).contains(&user.len()) {
+            self.homes.note(now_ms, source, user, self.config.entries_max);
         }
-        if self.at_home.len() >= self.config.entries_max {
-            let oldest_ms = now_ms.saturating_sub(millis(self.config.forget_after));
-            self.at_home.retain(|_, last_ms| *last_ms >= oldest_ms);
-        }
-        // Still full of recent ones: whoever is not in it waits as everybody did before there was this table.
-        if self.at_home.len() < self.config.entries_max {
-            self.at_home.insert((network(address), user.into()), now_ms);
-        }
-    }
-
-    fn is_at_home(&self, now_ms: u64, network: IpAddr, user: &str) -> bool {
-        // Names are looked up only when somebody failed at them: a copy is no matter.
-        let last_ms = self.at_home.get(&(network, user.into()));
-        last_ms.is_some_and(|last_ms| now_ms.saturating_sub(*last_ms) < millis(self.config.forget_after))
     }
 
     fn left(&self, now_ms: u64, failures: &Failures, max: Duration) -> Duration {
@@ -217,7 +262,7 @@ fn millis(duration: Duration) -> u64 {
 }
 
 /// One IPv6 host has a whole /64 to come from.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64)).into(),
         v4 @ IpAddr::V4(_) => v4,
@@ -302,23 +347,62 @@ mod tests {
     }
 
     #[test]
-    fn who_is_at_home_does_not_wait_for_what_others_fail_at() {
-        let mut backoff = Backoff::new(BackoffConfig { free_failures: 0, entries_max: 8, ..BackoffConfig::default() });
+    fn failures_elsewhere_do_not_keep_the_owner_out() {
+        let config = BackoffConfig { free_failures: 0, entries_max: 64, ..BackoffConfig::default() };
+        for home in [[192, 0, 2, 9], [127, 0, 0, 1]].map(IpAddr::from) {
+            let mut backoff = Backoff::new(config);
+            backoff.succeeded(0, home, "alice");
+            for number in 2..49 {
+                backoff.failed(1, [127, 0, 0, number].into(), "alice");
+            }
+            assert_eq!(backoff.wait(1, home, "alice"), None);
+            backoff.succeeded(1, home, "alice");
+            assert!(backoff.wait(1, [192, 0, 2, 2].into(), "alice").is_some(), "guesses elsewhere go on waiting");
+            // A device may have been connected for weeks.
+            let later_ms = 30 * 24 * 3600 * 1000;
+            backoff.failed(later_ms, FAR, "alice");
+            assert_eq!(backoff.wait(later_ms, home, "alice"), None);
+            // Somebody else at the same address, as behind a proxy, waits for the failures that are made there.
+            for _ in 0..5 {
+                backoff.failed(later_ms, home, "alice");
+            }
+            assert!(backoff.wait(later_ms, home, "alice").is_some());
+            backoff.succeeded(later_ms + 10_000, home, "alice");
+            assert_eq!(backoff.homes.get(home, "alice").unwrap().count, 0);
+        }
+    }
+
+    #[test]
+    fn a_site_of_devices_with_keys_comes_back_at_once() {
+        let mut backoff = Backoff::default();
+        backoff.failed(0, FAR, "broken");
+        for device in 0..1000 {
+            assert_eq!(backoff.begin_handshake(0, FAR, &device.to_string()), Ok(()));
+        }
+        // Guesses at one key are another matter.
+        assert_eq!((0..1000).filter(|_| backoff.begin_handshake(0, FAR, "0").is_ok()).count(), 127);
+        for device in 0..1000 {
+            backoff.ended_handshake(FAR, &device.to_string());
+        }
+        assert_eq!(backoff.users.len(), 2);
+        assert_eq!(backoff.addresses.get(&FAR).unwrap().under_way, 0);
+    }
+
+    #[test]
+    fn no_account_fills_the_table_of_known_addresses() {
+        let mut backoff = Backoff::new(BackoffConfig { entries_max: 64, ..BackoffConfig::default() });
         let home = IpAddr::from([192, 0, 2, 9]);
         backoff.succeeded(0, home, "alice");
-        for _ in 0..9 {
-            backoff.failed(1, FAR, "alice");
-        }
-        assert_eq!(backoff.wait(1, home, "alice"), None);
-        assert!(backoff.wait(1, [192, 0, 2, 2].into(), "alice").is_some());
-        assert!(backoff.wait(900_000, home, "alice").is_none(), "the wait of the name is over");
-        backoff.failed(900_000, FAR, "alice");
-        backoff.failed(900_000, FAR, "alice");
-        assert!(backoff.wait(900_000, home, "alice").is_some(), "gone for fifteen minutes");
         for number in 0..100_u8 {
-            backoff.succeeded(900_000, [198, 51, 100, number].into(), "bob");
+            backoff.succeeded(1, [198, 51, 100, number].into(), "bob");
         }
-        assert_eq!(backoff.at_home.len(), 8);
+        assert_eq!(backoff.homes.len(), 17);
+        assert!(backoff.homes.get(home, "alice").is_some());
+        for number in 0..1000_u64 {
+            backoff.succeeded(2 + number, home, &number.to_string());
+            assert!(backoff.homes.len() <= 64);
+        }
+        assert!(backoff.homes.get(home, "999").is_some() && backoff.homes.get(home, "alice").is_none());
     }
 
     #[test]

@@ -37,6 +37,19 @@ impl LoginGuard {
         Ok(Attempt { guard: self, address, user: user.into(), failed_ms: Some(now_ms) })
     }
 
+    /// The same for a key in a handshake, see [`Backoff::begin_handshake`]. To be ended by [`Self::ended_apart`].
+    ///
+    /// # Errors
+    /// How long to wait.
+    pub fn begin_apart(&self, address: IpAddr, user: &str, now_ms: u64) -> Result<(), Duration> {
+        self.lock().begin_handshake(now_ms, address, user)
+    }
+
+    /// Ends an attempt of [`Self::begin_apart`]; its outcome is noted beside this.
+    pub fn ended_apart(&self, address: IpAddr, user: &str) {
+        self.lock().ended_handshake(address, user);
+    }
+
     /// Notes a failed login.
     pub fn failed(&self, address: IpAddr, user: &str, now_ms: u64) {
         self.lock().failed(now_ms, address, user);

@@ -36,7 +36,7 @@ pub use password::{PasswordError, Scratch};
 pub use principal::{ANONYMOUS, Principal};
 pub use problem::{Problem, Problems};
 pub use queue::{LoginQueue, QueueConfig};
-pub use refusals::Refusals;
+pub use refusals::{LineLimits, Refusals, Suppressed};
 pub use refused::Refused;
 pub use rules::{AnonymousPolicy, Rules, Sources, Stamp};
 pub use source::{

@@ -25,9 +25,9 @@ pub struct Principal {
     pub variables: Option<Arc<Variables>>,
     /// The groups that the credential gave, whatever the users file says.
     granted: Arc<[Arc<str>]>,
-    /// Tells the password that it was believed by from the user's next one, within this process; nothing where there
-    /// was none.
-    pub(crate) password: u64,
+    /// Tells the password of the login from the user's next one, and the key of a token from other keys, within this
+    /// process; 0 for other credentials.
+    pub(crate) proof: u64,
 }
 
 impl Principal {
@@ -50,7 +50,7 @@ impl Principal {
             source: SourceKind::Password,
             variables: None,
             granted: no_groups(),
-            password: 0,
+            proof: 0,
         }
     }
 
@@ -59,7 +59,12 @@ impl Principal {
         let granted = if grant.groups.is_empty() { no_groups() } else { sorted(grant.groups) };
         let groups = united(&granted, of_users);
         let name = of_users.map_or_else(|| name.into(), |known| Arc::clone(&known.name));
-        Self { name, groups, anonymous: false, source, variables: grant.variables, granted, password: 0 }
+        Self { name, groups, anonymous: false, source, variables: grant.variables, granted, proof: 0 }
+    }
+
+    /// With the stamp of what proved it.
+    pub(crate) fn proven_by(self, proof: u64) -> Self {
+        Self { proof, ..self }
     }
 
     /// The same credential under a users file that was read again.

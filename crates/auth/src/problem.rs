@@ -72,6 +72,11 @@ impl<'a> Review<'a> {
         Self { file, text, line_ends, problems: Problems::default() }
     }
 
+    /// The file as it is named in problems.
+    pub(crate) fn file(&self) -> &Path {
+        self.file
+    }
+
     /// The line of a byte offset, counted from 1.
     pub(crate) fn line(&self, offset: usize) -> usize {
         self.line_ends.partition_point(|end| *end < offset) + 1

@@ -218,8 +218,13 @@ impl Rules {
     /// Whether the principal would be admitted again by the credential it used. This is for connections; sessions
     /// belong to the user, whatever the password.
     pub(crate) fn admits(&self, principal: &Principal) -> bool {
-        let known = self.users.get(&principal.name).filter(|_| principal.source == SourceKind::Password);
-        let same = known.is_none_or(|user| user.principal.password == principal.password);
+        let same = match principal.source {
+            SourceKind::Password => {
+                self.users.get(&principal.name).is_none_or(|user| user.principal.proof == principal.proof)
+            }
+            SourceKind::Token => self.tokens.holds_key_of(principal),
+            SourceKind::Certificate | SourceKind::Psk | SourceKind::Oscore | SourceKind::Callback => true,
+        };
         same && self.present(principal).is_some()
     }
 

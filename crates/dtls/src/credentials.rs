@@ -22,6 +22,9 @@ pub trait Credentials: Send + Sync {
         false
     }
 
+    /// Notes that somebody there has tried a wrong key for that identity, before anything else is judged.
+    fn wrong_key(&self, _from: IpAddr, _identity: &[u8]) {}
+
     /// The key of an identity, unless there is none.
     fn psk(&self, from: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>>;
 

@@ -238,9 +238,16 @@ impl Handshake {
         if !self.window.may_accept(record.sequence) {
             return Step::Waiting;
         }
+        // Many handshakes may have waited here while others failed: each is judged only if one more attempt is allowed.
+        if self.identity.as_ref().is_some_and(|identity| host.credentials.must_wait(self.from, identity)) {
+            return Step::TooEarly;
+        }
         let mut plain = Vec::new();
         let Some(content) = read.open(record, &mut plain) else {
             // Another key than ours, mostly. Whoever is able to forge this could as well have forged what came before.
+            if let Some(identity) = &self.identity {
+                host.credentials.wrong_key(self.from, identity);
+            }
             return Step::Failed(Alert::DecryptError);
         };
         self.window.note(record.sequence);

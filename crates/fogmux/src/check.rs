@@ -1,12 +1,13 @@
 //! `fogmux check`: everything that is wrong with a configuration, at once.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fogmux_auth::{Acl, CertificateRules, Psks, Tokens, Users};
 use fogmux_net::TlsConfig;
 
 use crate::cli::Check;
 use crate::config::{Config, Location, Problem, Problems, REFERENCE, load, sources};
+use crate::data;
 use crate::exit::{Failure, Status};
 
 /// Validates a file, or prints the reference.
@@ -16,12 +17,17 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
         return Ok(());
     };
     let checked = read(Some(file), &[]).and_then(|config| match problems_of_files(&config) {
-        problems if problems.0.is_empty() => Ok(()),
+        problems if problems.0.is_empty() => Ok(remarks(&config)),
         problems => Err(ReadError::Problems(problems)),
     });
     match checked {
-        Ok(()) if arguments.json => println!("{}", serde_json::json!({"valid": true, "problems": []})),
-        Ok(()) => println!("{}: valid", file.display()),
+        Ok(warnings) if arguments.json => {
+            println!("{}", serde_json::json!({"valid": true, "problems": [], "warnings": warnings}));
+        }
+        Ok(warnings) => {
+            warnings.iter().for_each(|warning| println!("{}: warning: {warning}", file.display()));
+            println!("{}: valid", file.display());
+        }
         Err(ReadError::Problems(problems)) if arguments.json => {
             let list: Vec<_> = problems.0.iter().map(|problem| problem.to_json()).collect();
             println!("{}", serde_json::json!({"valid": false, "problems": list}));
@@ -34,6 +40,45 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
         Err(ReadError::Unreadable(failure)) => return Err(failure),
     }
     Ok(())
+}
+
+/// Everything that is valid and probably not meant: what a start warns of, and remarks on the files of credentials and
+/// rules, which lie in the default data directory unless the configuration names others.
+fn remarks(config: &Config) -> Vec<String> {
+    let mut remarks = warnings(config, None);
+    let file = |named: &Option<PathBuf>, name: &str| {
+        named.clone().or_else(|| Some(data::default_directory().ok()?.join(name)).filter(|file| file.is_file()))
+    };
+    if let Some(Ok(acl)) = file(&config.auth.acl_file, data::ACL).as_deref().map(Acl::load) {
+        remarks.extend(acl.notes().iter().map(ToString::to_string));
+    }
+    if let Some(path) = file(&config.auth.psk_file, data::PSK)
+        && let Ok(psks) = Psks::load(&path)
+    {
+        remarks.extend(psks.short_keys().map(|identity| {
+            let identity = String::from_utf8_lossy(identity);
+            format!("{}: the key of {identity:?} is shorter than 16 bytes (RFC 9257 §6)", path.display())
+        }));
+    }
+    remarks
+}
+
+/// Warnings about a configuration that gives more than it says. `directory` is the data directory, or the default.
+pub(crate) fn warnings(config: &Config, directory: Option<&Path>) -> Vec<String> {
+    let has_rules = config.auth.acl_file.is_some()
+        || data::directory(directory).is_ok_and(|directory| directory.join(data::ACL).exists());
+    let each = config.listeners.each().into_iter();
+    let open: Vec<&str> =
+        each.filter(|(_, listener)| listener.enabled && !listener.is_loopback()).map(|(name, _)| name).collect();
+    if has_rules || open.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "listeners.{}: there is no {}, so every user, certificate, key and token that is let in may read and write \
+         all topics; an access file says who may do what (auth.acl_file)",
+        open.join(", listeners."),
+        data::ACL,
+    )]
 }
 
 /// Problems inside the files that a configuration names.

@@ -7,16 +7,12 @@ use std::time::SystemTime;
 use fogmux_auth::{AnonymousPolicy, Rules, Sources, Users};
 use fogmux_net::{ClientTrust, KeyKind, TlsConfig, pki};
 
+use crate::admin_password::{ADMIN, FILE as ADMIN_PASSWORD};
 use crate::callback;
 use crate::client::password_from;
 use crate::config::Config;
 use crate::exit::{Failure, OrFail as _, Status};
 use crate::{data, disk};
-
-/// The user that the first start makes.
-const ADMIN: &str = "admin";
-/// Where its password is left, for its owner only.
-const ADMIN_PASSWORD: &str = "admin-password";
 
 /// A data directory that is ready.
 #[derive(Debug)]

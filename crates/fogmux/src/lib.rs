@@ -2,6 +2,7 @@
 //! [`run_command_line`]; that this is a library lets the fuzzer reach what reads the operator's file.
 
 mod acl;
+mod admin_password;
 mod bench;
 mod callback;
 mod check;
@@ -16,6 +17,7 @@ mod exit;
 mod home;
 mod import;
 mod later;
+mod modes;
 mod open_files;
 mod oscore;
 mod passwd;
@@ -69,12 +71,21 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Pub(arguments) => client::run_publish(&arguments),
         Command::Sub(arguments) => client::run_subscribe(&arguments),
         Command::Get(arguments) => client::run_get(&arguments),
-        Command::Passwd(arguments) => passwd::run(&arguments),
+        Command::Passwd(arguments) => {
+            modes::restrict();
+            passwd::run(&arguments)
+        }
         Command::Acl(command) => acl::run(&command),
         Command::Pki(command) => pki::run(&command),
         Command::Import(command) => import::run(&command),
-        Command::Serve(arguments) => serve::run(&arguments),
-        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Serve(arguments) => {
+            modes::restrict();
+            serve::run(&arguments)
+        }
+        Command::Demo(arguments) => {
+            modes::restrict();
+            demo::run(&arguments)
+        }
         Command::Bench(command) => bench::run(&command),
     }
 }

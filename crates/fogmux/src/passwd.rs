@@ -5,6 +5,7 @@ use std::path::Path;
 
 use fogmux_auth::{UserError, Users};
 
+use crate::admin_password::{self, ADMIN};
 use crate::check::read;
 use crate::cli::Passwd;
 use crate::exit::{Failure, Status};
@@ -22,7 +23,9 @@ pub(crate) fn run(arguments: &Passwd) -> Result<(), Failure> {
         }
     };
     if arguments.delete {
-        return remove(&file, &arguments.user);
+        remove(&file, &arguments.user)?;
+        forget_first(arguments);
+        return Ok(());
     }
     if arguments.disable || arguments.enable {
         return set_disabled(&file, &arguments.user, arguments.disable);
@@ -37,9 +40,19 @@ pub(crate) fn run(arguments: &Passwd) -> Result<(), Failure> {
         Ok(users.is_disabled(&arguments.user))
     });
     let disabled = changed.map_err(|error| failed(&file, error))?;
+    forget_first(arguments);
     let may = if disabled { "has a new password and stays shut out until --enable" } else { "may log in" };
     eprintln!("{}: {} {may}; a running gateway notices within seconds", file.display(), arguments.user);
     Ok(())
+}
+
+/// The first password of the administrator is of no use once another holds.
+fn forget_first(arguments: &Passwd) {
+    if arguments.user == ADMIN
+        && let Ok(directory) = data::directory(arguments.data.directory.as_deref())
+    {
+        admin_password::delete(&directory);
+    }
 }
 
 fn remove(file: &Path, user: &str) -> Result<(), Failure> {

@@ -24,13 +24,13 @@ use self::memory::Memory;
 use self::notify::ServiceManager;
 use self::reload::Reloader;
 use self::watch::Watch;
-use crate::check::read;
+use crate::check::{self, read};
 use crate::cli::Serve;
 use crate::client::block_on;
 use crate::compose::{self, Running};
 use crate::config::Config;
 use crate::exit::{Failure, OrFail as _, Status};
-use crate::{data, home};
+use crate::{admin_password, data, home, modes};
 
 /// Runs a gateway until a signal ends it.
 pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
@@ -44,7 +44,12 @@ pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
     if let Some(tls) = &home.tls {
         tls.reload().or_fail(Status::Config, "certificates")?;
     }
+    modes::warn_of_open(&config, &home.directory);
     let running = compose::start(&config, &home)?;
+    admin_password::look(&running.authority, &home.directory);
+    for warning in check::warnings(&config, Some(&home.directory)) {
+        tracing::warn!("{warning}");
+    }
     let reloader = Reloader::new(arguments.clone(), config, home, log, watch);
     block_on(supervise(running, reloader))?
 }

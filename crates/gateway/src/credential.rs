@@ -6,14 +6,17 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fogmux_auth::{
-    Action, Attempt, CertificateIdentity, Decision, Door, LogIn, Principal, Question, Refused, SourceKind, Verified,
-    looks_like_token, prepared_name,
+    Attempt, CertificateIdentity, Door, LogIn, Principal, Question, Refused, SourceKind, Verified, looks_like_token,
+    prepared_name,
     sasl::{Context, SaslChannel},
 };
 use fogmux_bus::Timestamp;
 use fogmux_net::ClientCertificate;
 
-use crate::{Peer, WorkerContext};
+use crate::{
+    Peer, WorkerContext,
+    audit::{self, RefusedLogin},
+};
 
 /// Why a login was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +79,16 @@ pub(crate) struct Login<'a> {
 pub(crate) async fn log_in(ctx: &WorkerContext, peer: &Peer, login: Login<'_>) -> Result<Verified, Denied> {
     let token = looks_like_token(login.password) && ctx.authority().offered(peer.sources).contains(SourceKind::Token);
     let login = if token { Login { user: "", ..login } } else { login };
+    let verified = verify(ctx, peer, login).await;
+    verified.inspect_err(|refused| {
+        let Login { door, client, user: claimed, .. } = login;
+        let by = if token { "token" } else { "password" };
+        let line = RefusedLogin { from: peer.address, door, by, claimed, client, reason: "" };
+        audit::denied(ctx, line, *refused);
+    })
+}
+
+async fn verify(ctx: &WorkerContext, peer: &Peer, login: Login<'_>) -> Result<Verified, Denied> {
     // One user has one name, whatever the spelling: for the back-off and for the callback.
     let name = prepared_name(login.user);
     let attempt = begin(ctx, peer, name.as_deref().unwrap_or_default())?;
@@ -122,19 +135,28 @@ pub(crate) fn settle<T>(ctx: &WorkerContext, attempt: Attempt<'_>, verified: &Re
     }
 }
 
-/// Whether a login as that user from that address is allowed now.
-pub(crate) fn may_try(ctx: &WorkerContext, peer: &Peer, user: &str) -> Result<(), Denied> {
-    let user = prepared_name(user).unwrap_or_default();
-    ctx.shared.logins.may_try(peer.address.ip(), &user, ctx.now().as_millis()).map_err(Denied::TooOften)
+/// Whether a login as that user from that address is allowed now; logged if not. `by` is the kind of credential.
+pub(crate) fn may_try(ctx: &WorkerContext, peer: &Peer, door: Door, by: &str, user: &str) -> Result<(), Denied> {
+    let prepared = prepared_name(user).unwrap_or_default();
+    let allowed = ctx.shared.logins.may_try(peer.address.ip(), &prepared, ctx.now().as_millis());
+    allowed.map_err(|wait| {
+        RefusedLogin { claimed: user, ..RefusedLogin::of(peer, door, by, audit::TOO_OFTEN) }.log(&ctx.shared);
+        Denied::TooOften(wait)
+    })
 }
 
-/// Notes the outcome of an attempt.
+/// Notes the outcome of an attempt, and logs a refusal.
 pub(crate) fn noted<T>(
     ctx: &WorkerContext,
     peer: &Peer,
+    (door, by): (Door, &str),
     user: &str,
     verified: Result<T, Refused>,
 ) -> Result<T, Denied> {
+    if let Err(refused) = &verified {
+        let line = RefusedLogin { claimed: user, ..RefusedLogin::of(peer, door, by, "") };
+        audit::denied(ctx, line, (*refused).into());
+    }
     match &verified {
         Ok(_) => ctx.shared.logins.succeeded(peer.address.ip(), user, ctx.now().as_millis()),
         Err(refused) if refused.is_guess() => {
@@ -219,21 +241,5 @@ impl Expiry {
 
     pub(crate) const fn at(self) -> Timestamp {
         self.at
-    }
-}
-
-/// Logs a refusal with the rule that made it, the first time.
-#[cold]
-pub(crate) fn note_refusal(
-    ctx: &WorkerContext,
-    principal: &Principal,
-    door: Door,
-    action: Action,
-    topic: &str,
-    decision: &Decision,
-) {
-    if ctx.shared.refusals.note(principal, door, action, topic, decision, ctx.now().as_millis()) {
-        let (name, door) = (&*principal.name, door.name());
-        tracing::warn!(principal = %name, %door, ?action, ?topic, %decision, "refused; said once");
     }
 }

@@ -21,6 +21,7 @@ mod quic;
 mod respond;
 mod service;
 mod session;
+mod state;
 mod stream;
 mod streams;
 #[cfg(test)]

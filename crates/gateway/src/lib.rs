@@ -5,6 +5,7 @@
 //! task needs no locks of its own; only mailboxes (see [`fogmux_bus`]) and each door's registry cross workers. No door
 //! calls another, except that the HTTP door hands WebSocket streams to the MQTT and CoAP doors.
 
+mod audit;
 #[cfg(test)]
 mod channels;
 pub mod coap;
@@ -15,6 +16,7 @@ pub mod http;
 mod liveness;
 pub mod metrics;
 pub mod mqtt;
+mod psk_guard;
 mod readers;
 pub mod runtime;
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use fogmux_auth::{Authority, LoginGuard, Refusals, SourceSet};
+use fogmux_auth::{Authority, Door, LoginGuard, Refusals, SourceSet};
 use fogmux_bus::{Bus, BusConfig, RetainedStore};
 use fogmux_net::{Admission, AdmissionLimits, Security, TlsConfig, TlsError, quic::QuicLimits};
 use fogmux_store::FjallStore;
@@ -95,6 +95,17 @@ impl Listener {
             Self::Http3 => "http3",
             Self::Xmpp => "xmpp",
             Self::Xmpps => "xmpps",
+        }
+    }
+
+    /// Its door in the access rules.
+    #[must_use]
+    pub const fn door(self) -> Door {
+        match self {
+            Self::Mqtt | Self::Mqtts => Door::Mqtt,
+            Self::Coap | Self::Coaps | Self::CoapTcp | Self::CoapsTcp => Door::Coap,
+            Self::Http | Self::Https | Self::Http3 => Door::Http,
+            Self::Xmpp | Self::Xmpps => Door::Xmpp,
         }
     }
 

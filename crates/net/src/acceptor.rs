@@ -11,7 +11,7 @@ use tokio_rustls::LazyConfigAcceptor;
 
 use crate::{
     certificate::ServerIdentity,
-    channel::Channel,
+    channel::{Channel, PskGuard},
     clients::ClientTrust,
     handshakes::Elsewhere,
     stream::{Socket, Stream},
@@ -33,6 +33,8 @@ pub struct TlsAcceptor {
     pub(crate) requires_certificate: bool,
     /// There when handshakes are too expensive for a worker.
     pub(crate) elsewhere: Option<Elsewhere>,
+    #[cfg_attr(not(feature = "tls-openssl"), expect(dead_code, reason = "only OpenSSL takes pre-shared keys"))]
+    guard: Option<Arc<dyn PskGuard>>,
     slots: Arc<Semaphore>,
     deadline: Duration,
 }
@@ -56,6 +58,24 @@ pub enum HandshakeError {
     Failed(#[from] io::Error),
 }
 
+impl HandshakeError {
+    /// The reason if the client's certificate was refused, or missing where one is required.
+    #[must_use]
+    pub fn certificate(&self) -> Option<String> {
+        let Self::Failed(error) = self else { return None };
+        let inner = error.get_ref()?;
+        match inner.downcast_ref::<rustls::Error>() {
+            Some(rustls::Error::InvalidCertificate(why)) => Some(format!("{why:?}")),
+            Some(rustls::Error::NoCertificatesPresented) => Some("no certificate shown".to_owned()),
+            Some(_) => None,
+            // OpenSSL has only words for it (SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE).
+            None => {
+                inner.to_string().contains("did not return a certificate").then(|| "no certificate shown".to_owned())
+            }
+        }
+    }
+}
+
 impl TlsAcceptor {
     pub(crate) fn new(stack: ServerStack, identity: ServerIdentity) -> Self {
         Self {
@@ -65,6 +85,7 @@ impl TlsAcceptor {
             cut_revoked: false,
             requires_certificate: false,
             elsewhere: None,
+            guard: None,
             slots: Arc::new(Semaphore::new(HANDSHAKES_MAX)),
             deadline: HANDSHAKE_DEADLINE,
         }
@@ -74,6 +95,22 @@ impl TlsAcceptor {
     #[must_use]
     pub const fn requires_certificate(&self) -> bool {
         self.requires_certificate
+    }
+
+    /// Asks `guard` before a pre-shared key is looked up.
+    #[must_use]
+    pub fn guarded(self, guard: Arc<dyn PskGuard>) -> Self {
+        Self { guard: Some(guard), ..self }
+    }
+
+    /// Whether clients may prove themselves by a pre-shared key.
+    #[must_use]
+    pub fn takes_keys(&self) -> bool {
+        match &self.stack {
+            ServerStack::Rustls(_) => false,
+            #[cfg(feature = "tls-openssl")]
+            ServerStack::OpenSsl(server) => server.takes_keys(),
+        }
     }
 
     /// With another deadline than 10 s.
@@ -123,7 +160,7 @@ impl TlsAcceptor {
             ServerStack::OpenSsl(server) => {
                 // Never closed, so this cannot fail.
                 let _slot = self.slots.acquire().await.ok();
-                let (stream, mut channel, chain) = server.accept(socket).await?;
+                let (stream, mut channel, chain) = server.accept(socket, self.guard.clone()).await?;
                 self.verify_again(&chain)?;
                 channel.end_point = self.identity.end_point();
                 Ok((Stream::openssl(stream), channel, chain))

@@ -188,6 +188,18 @@ pub trait PskSource: Send + Sync {
     fn secret(&self, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>>;
 }
 
+/// Admits attempts to prove a pre-shared key in a handshake of one peer. Called within a handshake: it must not block.
+pub trait PskGuard: Send + Sync {
+    /// Begins an attempt at the key of `identity`, before the key is looked up; `None` if too many attempts have failed.
+    fn begin(&self, identity: &[u8]) -> Option<Box<dyn PskAttempt>>;
+}
+
+/// An attempt to prove a pre-shared key. One that is dropped without a proof has failed.
+pub trait PskAttempt: Send + Sync {
+    /// The peer has proven that it knows the key.
+    fn proven(&self);
+}
+
 /// Bytes as hexadecimal digits.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {

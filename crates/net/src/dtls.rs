@@ -33,11 +33,17 @@ pub struct ListenerCredentials {
     suites: Arc<[Suite]>,
     /// And what DTLS 1.3 has.
     suites_13: Arc<[Suite13]>,
-    guard: Option<Guard>,
+    guard: Option<Arc<dyn Guard>>,
 }
 
-/// Whether somebody at that address may try the key of that identity now.
-pub type Guard = Arc<dyn Fn(IpAddr, &[u8]) -> bool + Send + Sync>;
+/// Counts attempts at keys. Called within a handshake: it must not block.
+pub trait Guard: Send + Sync {
+    /// Whether somebody at that address may try the key of that identity now.
+    fn may_try(&self, from: IpAddr, identity: &[u8]) -> bool;
+
+    /// Notes that somebody at that address has tried a wrong key for that identity.
+    fn failed(&self, from: IpAddr, identity: &[u8]);
+}
 
 impl ListenerCredentials {
     /// Looks whether everything is there that the profile needs.
@@ -65,7 +71,7 @@ impl ListenerCredentials {
 
     /// Asking `guard` before a key is looked up. Who may not try is told nothing at all.
     #[must_use]
-    pub fn guarded(self, guard: Guard) -> Self {
+    pub fn guarded(self, guard: Arc<dyn Guard>) -> Self {
         Self { guard: Some(guard), ..self }
     }
 
@@ -113,7 +119,13 @@ impl Credentials for ListenerCredentials {
     }
 
     fn must_wait(&self, from: IpAddr, identity: &[u8]) -> bool {
-        self.guard.as_ref().is_some_and(|guard| !guard(from, identity))
+        self.guard.as_ref().is_some_and(|guard| !guard.may_try(from, identity))
+    }
+
+    fn wrong_key(&self, from: IpAddr, identity: &[u8]) {
+        if let Some(guard) = &self.guard {
+            guard.failed(from, identity);
+        }
     }
 
     fn psk(&self, _from: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {

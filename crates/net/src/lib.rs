@@ -25,7 +25,7 @@ pub mod tls;
 
 pub use acceptor::{HandshakeError, TlsAcceptor};
 pub use admission::{Admission, AdmissionLimits, Admitted};
-pub use channel::{Channel, ClientCertificate, PskSource};
+pub use channel::{Channel, ClientCertificate, PskAttempt, PskGuard, PskSource, hex};
 pub use clients::{ClientTrust, Cut, Stamp};
 pub use error::TlsError;
 pub use key_log::KeyLogFile;

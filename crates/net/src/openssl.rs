@@ -31,7 +31,7 @@ pub use tokio_openssl::SslStream;
 
 use crate::{
     certificate::{Certificate, ServerIdentity},
-    channel::{Channel, ClientCertificate, EXPORTER_LABEL, PskSource, Zeroizing},
+    channel::{Channel, ClientCertificate, EXPORTER_LABEL, PskAttempt, PskGuard, PskSource, Zeroizing},
     error::TlsError,
     key_log::KeyLogFile,
     profile::{ClientCertificates, KeyKind, Offer, Security, Version},
@@ -73,19 +73,27 @@ impl Server {
         Ok(Self { settings, identity, made: Mutex::new((certificate, context)) })
     }
 
-    /// Takes a connection through its handshake; also gives the client's chain, which is yet to be verified.
+    /// Takes a connection through its handshake; also gives the client's chain, which is yet to be verified. `guard`
+    /// admits attempts at pre-shared keys.
     pub(crate) async fn accept(
         &self,
         socket: Socket,
+        guard: Option<Arc<dyn PskGuard>>,
     ) -> io::Result<(SslStream<Socket>, Channel, Vec<CertificateDer<'static>>)> {
         let context = self.context().map_err(io::Error::other)?;
-        let ssl = Ssl::new(&context)?;
+        let mut ssl = Ssl::new(&context)?;
+        ssl.set_ex_data(shown_index()?, Shown { guard, key: None });
         let mut stream = SslStream::new(ssl, socket)?;
         let handshake = Pin::new(&mut stream).accept().await;
         handshake.map_err(|error| error.into_io_error().unwrap_or_else(io::Error::other))?;
         let chain = chain(stream.ssl())?;
         let channel = channel(stream.ssl(), &chain)?;
         Ok((stream, channel, chain))
+    }
+
+    /// Whether clients prove themselves by a pre-shared key.
+    pub(crate) const fn takes_keys(&self) -> bool {
+        self.settings.psk.is_some()
     }
 
     fn context(&self) -> Result<SslContext, TlsError> {
@@ -165,9 +173,38 @@ fn restrict(builder: &mut SslContextBuilder, offer: &Offer) -> Result<(), ErrorS
     builder.set_num_tickets(0)
 }
 
-/// Where a connection keeps the identity that it asked a key for.
-fn identity_index() -> Result<Index<Ssl, Box<[u8]>>, ErrorStack> {
-    static INDEX: OnceLock<Index<Ssl, Box<[u8]>>> = OnceLock::new();
+/// The pre-shared key that a client of a connection tries.
+struct Shown {
+    guard: Option<Arc<dyn PskGuard>>,
+    key: Option<ShownKey>,
+}
+
+struct ShownKey {
+    identity: Box<[u8]>,
+    attempt: Option<Box<dyn PskAttempt>>,
+}
+
+impl Shown {
+    /// Begins an attempt at the key of `identity`. Returns whether the key may be looked up. After a HelloRetryRequest
+    /// the client names the identity again (RFC 8446 §4.1.2), which is the same attempt.
+    fn begin(&mut self, identity: &[u8]) -> bool {
+        let Some(guard) = &self.guard else {
+            self.key = Some(ShownKey { identity: identity.into(), attempt: None });
+            return true;
+        };
+        if let Some(key) = self.key.as_ref().filter(|key| *key.identity == *identity) {
+            return key.attempt.is_some();
+        }
+        let attempt = guard.begin(identity);
+        let admitted = attempt.is_some();
+        self.key = Some(ShownKey { identity: identity.into(), attempt });
+        admitted
+    }
+}
+
+/// Where a connection keeps the key that its client tries.
+fn shown_index() -> Result<Index<Ssl, Shown>, ErrorStack> {
+    static INDEX: OnceLock<Index<Ssl, Shown>> = OnceLock::new();
     match INDEX.get() {
         Some(index) => Ok(*index),
         None => Ssl::new_ex_index().map(|index| *INDEX.get_or_init(|| index)),
@@ -175,12 +212,12 @@ fn identity_index() -> Result<Index<Ssl, Box<[u8]>>, ErrorStack> {
 }
 
 fn take_keys(builder: &mut SslContextBuilder, psk: Arc<dyn PskSource>) -> Result<(), ErrorStack> {
-    let index = identity_index()?;
+    let index = shown_index()?;
     builder.set_psk_server_callback(move |ssl, identity, key| {
         let identity = identity.unwrap_or_default();
-        ssl.set_ex_data(index, identity.into());
-        // RFC 4279 §2: an unknown identity fails as a wrong key does, and as late.
-        let secret = match psk.secret(identity) {
+        let admitted = ssl.ex_data_mut(index).is_some_and(|shown| shown.begin(identity));
+        // RFC 4279 §2: an unknown identity fails as a wrong key does, and as late; so does one that has to wait.
+        let secret = match psk.secret(identity).filter(|_| admitted) {
             Some(secret) if !secret.is_empty() && secret.len() <= key.len() => secret,
             Some(_) | None => stand_in()?,
         };
@@ -212,7 +249,11 @@ fn channel(ssl: &SslRef, chain: &[CertificateDer<'_>]) -> io::Result<Channel> {
     let cipher = ssl.current_cipher().and_then(|cipher| cipher.standard_name()).unwrap_or_default();
     // With TLS 1.3 a key was used exactly when the session counts as resumed, for there are no others (RFC 8446 §2.2).
     let by_key = if newest { ssl.session_reused() } else { cipher.contains("_PSK_") };
-    let psk_identity = if by_key { ssl.ex_data(identity_index()?).cloned() } else { None };
+    let shown = if by_key { ssl.ex_data(shown_index()?).and_then(|shown| shown.key.as_ref()) } else { None };
+    if let Some(attempt) = shown.and_then(|key| key.attempt.as_ref()) {
+        attempt.proven();
+    }
+    let psk_identity = shown.map(|key| key.identity.clone());
     let mut exporter = [0; 32];
     let label = std::str::from_utf8(EXPORTER_LABEL).unwrap_or_default();
     let exported = newest && ssl.export_keying_material(&mut exporter, label, Some(&[])).is_ok();

@@ -8,7 +8,10 @@ use toml::{
 };
 
 use super::{Acl, Actions, Door, Doors, Effect, Rule, RuleRef, Who, pattern::Pattern};
-use crate::problem::{Problems, Review};
+use crate::{
+    problem::{Problem, Problems, Review},
+    users::checked_name,
+};
 
 const KEYS: &str = "user, group, authenticated, anonymous, door, read, write, both";
 
@@ -17,6 +20,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Acl, Problems> {
     let mut review = Review::new(path, text);
     let table = review.parse();
     let mut rules = Vec::new();
+    let mut notes = Vec::new();
     for (key, value) in &table {
         let effect = match key.get_ref().as_ref() {
             "allow" => Effect::Allow,
@@ -32,19 +36,21 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Acl, Problems> {
         };
         for entry in entries.iter() {
             match entry.get_ref().as_table() {
-                Some(entry_table) => read_entry(&mut review, &mut rules, &file, effect, entry, entry_table),
+                Some(entry_table) => {
+                    read_entry(&mut review, &mut notes, &mut rules, (&file, effect), entry, entry_table);
+                }
                 None => review.report(entry.span(), "expected a table"),
             }
         }
     }
-    review.problems.unless_any(Acl::new(rules))
+    review.problems.unless_any(Acl { notes, ..Acl::new(rules) })
 }
 
 fn read_entry(
     review: &mut Review<'_>,
+    notes: &mut Vec<Problem>,
     rules: &mut Vec<Rule>,
-    file: &Arc<Path>,
-    effect: Effect,
+    (file, effect): (&Arc<Path>, Effect),
     entry: &Spanned<DeValue<'_>>,
     table: &DeTable<'_>,
 ) {
@@ -53,8 +59,8 @@ fn read_entry(
     let mut filters = Vec::new();
     for (key, value) in table {
         match key.get_ref().as_ref() {
-            "user" => who.users = names(review, "user", value),
-            "group" => who.groups = names(review, "group", value),
+            "user" => who.users = names(review, notes, "user", value),
+            "group" => who.groups = names(review, notes, "group", value),
             "authenticated" => who.authenticated = flag(review, "authenticated", value),
             "anonymous" => who.anonymous = flag(review, "anonymous", value),
             "door" => doors = read_doors(review, value),
@@ -100,12 +106,28 @@ fn strings<'v, 'i>(
     found
 }
 
-fn names(review: &mut Review<'_>, key: &str, value: &Spanned<DeValue<'_>>) -> Vec<String> {
+/// Names in the form in which those of users are compared (RFC 8265 §3.4), with a note about each that was written in
+/// another form. A name that can be nobody's is reported: a deny would never match.
+fn names(review: &mut Review<'_>, notes: &mut Vec<Problem>, key: &str, value: &Spanned<DeValue<'_>>) -> Vec<String> {
     let found = strings(review, key, value);
     if found.is_empty() {
         review.report(value.span(), format!("{key}: expected at least one name"));
     }
-    found.into_iter().map(|(name, _)| name.to_owned()).collect()
+    let mut names = Vec::new();
+    for (name, at) in found {
+        let Ok(prepared) = checked_name(name) else {
+            let expected = "expected a name of 1 to 255 bytes without control characters, and not \"anonymous\"";
+            review.report(at.span(), format!("{key} {name:?} can be nobody's name: {expected}"));
+            continue;
+        };
+        if prepared != name {
+            let message = format!("{key} {} is compared as {}", name.escape_default(), prepared.escape_default());
+            let line = review.line(at.span().start);
+            notes.push(Problem { file: review.file().into(), line, message });
+        }
+        names.push(prepared);
+    }
+    names
 }
 
 fn flag(review: &mut Review<'_>, key: &str, value: &Spanned<DeValue<'_>>) -> bool {
@@ -179,6 +201,19 @@ mod tests {
         let mut lines: Vec<usize> = problems.0.iter().map(|problem| problem.line).collect();
         lines.sort_unstable();
         assert_eq!(lines, [1, 4, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18], "{problems}");
+    }
+
+    #[test]
+    fn names_are_compared_in_the_form_of_users() {
+        let text = "[[deny]]\nuser = \"jose\u{301}\"\ngroup = \"ok\"\nboth = \"#\"\n";
+        let acl = parse(Path::new("acl.toml"), text).unwrap();
+        assert_eq!(acl.rules[0].who.users, ["jos\u{e9}"]);
+        let notes: Vec<_> = acl.notes().iter().map(ToString::to_string).collect();
+        assert_eq!(notes, ["acl.toml:2: user jose\\u{301} is compared as jos\\u{e9}"]);
+        for nobody in ["", "a\u{7}b", "anonymous"] {
+            let text = format!("[[deny]]\nuser = {nobody:?}\nboth = \"#\"\n").replace("\\u{7}", "\\u0007");
+            assert_eq!(parse(Path::new("acl.toml"), &text).unwrap_err().0[0].line, 2, "{nobody:?}");
+        }
     }
 
     #[test]

@@ -29,6 +29,8 @@ use crate::{
 /// RFC 4279 §5.3 asks for keys of up to 64 bytes and identities of up to 128; both may be longer.
 const KEY_BYTES_MAX: usize = 256;
 const IDENTITY_BYTES_MAX: usize = 1024;
+/// RFC 9257 §6: a key should have at least 128 bits of entropy.
+const KEY_BYTES_ADVISED: usize = 16;
 
 /// The keys by identity.
 #[derive(Clone)]
@@ -66,7 +68,9 @@ impl Psks {
         match std::fs::read_to_string(path) {
             Ok(text) => {
                 private_file::warn_if_open(path);
-                Self::parse(path, &text)
+                let psks = Self::parse(path, &text)?;
+                psks.warn_of_short_keys(path);
+                Ok(psks)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(Problems::of_file(path, format!("cannot be read: {error}"))),
@@ -140,6 +144,23 @@ impl Psks {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_identity.is_empty()
+    }
+
+    /// The identities whose keys have less than 128 bits (RFC 9257 §6), in order. With one recorded handshake such a key
+    /// can be looked for without asking the gateway, where no back-off holds.
+    pub fn short_keys(&self) -> impl Iterator<Item = &[u8]> {
+        let short = self.by_identity.iter().filter(|(_, psk)| psk.key.len() < KEY_BYTES_ADVISED);
+        short.map(|(identity, _)| &**identity)
+    }
+
+    fn warn_of_short_keys(&self, path: &Path) {
+        for identity in self.short_keys() {
+            let (identity, file) = (String::from_utf8_lossy(identity), path.display());
+            tracing::warn!(
+                ?identity,
+                "{file}: the key is shorter than 16 bytes (RFC 9257 §6); `fogmux pki psk` makes one"
+            );
+        }
     }
 
     /// The identities with their users, in order.

@@ -124,8 +124,13 @@ impl Tokens {
         !self.keys.is_empty()
     }
 
+    /// Whether the key that signed the token of that principal is still there.
+    pub(crate) fn holds_key_of(&self, principal: &Principal) -> bool {
+        self.keys.iter().any(|key| key.stamp() == principal.proof)
+    }
+
     fn verify(&self, token: &str, now_unix_s: u64, users: &Users) -> Result<Verified, Refused> {
-        let claims = jws::verified(token, &self.keys)?;
+        let (claims, key) = jws::verified(token, &self.keys)?;
         self.check_dates(&claims, now_unix_s)?;
         self.check_parties(&claims)?;
         let user = claims.get(&*self.settings.user_claim).and_then(Value::as_str).ok_or(Refused::Barred)?;
@@ -134,6 +139,7 @@ impl Tokens {
         let variables = Some(self.variables(&claims)).filter(|found| !found.is_empty()).map(Arc::new);
         let grant = Grant { groups, variables };
         let principal = vouched(users, SourceKind::Token, user, grant).map_err(|_| Refused::Barred)?;
+        let principal = principal.proven_by(key);
         let expires_unix_s = date(&claims, "exp")?.map(|exp| exp.saturating_add(self.leeway()));
         Ok(Verified { principal, expires_unix_s })
     }
@@ -196,7 +202,8 @@ impl Source for Tokens {
         }
     }
 
-    /// A principal that a token let in stays until the token expires, as long as tokens are taken at all.
+    /// The sessions of a principal that a token let in stay as long as tokens are taken at all. Connections end with
+    /// the key that signed the token, or when the token expires.
     fn admits(&self, _: &Principal, _: &Users) -> bool {
         self.is_configured()
     }

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fogmux_auth::LineLimits;
 use fogmux_bus::BusConfig;
 use fogmux_gateway::{mqtt::MqttConfig, xmpp::XmppConfig};
 use fogmux_net::AdmissionLimits;
@@ -182,17 +183,18 @@ impl Section for Tls {
     }
 }
 
-/// The filter of the log.
+/// The filter of the log, and the rate of its lines about refused logins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
     /// Levels, for all and for single modules (`Targets` of `tracing-subscriber`). The environment variable
     /// `FOGMUX_LOG` takes precedence.
     pub(crate) filter: String,
+    pub(crate) refused_logins: LineLimits,
 }
 
 impl Default for Log {
     fn default() -> Self {
-        Self { filter: "info".to_owned() }
+        Self { filter: "info".to_owned(), refused_logins: LineLimits::default() }
     }
 }
 
@@ -200,5 +202,8 @@ impl Section for Log {
     fn read(&mut self, reader: &mut Reader<'_>) {
         let valid = |text: &str| text.parse::<Targets>().is_ok();
         reader.text("filter", &mut self.filter, valid, "a filter such as \"info\" or \"info,fogmux_gateway=debug\"");
+        let LineLimits { per_minute, per_address } = &mut self.refused_logins;
+        reader.count("refused_logins_per_minute", per_minute, 0..=1_000_000);
+        reader.count("refused_logins_per_address", per_address, 0..=1_000_000);
     }
 }

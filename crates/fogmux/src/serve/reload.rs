@@ -9,6 +9,7 @@ use super::clock::Clock;
 use super::logging::{self, Log};
 use super::watch::Watch;
 use super::{banner, configuration};
+use crate::admin_password;
 use crate::cli::Serve;
 use crate::compose::{self, Running};
 use crate::config::Config;
@@ -117,8 +118,10 @@ impl Reloader {
         let open = listening.into_iter().filter(|listen| listen.anonymous);
         running.gateway.shared.open_to_anonymous.set(open.map(|listen| listen.listener));
         running.authority.replace(fresh.rules);
+        admin_password::look(&running.authority, &self.home.directory);
         running.gateway.shared.bus.invalidate();
         running.gateway.shared.refusals.forget();
+        running.gateway.shared.refusals.configure(fresh.config.log.refused_logins);
         running.gateway.shared.logins.configure(fresh.config.auth.backoff);
         running.gateway.shared.verifiers.configure(fresh.config.auth.verification);
         for section in self.config.sections_that_need_a_restart(&fresh.config) {

@@ -15,6 +15,7 @@ use fogmux_net::Stamp;
 
 use super::kept::Kept;
 use super::looked::Looked;
+use crate::admin_password;
 use crate::compose::Running;
 use crate::config::Config;
 use crate::exit::{Failure, Status};
@@ -106,6 +107,7 @@ impl Watch {
             Ok(rules) => {
                 self.kept = self.kept.and(sources(config, home).map(|sources| Kept::of(&sources)).unwrap_or_default());
                 running.authority.replace(rules);
+                admin_password::look(&running.authority, &home.directory);
                 running.gateway.shared.bus.invalidate();
                 running.gateway.shared.refusals.forget();
                 tracing::info!("users, rules and keys are read again");

@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     future::{Future, poll_fn},
     io,
+    net::SocketAddr,
     pin::{Pin, pin},
     rc::Rc,
     sync::Arc,
@@ -53,6 +54,7 @@ pub(super) struct Core {
     pub(super) slot: Arc<Slot<Notifications>>,
     pub(super) claim: Claim,
     pub(super) admission: Admission,
+    pub(super) unopened: Rc<oscore::Unopened>,
     /// The generation of the rules that observers were last checked against.
     generation: u64,
     pub(super) watches: Watches,
@@ -201,13 +203,15 @@ impl Core {
     pub(super) fn new(ctx: Rc<WorkerContext>, machine: ServerConfig, listener: Listener) -> io::Result<Self> {
         let is_reliable = machine.reliable;
         let mut server = Server::new(machine, ctx.shared.coap.seed()?, ctx.shared.coap.echo_key());
-        if let Some(protection) = oscore::protection(&ctx) {
+        let unopened = Rc::default();
+        if let Some(protection) = oscore::protection(&ctx, &unopened) {
             server.set_protection(protection);
         }
         let slot = ctx.bus().slot(Notifications::new(ctx.shared.coap.config.notification_bytes_max), ctx.id);
         let claim = slot.claim(ctx.id);
         Ok(Self {
             admission: Admission::new(listener, slot.id()),
+            unopened,
             generation: ctx.authority().generation(),
             server,
             out: Outbox::default(),
@@ -257,6 +261,8 @@ impl Core {
             if let Some(incoming) = self.server.handle_in(machine_time(now), path, datagram, Some(room), &mut self.out)
             {
                 self.dispatch(now, incoming, &mut batch);
+            } else {
+                self.unopened.log(&self.ctx.shared, path.remote);
             }
         }
         self.publish(now, &mut batch);
@@ -283,7 +289,7 @@ impl Core {
                 return;
             }
         };
-        let ask = Ask { now, who: &who, identity: &identity, parameters };
+        let ask = Ask { now, from: ticket.peer().remote, who: &who, identity: &identity, parameters };
         match (target, request.method) {
             (Target::Topic, Code::PUT | Code::POST | Code::DELETE) => {
                 self.write(&ask, request, ticket, start, batch);
@@ -329,7 +335,7 @@ impl Core {
     /// The topic if it is valid and may be read.
     fn readable<'a>(&self, ask: &Ask<'_>, topic: &'a str) -> Result<TopicRef<'a>, Response<'static>> {
         let topic = TopicRef::new(topic).map_err(|_| Response::diagnostic(Code::BAD_REQUEST, "not a topic"))?;
-        match ask.identity.refusal(&self.ctx, Action::Read, topic.as_str()) {
+        match ask.identity.refusal(&self.ctx, Some(ask.from), Action::Read, topic.as_str()) {
             Some(code) => Err(Response::new(code)),
             None => Ok(topic),
         }
@@ -405,6 +411,7 @@ impl Core {
 /// The parts of a request that are needed besides its ticket.
 pub(super) struct Ask<'a> {
     pub(super) now: Timestamp,
+    pub(super) from: SocketAddr,
     pub(super) who: &'a Who,
     pub(super) identity: &'a Arc<Identity>,
     pub(super) parameters: Parameters<'a>,

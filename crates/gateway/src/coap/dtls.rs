@@ -5,6 +5,7 @@
 //! worker, which hands its datagrams over.
 
 use std::{
+    borrow::Cow,
     collections::VecDeque,
     io,
     net::{SocketAddr, UdpSocket},
@@ -15,9 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fogmux_auth::Door;
 use fogmux_bus::Timestamp;
 use fogmux_coap::Outbox;
-use fogmux_dtls::{Association, CookieKey, Endpoint, EndpointConfig, Event, Inbox, Peer as _};
+use fogmux_dtls::{Alert, Association, CookieKey, Endpoint, EndpointConfig, Event, Inbox, Peer as _};
 use fogmux_net::{
     Channel,
     dtls::{ListenerCredentials, platform},
@@ -30,7 +32,11 @@ use super::{
     socket::Socket,
     transport::{Change, Listener, Path, Transport},
 };
-use crate::WorkerContext;
+use crate::{
+    Shared, WorkerContext,
+    audit::RefusedLogin,
+    psk_guard::{self, WRONG_KEY},
+};
 
 /// The time for handshakes in one turn. A step with certificates takes a few hundred microseconds, so that a flood of
 /// handshakes delays other clients by no more than about a millisecond.
@@ -79,17 +85,7 @@ impl Dtls {
         let DtlsListener { credentials, cookies, handover, .. } = listener;
         let (suites, suites_13) = (credentials.suites().to_vec(), credentials.suites_13().to_vec());
         let config = EndpointConfig { suites, suites_13, ..ctx.shared.coap.config.dtls.clone() };
-        // An address that has to wait after failed attempts is ignored, and an early attempt does not prolong the wait.
-        let shared = Arc::clone(&ctx.shared);
-        let credentials = credentials.guarded(Arc::new(move |from, identity| {
-            let user = String::from_utf8_lossy(identity);
-            let may_try = shared.logins.may_try(from, &user, shared.clock.now().as_millis());
-            if may_try.is_err() {
-                tracing::debug!(%from, user = &*user, "DTLS handshake dropped: too many failed");
-                shared.metrics.coap.unauthenticated.increment();
-            }
-            may_try.is_ok()
-        }));
+        let credentials = credentials.guarded(Arc::new(psk_guard::Datagrams(Arc::clone(&ctx.shared))));
         let mut endpoint = Endpoint::new(config, Arc::new(credentials), platform(), cookies);
         if let Some(number) = handover.number() {
             endpoint = endpoint.identified_by(number);
@@ -188,10 +184,7 @@ impl Dtls {
                 Event::Failed { peer, alert, identity } => {
                     tracing::debug!(peer = %peer.remote, %alert, "DTLS handshake failed");
                     shared.metrics.coap.unauthenticated.increment();
-                    if let Some(identity) = identity {
-                        let user = String::from_utf8_lossy(identity);
-                        shared.logins.failed(peer.address().ip(), &user, now.as_millis());
-                    }
+                    log(shared, peer.remote, alert, identity);
                 }
                 Event::Data { .. } => {}
             }
@@ -288,6 +281,36 @@ impl Transport for Dtls {
     fn poll_change(&mut self) -> Option<Change> {
         self.changes.pop_front()
     }
+}
+
+/// Logs a handshake that was refused for its credential.
+fn log(shared: &Shared, from: SocketAddr, alert: Alert, identity: Option<&[u8]>) {
+    let (by, claimed) = match identity {
+        Some(identity) => ("psk", String::from_utf8_lossy(identity)),
+        None => ("certificate", Cow::default()),
+    };
+    let reason = match alert {
+        Alert::DecryptError if identity.is_some() => WRONG_KEY,
+        Alert::BadCertificate => "bad certificate",
+        Alert::CertificateRevoked => "certificate revoked",
+        Alert::CertificateExpired => "certificate expired",
+        Alert::UnknownCa => "unknown certificate authority",
+        Alert::CertificateRequired => "no certificate shown",
+        // Nothing was claimed, or not yet judged.
+        Alert::CloseNotify
+        | Alert::UnexpectedMessage
+        | Alert::HandshakeFailure
+        | Alert::IllegalParameter
+        | Alert::DecodeError
+        | Alert::DecryptError
+        | Alert::ProtocolVersion
+        | Alert::InternalError
+        | Alert::NoRenegotiation
+        | Alert::MissingExtension
+        | Alert::UnsupportedExtension
+        | Alert::Other(_) => return,
+    };
+    RefusedLogin { from, door: Door::Coap, by, claimed: &claimed, client: "", reason }.log(shared);
 }
 
 /// A peer's path as the machine knows it.

@@ -1,15 +1,19 @@
 //! The identity of a request: the owner of its security context or of its association, or anonymous where that is
 //! allowed.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 
-use fogmux_auth::{Access, Action, SourceKind, Verified};
+use fogmux_auth::{Access, Action, Door, SourceKind, Verified};
 use fogmux_bus::{Publisher, ReadGate, SlotId, Timestamp};
 use fogmux_coap::{Code, Ticket};
 use foldhash::quality::RandomState;
 
 use super::transport::{Listener, Path};
-use crate::{Peer, WorkerContext, credential};
+use crate::{
+    Peer, WorkerContext,
+    audit::{self, RefusedLogin},
+    credential,
+};
 
 /// Security contexts whose owners are remembered.
 const CONTEXTS_MAX: usize = 65_536;
@@ -136,12 +140,14 @@ impl Admission {
                         Ok(None) => anybody(peer.may_be_anonymous(ctx))?,
                         Err(refused) => {
                             tracing::debug!(%refused, "a CoAP association is nobody's");
+                            audit::nobodys(ctx, peer, Door::Coap);
                             return None;
                         }
                     };
                     let who = credential::bounded(peer, principal.into());
                     if who.expires_unix_s.is_some_and(|end| end <= credential::unix_s()) {
                         tracing::debug!("the certificate of a CoAP association has ended");
+                        RefusedLogin::of(peer, Door::Coap, "certificate", "expired").log(&ctx.shared);
                         return None;
                     }
                     Some(identity(ctx, slot, &who))
@@ -186,7 +192,13 @@ impl Identity {
     }
 
     /// `None` when the action is allowed; 4.03 when it is not.
-    pub(super) fn refusal(&self, ctx: &WorkerContext, action: Action, topic: &str) -> Option<Code> {
+    pub(super) fn refusal(
+        &self,
+        ctx: &WorkerContext,
+        from: Option<SocketAddr>,
+        action: Action,
+        topic: &str,
+    ) -> Option<Code> {
         let allowed = match action {
             Action::Read => self.gate.0.may_read(topic),
             Action::Write => self.gate.0.may_write(topic),
@@ -194,15 +206,15 @@ impl Identity {
         if allowed {
             return None;
         }
-        self.note(ctx, action, topic);
+        self.note(ctx, from, action, topic);
         Some(Code::FORBIDDEN)
     }
 
     /// Whether nothing that the filter matches may be read.
-    pub(super) fn may_read_nothing(&self, ctx: &WorkerContext, filter: &str) -> bool {
+    pub(super) fn may_read_nothing(&self, ctx: &WorkerContext, from: Option<SocketAddr>, filter: &str) -> bool {
         let nothing = matches!(self.gate.0.may_subscribe(filter), fogmux_auth::Reach::Nothing(_));
         if nothing {
-            self.note(ctx, Action::Read, filter);
+            self.note(ctx, from, Action::Read, filter);
         }
         nothing
     }
@@ -213,9 +225,9 @@ impl Identity {
     }
 
     #[cold]
-    fn note(&self, ctx: &WorkerContext, action: Action, topic: &str) {
+    fn note(&self, ctx: &WorkerContext, from: Option<SocketAddr>, action: Action, topic: &str) {
         ctx.shared.metrics.coap.unauthorized.increment();
         let decision = self.gate.0.decide(action, topic);
-        credential::note_refusal(ctx, self.gate.0.principal(), fogmux_auth::Door::Coap, action, topic, &decision);
+        audit::refused_action(ctx, &self.gate.0, from, action, topic, &decision);
     }
 }

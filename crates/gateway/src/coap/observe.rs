@@ -212,7 +212,7 @@ impl Core {
             self.respond(ask.now, ticket, &Response::diagnostic(Code::BAD_REQUEST, "not a filter"));
             return;
         };
-        if ask.identity.may_read_nothing(&self.ctx, subscription.filter.as_str()) {
+        if ask.identity.may_read_nothing(&self.ctx, Some(ask.from), subscription.filter.as_str()) {
             self.respond(ask.now, ticket, &Response::new(Code::FORBIDDEN));
             return;
         }
@@ -307,9 +307,9 @@ impl Core {
             };
             let filter = watch.subscription.filter.as_str();
             let lost = if watch.is_named() {
-                identity.may_read_nothing(&self.ctx, filter)
+                identity.may_read_nothing(&self.ctx, None, filter)
             } else {
-                identity.refusal(&self.ctx, Action::Read, filter).is_some()
+                identity.refusal(&self.ctx, None, Action::Read, filter).is_some()
             };
             if lost {
                 self.dismiss(relation, &Response::new(Code::FORBIDDEN));

@@ -12,14 +12,16 @@ mod tests;
 
 pub use keyring::{Fresh, Keyring, KeyringError, journal_path};
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 use fogmux_coap::server::Protection;
 
 use self::shield::Shield;
+pub(super) use self::shield::Unopened;
 use crate::WorkerContext;
 
-/// Opens protected requests for one socket, or for the streams of one worker.
-pub(super) fn protection(ctx: &WorkerContext) -> Option<Box<dyn Protection>> {
-    Some(Box::new(Shield::new(Arc::clone(&ctx.shared.coap.oscore))))
+/// Opens protected requests for one socket, or for the streams of one worker. Those that it cannot open are noted in
+/// `unopened`.
+pub(super) fn protection(ctx: &WorkerContext, unopened: &Rc<Unopened>) -> Option<Box<dyn Protection>> {
+    Some(Box::new(Shield::new(Arc::clone(&ctx.shared.coap.oscore)).noting(Rc::clone(unopened))))
 }

@@ -138,7 +138,7 @@ impl Core {
         topic: &str,
     ) -> Result<(Kind, Option<&'static str>), Response<'static>> {
         let topic = TopicRef::new(topic).map_err(|_| Response::diagnostic(Code::BAD_REQUEST, "not a topic"))?;
-        if let Some(code) = ask.identity.refusal(&self.ctx, Action::Write, topic.as_str()) {
+        if let Some(code) = ask.identity.refusal(&self.ctx, Some(ask.from), Action::Write, topic.as_str()) {
             return Err(Response::new(code));
         }
         let kind = match (request.method, ask.parameters.retain) {

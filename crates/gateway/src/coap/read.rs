@@ -40,7 +40,7 @@ impl Core {
             self.respond(ask.now, ticket, &Response::diagnostic(Code::BAD_REQUEST, "not a filter"));
             return;
         };
-        if ask.identity.may_read_nothing(&self.ctx, filter.as_str()) {
+        if ask.identity.may_read_nothing(&self.ctx, Some(ask.from), filter.as_str()) {
             self.respond(ask.now, ticket, &Response::new(Code::FORBIDDEN));
         } else if filter.is_exact() {
             self.latest(ask, ticket, filter.as_str());

@@ -202,6 +202,8 @@ impl Hub {
                     let incoming = core.server.handle_stream(machine_time(now), path, message, room, &mut core.out);
                     if let Some(incoming) = incoming {
                         core.dispatch(now, incoming, &mut batch);
+                    } else {
+                        core.unopened.log(&core.ctx.shared, path.remote);
                     }
                 }
                 Ok(Some(Heard::Settings(limits))) => {

@@ -23,6 +23,7 @@ use sha2::{Digest as _, Sha256};
 use super::session as sessions;
 use crate::{
     Peer, WorkerContext,
+    audit::{self, RefusedLogin},
     credential::{self, Denied, Expiry, Login},
 };
 
@@ -41,8 +42,8 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    fn new(ctx: &WorkerContext, who: &Verified, session: Option<session::Key>) -> Rc<Self> {
-        let access = ctx.authority().access(&who.principal, "", Door::Http);
+    fn new(ctx: &WorkerContext, peer: &Peer, who: &Verified, session: Option<session::Key>) -> Rc<Self> {
+        let access = ctx.authority().access(&who.principal, "", Door::Http).of_peer(peer.address);
         let publisher = Publisher {
             principal: Arc::clone(&who.principal.name),
             client: Arc::from(""),
@@ -97,7 +98,7 @@ impl Gate {
         decision: &Decision,
     ) -> Problem<'static> {
         ctx.shared.metrics.http.unauthorized.increment();
-        credential::note_refusal(ctx, self.0.principal(), Door::Http, action, topic, decision);
+        audit::refused_action(ctx, &self.0, None, action, topic, decision);
         Problem::new(Kind::Forbidden).detail(decision.to_string())
     }
 }
@@ -198,7 +199,8 @@ impl Identities {
     /// The result if it is known without waiting.
     fn by_password(&self, pending: Pending) -> Result<Identified, Problem<'static>> {
         let Credentials { user, password } = &pending.credentials;
-        credential::may_try(&self.ctx, &self.peer, user).map_err(|denied| self.problem(denied))?;
+        credential::may_try(&self.ctx, &self.peer, Door::Http, "password", user)
+            .map_err(|denied| self.problem(denied))?;
         let unix_s = credential::unix_s();
         match self.ctx.authority().log_in(self.peer.sources, user, password.as_bytes(), unix_s) {
             LogIn::Known(Ok(who)) => self.believe(who, pending.shown).map(Identified::Now),
@@ -226,9 +228,9 @@ impl Identities {
             self.ctx.shared.metrics.http.unauthenticated.increment();
             return Err(self.needed().detail("tokens are not taken here"));
         }
-        credential::may_try(&self.ctx, &self.peer, "").map_err(|denied| self.problem(denied))?;
+        credential::may_try(&self.ctx, &self.peer, Door::Http, "token", "").map_err(|denied| self.problem(denied))?;
         let verified = self.ctx.authority().token(token, credential::unix_s());
-        let verified = credential::noted(&self.ctx, &self.peer, "", verified).map_err(|_| {
+        let verified = credential::noted(&self.ctx, &self.peer, (Door::Http, "token"), "", verified).map_err(|_| {
             self.ctx.shared.metrics.http.unauthenticated.increment();
             Problem::new(Kind::InvalidToken)
         })?;
@@ -270,9 +272,10 @@ impl Identities {
         let principal = self.of_channel()?.or_else(anonymous).ok_or_else(|| self.needed())?;
         let channel = self.peer.channel.as_ref().filter(|_| principal.source == SourceKind::Certificate);
         if channel.is_some_and(|channel| is_over(channel)) {
+            RefusedLogin::of(&self.peer, Door::Http, "certificate", "expired").log(&self.ctx.shared);
             return Err(Problem::new(Kind::Forbidden).detail("the certificate has ended"));
         }
-        let identity = Identity::new(&self.ctx, &credential::bounded(&self.peer, principal.into()), None);
+        let identity = Identity::new(&self.ctx, &self.peer, &credential::bounded(&self.peer, principal.into()), None);
         *self.silent.borrow_mut() = Some((generation, Rc::clone(&identity)));
         Ok(identity)
     }
@@ -280,6 +283,7 @@ impl Identities {
     fn of_channel(&self) -> Result<Option<Principal>, Problem<'static>> {
         credential::of_channel(&self.ctx, &self.peer).map_err(|_| {
             self.ctx.shared.metrics.http.unauthenticated.increment();
+            audit::nobodys(&self.ctx, &self.peer, Door::Http);
             Problem::new(Kind::Forbidden).detail("the certificate is nobody's here")
         })
     }
@@ -287,13 +291,18 @@ impl Identities {
     /// Several credentials have to be of the same principal.
     fn agree(&self, who: Verified) -> Result<Verified, Problem<'static>> {
         let channel = self.of_channel()?;
-        credential::agree(channel.as_ref(), who).map_err(|refused| self.problem(refused.into()))
+        let claimed = Arc::clone(&who.principal.name);
+        credential::agree(channel.as_ref(), who).map_err(|refused| {
+            let line = RefusedLogin { claimed: &claimed, ..RefusedLogin::of(&self.peer, Door::Http, "handshake", "") };
+            audit::denied(&self.ctx, line, refused.into());
+            self.problem(refused.into())
+        })
     }
 
     fn believe(&self, who: Verified, shown: Shown) -> Result<Rc<Identity>, Problem<'static>> {
         let Shown { digest, generation, session } = shown;
         let who = credential::bounded(&self.peer, self.agree(who)?);
-        let identity = Identity::new(&self.ctx, &who, session);
+        let identity = Identity::new(&self.ctx, &self.peer, &who, session);
         let mut known = self.known.borrow_mut();
         known.retain(|known| known.generation == generation && known.digest != digest);
         if known.len() >= KNOWN_MAX {

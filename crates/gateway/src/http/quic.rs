@@ -11,6 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use fogmux_auth::Door;
 use fogmux_net::{TlsConfig, quic::channel};
 use h3::server::{RequestResolver, RequestStream};
 use http::{
@@ -27,7 +28,7 @@ use tokio::{
 
 use self::body::RequestBody;
 use super::{payload::Payload, service::Conn};
-use crate::{Peer, WorkerContext, runtime::Listen};
+use crate::{Peer, WorkerContext, audit::RefusedLogin, runtime::Listen};
 
 /// The configuration that the connections of an endpoint share.
 type Way = (TlsConfig, Listen);
@@ -114,12 +115,25 @@ fn welcome(ctx: &Rc<WorkerContext>, guests: &Rc<Guests>, incoming: quinn::Incomi
 
 async fn serve_connection(ctx: &Rc<WorkerContext>, incoming: quinn::Incoming, (tls, listen): &Way) {
     let config = &ctx.shared.http.config;
+    let from = incoming.remote_address();
     let handshake = async { incoming.accept()?.await };
-    let Ok(Ok(quic)) = timeout(config.header_timeout, handshake).await else { return };
+    let quic = match timeout(config.header_timeout, handshake).await {
+        Ok(Ok(quic)) => quic,
+        Ok(Err(error)) => {
+            if let Some(reason) = refused_certificate(&error) {
+                let peer = Peer::plain(from, listen.anonymous);
+                RefusedLogin::of(&peer, Door::Http, "certificate", &reason).log(&ctx.shared);
+            }
+            return;
+        }
+        Err(_) => return,
+    };
     let (channel, cut) = match channel(&quic, tls) {
         Ok(known) => known,
         Err(error) => {
             tracing::debug!(%error, "no QUIC");
+            let reason = error.to_string();
+            RefusedLogin::of(&Peer::plain(from, false), Door::Http, "certificate", &reason).log(&ctx.shared);
             return quic.close(H3_REQUEST_REJECTED, b"");
         }
     };
@@ -134,6 +148,14 @@ async fn serve_connection(ctx: &Rc<WorkerContext>, incoming: quinn::Incoming, (t
             }
         }
     }
+}
+
+/// The reason if the handshake failed for the client's certificate, by the alert of TLS (RFC 9001 §4.8).
+fn refused_certificate(error: &quinn::ConnectionError) -> Option<String> {
+    let quinn::ConnectionError::TransportError(error) = error else { return None };
+    let alert = u64::from(error.code).checked_sub(0x100)?;
+    // RFC 8446 §6.2: bad_certificate to unknown_ca, and certificate_required.
+    matches!(alert, 42..=46 | 48 | 116).then(|| error.reason.clone())
 }
 
 /// Answers what comes in on a connection until it ends. At the end of a shutdown, a client that does not read its

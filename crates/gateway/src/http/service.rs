@@ -12,7 +12,6 @@ use std::{
 use bytes::Bytes;
 use fogmux_bus::Timestamp;
 use fogmux_http::{Kind, Problem, Route, origin, websocket::handshake};
-use fogmux_store::FjallStore;
 use http::{
     HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{ALT_SVC, EXPECT, HOST, ORIGIN},
@@ -29,7 +28,7 @@ use super::{
     io::Progress,
     longpoll, metrics,
     payload::{Open, Payload},
-    respond, session,
+    respond, session, state,
     stream::EventStream,
     topics,
     websocket::{self, Carried},
@@ -184,7 +183,9 @@ impl Conn {
                 Answer::later(async move { or_problem(batch::publish(&conn, &identity, &parts, body).await) })
             }
             Route::Subscribe => Answer::now(or_problem(follow::subscribe(&conn, &identity, &parts))),
-            Route::Metrics => Answer::now(metrics::respond(&self.ctx, &parts.headers)),
+            Route::Metrics => Answer::now(or_problem(
+                state::check(self, &identity, &parts.headers).map(|()| metrics::respond(&self.ctx, &parts.headers)),
+            )),
             Route::Mqtt
             | Route::Coap
             | Route::OpenApi
@@ -202,21 +203,7 @@ impl Conn {
         match route {
             Route::OpenApi => Ok(respond::own(fogmux_http::openapi::CONTENT_TYPE, self.ctx.shared.http.openapi())),
             Route::Health => Ok(respond::own(TEXT, "ok\n")),
-            Route::Ready if self.ctx.is_draining() => {
-                Err(Problem::new(Kind::Unavailable).detail("the gateway is shutting down"))
-            }
-            Route::Ready => {
-                let store = self.ctx.shared.metrics.store.get();
-                if let Some(reason) = store.and_then(FjallStore::why_stopped) {
-                    let state = store.map(|store| store.counters().state).unwrap_or_default().name();
-                    return Err(Problem::new(Kind::Unavailable).detail(format!("the store is {state}: {reason}")));
-                }
-                let lost = store.is_some_and(|store| store.counters().has_lost());
-                Ok(respond::own(
-                    TEXT,
-                    if lost { "ready\nthe store was damaged; the log says what is lost\n" } else { "ready\n" },
-                ))
-            }
+            Route::Ready => state::ready(self, &parts.headers),
             Route::Index => Ok(respond::own(TEXT, INDEX)),
             Route::Server => Ok(respond::allow(StatusCode::NO_CONTENT, route.allow())),
             Route::Mqtt => websocket::mqtt(self, parts),

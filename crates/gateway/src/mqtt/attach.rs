@@ -26,7 +26,8 @@ pub(super) fn attach(
     let assigned = if negotiation.assign_client_id { Some(make_client_id()?) } else { None };
     let client: Arc<str> = Arc::from(assigned.as_deref().unwrap_or(connect.client_id));
     let key = SessionKey(Arc::clone(&client));
-    let gate = Arc::new(Gate::new(ctx.authority().access(&principal, &client, AuthDoor::Mqtt)));
+    let access = ctx.authority().access(&principal, &client, AuthDoor::Mqtt).of_peer(peer.address);
+    let gate = Arc::new(Gate::new(access));
     let config = outbound(negotiation);
     let publisher = |slot| {
         let principal = Arc::clone(&principal.name);

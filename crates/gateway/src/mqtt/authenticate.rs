@@ -18,8 +18,12 @@ use super::{
 };
 use crate::{
     Peer, WorkerContext,
+    audit::{self, RefusedLogin},
     credential::{self, Denied},
 };
+
+/// The credential that the log names where a client logs in by extended authentication.
+pub(super) const SASL: &str = "sasl";
 
 /// An authenticated client.
 pub(super) struct Admitted {
@@ -46,8 +50,10 @@ pub(super) struct Login<'a, S> {
 impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
     /// Judges all credentials of the client.
     pub(super) async fn authenticate(mut self) -> Result<Admitted, Failed> {
-        let channel = credential::of_channel(self.ctx, self.peer)
-            .map_err(|_| self.refused((ReasonCode::NOT_AUTHORIZED, "the certificate or key is nobody's here")))?;
+        let channel = credential::of_channel(self.ctx, self.peer).map_err(|_| {
+            audit::nobodys(self.ctx, self.peer, Door::Mqtt);
+            self.refused((ReasonCode::NOT_AUTHORIZED, "the certificate or key is nobody's here"))
+        })?;
         let shown = match self.password(channel.as_ref()) {
             Some((user, password)) => Some(self.log_in(user, password).await?),
             None => None,
@@ -68,12 +74,18 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
         Ok(Admitted { who: credential::bounded(self.peer, who), last })
     }
 
+    fn log(&self, by: &str, reason: &str) {
+        let (claimed, client) = (self.connect.user.unwrap_or_default(), self.connect.client_id);
+        RefusedLogin { claimed, client, ..RefusedLogin::of(self.peer, Door::Mqtt, by, reason) }.log(&self.ctx.shared);
+    }
+
     const fn refused(&self, refusal: Refusal) -> Failed {
         Failed::Refused(self.connect.version, refusal)
     }
 
     fn agree(&self, first: Option<&Principal>, second: Verified) -> Result<Verified, Failed> {
         credential::agree(first, second).map_err(|_| {
+            self.log("handshake", "credentials of different users");
             self.refused((ReasonCode::BAD_USER_NAME_OR_PASSWORD, "the credentials are of different users"))
         })
     }
@@ -122,7 +134,10 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
     /// The principal of the handshake, or anonymous if that is allowed.
     fn without_words(&self, channel: Option<&Principal>) -> Result<Verified, Failed> {
         let principal = channel.cloned().or_else(|| self.anonymous());
-        let required = || self.refused((ReasonCode::NOT_AUTHORIZED, "credentials are required here"));
+        let required = || {
+            self.log("none", "no credential shown");
+            self.refused((ReasonCode::NOT_AUTHORIZED, "credentials are required here"))
+        };
         principal.map(Verified::from).ok_or_else(required)
     }
 
@@ -131,6 +146,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
             // The name is ignored: it gives no right that an anonymous client would not have.
             Some(_) if principal.anonymous => Ok(()),
             Some(name) if *name != *principal.name => {
+                self.log("handshake", "the user name is another's");
                 Err(self.refused((ReasonCode::BAD_USER_NAME_OR_PASSWORD, "the user name is another's")))
             }
             Some(_) | None => Ok(()),
@@ -144,20 +160,22 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
         channel: Option<&Principal>,
     ) -> Result<(Verified, Last), Failed> {
         let failed = |denied| Failed::Refused(self.connect.version, refusal(denied, ReasonCode::NOT_AUTHORIZED));
-        credential::may_try(self.ctx, self.peer, "").map_err(failed)?;
+        credential::may_try(self.ctx, self.peer, Door::Mqtt, SASL, "").map_err(failed)?;
         let (mut exchange, mut step) = begin(self.ctx, self.peer, channel, hello);
         loop {
             let user = exchange.as_ref().and_then(Exchange::user).unwrap_or_default();
-            credential::may_try(self.ctx, self.peer, user).map_err(failed)?;
+            credential::may_try(self.ctx, self.peer, Door::Mqtt, SASL, user).map_err(failed)?;
             let data = match step {
                 Step::Challenge(data) => data,
                 Step::Done { principal, data, expires_unix_s } => {
                     let who = Verified { principal, expires_unix_s };
-                    let who = credential::noted(self.ctx, self.peer, user, Ok(who)).map_err(failed)?;
+                    let who =
+                        credential::noted(self.ctx, self.peer, (Door::Mqtt, SASL), user, Ok(who)).map_err(failed)?;
                     return Ok((who, Last { method: hello.method.into(), data }));
                 }
                 Step::Refused(refused) => {
-                    return Err(credential::noted(self.ctx, self.peer, user, Err::<(), _>(refused))
+                    let judged = Err::<(), _>(refused);
+                    return Err(credential::noted(self.ctx, self.peer, (Door::Mqtt, SASL), user, judged)
                         .map_or_else(failed, |()| Failed::Silently));
                 }
                 // Methods that carry a password are not offered.

@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use fogmux_auth::{Action, Door};
+use fogmux_auth::Action;
 use fogmux_bus::{Completion, Place, Publication, TopicRef};
 use fogmux_mqtt::{Ack, PacketId, PacketType, PropertyBuffer, Qos, ReasonCode};
 use smallvec::SmallVec;
@@ -18,7 +18,7 @@ use super::{
     receive::Item,
     translate,
 };
-use crate::credential;
+use crate::audit;
 
 /// Bytes that a queued message takes beside its topic and payload, roughly.
 const QUEUED_BYTES: usize = 256;
@@ -193,7 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.ctx.shared.metrics.mqtt.unauthorized.increment();
         let access = self.gate.access();
         let decision = access.decide(Action::Write, topic);
-        credential::note_refusal(&self.ctx, access.principal(), Door::Mqtt, Action::Write, topic, &decision);
+        audit::refused_action(&self.ctx, &access, None, Action::Write, topic, &decision);
         if item.incoming.qos == Qos::AtMostOnce {
             return Ok(Refusal::of(ReasonCode::NOT_AUTHORIZED));
         }

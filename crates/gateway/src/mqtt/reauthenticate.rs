@@ -11,7 +11,7 @@ use fogmux_mqtt::{Auth, AuthStep, Authentication, Packet, PropertyBuffer, Reason
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
-    authenticate,
+    authenticate::{self, SASL},
     connection::{Connection, End},
 };
 use crate::{Peer, credential, credential::Expiry};
@@ -61,7 +61,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// [MQTT-4.12.1-2]: a client that fails is disconnected.
     fn go_on(&mut self, held: &mut Extended, step: Step) -> Result<(), End> {
         let user = held.exchange.as_ref().and_then(Exchange::user).unwrap_or_default().to_owned();
-        credential::may_try(&self.ctx, &held.peer, &user).map_err(|_| End::Unauthorized)?;
+        credential::may_try(&self.ctx, &held.peer, Door::Mqtt, SASL, &user).map_err(|_| End::Unauthorized)?;
         match step {
             Step::Challenge(data) => self.say(&held.method, ReasonCode::CONTINUE_AUTHENTICATION, Some(&data)),
             Step::Done { principal, data, expires_unix_s } => {
@@ -69,12 +69,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 let who = credential::bounded(&held.peer, Verified { principal, expires_unix_s });
                 let access = self.gate.access();
                 let same = credential::agree(Some(access.principal()), who);
-                let who = credential::noted(&self.ctx, &held.peer, &user, same).map_err(|_| End::Unauthorized)?;
+                let who = credential::noted(&self.ctx, &held.peer, (Door::Mqtt, SASL), &user, same)
+                    .map_err(|_| End::Unauthorized)?;
                 self.renew(&who);
                 self.say(&held.method, ReasonCode::SUCCESS, data.as_deref())
             }
             Step::Refused(refused) => {
-                let _ = credential::noted(&self.ctx, &held.peer, &user, Err::<(), _>(refused));
+                let _ = credential::noted(&self.ctx, &held.peer, (Door::Mqtt, SASL), &user, Err::<(), _>(refused));
                 Err(End::Unauthorized)
             }
             // Methods that carry a password are not offered.
@@ -86,7 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn renew(&mut self, who: &Verified) {
         self.rare().expires = who.expires_unix_s.map(|unix_s| Expiry::new(&self.ctx, unix_s));
         // The alarm may still be set for the expiry of the old credential; the deadline is checked when it rings.
-        let access = self.ctx.authority().access(&who.principal, &self.publisher.client, Door::Mqtt);
+        let access = self.ctx.authority().access(&who.principal, &self.publisher.client, Door::Mqtt).of_peer(self.peer);
         if self.gate.renew(Arc::new(access)) {
             self.writable = None;
             self.ctx.bus().invalidate();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fogmux_auth::{Action, Door, Reach};
+use fogmux_auth::{Action, Reach};
 use fogmux_bus::{FilterError, ReadGate, SubscribeOptions, Subscription, SubscriptionError};
 use fogmux_mqtt::{
     Packet, PacketId, Properties, PropertyBuffer, ReasonCode, ReasonCodes, RetainHandling, Suback, Subscribe,
@@ -17,7 +17,7 @@ use super::{
     retained::Pull,
     session, translate,
 };
-use crate::credential;
+use crate::audit;
 
 fn too_many() -> (ReasonCode, String) {
     (ReasonCode::QUOTA_EXCEEDED, String::from("too many subscriptions"))
@@ -100,8 +100,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let access = self.gate.access();
         if let Reach::Nothing(decision) = access.may_subscribe(&subscription.filter) {
             self.ctx.shared.metrics.mqtt.unauthorized.increment();
-            let (who, topic) = (access.principal(), &*subscription.filter);
-            credential::note_refusal(&self.ctx, who, Door::Mqtt, Action::Read, topic, &decision);
+            audit::refused_action(&self.ctx, &access, None, Action::Read, &subscription.filter, &decision);
             return Err((ReasonCode::NOT_AUTHORIZED, decision.to_string()));
         }
         let config = &self.ctx.shared.mqtt.config;

@@ -6,12 +6,12 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use fogmux_auth::{Action, Door};
+use fogmux_auth::Action;
 use fogmux_bus::{Payload, Properties, Publication, Publisher, Qos, Topic};
 use fogmux_mqtt::ReasonCode;
 
 use super::{access::Gate, translate};
-use crate::{WorkerContext, credential};
+use crate::{WorkerContext, audit};
 
 /// A Will Message, kept besides the connection.
 #[derive(Debug)]
@@ -115,7 +115,7 @@ fn is_allowed(ctx: &WorkerContext, gate: &Gate, topic: &str) -> bool {
     if !allowed {
         ctx.shared.metrics.mqtt.unauthorized.increment();
         let decision = access.decide(Action::Write, topic);
-        credential::note_refusal(ctx, access.principal(), Door::Mqtt, Action::Write, topic, &decision);
+        audit::refused_action(ctx, &access, None, Action::Write, topic, &decision);
     }
     allowed
 }

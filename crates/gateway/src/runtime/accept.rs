@@ -24,9 +24,11 @@ use tokio::{
 
 use super::{BLOCK, Listen, Listener, StartError};
 use crate::{
+    audit::RefusedLogin,
     coap,
     context::{Peer, Shared, WorkerContext},
     metrics::DoorMetrics,
+    psk_guard,
 };
 
 /// A TCP listener, bound.
@@ -268,9 +270,19 @@ pub(crate) async fn handshake(
     tls: &TlsAcceptor,
     peer: Peer,
 ) -> Option<(Stream, Peer)> {
-    match tls.accept(stream).await {
+    let door = listener.door();
+    let accepted = if tls.takes_keys() {
+        let guard = psk_guard::Connection { shared: Arc::clone(&ctx.shared), from: peer.address, door };
+        tls.clone().guarded(Arc::new(guard)).accept(stream).await
+    } else {
+        tls.accept(stream).await
+    };
+    match accepted {
         Ok((stream, channel)) => Some((stream, peer.over(channel))),
         Err(error) => {
+            if let Some(reason) = error.certificate() {
+                RefusedLogin::of(&peer, door, "certificate", &reason).log(&ctx.shared);
+            }
             let metrics = metrics(&ctx.shared, listener);
             match error {
                 HandshakeError::TooSlow => metrics.timed_out.increment(),

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use fogmux_auth::{Action, Decision, Door};
+use fogmux_auth::{Action, Decision};
 use fogmux_bus::{Completion, Publisher};
 use fogmux_xmpp::{
     Element, IqHead, IqKind, Jid, Query, ServerEvent, ServerStream, StanzaCondition, StanzaError, Writer,
@@ -19,7 +19,7 @@ use super::{
     presence::{PRESENCE_PER_READ, Said},
     publish::{self, Work},
 };
-use crate::{WorkerContext, credential};
+use crate::{WorkerContext, audit};
 
 /// Stanzas taken in one go; their publications are one batch.
 const STANZAS_PER_BATCH: usize = 64;
@@ -257,8 +257,7 @@ impl Core {
     /// As above, when the rule is known; logged the first time.
     #[cold]
     pub(super) fn refused_by(&self, action: Action, topic: &str, decision: &Decision) -> StanzaError {
-        let principal = self.me.gate.access().principal();
-        credential::note_refusal(&self.ctx, principal, Door::Xmpp, action, topic, decision);
+        audit::refused_action(&self.ctx, self.me.gate.access(), None, action, topic, decision);
         StanzaError::new(StanzaCondition::Forbidden).because(decision.to_string())
     }
 

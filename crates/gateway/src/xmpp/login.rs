@@ -271,6 +271,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         let inbox = ctx.bus().slot(FifoMailbox::new(limits), ctx.id);
         let claim = inbox.claim(ctx.id);
         let access = ctx.authority().access(&principal, jid.resource().unwrap_or_default(), fogmux_auth::Door::Xmpp);
+        let access = access.of_peer(self.peer.address);
         let affiliate: Arc<str> = if principal.anonymous {
             format!("{}@{}", principal.name, door.server.domain).into()
         } else {

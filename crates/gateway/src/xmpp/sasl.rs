@@ -15,7 +15,11 @@ use fogmux_xmpp::{
 };
 
 use super::names;
-use crate::{Peer, WorkerContext, credential};
+use crate::{
+    Peer, WorkerContext,
+    audit::{self, RefusedLogin},
+    credential,
+};
 
 /// Longest authorisation identity: an address.
 const AUTHZID_BYTES_MAX: usize = 3071;
@@ -49,6 +53,7 @@ impl Logins {
     pub(super) fn new(ctx: &WorkerContext, peer: &Peer) -> Self {
         let of_channel = credential::of_channel(ctx, peer).inspect_err(|refused| {
             tracing::debug!(%refused, "a client certificate that is nobody's here");
+            audit::nobodys(ctx, peer, Door::Xmpp);
         });
         // The policy is that of this listener. A client with a certificate is not anonymous.
         let open = peer.may_be_anonymous(ctx);
@@ -83,7 +88,7 @@ impl Logins {
             // A certificate that was shown counts whatever follows, as at every door.
             return Outcome::Failure(SaslCondition::NotAuthorized);
         }
-        if credential::may_try(ctx, peer, "").is_err() {
+        if credential::may_try(ctx, peer, Door::Xmpp, "sasl", "").is_err() {
             return Outcome::Failure(SaslCondition::TemporaryAuthFailure);
         }
         if mechanism == Mechanism::External.name() && self.context.channel.certificate.is_some() {
@@ -119,12 +124,13 @@ impl Logins {
 
     async fn settle(&mut self, ctx: &WorkerContext, peer: &Peer, exchange: Exchange, step: Step) -> Outcome {
         let user: Box<str> = exchange.user().unwrap_or_default().into();
+        let line = RefusedLogin { claimed: &user, ..RefusedLogin::of(peer, Door::Xmpp, "sasl", "") };
         let attempt = match &step {
             // No credential has been shown that could be wrong.
-            Step::Challenge(_) => credential::may_try(ctx, peer, &user).map(|()| None),
+            Step::Challenge(_) => credential::may_try(ctx, peer, Door::Xmpp, "sasl", &user).map(|()| None),
             Step::Done { principal, .. } if principal.anonymous => Ok(None),
             Step::Done { .. } | Step::Refused(_) | Step::Check(_) | Step::Ask { .. } => {
-                credential::begin(ctx, peer, &user).map(Some)
+                credential::begin(ctx, peer, &user).map(Some).inspect_err(|denied| audit::denied(ctx, line, *denied))
             }
         };
         let Ok(attempt) = attempt else { return Outcome::Failure(SaslCondition::TemporaryAuthFailure) };
@@ -158,7 +164,10 @@ impl Logins {
         credential::note_password(ctx, peer, &verified);
         match verified {
             Ok(verified) => Outcome::Success(credential::bounded(peer, verified), last),
-            Err(refused) => failure(refused),
+            Err(refused) => {
+                audit::denied(ctx, line, refused.into());
+                failure(refused)
+            }
         }
     }
 
@@ -186,7 +195,12 @@ impl Logins {
         };
         match found {
             Ok(principal) => Outcome::Success(credential::bounded(peer, principal.into()), None),
-            Err(refused) => failure(refused),
+            Err(refused) => {
+                let claimed = identity.unwrap_or_default();
+                let line = RefusedLogin { claimed, ..RefusedLogin::of(peer, Door::Xmpp, "certificate", "") };
+                audit::denied(ctx, line, refused.into());
+                failure(refused)
+            }
         }
     }
 }

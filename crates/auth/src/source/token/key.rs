@@ -1,7 +1,11 @@
 //! Keys that sign tokens: read from a JSON Web Key Set (RFC 7517, RFC 7518 §6, RFC 8037) or from PEM. A key has one
 //! algorithm, and verifies under no other: a public key is never taken for a secret (RFC 8725 §2.1).
 
-use std::path::Path;
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    path::Path,
+    sync::LazyLock,
+};
 
 use base64::{
     Engine as _,
@@ -52,6 +56,8 @@ impl Algorithm {
 pub(super) struct Key {
     id: Option<Box<str>>,
     material: Material,
+    /// Tells the key from every other, within this process.
+    stamp: u64,
 }
 
 enum Material {
@@ -62,6 +68,21 @@ enum Material {
 }
 
 impl Key {
+    /// The stamp is made under a key of this process, so that it says nothing about a secret.
+    fn new(id: Option<Box<str>>, material: Material) -> Self {
+        static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let stamp = match &material {
+            Material::Secret(key) => HASHER.hash_one(hmac::sign(key, b"stamp").as_ref()),
+            Material::Rsa { n, e } => HASHER.hash_one((n, e)),
+            Material::P256(point) | Material::Ed25519(point) => HASHER.hash_one(point),
+        };
+        Self { id, material, stamp }
+    }
+
+    pub(super) const fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
     pub(super) const fn algorithm(&self) -> Algorithm {
         match self.material {
             Material::Secret(_) => Algorithm::Hs256,
@@ -128,7 +149,7 @@ fn read_jwk(jwk: &Map<String, Value>) -> Option<Key> {
         ("OKP", Some("Ed25519")) => ed25519(bytes("x")?)?,
         _ => return None,
     };
-    let key = Key { id: text("kid").map(Into::into), material };
+    let key = Key::new(text("kid").map(Into::into), material);
     let same_algorithm = jwk
         .get("alg")
         .is_none_or(|alg| alg.as_str().and_then(Algorithm::named).is_some_and(|named| named == key.algorithm()));
@@ -166,7 +187,7 @@ pub(super) fn read_one(path: &Path, text: &[u8]) -> Result<Key, Problems> {
         let line = text.trim_ascii_end();
         secret(line).ok_or_else(|| problem("a secret for HS256 has 32 bytes at least (RFC 7518 §3.2)"))?
     };
-    Ok(Key { id: None, material })
+    Ok(Key::new(None, material))
 }
 
 fn public_key_der(text: &str) -> Option<Vec<u8>> {

@@ -178,7 +178,7 @@ fn rfc7515_a2_the_rs256_example() {
     );
     let settings = TokenSettings { user_claim: "iss".into(), ..Default::default() };
     let tokens = Tokens::with_key_set(settings, jwk.as_bytes()).unwrap();
-    assert_eq!(jws::verified(token, &tokens.keys).unwrap()["iss"], "joe");
+    assert_eq!(jws::verified(token, &tokens.keys).unwrap().0["iss"], "joe");
     assert_eq!(verify(&tokens, token), Err(Refused::Barred), "expired");
     assert_eq!(verify(&tokens, &token.replace("cC4", "cD4")), Err(Refused::Credentials), "a guess");
 }

@@ -144,6 +144,7 @@ fn psk<'a>(
     let expected = early.binder(&transcript.hash());
     let identity: Box<[u8]> = identity.get(..identity.len().min(IDENTITY_MAX)).unwrap_or_default().into();
     if !bool::from(subtle::ConstantTimeEq::ct_eq(&expected[..], binder)) {
+        host.credentials.wrong_key(from, &identity);
         return Err(Refusal::Alert(Alert::DecryptError, Some(identity)));
     }
     Ok(Proof::Psk { early, index, identity, share })

@@ -1,14 +1,16 @@
 //! OSCORE between messages and requests in one worker: opens requests and seals their responses.
 
-use std::{rc::Rc, sync::Arc};
+use std::{cell::RefCell, net::SocketAddr, rc::Rc, sync::Arc};
 
+use fogmux_auth::Door;
 use fogmux_coap::{
     Class, Code, Encoder, Message, OptionNumber, Timestamp, Type,
     server::{Exchange, Opened, Protection, Role, Unsealed},
 };
-use fogmux_oscore::{self as oscore, Ring, SealError};
+use fogmux_oscore::{self as oscore, OscoreOption, RequestRefused, Ring, SealError};
 
 use super::keyring::Keyring;
+use crate::{Shared, audit::RefusedLogin};
 
 /// One worker's way to the contexts.
 #[derive(Debug)]
@@ -16,12 +18,41 @@ pub(in crate::coap) struct Shield {
     keyring: Arc<Keyring>,
     generation: u64,
     ring: Arc<Ring>,
+    unopened: Rc<Unopened>,
+}
+
+/// The latest request that no context opens, for the log.
+#[derive(Debug, Default)]
+pub(in crate::coap) struct Unopened(RefCell<Option<(String, RequestRefused)>>);
+
+impl Unopened {
+    /// Logs it, if there is one.
+    pub(in crate::coap) fn log(&self, shared: &Shared, from: SocketAddr) {
+        if let Some((kid, refused)) = self.0.take() {
+            let (claimed, reason) = (&*kid, refused.text());
+            RefusedLogin { from, door: Door::Coap, by: "oscore", claimed, client: "", reason }.log(shared);
+        }
+    }
+
+    /// Notes a request that was not sealed by a key of ours. A repeated request was.
+    fn note(&self, outer: &Message<'_>, refused: RequestRefused) {
+        if matches!(refused, RequestRefused::NoContext | RequestRefused::Decryption) {
+            let option = outer.option(OptionNumber::OSCORE).and_then(|option| OscoreOption::decode(option.value).ok());
+            let kid = option.and_then(|option| option.kid).map(fogmux_net::hex).unwrap_or_default();
+            *self.0.borrow_mut() = Some((kid, refused));
+        }
+    }
 }
 
 impl Shield {
     pub(in crate::coap) fn new(keyring: Arc<Keyring>) -> Self {
         let (generation, ring) = keyring.ring();
-        Self { keyring, generation, ring }
+        Self { keyring, generation, ring, unopened: Rc::default() }
+    }
+
+    /// Notes in `unopened` the requests that no context opens.
+    pub(in crate::coap) fn noting(self, unopened: Rc<Unopened>) -> Self {
+        Self { unopened, ..self }
     }
 
     fn refresh(&mut self) {
@@ -40,7 +71,10 @@ impl Protection for Shield {
                 challenge(outer, &echo, inner);
                 Opened::Answer(Rc::new(Bound(exchange)))
             }
-            Err(refused) => Opened::Refused { code: refused.reason(), text: refused.text() },
+            Err(refused) => {
+                self.unopened.note(outer, refused);
+                Opened::Refused { code: refused.reason(), text: refused.text() }
+            }
         }
     }
 }

@@ -1,0 +1,98 @@
+//! Modes of the data directory and of what lies in it: nobody but the owner should be able to look inside.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::config::Config;
+use crate::data;
+
+/// Files looked at, of a store that may be large.
+const FILES_MAX: usize = 10_000;
+/// The bits of group and others.
+const OTHERS: u32 = 0o077;
+
+/// What this process makes from now on is its owner's only, whatever the directory it lies in.
+pub(crate) fn restrict() {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(OTHERS));
+}
+
+/// Warns of a directory, files of secrets and files of the store that others can reach, with the command that closes
+/// them.
+pub(crate) fn warn_of_open(config: &Config, directory: &Path) {
+    let store = config.store.path.clone().unwrap_or_else(|| directory.join("store"));
+    let mut left = FILES_MAX;
+    let mut open = Vec::new();
+    note(directory, &mut open);
+    for name in [data::USERS, data::PSK, data::OSCORE, data::PKI, crate::admin_password::FILE] {
+        walk(&directory.join(name), &is_secret, &mut left, &mut open);
+    }
+    walk(&store, &|_| true, &mut left, &mut open);
+    let Some(first) = open.first() else { return };
+    let mend = match store.starts_with(directory) {
+        true => format!("chmod -R go= {}", quoted(directory)),
+        false => format!("chmod -R go= {} {}", quoted(directory), quoted(&store)),
+    };
+    tracing::warn!(
+        first = %first.display(), count = open.len(),
+        "others can look into the data directory; close it with: {mend}"
+    );
+}
+
+/// Certificates and revocation lists are for everybody.
+fn is_secret(file: &Path) -> bool {
+    !matches!(file.extension().and_then(|name| name.to_str()), Some("pem" | "crt"))
+}
+
+fn note(path: &Path, open: &mut Vec<PathBuf>) {
+    let Ok(metadata) = std::fs::symlink_metadata(path) else { return };
+    if !metadata.is_symlink() && metadata.permissions().mode() & OTHERS != 0 {
+        open.push(path.to_owned());
+    }
+}
+
+fn walk(path: &Path, counts: &dyn Fn(&Path) -> bool, left: &mut usize, open: &mut Vec<PathBuf>) {
+    if *left == 0 {
+        return;
+    }
+    *left -= 1;
+    if counts(path) {
+        note(path, open);
+    }
+    // A link is not followed: it may lead in circles.
+    if std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
+        for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+            walk(&entry.path(), counts, left, open);
+        }
+    }
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_can_reach_is_found_and_certificates_are_no_secret() {
+        let home = tempfile::tempdir().unwrap();
+        let file = |name: &str, mode| {
+            let path = home.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "x").unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        file("a/ca.pem", 0o644);
+        file("a/b/server.key", 0o640);
+        file("a/b/other.key", 0o600);
+        let mut open = Vec::new();
+        walk(&home.path().join("a"), &|path| is_secret(path) && path.is_file(), &mut 100, &mut open);
+        assert_eq!(open, [home.path().join("a/b/server.key")]);
+        let mut left = 2;
+        walk(&home.path().join("a"), &is_secret, &mut left, &mut open);
+        assert_eq!(left, 0);
+        assert_eq!(quoted(Path::new("/a b/c'd")), "'/a b/c'\\''d'");
+    }
+}

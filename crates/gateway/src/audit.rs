@@ -1,0 +1,122 @@
+//! Log lines about refused logins and refused actions, for operators and for programs that read logs (fail2ban).
+//!
+//! A line names the peer first. All text that a peer chose is quoted, escaped and cut, so that no peer can write a line
+//! or a field of its own. A line never holds a secret. The rate of lines is bounded by [`fogmux_auth::Refusals`].
+
+use std::net::SocketAddr;
+
+use fogmux_auth::{Access, Action, Decision, Door, Refused, Suppressed};
+
+use crate::{Peer, Shared, WorkerContext, credential::Denied};
+
+/// The target of these lines, for `log.filter`.
+const TARGET: &str = "fogmux::audit";
+
+/// Characters of a peer's text that a line holds.
+const TEXT_MAX: usize = 128;
+
+/// A login that was refused.
+#[derive(Clone, Copy)]
+pub(crate) struct RefusedLogin<'a> {
+    pub(crate) from: SocketAddr,
+    pub(crate) door: Door,
+    /// The kind of credential: `password`, `token`, `certificate`, `psk` …
+    pub(crate) by: &'a str,
+    /// The name or identity that the peer claimed, or `""`.
+    pub(crate) claimed: &'a str,
+    /// The client identifier, or `""`.
+    pub(crate) client: &'a str,
+    pub(crate) reason: &'a str,
+}
+
+impl<'a> RefusedLogin<'a> {
+    /// A refusal of a peer that has claimed no name.
+    pub(crate) const fn of(peer: &Peer, door: Door, by: &'a str, reason: &'a str) -> Self {
+        Self { from: peer.address, door, by, claimed: "", client: "", reason }
+    }
+
+    /// Logs it, unless too many lines were written of late.
+    #[cold]
+    pub(crate) fn log(self, shared: &Shared) {
+        let Self { from, door, by, claimed, client, reason } = self;
+        let Some(suppressed) = shared.refusals.admit_login(from.ip(), shared.clock.now().as_millis()) else { return };
+        let Suppressed { same: suppressed, others: suppressed_others } = suppressed;
+        let (peer, port, door) = (from.ip().to_canonical(), from.port(), door.name());
+        let (claimed, client) = (cut(claimed), cut(client));
+        tracing::warn!(
+            target: TARGET,
+            %peer, port, %door, %by, ?claimed, ?client, ?reason, suppressed, suppressed_others,
+            "login refused"
+        );
+    }
+}
+
+/// Logs that a credential was not accepted.
+#[cold]
+pub(crate) fn denied(ctx: &WorkerContext, login: RefusedLogin<'_>, denied: Denied) {
+    let reason = reason(denied);
+    RefusedLogin { reason, ..login }.log(&ctx.shared);
+}
+
+/// Logs that the credential of a handshake was proven, but maps to no user.
+#[cold]
+pub(crate) fn nobodys(ctx: &WorkerContext, peer: &Peer, door: Door) {
+    let channel = peer.channel.as_deref();
+    let identity = channel.and_then(|channel| channel.psk_identity.as_deref()).map(String::from_utf8_lossy);
+    let certificate = channel.and_then(|channel| channel.certificate.as_deref());
+    let (by, claimed) = match (&identity, certificate) {
+        (_, Some(certificate)) => ("certificate", certificate.common_name.as_deref().unwrap_or_default()),
+        (Some(identity), None) => ("psk", &**identity),
+        (None, None) => ("handshake", ""),
+    };
+    RefusedLogin { claimed, ..RefusedLogin::of(peer, door, by, "proven, but nobody's here") }.log(&ctx.shared);
+}
+
+/// The reason in words. The client is told less.
+const fn reason(denied: Denied) -> &'static str {
+    match denied {
+        Denied::TooOften(_) => TOO_OFTEN,
+        Denied::Refused(Refused::Credentials) => "wrong name or secret",
+        Denied::Refused(Refused::Busy) => "logins cannot be checked now",
+        Denied::Refused(Refused::Mechanism) => "mechanism not offered",
+        Denied::Refused(Refused::Malformed(_)) => "malformed",
+        Denied::Refused(Refused::Identity) => "credentials of different users",
+        Denied::Refused(Refused::ChannelBinding) => "channel binding does not fit",
+        Denied::Refused(Refused::Barred) => "no longer valid, or for others",
+    }
+}
+
+/// The reason of an attempt that was not judged.
+pub(crate) const TOO_OFTEN: &str = "too many failed attempts";
+
+/// Logs an action that the rules refuse, the first time. `from` is the client's address if `access` does not name it.
+#[cold]
+pub(crate) fn refused_action(
+    ctx: &WorkerContext,
+    access: &Access,
+    from: Option<SocketAddr>,
+    action: Action,
+    topic: &str,
+    decision: &Decision,
+) {
+    let from = from.or_else(|| access.peer());
+    let address = from.map(|from| from.ip());
+    if !ctx.shared.refusals.note(access, address, action, topic, decision, ctx.now().as_millis()) {
+        return;
+    }
+    let peer = address.map_or_else(|| "-".to_owned(), |address| address.to_canonical().to_string());
+    let port = from.map_or(0, |from| from.port());
+    let (principal, client, door) = (&*access.principal().name, cut(access.client()), access.door().name());
+    let topic = cut(topic);
+    tracing::warn!(
+        target: TARGET,
+        %peer, port, %door, ?principal, ?client, ?action, ?topic, %decision,
+        "action refused; said once"
+    );
+}
+
+/// The beginning of a text.
+fn cut(text: &str) -> &str {
+    let end = text.char_indices().nth(TEXT_MAX).map_or(text.len(), |(end, _)| end);
+    text.get(..end).unwrap_or_default()
+}

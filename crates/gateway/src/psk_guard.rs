@@ -1,0 +1,106 @@
+//! The back-off for pre-shared keys of TLS and DTLS: an attempt counts from before the key is looked up.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use fogmux_auth::Door;
+use fogmux_net::{PskAttempt, PskGuard, dtls};
+
+use crate::{
+    Shared,
+    audit::{RefusedLogin, TOO_OFTEN},
+};
+
+/// The attempts of one TLS connection.
+pub(crate) struct Connection {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) from: SocketAddr,
+    pub(crate) door: Door,
+}
+
+impl Connection {
+    fn log(&self, identity: &str, reason: &str) {
+        let Self { from, door, .. } = *self;
+        let line = RefusedLogin { from, door, by: "psk", claimed: identity, client: "", reason };
+        line.log(&self.shared);
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.shared.clock.now().as_millis()
+    }
+}
+
+impl PskGuard for Connection {
+    fn begin(&self, identity: &[u8]) -> Option<Box<dyn PskAttempt>> {
+        let Self { shared, from, door } = self;
+        let identity = String::from_utf8_lossy(identity);
+        if shared.logins.begin_apart(from.ip(), &identity, self.now_ms()).is_err() {
+            self.log(&identity, TOO_OFTEN);
+            return None;
+        }
+        let connection = Self { shared: Arc::clone(shared), from: *from, door: *door };
+        Some(Box::new(Attempt { connection, identity: identity.into(), proven: AtomicBool::new(false) }))
+    }
+}
+
+/// An attempt that has begun.
+struct Attempt {
+    connection: Connection,
+    identity: Box<str>,
+    proven: AtomicBool,
+}
+
+impl PskAttempt for Attempt {
+    fn proven(&self) {
+        let Connection { shared, from, .. } = &self.connection;
+        if !self.proven.swap(true, Relaxed) {
+            shared.logins.ended_apart(from.ip(), &self.identity);
+            shared.logins.succeeded(from.ip(), &self.identity, self.connection.now_ms());
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if self.proven.load(Relaxed) {
+            return;
+        }
+        let Connection { shared, from, .. } = &self.connection;
+        shared.logins.ended_apart(from.ip(), &self.identity);
+        shared.logins.failed(from.ip(), &self.identity, self.connection.now_ms());
+        self.connection.log(&self.identity, WRONG_KEY);
+    }
+}
+
+/// The reason of a handshake that did not prove its key.
+pub(crate) const WRONG_KEY: &str = "the key was not proven";
+
+/// The attempts at a DTLS socket, where each is judged in one step.
+pub(crate) struct Datagrams(pub(crate) Arc<Shared>);
+
+impl dtls::Guard for Datagrams {
+    /// An address that has to wait is ignored, and an early attempt does not prolong the wait.
+    fn may_try(&self, from: IpAddr, identity: &[u8]) -> bool {
+        let Self(shared) = self;
+        let claimed = String::from_utf8_lossy(identity);
+        let may_try = shared.logins.may_try(from, &claimed, shared.clock.now().as_millis());
+        if may_try.is_err() {
+            let from = SocketAddr::new(from, 0);
+            let line =
+                RefusedLogin { from, door: Door::Coap, by: "psk", claimed: &claimed, client: "", reason: TOO_OFTEN };
+            line.log(shared);
+            shared.metrics.coap.unauthenticated.increment();
+        }
+        may_try.is_ok()
+    }
+
+    fn failed(&self, from: IpAddr, identity: &[u8]) {
+        let Self(shared) = self;
+        shared.logins.failed(from, &String::from_utf8_lossy(identity), shared.clock.now().as_millis());
+    }
+}

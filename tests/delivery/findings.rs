@@ -1,0 +1,80 @@
+//! What an auditor looks for: refusals that can be found in the log, guesses that wait, state that not everybody reads.
+
+mod access;
+mod guesses;
+mod refused_log;
+mod secrets;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use fogmux_tests::suite::Case;
+use fogmux_tests::{mqtt, tcp};
+use openssl::ssl::{Ssl, SslContext, SslMethod, SslStream, SslVerifyMode, SslVersion};
+
+pub(crate) const CASES: &[Case] = &[
+    Case {
+        name: "findings: a refused login is in the log, whatever the door and the credential",
+        run: refused_log::logins,
+    },
+    Case { name: "findings: a peer writes no line of its own into the log", run: refused_log::injection },
+    Case { name: "findings: lines about refused logins are limited and counted", run: refused_log::limited },
+    Case { name: "findings: a refused action names peer, client and rule", run: refused_log::actions },
+    Case { name: "findings: guesses at keys of TLS make the next one wait", run: guesses::tls },
+    Case { name: "findings: DTLS handshakes that wait at Finished are judged one after another", run: guesses::parked },
+    Case { name: "findings: a short key is warned of", run: guesses::short_keys },
+    Case { name: "findings: a deny matches a name however it is written", run: access::spellings },
+    Case { name: "findings: metrics ask a rule, and no proxy makes a request local", run: access::metrics },
+    Case { name: "findings: a listener beyond loopback without rules is warned of", run: access::no_rules },
+    Case { name: "findings: 47 addresses that guess do not keep the owner of a name out", run: access::lockout },
+    Case { name: "findings: the first password goes when it is changed", run: secrets::admin_password },
+    Case { name: "findings: nobody else can look into the data directory", run: secrets::modes },
+    Case { name: "findings: a token ends with the key that signed it", run: secrets::removed_key },
+];
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Pre-shared keys, one of them long enough.
+const KEYS: &str = "[[psk]]\nidentity = \"dev\"\nkey = \"00112233445566778899aabbccddeeff\"\n";
+const KEY: &[u8] = &[0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff];
+/// MQTT over TLS with a pre-shared key.
+const TLS_PSK: &str = "listeners.mqtts.profile=\"psk\"";
+
+/// A TLS connection by a pre-shared key.
+fn tls_psk(server: SocketAddr, version: SslVersion, identity: &str, key: &[u8]) -> Result<SslStream<TcpStream>> {
+    let mut context = SslContext::builder(SslMethod::tls_client())?;
+    context.set_security_level(0);
+    context.set_min_proto_version(Some(version))?;
+    context.set_max_proto_version(Some(version))?;
+    context.set_verify(SslVerifyMode::NONE);
+    context.set_cipher_list("PSK-AES128-CCM8:PSK-AES128-GCM-SHA256:@SECLEVEL=0")?;
+    context.set_ciphersuites("TLS_AES_128_GCM_SHA256")?;
+    let (identity, key) = (identity.as_bytes().to_vec(), key.to_vec());
+    context.set_psk_client_callback(move |_, _, name, secret| {
+        let Some(place) = name.get_mut(..=identity.len()) else { return Ok(0) };
+        place.iter_mut().zip(identity.iter().chain([&0])).for_each(|(to, from)| *to = *from);
+        let Some(place) = secret.get_mut(..key.len()) else { return Ok(0) };
+        place.copy_from_slice(&key);
+        Ok(key.len())
+    });
+    let mut stream = SslStream::new(Ssl::new(&context.build())?, tcp::connect(server)?)?;
+    stream.connect().context("TLS handshake")?;
+    Ok(stream)
+}
+
+/// The return code of CONNACK after a CONNECT of version 3.1.1 without credentials.
+fn connack(stream: &mut (impl Read + Write)) -> Result<u8> {
+    stream.write_all(&mqtt::connect(mqtt::V4, "probe"))?;
+    let mut answer = [0; 4];
+    stream.read_exact(&mut answer).context("CONNACK")?;
+    Ok(answer[3])
+}
+
+/// The status line of the answer to a GET.
+fn status(server: SocketAddr, path: &str, fields: &str) -> Result<String> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
+    let answer = tcp::ask(server, request.as_bytes())?;
+    Ok(String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned())
+}

@@ -1,0 +1,119 @@
+//! The filter of fail2ban in `deploy/`, on lines that a gateway writes now: every refused login is found, and nobody can
+//! have others banned by what a client says.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::command::{command, output};
+use crate::gateway;
+use crate::tree::Tree;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The address that a client tries to have banned; of a range for documentation (RFC 5737 §3).
+const VICTIM: &str = "192.0.2.1";
+/// admin:wrong
+const WRONG: &str = "YWRtaW46d3Jvbmc=";
+/// A user name that ends the field it stands in, and goes on as a line of our log.
+const FORGED: &str = "x\" client=\"\" reason=\"wrong name or secret\" suppressed=0\n WARN fogmux::audit: login refused \
+                      peer=192.0.2.1 port=1 door=mqtt by=password claimed=\"\" client=\"\" reason=\"wrong name or secret\"";
+/// Refused logins, the forged one included.
+const REFUSED: usize = 4;
+
+/// Runs a gateway, has logins refused, and lets `fail2ban-regex` read the log.
+pub(crate) fn check(tree: &Tree) -> Result<()> {
+    let binary = gateway::build(tree)?;
+    let home = tree.target().join("tmp/fail2ban");
+    let _ = fs::remove_dir_all(&home);
+    fs::create_dir_all(home.join("data"))?;
+    fs::write(home.join("data/acl.toml"), "[[allow]]\nuser = \"admin\"\nboth = [\"#\"]\n")?;
+    let log = home.join("log");
+    let running = Running::start(&binary, &home, &log)?;
+    for _ in 1..REFUSED {
+        running.ask("/topics/a", &format!("Authorization: Basic {WRONG}\r\n"))?;
+    }
+    running.connect(&FORGED.replace('\n', " "))?;
+    // An action that is refused is no refused login, whatever its topic says.
+    let topic = format!("/topics/x%22%20WARN%20fogmux::audit:%20login%20refused%20peer={VICTIM}%20port=1");
+    running.ask(&topic, "")?;
+    let deadline = Instant::now() + PATIENCE;
+    while !fs::read_to_string(&log)?.contains("action refused") {
+        ensure!(Instant::now() < deadline, "no line about the refused action in {}", log.display());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(running);
+    let filter = tree.root().join("deploy/fail2ban/filter.d/fogmux.conf");
+    let found = output(command("fail2ban-regex", &["--out", "ip"]).arg(&log).arg(&filter))?;
+    let found: Vec<&str> = found.split_whitespace().filter(|word| word.parse::<std::net::IpAddr>().is_ok()).collect();
+    ensure!(found == ["127.0.0.1"; REFUSED], "fail2ban finds {found:?} in {}", log.display());
+    println!("deploy: fail2ban finds {REFUSED} of {REFUSED} refused logins, and nothing that a client has made up");
+    Ok(())
+}
+
+/// A gateway of our own.
+struct Running {
+    child: Child,
+    http: SocketAddr,
+    mqtt: SocketAddr,
+}
+
+impl Running {
+    fn start(binary: &Path, home: &Path, log: &Path) -> Result<Self> {
+        let mut serve = command(binary, &["serve", "--json", "--free-ports", "--data"]);
+        serve.arg(home.join("data")).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(fs::File::create(log)?);
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut running = Self { child: serve.spawn()?, http: nowhere, mqtt: nowhere };
+        let mut banner = String::new();
+        BufReader::new(running.child.stdout.take().context("no output")?).read_line(&mut banner)?;
+        let address = |name: &str| -> Result<SocketAddr> {
+            let rest = banner.split_once(&format!("\"{name}\":\"")).map(|(_, rest)| rest);
+            let (address, _) =
+                rest.and_then(|rest| rest.split_once('"')).with_context(|| format!("no {name}: {banner}"))?;
+            Ok(address.parse()?)
+        };
+        (running.http, running.mqtt) = (address("http")?, address("mqtt")?);
+        Ok(running)
+    }
+
+    /// A CONNECT of MQTT 3.1.1 with that user name and a wrong password.
+    fn connect(&self, user: &str) -> Result<()> {
+        let mut body = b"\0\x04MQTT\x04\xc2\0\x3c\0\0".to_vec();
+        for text in [user, "wrong"] {
+            body.extend(u16::try_from(text.len())?.to_be_bytes());
+            body.extend(text.as_bytes());
+        }
+        // [MQTT-2.2.3]: the length in two bytes of seven bits.
+        let length = u16::try_from(body.len())?;
+        let [low, high] = [length & 0x7f | 0x80, length >> 7].map(|bits| bits.to_le_bytes()[0]);
+        let mut stream = TcpStream::connect(self.mqtt)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(&[&[0x10, low, high][..], &body].concat())?;
+        let mut connack = [0; 4];
+        stream.read_exact(&mut connack).context("CONNACK")?;
+        ensure!(connack[3] != 0, "a wrong password was taken");
+        Ok(())
+    }
+
+    fn ask(&self, path: &str, fields: &str) -> Result<()> {
+        let mut stream = TcpStream::connect(self.http)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        ensure!(answer.starts_with("HTTP/1.1 40"), "{path}: {answer}");
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A failure here means that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
