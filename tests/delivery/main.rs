@@ -5,6 +5,7 @@
 
 mod bus;
 mod coap;
+mod fairness;
 mod http;
 mod logins;
 mod mqtt;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         mqtt_bridge::CASES,
         bus::CASES,
         coap::CASES,
+        fairness::CASES,
         http::CASES,
         xmpp::CASES,
         logins::CASES,

@@ -1,9 +1,10 @@
 //! Retained messages: the latest value of each topic, in order of topics, and the store that outlives the process.
 
+mod map;
 mod restored;
 
 use std::{
-    collections::{BTreeMap, btree_map},
+    collections::btree_map,
     fmt,
     future::Future,
     ops::Bound,
@@ -14,12 +15,13 @@ use std::{
 
 use bytes::Bytes;
 
-use self::restored::Shared;
+use self::{map::Map, restored::Shared};
 use crate::{
     filter::Filter,
     footprint,
     limits::RETAINED_SCAN_MAX,
     message::{Door, Message, Properties, Publication, Qos},
+    share::{NoRoom, Room, Share},
     timestamp::Timestamp,
     topic::Topic,
 };
@@ -160,6 +162,9 @@ pub enum RetainedError {
     /// The limit on retained messages or their bytes is reached.
     #[error("no room for more retained messages")]
     Full,
+    /// The rest of the table is reserved for other principals.
+    #[error("no room for more retained messages of this publisher")]
+    Share,
     /// The store is read-only, or too many writes wait for it.
     #[error(transparent)]
     Store(#[from] StoreFailed),
@@ -176,31 +181,13 @@ pub struct RetainedChunk {
     pub scanned: usize,
 }
 
-#[derive(Debug, Default)]
-struct Map {
-    messages: BTreeMap<Topic, Arc<Message>>,
-    bytes: usize,
-}
-
-impl Map {
-    /// Restores the message that a topic had before a write that failed.
-    fn undo(&mut self, topic: &Topic, before: Option<&Arc<Message>>) {
-        self.bytes += before.map_or(0, |message| footprint::of(message));
-        let replaced = match before {
-            Some(message) => self.messages.insert(topic.clone(), Arc::clone(message)),
-            None => self.messages.remove(topic),
-        };
-        self.bytes -= replaced.map_or(0, |message| footprint::of(&message));
-    }
-}
-
 /// All retained messages.
 pub(crate) struct Retained {
     /// Shared with the store, which undoes failed writes.
     map: Arc<RwLock<Map>>,
     store: Box<dyn RetainedStore>,
-    messages_max: usize,
-    bytes_max: usize,
+    messages: Room,
+    bytes: Room,
 }
 
 /// The outcome of retaining a publication.
@@ -211,13 +198,13 @@ pub(crate) struct Kept {
 }
 
 impl Retained {
-    pub(crate) fn new(store: Box<dyn RetainedStore>, messages_max: usize, bytes_max: usize) -> Self {
+    pub(crate) fn new(store: Box<dyn RetainedStore>, messages: Room, bytes: Room) -> Self {
         let map: Arc<RwLock<Map>> = Arc::default();
         let undone = Arc::clone(&map);
         store.undo_by(Box::new(move |topic, before| {
             undone.write().unwrap_or_else(PoisonError::into_inner).undo(topic, before);
         }));
-        Self { map, store, messages_max, bytes_max }
+        Self { map, store, messages, bytes }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Map> {
@@ -234,8 +221,7 @@ impl Retained {
                 return;
             }
             let message = Arc::new(shared.restore(stored, now, left));
-            map.bytes += footprint::of(&message);
-            map.messages.insert(message.topic.clone(), message);
+            map.insert(&message);
         });
     }
 
@@ -255,29 +241,46 @@ impl Retained {
             let latest = map.messages.get(publication.topic.as_str());
             let completion = latest.map_or(Completion::Ready, |m| self.store.remove(&m.topic, Some(m)));
             taken(&completion)?;
-            map.bytes -= map.messages.remove(publication.topic.as_str()).map_or(0, |m| footprint::of(&m));
+            map.remove(publication.topic.as_str());
             return Ok(Kept { replaced, completion });
         }
         let message = publication.share();
         let old = map.messages.get(publication.topic.as_str());
-        let bytes = map.bytes - old.map_or(0, |m| footprint::of(m)) + footprint::of(message);
-        if bytes > self.bytes_max || (old.is_none() && map.messages.len() >= self.messages_max) {
-            return Err(RetainedError::Full);
-        }
+        self.admit(&map, old, message)?;
         let left = message.expires_at.map(|at| at.since(message.ingest).as_millis());
         let expires = left.map(|ms| message.ingest_unix_ms.saturating_add(u64::try_from(ms).unwrap_or(u64::MAX)));
         // Under the lock, so that the store sees writes of one topic in the order in which they became the latest; and
         // before the map changes, so that a message the store refuses is never read.
         let completion = self.store.put(message, expires, old);
         taken(&completion)?;
-        map.bytes = bytes;
-        match map.messages.get_mut(publication.topic.as_str()) {
-            Some(kept) => *kept = Arc::clone(message),
-            None => {
-                map.messages.insert(message.topic.clone(), Arc::clone(message));
-            }
-        }
+        map.insert(message);
         Ok(Kept { replaced, completion })
+    }
+
+    /// Whether there is room for a message in place of `old`. The gateway's own status messages have no share.
+    fn admit(&self, map: &Map, old: Option<&Arc<Message>>, message: &Message) -> Result<(), RetainedError> {
+        let (bytes, old_bytes) = (footprint::of(message), old.map_or(0, |m| footprint::of(m)));
+        let grows = bytes.saturating_sub(old_bytes);
+        if old.is_some() && grows == 0 {
+            return Ok(());
+        }
+        let principal = &message.publisher.principal;
+        let mut own =
+            if message.publisher.door == Door::Internal { Share::default() } else { map.shares.of(principal) };
+        if old.is_some_and(|old| old.publisher.principal != *principal) {
+            own.bytes = own.bytes.saturating_add(old_bytes);
+        }
+        let counted = if old.is_none() { self.messages.admit(map.messages.len(), own.count, 1) } else { Ok(()) };
+        let admitted = counted.and_then(|()| self.bytes.admit(map.bytes, own.bytes, grows));
+        admitted.map_err(|why| match why {
+            NoRoom::Full => RetainedError::Full,
+            NoRoom::Share => RetainedError::Share,
+        })
+    }
+
+    /// The largest number of retained messages that one principal has.
+    pub(crate) fn largest_share(&self) -> usize {
+        self.read().shares.largest()
     }
 
     pub(crate) fn latest(&self, topic: &str, now: Timestamp) -> Option<Arc<Message>> {
@@ -335,7 +338,7 @@ impl Retained {
                 if !map.messages.get(&topic).is_some_and(|m| m.is_expired(now)) {
                     continue;
                 }
-                map.bytes -= map.messages.remove(&topic).map_or(0, |m| footprint::of(&m));
+                map.remove(&topic);
                 // Nobody waits for the completion: an expired message that is loaded again is dropped then.
                 drop(self.store.remove(&topic, None));
             }

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     bus::Bus,
-    counters::Tally,
+    counters::{Counters, Tally},
     id::WorkerId,
     limits::{HANDED_ON_TOGETHER, STAGED_MAX, WAKES_PER_TURN},
     message::{Door, Message, MessageId, Publication, Qos},
@@ -164,7 +164,10 @@ impl Worker {
             Err(RetainedError::Precondition) => {
                 publication.outcome.set(Outcome { precondition_failed: true, ..publication.outcome() });
             }
-            Err(RetainedError::Full) => {
+            Err(why @ (RetainedError::Full | RetainedError::Share)) => {
+                if why == RetainedError::Share {
+                    Counters::beyond_share(&self.bus.counters().share_retained);
+                }
                 publication.outcome.set(Outcome { refused: true, ..publication.outcome() });
             }
             Err(RetainedError::Store(_)) => {

@@ -17,6 +17,7 @@ pub mod metrics;
 pub mod mqtt;
 mod readers;
 pub mod runtime;
+mod shares;
 #[cfg(test)]
 mod simulation;
 mod sys;

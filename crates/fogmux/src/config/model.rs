@@ -128,6 +128,7 @@ impl Section for BusConfig {
         reader.size("retained_bytes_max", &mut self.retained_bytes_max, 0..=64 << 30);
         reader.count("subscriptions_max", &mut self.subscriptions_max, 1..=100_000_000);
         reader.size("subscriptions_bytes_max", &mut self.subscriptions_bytes_max, 64 << 10..=64 << 30);
+        reader.count("reserve_percent", &mut self.reserve_percent, 0..=90);
     }
 }
 

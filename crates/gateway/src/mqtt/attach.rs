@@ -10,7 +10,7 @@ use super::{
     access::Gate, authenticate::Admitted, connection::Granted, login::Refusal, mailbox::MqttMailbox,
     reauthenticate::Extended, will::Will,
 };
-use crate::{Peer, WorkerContext, credential::Expiry};
+use crate::{Peer, WorkerContext, credential::Expiry, shares::Table};
 
 /// Attaches the client to its session and encodes CONNACK.
 pub(super) fn attach(
@@ -47,10 +47,16 @@ pub(super) fn attach(
     greet(false).map_err(no_room)?;
     let make = || ctx.bus().slot(MqttMailbox::new(config, Arc::clone(&gate), door.bounds(ctx)), ctx.id);
     let attached = door.sessions.attach(&key, &principal.name, negotiation.clean_start, ctx.id, make);
-    let Attached { slot, claim, present, ended } = attached.map_err(|error| match error {
+    let Attached { slot, claim, present, ended, gave_way } = attached.map_err(|error| match error {
         AttachError::NotYours => (ReasonCode::NOT_AUTHORIZED, "the session belongs to someone else"),
-        AttachError::Full => (ReasonCode::QUOTA_EXCEEDED, "too many sessions"),
+        AttachError::Full => {
+            ctx.shared.metrics.shares.refused(Table::Sessions, &principal.name, ctx.now());
+            (ReasonCode::QUOTA_EXCEEDED, "too many sessions")
+        }
     })?;
+    if let Some(gone) = gave_way {
+        door.give_way(ctx, &gone);
+    }
     match ended {
         Some(ended) => {
             door.end_session(ctx, &ended);

@@ -83,6 +83,8 @@ pub(super) enum End {
     Overrun,
     /// Another connection took the session over.
     Displaced,
+    /// The session has ended for one of another principal.
+    GaveWay,
     /// A message was refused, and the client cannot be told otherwise.
     Refused,
     /// A rule refused a message, and the client cannot be told otherwise.

@@ -98,7 +98,7 @@ impl Core {
             // If there is no room, or another client created the node meanwhile, the message is published nevertheless,
             // provided that the node is as the publisher wants it. The answer does not promise that the node is stored.
             let made: Result<Completion, NotMade> =
-                nodes.create(node, affiliate, Some(options.config()), Made::Implied);
+                self.create_node(node, Some(options.config()), Made::Implied);
             let config = nodes.config(node);
             options.met_by(&config)?;
             if made.is_ok() && config.access_model != pubsub::AccessModel::Open {
