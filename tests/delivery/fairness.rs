@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::dtls;
 use fogmux_tests::gateway::Gateway;
-use fogmux_tests::mqtt::{self, Connection, V5};
+use fogmux_tests::mqtt::Connection;
 use fogmux_tests::suite::Case;
 use fogmux_tests::users::{self, Login};
 use fogmux_tests::{coap, tcp, tls, xmpp};

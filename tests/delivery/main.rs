@@ -11,6 +11,7 @@ mod logins;
 mod mqtt;
 mod mqtt_bridge;
 mod operation;
+mod proxies;
 mod reload;
 mod xmpp;
 
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         xmpp::CASES,
         logins::CASES,
         operation::CASES,
+        proxies::CASES,
         &reload::cases(),
     ]
     .concat();

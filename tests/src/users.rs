@@ -74,15 +74,21 @@ impl<'a> Login<'a> {
     }
 }
 
-/// The credentials of a user for HTTP's Basic and SASL PLAIN, base64 of `before`, user, `between`, password.
-fn credentials(before: &str, user: &str, between: char) -> String {
-    base64(format!("{before}{user}{between}{PASSWORD}").as_bytes())
+/// CONNECT of version 3.1.1 with a clean session.
+#[must_use]
+pub fn connect_3(user: &str, client: &str) -> Vec<u8> {
+    let mut body = mqtt::string(b"MQTT");
+    body.extend([mqtt::V4, 0xc2, 0, 60]);
+    for text in [client, user, PASSWORD] {
+        body.extend(mqtt::string(text.as_bytes()));
+    }
+    mqtt::packet(0x10, &body)
 }
 
 /// For [`crate::xmpp::Session::plain_password`].
 #[must_use]
 pub fn sasl_plain(user: &str) -> String {
-    credentials("\0", user, '\0')
+    base64(format!("\0{user}\0{PASSWORD}").as_bytes())
 }
 
 /// The header line of HTTP for a user; "" for nobody in particular.
@@ -91,7 +97,13 @@ pub fn authorization(user: &str) -> String {
     if user.is_empty() {
         return String::new();
     }
-    format!("Authorization: Basic {}\r\n", credentials("", user, ':'))
+    basic(user, PASSWORD)
+}
+
+/// The same with any password.
+#[must_use]
+pub fn basic(user: &str, password: &str) -> String {
+    format!("Authorization: Basic {}\r\n", base64(format!("{user}:{password}").as_bytes()))
 }
 
 /// Asks for something by HTTP/1.1 on a connection of its own; the status code.

@@ -15,6 +15,7 @@ pub mod http;
 mod liveness;
 pub mod metrics;
 pub mod mqtt;
+pub mod proxy;
 mod readers;
 pub mod runtime;
 mod shares;

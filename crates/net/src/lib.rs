@@ -19,6 +19,7 @@ pub mod openssl;
 pub mod pki;
 pub mod profile;
 pub mod provider;
+pub mod proxy;
 pub mod quic;
 pub mod stream;
 pub mod tls;

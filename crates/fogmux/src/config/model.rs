@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fogmux_bus::BusConfig;
-use fogmux_gateway::{mqtt::MqttConfig, xmpp::XmppConfig};
-use fogmux_net::AdmissionLimits;
+use fogmux_gateway::mqtt::MqttConfig;
+use fogmux_gateway::proxy::{ForwardHeader, ProxyConfig, ProxyRules};
+use fogmux_gateway::xmpp::XmppConfig;
+use fogmux_net::{AdmissionLimits, proxy::Proxies};
 use fogmux_store::{Durability, StoreConfig};
 use tracing_subscriber::filter::Targets;
 
@@ -22,6 +24,8 @@ pub(crate) struct Config {
     pub(crate) listeners: Listeners,
     /// Connections, before anybody has said who they are.
     pub(crate) limits: AdmissionLimits,
+    /// Proxies in front of the listeners.
+    pub(crate) proxy: Proxy,
     pub(crate) bus: BusConfig,
     pub(crate) mqtt: MqttConfig,
     pub(crate) coap: Coap,
@@ -38,6 +42,7 @@ impl Section for Config {
         reader.section("workers", &mut self.workers);
         reader.section("listeners", &mut self.listeners);
         reader.section("limits", &mut self.limits);
+        reader.section("proxy", &mut self.proxy);
         reader.section("bus", &mut self.bus);
         reader.section("mqtt", &mut self.mqtt);
         reader.section("coap", &mut self.coap);
@@ -64,6 +69,7 @@ impl Config {
             ("workers", self.workers.count != other.workers.count),
             ("listeners", listeners != other.listeners),
             ("limits", self.limits != other.limits),
+            ("proxy", self.proxy != other.proxy),
             ("bus", self.bus != other.bus),
             ("mqtt", shown(&self.mqtt) != shown(&other.mqtt)),
             ("coap", shown(&self.coap.door) != shown(&other.coap.door)),
@@ -118,6 +124,32 @@ impl Section for AdmissionLimits {
     fn read(&mut self, reader: &mut Reader<'_>) {
         reader.count("connections_max", &mut self.connections_max, 1..=1_000_000);
         reader.count("per_address_max", &mut self.per_address_max, 1..=1_000_000);
+    }
+}
+
+/// Proxies in front of the listeners.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Proxy {
+    /// Addresses and networks.
+    pub(crate) addresses: Vec<String>,
+    pub(crate) rules: ProxyRules,
+}
+
+impl Proxy {
+    /// As the gateway wants it.
+    pub(crate) fn of_gateway(&self) -> ProxyConfig {
+        let named = Proxies::parse(self.addresses.iter().map(String::as_str)).unwrap_or_default();
+        ProxyConfig { named, rules: self.rules }
+    }
+}
+
+impl Section for Proxy {
+    fn read(&mut self, reader: &mut Reader<'_>) {
+        let valid = |text: &str| Proxies::parse([text]).is_ok();
+        reader.words("addresses", &mut self.addresses, valid, "addresses and networks such as \"192.0.2.0/24\"");
+        let headers = [("x-forwarded-for", ForwardHeader::XForwardedFor), ("forwarded", ForwardHeader::Forwarded)];
+        reader.choice("header", &mut self.rules.header, &headers);
+        reader.duration("timeout", &mut self.rules.timeout, Duration::from_millis(100)..=Duration::from_secs(60));
     }
 }
 
