@@ -8,6 +8,7 @@ mod coap;
 mod fairness;
 mod http;
 mod logins;
+mod identifiers;
 mod mqtt;
 mod mqtt_bridge;
 mod operation;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         fairness::CASES,
         http::CASES,
         xmpp::CASES,
+        identifiers::CASES,
         logins::CASES,
         operation::CASES,
         proxies::CASES,

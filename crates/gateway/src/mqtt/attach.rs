@@ -3,12 +3,12 @@
 use std::{rc::Rc, sync::Arc};
 
 use fogmux_auth::{Door as AuthDoor, Verified};
-use fogmux_bus::{AttachError, Attached, Door, Publisher, SessionKey};
+use fogmux_bus::{AttachError, Attached, Door, Publisher};
 use fogmux_mqtt::{Authentication, Connect, Negotiation, OutboundConfig, PropertyBuffer, ReasonCode};
 
 use super::{
     access::Gate, authenticate::Admitted, connection::Granted, login::Refusal, mailbox::MqttMailbox,
-    reauthenticate::Extended, will::Will,
+    reauthenticate::Extended, session::session_key, will::Will,
 };
 use crate::{Peer, WorkerContext, credential::Expiry, shares::Table};
 
@@ -25,7 +25,7 @@ pub(super) fn attach(
     let Admitted { who: Verified { principal, expires_unix_s }, last } = admitted;
     let assigned = if negotiation.assign_client_id { Some(make_client_id()?) } else { None };
     let client: Arc<str> = Arc::from(assigned.as_deref().unwrap_or(connect.client_id));
-    let key = SessionKey(Arc::clone(&client));
+    let key = session_key(door.config.client_identifiers, &principal.name, &client);
     let gate = Arc::new(Gate::new(ctx.authority().access(&principal, &client, AuthDoor::Mqtt)));
     let config = outbound(negotiation);
     let publisher = |slot| {

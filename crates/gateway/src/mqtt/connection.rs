@@ -26,7 +26,7 @@ use super::{
     reauthenticate::Extended,
     receive::Input,
     retained::Pulls,
-    session::LeftGroups,
+    session::{LeftGroups, session_key},
     wheel::Entry,
     will::Will,
 };
@@ -239,7 +239,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// The session's key.
     pub(super) fn key(&self) -> SessionKey {
-        SessionKey(Arc::clone(&self.publisher.client))
+        let Publisher { principal, client, .. } = &*self.publisher;
+        session_key(self.ctx.shared.mqtt.config.client_identifiers, principal, client)
     }
 
     /// Runs the connection; ready when it has ended.

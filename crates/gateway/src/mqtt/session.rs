@@ -10,13 +10,14 @@ use std::{
     task::Waker,
 };
 
+use fogmux_auth::ANONYMOUS;
 use fogmux_bus::{Claim, GaveWay, NoRoom, SessionKey, Sessions, Slot, Subscription, Timestamp};
 use tokio::sync::Notify;
 
 use super::{
     LOOK,
     bounds::Bounds,
-    config::MqttConfig,
+    config::{ClientIdentifiers, MqttConfig},
     mailbox::{Leaves, Left, MqttMailbox},
     shutdown::Shutdown,
     wheel::{Entry, Wheel},
@@ -65,9 +66,19 @@ pub(super) fn leave_groups(ctx: &WorkerContext, slot: &Slot<MqttMailbox>, claim:
     hand_on(ctx, left, groups);
 }
 
+/// The key of a session. No identifier has a NUL ([MQTT-1.5.4-2]), and no user is called as those without a name.
+pub(super) fn session_key(identifiers: ClientIdentifiers, principal: &str, client: &Arc<str>) -> SessionKey {
+    match identifiers {
+        ClientIdentifiers::PerPrincipal if principal != ANONYMOUS => {
+            SessionKey(Arc::from(format!("{client}\0{principal}")))
+        }
+        ClientIdentifiers::PerPrincipal | ClientIdentifiers::Shared => SessionKey(Arc::clone(client)),
+    }
+}
+
 /// The client identifier of a session, for the log.
 fn client_of(key: &SessionKey) -> &str {
-    &key.0
+    key.0.split('\0').next().unwrap_or_default()
 }
 
 /// Wills whose delay is not over.
@@ -137,7 +148,10 @@ impl MqttDoor {
     #[must_use]
     pub fn new(config: MqttConfig) -> Self {
         Self {
-            sessions: Sessions::new(config.sessions_max),
+            sessions: match config.client_identifiers {
+                ClientIdentifiers::PerPrincipal => Sessions::new(config.sessions_max),
+                ClientIdentifiers::Shared => Sessions::new(config.sessions_max).absent_give_way(),
+            },
             config,
             wills: Mutex::default(),
             will_rooms: Arc::default(),
