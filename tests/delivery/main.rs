@@ -6,9 +6,10 @@
 mod bus;
 mod coap;
 mod fairness;
+mod hints;
 mod http;
-mod logins;
 mod identifiers;
+mod logins;
 mod mqtt;
 mod mqtt_bridge;
 mod operation;
@@ -28,8 +29,9 @@ fn main() -> ExitCode {
         coap::CASES,
         fairness::CASES,
         http::CASES,
-        xmpp::CASES,
+        hints::CASES,
         identifiers::CASES,
+        xmpp::CASES,
         logins::CASES,
         operation::CASES,
         proxies::CASES,

@@ -53,6 +53,7 @@ pub enum ForwardHeader {
     Forwarded,
 }
 
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Reads the header of the PROXY protocol of a connection, which must come from a named proxy. `None` when it is to be
@@ -109,6 +110,23 @@ pub(crate) fn of_request(ctx: &WorkerContext, peer: &Peer, version: Version, hea
     (peer.is_loopback() && was_forwarded(version, headers)).then(|| peer.behind(None))
 }
 
+/// Whether a named proxy says that a request came to it by https.
+pub(crate) fn was_secure(ctx: &WorkerContext, peer: &Peer, headers: &HeaderMap) -> bool {
+    if !peer.through.is_some_and(|proxy| ctx.shared.admission.proxies().contains(proxy.ip())) {
+        return false;
+    }
+    let name = match ctx.shared.proxy.header {
+        ForwardHeader::XForwardedFor => X_FORWARDED_PROTO,
+        ForwardHeader::Forwarded => FORWARDED,
+    };
+    let last = headers.get_all(&name).iter().next_back().and_then(|line| line.to_str().ok()?.rsplit(',').next());
+    let scheme = match ctx.shared.proxy.header {
+        ForwardHeader::XForwardedFor => last.map(str::trim),
+        ForwardHeader::Forwarded => last.and_then(|element| parameter(element, "proto")),
+    };
+    scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"))
+}
+
 /// Whether a request shows that it came through a proxy: by a header field of those, or by a version of HTTP and a
 /// `Connection` that together are the mark of nginx without any configuration.
 fn was_forwarded(version: Version, headers: &HeaderMap) -> bool {
@@ -130,7 +148,7 @@ fn client(headers: &HeaderMap, header: ForwardHeader, proxies: &Proxies) -> Opti
     for element in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
         let node = match header {
             ForwardHeader::XForwardedFor => element.trim(),
-            ForwardHeader::Forwarded => forwarded_for(element)?,
+            ForwardHeader::Forwarded => parameter(element, "for")?,
         };
         let address = node_address(node)?;
         if !proxies.contains(address) {
@@ -140,10 +158,10 @@ fn client(headers: &HeaderMap, header: ForwardHeader, proxies: &Proxies) -> Opti
     None
 }
 
-/// The `for` of one element (RFC 7239 §4), without quotes.
-fn forwarded_for(element: &str) -> Option<&str> {
+/// A parameter of one element (RFC 7239 §4), without quotes.
+fn parameter<'e>(element: &'e str, name: &str) -> Option<&'e str> {
     let mut pairs = element.split(';').filter_map(|pair| pair.split_once('='));
-    let (_, value) = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;
+    let (_, value) = pairs.find(|(own, _)| own.trim().eq_ignore_ascii_case(name))?;
     Some(value.trim().trim_matches('"'))
 }
 
@@ -203,7 +221,8 @@ mod tests {
 
     #[test]
     fn nginx_without_configuration_has_a_mark() {
-        let with = |name: HeaderName, value: &'static str| HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
+        let with =
+            |name: HeaderName, value: &'static str| HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
         assert!(was_forwarded(Version::HTTP_10, &with(CONNECTION, "close")));
         assert!(!was_forwarded(Version::HTTP_11, &with(CONNECTION, "close")));
         assert!(!was_forwarded(Version::HTTP_10, &HeaderMap::new()));

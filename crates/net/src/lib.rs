@@ -27,7 +27,7 @@ pub mod tls;
 pub use acceptor::{HandshakeError, TlsAcceptor};
 pub use admission::{Admission, AdmissionLimits, Admitted};
 pub use channel::{Channel, ClientCertificate, PskSource};
-pub use clients::{ClientTrust, Cut, Stamp};
+pub use clients::{ClientTrust, Cut, ListExpiry, Stamp};
 pub use error::TlsError;
 pub use key_log::KeyLogFile;
 pub use profile::{ClientCertificates, KeyKind, Profile, Security};

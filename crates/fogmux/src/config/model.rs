@@ -8,7 +8,7 @@ use fogmux_bus::BusConfig;
 use fogmux_gateway::mqtt::MqttConfig;
 use fogmux_gateway::proxy::{ForwardHeader, ProxyConfig, ProxyRules};
 use fogmux_gateway::xmpp::XmppConfig;
-use fogmux_net::{AdmissionLimits, proxy::Proxies};
+use fogmux_net::{AdmissionLimits, ListExpiry, proxy::Proxies};
 use fogmux_store::{Durability, StoreConfig};
 use tracing_subscriber::filter::Targets;
 
@@ -201,6 +201,8 @@ pub(crate) struct Tls {
     pub(crate) client_ca_file: Option<PathBuf>,
     /// PEM: what they have revoked; that of our own when absent.
     pub(crate) crl_file: Option<PathBuf>,
+    /// What becomes of client certificates when that list has expired.
+    pub(crate) crl_expiry: ListExpiry,
     /// Open connections end when their certificate is revoked.
     pub(crate) cut_revoked: bool,
 }
@@ -211,6 +213,8 @@ impl Section for Tls {
         reader.path("key_file", &mut self.key_file);
         reader.path("client_ca_file", &mut self.client_ca_file);
         reader.path("crl_file", &mut self.crl_file);
+        let policies = [("warn", ListExpiry::Warn), ("refuse", ListExpiry::Refuse)];
+        reader.choice("crl_expiry", &mut self.crl_expiry, &policies);
         reader.flag("cut_revoked", &mut self.cut_revoked);
     }
 }

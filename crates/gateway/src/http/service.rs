@@ -293,7 +293,8 @@ impl Conn {
             return if ours { Ok(()) } else { Err(Problem::new(Kind::ForeignOrigin)) };
         };
         let origin = origin.to_str().unwrap_or("null");
-        let allowed = host.is_some_and(|host| origin::is_same(origin, host))
+        let secure = self.peer.secure || proxy::was_secure(&self.ctx, &self.peer, &parts.headers);
+        let allowed = host.is_some_and(|host| origin::is_same(origin, secure, host))
             || self.ctx.shared.http.config.origins.iter().any(|allowed| allowed == origin);
         if allowed { Ok(()) } else { Err(Problem::new(Kind::ForeignOrigin)) }
     }

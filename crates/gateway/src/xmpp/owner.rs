@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fogmux_auth::Action;
-use fogmux_bus::{Completion, NoRoom};
+use fogmux_bus::{Completion, NoRoom, ReadGate as _};
 use fogmux_xmpp::{
     Jid, PubsubCondition, StanzaCondition, StanzaError,
     form::Form,
@@ -41,9 +41,12 @@ impl Core {
                 | Affiliation::None
                 | Affiliation::Outcast,
             ) => forbidden,
-            None if !self.exists(node) => Err(StanzaError::new(StanzaCondition::ItemNotFound)),
-            None if self.me.gate.may_write(node) => Ok(()),
-            None => Err(self.refusal(Action::Write, node)),
+            None if !self.me.gate.may_write(node) => Err(self.refusal(Action::Write, node)),
+            // Whoever may write a topic but not read it is not told whether it has a message.
+            None if self.me.gate.may_read(node) && !self.exists(node) => {
+                Err(StanzaError::new(StanzaCondition::ItemNotFound))
+            }
+            None => Ok(()),
         }
     }
 
