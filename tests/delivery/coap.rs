@@ -4,6 +4,7 @@ mod catch_up;
 mod ends;
 mod many;
 mod newest;
+mod oscore;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -17,6 +18,7 @@ use fogmux_tests::suite::Case;
 use fogmux_tests::tcp;
 
 pub(crate) const CASES: &[Case] = &[
+    Case { name: "coap oscore numbers of an old journal are not used again", run: oscore::old_journal },
     Case { name: "coap udp small receive buffer gets every retained message", run: catch_up::small_buffer },
     Case { name: "coap udp late acknowledgements get every retained message", run: catch_up::late },
     Case { name: "coap udp observer that never acknowledges is ended", run: catch_up::never },

@@ -3,6 +3,7 @@
 mod certificates;
 mod hang_up;
 mod reload;
+mod revocations;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -28,6 +29,7 @@ pub(crate) const CASES: &[Case] = &[
         name: "logins: profiles of OpenSSL name the authority in the certificate request",
         run: certificates::named,
     },
+    Case { name: "logins: revocation lists that have expired", run: revocations::expired },
 ];
 
 /// Two hashes of `secret` by mosquitto_passwd. Verifying one costs as much memory as a hash of our own.

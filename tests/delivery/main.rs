@@ -5,12 +5,16 @@
 
 mod bus;
 mod coap;
+mod fairness;
 mod findings;
+mod hints;
 mod http;
+mod identifiers;
 mod logins;
 mod mqtt;
 mod mqtt_bridge;
 mod operation;
+mod proxies;
 mod reload;
 mod xmpp;
 
@@ -24,11 +28,15 @@ fn main() -> ExitCode {
         mqtt_bridge::CASES,
         bus::CASES,
         coap::CASES,
+        fairness::CASES,
         http::CASES,
+        hints::CASES,
+        identifiers::CASES,
         xmpp::CASES,
         logins::CASES,
         operation::CASES,
         findings::CASES,
+        proxies::CASES,
         &reload::cases(),
     ]
     .concat();

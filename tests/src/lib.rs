@@ -13,5 +13,6 @@ pub mod probe;
 pub mod suite;
 pub mod tcp;
 pub mod tls;
+pub mod users;
 pub mod websocket;
 pub mod xmpp;

@@ -21,6 +21,7 @@ use crate::{
     order::Order,
     retained::{Retained, RetainedChunk, RetainedStore},
     route::{Sub, Subscriber},
+    share::{NoRoom, RESERVE_PERCENT, Room},
     slot::Slot,
     subscription::{SubscribeOptions, Subscription},
     timestamp::Timestamp,
@@ -43,6 +44,8 @@ pub struct BusConfig {
     pub subscriptions_max: usize,
     /// Most bytes of subscriptions; each level of a filter that no other shares counts some two hundred.
     pub subscriptions_bytes_max: usize,
+    /// The part of every table that is reserved for principals who have little of it, in percent ([`Room`]).
+    pub reserve_percent: u8,
 }
 
 impl Default for BusConfig {
@@ -54,6 +57,7 @@ impl Default for BusConfig {
             retained_bytes_max: 64 << 20,
             subscriptions_max: 1_000_000,
             subscriptions_bytes_max: 128 << 20,
+            reserve_percent: RESERVE_PERCENT,
         }
     }
 }
@@ -117,8 +121,9 @@ pub struct Bus {
     counters: Counters,
     pub(crate) slots: Arc<SlotIds>,
     pub(crate) inboxes: Vec<Mutex<Inbox>>,
-    subscriptions_max: usize,
-    subscriptions_bytes_max: usize,
+    subscriptions_room: Room,
+    subscriptions_bytes_room: Room,
+    reserve_percent: u8,
     shut_down: AtomicBool,
 }
 
@@ -126,7 +131,8 @@ impl Bus {
     /// Creates a bus with the retained messages of `store`. `now` and `now_unix_ms` are the same moment on both clocks.
     #[must_use]
     pub fn new(config: &BusConfig, store: Box<dyn RetainedStore>, now: Timestamp, now_unix_ms: u64) -> Arc<Self> {
-        let retained = Retained::new(store, config.retained_messages_max, config.retained_bytes_max);
+        let room = |max| Room::new(max, config.reserve_percent);
+        let retained = Retained::new(store, room(config.retained_messages_max), room(config.retained_bytes_max));
         retained.load(now, now_unix_ms);
         Arc::new(Self {
             tree: RwLock::default(),
@@ -141,8 +147,9 @@ impl Bus {
             counters: Counters::default(),
             slots: Arc::default(),
             inboxes: (0..config.workers.max(1)).map(|_| Mutex::default()).collect(),
-            subscriptions_max: config.subscriptions_max,
-            subscriptions_bytes_max: config.subscriptions_bytes_max,
+            subscriptions_room: room(config.subscriptions_max),
+            subscriptions_bytes_room: room(config.subscriptions_bytes_max),
+            reserve_percent: config.reserve_percent,
             shut_down: AtomicBool::new(false),
         })
     }
@@ -166,14 +173,36 @@ impl Bus {
         let subscriber: Arc<dyn Subscriber> = Arc::<Slot<M>>::clone(slot);
         let mut tree = self.tree.write().unwrap_or_else(PoisonError::into_inner);
         let key = (slot.id(), options.tag);
-        let full = tree.len() >= self.subscriptions_max || tree.bytes() >= self.subscriptions_bytes_max;
-        if full && !tree.contains(subscription, key) {
+        if let Err(why) = self.room_for(&tree, subscription, &options)
+            && !tree.contains(subscription, key)
+        {
+            if why == NoRoom::Share {
+                Counters::beyond_share(&self.counters.share_subscriptions);
+            }
             return Err(TooManySubscriptions);
         }
         let existed = tree.insert(subscription, Sub { slot: slot.id(), subscriber, options });
         drop(tree);
         self.generations.bump(&subscription.filter);
         Ok(existed)
+    }
+
+    /// Whether there is room for one more subscription of its principal. The last one may exceed the limit of bytes.
+    fn room_for(&self, tree: &Tree, subscription: &Subscription, options: &SubscribeOptions) -> Result<(), NoRoom> {
+        let principal = options.gate.as_ref().and_then(|gate| gate.principal());
+        let own = principal.map(|principal| tree.share(&principal)).unwrap_or_default();
+        let left = self.subscriptions_bytes_room.left(tree.bytes());
+        self.subscriptions_room.admit(tree.len(), own.count, 1)?;
+        if left == 0 {
+            return Err(NoRoom::Full);
+        }
+        self.subscriptions_bytes_room.admit(tree.bytes(), own.bytes, subscription.cost().min(left))
+    }
+
+    /// A table of `max` with the reserve that all tables have.
+    #[must_use]
+    pub const fn room(&self, max: usize) -> Room {
+        Room::new(max, self.reserve_percent)
     }
 
     /// Removes a subscription. Returns whether there was one.
@@ -209,6 +238,13 @@ impl Bus {
     #[must_use]
     pub fn subscriptions(&self) -> usize {
         self.tree.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// The largest number of subscriptions, and of retained messages, that one principal has.
+    #[must_use]
+    pub fn largest_shares(&self) -> (usize, usize) {
+        let subscriptions = self.tree.read().unwrap_or_else(PoisonError::into_inner).largest_share();
+        (subscriptions, self.retained.largest_share())
     }
 
     /// Bytes that they take up, levels of filters included.

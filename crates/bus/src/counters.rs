@@ -33,6 +33,10 @@ pub struct Counters {
     pub conflated: AtomicU64,
     /// Publications refused because they could not be stored or the bus was shut down.
     pub refused: AtomicU64,
+    /// Retained messages refused because the rest of the table is reserved for other principals.
+    pub share_retained: AtomicU64,
+    /// Subscriptions refused for the same reason.
+    pub share_subscriptions: AtomicU64,
     /// Publications that matched no subscription.
     pub unmatched: AtomicU64,
     /// Publications routed by the cache.
@@ -84,6 +88,11 @@ impl Counters {
                 total.fetch_add(count, Relaxed);
             }
         }
+    }
+
+    /// Counts a refusal by [`crate::Room`] in one of the two counters above.
+    pub(crate) fn beyond_share(counter: &AtomicU64) {
+        counter.fetch_add(1, Relaxed);
     }
 
     /// Counts messages that were found expired when a mailbox was drained.

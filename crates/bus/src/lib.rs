@@ -25,6 +25,7 @@ mod outcome;
 mod retained;
 mod route;
 mod session;
+mod share;
 mod slot;
 mod subscription;
 mod timestamp;
@@ -46,7 +47,8 @@ pub use outcome::Outcome;
 pub use retained::{
     Completer, Completion, Forgetful, RetainedChunk, RetainedError, RetainedStore, StoreFailed, Stored, Undo,
 };
-pub use session::{AttachError, Attached, SessionKey, Sessions};
+pub use session::{AttachError, Attached, GaveWay, SessionKey, Sessions};
+pub use share::{NoRoom, RESERVE_PERCENT, Room, Share, Shares};
 pub use slot::{Claim, Displaced, Slot};
 pub use subscription::{ReadGate, SubscribeOptions, Subscription, SubscriptionError};
 pub use timestamp::Timestamp;

@@ -19,6 +19,7 @@ use crate::{
     footprint,
     limits::RETAINED_SCAN_MAX,
     message::{Door, Message, Properties, Publication, Qos},
+    share::{NoRoom, Room, Share},
     timestamp::Timestamp,
     topic::Topic,
 };
@@ -166,6 +167,9 @@ pub enum RetainedError {
     /// The limit on retained messages or their bytes is reached.
     #[error("no room for more retained messages")]
     Full,
+    /// The rest of the table is reserved for other principals.
+    #[error("no room for more retained messages of this publisher")]
+    Share,
     /// The store is read-only, or too many writes wait for it.
     #[error(transparent)]
     Store(#[from] StoreFailed),
@@ -187,8 +191,8 @@ pub(crate) struct Retained {
     /// Shared with the store, which undoes failed writes.
     map: Arc<RwLock<Map>>,
     store: Box<dyn RetainedStore>,
-    messages_max: usize,
-    bytes_max: usize,
+    messages: Room,
+    bytes: Room,
 }
 
 /// The outcome of retaining a publication.
@@ -199,7 +203,7 @@ pub(crate) struct Kept {
 }
 
 impl Retained {
-    pub(crate) fn new(store: Box<dyn RetainedStore>, messages_max: usize, bytes_max: usize) -> Self {
+    pub(crate) fn new(store: Box<dyn RetainedStore>, messages: Room, bytes: Room) -> Self {
         let map: Arc<RwLock<Map>> = Arc::default();
         let undone = Arc::clone(&map);
         store.undo_by(Box::new(move |topic, before| {
@@ -210,7 +214,7 @@ impl Retained {
                 None => map.remove(hash, topic),
             }
         }));
-        Self { map, store, messages_max, bytes_max }
+        Self { map, store, messages, bytes }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Map> {
@@ -258,10 +262,7 @@ impl Retained {
             map.remove(hash, publication.topic.as_str());
             return Ok(Kept { replaced, completion });
         };
-        let bytes = map.bytes() - kept.map_or(0, |m| footprint::of(m)) + footprint::of(message);
-        if bytes > self.bytes_max || (kept.is_none() && map.len() >= self.messages_max) {
-            return Err(RetainedError::Full);
-        }
+        self.admit(&map, kept, message)?;
         let left = message.expires_at.map(|at| at.since(message.ingest).as_millis());
         let expires = left.map(|ms| message.ingest_unix_ms.saturating_add(u64::try_from(ms).unwrap_or(u64::MAX)));
         // Under the lock, so that the store sees writes of one topic in the order in which they became the latest; and
@@ -270,6 +271,32 @@ impl Retained {
         taken(&completion)?;
         map.insert(hash, message);
         Ok(Kept { replaced, completion })
+    }
+
+    /// Whether there is room for a message in place of `old`. The gateway's own status messages have no share.
+    fn admit(&self, map: &Map, old: Option<&Arc<Message>>, message: &Message) -> Result<(), RetainedError> {
+        let (bytes, old_bytes) = (footprint::of(message), old.map_or(0, |m| footprint::of(m)));
+        let grows = bytes.saturating_sub(old_bytes);
+        if old.is_some() && grows == 0 {
+            return Ok(());
+        }
+        let principal = &message.publisher.principal;
+        let mut own =
+            if message.publisher.door == Door::Internal { Share::default() } else { map.shares().of(principal) };
+        if old.is_some_and(|old| old.publisher.principal != *principal) {
+            own.bytes = own.bytes.saturating_add(old_bytes);
+        }
+        let counted = if old.is_none() { self.messages.admit(map.len(), own.count, 1) } else { Ok(()) };
+        let admitted = counted.and_then(|()| self.bytes.admit(map.bytes(), own.bytes, grows));
+        admitted.map_err(|why| match why {
+            NoRoom::Full => RetainedError::Full,
+            NoRoom::Share => RetainedError::Share,
+        })
+    }
+
+    /// The largest number of retained messages that one principal has.
+    pub(crate) fn largest_share(&self) -> usize {
+        self.read().shares().largest()
     }
 
     pub(crate) fn latest(&self, topic: &str, now: Timestamp) -> Option<Arc<Message>> {

@@ -57,6 +57,11 @@ pub(crate) struct Sub {
 }
 
 impl Sub {
+    /// The principal whose share it counts to.
+    pub(crate) fn principal(&self) -> Option<Arc<str>> {
+        self.options.gate.as_ref()?.principal()
+    }
+
     pub(crate) const fn key(&self) -> (SlotId, u64) {
         (self.slot, self.options.tag)
     }

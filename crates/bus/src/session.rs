@@ -1,7 +1,7 @@
 //! Sessions: mailboxes that outlive a connection, by name, until they expire.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -30,6 +30,22 @@ pub struct Attached<M: Mailbox> {
     pub present: bool,
     /// The session that this one replaced because a fresh one was asked for; the caller drops its subscriptions.
     pub ended: Option<Arc<Slot<M>>>,
+    /// A session of another principal that this one took the place of.
+    pub gave_way: Option<GaveWay<M>>,
+}
+
+/// A session that ended so that another principal may have its place or its name. The caller drops its subscriptions,
+/// and displaces its connection.
+#[derive(Debug)]
+pub struct GaveWay<M: Mailbox> {
+    /// Its key.
+    pub key: SessionKey,
+    /// Its mailbox.
+    pub slot: Arc<Slot<M>>,
+    /// Whose it was.
+    pub principal: Arc<str>,
+    /// Whether it had a connection.
+    pub connected: bool,
 }
 
 /// Why a connection was not attached.
@@ -49,6 +65,16 @@ struct Entry<M: Mailbox> {
     expires: Option<Timestamp>,
     /// Whether it has no connection.
     away: bool,
+    /// The number of the latest attachment or detachment.
+    since: u64,
+}
+
+/// The sessions of one principal.
+#[derive(Default)]
+struct Held {
+    count: usize,
+    /// Those without a connection, the one that has been so for longest first.
+    absent: BTreeMap<u64, SessionKey>,
 }
 
 struct Inner<M: Mailbox> {
@@ -56,19 +82,121 @@ struct Inner<M: Mailbox> {
     expiry: BTreeSet<(Timestamp, SessionKey)>,
     /// Sessions without a connection.
     away: usize,
+    held: HashMap<Arc<str>, Held, foldhash::fast::RandomState>,
+    /// Principals by the number of their sessions.
+    by_weight: BTreeSet<(usize, Arc<str>)>,
+    /// Attachments and detachments so far.
+    moves: u64,
+}
+
+impl<M: Mailbox> Inner<M> {
+    fn next_move(&mut self) -> u64 {
+        self.moves += 1;
+        self.moves
+    }
+
+    fn weigh(&mut self, principal: &Arc<str>, change: impl FnOnce(usize) -> usize) {
+        let held = self.held.entry(Arc::clone(principal)).or_default();
+        self.by_weight.remove(&(held.count, Arc::clone(principal)));
+        held.count = change(held.count);
+        if held.count > 0 {
+            self.by_weight.insert((held.count, Arc::clone(principal)));
+        } else {
+            self.held.remove(principal);
+        }
+    }
+
+    fn insert(&mut self, key: SessionKey, entry: Entry<M>) {
+        self.weigh(&Arc::clone(&entry.principal), |count| count + 1);
+        self.by_key.insert(key, entry);
+    }
+
+    fn remove(&mut self, key: &SessionKey) -> Option<Entry<M>> {
+        self.come_back(key);
+        let entry = self.by_key.remove(key)?;
+        self.weigh(&entry.principal, |count| count.saturating_sub(1));
+        Some(entry)
+    }
+
+    /// The session has no connection any more and ends at `expires`.
+    fn go_away(&mut self, key: &SessionKey, expires: Option<Timestamp>) {
+        self.come_back(key);
+        let since = self.next_move();
+        let Some(entry) = self.by_key.get_mut(key) else { return };
+        (entry.away, entry.since, entry.expires) = (true, since, expires);
+        self.away += 1;
+        if let Some(held) = self.held.get_mut(&entry.principal) {
+            held.absent.insert(since, key.clone());
+        }
+        if let Some(at) = expires {
+            self.expiry.insert((at, key.clone()));
+        }
+    }
+
+    /// The session is not absent any more, if it was.
+    fn come_back(&mut self, key: &SessionKey) {
+        let since = self.next_move();
+        let Some(entry) = self.by_key.get_mut(key).filter(|entry| entry.away) else { return };
+        if let Some(held) = self.held.get_mut(&entry.principal) {
+            held.absent.remove(&entry.since);
+        }
+        (entry.away, entry.since) = (false, since);
+        self.away -= 1;
+        if let Some(at) = entry.expires.take() {
+            self.expiry.remove(&(at, key.clone()));
+        }
+    }
+
+    /// The session that gives way to a further one of `principal`: of the principal with the most sessions – two more
+    /// than `principal` at least, so that places do not go back and forth – the one that has been absent for longest,
+    /// else the one that came last.
+    fn heaviest(&self, principal: &Arc<str>) -> Option<SessionKey> {
+        let own = self.held.get(principal).map_or(0, |held| held.count);
+        let (count, heaviest) = self.by_weight.last()?;
+        if *count < own + 2 {
+            return None;
+        }
+        if let Some((_, key)) = self.held.get(heaviest).and_then(|held| held.absent.first_key_value()) {
+            return Some(key.clone());
+        }
+        let theirs = self.by_key.iter().filter(|(_, entry)| entry.principal == *heaviest);
+        theirs.max_by_key(|(_, entry)| entry.since).map(|(key, _)| key.clone())
+    }
+
+    fn give_way(&mut self, key: SessionKey) -> Option<GaveWay<M>> {
+        let connected = !self.by_key.get(&key)?.away;
+        let Entry { slot, principal, .. } = self.remove(&key)?;
+        Some(GaveWay { key, slot, principal, connected })
+    }
 }
 
 /// All sessions of one kind, bounded in number.
 pub struct Sessions<M: Mailbox> {
     inner: Mutex<Inner<M>>,
     sessions_max: usize,
+    /// Whether an absent session of another principal gives its name away.
+    absent_give_way: bool,
 }
 
 impl<M: Mailbox> Sessions<M> {
     /// Creates an empty registry of at most `sessions_max` sessions.
     #[must_use]
     pub fn new(sessions_max: usize) -> Self {
-        Self { inner: Mutex::new(Inner { by_key: HashMap::default(), expiry: BTreeSet::new(), away: 0 }), sessions_max }
+        let inner = Inner {
+            by_key: HashMap::default(),
+            expiry: BTreeSet::new(),
+            away: 0,
+            held: HashMap::default(),
+            by_weight: BTreeSet::new(),
+            moves: 0,
+        };
+        Self { inner: Mutex::new(inner), sessions_max, absent_give_way: false }
+    }
+
+    /// Has sessions without a connection end when another principal asks for their name.
+    #[must_use]
+    pub fn absent_give_way(self) -> Self {
+        Self { absent_give_way: true, ..self }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<M>> {
@@ -90,31 +218,34 @@ impl<M: Mailbox> Sessions<M> {
     ) -> Result<Attached<M>, AttachError> {
         let mut inner = self.lock();
         let inner = &mut *inner;
-        let mut ended = None;
-        if let Some(entry) = inner.by_key.get_mut(key) {
-            if entry.principal != *principal {
+        let (mut ended, mut gave_way) = (None, None);
+        if let Some(entry) = inner.by_key.get(key).filter(|entry| entry.principal != *principal) {
+            if !(self.absent_give_way && entry.away) {
                 return Err(AttachError::NotYours);
             }
-            inner.away -= usize::from(std::mem::take(&mut entry.away));
-            if let Some(at) = entry.expires.take() {
-                inner.expiry.remove(&(at, key.clone()));
-            }
-            if !fresh {
+            gave_way = inner.give_way(key.clone());
+        }
+        if inner.by_key.contains_key(key) {
+            inner.come_back(key);
+            if let Some(entry) = inner.by_key.get(key).filter(|_| !fresh) {
                 let slot = Arc::clone(&entry.slot);
                 let claim = slot.claim(worker);
-                return Ok(Attached { slot, claim, present: true, ended: None });
+                return Ok(Attached { slot, claim, present: true, ended, gave_way });
             }
-            let old = Arc::clone(&entry.slot);
-            old.claim(worker);
-            ended = Some(old);
+            ended = inner.remove(key).map(|entry| entry.slot);
+            if let Some(old) = &ended {
+                old.claim(worker);
+            }
         } else if inner.by_key.len() >= self.sessions_max {
-            return Err(AttachError::Full);
+            let heaviest = inner.heaviest(principal).ok_or(AttachError::Full)?;
+            gave_way = inner.give_way(heaviest);
         }
         let slot = make();
         let claim = slot.claim(worker);
-        let entry = Entry { slot: Arc::clone(&slot), principal: Arc::clone(principal), expires: None, away: false };
-        inner.by_key.insert(key.clone(), entry);
-        Ok(Attached { slot, claim, present: false, ended })
+        let (since, principal) = (inner.next_move(), Arc::clone(principal));
+        let entry = Entry { slot: Arc::clone(&slot), principal, expires: None, away: false, since };
+        inner.insert(key.clone(), entry);
+        Ok(Attached { slot, claim, present: false, ended, gave_way })
     }
 
     /// Detaches a connection; its session stays for `keep`, or for ever if that is `None`. With [`Duration::ZERO`] the
@@ -130,25 +261,16 @@ impl<M: Mailbox> Sessions<M> {
     ) -> Option<Arc<Slot<M>>> {
         let mut inner = self.lock();
         let inner = &mut *inner;
-        let entry = inner.by_key.get_mut(key)?;
+        let entry = inner.by_key.get(key)?;
         if !Arc::ptr_eq(&entry.slot, slot) || slot.with_claim(claim, |_| ()).is_err() {
             return None;
         }
         slot.release(claim);
-        if keep != Some(Duration::ZERO) {
-            entry.away = true;
-            inner.away += 1;
+        if keep == Some(Duration::ZERO) {
+            return inner.remove(key).map(|entry| entry.slot);
         }
-        match keep {
-            Some(Duration::ZERO) => inner.by_key.remove(key).map(|entry| entry.slot),
-            Some(keep) => {
-                let at = now + keep;
-                entry.expires = Some(at);
-                inner.expiry.insert((at, key.clone()));
-                None
-            }
-            None => None,
-        }
+        inner.go_away(key, keep.map(|keep| now + keep));
+        None
     }
 
     /// Removes and returns the sessions that have expired; the caller drops their subscriptions.
@@ -156,12 +278,12 @@ impl<M: Mailbox> Sessions<M> {
         let mut inner = self.lock();
         let inner = &mut *inner;
         let mut expired = Vec::new();
-        while inner.expiry.first().is_some_and(|(at, _)| *at <= now) {
-            let Some((_, key)) = inner.expiry.pop_first() else { break };
-            if let Some(entry) = inner.by_key.remove(&key) {
-                inner.away -= usize::from(entry.away);
-                expired.push((key, entry.slot));
-            }
+        while let Some((_, key)) = inner.expiry.first().filter(|(at, _)| *at <= now).cloned() {
+            let Some(entry) = inner.remove(&key) else {
+                inner.expiry.pop_first();
+                continue;
+            };
+            expired.push((key, entry.slot));
         }
         expired
     }
@@ -177,12 +299,7 @@ impl<M: Mailbox> Sessions<M> {
         let mut inner = self.lock();
         let inner = &mut *inner;
         inner.by_key.get(key).filter(|entry| entry.away && Arc::ptr_eq(&entry.slot, slot))?;
-        let entry = inner.by_key.remove(key)?;
-        inner.away -= 1;
-        if let Some(at) = entry.expires {
-            inner.expiry.remove(&(at, key.clone()));
-        }
-        Some(entry.slot)
+        inner.remove(key).map(|entry| entry.slot)
     }
 
     /// When the next session expires; [`Timestamp::NEVER`] when none will.
@@ -203,6 +320,11 @@ impl<M: Mailbox> Sessions<M> {
     /// The number of sessions without a connection.
     pub fn away(&self) -> usize {
         self.lock().away
+    }
+
+    /// The largest number of sessions that one principal has.
+    pub fn largest_share(&self) -> usize {
+        self.lock().by_weight.last().map_or(0, |(count, _)| *count)
     }
 
     /// Whether there are no sessions.

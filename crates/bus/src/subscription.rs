@@ -35,6 +35,11 @@ impl Default for SubscribeOptions {
 pub trait ReadGate: Send + Sync {
     /// Whether messages on this topic may be delivered.
     fn may_read(&self, topic: &str) -> bool;
+
+    /// The name of the principal whose share the subscription counts to; it does not change. `None`: nobody's.
+    fn principal(&self) -> Option<Arc<str>> {
+        None
+    }
 }
 
 /// Why a string is not a subscription.

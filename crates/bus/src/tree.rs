@@ -7,7 +7,12 @@ use std::{
 
 use hashbrown::HashMap;
 
-use crate::{id::SlotId, route::Sub, subscription::Subscription};
+use crate::{
+    id::SlotId,
+    route::Sub,
+    share::{Share, Shares},
+    subscription::Subscription,
+};
 
 /// Subscriptions that end at one node, sorted by key, so that one of many is found without a walk.
 #[derive(Default)]
@@ -84,11 +89,20 @@ pub(crate) struct Tree {
     count: usize,
     /// The number of shared subscriptions.
     shared: usize,
+    /// The subscriptions of each principal, by [`Subscription::cost`].
+    shares: Shares,
 }
 
 impl Default for Tree {
     fn default() -> Self {
-        Self { nodes: vec![Node::default()], free: BTreeSet::new(), bytes: 0, count: 0, shared: 0 }
+        Self {
+            nodes: vec![Node::default()],
+            free: BTreeSet::new(),
+            bytes: 0,
+            count: 0,
+            shared: 0,
+            shares: Shares::default(),
+        }
     }
 }
 
@@ -107,6 +121,16 @@ impl Tree {
     /// The number of shared subscriptions (§4.8.2).
     pub(crate) const fn shared(&self) -> usize {
         self.shared
+    }
+
+    /// The subscriptions of one principal, levels of filters included as if no other shared them.
+    pub(crate) fn share(&self, principal: &str) -> Share {
+        self.shares.of(principal)
+    }
+
+    /// The largest number of subscriptions that one principal has.
+    pub(crate) fn largest_share(&self) -> usize {
+        self.shares.largest()
     }
 
     fn node(&self, id: u32) -> Option<&Node> {
@@ -161,10 +185,12 @@ impl Tree {
         let Some(node) = self.node_mut(at) else { return false };
         let leaf = if below { &mut node.below } else { &mut node.here }.get_or_insert_default();
         let list = leaf.list(subscription.group.as_ref());
-        match list.binary_search_by_key(&sub.key(), |s| s.key()) {
+        let principal = sub.principal();
+        let existed = match list.binary_search_by_key(&sub.key(), |s| s.key()) {
             Ok(at) => {
-                if let Some(old) = list.get_mut(at) {
-                    *old = Arc::new(sub);
+                let replaced = list.get_mut(at).map(|old| std::mem::replace(old, Arc::new(sub)));
+                if let Some(old) = replaced.and_then(|old| old.principal()) {
+                    self.shares.remove(&old, subscription.cost());
                 }
                 true
             }
@@ -175,7 +201,11 @@ impl Tree {
                 self.shared += usize::from(subscription.group.is_some());
                 false
             }
+        };
+        if let Some(principal) = principal {
+            self.shares.add(&principal, subscription.cost());
         }
+        existed
     }
 
     fn leaf(&self, subscription: &Subscription) -> Option<&Leaf> {
@@ -218,8 +248,11 @@ impl Tree {
             path.push((at, level));
             at = next;
         }
-        if !self.remove_from_leaf(at, below, subscription.group.as_ref(), (slot, tag)) {
+        let Some(removed) = self.remove_from_leaf(at, below, subscription.group.as_ref(), (slot, tag)) else {
             return false;
+        };
+        if let Some(principal) = removed.principal() {
+            self.shares.remove(&principal, subscription.cost());
         }
         self.bytes = self.bytes.saturating_sub(SUB_BYTES + subscription.filter.len());
         self.count -= 1;
@@ -261,14 +294,20 @@ impl Tree {
         }
     }
 
-    fn remove_from_leaf(&mut self, at: u32, below: bool, group: Option<&Arc<str>>, key: (SlotId, u64)) -> bool {
-        let Some(node) = self.node_mut(at) else { return false };
+    fn remove_from_leaf(
+        &mut self,
+        at: u32,
+        below: bool,
+        group: Option<&Arc<str>>,
+        key: (SlotId, u64),
+    ) -> Option<Arc<Sub>> {
+        let node = self.node_mut(at)?;
         let place = if below { &mut node.below } else { &mut node.here };
-        let Some(leaf) = place else { return false };
+        let leaf = place.as_mut()?;
         let removed = match group {
             None => remove_sorted(&mut leaf.direct, key),
             Some(name) => {
-                let Some(members) = leaf.groups.get_mut(name) else { return false };
+                let members = leaf.groups.get_mut(name)?;
                 let removed = remove_sorted(members, key);
                 if members.is_empty() {
                     leaf.groups.remove(name);
@@ -314,10 +353,9 @@ impl Tree {
     }
 }
 
-fn remove_sorted(list: &mut Vec<Arc<Sub>>, key: (SlotId, u64)) -> bool {
-    let Ok(at) = list.binary_search_by_key(&key, |s| s.key()) else { return false };
-    list.remove(at);
-    true
+fn remove_sorted(list: &mut Vec<Arc<Sub>>, key: (SlotId, u64)) -> Option<Arc<Sub>> {
+    let at = list.binary_search_by_key(&key, |s| s.key()).ok()?;
+    Some(list.remove(at))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     bus::Bus,
-    counters::Tally,
+    counters::{Counters, Tally},
     group::Members,
     id::WorkerId,
     limits::{DELIVERED_UNDER_LOCK, HANDED_ON_TOGETHER, STAGED_MAX, WAKES_PER_TURN},
@@ -171,7 +171,10 @@ impl Worker {
             Err(RetainedError::Precondition) => {
                 publication.outcome.set(Outcome { precondition_failed: true, ..publication.outcome() });
             }
-            Err(RetainedError::Full) => {
+            Err(why @ (RetainedError::Full | RetainedError::Share)) => {
+                if why == RetainedError::Share {
+                    Counters::beyond_share(&self.bus.counters().share_retained);
+                }
                 publication.outcome.set(Outcome { refused: true, ..publication.outcome() });
             }
             Err(RetainedError::Store(_)) => {

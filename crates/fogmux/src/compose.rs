@@ -61,6 +61,7 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
         listen: listen(config, home.tls.is_some()),
         tls: home.tls.clone().map(|tls| tls.with_psk(Arc::new(Keys(Arc::clone(&authority))))),
         accept: config.limits,
+        proxies: config.proxy.of_gateway(),
         store: Some(store.clone()),
         quic: config.http.quic,
         mqtt: config.mqtt.clone(),
@@ -166,6 +167,8 @@ pub(crate) fn listen(config: &Config, certificate: bool) -> Vec<Listen> {
             anonymous: settings.lets_anonymous_in(),
             sources: settings.auth,
             security: settings.tls().map(Tls::security).unwrap_or_default(),
+            remote_anonymous: settings.anonymous && settings.allow_remote_anonymous,
+            proxy_protocol: listener != Listener::Http3 && settings.proxy_protocol == Some(true),
         })
         .collect()
 }

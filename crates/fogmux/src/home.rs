@@ -85,7 +85,8 @@ pub(crate) fn certificate(config: &Config, directory: &Path) -> Result<(TlsConfi
     };
     let Some(believed) = believed else { return Ok((tls, authority)) };
     let revoked = config.tls.crl_file.clone().unwrap_or_else(|| directory.join(data::REVOCATIONS));
-    let clients = ClientTrust::load(&believed, &revoked).or_fail(Status::Config, "client certificates")?;
+    let clients = ClientTrust::load_with(&believed, &revoked, config.tls.crl_expiry)
+        .or_fail(Status::Config, "client certificates")?;
     Ok((tls.with_clients(clients, config.tls.cut_revoked), authority))
 }
 

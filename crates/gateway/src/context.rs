@@ -17,8 +17,8 @@ use fogmux_net::{Admission, Channel};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    Listener, coap::CoapDoor, http::HttpDoor, metrics::Metrics, mqtt::MqttDoor, readers::Readers, verifiers::Verifiers,
-    xmpp::XmppDoor,
+    Listener, coap::CoapDoor, http::HttpDoor, metrics::Metrics, mqtt::MqttDoor, proxy::ProxyRules, readers::Readers,
+    verifiers::Verifiers, xmpp::XmppDoor,
 };
 
 /// Bytes of the read buffer that the connections of a worker take turns to use. 16 KiB cost 1.3 to 1.7 times as much
@@ -77,18 +77,35 @@ pub struct Peer {
     pub sources: SourceSet,
     /// The result of the handshake; `None` on a plain connection.
     pub channel: Option<Arc<Channel>>,
+    /// The proxy that it came through, whose address the connection has; `None` if it came directly. Where the proxy did
+    /// not say whose connection it is, this is `address`, too.
+    pub through: Option<SocketAddr>,
 }
 
 impl Peer {
     /// A peer on a plain connection.
     #[must_use]
     pub const fn plain(address: SocketAddr, anonymous: bool) -> Self {
-        Self { address, secure: false, anonymous, listener: None, sources: SourceSet::ALL, channel: None }
+        let sources = SourceSet::ALL;
+        Self { address, secure: false, anonymous, listener: None, sources, channel: None, through: None }
     }
 
-    /// Whether its listener admits anonymous clients now, which a reload can change.
+    /// Whether its listener admits it without credentials now, which a reload can change. Who came through a proxy may be
+    /// anywhere, whatever the address of the connection.
     pub(crate) fn may_be_anonymous(&self, ctx: &WorkerContext) -> bool {
-        self.listener.map_or(self.anonymous, |listener| ctx.shared.open_to_anonymous.contains(listener))
+        let open = &ctx.shared.open_to_anonymous;
+        match self.listener {
+            None => self.anonymous && self.through.is_none(),
+            Some(listener) if self.through.is_some() => open.contains_remote(listener),
+            Some(listener) => open.contains(listener),
+        }
+    }
+
+    /// The same peer behind a proxy that says that it is at `address`, or does not say.
+    #[must_use]
+    pub fn behind(&self, address: Option<SocketAddr>) -> Self {
+        let proxy = self.through.unwrap_or(self.address);
+        Self { address: address.unwrap_or(proxy), through: Some(proxy), ..self.clone() }
     }
 
     /// The same peer behind a handshake.
@@ -97,10 +114,16 @@ impl Peer {
         Self { secure: true, channel: Some(channel), ..self }
     }
 
-    /// Whether it is on this machine.
+    /// Whether it is on this machine, and no proxy that others may use.
     #[must_use]
     pub const fn is_loopback(&self) -> bool {
-        self.address.ip().to_canonical().is_loopback()
+        self.through.is_none() && self.address.ip().to_canonical().is_loopback()
+    }
+
+    /// Whether what it sends passes a network in the clear on its last way to us.
+    #[must_use]
+    pub fn is_exposed(&self) -> bool {
+        !self.secure && !self.through.unwrap_or(self.address).ip().to_canonical().is_loopback()
     }
 }
 
@@ -133,21 +156,28 @@ impl Phases {
     }
 }
 
-/// The listeners that admit anonymous clients.
+/// The listeners that admit anonymous clients: those on this machine in the lower half, those beyond it in the upper.
 #[derive(Debug, Default)]
 pub struct OpenListeners(AtomicU32);
 
 impl OpenListeners {
-    /// Replaces them.
-    pub fn set(&self, listeners: impl IntoIterator<Item = Listener>) {
-        let bits = listeners.into_iter().fold(0, |bits, listener| bits | bit(listener));
+    /// Replaces them. Each comes with whether it admits anonymous clients from beyond this machine.
+    pub fn set(&self, listeners: impl IntoIterator<Item = (Listener, bool)>) {
+        let of = |(listener, remote)| bit(listener) | if remote { bit(listener) << REMOTE } else { 0 };
+        let bits = listeners.into_iter().fold(0, |bits, open| bits | of(open));
         self.0.store(bits, Ordering::Release);
     }
 
     pub(crate) fn contains(&self, listener: Listener) -> bool {
         self.0.load(Ordering::Acquire) & bit(listener) != 0
     }
+
+    fn contains_remote(&self, listener: Listener) -> bool {
+        self.0.load(Ordering::Acquire) & (bit(listener) << REMOTE) != 0
+    }
 }
+
+const REMOTE: u32 = 16;
 
 const fn bit(listener: Listener) -> u32 {
     1 << listener as u32
@@ -174,6 +204,8 @@ pub struct Shared {
     pub metrics: Metrics,
     /// Connections under the limits, QUIC's included.
     pub admission: Admission,
+    /// How proxies say whose connection or request they pass on.
+    pub proxy: ProxyRules,
     /// The MQTT door.
     pub mqtt: MqttDoor,
     /// The CoAP door.

@@ -16,9 +16,11 @@ pub mod http;
 mod liveness;
 pub mod metrics;
 pub mod mqtt;
+pub mod proxy;
 mod psk_guard;
 mod readers;
 pub mod runtime;
+mod shares;
 #[cfg(test)]
 mod simulation;
 mod sys;

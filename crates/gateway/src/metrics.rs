@@ -7,6 +7,8 @@ use std::sync::{
 
 use fogmux_store::FjallStore;
 
+use crate::shares::ShareMetrics;
+
 /// A number that only grows.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -110,6 +112,8 @@ pub struct Metrics {
     pub http: DoorMetrics,
     /// XMPP.
     pub xmpp: DoorMetrics,
+    /// Refusals in tables that all principals share.
+    pub shares: ShareMetrics,
     /// Tasks that slept on output that they could have sent. Checked in debug builds only, and 0 if all is well.
     pub missed_wakes: Counter,
     /// The store on disk, if there is one, which has its own counters.

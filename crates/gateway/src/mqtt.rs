@@ -42,7 +42,7 @@ use std::{
     time::Duration,
 };
 
-pub use config::{MqttConfig, SlowSubscriber};
+pub use config::{ClientIdentifiers, MqttConfig, SlowSubscriber};
 use connection::Connection;
 use fogmux_bus::Timestamp;
 use reclaim::Reclaim;

@@ -4,7 +4,7 @@
 //! fewest blocks of 16 connections, so that a few devices share one worker, and messages between them cross no thread,
 //! while many devices are spread over all.
 
-mod accept;
+pub(crate) mod accept;
 pub(crate) mod worker;
 
 use std::{
@@ -31,6 +31,7 @@ use crate::{
     http::{HttpConfig, HttpDoor},
     metrics::Metrics,
     mqtt::{MqttConfig, MqttDoor},
+    proxy::ProxyConfig,
     readers::Readers,
     sys::Unstored,
     verifiers::Verifiers,
@@ -132,13 +133,25 @@ pub struct Listen {
     pub sources: SourceSet,
     /// The TLS or DTLS profile, if it has one.
     pub security: Security,
+    /// Whether anonymous clients are admitted from beyond this machine.
+    pub remote_anonymous: bool,
+    /// Whether connections come from proxies only and begin with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
 }
 
 impl Listen {
     /// A listener that takes every credential and admits no anonymous clients.
     #[must_use]
     pub fn new(listener: Listener, address: SocketAddr) -> Self {
-        Self { listener, address, anonymous: false, sources: SourceSet::ALL, security: Security::default() }
+        Self {
+            listener,
+            address,
+            anonymous: false,
+            sources: SourceSet::ALL,
+            security: Security::default(),
+            remote_anonymous: false,
+            proxy_protocol: false,
+        }
     }
 }
 
@@ -158,6 +171,8 @@ pub struct GatewayConfig {
     pub quic: QuicLimits,
     /// Limits on connections.
     pub accept: AdmissionLimits,
+    /// The proxies in front of it.
+    pub proxies: ProxyConfig,
     /// The MQTT door.
     pub mqtt: MqttConfig,
     /// The CoAP door.
@@ -231,7 +246,8 @@ impl Gateway {
         let store = Box::new(Unstored(store));
         let bus = Bus::new(&BusConfig { workers, ..config.bus }, store, now, clock.unix_ms(now));
         let open_to_anonymous = OpenListeners::default();
-        open_to_anonymous.set(config.listen.iter().filter(|listen| listen.anonymous).map(|listen| listen.listener));
+        let open = config.listen.iter().filter(|listen| listen.anonymous);
+        open_to_anonymous.set(open.map(|listen| (listen.listener, listen.remote_anonymous)));
         let sockets = accept::bind(&config.listen, config.tls.as_ref(), &config.quic, workers)?;
         let addresses = sockets.addresses();
         let (draining, watched) = watch::channel(Phase::Open);
@@ -246,7 +262,8 @@ impl Gateway {
             open_to_anonymous,
             verifiers: Verifiers::default(),
             refusals: Refusals::default(),
-            admission: Admission::new(config.accept),
+            admission: Admission::behind(config.accept, config.proxies.named),
+            proxy: config.proxies.rules,
             mqtt: MqttDoor::new(config.mqtt),
             coap: CoapDoor::new(config.coap).with_contexts(config.oscore),
             http: HttpDoor::new(http),

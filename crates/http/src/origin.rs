@@ -4,11 +4,15 @@
 //! with a cross-site form, with a WebSocket (which no same-origin policy covers), or by pointing its own name at
 //! 127.0.0.1. The first two show a foreign `Origin`, the third a foreign `Host`.
 
-/// Whether `origin` is the origin that `host` names. `null` is nobody's origin.
+/// Whether `origin` is the origin that `host` names, asked by https if `secure`, else by http (RFC 6454 §5). `null` is
+/// nobody's origin.
 #[must_use]
-pub fn is_same(origin: &str, host: &str) -> bool {
+pub fn is_same(origin: &str, secure: bool, host: &str) -> bool {
     let Some((scheme, authority)) = origin.split_once("://") else { return false };
-    let default_port = if scheme.eq_ignore_ascii_case("https") { ":443" } else { ":80" };
+    let (own, default_port) = if secure { ("https", ":443") } else { ("http", ":80") };
+    if !scheme.eq_ignore_ascii_case(own) {
+        return false;
+    }
     let bare = |name: &str| name.strip_suffix(default_port).unwrap_or(name).to_ascii_lowercase();
     bare(authority) == bare(host)
 }
@@ -41,10 +45,12 @@ mod tests {
 
     #[test]
     fn an_origin_is_a_scheme_a_host_and_a_port() {
-        assert!(is_same("http://127.0.0.1:8080", "127.0.0.1:8080"));
-        assert!(is_same("https://Fog.Example", "fog.example:443"));
-        assert!(!is_same("http://fog.example:81", "fog.example"));
-        assert!(!is_same("null", "localhost"));
+        assert!(is_same("http://127.0.0.1:8080", false, "127.0.0.1:8080"));
+        assert!(is_same("https://Fog.Example", true, "fog.example:443"));
+        assert!(!is_same("http://fog.example", true, "fog.example"));
+        assert!(!is_same("https://fog.example", false, "fog.example"));
+        assert!(!is_same("http://fog.example:81", false, "fog.example"));
+        assert!(!is_same("null", false, "localhost"));
     }
 
     #[test]

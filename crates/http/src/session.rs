@@ -44,22 +44,29 @@ impl<T> Table<T> {
         self.sessions.is_empty()
     }
 
-    /// Begins one. Where there is no room, the oldest of the same user ends, or the oldest of all.
+    /// Begins one. Where there is no room, the oldest of the user with most sessions ends.
     pub fn begin(&mut self, now: Duration, key: Key, user: &str, ends: Duration, value: T) {
         if self.max == 0 {
             return;
         }
         self.sessions.retain(|_, session| session.ends > now);
         let own = self.sessions.values().filter(|session| *session.user == *user).count();
-        let oldest = |of_all: bool, sessions: &HashMap<Key, Session<T>>| {
-            let candidates = sessions.iter().filter(|(_, session)| of_all || *session.user == *user);
-            candidates.min_by_key(|(key, session)| (session.begun, **key)).map(|(key, _)| *key)
-        };
         if own >= PER_USER_MAX || self.sessions.len() >= self.max {
-            let victim = oldest(own == 0, &self.sessions);
+            let heaviest = self.heaviest().filter(|_| own < PER_USER_MAX).unwrap_or_else(|| user.into());
+            let candidates = self.sessions.iter().filter(|(_, session)| session.user == heaviest);
+            let victim = candidates.min_by_key(|(key, session)| (session.begun, **key)).map(|(key, _)| *key);
             victim.and_then(|key| self.sessions.remove(&key));
         }
         self.sessions.insert(key, Session { user: user.into(), begun: now, ends, value });
+    }
+
+    /// The user with most sessions.
+    fn heaviest(&self) -> Option<Box<str>> {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        for session in self.sessions.values() {
+            *counts.entry(&session.user).or_default() += 1;
+        }
+        counts.into_iter().max_by_key(|(user, count)| (*count, *user)).map(|(user, _)| user.into())
     }
 
     /// The session of that key, if it has not ended.

@@ -12,6 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::proxy::Proxies;
+
 /// The least time between two log lines about a limit.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
@@ -43,6 +45,8 @@ struct Counts {
     refused: AtomicUsize,
     /// Only addresses that are connected are in here.
     by_address: Mutex<HashMap<IpAddr, usize>>,
+    /// They bring connections of many addresses, each of which is counted when it is known.
+    proxies: Proxies,
     said: Mutex<Option<Instant>>,
     /// A file descriptor to close when none is left, so that a connection can be accepted and closed.
     spare: Mutex<Option<File>>,
@@ -58,12 +62,19 @@ impl Admission {
     /// Creates it without connections.
     #[must_use]
     pub fn new(limits: AdmissionLimits) -> Self {
+        Self::behind(limits, Proxies::default())
+    }
+
+    /// Creates it for a gateway behind proxies.
+    #[must_use]
+    pub fn behind(limits: AdmissionLimits, proxies: Proxies) -> Self {
         Self(Arc::new(Counts {
             connections_max: AtomicUsize::new(limits.connections_max),
             per_address_max: limits.per_address_max,
             connections: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
             by_address: Mutex::default(),
+            proxies,
             said: Mutex::default(),
             spare: Mutex::new(spare()),
         }))
@@ -85,6 +96,19 @@ impl Admission {
             return None;
         }
         let mut admitted = Admitted { counts: Arc::clone(counts), address: None };
+        let through_proxy = !counts.proxies.is_empty() && counts.proxies.contains(peer);
+        (through_proxy || self.count(peer, &mut admitted)).then_some(admitted)
+    }
+
+    /// The proxies that the operator named.
+    #[must_use]
+    pub fn proxies(&self) -> &Proxies {
+        &self.0.proxies
+    }
+
+    /// Counts a connection that a proxy brought for the address that it named. Returns whether there is a place for it.
+    pub fn count(&self, peer: IpAddr, admitted: &mut Admitted) -> bool {
+        let counts = &self.0;
         let address = network(peer);
         if !address.is_loopback() {
             let mut by_address = counts.by_address.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,12 +119,12 @@ impl Admission {
                 }
                 drop(by_address);
                 self.refuse("limits.per_address_max", counts.per_address_max);
-                return None;
+                return false;
             }
             *count += 1;
             admitted.address = Some(address);
         }
-        Some(admitted)
+        true
     }
 
     /// Counts a refused connection and logs it, but not more often than [`SAID_EVERY`].

@@ -14,7 +14,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Waker},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use rustls::{
@@ -39,10 +39,26 @@ pub struct ClientTrust(Arc<Inner>);
 struct Inner {
     authorities: Box<Path>,
     revocations: Box<Path>,
+    expiry: ListExpiry,
+    /// When the log said last that a list has expired.
+    said: Mutex<Option<SystemTime>>,
     current: RwLock<Current>,
     /// Connections to be cut when their certificate is revoked.
     open: Mutex<Vec<Weak<CutState>>>,
 }
+
+/// What becomes of client certificates when the revocation list of their authority is older than it says it may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ListExpiry {
+    /// They are judged by it all the same, and the log says so once a day.
+    #[default]
+    Warn,
+    /// They are refused.
+    Refuse,
+}
+
+/// How often the log says that a list has expired.
+const SAID_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 /// The contents of the files when they were last read.
 struct Current {
@@ -50,6 +66,8 @@ struct Current {
     stamp: Stamp,
     /// The revocation lists; empty if there is no file.
     lists: Vec<CertificateRevocationListDer<'static>>,
+    /// When the first of the lists is to be followed by another (`nextUpdate`, RFC 5280 §5.1.2.5).
+    next_update: Option<SystemTime>,
 }
 
 /// Attributes that tell one version of a file from the next without reading it.
@@ -80,11 +98,21 @@ impl ClientTrust {
     /// # Errors
     /// [`TlsError`], with the file.
     pub fn load(authorities: &Path, revocations: &Path) -> Result<Self, TlsError> {
+        Self::load_with(authorities, revocations, ListExpiry::Warn)
+    }
+
+    /// The same, with a policy for lists that have expired.
+    ///
+    /// # Errors
+    /// [`TlsError`], with the file.
+    pub fn load_with(authorities: &Path, revocations: &Path, expiry: ListExpiry) -> Result<Self, TlsError> {
         let stamp = Stamp::of(revocations);
-        let current = Current::new(authorities, revocations, read_lists(revocations)?, stamp)?;
+        let current = Current::new([authorities, revocations], expiry, read_lists(revocations)?, stamp)?;
         Ok(Self(Arc::new(Inner {
             authorities: authorities.into(),
             revocations: revocations.into(),
+            expiry,
+            said: Mutex::default(),
             current: RwLock::new(current),
             open: Mutex::default(),
         })))
@@ -105,7 +133,7 @@ impl ClientTrust {
                 tracing::warn!(%file, "the revocation list is gone; the one before stays in force");
             }
         }
-        let fresh = Current::new(&self.0.authorities, &self.0.revocations, lists, stamp)?;
+        let fresh = Current::new(self.files(), self.0.expiry, lists, stamp)?;
         *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
     }
@@ -147,7 +175,28 @@ impl ClientTrust {
         if read().stamp != stamp {
             self.refresh(stamp);
         }
-        Arc::clone(&read().verifier)
+        let current = read();
+        if current.next_update.is_some_and(|next| next < SystemTime::now()) {
+            self.say_expired();
+        }
+        Arc::clone(&current.verifier)
+    }
+
+    #[cold]
+    fn say_expired(&self) {
+        let now = SystemTime::now();
+        let mut said = self.0.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_some_and(|said| now.duration_since(said).is_ok_and(|since| since < SAID_EVERY)) {
+            return;
+        }
+        *said = Some(now);
+        let file = self.0.revocations.display();
+        match self.0.expiry {
+            ListExpiry::Warn => tracing::warn!(%file, "the revocation list has expired; it is still in use"),
+            ListExpiry::Refuse => {
+                tracing::error!(%file, "the revocation list has expired: its certificates are refused")
+            }
+        }
     }
 
     fn refresh(&self, stamp: Stamp) {
@@ -201,8 +250,8 @@ impl fmt::Debug for ClientTrust {
 
 impl Current {
     fn new(
-        authorities: &Path,
-        revocations: &Path,
+        [authorities, revocations]: [&Path; 2],
+        expiry: ListExpiry,
         lists: Vec<CertificateRevocationListDer<'static>>,
         stamp: Stamp,
     ) -> Result<Self, TlsError> {
@@ -210,14 +259,25 @@ impl Current {
         for certificate in read_certificates(authorities)? {
             roots.add(certificate).map_err(|error| failed(authorities, error))?;
         }
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
             .with_crls(lists.clone())
             // Authorities without a list of their own are believed: not everybody keeps one.
-            .allow_unknown_revocation_status()
-            .build()
-            .map_err(|error| failed(revocations, error))?;
-        Ok(Self { verifier, stamp, lists })
+            .allow_unknown_revocation_status();
+        let builder = match expiry {
+            ListExpiry::Warn => builder,
+            ListExpiry::Refuse => builder.enforce_revocation_expiration(),
+        };
+        let verifier = builder.build().map_err(|error| failed(revocations, error))?;
+        let next_update = lists.iter().filter_map(|list| next_update(list)).min();
+        Ok(Self { verifier, stamp, lists, next_update })
     }
+}
+
+/// When a list is to be followed by another.
+fn next_update(list: &[u8]) -> Option<SystemTime> {
+    let (_, list) = x509_parser::parse_x509_crl(list).ok()?;
+    let seconds = u64::try_from(list.next_update()?.timestamp()).ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
 /// The lists in a file; none where there is no file, or nothing in it.

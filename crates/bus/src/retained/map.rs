@@ -1,4 +1,4 @@
-//! The retained messages in memory: found by topic, and walked in order of topics.
+//! The retained messages in memory: found by topic, walked in order of topics, and counted for each principal.
 //!
 //! A search in a tree compares names at each step, and topics begin alike; so a single topic is found by its hash.
 
@@ -13,7 +13,7 @@ use std::{
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 
-use crate::{footprint, message::Message, topic::Topic};
+use crate::{footprint, message::Message, share::Shares, topic::Topic};
 
 /// The number of places above which a table that is mostly empty is made smaller.
 const SHRINK_ABOVE: usize = 1024;
@@ -26,6 +26,8 @@ pub(super) struct Map {
     messages: HashTable<Place>,
     hasher: RandomState,
     bytes: usize,
+    /// The messages of each principal.
+    shares: Shares,
 }
 
 struct Place {
@@ -61,15 +63,29 @@ impl Map {
         self.bytes
     }
 
+    /// The messages of each principal.
+    pub(super) const fn shares(&self) -> &Shares {
+        &self.shares
+    }
+
     /// Makes a message its topic's.
     pub(super) fn insert(&mut self, Hash(hash): Hash, message: &Arc<Message>) {
-        self.bytes += footprint::of(message);
+        let bytes = footprint::of(message);
+        self.bytes += bytes;
+        let principal = &message.publisher.principal;
         let is_it = |place: &Place| place.hash == hash && place.message.topic == message.topic;
         if let Some(place) = self.messages.find_mut(hash, is_it) {
-            self.bytes -= footprint::of(&place.message);
-            place.message = Arc::clone(message);
+            let old = std::mem::replace(&mut place.message, Arc::clone(message));
+            let old_bytes = footprint::of(&old);
+            self.bytes -= old_bytes;
+            // A value that follows one of the same publisher and size changes nothing.
+            if bytes != old_bytes || *principal != old.publisher.principal {
+                self.shares.add(principal, bytes);
+                self.shares.remove(&old.publisher.principal, old_bytes);
+            }
             return;
         }
+        self.shares.add(principal, bytes);
         self.topics.insert(message.topic.clone());
         self.messages.insert_unique(hash, Place { hash, message: Arc::clone(message) }, |place| place.hash);
     }
@@ -78,7 +94,10 @@ impl Map {
     pub(super) fn remove(&mut self, Hash(hash): Hash, topic: &str) {
         let is_it = |place: &Place| place.hash == hash && place.message.topic.as_str() == topic;
         let Ok(place) = self.messages.find_entry(hash, is_it) else { return };
-        self.bytes -= footprint::of(&place.remove().0.message);
+        let old = place.remove().0.message;
+        let bytes = footprint::of(&old);
+        self.bytes -= bytes;
+        self.shares.remove(&old.publisher.principal, bytes);
         self.topics.remove(topic);
         if self.messages.capacity() > SHRINK_ABOVE && self.messages.len() < self.messages.capacity() / 8 {
             self.messages.shrink_to(self.messages.len() * 2, |place| place.hash);

@@ -17,6 +17,13 @@ pub(crate) fn find_clashes(config: &Config, findings: &mut Findings) {
         if listener.enabled && !listener.is_loopback() {
             find_open_doors(name, listener, findings);
         }
+        if listener.enabled && listener.proxy_protocol == Some(true) && config.proxy.addresses.is_empty() {
+            findings.clash(
+                &format!("listeners.{name}.proxy_protocol"),
+                "no proxy is named that may connect",
+                "false, or addresses in proxy.addresses",
+            );
+        }
         if listener.enabled {
             find_weak_profiles(name, listener, findings);
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fogmux_coap::server::Amplification;
-use fogmux_gateway::mqtt::{MqttConfig, SlowSubscriber};
+use fogmux_gateway::mqtt::{ClientIdentifiers, MqttConfig, SlowSubscriber};
 use fogmux_gateway::{coap::CoapConfig, coap::EndpointConfig, http::HttpConfig, xmpp::XmppConfig};
 use fogmux_net::quic::QuicLimits;
 
@@ -104,6 +104,8 @@ impl Section for MqttConfig {
         reader.count("subscriptions_max", &mut self.subscriptions_max, 1..=10_000_000);
         reader.size("subscriptions_bytes_max", &mut self.subscriptions_bytes_max, 64 << 10..=4 << 30);
         reader.size("wills_bytes_max", &mut self.wills_bytes_max, 0..=4 << 30);
+        let whose = [("per_principal", ClientIdentifiers::PerPrincipal), ("shared", ClientIdentifiers::Shared)];
+        reader.choice("client_identifiers", &mut self.client_identifiers, &whose);
         let what = [("disconnect", SlowSubscriber::Disconnect), ("drop_oldest", SlowSubscriber::DropOldest)];
         reader.choice("slow_subscriber", &mut self.slow_subscriber, &what);
         reader.duration("stall_max", &mut self.stall_max, SECOND..=HOUR);

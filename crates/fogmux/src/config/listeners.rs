@@ -80,6 +80,8 @@ pub(crate) struct Listener {
     pub(crate) auth: SourceSet,
     /// How it is protected.
     pub(crate) protection: Protection,
+    /// Whether connections come from named proxies and begin with a header of the PROXY protocol; `None` on UDP.
+    pub(crate) proxy_protocol: Option<bool>,
 }
 
 impl Listener {
@@ -91,7 +93,13 @@ impl Listener {
             allow_remote_anonymous: false,
             auth: SourceSet::ALL,
             protection,
+            proxy_protocol: Some(false),
         }
+    }
+
+    /// One on UDP, which the PROXY protocol has no place in.
+    fn on_loopback_udp(port: u16, protection: Protection) -> Self {
+        Self { proxy_protocol: None, ..Self::on_loopback(port, protection) }
     }
 
     /// Whether only this machine reaches it.
@@ -123,6 +131,9 @@ impl Section for Listener {
         let names: Vec<_> = SourceKind::ALL.iter().map(|kind| format!("{:?}", kind.name())).collect();
         reader.words("auth", &mut kinds, |name| SourceKind::named(name).is_some(), &names.join(", "));
         self.auth = kinds.iter().filter_map(|name| SourceKind::named(name)).collect();
+        if let Some(proxied) = &mut self.proxy_protocol {
+            reader.flag("proxy_protocol", proxied);
+        }
         match &mut self.protection {
             Protection::Plain { allow_plaintext } => reader.flag("allow_plaintext", allow_plaintext),
             Protection::StartTls(tls) | Protection::Tls(tls) => tls.read(reader),
@@ -162,8 +173,8 @@ impl Default for Listeners {
         Self {
             mqtt: Listener::on_loopback(1883, plain()),
             mqtts: Listener::on_loopback(8883, tls()),
-            coap: Listener::on_loopback(5683, plain()),
-            coaps: Listener::on_loopback(5684, tls()),
+            coap: Listener::on_loopback_udp(5683, plain()),
+            coaps: Listener::on_loopback_udp(5684, tls()),
             coap_tcp: Listener::on_loopback(5683, plain()),
             coaps_tcp: Listener::on_loopback(5684, tls()),
             http: Listener::on_loopback(8080, plain()),

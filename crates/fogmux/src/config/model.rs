@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use fogmux_auth::LineLimits;
 use fogmux_bus::BusConfig;
-use fogmux_gateway::{mqtt::MqttConfig, xmpp::XmppConfig};
-use fogmux_net::AdmissionLimits;
+use fogmux_gateway::mqtt::MqttConfig;
+use fogmux_gateway::proxy::{ForwardHeader, ProxyConfig, ProxyRules};
+use fogmux_gateway::xmpp::XmppConfig;
+use fogmux_net::{AdmissionLimits, ListExpiry, proxy::Proxies};
 use fogmux_store::{Durability, StoreConfig};
 use tracing_subscriber::filter::Targets;
 
@@ -23,6 +25,8 @@ pub(crate) struct Config {
     pub(crate) listeners: Listeners,
     /// Connections, before anybody has said who they are.
     pub(crate) limits: AdmissionLimits,
+    /// Proxies in front of the listeners.
+    pub(crate) proxy: Proxy,
     pub(crate) bus: BusConfig,
     pub(crate) mqtt: MqttConfig,
     pub(crate) coap: Coap,
@@ -39,6 +43,7 @@ impl Section for Config {
         reader.section("workers", &mut self.workers);
         reader.section("listeners", &mut self.listeners);
         reader.section("limits", &mut self.limits);
+        reader.section("proxy", &mut self.proxy);
         reader.section("bus", &mut self.bus);
         reader.section("mqtt", &mut self.mqtt);
         reader.section("coap", &mut self.coap);
@@ -65,6 +70,7 @@ impl Config {
             ("workers", self.workers.count != other.workers.count),
             ("listeners", listeners != other.listeners),
             ("limits", self.limits != other.limits),
+            ("proxy", self.proxy != other.proxy),
             ("bus", self.bus != other.bus),
             ("mqtt", shown(&self.mqtt) != shown(&other.mqtt)),
             ("coap", shown(&self.coap.door) != shown(&other.coap.door)),
@@ -122,6 +128,32 @@ impl Section for AdmissionLimits {
     }
 }
 
+/// Proxies in front of the listeners.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Proxy {
+    /// Addresses and networks.
+    pub(crate) addresses: Vec<String>,
+    pub(crate) rules: ProxyRules,
+}
+
+impl Proxy {
+    /// As the gateway wants it.
+    pub(crate) fn of_gateway(&self) -> ProxyConfig {
+        let named = Proxies::parse(self.addresses.iter().map(String::as_str)).unwrap_or_default();
+        ProxyConfig { named, rules: self.rules }
+    }
+}
+
+impl Section for Proxy {
+    fn read(&mut self, reader: &mut Reader<'_>) {
+        let valid = |text: &str| Proxies::parse([text]).is_ok();
+        reader.words("addresses", &mut self.addresses, valid, "addresses and networks such as \"192.0.2.0/24\"");
+        let headers = [("x-forwarded-for", ForwardHeader::XForwardedFor), ("forwarded", ForwardHeader::Forwarded)];
+        reader.choice("header", &mut self.rules.header, &headers);
+        reader.duration("timeout", &mut self.rules.timeout, Duration::from_millis(100)..=Duration::from_secs(60));
+    }
+}
+
 impl Section for BusConfig {
     fn read(&mut self, reader: &mut Reader<'_>) {
         reader.size("memory_high_bytes", &mut self.memory_high_bytes, 1 << 20..=64 << 30);
@@ -129,6 +161,7 @@ impl Section for BusConfig {
         reader.size("retained_bytes_max", &mut self.retained_bytes_max, 0..=64 << 30);
         reader.count("subscriptions_max", &mut self.subscriptions_max, 1..=100_000_000);
         reader.size("subscriptions_bytes_max", &mut self.subscriptions_bytes_max, 64 << 10..=64 << 30);
+        reader.count("reserve_percent", &mut self.reserve_percent, 0..=90);
     }
 }
 
@@ -169,6 +202,8 @@ pub(crate) struct Tls {
     pub(crate) client_ca_file: Option<PathBuf>,
     /// PEM: what they have revoked; that of our own when absent.
     pub(crate) crl_file: Option<PathBuf>,
+    /// What becomes of client certificates when that list has expired.
+    pub(crate) crl_expiry: ListExpiry,
     /// Open connections end when their certificate is revoked.
     pub(crate) cut_revoked: bool,
 }
@@ -179,6 +214,8 @@ impl Section for Tls {
         reader.path("key_file", &mut self.key_file);
         reader.path("client_ca_file", &mut self.client_ca_file);
         reader.path("crl_file", &mut self.crl_file);
+        let policies = [("warn", ListExpiry::Warn), ("refuse", ListExpiry::Refuse)];
+        reader.choice("crl_expiry", &mut self.crl_expiry, &policies);
         reader.flag("cut_revoked", &mut self.cut_revoked);
     }
 }

@@ -116,7 +116,7 @@ impl Reloader {
         let certificate = running.gateway.tls().is_some();
         let listening = compose::listen(&Config { listeners, ..self.config.clone() }, certificate);
         let open = listening.into_iter().filter(|listen| listen.anonymous);
-        running.gateway.shared.open_to_anonymous.set(open.map(|listen| listen.listener));
+        running.gateway.shared.open_to_anonymous.set(open.map(|listen| (listen.listener, listen.remote_anonymous)));
         running.authority.replace(fresh.rules);
         admin_password::look(&running.authority, &self.home.directory);
         running.gateway.shared.bus.invalidate();

@@ -25,6 +25,10 @@ impl ReadGate for Gate {
     fn may_read(&self, topic: &str) -> bool {
         self.0.may_read(topic)
     }
+
+    fn principal(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.0.principal().name))
+    }
 }
 
 /// An authenticated client, with its publisher for the bus.

@@ -3,7 +3,9 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use fogmux_auth::Action;
-use fogmux_bus::{Filter, Qos, ReadGate, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef};
+use fogmux_bus::{
+    Filter, NoRoom, Qos, ReadGate, Room, Shares, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef,
+};
 use fogmux_coap::{
     Code, Response, Server, Ticket,
     server::{Event, Observed, Registered, RelationId},
@@ -16,6 +18,7 @@ use super::{
     identity::{Identity, Who},
     transport::Path,
 };
+use crate::shares::Table;
 
 /// The Max-Age of a 5.03 that ends an observation, because the gateway shuts down or the observer is too slow.
 pub(super) const RETURN_AFTER: Duration = Duration::from_secs(10);
@@ -81,6 +84,10 @@ impl Watch {
         };
     }
 
+    fn principal(&self) -> &Arc<str> {
+        &self.identity.publisher.principal
+    }
+
     fn options(&self) -> SubscribeOptions {
         let gate: Arc<dyn ReadGate> = Arc::<super::identity::Gate>::clone(&self.identity.gate);
         SubscribeOptions {
@@ -99,6 +106,8 @@ pub(super) struct Watches {
     /// Observations that may be notified now.
     pub(super) ready: VecDeque<RelationId>,
     expiries: Expiries,
+    count: usize,
+    shares: Shares,
 }
 
 impl Watches {
@@ -162,7 +171,14 @@ impl Watches {
         self.all.get_mut(relation.index())?.as_mut().filter(|watch| watch.relation == relation)
     }
 
+    /// Whether a principal may have one more of the `observers_max`.
+    fn admit(&self, room: Room, principal: &str) -> Result<(), NoRoom> {
+        room.admit(self.count, self.shares.of(principal).count, 1)
+    }
+
     fn insert(&mut self, watch: Watch) {
+        self.count += 1;
+        self.shares.add(watch.principal(), 0);
         let index = watch.relation.index();
         if self.all.len() <= index {
             self.all.resize_with(index + 1, || None);
@@ -174,7 +190,10 @@ impl Watches {
 
     fn remove(&mut self, relation: RelationId) -> Option<Watch> {
         self.get(relation)?;
-        self.all.get_mut(relation.index())?.take()
+        let watch = self.all.get_mut(relation.index())?.take()?;
+        self.count -= 1;
+        self.shares.remove(watch.principal(), 0);
+        Some(watch)
     }
 }
 
@@ -246,6 +265,13 @@ impl Core {
         // The previous observation with this token may just have ended, and its index may be reused.
         self.note_events();
         let Registered::New(relation) = registered else { return Some(registered) };
+        let principal = &ask.identity.publisher.principal;
+        let room = self.ctx.bus().room(self.ctx.shared.coap.config.observers_max);
+        if self.watches.admit(room, principal).is_err() {
+            self.ctx.shared.metrics.shares.refused(Table::Observations, principal, ask.now);
+            self.server.end_observation(relation);
+            return None;
+        }
         let max_qos = ask.parameters.qos.unwrap_or(Qos::AtMostOnce);
         let (who, identity) = (ask.who.clone(), Arc::clone(ask.identity));
         let backlog = match observed {
@@ -321,10 +347,11 @@ impl Core {
 
     /// Replaces the identity of an observation.
     fn renew(&mut self, relation: RelationId, identity: Arc<Identity>) {
-        let Some(watch) = self.watches.get_mut(relation) else { return };
-        watch.identity = identity;
-        let Some(watch) = self.watches.get(relation) else { return };
+        let Some(mut watch) = self.watches.remove(relation) else { return };
         self.ctx.bus().unsubscribe(&self.slot, &watch.subscription, relation.to_u64());
+        watch.identity = identity;
+        self.watches.insert(watch);
+        let Some(watch) = self.watches.get(relation) else { return };
         if self.ctx.bus().subscribe(&self.slot, &watch.subscription, watch.options()).is_err() {
             self.dismiss(relation, &Response::unavailable(RETURN_AFTER));
         }

@@ -10,13 +10,14 @@ use std::{
 
 use fogmux_auth::Action;
 use fogmux_bus::{
-    Completion, Message, Outcome, Payload, Publication, Publisher, Qos, StoreFailed, Timestamp, TopicRef,
+    Completion, Message, Outcome, Payload, Publication, Qos, ReadGate as _, StoreFailed, Timestamp, TopicRef,
 };
 use fogmux_coap::{Body, Code, ETag, Request, Response, Ticket};
 use smallvec::SmallVec;
 
 use super::{
     door::{Ask, Core, machine_time},
+    identity::Identity,
     translate,
     transport::Path,
 };
@@ -39,7 +40,7 @@ struct Put<'a> {
     qos: Qos,
     kind: Kind,
     expires_at: Option<Timestamp>,
-    publisher: Arc<Publisher>,
+    identity: Arc<Identity>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +109,7 @@ impl Core {
                 qos: ask.parameters.qos.unwrap_or(default_qos(&ticket)),
                 kind,
                 expires_at: ask.parameters.expiry.map(|expiry| ask.now + expiry),
-                publisher: Arc::clone(&ask.identity.publisher),
+                identity: Arc::clone(ask.identity),
                 body: request.body.clone(),
                 ticket,
             },
@@ -139,6 +140,12 @@ impl Core {
     ) -> Result<(Kind, Option<&'static str>), Response<'static>> {
         let topic = TopicRef::new(topic).map_err(|_| Response::diagnostic(Code::BAD_REQUEST, "not a topic"))?;
         if let Some(code) = ask.identity.refusal(&self.ctx, Some(ask.from), Action::Write, topic.as_str()) {
+            return Err(Response::new(code));
+        }
+        // The outcome of a condition tells of the message that is there.
+        if request.is_conditional()
+            && let Some(code) = ask.identity.refusal(&self.ctx, Some(ask.from), Action::Read, topic.as_str())
+        {
             return Err(Response::new(code));
         }
         let kind = match (request.method, ask.parameters.retain) {
@@ -176,7 +183,10 @@ impl Core {
         let published = self.ctx.worker.borrow_mut().publish(&mut publications);
         let outcomes: SmallVec<[Outcome; 32]> = publications.iter().map(Publication::outcome).collect();
         drop(publications);
-        let answers = puts.into_iter().zip(outcomes).map(|(put, outcome)| (put.ticket, put.kind, outcome));
+        let answers = puts.into_iter().zip(outcomes).map(|(put, outcome)| {
+            let told = outcome_for(&put, topics, outcome);
+            (put.ticket, put.kind, told)
+        });
         self.answer(now, published.completion, answers);
     }
 
@@ -198,6 +208,7 @@ impl Core {
         let [publication] = batch;
         let outcome = publication.outcome();
         drop(publication);
+        let outcome = outcome_for(&put, topics, outcome);
         self.answer(now, published.completion, std::iter::once((put.ticket, put.kind, outcome)));
     }
 
@@ -252,6 +263,13 @@ impl Core {
     }
 }
 
+/// The outcome as its publisher may know it: one that may not read is not told whether there was a message before.
+fn outcome_for(put: &Put<'_>, topics: &str, outcome: Outcome) -> Outcome {
+    let tells = put.kind == Kind::Keep && !outcome.replaced;
+    let hides = tells && !topic_of(put, topics).is_some_and(|topic| put.identity.gate.may_read(topic.as_str()));
+    Outcome { replaced: outcome.replaced || hides, ..outcome }
+}
+
 /// The QoS without `?qos=`: 1 for a Confirmable.
 const fn default_qos(ticket: &Ticket<Path>) -> Qos {
     if ticket.is_confirmable() { Qos::AtLeastOnce } else { Qos::AtMostOnce }
@@ -267,7 +285,7 @@ fn publication<'p>(put: &'p Put<'_>, topic: TopicRef<'p>, now: Timestamp, unix_m
         Body::Slice(bytes) => Payload::Slice(bytes),
         Body::Whole(bytes) => Payload::Shared(bytes),
     };
-    let mut publication = Publication::new(topic, payload, &put.publisher, now, unix_ms);
+    let mut publication = Publication::new(topic, payload, &put.identity.publisher, now, unix_ms);
     publication.qos = put.qos;
     publication.retain = put.kind != Kind::Transient;
     publication.keep_empty = put.kind == Kind::Keep;

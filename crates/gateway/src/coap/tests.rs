@@ -51,6 +51,7 @@ async fn house(config: CoapConfig, anonymous: bool) -> House {
         verifiers: crate::verifiers::Verifiers::default(),
         refusals: fogmux_auth::Refusals::default(),
         admission: Admission::new(AdmissionLimits::default()),
+        proxy: crate::proxy::ProxyRules::default(),
         mqtt: MqttDoor::new(MqttConfig::default()),
         coap: CoapDoor::new(config),
         http: HttpDoor::new(HttpConfig::default()),

@@ -60,7 +60,9 @@ where
         Protocol::One => {
             // The box with hyper and its buffers is freed before the connection becomes something else.
             match Box::pin(serve_one(&conn, io)).await {
-                Some((io, Upgrade::WebSocket(carried))) => Box::pin(websocket::run(&conn, io, carried)).await,
+                Some((io, Upgrade::WebSocket(carried, peer))) => {
+                    Box::pin(websocket::run(&conn.seen_by(peer), io, carried)).await;
+                }
                 Some((io, Upgrade::Stream(stream))) => Box::pin(stream_events(&conn, io, stream)).await,
                 None => {}
             }

@@ -113,6 +113,10 @@ impl ReadGate for Gate {
     fn may_read(&self, topic: &str) -> bool {
         self.0.may_read(topic)
     }
+
+    fn principal(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.0.principal().name))
+    }
 }
 
 /// The result of looking at a request's credentials.
@@ -326,7 +330,7 @@ impl Identities {
 
     /// Passwords, tokens and cookies must not be sent in the clear.
     fn check_exposure(&self) -> Result<(), Problem<'static>> {
-        let exposed = !self.peer.secure && !self.peer.is_loopback();
+        let exposed = self.peer.is_exposed();
         if exposed && !self.ctx.shared.http.config.password_without_tls {
             return Err(Problem::new(Kind::Forbidden).detail("passwords, tokens and cookies are taken over TLS only"));
         }

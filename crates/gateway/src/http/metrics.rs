@@ -76,6 +76,7 @@ impl Collector for Snapshot {
             }
         }
         self.encode_mqtt_cut(&mut encoder)?;
+        self.encode_shares(&mut encoder)?;
         let mut family = descriptor(&mut encoder, "door_connections", "Connections open", MetricType::Gauge)?;
         for (door, metrics) in doors {
             ConstGauge::new(metrics.connections.get()).encode(family.encode_family(&[("door", door)])?)?;
@@ -96,6 +97,34 @@ impl Snapshot {
             ("unreachable", &cut.unreachable),
         ] {
             ConstCounter::new(counter.get()).encode(family.encode_family(&[("reason", reason)])?)?;
+        }
+        Ok(())
+    }
+
+    fn encode_shares(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let (shares, bus) = (&self.0.metrics.shares, &self.0.bus);
+        let help = "Refusals because the rest of a table is reserved for principals who have less of it";
+        let mut family = descriptor(encoder, "share_refused", help, MetricType::Counter)?;
+        let count = bus.counters();
+        let of_bus = [("retained", &count.share_retained), ("subscriptions", &count.share_subscriptions)];
+        let of_bus = of_bus.map(|(table, counter)| (table, counter.load(Relaxed)));
+        for (table, refused) in shares.each().into_iter().chain(of_bus) {
+            ConstCounter::new(refused).encode(family.encode_family(&[("table", table)])?)?;
+        }
+        let help = "Entries that ended for those of another principal";
+        let mut family = descriptor(encoder, "share_gave_way", help, MetricType::Counter)?;
+        for (table, counter) in
+            [("sessions", &shares.sessions_gave_way), ("event_streams", &shares.event_streams_gave_way)]
+        {
+            ConstCounter::new(counter.get()).encode(family.encode_family(&[("table", table)])?)?;
+        }
+        let help = "Entries of the principal that has most";
+        let mut family = descriptor(encoder, "share_largest", help, MetricType::Gauge)?;
+        let (subscriptions, retained) = bus.largest_shares();
+        let sessions = self.0.mqtt.sessions_largest_share();
+        for (table, entries) in [("sessions", sessions), ("subscriptions", subscriptions), ("retained", retained)] {
+            let gauge = ConstGauge::new(i64::try_from(entries).unwrap_or(i64::MAX));
+            gauge.encode(family.encode_family(&[("table", table)])?)?;
         }
         Ok(())
     }

@@ -33,7 +33,10 @@ use super::{
     topics,
     websocket::{self, Carried},
 };
-use crate::{Peer, WorkerContext};
+use crate::{Peer, WorkerContext, proxy};
+
+/// Clients of one proxy whose identities are remembered on its connection.
+const BEHIND_MAX: usize = 8;
 
 /// One connection as its requests see it.
 pub(super) struct Conn {
@@ -42,13 +45,15 @@ pub(super) struct Conn {
     pub(super) progress: Rc<Progress>,
     pub(super) identities: Identities,
     /// The protocol to switch to once the head of the response is written (HTTP/1.1).
-    pub(super) upgrade: RefCell<Option<Upgrade>>,
+    pub(super) upgrade: Rc<RefCell<Option<Upgrade>>>,
+    /// The connection as requests of others see it that came through the same proxy, the latest last.
+    behind: RefCell<Vec<Rc<Self>>>,
 }
 
 /// The protocol that takes over an HTTP/1.1 connection.
 pub(super) enum Upgrade {
     /// A WebSocket, after 101.
-    WebSocket(Carried),
+    WebSocket(Carried, Peer),
     /// A stream of events that ends with the connection, after 200.
     Stream(EventStream),
 }
@@ -60,8 +65,33 @@ impl Conn {
             progress: Rc::default(),
             identities: Identities::new(ctx, peer.clone()),
             peer,
-            upgrade: RefCell::default(),
+            upgrade: Rc::default(),
+            behind: RefCell::default(),
         })
+    }
+
+    /// The connection as requests of `peer` see it, which came through the proxy that the connection comes from.
+    pub(super) fn seen_by(self: &Rc<Self>, peer: Peer) -> Rc<Self> {
+        if peer == self.peer {
+            return Rc::clone(self);
+        }
+        let mut behind = self.behind.borrow_mut();
+        if let Some(known) = behind.iter().find(|conn| conn.peer == peer) {
+            return Rc::clone(known);
+        }
+        let conn = Rc::new(Self {
+            ctx: Rc::clone(&self.ctx),
+            progress: Rc::clone(&self.progress),
+            identities: Identities::new(&self.ctx, peer.clone()),
+            peer,
+            upgrade: Rc::clone(&self.upgrade),
+            behind: RefCell::default(),
+        });
+        if behind.len() >= BEHIND_MAX {
+            behind.remove(0);
+        }
+        behind.push(Rc::clone(&conn));
+        conn
     }
 
     /// Answers one request.
@@ -73,13 +103,16 @@ impl Conn {
         let now = self.ctx.now();
         self.progress.active.set(now);
         let (parts, body) = request.into_parts();
+        let of = proxy::of_request(&self.ctx, &self.peer, parts.version, &parts.headers);
+        let conn = of.map(|peer| self.seen_by(peer));
+        let conn = conn.as_ref().unwrap_or(self);
         let head = parts.method == Method::HEAD;
         let cors = Cors::of(&self.ctx.shared.http.config.origins, &parts.headers);
         let answer = match Polite::new(&parts.headers, body) {
-            Ok(body) => self.answer(parts, body, now, &cors),
-            Err(body) => self.answer(parts, body, now, &cors),
+            Ok(body) => conn.answer(parts, body, now, &cors),
+            Err(body) => conn.answer(parts, body, now, &cors),
         };
-        let answer = answer.unwrap_or_else(|problem| Answer::now(respond::refused(&problem, &self.identities)));
+        let answer = answer.unwrap_or_else(|problem| Answer::now(respond::refused(&problem, &conn.identities)));
         let alt_svc = self.ctx.shared.http.alt_svc.as_ref().filter(|_| self.peer.secure).cloned();
         answer.finish(Finish { head, alt_svc, cors, open: Some(open) })
     }
@@ -184,7 +217,7 @@ impl Conn {
             }
             Route::Subscribe => Answer::now(or_problem(follow::subscribe(&conn, &identity, &parts))),
             Route::Metrics => Answer::now(or_problem(
-                state::check(self, &identity, &parts.headers).map(|()| metrics::respond(&self.ctx, &parts.headers)),
+                state::check(self, &identity).map(|()| metrics::respond(&self.ctx, &parts.headers)),
             )),
             Route::Mqtt
             | Route::Coap
@@ -203,7 +236,7 @@ impl Conn {
         match route {
             Route::OpenApi => Ok(respond::own(fogmux_http::openapi::CONTENT_TYPE, self.ctx.shared.http.openapi())),
             Route::Health => Ok(respond::own(TEXT, "ok\n")),
-            Route::Ready => state::ready(self, &parts.headers),
+            Route::Ready => state::ready(self),
             Route::Index => Ok(respond::own(TEXT, INDEX)),
             Route::Server => Ok(respond::allow(StatusCode::NO_CONTENT, route.allow())),
             Route::Mqtt => websocket::mqtt(self, parts),
@@ -247,7 +280,8 @@ impl Conn {
             return if ours { Ok(()) } else { Err(Problem::new(Kind::ForeignOrigin)) };
         };
         let origin = origin.to_str().unwrap_or("null");
-        let allowed = host.is_some_and(|host| origin::is_same(origin, host))
+        let secure = self.peer.secure || proxy::was_secure(&self.ctx, &self.peer, &parts.headers);
+        let allowed = host.is_some_and(|host| origin::is_same(origin, secure, host))
             || self.ctx.shared.http.config.origins.iter().any(|allowed| allowed == origin);
         if allowed { Ok(()) } else { Err(Problem::new(Kind::ForeignOrigin)) }
     }

@@ -6,35 +6,33 @@
 use fogmux_auth::Action;
 use fogmux_http::{Kind, Problem};
 use fogmux_store::FjallStore;
-use http::{HeaderMap, Response, header};
+use http::Response;
 
 use super::{identity::Identity, payload::Payload, respond, service::Conn};
 
 /// The topic that rules name to grant these pages.
 const TOPIC: &str = "$SYS/metrics";
-/// Fields that a proxy adds (RFC 7239 §4, RFC 9110 §7.6.3), and the one that most add in their place.
-const PROXIED: [&str; 2] = ["forwarded", "x-forwarded-for"];
 
 /// Whether the client may see the state of the gateway.
 ///
 /// # Errors
 /// 403 with the rule that refuses it.
-pub(super) fn check(conn: &Conn, identity: &Identity, headers: &HeaderMap) -> Result<(), Problem<'static>> {
+pub(super) fn check(conn: &Conn, identity: &Identity) -> Result<(), Problem<'static>> {
     let decision = identity.gate.access().decide(Action::Read, TOPIC);
-    if decision.allowed || (decision.rule.is_none() && is_local(conn, headers)) {
+    if decision.allowed || (decision.rule.is_none() && conn.peer.is_loopback()) {
         return Ok(());
     }
     Err(identity.gate.forbidden(&conn.ctx, Action::Read, TOPIC, &decision))
 }
 
 /// Whether the gateway takes publications, as a probe asks it: the status is for everybody, the reason for this machine.
-pub(super) fn ready(conn: &Conn, headers: &HeaderMap) -> Result<Response<Payload>, Problem<'static>> {
+pub(super) fn ready(conn: &Conn) -> Result<Response<Payload>, Problem<'static>> {
     let ctx = &conn.ctx;
     if ctx.is_draining() {
         return Err(Problem::new(Kind::Unavailable).detail("the gateway is shutting down"));
     }
     let store = ctx.shared.metrics.store.get();
-    let local = is_local(conn, headers);
+    let local = conn.peer.is_loopback();
     if let Some(reason) = store.and_then(FjallStore::why_stopped) {
         let problem = Problem::new(Kind::Unavailable);
         let state = store.map(|store| store.counters().state).unwrap_or_default().name();
@@ -43,10 +41,4 @@ pub(super) fn ready(conn: &Conn, headers: &HeaderMap) -> Result<Response<Payload
     let lost = local && store.is_some_and(|store| store.counters().has_lost());
     let text = if lost { "ready\nthe store was damaged; the log says what is lost\n" } else { "ready\n" };
     Ok(respond::own("text/plain; charset=utf-8", text))
-}
-
-/// Whether a request comes from this machine itself.
-pub(super) fn is_local(conn: &Conn, headers: &HeaderMap) -> bool {
-    let proxied = headers.contains_key(header::VIA) || PROXIED.iter().any(|name| headers.contains_key(*name));
-    conn.peer.is_loopback() && !proxied
 }

@@ -10,13 +10,15 @@ use std::{
     time::Duration,
 };
 
-use fogmux_bus::{Bus, Claim, Qos, ReadGate, Slot, SubscribeOptions, Subscription, Timestamp, TooManySubscriptions};
+use fogmux_bus::{
+    Bus, Claim, NoRoom, Qos, ReadGate, Slot, SubscribeOptions, Subscription, Timestamp, TooManySubscriptions,
+};
 
 pub(super) use mailbox::{Chunk, Gap, Limits, Portion, StreamMailbox, Taken};
 pub(super) use walk::Place;
 
 use super::HttpConfig;
-use crate::WorkerContext;
+use crate::{WorkerContext, shares::Table};
 
 /// Bytes that a parked stream may collect.
 const PARKED_BYTES_MAX: usize = 128 << 10;
@@ -121,11 +123,23 @@ impl Registry {
         let mut victim = None;
         {
             let mut streams = self.lock();
-            if streams.len() >= self.streams_max {
-                // A stream without a reader makes room for one with a reader.
-                victim = oldest_parked(&streams).and_then(|id| streams.remove(&id));
-                if victim.is_none() {
+            let principal = &*wanted.principal;
+            let own = streams.values().filter(|entry| *entry.stream.principal == *principal).count();
+            if let Err(why) = ctx.bus().room(self.streams_max).admit(streams.len(), own, 1) {
+                // A stream without a reader makes room for one with a reader: one of the same principal, or, where the
+                // table is full, of the one that has most.
+                let parked = match why {
+                    NoRoom::Share => oldest_parked(&streams, Some(principal)),
+                    NoRoom::Full => oldest_parked(&streams, None),
+                };
+                victim = parked.and_then(|id| streams.remove(&id));
+                let shares = &ctx.shared.metrics.shares;
+                let Some(entry) = &victim else {
+                    shares.refused(Table::EventStreams, principal, ctx.now());
                     return Err(NoStream::TooMany);
+                };
+                if *entry.stream.principal != *principal {
+                    shares.event_streams_gave_way.increment();
                 }
             }
         }
@@ -199,7 +213,7 @@ impl Registry {
                 entry.parked = Some(now);
             }
             while streams.values().filter(|entry| entry.parked.is_some()).count() > self.parked_max {
-                match oldest_parked(&streams).and_then(|id| streams.remove(&id)) {
+                match oldest_parked(&streams, None).and_then(|id| streams.remove(&id)) {
                     Some(entry) => ended.push(entry),
                     None => break,
                 }
@@ -226,6 +240,14 @@ impl Registry {
     }
 }
 
-fn oldest_parked(streams: &HashMap<u64, Entry>) -> Option<u64> {
-    streams.iter().filter_map(|(id, entry)| entry.parked.map(|since| (since, *id))).min().map(|(_, id)| id)
+/// The stream that has been parked for longest, of a principal or of the one with most parked streams.
+fn oldest_parked(streams: &HashMap<u64, Entry>, principal: Option<&str>) -> Option<u64> {
+    let parked = || streams.iter().filter_map(|(id, entry)| Some((entry.parked?, *id, &*entry.stream.principal)));
+    let heaviest = || {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        parked().for_each(|(_, _, principal)| *counts.entry(principal).or_default() += 1);
+        counts.into_iter().max_by_key(|(name, count)| (*count, *name)).map(|(name, _)| name)
+    };
+    let principal = principal.or_else(heaviest)?;
+    parked().filter(|(_, _, whose)| *whose == principal).min().map(|(_, id, _)| id)
 }

@@ -46,6 +46,7 @@ fn run_under(config: HttpConfig, rules: Rules, test: impl AsyncFnOnce(House)) {
         verifiers: crate::verifiers::Verifiers::default(),
         refusals: fogmux_auth::Refusals::default(),
         admission: Admission::new(AdmissionLimits::default()),
+        proxy: crate::proxy::ProxyRules::default(),
         mqtt: MqttDoor::new(MqttConfig::default()),
         coap: CoapDoor::new(CoapConfig::default()),
         http: HttpDoor::new(config),

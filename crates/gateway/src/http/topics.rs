@@ -87,6 +87,10 @@ where
 {
     let topic = checked(topic)?;
     identity.gate.check(&conn.ctx, Action::Write, topic.as_str())?;
+    // The outcome of a condition tells of the message that is there.
+    if !Conditions::of(&parts.headers).is_empty() {
+        identity.gate.check(&conn.ctx, Action::Read, topic.as_str())?;
+    }
     let query = Query::parse(parts.uri.query()).map_err(|invalid| invalid.problem())?;
     if parts.method == Method::DELETE {
         return clear(conn, identity, topic, parts).await;
@@ -130,7 +134,7 @@ impl<'a> Put<'a> {
     }
 }
 
-/// PUT: 201 for the first, 204 for the next (RFC 9110 §9.3.4).
+/// PUT: 201 for the first, 204 for the next (RFC 9110 §9.3.4). A client that may not read is not told which it was.
 async fn keep(
     conn: &Rc<Conn>,
     identity: &Identity,
@@ -141,7 +145,8 @@ async fn keep(
         return Err(Problem::new(Kind::InvalidParameter).detail("PUT keeps; POST is for retain=false"));
     }
     let replaced = publish_kept(conn, put.publication(conn, identity), headers).await?;
-    let code = if replaced { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
+    let created = !replaced && identity.gate.access().may_read(put.topic.as_str());
+    let code = if created { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
     let mut response = respond::status(code);
     if let Some(tag) = respond::etag(etag(put.collected.bytes(), put.content_type)) {
         response.headers_mut().insert(ETAG, tag);

@@ -129,7 +129,7 @@ impl Accepted {
                 respond::set(&mut response, SEC_WEBSOCKET_ACCEPT, &proof);
                 response.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-                *conn.upgrade.borrow_mut() = Some(Upgrade::WebSocket(carried));
+                *conn.upgrade.borrow_mut() = Some(Upgrade::WebSocket(carried, conn.peer.clone()));
                 response
             }
             Self::Tunnel => {

@@ -34,6 +34,10 @@ impl ReadGate for Gate {
     fn may_read(&self, topic: &str) -> bool {
         self.access().may_read(topic)
     }
+
+    fn principal(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.access().principal().name))
+    }
 }
 
 /// Answers remembered; a client publishes to few topics.

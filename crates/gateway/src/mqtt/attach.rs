@@ -3,14 +3,14 @@
 use std::{rc::Rc, sync::Arc};
 
 use fogmux_auth::{Door as AuthDoor, Verified};
-use fogmux_bus::{AttachError, Attached, Door, Publisher, SessionKey};
+use fogmux_bus::{AttachError, Attached, Door, Publisher};
 use fogmux_mqtt::{Authentication, Connect, Negotiation, OutboundConfig, PropertyBuffer, ReasonCode};
 
 use super::{
     access::Gate, authenticate::Admitted, connection::Granted, login::Refusal, mailbox::MqttMailbox,
-    reauthenticate::Extended, will::Will,
+    reauthenticate::Extended, session::session_key, will::Will,
 };
-use crate::{Peer, WorkerContext, credential::Expiry};
+use crate::{Peer, WorkerContext, credential::Expiry, shares::Table};
 
 /// Attaches the client to its session and encodes CONNACK.
 pub(super) fn attach(
@@ -25,7 +25,7 @@ pub(super) fn attach(
     let Admitted { who: Verified { principal, expires_unix_s }, last } = admitted;
     let assigned = if negotiation.assign_client_id { Some(make_client_id()?) } else { None };
     let client: Arc<str> = Arc::from(assigned.as_deref().unwrap_or(connect.client_id));
-    let key = SessionKey(Arc::clone(&client));
+    let key = session_key(door.config.client_identifiers, &principal.name, &client);
     let access = ctx.authority().access(&principal, &client, AuthDoor::Mqtt).of_peer(peer.address);
     let gate = Arc::new(Gate::new(access));
     let config = outbound(negotiation);
@@ -48,10 +48,16 @@ pub(super) fn attach(
     greet(false).map_err(no_room)?;
     let make = || ctx.bus().slot(MqttMailbox::new(config, Arc::clone(&gate), door.bounds(ctx)), ctx.id);
     let attached = door.sessions.attach(&key, &principal.name, negotiation.clean_start, ctx.id, make);
-    let Attached { slot, claim, present, ended } = attached.map_err(|error| match error {
+    let Attached { slot, claim, present, ended, gave_way } = attached.map_err(|error| match error {
         AttachError::NotYours => (ReasonCode::NOT_AUTHORIZED, "the session belongs to someone else"),
-        AttachError::Full => (ReasonCode::QUOTA_EXCEEDED, "too many sessions"),
+        AttachError::Full => {
+            ctx.shared.metrics.shares.refused(Table::Sessions, &principal.name, ctx.now());
+            (ReasonCode::QUOTA_EXCEEDED, "too many sessions")
+        }
     })?;
+    if let Some(gone) = gave_way {
+        door.give_way(ctx, &gone);
+    }
     match ended {
         Some(ended) => {
             door.end_session(ctx, &ended);

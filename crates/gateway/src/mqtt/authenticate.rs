@@ -116,7 +116,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
 
     /// A password, or a token in its place.
     async fn log_in(&mut self, user: &str, password: &[u8]) -> Result<Verified, Failed> {
-        let exposed = !self.peer.secure && !self.peer.is_loopback();
+        let exposed = self.peer.is_exposed();
         if exposed && !self.ctx.shared.mqtt.config.password_without_tls {
             return Err(self.refused((ReasonCode::NOT_AUTHORIZED, "passwords are taken over TLS only")));
         }

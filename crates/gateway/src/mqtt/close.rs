@@ -37,6 +37,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Some(entry) = self.entry {
             self.ctx.shared.mqtt.unregister(entry);
         }
+        let gave_way = end == End::Displaced && self.slot.with(|mailbox| mailbox.gave_way);
+        let end = if gave_way { End::GaveWay } else { end };
         self.count(end);
         self.leave(end);
         if matches!(end, End::Closed | End::Unreachable) {
@@ -75,7 +77,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             End::Closed | End::Unreachable | End::Disconnected { .. } => None,
             End::Misbehaved(reason) => Some(reason),
             End::Silent => Some(ReasonCode::KEEP_ALIVE_TIMEOUT),
-            End::Stalled | End::Overrun => Some(ReasonCode::QUOTA_EXCEEDED),
+            End::Stalled | End::Overrun | End::GaveWay => Some(ReasonCode::QUOTA_EXCEEDED),
             End::Displaced => Some(ReasonCode::SESSION_TAKEN_OVER),
             End::Refused => Some(ReasonCode::QUOTA_EXCEEDED),
             End::Forbidden | End::Unauthorized => Some(ReasonCode::NOT_AUTHORIZED),
@@ -134,8 +136,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.log_slow("disconnected: its queue of QoS 1 and 2 messages is full");
             }
             End::Expired | End::Unauthorized => metrics.unauthenticated.increment(),
-            End::Closed | End::Disconnected { .. } | End::Displaced | End::Refused | End::Forbidden | End::Draining => {
-            }
+            End::Closed
+            | End::Disconnected { .. }
+            | End::Displaced
+            | End::GaveWay
+            | End::Refused
+            | End::Forbidden
+            | End::Draining => {}
         }
     }
 
@@ -153,7 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let door = &ctx.shared.mqtt;
         // §3.1.2.5: published unless the client sent DISCONNECT with reason 0x00.
         let will = self.will.take().filter(|_| end != End::Disconnected { will: false });
-        if end == End::Displaced {
+        if matches!(end, End::Displaced | End::GaveWay) {
             let resumed = door.sessions.get(&key).is_some_and(|slot| Arc::ptr_eq(&slot, &self.slot));
             // The session continues with the new connection, which comes before the end of any delay ([MQTT-3.1.3-9]);
             // if the session has ended, so has the delay.
@@ -190,6 +197,7 @@ const fn plainly(end: End) -> Option<&'static str> {
         End::Unauthorized => Some("not authorised any more"),
         End::Stalled => Some("nothing was read for too long"),
         End::Overrun => Some("the queue is full"),
+        End::GaveWay => Some("there are too many sessions, and most are of this user"),
         End::Closed
         | End::Disconnected { .. }
         | End::Misbehaved(_)

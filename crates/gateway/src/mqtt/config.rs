@@ -55,6 +55,8 @@ pub struct MqttConfig {
     /// Bytes of the wills of all clients together, whether these are connected or their will waits for its delay; beyond,
     /// wills of more than a kilobyte are refused.
     pub wills_bytes_max: usize,
+    /// Whose sessions client identifiers name.
+    pub client_identifiers: ClientIdentifiers,
     /// The policy for a connected client whose queue of QoS 1 and 2 messages is full.
     pub slow_subscriber: SlowSubscriber,
     /// A client that reads nothing of its output for so long is disconnected.
@@ -64,6 +66,17 @@ pub struct MqttConfig {
     pub unacknowledged_max: Duration,
     /// How often `$SYS` is published; zero: never.
     pub sys_interval: Duration,
+}
+
+/// Whose sessions client identifiers name. MQTT has a server check that a client is authorised to use its identifier,
+/// which gives access to the session (MQTT 5.0 §5.4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientIdentifiers {
+    /// Each principal has identifiers of its own: two of them that use one have a session each ([MQTT-3.1.3-2]), and no
+    /// connection of one ends one of the other ([MQTT-3.1.4-3]).
+    PerPrincipal,
+    /// There is one session of a name. While nobody is connected to it, it gives way to another principal.
+    Shared,
 }
 
 /// The policy for a connected client whose queue of QoS 1 and 2 messages is full.
@@ -102,6 +115,7 @@ impl Default for MqttConfig {
             subscriptions_max: 10_000,
             subscriptions_bytes_max: 16 << 20,
             wills_bytes_max: 16 << 20,
+            client_identifiers: ClientIdentifiers::PerPrincipal,
             slow_subscriber: SlowSubscriber::Disconnect,
             stall_max: Duration::from_secs(60),
             unacknowledged_max: Duration::from_secs(60),

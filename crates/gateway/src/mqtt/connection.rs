@@ -26,7 +26,7 @@ use super::{
     reauthenticate::Extended,
     receive::Input,
     retained::Pulls,
-    session::LeftGroups,
+    session::{LeftGroups, session_key},
     wheel::Entry,
     will::Will,
 };
@@ -83,6 +83,8 @@ pub(super) enum End {
     Overrun,
     /// Another connection took the session over.
     Displaced,
+    /// The session has ended for one of another principal.
+    GaveWay,
     /// A message was refused, and the client cannot be told otherwise.
     Refused,
     /// A rule refused a message, and the client cannot be told otherwise.
@@ -237,7 +239,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// The session's key.
     pub(super) fn key(&self) -> SessionKey {
-        SessionKey(Arc::clone(&self.publisher.client))
+        let Publisher { principal, client, .. } = &*self.publisher;
+        session_key(self.ctx.shared.mqtt.config.client_identifiers, principal, client)
     }
 
     /// Runs the connection; ready when it has ended.

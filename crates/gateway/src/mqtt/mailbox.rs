@@ -47,6 +47,8 @@ pub(super) struct MqttMailbox {
     connected: bool,
     /// The client is to be disconnected for what it holds.
     evicted: bool,
+    /// The session has ended for one of another principal.
+    pub(super) gave_way: bool,
     pub(super) received: ReceivedIds,
     /// In a box: many clients only publish, and each byte here is paid ten thousand times.
     pub(super) subscriptions: Option<Box<Subscriptions>>,
@@ -91,6 +93,7 @@ impl MqttMailbox {
             taken: 0,
             connected: true,
             evicted: false,
+            gave_way: false,
             received: ReceivedIds::new(),
             subscriptions: None,
             gate,

@@ -10,19 +10,20 @@ use std::{
     task::Waker,
 };
 
-use fogmux_bus::{Claim, SessionKey, Sessions, Slot, Subscription, Timestamp};
+use fogmux_auth::ANONYMOUS;
+use fogmux_bus::{Claim, GaveWay, NoRoom, SessionKey, Sessions, Slot, Subscription, Timestamp};
 use tokio::sync::Notify;
 
 use super::{
     LOOK,
     bounds::Bounds,
-    config::MqttConfig,
+    config::{ClientIdentifiers, MqttConfig},
     mailbox::{Leaves, Left, MqttMailbox},
     shutdown::Shutdown,
     wheel::{Entry, Wheel},
-    will::{Will, WillRoom},
+    will::{Will, WillRoom, WillRooms},
 };
-use crate::{WorkerContext, throttle::Throttle};
+use crate::{WorkerContext, shares::Table, throttle::Throttle};
 
 /// The tag of all subscriptions of a session that are not shared: a message that several match is delivered once
 /// (§3.3.4).
@@ -63,6 +64,21 @@ pub(super) fn leave_groups(ctx: &WorkerContext, slot: &Slot<MqttMailbox>, claim:
     // The queue of a displaced connection belongs to the next one.
     let Ok(left) = slot.with_claim(claim, |mailbox| mailbox.take_shared(Leaves::Groups(groups))) else { return };
     hand_on(ctx, left, groups);
+}
+
+/// The key of a session. No identifier has a NUL ([MQTT-1.5.4-2]), and no user is called as those without a name.
+pub(super) fn session_key(identifiers: ClientIdentifiers, principal: &str, client: &Arc<str>) -> SessionKey {
+    match identifiers {
+        ClientIdentifiers::PerPrincipal if principal != ANONYMOUS => {
+            SessionKey(Arc::from(format!("{client}\0{principal}")))
+        }
+        ClientIdentifiers::PerPrincipal | ClientIdentifiers::Shared => SessionKey(Arc::clone(client)),
+    }
+}
+
+/// The client identifier of a session, for the log.
+fn client_of(key: &SessionKey) -> &str {
+    key.0.split('\0').next().unwrap_or_default()
 }
 
 /// Wills whose delay is not over.
@@ -107,7 +123,7 @@ pub struct MqttDoor {
     pub config: MqttConfig,
     pub(super) sessions: Sessions<MqttMailbox>,
     wills: Mutex<WaitingWills>,
-    wills_bytes: Arc<AtomicUsize>,
+    will_rooms: Arc<WillRooms>,
     /// The connections to wake, and when.
     alarms: Mutex<Wheel<Waker>>,
     /// When the housekeeping runs next; changed under the lock of `alarms`.
@@ -132,10 +148,13 @@ impl MqttDoor {
     #[must_use]
     pub fn new(config: MqttConfig) -> Self {
         Self {
-            sessions: Sessions::new(config.sessions_max),
+            sessions: match config.client_identifiers {
+                ClientIdentifiers::PerPrincipal => Sessions::new(config.sessions_max),
+                ClientIdentifiers::Shared => Sessions::new(config.sessions_max).absent_give_way(),
+            },
             config,
             wills: Mutex::default(),
-            wills_bytes: Arc::default(),
+            will_rooms: Arc::default(),
             alarms: Mutex::default(),
             next_look: AtomicU64::new(0),
             earlier: Notify::new(),
@@ -156,6 +175,12 @@ impl MqttDoor {
     #[must_use]
     pub fn sessions_away(&self) -> usize {
         self.sessions.away()
+    }
+
+    /// The largest number of sessions that one principal has.
+    #[must_use]
+    pub fn sessions_largest_share(&self) -> usize {
+        self.sessions.largest_share()
     }
 
     pub(super) fn bounds(&self, ctx: &WorkerContext) -> Arc<Bounds> {
@@ -193,6 +218,17 @@ impl MqttDoor {
         ctx.bus().close(slot);
     }
 
+    /// Ends a session that gave way to one of another principal. Its connection, if it has one, is told why.
+    pub(super) fn give_way(&self, ctx: &WorkerContext, gone: &GaveWay<MqttMailbox>) {
+        ctx.shared.metrics.shares.session_gave_way(&gone.principal, client_of(&gone.key), ctx.now());
+        gone.slot.with(|mailbox| mailbox.gave_way = true);
+        if gone.connected {
+            gone.slot.claim(ctx.id);
+        }
+        self.end_session(ctx, &gone.slot);
+        self.publish_will_of(ctx, &gone.key);
+    }
+
     /// Delays a will until its time is over or its session ends (§3.1.3.2.2).
     pub(super) fn delay_will(&self, key: SessionKey, will: Will, due: Timestamp) {
         lock(&self.wills).insert(key, will, due);
@@ -225,12 +261,16 @@ impl MqttDoor {
 
     /// Bytes of all wills, of clients that are connected and of those that are not.
     pub(crate) fn wills_bytes(&self) -> usize {
-        self.wills_bytes.load(Relaxed)
+        self.will_rooms.bytes()
     }
 
-    /// Room for a will, if there is some.
-    pub(super) fn admit_will(&self, bytes: usize) -> Option<WillRoom> {
-        WillRoom::take(&self.wills_bytes, bytes, self.config.wills_bytes_max)
+    /// Room for a principal's will, if there is some.
+    pub(super) fn admit_will(&self, ctx: &WorkerContext, principal: &Arc<str>, bytes: usize) -> Option<WillRoom> {
+        let room = WillRoom::take(&self.will_rooms, ctx.bus().room(self.config.wills_bytes_max), principal, bytes);
+        if let Err(NoRoom::Share) = room {
+            ctx.shared.metrics.shares.refused(Table::Wills, principal, ctx.now());
+        }
+        room.ok()
     }
 
     /// Plans the next run of the housekeeping: when an alarm, a will or a session is due, after [`LOOK`] at the latest.

@@ -53,6 +53,7 @@ fn house_on(store: Box<dyn RetainedStore>, config: MqttConfig, rules: Rules) -> 
         verifiers: crate::verifiers::Verifiers::default(),
         refusals: fogmux_auth::Refusals::default(),
         admission: Admission::new(AdmissionLimits::default()),
+        proxy: crate::proxy::ProxyRules::default(),
         mqtt: MqttDoor::new(config),
         coap: CoapDoor::new(CoapConfig::default()),
         http: HttpDoor::new(HttpConfig::default()),

@@ -1,13 +1,10 @@
 //! Wills: messages that the gateway publishes when a client's connection ends without a normal DISCONNECT (§3.1.2.5).
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use fogmux_auth::Action;
-use fogmux_bus::{Payload, Properties, Publication, Publisher, Qos, Topic};
+use fogmux_bus::{NoRoom, Payload, Properties, Publication, Publisher, Qos, Room, Shares, Topic};
 use fogmux_mqtt::ReasonCode;
 
 use super::{access::Gate, translate};
@@ -35,25 +32,46 @@ pub(super) struct Will {
 /// Wills of this size are taken even when there is no room for larger ones.
 const SMALL_WILL_BYTES: usize = 1024;
 
+/// The bytes of all wills, and each principal's share of them.
+#[derive(Debug, Default)]
+pub(super) struct WillRooms(Mutex<(usize, Shares)>);
+
+impl WillRooms {
+    fn lock(&self) -> MutexGuard<'_, (usize, Shares)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.lock().0
+    }
+}
+
 /// The room that a will takes up among those of all clients.
 #[derive(Debug)]
 pub(super) struct WillRoom {
-    all: Arc<AtomicUsize>,
+    all: Arc<WillRooms>,
+    principal: Arc<str>,
     bytes: usize,
 }
 
 impl WillRoom {
-    pub(super) fn take(all: &Arc<AtomicUsize>, bytes: usize, bytes_max: usize) -> Option<Self> {
-        let before = all.fetch_add(bytes, Relaxed);
-        // Dropped, it gives back what it took.
-        let room = Self { all: Arc::clone(all), bytes };
-        (bytes <= SMALL_WILL_BYTES || before + bytes <= bytes_max).then_some(room)
+    pub(super) fn take(all: &Arc<WillRooms>, room: Room, principal: &Arc<str>, bytes: usize) -> Result<Self, NoRoom> {
+        let mut rooms = all.lock();
+        let (used, shares) = &mut *rooms;
+        if bytes > SMALL_WILL_BYTES {
+            room.admit(*used, shares.of(principal).bytes, bytes)?;
+        }
+        *used += bytes;
+        shares.add(principal, bytes);
+        Ok(Self { all: Arc::clone(all), principal: Arc::clone(principal), bytes })
     }
 }
 
 impl Drop for WillRoom {
     fn drop(&mut self) {
-        self.all.fetch_sub(self.bytes, Relaxed);
+        let mut rooms = self.all.lock();
+        rooms.0 -= self.bytes;
+        rooms.1.remove(&self.principal, self.bytes);
     }
 }
 
@@ -75,7 +93,7 @@ impl Will {
         }
         // Each property has an allocation of its own: four times its bytes cover that.
         let bytes = size_of::<Self>() + topic.len() + will.payload.len() + 4 * will.properties.as_bytes().len();
-        let room = ctx.shared.mqtt.admit_will(bytes).ok_or(ReasonCode::QUOTA_EXCEEDED)?;
+        let room = ctx.shared.mqtt.admit_will(ctx, &publisher.principal, bytes).ok_or(ReasonCode::QUOTA_EXCEEDED)?;
         Ok(Self {
             topic,
             payload: Bytes::copy_from_slice(will.payload),

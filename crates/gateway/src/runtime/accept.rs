@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     rc::Rc,
     sync::{
         Arc,
@@ -12,7 +12,7 @@ use std::{
 
 use fogmux_dtls::CookieKey;
 use fogmux_net::{
-    Admitted, HandshakeError, Stream, TlsAcceptor, TlsConfig, TlsError,
+    Admission, Admitted, HandshakeError, Stream, TlsAcceptor, TlsConfig, TlsError,
     dtls::ListenerCredentials,
     listener::{self, PortSharing, accept as accept_admitted},
     quic::QuicLimits,
@@ -63,12 +63,14 @@ impl Sockets {
 }
 
 /// A connection on its way to its worker.
-pub(super) struct Accepted {
-    pub(super) listener: Listener,
-    pub(super) stream: std::net::TcpStream,
-    pub(super) peer: Peer,
+pub(crate) struct Accepted {
+    pub(crate) listener: Listener,
+    pub(crate) stream: std::net::TcpStream,
+    pub(crate) peer: Peer,
     pub(super) tls: Option<TlsAcceptor>,
-    pub(super) seat: Seat,
+    pub(crate) seat: Seat,
+    /// Whether a header of the PROXY protocol comes first.
+    pub(crate) proxied: bool,
 }
 
 /// Binds everything before anything is started.
@@ -194,12 +196,19 @@ fn bind_stream(sockets: &mut Sockets, listen: &Listen, tls: Option<&TlsConfig>) 
 }
 
 /// A connection's place on a worker and under the limits, given back when dropped.
-pub(super) struct Seat {
+pub(crate) struct Seat {
     seats: Arc<[AtomicUsize]>,
     worker: usize,
     shared: Arc<Shared>,
     listener: Listener,
-    _admitted: Admitted,
+    admitted: Admitted,
+}
+
+impl Seat {
+    /// Counts the connection for the address that a proxy has named. Returns whether there is a place for it.
+    pub(crate) fn count(&mut self, admission: &Admission, address: IpAddr) -> bool {
+        admission.count(address, &mut self.admitted)
+    }
 }
 
 impl Drop for Seat {
@@ -212,7 +221,7 @@ impl Drop for Seat {
 }
 
 /// The metrics of a listener's door.
-fn metrics(shared: &Shared, listener: Listener) -> &DoorMetrics {
+pub(crate) fn metrics(shared: &Shared, listener: Listener) -> &DoorMetrics {
     match listener {
         Listener::Mqtt | Listener::Mqtts => &shared.metrics.mqtt,
         Listener::Coap | Listener::Coaps | Listener::CoapTcp | Listener::CoapsTcp => &shared.metrics.coap,
@@ -228,7 +237,7 @@ pub(super) async fn accept(
     workers: Vec<mpsc::UnboundedSender<Accepted>>,
     seats: Arc<[AtomicUsize]>,
 ) {
-    let Listen { listener, anonymous, sources, .. } = tcp.listen;
+    let Listen { listener, anonymous, sources, proxy_protocol: proxied, .. } = tcp.listen;
     let socket = match TcpListener::from_std(tcp.socket) {
         Ok(socket) => socket,
         Err(error) => return tracing::error!(%error, "a listener cannot be watched"),
@@ -248,11 +257,10 @@ pub(super) async fn accept(
         seat.fetch_add(1, Relaxed);
         door.accepted.increment();
         door.connections.change(1);
-        let seat =
-            Seat { seats: Arc::clone(&seats), worker, shared: Arc::clone(&ctx.shared), listener, _admitted: admitted };
+        let seat = Seat { seats: Arc::clone(&seats), worker, shared: Arc::clone(&ctx.shared), listener, admitted };
         let peer = Peer { sources, listener: Some(listener), ..Peer::plain(address, anonymous) };
         // A worker that is gone takes its connections with it.
-        let _ = to.send(Accepted { listener, stream, peer, tls: tcp.tls.clone(), seat });
+        let _ = to.send(Accepted { listener, stream, peer, tls: tcp.tls.clone(), seat, proxied });
     }
 }
 

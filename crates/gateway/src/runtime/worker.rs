@@ -28,7 +28,7 @@ use super::{
 use crate::{
     coap,
     context::{Shared, WorkerContext},
-    http, mqtt, sys, turn, xmpp,
+    http, mqtt, proxy, sys, turn, xmpp,
 };
 
 /// Starts all worker threads.
@@ -165,7 +165,16 @@ fn serve_udp(ctx: &Rc<WorkerContext>, udp: Udp, tasks: &Tasks) {
 
 /// Each protocol is a task of its own type: an idle MQTT connection does not pay for the size of an HTTP one.
 fn serve_tcp(ctx: &Rc<WorkerContext>, accepted: Accepted, tasks: &Tasks) {
-    let Accepted { listener, stream, peer, tls, seat } = accepted;
+    if accepted.proxied {
+        let (ctx, after) = (Rc::clone(ctx), tasks.clone());
+        tasks.spawn(async move {
+            if let Some(accepted) = proxy::unwrap(&ctx, accepted).await {
+                serve_tcp(&ctx, accepted, &after);
+            }
+        });
+        return;
+    }
+    let Accepted { listener, stream, peer, tls, seat, proxied: _ } = accepted;
     let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { return };
     let ctx = Rc::clone(ctx);
     if let Some(limit) = unacknowledged_max(&ctx, listener) {

@@ -74,6 +74,7 @@ impl World {
             logins: fogmux_auth::LoginGuard::default(),
             refusals: fogmux_auth::Refusals::default(),
             admission: Admission::new(AdmissionLimits::default()),
+            proxy: crate::proxy::ProxyRules::default(),
             mqtt: MqttDoor::new(mqtt_config(random)),
             coap: CoapDoor::new(coap_config()).with_seed(random.below(usize::MAX) as u64),
             http: HttpDoor::new(HttpConfig::default()),

@@ -33,6 +33,9 @@ pub(super) struct Reading {
     /// The resident set and its peak stand for Mosquitto's count of its heap.
     pub(super) resident_bytes: u64,
     pub(super) resident_bytes_max: u64,
+    /// MQTT sessions that gave way to those of other principals, and refusals for the sake of others.
+    pub(super) gave_way: u64,
+    pub(super) share_refused: u64,
     /// Counters of the bus below `$SYS/fogmux/bus/`.
     pub(super) bus: Vec<(&'static str, u64)>,
 }
@@ -110,6 +113,10 @@ impl Reading {
             shared_subscriptions: wide(bus.shared_subscriptions()),
             resident_bytes: fogmux_memory::resident_bytes().unwrap_or(0),
             resident_bytes_max: fogmux_memory::resident_bytes_max().unwrap_or(0),
+            gave_way: metrics.shares.sessions_gave_way.get(),
+            share_refused: metrics.shares.each().iter().map(|(_, refused)| refused).sum::<u64>()
+                + count.share_retained.load(Relaxed)
+                + count.share_subscriptions.load(Relaxed),
             bus: vec![
                 ("mailbox_bytes", wide(bus.memory().used())),
                 ("dropped_full", count.dropped_full.load(Relaxed)),
@@ -159,6 +166,8 @@ impl Reading {
             ("broker/version".into(), concat!("fogmux version ", env!("CARGO_PKG_VERSION")).into()),
             ("broker/uptime".into(), seconds(self.uptime)),
             ("fogmux/mqtt/sessions".into(), self.mqtt_sessions.to_string()),
+            ("fogmux/mqtt/sessions/gave_way".into(), self.gave_way.to_string()),
+            ("fogmux/share/refused".into(), self.share_refused.to_string()),
         ];
         texts.extend(self.broker().map(|(name, value)| (format!("broker/{name}"), value.to_string())));
         for (door, reading) in DOORS.iter().zip(&self.doors) {

@@ -37,6 +37,10 @@ impl ReadGate for Gate {
     fn may_read(&self, topic: &str) -> bool {
         self.access.may_read(topic) && self.nodes.may_read(topic, &self.affiliate)
     }
+
+    fn principal(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.access.principal().name))
+    }
 }
 
 impl std::fmt::Debug for Gate {

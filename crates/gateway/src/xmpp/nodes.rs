@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use fogmux_bus::Completion;
+use fogmux_bus::{Bus, Completion, NoRoom, Shares};
 use fogmux_xmpp::pubsub::{AccessModel, Affiliation, NodeConfig};
 
 use super::kept::Records;
@@ -17,6 +17,30 @@ const AFFILIATIONS_MAX: usize = 256;
 
 /// One for all nodes that were not configured.
 static DEFAULT: LazyLock<Arc<NodeConfig>> = LazyLock::new(Arc::default);
+
+/// All nodes, and how many each principal owns.
+#[derive(Debug, Default)]
+struct Table {
+    by_name: BTreeMap<Arc<str>, Node>,
+    shares: Shares,
+}
+
+impl Table {
+    fn insert(&mut self, name: Arc<str>, node: Node) {
+        if let Some(owner) = node.owner() {
+            self.shares.add(owner, 0);
+        }
+        self.by_name.insert(name, node);
+    }
+
+    fn remove(&mut self, name: &str) -> bool {
+        let Some(node) = self.by_name.remove(name) else { return false };
+        if let Some(owner) = node.owner() {
+            self.shares.remove(owner, 0);
+        }
+        true
+    }
+}
 
 #[derive(Debug, Clone)]
 struct Node {
@@ -32,6 +56,12 @@ impl Node {
             .map_or(Affiliation::None, |(_, affiliation)| *affiliation)
     }
 
+    /// The first of its owners, to whose share it counts.
+    fn owner(&self) -> Option<&Arc<str>> {
+        let mut owners = self.affiliations.iter().filter(|(_, affiliation)| *affiliation == Affiliation::Owner);
+        owners.next().map(|(jid, _)| jid)
+    }
+
     fn whitelisted(&self) -> bool {
         self.config.access_model == AccessModel::Whitelist
     }
@@ -42,8 +72,8 @@ impl Node {
 pub(super) enum NotMade {
     /// There is one.
     Exists,
-    /// As many as there may be.
-    Full,
+    /// As many as there may be, or as this owner may have.
+    Full(NoRoom),
 }
 
 /// Why a node is made.
@@ -58,7 +88,7 @@ pub(super) enum Made {
 /// All nodes, bounded.
 #[derive(Debug)]
 pub(super) struct Nodes {
-    nodes: RwLock<BTreeMap<Arc<str>, Node>>,
+    nodes: RwLock<Table>,
     nodes_max: usize,
     records: Records,
 }
@@ -66,18 +96,18 @@ pub(super) struct Nodes {
 impl Nodes {
     /// The nodes that are kept.
     pub(super) fn new(nodes_max: usize, records: Records) -> Self {
-        let mut nodes = BTreeMap::new();
+        let mut nodes = Table::default();
         records.nodes(&mut |name, kept| {
             nodes.insert(name.into(), Node { config: shared(kept.config), affiliations: kept.affiliations });
         });
         Self { nodes: RwLock::new(nodes), nodes_max, records }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Arc<str>, Node>> {
+    fn read(&self) -> RwLockReadGuard<'_, Table> {
         self.nodes.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<Arc<str>, Node>> {
+    fn write(&self) -> RwLockWriteGuard<'_, Table> {
         self.nodes.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,18 +118,18 @@ impl Nodes {
         owner: &Arc<str>,
         config: Option<NodeConfig>,
         made: Made,
+        bus: &Bus,
     ) -> Result<Completion, NotMade> {
         let room = match made {
             Made::Asked => self.nodes_max,
             Made::Implied => self.nodes_max / 2,
         };
         let mut nodes = self.write();
-        if nodes.contains_key(node) {
+        if nodes.by_name.contains_key(node) {
             return Err(NotMade::Exists);
         }
-        if nodes.len() >= room {
-            return Err(NotMade::Full);
-        }
+        let own = nodes.shares.of(owner).count;
+        bus.room(room).admit(nodes.by_name.len(), own, 1).map_err(NotMade::Full)?;
         let config = config.map_or_else(|| Arc::clone(&DEFAULT), shared);
         let affiliations = vec![(Arc::clone(owner), Affiliation::Owner)];
         // Under the lock, so that records are written in the order of changes; it never waits.
@@ -110,28 +140,28 @@ impl Nodes {
 
     pub(super) fn remove(&self, node: &str) -> Completion {
         let mut nodes = self.write();
-        if nodes.remove(node).is_some() { self.records.no_node(node) } else { Completion::Ready }
+        if nodes.remove(node) { self.records.no_node(node) } else { Completion::Ready }
     }
 
     /// How `who` stands to the node; none when there is no such node.
     pub(super) fn affiliation(&self, node: &str, who: &str) -> Option<Affiliation> {
-        self.read().get(node).map(|found| found.affiliation(who))
+        self.read().by_name.get(node).map(|found| found.affiliation(who))
     }
 
     /// The configuration; the default where there is none.
     pub(super) fn config(&self, node: &str) -> Arc<NodeConfig> {
-        self.read().get(node).map_or_else(|| Arc::clone(&DEFAULT), |found| Arc::clone(&found.config))
+        self.read().by_name.get(node).map_or_else(|| Arc::clone(&DEFAULT), |found| Arc::clone(&found.config))
     }
 
     /// Configuration and affiliation at once.
     pub(super) fn standing(&self, node: &str, who: &str) -> Option<(Arc<NodeConfig>, Affiliation)> {
-        self.read().get(node).map(|found| (Arc::clone(&found.config), found.affiliation(who)))
+        self.read().by_name.get(node).map(|found| (Arc::clone(&found.config), found.affiliation(who)))
     }
 
     /// Puts another configuration in place. Says whether what may be read has changed; none when there is no such node.
     pub(super) fn configure(&self, node: &str, config: NodeConfig) -> Option<(bool, Completion)> {
         let mut nodes = self.write();
-        let found = nodes.get_mut(node)?;
+        let found = nodes.by_name.get_mut(node)?;
         let changed = found.config.access_model != config.access_model;
         found.config = shared(config);
         Some((changed, self.records.node(node, &found.config, &found.affiliations)))
@@ -139,18 +169,18 @@ impl Nodes {
 
     /// Whether owners let `who` read.
     pub(super) fn may_read(&self, node: &str, who: &str) -> bool {
-        self.read().get(node).is_none_or(|found| found.affiliation(who).may_read(found.whitelisted()))
+        self.read().by_name.get(node).is_none_or(|found| found.affiliation(who).may_read(found.whitelisted()))
     }
 
     /// All affiliations of a node but `none`.
     pub(super) fn affiliations(&self, node: &str) -> Vec<(Arc<str>, Affiliation)> {
-        self.read().get(node).map(|found| found.affiliations.clone()).unwrap_or_default()
+        self.read().by_name.get(node).map(|found| found.affiliations.clone()).unwrap_or_default()
     }
 
     /// The nodes that `who` has an affiliation with.
     pub(super) fn affiliations_of(&self, who: &str, node: Option<&str>) -> Vec<(Arc<str>, Affiliation)> {
         let nodes = self.read();
-        let wanted = nodes.iter().filter(|(name, _)| node.is_none_or(|n| n == &***name));
+        let wanted = nodes.by_name.iter().filter(|(name, _)| node.is_none_or(|n| n == &***name));
         let of = wanted.map(|(name, found)| (Arc::clone(name), found.affiliation(who)));
         of.filter(|(_, affiliation)| *affiliation != Affiliation::None).collect()
     }
@@ -158,7 +188,7 @@ impl Nodes {
     /// Changes affiliations, all or none; nothing when the node would have no owner or too many entries.
     pub(super) fn affiliate(&self, node: &str, changes: &[(Arc<str>, Affiliation)]) -> Option<Completion> {
         let mut nodes = self.write();
-        let found = nodes.get_mut(node)?;
+        let found = nodes.by_name.get_mut(node)?;
         let mut affiliations = found.affiliations.clone();
         for (who, affiliation) in changes {
             affiliations.retain(|(jid, _)| jid != who);
@@ -170,19 +200,26 @@ impl Nodes {
         if !owned || affiliations.len() > AFFILIATIONS_MAX {
             return None;
         }
+        let before = found.owner().cloned();
         found.affiliations = affiliations;
-        Some(self.records.node(node, &found.config, &found.affiliations))
+        let after = found.owner().cloned();
+        let kept = self.records.node(node, &found.config, &found.affiliations);
+        if let (Some(before), Some(after)) = (before, after) {
+            nodes.shares.remove(&before, 0);
+            nodes.shares.add(&after, 0);
+        }
+        Some(kept)
     }
 
     /// Names of nodes behind `after`, in order.
     pub(super) fn names(&self, after: Option<&str>, limit: usize) -> Vec<Arc<str>> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let nodes = self.read();
-        nodes.range::<str, _>((start, Bound::Unbounded)).take(limit).map(|(name, _)| Arc::clone(name)).collect()
+        nodes.by_name.range::<str, _>((start, Bound::Unbounded)).take(limit).map(|(name, _)| Arc::clone(name)).collect()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.read().len()
+        self.read().by_name.len()
     }
 }
 
@@ -193,16 +230,21 @@ fn shared(config: NodeConfig) -> Arc<NodeConfig> {
 
 #[cfg(test)]
 mod tests {
+    use fogmux_bus::{BusConfig, Forgetful, Timestamp};
+
     use super::*;
 
     #[test]
     fn owners_narrow_and_cannot_vanish() {
         let nodes = Nodes::new(2, Records::default());
+        let config = BusConfig { reserve_percent: 0, ..BusConfig::default() };
+        let bus = Bus::new(&config, Box::new(Forgetful), Timestamp::ZERO, 0);
         let ada: Arc<str> = "ada@d".into();
         let bob: Arc<str> = "bob@d".into();
         assert!(nodes.may_read("n", "bob@d"));
-        let create =
-            |node: &str, owner: &Arc<str>, made| nodes.create(node, owner, None, made).map(|kept| kept.is_ready());
+        let create = |node: &str, owner: &Arc<str>, made| {
+            nodes.create(node, owner, None, made, &bus).map(|kept| kept.is_ready())
+        };
         assert_eq!(create("n", &ada, Made::Asked), Ok(true));
         assert_eq!(create("n", &bob, Made::Asked), Err(NotMade::Exists));
         assert_eq!(nodes.affiliation("n", "ada@d"), Some(Affiliation::Owner));
@@ -212,9 +254,9 @@ mod tests {
         let whitelist = NodeConfig { access_model: AccessModel::Whitelist, ..NodeConfig::default() };
         assert!(nodes.configure("n", whitelist).is_some_and(|(changed, _)| changed));
         assert!(!nodes.may_read("n", "eve@d") && nodes.may_read("n", "ada@d"));
-        assert_eq!(create("m", &ada, Made::Implied), Err(NotMade::Full));
+        assert_eq!(create("m", &ada, Made::Implied), Err(NotMade::Full(NoRoom::Full)));
         assert_eq!(create("m", &ada, Made::Asked), Ok(true));
-        assert_eq!(create("o", &ada, Made::Asked), Err(NotMade::Full));
+        assert_eq!(create("o", &ada, Made::Asked), Err(NotMade::Full(NoRoom::Full)));
         assert_eq!(nodes.names(Some("m"), 9), ["n".into()]);
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fogmux_auth::Action;
+use fogmux_bus::{Completion, NoRoom, ReadGate as _};
 use fogmux_xmpp::{
     Jid, PubsubCondition, StanzaCondition, StanzaError,
     form::Form,
@@ -19,6 +20,7 @@ use super::{
     nodes::{Made, NotMade},
     publish::topic,
 };
+use crate::shares::Table;
 
 /// Instant nodes (§8.1.2) are topics below this level.
 const INSTANT_PREFIX: &str = "instant/";
@@ -39,9 +41,12 @@ impl Core {
                 | Affiliation::None
                 | Affiliation::Outcast,
             ) => forbidden,
-            None if !self.exists(node) => Err(StanzaError::new(StanzaCondition::ItemNotFound)),
-            None if self.me.gate.may_write(node) => Ok(()),
-            None => Err(self.refusal(Action::Write, node)),
+            None if !self.me.gate.may_write(node) => Err(self.refusal(Action::Write, node)),
+            // Whoever may write a topic but not read it is not told whether it has a message.
+            None if self.me.gate.may_read(node) && !self.exists(node) => {
+                Err(StanzaError::new(StanzaCondition::ItemNotFound))
+            }
+            None => Ok(()),
         }
     }
 
@@ -69,10 +74,10 @@ impl Core {
             config.apply(form)?;
         }
         let narrows = config.access_model != pubsub::AccessModel::Open;
-        let made = self.door().nodes.create(&node, self.me.gate.affiliate(), Some(config), Made::Asked);
+        let made = self.create_node(&node, Some(config), Made::Asked);
         let made = made.map_err(|why| match why {
             NotMade::Exists => StanzaError::new(StanzaCondition::Conflict),
-            NotMade::Full => {
+            NotMade::Full(_) => {
                 StanzaError::new(StanzaCondition::ResourceConstraint).with(PubsubCondition::MaxNodesExceeded)
             }
         })?;
@@ -135,12 +140,27 @@ impl Core {
         Ok(())
     }
 
+    /// Makes a node that belongs to the sender, and counts a refusal for its share.
+    pub(super) fn create_node(
+        &self,
+        node: &str,
+        config: Option<NodeConfig>,
+        made: Made,
+    ) -> Result<Completion, NotMade> {
+        let affiliate = self.me.gate.affiliate();
+        let result = self.door().nodes.create(node, affiliate, config, made, self.ctx.bus());
+        if let Err(NotMade::Full(NoRoom::Share)) = result {
+            self.ctx.shared.metrics.shares.refused(Table::Nodes, affiliate, self.ctx.now());
+        }
+        result
+    }
+
     /// Makes a topic without an owner a node of the sender, which may write it.
     fn adopt(&self, node: &str) -> Result<(), StanzaError> {
-        match self.door().nodes.create(node, self.me.gate.affiliate(), None, Made::Asked) {
+        match self.create_node(node, None, Made::Asked) {
             // The next step writes the same record.
             Ok(_) | Err(NotMade::Exists) => Ok(()),
-            Err(NotMade::Full) => Err(StanzaError::new(StanzaCondition::ResourceConstraint)),
+            Err(NotMade::Full(_)) => Err(StanzaError::new(StanzaCondition::ResourceConstraint)),
         }
     }
 

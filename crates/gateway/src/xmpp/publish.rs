@@ -4,7 +4,9 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fogmux_auth::Action;
-use fogmux_bus::{Completion, Message, Payload, Properties, Publication, Publisher, Qos, Timestamp, TopicRef};
+use fogmux_bus::{
+    Completion, Message, Payload, Properties, Publication, Publisher, Qos, ReadGate as _, Timestamp, TopicRef,
+};
 use fogmux_xmpp::{
     ErrorKind, PubsubCondition, StanzaCondition, StanzaError,
     iq::Answer,
@@ -97,8 +99,7 @@ impl Core {
         let Some((config, affiliation)) = nodes.standing(node, affiliate) else {
             // If there is no room, or another client created the node meanwhile, the message is published nevertheless,
             // provided that the node is as the publisher wants it. The answer does not promise that the node is stored.
-            let made: Result<Completion, NotMade> =
-                nodes.create(node, affiliate, Some(options.config()), Made::Implied);
+            let made: Result<Completion, NotMade> = self.create_node(node, Some(options.config()), Made::Implied);
             let config = nodes.config(node);
             options.met_by(&config)?;
             if made.is_ok() && config.access_model != pubsub::AccessModel::Open {
@@ -206,12 +207,16 @@ impl Core {
         notify: bool,
     ) -> Result<(), StanzaError> {
         let config = self.may_clear(node)?;
-        let not_found = || StanzaError::new(StanzaCondition::ItemNotFound);
-        let kept = self.ctx.bus().latest(node, self.ctx.now()).ok_or_else(not_found)?;
-        let id = item_id(&kept);
-        if !ids.contains(&pubsub::CURRENT) && !ids.contains(&&*id) {
-            return Err(not_found());
-        }
+        let kept = self.ctx.bus().latest(node, self.ctx.now());
+        let id = kept.as_deref().map(item_id).filter(|id| ids.contains(&pubsub::CURRENT) || ids.contains(&&**id));
+        let Some(id) = id else {
+            // Whoever may not read is not told whether the item was there.
+            if self.me.gate.may_read(node) {
+                return Err(StanzaError::new(StanzaCondition::ItemNotFound));
+            }
+            answer.empty(&mut self.out);
+            return Ok(());
+        };
         let cleared = if notify || config.notify_retract { Cleared::Retracted } else { Cleared::Quietly };
         self.clear(node, cleared, Some(&id))?;
         answer.empty(&mut self.out);

@@ -66,7 +66,7 @@ impl Logins {
     /// The mechanisms for the stream's features. Without TLS there are none for remote clients, even if there is no
     /// certificate for TLS.
     pub(super) fn offer(&self, peer: &Peer, starttls: StartTls) -> Offer {
-        if !peer.secure && !peer.is_loopback() {
+        if peer.is_exposed() {
             return Offer { starttls, mechanisms: Vec::new(), channel_bindings: Vec::new() };
         }
         let bound = sasl::mechanisms(&self.context).any(|mechanism| matches!(mechanism, Mechanism::ScramPlus(_)));

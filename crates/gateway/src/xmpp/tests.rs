@@ -57,6 +57,7 @@ fn start(xmpp: XmppConfig, listen: Listen, tls: Option<TlsConfig>, rules: Rules)
         store: None,
         quic: Default::default(),
         accept: Default::default(),
+        proxies: crate::proxy::ProxyConfig::default(),
         mqtt: Default::default(),
         oscore: std::sync::Arc::default(),
         coap: Default::default(),

@@ -18,11 +18,17 @@ use fogmux_oscore::{
 
 use super::journal::{Journal, Lock, Record, Records, Seen};
 
-/// A context whose numbers are nowhere noted may be an old one that came back from a backup: its own numbers begin
-/// where the clock is, [`PER_SECOND`] for each second since this one (2020-01-01), 2^40 last until 2156 …
+/// Numbers begin where the clock is, or where they are noted to have been used if that is higher: the journal, too, may
+/// be an old one that came back from a backup. The clock gives [`PER_SECOND`] for each second since this one
+/// (2020-01-01), 2^40 last until 2156 …
 const EPOCH: Duration = Duration::from_secs(1_577_836_800);
 /// … so that only a context that has had more notifications than this on the average of its life could meet them.
 const PER_SECOND: u64 = 256;
+/// Beyond this number, which it gives in 2088, the clock is not believed: what it took away would not come back.
+const CLOCK_MAX: u64 = 1 << 39;
+/// A replay window that was noted is believed for ten minutes of the clock. Whoever was away for longer, or has an old
+/// journal, asks for an Echo (RFC 8613 appendix B.1.2).
+const WINDOW_MAX: u64 = 600 * PER_SECOND;
 
 /// For how long a file that says when its keys were made is believed that nobody has used them.
 const NEW_FOR: u64 = 3600;
@@ -161,7 +167,7 @@ impl Keyring {
             None => Some(Lock::take(path)?),
         };
         let mut records = Records::read(path)?;
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = since_1970();
         let starts: Vec<Start> = files
             .iter()
             .zip(&fingerprints)
@@ -201,8 +207,11 @@ impl Keyring {
     pub fn rest(&self) {
         let Some(journal) = self.disk.journal.get() else { return };
         let known = lock(&self.known);
+        // The number says when that was, too.
+        let now = number_at(since_1970()).unwrap_or_default();
         let at_rest = known.iter().map(|(fingerprint, context)| {
             let (below, seen) = context.at_rest();
+            let below = below.max(now);
             let seen = seen.map(|below| Seen { below, recipient: *context.recipient_id() });
             (*fingerprint, Record { below, seen })
         });
@@ -254,13 +263,18 @@ fn not_now(context: &Context, file: &ContextFile) -> Option<String> {
     }
 }
 
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
 /// The number that the clock gives, unless it is not set; `now` is since 1970.
 fn number_at(now: Duration) -> Option<u64> {
-    now.checked_sub(EPOCH).map(|since| since.as_secs().saturating_mul(PER_SECOND))
+    let number = now.checked_sub(EPOCH)?.as_millis().saturating_mul(PER_SECOND.into()) / 1000;
+    u64::try_from(number).ok().filter(|number| *number <= CLOCK_MAX)
 }
 
 /// Where a context goes on; `now` is since 1970.
-fn start(
+pub(super) fn start(
     file: &ContextFile,
     records: &Records,
     fingerprint: &Fingerprint,
@@ -269,7 +283,8 @@ fn start(
     let first = number_at(now);
     let record = records.of(fingerprint, first.unwrap_or_default());
     let next = match (record, first) {
-        (Some(record), _) => record.below,
+        // The clock only raises: one that was set back, or is not set, takes no number back.
+        (Some(record), first) => record.below.max(first.unwrap_or_default()),
         (None, Some(first)) => first,
         (None, None) => {
             let path = file.path.display();
@@ -281,8 +296,9 @@ fn start(
         is_young && number_at(Duration::from_secs(*made)).is_some_and(|number| number > records.lost_below())
     };
     let seen_below = match record {
-        Some(Record { seen, .. }) => {
-            seen.filter(|seen| seen.recipient == file.parameters.recipient_id).map(|seen| seen.below)
+        Some(Record { seen, below }) => {
+            let is_recent = first.is_some_and(|first| first.abs_diff(below) <= WINDOW_MAX);
+            seen.filter(|seen| is_recent && seen.recipient == file.parameters.recipient_id).map(|seen| seen.below)
         }
         None => file.made.filter(is_new).map(|_| 0),
     };

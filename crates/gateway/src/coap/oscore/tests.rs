@@ -1,5 +1,7 @@
 //! The keyring over restarts, reloads and power cuts, with real files.
 
+mod starts;
+
 use std::{
     collections::HashSet,
     fs,

@@ -1,0 +1,231 @@
+//! Proxies in front of the gateway: whom a connection or a request that came through one belongs to.
+//!
+//! A request that came through a proxy is never local, whatever the address of its connection: anonymous clients are
+//! trusted on loopback because they are on this machine, and behind a proxy they may be anywhere.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use fogmux_net::proxy::{self, Origin, Proxies};
+use http::{
+    HeaderMap, HeaderName, Version,
+    header::{CONNECTION, FORWARDED, VIA},
+};
+
+use crate::{
+    Peer, WorkerContext,
+    runtime::accept::{Accepted, metrics},
+};
+
+/// The proxies of a gateway.
+#[derive(Clone, Debug, Default)]
+pub struct ProxyConfig {
+    /// Those that are believed.
+    pub named: Proxies,
+    /// How they say whose connection or request it is.
+    pub rules: ProxyRules,
+}
+
+/// How the named proxies say whose connection or request they pass on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProxyRules {
+    /// The header field of requests.
+    pub header: ForwardHeader,
+    /// How long the header of the PROXY protocol may take.
+    pub timeout: Duration,
+}
+
+impl Default for ProxyRules {
+    fn default() -> Self {
+        Self { header: ForwardHeader::XForwardedFor, timeout: Duration::from_secs(5) }
+    }
+}
+
+/// The header field by which the named proxies say whose request it is. Only one is believed: a proxy that sets one of
+/// them passes the other on as its client sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForwardHeader {
+    /// `X-Forwarded-For`.
+    XForwardedFor,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
+}
+
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Reads the header of the PROXY protocol of a connection, which must come from a named proxy. `None` when it is to be
+/// closed.
+pub(crate) async fn unwrap(ctx: &WorkerContext, mut accepted: Accepted) -> Option<Accepted> {
+    let (address, door) = (accepted.peer.address, metrics(&ctx.shared, accepted.listener));
+    let admission = &ctx.shared.admission;
+    if !admission.proxies().contains(address.ip()) {
+        door.rejected.increment();
+        tracing::debug!(peer = %address, "no named proxy, on a listener with the PROXY protocol");
+        return None;
+    }
+    let mut stream = tokio::net::TcpStream::from_std(accepted.stream).ok()?;
+    let read = tokio::select! {
+        read = proxy::read_header(&mut stream, ctx.shared.proxy.timeout) => read,
+        () = ctx.drain() => return None,
+    };
+    let origin = match read {
+        Ok(origin) => origin,
+        Err(error) => {
+            match error {
+                proxy::HeaderError::TooSlow => door.timed_out.increment(),
+                proxy::HeaderError::Malformed(_) => door.misbehaved.increment(),
+                proxy::HeaderError::Io(_) => {}
+            }
+            tracing::debug!(peer = %address, %error, "a connection of a proxy is closed");
+            return None;
+        }
+    };
+    accepted.peer = match origin {
+        Origin::Proxy => accepted.peer,
+        Origin::Unknown => accepted.peer.behind(None),
+        Origin::Client(client) => {
+            if !accepted.seat.count(admission, client.ip()) {
+                door.rejected.increment();
+                return None;
+            }
+            accepted.peer.behind(Some(client))
+        }
+    };
+    accepted.stream = stream.into_std().ok()?;
+    accepted.proxied = false;
+    Some(accepted)
+}
+
+/// The peer that a request belongs to, if that is not the one of its connection.
+pub(crate) fn of_request(ctx: &WorkerContext, peer: &Peer, version: Version, headers: &HeaderMap) -> Option<Peer> {
+    let (proxies, address) = (ctx.shared.admission.proxies(), peer.address.ip());
+    if !proxies.is_empty() && proxies.contains(address) {
+        // A named proxy that says nothing has passed on somebody's request all the same.
+        let client = client(headers, ctx.shared.proxy.header, proxies);
+        return Some(peer.behind(client.map(|client| SocketAddr::new(client, 0))));
+    }
+    (peer.is_loopback() && was_forwarded(version, headers)).then(|| peer.behind(None))
+}
+
+/// Whether a named proxy says that a request came to it by https.
+pub(crate) fn was_secure(ctx: &WorkerContext, peer: &Peer, headers: &HeaderMap) -> bool {
+    if !peer.through.is_some_and(|proxy| ctx.shared.admission.proxies().contains(proxy.ip())) {
+        return false;
+    }
+    let name = match ctx.shared.proxy.header {
+        ForwardHeader::XForwardedFor => X_FORWARDED_PROTO,
+        ForwardHeader::Forwarded => FORWARDED,
+    };
+    let last = headers.get_all(&name).iter().next_back().and_then(|line| line.to_str().ok()?.rsplit(',').next());
+    let scheme = match ctx.shared.proxy.header {
+        ForwardHeader::XForwardedFor => last.map(str::trim),
+        ForwardHeader::Forwarded => last.and_then(|element| parameter(element, "proto")),
+    };
+    scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"))
+}
+
+/// Whether a request shows that it came through a proxy: by a header field of those, or by a version of HTTP and a
+/// `Connection` that together are the mark of nginx without any configuration.
+fn was_forwarded(version: Version, headers: &HeaderMap) -> bool {
+    let closes = || headers.get(CONNECTION).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close"));
+    headers.contains_key(X_FORWARDED_FOR)
+        || headers.contains_key(FORWARDED)
+        || headers.contains_key(VIA)
+        || (version == Version::HTTP_10 && closes())
+}
+
+/// The address that stands before those of our own proxies: each adds the address that it was connected from at the
+/// end, so everything before the last that we do not know is only what that one said.
+fn client(headers: &HeaderMap, header: ForwardHeader, proxies: &Proxies) -> Option<IpAddr> {
+    let name = match header {
+        ForwardHeader::XForwardedFor => X_FORWARDED_FOR,
+        ForwardHeader::Forwarded => FORWARDED,
+    };
+    let lines: Vec<&str> = headers.get_all(name).iter().map(|line| line.to_str()).collect::<Result<_, _>>().ok()?;
+    for element in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
+        let node = match header {
+            ForwardHeader::XForwardedFor => element.trim(),
+            ForwardHeader::Forwarded => parameter(element, "for")?,
+        };
+        let address = node_address(node)?;
+        if !proxies.contains(address) {
+            return Some(address);
+        }
+    }
+    None
+}
+
+/// A parameter of one element (RFC 7239 §4), without quotes.
+fn parameter<'e>(element: &'e str, name: &str) -> Option<&'e str> {
+    let mut pairs = element.split(';').filter_map(|pair| pair.split_once('='));
+    let (_, value) = pairs.find(|(own, _)| own.trim().eq_ignore_ascii_case(name))?;
+    Some(value.trim().trim_matches('"'))
+}
+
+/// An address, perhaps with a port; `unknown` and obfuscated identifiers (RFC 7239 §6) are none.
+fn node_address(node: &str) -> Option<IpAddr> {
+    if let Ok(address) = node.parse::<IpAddr>() {
+        return Some(address.to_canonical());
+    }
+    if let Ok(address) = node.parse::<SocketAddr>() {
+        return Some(address.ip().to_canonical());
+    }
+    let inner = node.strip_prefix('[')?.split_once(']')?.0;
+    inner.parse::<IpAddr>().ok().map(|address| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn seen(header: ForwardHeader, lines: &[&'static str]) -> Option<String> {
+        let proxies = Proxies::parse(["127.0.0.1", "10.0.0.0/8"]).unwrap();
+        let mut headers = HeaderMap::new();
+        let name = if header == ForwardHeader::Forwarded { FORWARDED } else { X_FORWARDED_FOR };
+        for line in lines {
+            headers.append(&name, HeaderValue::from_static(line));
+        }
+        client(&headers, header, &proxies).map(|address| address.to_string())
+    }
+
+    #[test]
+    fn the_last_address_that_is_no_proxy_counts() {
+        let x = |lines: &[&'static str]| seen(ForwardHeader::XForwardedFor, lines);
+        assert_eq!(x(&["203.0.113.9"]).as_deref(), Some("203.0.113.9"));
+        assert_eq!(x(&["127.0.0.1, 203.0.113.9, 10.1.1.1"]).as_deref(), Some("203.0.113.9"));
+        assert_eq!(x(&["198.51.100.1", "203.0.113.9", "10.1.1.1"]).as_deref(), Some("203.0.113.9"));
+        assert_eq!(x(&["203.0.113.9:4711"]).as_deref(), Some("203.0.113.9"));
+        assert_eq!(x(&["2001:db8::1"]).as_deref(), Some("2001:db8::1"));
+        assert_eq!(x(&["203.0.113.9, unknown"]), None, "what stands before it is only what a stranger said");
+        assert_eq!(x(&["127.0.0.1"]), None);
+        assert_eq!(x(&[""]), None);
+        assert_eq!(x(&[]), None);
+    }
+
+    #[test]
+    fn rfc7239_elements() {
+        let f = |lines: &[&'static str]| seen(ForwardHeader::Forwarded, lines);
+        assert_eq!(f(&["for=203.0.113.9;proto=https;by=10.0.0.1"]).as_deref(), Some("203.0.113.9"));
+        assert_eq!(f(&["by=10.0.0.1; For=\"[2001:db8::1]:4711\""]).as_deref(), Some("2001:db8::1"));
+        assert_eq!(f(&["for=\"[2001:db8::1]\""]).as_deref(), Some("2001:db8::1"));
+        assert_eq!(f(&["for=127.0.0.1, for=203.0.113.9, for=10.0.0.7"]).as_deref(), Some("203.0.113.9"));
+        for hidden in ["for=_hidden", "for=unknown", "proto=https", "for="] {
+            assert_eq!(f(&[hidden]), None, "{hidden}");
+        }
+    }
+
+    #[test]
+    fn nginx_without_configuration_has_a_mark() {
+        let with =
+            |name: HeaderName, value: &'static str| HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
+        assert!(was_forwarded(Version::HTTP_10, &with(CONNECTION, "close")));
+        assert!(!was_forwarded(Version::HTTP_11, &with(CONNECTION, "close")));
+        assert!(!was_forwarded(Version::HTTP_10, &HeaderMap::new()));
+        assert!(was_forwarded(Version::HTTP_11, &with(VIA, "1.1 cache")));
+    }
+}
