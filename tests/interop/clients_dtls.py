@@ -1,4 +1,5 @@
-"""DTLS 1.3, and identifiers that outlive an address: wolfSSL, driven by `wolfssl/client.c`."""
+"""DTLS 1.3, and identifiers that outlive an address: wolfSSL, driven by `wolfssl/client.c`; its server for our
+client is `wolfssl/server.c`."""
 
 import asyncio
 import os
@@ -85,3 +86,29 @@ class WolfSession:
         if not answer.code.is_successful():
             raise Refused(answer.code.dotted)
         return answer.payload
+
+
+class WolfServer:
+    """wolfSSL as the server of one session, which answers every CoAP request with what was agreed on."""
+
+    def __init__(self, version, *flags):
+        self.version, self.flags = version, flags
+
+    async def __aenter__(self):
+        program = Path(os.environ["FOGMUX_CLIENTS"], "bin", "wolfssl-server")
+        self.process = await asyncio.create_subprocess_exec(
+            str(program), self.version, *map(str, self.flags), stdout=asyncio.subprocess.PIPE)
+        word, port = (await self.line()).split()
+        if word != "port":
+            await self.__aexit__()
+            raise Refused(f"{word} {port}")
+        self.port = int(port)
+        return self
+
+    async def __aexit__(self, *_):
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+
+    async def line(self):
+        return (await asyncio.wait_for(self.process.stdout.readline(), PATIENCE)).decode().strip()

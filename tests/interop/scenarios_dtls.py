@@ -1,9 +1,10 @@
 """DTLS 1.3 and identifiers, spoken by wolfSSL with the gateway: who is let in, and what survives another address."""
 
 import itertools
+from pathlib import Path
 
-from client import Missing, Refused
-from clients_dtls import WolfSession
+from client import Missing, Refused, run
+from clients_dtls import WolfServer, WolfSession
 from keyring import LockedGateway
 from scenarios import expect, require, scenario
 
@@ -90,3 +91,38 @@ async def wolfssl_keeps_its_session_at_other_ports_and_with_other_keys(binary):
                 except Missing:
                     continue
                 require("without identifier", False, "was heard")
+
+
+@scenario
+async def our_client_speaks_to_wolfssl_s_server_in_both_versions(binary):
+    async with LockedGateway(binary) as gateway:
+        identity, key = gateway.ring.right("psk", "alice", "").psk
+        own = gateway.ring.right("certificate", "alice", "").certificate
+        pki = Path(gateway.data, "pki")
+        serving = ["--cert", pki / "server.pem", pki / "server.key"]
+        ways = {
+            "psk": (["--psk", identity, key.decode()], ["--psk-id", identity, "--psk", key.hex()]),
+            "certificates": (serving, ["--ca", gateway.ca]),
+            "both sides": ([*serving, "--ca", gateway.ca], ["--ca", gateway.ca, "--cert", own[0], "--key", own[1]]),
+        }
+        for way, (theirs, ours) in ways.items():
+            for suite, group, more in itertools.product(SUITES, ("x25519", "secp256r1"), ([], ["--update"])):
+                what = f"{way} {suite} {group} {more}"
+                async with WolfServer("1.3", *theirs, "--suite", suite, "--group", group, *more) as server:
+                    answer = await ask(gateway, server, ours)
+                    require(what, answer.startswith(f"DTLSv1.3 {SUITES[suite]}"), answer)
+                    require(what, (await server.line()).startswith("established DTLSv1.3"), "no session")
+                    expect(what, await server.line(), "closed")
+        for version, chosen in (("1.2", "DTLSv1.2"), ("both", "DTLSv1.3")):
+            async with WolfServer(version, *serving) as server:
+                answer = await ask(gateway, server, ["--ca", gateway.ca])
+                require(version, answer.startswith(chosen), answer)
+
+
+async def ask(gateway, server, credentials):
+    """What the server says to `fogmux get`."""
+    url = f"coaps://localhost:{server.port}/any"
+    code, out, err = await run(gateway.binary, "get", url, "--timeout", "20", *map(str, credentials))
+    if code != 0:
+        raise Refused((out + err).decode() + await server.line())
+    return out.decode().strip()

@@ -4,13 +4,16 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 
 use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, command, on_path, output, run, succeeds};
 use crate::tree::Tree;
+
+/// The programs of `tests/interop/wolfssl`.
+const WOLFSSL_PROGRAMS: [&str; 2] = ["client", "server"];
 
 const H2SPEC: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible";
 
@@ -226,15 +229,18 @@ fn finish(mut build: Child) -> Result<()> {
     Ok(())
 }
 
-/// Cargo brings the sources, by checksum; what is compiled is a client that the tests drive, and links to nothing of
-/// ours.
+/// Cargo brings the sources, by checksum; what is compiled are a client that the tests drive and a server for ours,
+/// which link to nothing of ours.
 fn wolfssl(tree: &Tree) -> Result<()> {
-    let place = tree.root().join("tests/interop/wolfssl");
-    let (binary, stamp) = (tree.clients().join("bin/wolfssl-client"), tree.clients().join("bin/wolfssl-client.c"));
-    if binary.exists() && same(&place.join("client.c"), &stamp) {
-        return said("wolfSSL's client", "is there");
+    let (place, bin) = (tree.root().join("tests/interop/wolfssl"), tree.clients().join("bin"));
+    let is_there = |program: &str| {
+        let source = place.join(program).with_extension("c");
+        bin.join(format!("wolfssl-{program}")).exists() && same(&source, &bin.join(format!("wolfssl-{program}.c")))
+    };
+    if WOLFSSL_PROGRAMS.iter().all(|program| is_there(program)) {
+        return said("wolfSSL's client and server", "are there");
     }
-    println!("setup: wolfSSL's client into {}", tree.clients().join("bin").display());
+    println!("setup: wolfSSL's client and server into {}", bin.display());
     let manifest = place.join("Cargo.toml");
     run(cargo(&["fetch", "--locked", "--manifest-path"]).arg(&manifest))?;
     let mut asked = cargo(&["metadata", "--locked", "--offline", "--format-version", "1", "--manifest-path"]);
@@ -242,20 +248,41 @@ fn wolfssl(tree: &Tree) -> Result<()> {
     let package = told.split('"').find(|word| word.contains("/wolfssl-sys-") && word.ends_with("/Cargo.toml"));
     let package = Path::new(package.context("wolfssl-sys is not there")?);
     let source = package.parent().context("a manifest is in no directory")?.join("wolfssl-src");
-    fs::create_dir_all(tree.clients().join("bin"))?;
-    let mut compile = command("cc", &["-O1", "-w", "-DWOLFSSL_USER_SETTINGS", "-I"]);
-    compile.arg(&place).arg("-I").arg(&source).arg(place.join("client.c"));
+    fs::create_dir_all(&bin)?;
+    let objects = bin.join("wolfssl-objects");
+    fs::create_dir_all(&objects)?;
+    let compiler = |flags: &[&str]| {
+        let mut compile = command("cc", &["-O1", "-w", "-DWOLFSSL_USER_SETTINGS"]);
+        compile.args(flags).arg("-I").arg(&place).arg("-I").arg(&source);
+        compile
+    };
+    let mut library = compiler(&["-c"]);
+    library.current_dir(&objects);
     for directory in ["src", "wolfcrypt/src"] {
-        for file in fs::read_dir(source.join(directory))? {
-            let file = file?.path();
-            // An included file need not have content.
-            if file.extension().is_some_and(|extension| extension == "c") {
-                compile.arg(file);
-            }
+        library.args(files(&source.join(directory), "c")?);
+    }
+    run(&mut library)?;
+    for program in WOLFSSL_PROGRAMS {
+        let file = place.join(program).with_extension("c");
+        let mut link = compiler(&[]);
+        link.arg(&file).args(files(&objects, "o")?).args(["-lm", "-o"]);
+        run(link.arg(bin.join(format!("wolfssl-{program}"))))?;
+        let stamp = bin.join(format!("wolfssl-{program}.c"));
+        fs::copy(&file, &stamp).with_context(|| stamp.display().to_string())?;
+    }
+    fs::remove_dir_all(&objects).with_context(|| objects.display().to_string())
+}
+
+/// The files of a directory with this extension; an included one need not have content.
+fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for file in fs::read_dir(directory)? {
+        let file = file?.path();
+        if file.extension().is_some_and(|other| other == extension) {
+            files.push(file);
         }
     }
-    run(compile.arg("-lm").arg("-o").arg(&binary))?;
-    fs::copy(place.join("client.c"), &stamp).map(drop).with_context(|| stamp.display().to_string())
+    Ok(files)
 }
 
 fn same(left: &Path, right: &Path) -> bool {
