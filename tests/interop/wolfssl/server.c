@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 static struct {
-    const char *identity, *key;
+    const char *identity, *key, *suite;
 } psk;
 static struct sockaddr_in client;
 static int fd = -1;
@@ -56,7 +56,7 @@ static unsigned int on_psk(WOLFSSL *ssl, const char *identity, unsigned char *ke
 static unsigned int on_psk_13(WOLFSSL *ssl, const char *identity, unsigned char *key, unsigned int key_max,
                               const char **suite)
 {
-    *suite = wolfSSL_get_cipher_name(ssl);
+    *suite = psk.suite;
     return on_psk(ssl, identity, key, key_max);
 }
 
@@ -194,6 +194,7 @@ int main(int argc, char **argv)
     if (suite && wolfSSL_CTX_set_cipher_list(context, suite) != WOLFSSL_SUCCESS)
         fail("suite");
     if (psk.identity) {
+        psk.suite = suite ? suite : "TLS13-AES128-GCM-SHA256";
         wolfSSL_CTX_set_psk_server_callback(context, on_psk);
         wolfSSL_CTX_set_psk_server_tls13_callback(context, on_psk_13);
     }
@@ -219,7 +220,8 @@ int main(int argc, char **argv)
         unsigned int size = 0, byte;
         while (sscanf(cid + 2 * size, "%2x", &byte) == 1)
             identifier[size++] = (unsigned char)byte;
-        if (wolfSSL_dtls_cid_use(ssl) != WOLFSSL_SUCCESS || wolfSSL_dtls_cid_set(ssl, identifier, size) != WOLFSSL_SUCCESS)
+        if (wolfSSL_dtls_cid_use(ssl) != WOLFSSL_SUCCESS
+            || wolfSSL_dtls_cid_set(ssl, identifier, size) != WOLFSSL_SUCCESS)
             fail("identifier");
     }
     handshake(ssl);

@@ -1,5 +1,5 @@
-//! A client's half of a handshake of DTLS 1.3 (RFC 8446 §2, RFC 9147 §5), from the server's ServerHello on. Each state is
-//! named for the message that it awaits; the last is the acknowledgement of our Finished.
+//! A client's half of a handshake of DTLS 1.3 (RFC 8446 §2, RFC 9147 §5), from the ServerHello on. Each state is named
+//! for the message that it awaits; the last is the acknowledgement of our Finished.
 
 mod hello;
 
