@@ -97,8 +97,9 @@ async def wolfssl_keeps_its_session_at_other_ports_and_with_other_keys(binary):
 async def our_client_speaks_to_wolfssl_s_server_in_both_versions(binary):
     async with LockedGateway(binary) as gateway:
         identity, key = gateway.ring.right("psk", "alice", "").psk
-        own = gateway.ring.right("certificate", "alice", "").certificate
+        await gateway.fogmux("pki", "client", "dev1")
         pki = Path(gateway.data, "pki")
+        own = pki / "clients/dev1.pem", pki / "clients/dev1.key"
         serving = ["--cert", pki / "server.pem", pki / "server.key"]
         ways = {
             "psk": (["--psk", identity, key.decode()], ["--psk-id", identity, "--psk", key.hex()]),
@@ -110,7 +111,7 @@ async def our_client_speaks_to_wolfssl_s_server_in_both_versions(binary):
                 what = f"{way} {suite} {group} {more}"
                 async with WolfServer("1.3", *theirs, "--suite", suite, "--group", group, *more) as server:
                     answer = await ask(gateway, server, ours)
-                    require(what, answer.startswith(f"DTLSv1.3 {SUITES[suite]}"), answer)
+                    expect(what, answer.lower(), f"DTLSv1.3 {suite} {group}".lower())
                     require(what, (await server.line()).startswith("established DTLSv1.3"), "no session")
                     expect(what, await server.line(), "closed")
         for version, chosen in (("1.2", "DTLSv1.2"), ("both", "DTLSv1.3")):
