@@ -5,6 +5,7 @@ mod ends;
 mod many;
 mod newest;
 mod oscore;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -36,6 +37,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "coap udp uploads side by side all end well", run: many::uploads },
     Case { name: "coap udp uploads without room for all leave some to end", run: many::uploads_without_room },
     Case { name: "coap one connection observes 1000 topics", run: many::observations },
+    Case { name: "coap dtls versions are those of the configuration", run: versions::offered },
     Case { name: "coap connections gauge counts observing endpoints", run: ends::gauge },
 ];
 

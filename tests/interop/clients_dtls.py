@@ -139,12 +139,15 @@ class Server(Session):
         self.port = int(port)
         return self
 
-    async def answer(self, payload):
-        """Waits for the session and for a request, and answers 2.05 with this; gives the path that was asked for."""
+    async def answer(self, payload, update=False):
+        """Waits for the session and for a request, and answers 2.05 with this, by new keys if told to; gives the path
+        that was asked for."""
         await self._establish()
         request = await self.receive()
         if request is None:
             raise Missing("a request")
+        if update:
+            await self.tell("update")
         message = Message(code=codes.CONTENT, payload=payload)
         message.mtype, message.mid, message.token = ACK, request.mid, request.token
         await self.tell(f"send {message.encode().hex()}")

@@ -145,11 +145,11 @@ async def tokio_dtls_makes_sessions_of_dtls_1_3(binary):
             require(what, False, "was let in")
 
 
-async def _ask(binary, what, server, path, flags, payload):
+async def _ask(binary, what, server, path, flags, payload, update=False):
     """Our client asks a server of others'; both ends have to be content."""
     url = f"coaps://127.0.0.1:{server.port}/{path}"
     asking = asyncio.create_task(run(binary, "get", *flags, "--timeout", "20", url))
-    asked = await server.answer(payload)
+    asked = await server.answer(payload, update)
     code, out, err = await asking
     expect(what, (code, out), (0, payload))
     require(what, path in asked, asked)
@@ -179,6 +179,33 @@ async def our_client_speaks_dtls_with_servers_of_others(binary):
         for what, (command, flags) in servers.items():
             async with Server(*command) as server:
                 await _ask(binary, what, server, "some/where", flags, what.encode())
+
+
+@scenario
+async def our_client_makes_sessions_of_dtls_1_3_with_wolfssl(binary):
+    async with LockedGateway(binary) as gateway:
+        key = gateway.ring.psks["alice"]
+        chain, private = gateway.ring.certificates["alice"]
+        serving = ["--cert", *(f"{gateway.data}/pki/server.{end}" for end in ("pem", "key"))]
+        ways = {
+            "key": (["--psk", "alice", key.decode()], ["--psk-id", "alice", "--psk", key.hex()]),
+            "certificate": (serving, ["--ca", gateway.ca]),
+            "certificates": ([*serving, "--ca", gateway.ca], ["--ca", gateway.ca, "--cert", chain, "--key", private]),
+        }
+        for way, (theirs, ours) in ways.items():
+            for suite, group, update in itertools.product(SUITES, ("x25519", "secp256r1"), (False, True)):
+                what = f"{way} {suite} {group}{' update' * update}"
+                command = [*WOLFSSL, "server", "0", "1.3", *theirs, "--suite", suite, "--group", group]
+                async with Server(*command) as server:
+                    await _ask(binary, what, server, "some/where", ours, what.encode(), update)
+                    require(what, server.protocol == "DTLSv1.3", server.protocol)
+                    require(what, server.suite in (suite, SUITES[suite]), server.suite)
+                    expect(what, server.group.lower(), group)
+                    expect(what, await server.tell("receive 3000"), "closed")
+            # Both sides offer both.
+            async with Server(*WOLFSSL, "server", "0", "both", *theirs) as server:
+                await _ask(binary, way, server, "some/where", ours, b"both")
+                expect(way, server.protocol, "DTLSv1.3")
 
 
 @scenario

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use fogmux_coap::server::StreamLimits;
 use fogmux_dtls::client::ClientConfig;
-use fogmux_dtls::{Alert, Suite};
+use fogmux_dtls::{Alert, Suite, Suite13};
+use fogmux_net::profile::Version;
 use rustls::KeyLog;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -99,28 +100,32 @@ impl Link {
 /// A pre-shared key where there is one, else certificates; of suites what the profile offers. `name` is what the
 /// server's certificate must carry.
 pub fn config(name: &str, options: &Options) -> Result<ClientConfig, ClientError> {
-    let suites = suites(options)?;
+    let (suites, suites_13) = suites(options)?;
     let key_log = options.key_log.clone().map(|log| log as Arc<dyn KeyLog>);
     let by_key = options.profile.is_none_or(|profile| profile.psk || profile.offer.suites.is_empty());
     if let Some(Psk { identity, key }) = options.psk.as_ref().filter(|_| by_key) {
-        return Ok(ClientConfig { suites, key_log, ..ClientConfig::psk(identity.as_bytes(), key) });
+        return Ok(ClientConfig { suites, suites_13, key_log, ..ClientConfig::psk(identity.as_bytes(), key) });
     }
     let certified_key = options.own.as_ref().map(certified).transpose()?;
     let verifier = tls::verifier(&options.trust)?;
     let config = ClientConfig::certificates(verifier, tls::server_name(name)?);
-    Ok(ClientConfig { certified_key, suites, key_log, ..config })
+    Ok(ClientConfig { certified_key, suites, suites_13, key_log, ..config })
 }
 
-fn suites(options: &Options) -> Result<Vec<Suite>, ClientError> {
-    let all = Suite::ALL.into_iter();
-    let Some(profile) = options.profile.filter(|profile| !profile.offer.suites.is_empty()) else {
-        return Ok(all.collect());
+/// The suites of DTLS 1.2 and 1.3: all of both, or those that the profile offers.
+fn suites(options: &Options) -> Result<(Vec<Suite>, Vec<Suite13>), ClientError> {
+    let offers = |version, name| {
+        options.profile.is_none_or(|profile| {
+            let offer = &profile.offer;
+            offer.versions.contains(&version) && (offer.suites.is_empty() || offer.suites.contains(&name))
+        })
     };
-    let suites: Vec<_> = all.filter(|suite| profile.offer.suites.contains(&suite.name())).collect();
-    if suites.is_empty() {
-        return Err(ClientError::Usage(format!("profile {} has no suite for DTLS 1.2", profile.name)));
+    let older: Vec<_> = Suite::ALL.into_iter().filter(|suite| offers(Version::Tls12, suite.name())).collect();
+    let newer: Vec<_> = Suite13::ALL.into_iter().filter(|suite| offers(Version::Tls13, suite.name())).collect();
+    if let (Some(profile), true, true) = (options.profile, older.is_empty(), newer.is_empty()) {
+        return Err(ClientError::Usage(format!("profile {} has no suite for DTLS", profile.name)));
     }
-    Ok(suites)
+    Ok((older, newer))
 }
 
 fn certified(own: &Own) -> Result<Arc<CertifiedKey>, ClientError> {

@@ -1,58 +1,18 @@
-//! A client: one association, without I/O.
+//! A client: one association of DTLS 1.2 or 1.3, without I/O. One ClientHello offers both versions when both are
+//! configured, and the server chooses.
 
+mod config;
 mod handshake;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use rustls::{KeyLog, client::danger::ServerCertVerifier, pki_types::ServerName, sign::CertifiedKey};
-use zeroize::Zeroizing;
-
+pub use self::config::{ClientConfig, Psk};
 use self::handshake::{Handshake, Step};
 use super::{
-    Alert, Channel, Platform, Suite,
-    session::Session,
+    Alert, Channel, Platform, session,
+    v13::{self, ClientHandshake, ClientStep, Content, Sealed},
     wire::{ContentType, Fragment, Record, message},
 };
-
-/// What a client has and whom it believes.
-#[derive(Clone)]
-pub struct ClientConfig {
-    /// Suites to offer, best first; those for which there is nothing here are left out.
-    pub suites: Vec<Suite>,
-    /// A pre-shared key.
-    pub psk: Option<Psk>,
-    /// A certificate of its own, for servers that ask.
-    pub certified_key: Option<Arc<CertifiedKey>>,
-    /// Who checks the server's certificate, and the name it is checked for.
-    pub server: Option<(Arc<dyn ServerCertVerifier>, ServerName<'static>)>,
-    /// Who is told the secret of the session.
-    pub key_log: Option<Arc<dyn KeyLog>>,
-}
-
-/// A pre-shared key and whose it is.
-#[derive(Clone)]
-pub struct Psk {
-    /// The identity that is told to the server.
-    pub identity: Box<[u8]>,
-    /// The key.
-    pub key: Zeroizing<Vec<u8>>,
-}
-
-impl ClientConfig {
-    /// With a pre-shared key.
-    #[must_use]
-    pub fn psk(identity: &[u8], key: &[u8]) -> Self {
-        let psk = Some(Psk { identity: identity.into(), key: Zeroizing::new(key.to_vec()) });
-        Self { suites: Suite::ALL.to_vec(), psk, certified_key: None, server: None, key_log: None }
-    }
-
-    /// With certificates.
-    #[must_use]
-    pub fn certificates(verifier: Arc<dyn ServerCertVerifier>, name: ServerName<'static>) -> Self {
-        let server = Some((verifier, name));
-        Self { suites: Suite::ALL.to_vec(), psk: None, certified_key: None, server, key_log: None }
-    }
-}
 
 /// What a datagram has led to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,10 +42,17 @@ pub struct Client {
 }
 
 enum State {
+    /// A ClientHello was sent, or the handshake is one of DTLS 1.2.
     Handshake(Box<Handshake>),
-    /// With the handshake's last flight as long as the server may ask for it again.
-    Established(Box<Session>),
+    /// The server has chosen DTLS 1.3.
+    Newer(Box<ClientHandshake>),
+    Established(Session),
     Over,
+}
+
+enum Session {
+    V12(Box<session::Session>),
+    V13(Box<v13::Session>),
 }
 
 impl Client {
@@ -106,56 +73,97 @@ impl Client {
 
     /// Takes in a datagram.
     pub fn handle(&mut self, now: Duration, datagram: &[u8], send: &mut dyn FnMut(&[u8])) -> Vec<ClientEvent> {
-        let mut events = Vec::new();
-        let mut rest = datagram;
-        while let Some((record, after)) = Record::split(rest) {
-            rest = after;
-            self.handle_record(now, &record, &mut events, send);
+        let (mut events, mut rest) = (Vec::new(), datagram);
+        loop {
+            if matches!(self.state, State::Established(_)) {
+                let mut plain = Vec::new();
+                match self.open(|| now, &mut rest, &mut plain, send) {
+                    Some(Opened::Data) => events.push(ClientEvent::Data(plain)),
+                    Some(Opened::Nothing) => {}
+                    Some(Opened::Ended(alert)) => events.push(ClientEvent::Ended(alert)),
+                    None => return events,
+                }
+            } else if v13::is_sealed(rest) {
+                let Some((record, after)) = Sealed::split(rest) else { return events };
+                rest = after;
+                self.handle_sealed(now, &record, &mut events, send);
+            } else {
+                let Some((record, after)) = Record::split(rest) else { return events };
+                rest = after;
+                self.handle_plain(now, &record, &mut events, send);
+            }
         }
-        events
     }
 
-    fn handle_record(
+    /// A record of the first flights, or of DTLS 1.2.
+    fn handle_plain(
         &mut self,
         now: Duration,
         record: &Record<'_>,
         events: &mut Vec<ClientEvent>,
         send: &mut dyn FnMut(&[u8]),
     ) {
-        match &mut self.state {
-            State::Handshake(handshake) => match handshake.handle(now, record, send) {
-                Step::Waiting => {}
-                Step::Done(session, channel) => {
-                    self.state = State::Established(session);
-                    events.push(ClientEvent::Established(channel));
-                }
-                Step::Failed(alert) => {
-                    self.state = State::Over;
-                    events.push(ClientEvent::Ended(alert));
-                }
-            },
-            State::Established(session) => {
-                let mut plain = Vec::new();
-                match opened(session, record, &mut plain, send) {
-                    Opened::Data => events.push(ClientEvent::Data(plain)),
-                    Opened::Nothing => {}
-                    Opened::Ended(alert) => {
-                        self.state = State::Over;
-                        events.push(ClientEvent::Ended(alert));
-                    }
-                }
+        // In DTLS 1.3 nothing in the clear is believed behind the ServerHello.
+        let State::Handshake(handshake) = &mut self.state else { return };
+        match handshake.handle(now, record, send) {
+            Step::Waiting => {}
+            Step::Newer(begun) => self.state = State::Newer(begun),
+            Step::Done(session, channel) => {
+                self.state = State::Established(Session::V12(session));
+                events.push(ClientEvent::Established(channel));
             }
-            State::Over => {}
+            Step::Failed(alert) => self.fail(alert, events),
         }
     }
 
+    /// A protected record of a handshake of DTLS 1.3.
+    fn handle_sealed(
+        &mut self,
+        now: Duration,
+        record: &Sealed<'_>,
+        events: &mut Vec<ClientEvent>,
+        send: &mut dyn FnMut(&[u8]),
+    ) {
+        // One that has overtaken the ServerHello comes again.
+        let State::Newer(handshake) = &mut self.state else { return };
+        match handshake.handle(now, record, send) {
+            ClientStep::Waiting => {}
+            ClientStep::Done(session, channel) => {
+                self.state = State::Established(Session::V13(session));
+                events.push(ClientEvent::Established(channel));
+            }
+            ClientStep::Failed(alert) => self.fail(alert, events),
+        }
+    }
+
+    fn fail(&mut self, alert: Alert, events: &mut Vec<ClientEvent>) {
+        self.state = State::Over;
+        events.push(ClientEvent::Ended(alert));
+    }
+
     /// Takes the first record off a datagram and appends what it holds to `plain`, so that who receives much allocates
-    /// nothing. `None` when there is no record any more, or no session: its handshake is [`Client::handle`]'s.
-    pub fn open(&mut self, datagram: &mut &[u8], plain: &mut Vec<u8>, send: &mut dyn FnMut(&[u8])) -> Option<Opened> {
+    /// nothing. `None` when there is no record any more, or no session: its handshake is [`Client::handle`]'s. The time
+    /// is asked for only when something is to be repeated later.
+    pub fn open(
+        &mut self,
+        now: impl FnOnce() -> Duration,
+        datagram: &mut &[u8],
+        plain: &mut Vec<u8>,
+        send: &mut dyn FnMut(&[u8]),
+    ) -> Option<Opened> {
         let State::Established(session) = &mut self.state else { return None };
-        let (record, rest) = Record::split(datagram)?;
-        *datagram = rest;
-        let what = opened(session, &record, plain, send);
+        let what = match session {
+            Session::V12(session) => {
+                let (record, rest) = Record::split(datagram)?;
+                *datagram = rest;
+                opened(session, &record, plain, send)
+            }
+            Session::V13(session) => {
+                let (record, rest) = Sealed::split(datagram)?;
+                *datagram = rest;
+                opened_newer(session, now, &record, plain, send)
+            }
+        };
         if let Opened::Ended(_) = what {
             self.state = State::Over;
         }
@@ -164,26 +172,43 @@ impl Client {
 
     /// Appends a record that holds `data`, for who sends it himself; `false` when there is no session.
     pub fn seal(&mut self, data: &[u8], out: &mut Vec<u8>) -> bool {
-        let State::Established(session) = &mut self.state else { return false };
-        session.seal(ContentType::ApplicationData, data, out).is_some()
+        match &mut self.state {
+            State::Established(Session::V12(session)) => {
+                session.seal(ContentType::ApplicationData, data, out).is_some()
+            }
+            State::Established(Session::V13(session)) => session.seal(data, out).is_some(),
+            State::Handshake(_) | State::Newer(_) | State::Over => false,
+        }
     }
 
     /// Sends data; `false` when there is no session.
     pub fn send(&mut self, data: &[u8], send: &mut dyn FnMut(&[u8])) -> bool {
-        let State::Established(session) = &mut self.state else { return false };
         let mut record = Vec::new();
-        let sealed = session.seal(ContentType::ApplicationData, data, &mut record).is_some();
+        let sealed = self.seal(data, &mut record);
         if sealed {
             send(&record);
         }
         sealed
     }
 
+    /// Changes the keys of what we send, and asks the server to change its own if `request`. Does nothing in DTLS 1.2
+    /// and while a change is under way.
+    pub fn update_keys(&mut self, now: Duration, request: bool, send: &mut dyn FnMut(&[u8])) {
+        if let State::Established(Session::V13(session)) = &mut self.state {
+            let mut out = Vec::new();
+            session.update_keys(now, request, &mut out);
+            say(&out, send);
+        }
+    }
+
     /// Says goodbye.
     pub fn close(&mut self, send: &mut dyn FnMut(&[u8])) {
         if let State::Established(session) = &mut self.state {
             let mut record = Vec::new();
-            session.put_alert(Alert::CloseNotify, &mut record);
+            match session {
+                Session::V12(session) => session.put_alert(Alert::CloseNotify, &mut record),
+                Session::V13(session) => session.put_alert(Alert::CloseNotify, &mut record),
+            }
             send(&record);
         }
         self.state = State::Over;
@@ -194,16 +219,26 @@ impl Client {
     pub fn next_timeout(&self) -> Option<Duration> {
         match &self.state {
             State::Handshake(handshake) => handshake.again_at(),
-            State::Established(_) | State::Over => None,
+            State::Newer(handshake) => handshake.again_at(),
+            State::Established(Session::V13(session)) => session.again_at(),
+            State::Established(Session::V12(_)) | State::Over => None,
         }
     }
 
     /// Sends again what was not answered.
     pub fn handle_timeout(&mut self, now: Duration, send: &mut dyn FnMut(&[u8])) {
-        if let State::Handshake(handshake) = &mut self.state
-            && handshake.again_at().is_some_and(|at| at <= now)
-        {
-            handshake.resend(now, send);
+        if self.next_timeout().is_none_or(|at| now < at) {
+            return;
+        }
+        match &mut self.state {
+            State::Handshake(handshake) => handshake.resend(now, send),
+            State::Newer(handshake) => handshake.resend(now, send),
+            State::Established(Session::V13(session)) => {
+                let mut out = Vec::new();
+                session.resend(now, &mut out);
+                say(&out, send);
+            }
+            State::Established(Session::V12(_)) | State::Over => {}
         }
     }
 
@@ -214,8 +249,13 @@ impl Client {
     }
 }
 
-/// Takes in a record; data, and nothing else, stays in `plain`.
-fn opened(session: &mut Session, record: &Record<'_>, plain: &mut Vec<u8>, send: &mut dyn FnMut(&[u8])) -> Opened {
+/// Takes in a record of DTLS 1.2; data, and nothing else, stays in `plain`.
+fn opened(
+    session: &mut session::Session,
+    record: &Record<'_>,
+    plain: &mut Vec<u8>,
+    send: &mut dyn FnMut(&[u8]),
+) -> Opened {
     let start = plain.len();
     let Some(content) = session.open(record, plain) else { return Opened::Nothing };
     let held = plain.get(start..).unwrap_or_default();
@@ -235,8 +275,59 @@ fn opened(session: &mut Session, record: &Record<'_>, plain: &mut Vec<u8>, send:
     what
 }
 
+/// The same of DTLS 1.3; messages after the handshake are dealt with.
+fn opened_newer(
+    session: &mut v13::Session,
+    now: impl FnOnce() -> Duration,
+    record: &Sealed<'_>,
+    plain: &mut Vec<u8>,
+    send: &mut dyn FnMut(&[u8]),
+) -> Opened {
+    let start = plain.len();
+    let heard = session.open(record, plain);
+    if heard.is_some_and(|heard| heard.content == Content::ApplicationData) && !session.is_worn() {
+        return Opened::Data;
+    }
+    let (now, mut out) = (now(), Vec::new());
+    let mut what = Opened::Nothing;
+    if let Some(heard) = heard {
+        let held = plain.get(start..).unwrap_or_default();
+        match heard.content {
+            Content::ApplicationData => what = Opened::Data,
+            // RFC 8446 §6: but for user_canceled, which precedes close_notify, all end it.
+            Content::Alert => match *held {
+                [_, v13::USER_CANCELED] => {}
+                [_, alert] => what = Opened::Ended(Alert::parse(alert)),
+                _ => {}
+            },
+            Content::Ack => session.handle_ack(held),
+            Content::Handshake => {
+                if let Err(alert) = session.handle_message(now, heard, held, &mut out) {
+                    out.clear();
+                    session.put_alert(alert, &mut out);
+                    what = Opened::Ended(alert);
+                }
+            }
+        }
+    }
+    if session.is_worn() && !matches!(what, Opened::Ended(_)) {
+        session.refresh(now, &mut out);
+    }
+    if what != Opened::Data {
+        plain.truncate(start);
+    }
+    say(&out, send);
+    what
+}
+
+fn say(out: &[u8], send: &mut dyn FnMut(&[u8])) {
+    if !out.is_empty() {
+        send(out);
+    }
+}
+
 /// RFC 5246 §7.4.1.1: a HelloRequest may be answered with `no_renegotiation`.
-fn refuse_hello_request(session: &mut Session, plain: &[u8], send: &mut dyn FnMut(&[u8])) {
+fn refuse_hello_request(session: &mut session::Session, plain: &[u8], send: &mut dyn FnMut(&[u8])) {
     if Fragment::split(plain).is_some_and(|(fragment, _)| fragment.kind == message::HELLO_REQUEST) {
         let mut record = Vec::new();
         session.put_alert(Alert::NoRenegotiation, &mut record);
@@ -247,19 +338,5 @@ fn refuse_hello_request(session: &mut Session, plain: &[u8], send: &mut dyn FnMu
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client").field("established", &self.is_established()).finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for Psk {
-    /// Without the key.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Psk").finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for ClientConfig {
-    /// Without the key.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClientConfig").field("suites", &self.suites).finish_non_exhaustive()
     }
 }

@@ -1,5 +1,5 @@
-//! Cookies without state (RFC 6347 §4.2.1, RFC 9147 §5.1): a code over the address and what the ClientHello offers, by a key that
-//! changes.
+//! Cookies without state (RFC 6347 §4.2.1, RFC 9147 §5.1): a code over the address and what the ClientHello offers, by a
+//! key that is shared. A cookie is good for its period and the next.
 
 use std::{net::SocketAddr, time::Duration};
 

@@ -11,13 +11,16 @@ use super::{Alert, Platform, suite::Exchange, wire::Reader};
 
 /// A named group (RFC 8422 §5.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Group {
+pub enum Group {
+    /// NIST P-256; mandatory for CoAP (RFC 7252 §9.1.3.2).
     Secp256r1,
+    /// RFC 7748.
     X25519,
 }
 
 impl Group {
-    pub(super) const ALL: [Self; 2] = [Self::X25519, Self::Secp256r1];
+    /// Both, in the order that a client prefers.
+    pub const ALL: [Self; 2] = [Self::X25519, Self::Secp256r1];
 
     pub(super) const fn number(self) -> u16 {
         match self {

@@ -201,7 +201,8 @@ pub(super) struct Verified<'a> {
     pub(super) retry: Option<Retry>,
 }
 
-/// Looks at the first record of a datagram; `newer` are our suites of DTLS 1.3. Keeps nothing, whoever sent it and however many there are.
+/// Looks at the first record of a datagram; `newer` are our suites of DTLS 1.3. Keeps nothing, whoever sent it and
+/// however many there are.
 pub(super) fn look<'a>(
     key: &CookieKey,
     now: Duration,

@@ -1,5 +1,5 @@
-//! DTLS 1.2 (RFC 6347) and 1.3 (RFC 9147, `v13`) for CoAP: a server of both for very many peers on one socket, and a
-//! client of 1.2.
+//! DTLS 1.2 (RFC 6347) and 1.3 (RFC 9147, `v13`) for CoAP: a server of both for very many peers on one socket
+//! ([`Endpoint`]), and a client of both for one association ([`client`]).
 //!
 //! This crate has no socket, clock or task, and no randomness of its own: datagrams and the time come in as arguments,
 //! datagrams go out to a function of the caller, and random numbers, key exchanges and the date are those of a
@@ -44,6 +44,7 @@ pub use {
     cookie::CookieKey,
     credentials::{Credentials, Watch},
     endpoint::{Counters, Endpoint, EndpointConfig, Peer},
+    exchange::Group,
     inbox::{Association, End, Event, Inbox},
     platform::Platform,
     suite::Suite,

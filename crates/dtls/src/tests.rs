@@ -12,13 +12,10 @@ use std::{
 
 use proptest::prelude::*;
 
-use self::{
-    keys::certificate_keys,
-    net::{Net, endpoint},
-};
+use self::{keys::certificate_keys, net::endpoint};
 pub(crate) use self::{
     keys::{Authority, platform, psk_keys},
-    net::{Dice, MS, address},
+    net::{Dice, MS, Net, address, older},
 };
 use super::{
     client::{Client, ClientConfig, ClientEvent},
@@ -26,7 +23,7 @@ use super::{
 };
 
 fn psk(suite: Suite) -> ClientConfig {
-    ClientConfig { suites: vec![suite], ..ClientConfig::psk(b"device", b"secret") }
+    older(ClientConfig { suites: vec![suite], ..ClientConfig::psk(b"device", b"secret") })
 }
 
 #[test]

@@ -62,6 +62,7 @@ pub(super) mod message {
     pub(crate) const CLIENT_HELLO: u8 = 1;
     pub(crate) const SERVER_HELLO: u8 = 2;
     pub(crate) const HELLO_VERIFY_REQUEST: u8 = 3;
+    pub(crate) const NEW_SESSION_TICKET: u8 = 4;
     pub(crate) const ENCRYPTED_EXTENSIONS: u8 = 8;
     pub(crate) const REQUEST_CONNECTION_ID: u8 = 9;
     pub(crate) const NEW_CONNECTION_ID: u8 = 10;
@@ -208,6 +209,13 @@ pub(super) fn put_vector24(out: &mut Vec<u8>, bytes: &[u8]) {
 pub(super) fn put_extension(out: &mut Vec<u8>, number: u16, body: &[u8]) {
     out.extend_from_slice(&number.to_be_bytes());
     put_vector16(out, body);
+}
+
+/// Appends an extension that is one list behind its length.
+pub(super) fn put_list_extension(out: &mut Vec<u8>, number: u16, list: &[u8]) {
+    out.extend_from_slice(&number.to_be_bytes());
+    out.extend_from_slice(&length16(2 + list.len()));
+    put_vector16(out, list);
 }
 
 /// Reads from the front of what a peer sent.

@@ -49,10 +49,10 @@ impl ListenerCredentials {
     /// Looks whether everything is there that the profile needs.
     ///
     /// # Errors
-    /// [`TlsError`]: something is not there, or the profile has nothing that DTLS has.
+    /// [`TlsError`]: something is not there, or the profile has no suite of the versions that are spoken.
     pub fn new(tls: &TlsConfig, security: Security) -> Result<Self, TlsError> {
         let profile = security.profile;
-        let takes = |version, name| accepts(profile, version, name);
+        let takes = |version, name| security.dtls_versions.contains(&version) && accepts(profile, version, name);
         let suites: Arc<[Suite]> = Suite::ALL.into_iter().filter(|at| takes(Version::Tls12, at.name())).collect();
         let suites_13: Arc<[Suite13]> =
             Suite13::ALL.into_iter().filter(|at| takes(Version::Tls13, at.name())).collect();

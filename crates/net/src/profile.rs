@@ -88,6 +88,8 @@ pub struct Security {
     pub profile: &'static Profile,
     /// Whether clients are asked for a certificate.
     pub client_certificates: ClientCertificates,
+    /// The versions of DTLS that a listener of DTLS speaks, as far as the profile has them.
+    pub dtls_versions: &'static [Version],
 }
 
 const TLS12: &[Version] = &[Version::Tls12];
@@ -183,6 +185,19 @@ pub const PKI: Profile = Profile {
 /// Every profile there is.
 pub const PROFILES: [&Profile; 6] = [&MODERN, &NONE, &HIGH, &LOW, &PSK, &PKI];
 
+impl Version {
+    /// The versions that are asked for, in rising order.
+    #[must_use]
+    pub const fn list(is_tls12: bool, is_tls13: bool) -> &'static [Self] {
+        match (is_tls12, is_tls13) {
+            (true, true) => BOTH,
+            (true, false) => TLS12,
+            (false, true) => TLS13,
+            (false, false) => &[],
+        }
+    }
+}
+
 impl Profile {
     /// The profile of that name.
     #[must_use]
@@ -201,7 +216,7 @@ impl Security {
     /// `profile` with clients asked for what it wants of them.
     #[must_use]
     pub const fn of(profile: &'static Profile) -> Self {
-        Self { profile, client_certificates: profile.client_certificates }
+        Self { profile, client_certificates: profile.client_certificates, dtls_versions: BOTH }
     }
 }
 

@@ -170,7 +170,7 @@ impl TlsConfig {
         alpn: &[&[u8]],
         versions: Option<&[Version]>,
     ) -> Result<ServerConfig, TlsError> {
-        let Security { profile, client_certificates } = security;
+        let Security { profile, client_certificates, .. } = security;
         let versions = supported(versions.unwrap_or(profile.accept.versions));
         let builder = ServerConfig::builder_with_provider(provider_of(&profile.accept))
             .with_protocol_versions(&versions)

@@ -52,7 +52,7 @@ impl House {
     }
 
     fn acceptor(&self, profile: &'static Profile, client_certificates: ClientCertificates) -> TlsAcceptor {
-        self.tls.acceptor(&Security { profile, client_certificates }, &[b"mqtt"]).unwrap()
+        self.tls.acceptor(&Security { client_certificates, ..Security::of(profile) }, &[b"mqtt"]).unwrap()
     }
 
     fn issue(&self, name: &str, kind: KeyKind) -> (PathBuf, PathBuf) {
@@ -227,7 +227,7 @@ fn profiles_say_what_they_miss() {
     assert!(house.tls.acceptor(&Security::of(&profile::NONE), &[]).is_err());
     let nobody =
         TlsConfig::load(&house.directory.path().join("server.pem"), &house.directory.path().join("server.key"));
-    let asks = Security { profile: &profile::MODERN, client_certificates: ClientCertificates::Optional };
+    let asks = Security { client_certificates: ClientCertificates::Optional, ..Security::default() };
     assert!(nobody.unwrap().acceptor(&asks, &[]).is_err());
 }
 

@@ -261,7 +261,7 @@ int main(int argc, char **argv)
 {
     const char *versions, *suite = NULL, *group = NULL, *cid = NULL;
     unsigned char identifier[IDENTIFIER_MAX];
-    int at, no_share = 0, verify = WOLFSSL_VERIFY_NONE;
+    int at, no_share = 0, groups[1], verify = WOLFSSL_VERIFY_NONE;
     WOLFSSL_METHOD *method;
     WOLFSSL_CTX *context;
     WOLFSSL *ssl;
@@ -327,6 +327,9 @@ int main(int argc, char **argv)
         if (strcmp(versions, "1.3") != 0)
             wolfSSL_CTX_set_psk_server_callback(context, on_psk_server);
     }
+    groups[0] = group && strcmp(group, "x25519") == 0 ? WOLFSSL_ECC_X25519 : WOLFSSL_ECC_SECP256R1;
+    if (serving && group && wolfSSL_CTX_set_groups(context, groups, 1) != WOLFSSL_SUCCESS)
+        fail("group");
     ssl = wolfSSL_new(context);
     if (!ssl)
         fail("no session");
@@ -343,9 +346,10 @@ int main(int argc, char **argv)
     wolfSSL_dtls_set_using_nonblock(ssl, 1);
     if (no_share && wolfSSL_NoKeyShares(ssl) != WOLFSSL_SUCCESS)
         fail("no share");
-    if (group && wolfSSL_UseKeyShare(ssl, strcmp(group, "x25519") == 0 ? WOLFSSL_ECC_X25519 : WOLFSSL_ECC_SECP256R1)
-                     != WOLFSSL_SUCCESS)
+    if (!serving && group && wolfSSL_UseKeyShare(ssl, (unsigned short)groups[0]) != WOLFSSL_SUCCESS)
         fail("group");
+    if (serving && strcmp(versions, "1.2") != 0 && wolfSSL_send_hrr_cookie(ssl, NULL, 0) != WOLFSSL_SUCCESS)
+        fail("cookie");
     if (cid) {
         unsigned int len = (unsigned int)unhex(cid, identifier, sizeof identifier);
         if (wolfSSL_dtls_cid_use(ssl) != WOLFSSL_SUCCESS || wolfSSL_dtls_cid_set(ssl, identifier, len) != WOLFSSL_SUCCESS)

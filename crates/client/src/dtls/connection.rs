@@ -82,7 +82,7 @@ impl Connection {
             if !self.waiting.is_empty() {
                 return Ok(Some(self.waiting.remove(0)));
             }
-            for event in self.read().await? {
+            for event in self.step().await? {
                 match event {
                     ClientEvent::Data(data) => self.waiting.push(data),
                     ClientEvent::Ended(_) => return Ok(None),
@@ -102,17 +102,7 @@ impl Connection {
 
     async fn handshake(&mut self) -> Result<(), ConnectError> {
         loop {
-            let due = self.client.next_timeout().map(|at| self.origin + at);
-            let events = tokio::select! {
-                events = self.read() => events?,
-                () = sleep_until(due) => {
-                    let mut out = Vec::new();
-                    let now = self.origin.elapsed();
-                    self.client.handle_timeout(now, &mut |datagram| out.push(datagram.to_vec()));
-                    self.write(&out).await?;
-                    continue;
-                }
-            };
+            let events = self.step().await?;
             for event in events {
                 match event {
                     ClientEvent::Established(channel) => self.channel = Some(channel),
@@ -122,6 +112,20 @@ impl Connection {
             }
             if self.client.is_established() {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Waits for a datagram, or does what is due. Nothing is lost when the future is dropped.
+    async fn step(&mut self) -> io::Result<Vec<ClientEvent>> {
+        let due = self.client.next_timeout().map(|at| self.origin + at);
+        tokio::select! {
+            events = self.read() => events,
+            () = sleep_until(due) => {
+                let (now, mut out) = (self.origin.elapsed(), Vec::new());
+                self.client.handle_timeout(now, &mut |datagram| out.push(datagram.to_vec()));
+                self.write(&out).await?;
+                Ok(Vec::new())
             }
         }
     }

@@ -1,5 +1,7 @@
-//! The client's half of a handshake (RFC 6347 §4.2). Each state is named for what it awaits.
+//! The client's half of a handshake (RFC 6347 §4.2): the ClientHello for both versions, and all that follows in DTLS
+//! 1.2. Each state is named for what it awaits.
 
+mod hello;
 #[cfg(test)]
 mod tests;
 
@@ -13,14 +15,14 @@ use crate::{
     Alert, Channel, ChannelSuite, Platform, Suite,
     exchange::{self, Ephemeral, Group},
     flight::Flight,
-    hello::{EMPTY_RENEGOTIATION_INFO, extension},
     prf::{self, MasterSecret, Randoms, Side},
     protection::Window,
     reassembly::{Message, Reassembly},
     server::certificate_body,
-    session::{self, EPOCH, Session},
+    session::{self, EPOCH, Identifiers, Session},
     suite::Exchange,
-    wire::{self, ContentType, DTLS_1_2, Fragment, Reader, Record, message},
+    v13::{ClientHandshake, Newer, ServerHello},
+    wire::{self, Cid, ContentType, Fragment, Reader, Record, message},
 };
 
 /// The label of the master secret in a key log (draft-ietf-tls-keylogfile §2).
@@ -33,6 +35,8 @@ const LAST_RECORDS: usize = 100;
 
 pub(super) enum Step {
     Waiting,
+    /// The server has chosen DTLS 1.3: the rest is another's.
+    Newer(Box<ClientHandshake>),
     Done(Box<Session>, Box<Channel>),
     Failed(Alert),
 }
@@ -43,6 +47,13 @@ pub(super) struct Handshake {
     state: State,
     randoms: Randoms,
     cookie: Vec<u8>,
+    /// The last ClientHello, without its header.
+    hello: Vec<u8>,
+    /// The offer of DTLS 1.3.
+    newer: Option<Box<Newer>>,
+    /// The identifier that we ask for, and those that were agreed on.
+    ours: Option<Cid>,
+    identifiers: Option<Box<Identifiers>>,
     transcript: Vec<u8>,
     reassembly: Reassembly,
     flight: Flight,
@@ -82,12 +93,21 @@ impl Handshake {
     pub(super) fn new(config: ClientConfig, platform: Platform) -> Result<Self, Alert> {
         let mut randoms = Randoms::default();
         platform.fill(&mut randoms.client)?;
+        let newer = Newer::new(&config, &platform)?.map(Box::new);
+        let mut ours = config.identifiers.then_some(Cid::default());
+        if let Some(cid) = &mut ours {
+            platform.fill(cid)?;
+        }
         let mut this = Self {
             config,
             platform,
             state: State::ServerHello,
             randoms,
             cookie: Vec::new(),
+            hello: Vec::new(),
+            newer,
+            ours,
+            identifiers: None,
             transcript: Vec::new(),
             reassembly: Reassembly::new(0, MESSAGES_MAX),
             flight: Flight::default(),
@@ -95,7 +115,7 @@ impl Handshake {
             record_sequence: 0,
             early: None,
         };
-        if this.suites().next().is_none() {
+        if this.suites().next().is_none() && this.newer.is_none() {
             return Err(Alert::HandshakeFailure);
         }
         this.greet();
@@ -125,12 +145,9 @@ impl Handshake {
         self.flight.set_alarm(now);
     }
 
-    fn suites(&self) -> impl Iterator<Item = Suite> {
-        let (psk, certificates) = (self.config.psk.is_some(), self.config.server.is_some());
-        self.config.suites.iter().copied().filter(move |suite| match suite.exchange() {
-            Exchange::Psk => psk,
-            Exchange::EcdheEcdsa | Exchange::EcdheRsa => certificates,
-        })
+    /// RFC 9147 §5.1: a HelloVerifyRequest is of a server that speaks no DTLS 1.3.
+    fn may_be_older(&self) -> bool {
+        self.suites().next().is_some() && self.newer.as_ref().is_none_or(|newer| !newer.is_retried())
     }
 
     fn put(&mut self, messages: &mut Vec<u8>, kind: u8, body: &[u8]) {
@@ -140,51 +157,18 @@ impl Handshake {
         self.message_sequence = self.message_sequence.wrapping_add(1);
     }
 
-    /// A ClientHello, with the cookie when there is one.
-    fn greet(&mut self) {
-        let mut body = DTLS_1_2.to_be_bytes().to_vec();
-        body.extend_from_slice(&self.randoms.client);
-        wire::put_vector8(&mut body, &[]);
-        wire::put_vector8(&mut body, &self.cookie);
-        let numbers = self.suites().map(Suite::number).chain([EMPTY_RENEGOTIATION_INFO]);
-        let numbers: Vec<u8> = numbers.flat_map(u16::to_be_bytes).collect();
-        wire::put_vector16(&mut body, &numbers);
-        wire::put_vector8(&mut body, &[0]);
-        let mut extensions = Vec::new();
-        wire::put_extension(&mut extensions, extension::EXTENDED_MASTER_SECRET, &[]);
-        if let Some((_, name)) = &self.config.server {
-            let groups: Vec<u8> = Group::ALL.iter().flat_map(|group| group.number().to_be_bytes()).collect();
-            put_list(&mut extensions, extension::SUPPORTED_GROUPS, &groups);
-            let schemes: Vec<u8> = exchange::SCHEMES.iter().flat_map(|s| u16::from(*s).to_be_bytes()).collect();
-            put_list(&mut extensions, extension::SIGNATURE_ALGORITHMS, &schemes);
-            wire::put_extension(&mut extensions, extension::EC_POINT_FORMATS, &[1, 0]);
-            if let rustls::pki_types::ServerName::DnsName(name) = name {
-                // RFC 6066 §3: one name, of type host_name.
-                let mut entry = vec![0];
-                wire::put_vector16(&mut entry, name.as_ref().as_bytes());
-                put_list(&mut extensions, extension::SERVER_NAME, &entry);
-            }
-        }
-        wire::put_vector16(&mut body, &extensions);
-        // RFC 6347 §4.2.1: the ClientHello without cookie and the HelloVerifyRequest are in no hash.
-        self.transcript.clear();
-        let mut messages = Vec::new();
-        self.put(&mut messages, message::CLIENT_HELLO, &body);
-        self.flight = Flight::new(messages);
-    }
-
     pub(super) fn handle(&mut self, now: Duration, record: &Record<'_>, send: &mut dyn FnMut(&[u8])) -> Step {
         match (record.content, record.epoch) {
             (ContentType::Handshake, 0) => self.fragments(0, record.payload),
-            (ContentType::Handshake, EPOCH) => {
+            (ContentType::Handshake | ContentType::Identified, EPOCH) => {
                 let State::Finished(sent) = &mut self.state else {
                     let mut early = Vec::new();
-                    wire::put_record(&mut early, record.content, record.version, record.number(), record.payload);
+                    record.put(&mut early);
                     self.early = Some(early);
                     return Step::Waiting;
                 };
                 let mut plain = Vec::new();
-                if sent.session.open(record, &mut plain).is_none() {
+                if sent.session.open(record, &mut plain) != Some(ContentType::Handshake) {
                     return Step::Waiting;
                 }
                 self.fragments(EPOCH, &plain);
@@ -212,6 +196,7 @@ impl Handshake {
             match self.handle_message(&message) {
                 Ok(Next::Waiting) => {}
                 Ok(Next::Send) => self.send(now, send),
+                Ok(Next::Newer(begun)) => return Step::Newer(begun),
                 Ok(Next::Done(session, channel)) => return Step::Done(session, channel),
                 Err(alert) => {
                     let mut record = Vec::new();
@@ -236,13 +221,21 @@ impl Handshake {
             return Err(Alert::UnexpectedMessage);
         }
         self.state = match (std::mem::replace(&mut self.state, State::Over), message.kind) {
-            (State::ServerHello, message::HELLO_VERIFY_REQUEST) => {
+            (State::ServerHello, message::HELLO_VERIFY_REQUEST) if self.may_be_older() => {
                 let mut reader = Reader(&message.body);
                 reader.u16().ok_or(Alert::DecodeError)?;
                 self.cookie = reader.vector8().ok_or(Alert::DecodeError)?.to_vec();
                 self.greet();
                 self.state = State::ServerHello;
                 return Ok(Next::Send);
+            }
+            (State::ServerHello, message::SERVER_HELLO) if self.newer.is_some() && is_newer(message) => {
+                let answer = ServerHello::parse(&message.body).ok_or(Alert::DecodeError)??;
+                let Some(begun) = self.newer(message.sequence, &answer)? else {
+                    self.state = State::ServerHello;
+                    return Ok(Next::Send);
+                };
+                return Ok(Next::Newer(begun));
             }
             (State::ServerHello, message::SERVER_HELLO) => {
                 let agreed = self.agreed(&message.body)?;
@@ -286,59 +279,6 @@ impl Handshake {
         };
         message.put(&mut self.transcript);
         Ok(Next::Waiting)
-    }
-
-    fn agreed(&mut self, body: &[u8]) -> Result<Agreed, Alert> {
-        let mut reader = Reader(body);
-        if reader.u16().ok_or(Alert::DecodeError)? != DTLS_1_2 {
-            return Err(Alert::ProtocolVersion);
-        }
-        self.randoms.server = reader.array().ok_or(Alert::DecodeError)?;
-        reader.vector8().ok_or(Alert::DecodeError)?;
-        let number = reader.u16().ok_or(Alert::DecodeError)?;
-        let suite = self.suites().find(|suite| suite.number() == number).ok_or(Alert::IllegalParameter)?;
-        if reader.u8() != Some(0) {
-            return Err(Alert::IllegalParameter);
-        }
-        let extended_master_secret = self.extensions(reader)?;
-        Ok(Agreed { suite, extended_master_secret, leaf: None, ephemeral: None, asked: None })
-    }
-
-    /// What stands behind the compression method. Whether `extended_master_secret` is in it.
-    fn extensions(&self, mut reader: Reader<'_>) -> Result<bool, Alert> {
-        let mut seen = Vec::new();
-        if reader.is_empty() {
-            return Ok(false);
-        }
-        let mut extensions = Reader(reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?);
-        while !extensions.is_empty() {
-            let number = extensions.u16().ok_or(Alert::DecodeError)?;
-            let body = extensions.vector16().ok_or(Alert::DecodeError)?;
-            // RFC 5246 §7.4.1.4: nothing that was not asked for, and nothing twice.
-            if !self.has_asked_for(number) {
-                return Err(Alert::UnsupportedExtension);
-            }
-            if seen.contains(&number) {
-                return Err(Alert::IllegalParameter);
-            }
-            // RFC 5746 §3.4: in a first handshake it is empty.
-            if number == extension::RENEGOTIATION_INFO && body != [0] {
-                return Err(Alert::HandshakeFailure);
-            }
-            seen.push(number);
-        }
-        Ok(seen.contains(&extension::EXTENDED_MASTER_SECRET))
-    }
-
-    fn has_asked_for(&self, number: u16) -> bool {
-        match number {
-            extension::EXTENDED_MASTER_SECRET | extension::RENEGOTIATION_INFO => true,
-            extension::SUPPORTED_GROUPS
-            | extension::SIGNATURE_ALGORITHMS
-            | extension::EC_POINT_FORMATS
-            | extension::SERVER_NAME => self.config.server.is_some(),
-            _ => false,
-        }
     }
 
     fn verified_leaf(&self, body: &[u8]) -> Result<CertificateDer<'static>, Alert> {
@@ -409,15 +349,21 @@ impl Handshake {
         Ok(Sent { finished, ..sent })
     }
 
-    fn sent(&self, agreed: Agreed, premaster: &Zeroizing<Vec<u8>>) -> Sent {
+    fn sent(&mut self, agreed: Agreed, premaster: &Zeroizing<Vec<u8>>) -> Sent {
         let session_hash = agreed.extended_master_secret.then_some(self.transcript.as_slice());
         let master = prf::master_secret(premaster, &self.randoms, session_hash);
         if let Some(log) = &self.config.key_log {
             log.log(CLIENT_RANDOM, &self.randoms.client, master.as_ref());
         }
         let (write, read) = prf::keys(agreed.suite, &master, &self.randoms);
-        Sent { agreed, master, session: Session::new(read, write, Window::default(), 0), finished: Vec::new() }
+        let mut session = Session::new(read, write, Window::default(), 0);
+        session.identify(self.identifiers.take());
+        Sent { agreed, master, session, finished: Vec::new() }
     }
+}
+
+fn is_newer(message: &Message) -> bool {
+    ServerHello::parse(&message.body).is_some()
 }
 
 fn done(sent: Sent) -> Next {
@@ -431,12 +377,6 @@ fn done(sent: Sent) -> Next {
 enum Next {
     Waiting,
     Send,
+    Newer(Box<ClientHandshake>),
     Done(Box<Session>, Box<Channel>),
-}
-
-/// An extension that is one list behind its length.
-fn put_list(extensions: &mut Vec<u8>, number: u16, list: &[u8]) {
-    let mut body = Vec::with_capacity(2 + list.len());
-    wire::put_vector16(&mut body, list);
-    wire::put_extension(extensions, number, &body);
 }

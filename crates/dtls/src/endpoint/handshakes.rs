@@ -109,6 +109,10 @@ impl<P: Peer> Endpoint<P> {
             let begun = v13::Handshake::begin(host, now, from, verified, retry, cid)?;
             return Ok(Shake::V13(Box::new(begun)));
         }
+        // RFC 8446 §4.1.2: it offers no version of ours.
+        if self.config.suites.is_empty() {
+            return Err(Alert::ProtocolVersion.into());
+        }
         let newer = !self.config.suites_13.is_empty();
         let begun = Handshake::begin(host, &self.config.suites, newer, cid, now, from, verified)?;
         Ok(Shake::V12(Box::new(begun)))

@@ -9,7 +9,7 @@ use super::{
 use crate::platform::Host;
 use crate::{
     Alert, End,
-    v13::{Content, Heard, Sealed, Step},
+    v13::{Content, Heard, Sealed, Step, USER_CANCELED},
 };
 
 impl<P: Peer> Endpoint<P> {
@@ -170,6 +170,3 @@ impl<P: Peer> Endpoint<P> {
         }
     }
 }
-
-/// RFC 8446 §6.1: a close_notify follows.
-const USER_CANCELED: u8 = 90;

@@ -112,6 +112,12 @@ impl Authority {
         Arc::new(CertifiedKey::new(theirs.cert.clone(), Arc::clone(&own.key)))
     }
 
+    /// A server that has the certificate and not its key.
+    pub(crate) fn stolen_server(&self) -> Arc<Keys> {
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), provider());
+        certificate_keys(self.stolen("fog.example"), verifier.allow_unauthenticated().build().unwrap())
+    }
+
     pub(crate) fn client(&self) -> ClientConfig {
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::clone(&self.roots), provider()).build();
         ClientConfig::certificates(verifier.unwrap(), "fog.example".try_into().unwrap())

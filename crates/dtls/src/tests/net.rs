@@ -18,6 +18,11 @@ pub(crate) fn address(port: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], port))
 }
 
+/// Without DTLS 1.3.
+pub(crate) fn older(config: ClientConfig) -> ClientConfig {
+    ClientConfig { suites_13: Vec::new(), ..config }
+}
+
 /// Numbers that only look random.
 pub(crate) struct Dice(pub(crate) u64);
 
@@ -47,7 +52,13 @@ pub(crate) struct Net {
 }
 
 impl Net {
+    /// With a client of DTLS 1.2.
     pub(crate) fn new(server: Endpoint<SocketAddr>, config: ClientConfig) -> Self {
+        Self::of_any(server, older(config))
+    }
+
+    /// With a client of the versions that it is configured for.
+    pub(crate) fn of_any(server: Endpoint<SocketAddr>, config: ClientConfig) -> Self {
         let mut to_server = VecDeque::new();
         let client =
             Client::start(config, platform(), Duration::ZERO, &mut |bytes| to_server.push_back(bytes.to_vec()))
@@ -70,7 +81,8 @@ impl Net {
     /// A new client at the same address, which knows nothing of the old.
     pub(crate) fn reboot(&mut self, config: ClientConfig) {
         let (now, out) = (self.now, &mut self.to_server);
-        self.client = Client::start(config, platform(), now, &mut |bytes| out.push_back(bytes.to_vec())).unwrap();
+        self.client =
+            Client::start(older(config), platform(), now, &mut |bytes| out.push_back(bytes.to_vec())).unwrap();
     }
 
     /// Lets datagrams travel until none is left.

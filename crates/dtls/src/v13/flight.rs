@@ -1,4 +1,4 @@
-//! The server's flight (RFC 9147 §5.8): in pieces that are sent until they were acknowledged, each or all of them.
+//! A flight (RFC 9147 §5.8): in pieces that are sent until they were acknowledged, each or all of them.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -105,6 +105,11 @@ impl Flight {
     pub(super) fn acknowledge_all(&mut self) {
         self.pieces.iter_mut().for_each(|piece| piece.arrived = true);
         self.again_at = None;
+    }
+
+    /// Whether there is nothing in it that has not arrived.
+    pub(super) fn has_arrived(&self) -> bool {
+        !self.pieces.is_empty() && self.pieces.iter().all(|piece| piece.arrived)
     }
 
     /// When it goes out again unless something comes.

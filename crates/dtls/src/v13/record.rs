@@ -243,7 +243,6 @@ impl Writing {
         Self::new(self.protection.aead, schedule::updated(&self.protection.secret), self.epoch + 1)
     }
 
-    #[cfg(test)]
     pub(super) const fn secret(&self) -> &Secret {
         &self.protection.secret
     }

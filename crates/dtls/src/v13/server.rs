@@ -5,16 +5,14 @@ mod answer;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use rustls::{
-    SignatureScheme,
-    pki_types::{CertificateDer, SignatureVerificationAlgorithm},
-    server::danger::ClientCertVerifier,
-};
+use rustls::{pki_types::CertificateDer, server::danger::ClientCertVerifier};
 
 pub(crate) use self::answer::Psks;
 use self::answer::{Answer, Proof};
+pub(super) use self::answer::{PSK_DHE_KE, PSK_KE};
 use super::{
     Retry, Suite13, ack,
+    certificates::{chain, signed, verify},
     flight::{Flight, Writers},
     record::{Content, Number, Opened, Reading, Sealed, Writing},
     schedule::{self, Hash, Transcript},
@@ -32,9 +30,9 @@ use crate::{
 /// Bytes of handshake messages of one client that are not finished: its certificates.
 const MESSAGES_MAX: usize = 16 << 10;
 /// RFC 9147 §7.1: how long the rest of a flight is waited for before what is there is acknowledged.
-const ACK_AFTER: Duration = Duration::from_millis(250);
+pub(super) const ACK_AFTER: Duration = Duration::from_millis(250);
 /// RFC 9147 §6.1.
-const EPOCH_HANDSHAKE: u64 = 2;
+pub(super) const EPOCH_HANDSHAKE: u64 = 2;
 
 /// Why no handshake begins.
 #[derive(Debug)]
@@ -310,59 +308,9 @@ impl Handshake {
             theirs: std::mem::take(&mut self.theirs),
             next_in: self.next_in,
             next_out: self.next_out,
+            side: Side::Server,
         }));
         session.put_ack(&self.received, out);
         Ok(Step::Done(session, Box::new(channel), host.credentials.watch(chain)))
     }
-}
-
-/// What a CertificateVerify signs (RFC 8446 §4.4.3).
-pub(super) fn signed(side: Side, transcript: &Hash) -> Vec<u8> {
-    let context: &[u8] = match side {
-        Side::Client => b"TLS 1.3, client CertificateVerify",
-        Side::Server => b"TLS 1.3, server CertificateVerify",
-    };
-    [&[0x20; 64], context, &[0], transcript].concat()
-}
-
-/// Signature schemes that we accept, best first: in TLS 1.3 one of ECDSA names its curve (RFC 8446 §4.2.3), and what
-/// RSA signs is padded by PSS.
-pub(super) const SCHEMES: [SignatureScheme; 5] = [
-    SignatureScheme::ECDSA_NISTP256_SHA256,
-    SignatureScheme::ECDSA_NISTP384_SHA384,
-    SignatureScheme::ED25519,
-    SignatureScheme::RSA_PSS_SHA256,
-    SignatureScheme::RSA_PSS_SHA384,
-];
-
-fn algorithm(scheme: u16) -> Option<&'static dyn SignatureVerificationAlgorithm> {
-    use webpki::ring as with;
-    match scheme {
-        0x0403 => Some(with::ECDSA_P256_SHA256),
-        0x0503 => Some(with::ECDSA_P384_SHA384),
-        0x0807 => Some(with::ED25519),
-        0x0804 => Some(with::RSA_PSS_2048_8192_SHA256_LEGACY_KEY),
-        0x0805 => Some(with::RSA_PSS_2048_8192_SHA384_LEGACY_KEY),
-        _ => None,
-    }
-}
-
-fn verify(leaf: &CertificateDer<'_>, scheme: u16, message: &[u8], signature: &[u8]) -> Result<(), Alert> {
-    let leaf = webpki::EndEntityCert::try_from(leaf).map_err(|_| Alert::BadCertificate)?;
-    let algorithm = algorithm(scheme).ok_or(Alert::IllegalParameter)?;
-    leaf.verify_signature(algorithm, message, signature).map_err(|_| Alert::DecryptError)
-}
-
-/// A chain as a Certificate message has it (RFC 8446 §4.4.2); what is said beside each certificate was not asked for.
-fn chain(body: &[u8]) -> Option<Chain> {
-    let mut reader = Reader(body);
-    // The context of a request in a handshake is empty.
-    reader.vector8().filter(|context| context.is_empty())?;
-    let mut list = Reader(reader.vector24().filter(|_| reader.is_empty())?);
-    let mut chain = Chain::new();
-    while !list.is_empty() {
-        chain.push(CertificateDer::from(list.vector24()?.to_vec()));
-        list.vector16()?;
-    }
-    Some(chain)
 }

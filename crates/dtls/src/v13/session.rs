@@ -10,12 +10,15 @@ use super::{
 };
 use crate::{
     Alert,
+    prf::Side,
     suite::Aead,
     wire::{self, Cid, Fragment, OTHERS_MAX, Reader, message},
 };
 
 /// RFC 9147 §6.1: the first epoch of data.
 pub(super) const EPOCH_DATA: u64 = 3;
+/// RFC 8446 §6.1: a close_notify follows.
+pub(crate) const USER_CANCELED: u8 = 90;
 /// RFC 9147 §4.5.3: no more than 2^23 records under a key with CCM, 2^24.5 with GCM; ours are changed long before.
 const SEALED_MAX: u64 = 1 << 22;
 /// §4.5.3: forged records after which a key is changed. With tags of 8 bytes a thousand more would matter.
@@ -29,7 +32,8 @@ const fn forged_max(aead: Aead) -> u32 {
 pub(crate) struct Session {
     aead: Aead,
     read: Reading,
-    /// The epoch before: of the handshake, or of the keys before an update. It goes when the session rests.
+    /// The epoch before: of the handshake, or of the keys before an update. It goes when the session rests and the peer
+    /// has used the new one.
     before: Option<Box<Reading>>,
     write: Writing,
     /// What we want in records to us.
@@ -39,6 +43,7 @@ pub(crate) struct Session {
     /// Of the message that is awaited, and of our next.
     next_in: u16,
     next_out: u16,
+    side: Side,
     /// A KeyUpdate of ours that was not acknowledged.
     update: Option<Box<Update>>,
     forged: u32,
@@ -62,6 +67,7 @@ pub(super) struct Parts {
     pub(super) theirs: Box<[u8]>,
     pub(super) next_in: u16,
     pub(super) next_out: u16,
+    pub(super) side: Side,
 }
 
 /// What a record was.
@@ -75,9 +81,9 @@ pub(crate) struct Heard {
 
 impl Session {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { aead, read, before, write, ours, theirs, next_in, next_out } = parts;
+        let Parts { aead, read, before, write, ours, theirs, next_in, next_out, side } = parts;
         let before = Some(Box::new(before));
-        Self { aead, read, before, write, ours, theirs, next_in, next_out, update: None, forged: 0 }
+        Self { aead, read, before, write, ours, theirs, next_in, next_out, side, update: None, forged: 0 }
     }
 
     /// The identifier under which records come to it.
@@ -151,6 +157,8 @@ impl Session {
                 message::NEW_CONNECTION_ID => self.handle_new_identifier(fragment.body)?,
                 // §9: one is enough for anybody; to ask again is of no use.
                 message::REQUEST_CONNECTION_ID if self.ours.is_some() => {}
+                // A ticket, which we have no use for: resumption is not spoken.
+                message::NEW_SESSION_TICKET if self.side == Side::Client => {}
                 _ => return Err(Alert::UnexpectedMessage),
             }
         }
@@ -184,11 +192,18 @@ impl Session {
         let list = reader.vector16().ok_or(Alert::DecodeError)?;
         let usage = reader.u8().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?;
         let first = Reader(list).vector8().ok_or(Alert::DecodeError)?;
-        // cid_immediate; spare ones are not for a server, which never moves.
+        // cid_immediate; spare ones are for whoever chooses to move.
         if usage == 0 && !first.is_empty() && first.len() <= OTHERS_MAX {
             self.theirs = first.into();
         }
         Ok(())
+    }
+
+    /// Changes our keys, and asks the peer to change its own if `request`. Nothing while an update is under way.
+    pub(crate) fn update_keys(&mut self, now: Duration, request: bool, out: &mut Vec<u8>) {
+        if self.update.is_none() {
+            self.start_update(now, request, out);
+        }
     }
 
     fn start_update(&mut self, now: Duration, request: bool, out: &mut Vec<u8>) {
@@ -239,15 +254,20 @@ impl Session {
         update.again_at = now + update.interval;
     }
 
-    /// Lets go of what can be computed again, and of the keys of before.
+    /// Lets go of what can be computed again, and of the keys of before once the peer uses the new ones: until then it
+    /// may not have heard our acknowledgement, and says again what we must acknowledge again.
     pub(crate) fn rest(&mut self) {
         self.read.rest();
         self.write.rest();
-        self.before = None;
+        if self.read.is_unused() {
+            self.before.iter_mut().for_each(|before| before.rest());
+        } else {
+            self.before = None;
+        }
     }
 
     #[cfg(test)]
     pub(crate) const fn is_at_rest(&self) -> bool {
-        self.read.is_at_rest() && self.before.is_none()
+        self.read.is_at_rest() && (self.before.is_none() || self.read.is_unused())
     }
 }

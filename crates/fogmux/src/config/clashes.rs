@@ -104,6 +104,15 @@ fn find_weak_profiles(name: &str, listener: &Listener, findings: &mut Findings) 
             "\"no\", or another profile",
         );
     }
+    if let Some(versions) = tls.dtls_versions
+        && !tls.profile.accept.versions.iter().any(|version| versions.contains(version))
+    {
+        findings.clash(
+            &format!("listeners.{name}.dtls_versions"),
+            format!("the profile {:?} has none of these versions", tls.profile.name),
+            "at least one version that the profile has, or enabled = false",
+        );
+    }
     let opens_openssl = tls.profile.stack == Stack::OpenSsl;
     if opens_openssl && !cfg!(feature = "tls-openssl") {
         findings.clash(

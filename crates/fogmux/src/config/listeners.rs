@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use fogmux_auth::{SourceKind, SourceSet};
-use fogmux_net::{ClientCertificates, Profile, Security, profile};
+use fogmux_net::profile::{self, Version};
+use fogmux_net::{ClientCertificates, Profile, Security};
 
 use super::reader::{Reader, Section};
 
@@ -30,11 +31,13 @@ pub(crate) struct Tls {
     pub(crate) allow_weak: bool,
     /// Whether clients are asked for a certificate; none: as the profile says.
     pub(crate) client_certificates: Option<ClientCertificates>,
+    /// The versions of DTLS; none where TLS is spoken.
+    pub(crate) dtls_versions: Option<&'static [Version]>,
 }
 
 impl Default for Tls {
     fn default() -> Self {
-        Self { profile: &profile::MODERN, allow_weak: false, client_certificates: None }
+        Self { profile: &profile::MODERN, allow_weak: false, client_certificates: None, dtls_versions: None }
     }
 }
 
@@ -46,7 +49,12 @@ impl Tls {
             ClientCertificates::No if self.profile.is_encrypted() && !self.profile.psk => ClientCertificates::Optional,
             asked @ (ClientCertificates::No | ClientCertificates::Optional | ClientCertificates::Required) => asked,
         };
-        Security { profile: self.profile, client_certificates: self.client_certificates.unwrap_or(by_profile) }
+        let security = Security::of(self.profile);
+        Security {
+            client_certificates: self.client_certificates.unwrap_or(by_profile),
+            dtls_versions: self.dtls_versions.unwrap_or(security.dtls_versions),
+            ..security
+        }
     }
 }
 
@@ -62,6 +70,13 @@ impl Section for Tls {
             ("required", Some(ClientCertificates::Required)),
         ];
         reader.choice("client_certificates", &mut self.client_certificates, &whom);
+        if let Some(versions) = &mut self.dtls_versions {
+            let named = |version| if version == Version::Tls12 { "1.2" } else { "1.3" };
+            let mut words: Vec<_> = versions.iter().map(|version| named(*version).to_owned()).collect();
+            reader.words("dtls_versions", &mut words, |word| matches!(word, "1.2" | "1.3"), "\"1.2\", \"1.3\"");
+            let has = |word: &str| words.iter().any(|named| named == word);
+            *versions = Version::list(has("1.2"), has("1.3"));
+        }
     }
 }
 
@@ -170,11 +185,12 @@ impl Default for Listeners {
     fn default() -> Self {
         let plain = || Protection::Plain { allow_plaintext: false };
         let tls = || Protection::Tls(Tls::default());
+        let dtls = Protection::Tls(Tls { dtls_versions: Some(Version::list(true, true)), ..Tls::default() });
         Self {
             mqtt: Listener::on_loopback(1883, plain()),
             mqtts: Listener::on_loopback(8883, tls()),
             coap: Listener::on_loopback_udp(5683, plain()),
-            coaps: Listener::on_loopback_udp(5684, tls()),
+            coaps: Listener::on_loopback_udp(5684, dtls),
             coap_tcp: Listener::on_loopback(5683, plain()),
             coaps_tcp: Listener::on_loopback(5684, tls()),
             http: Listener::on_loopback(8080, plain()),

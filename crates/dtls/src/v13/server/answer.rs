@@ -8,7 +8,7 @@ use rustls::{
 };
 use zeroize::Zeroizing;
 
-use super::{Refusal, SCHEMES, signed};
+use super::Refusal;
 use crate::{
     Alert, Platform,
     exchange::{self, Ephemeral, Group},
@@ -17,6 +17,7 @@ use crate::{
     prf::Side,
     v13::{
         Retry,
+        certificates::{SCHEMES, certificate_body, signed},
         hello::{self, share},
         schedule::{self, Early, Hash, Stage, Transcript},
     },
@@ -30,8 +31,8 @@ const IDENTITIES_MAX: usize = 4;
 /// Bytes of names of authorities in a CertificateRequest; more would not help a device to choose.
 const AUTHORITIES_MAX: usize = 1024;
 /// RFC 8446 §4.2.9.
-const PSK_KE: u8 = 0;
-const PSK_DHE_KE: u8 = 1;
+pub(in crate::v13) const PSK_KE: u8 = 0;
+pub(in crate::v13) const PSK_DHE_KE: u8 = 1;
 
 /// What was found in common with a client.
 pub(super) enum Proof<'a> {
@@ -257,7 +258,7 @@ impl Answer {
             if let Some(verifier) = verifier {
                 answer.put(message::CERTIFICATE_REQUEST, &certificate_request(verifier));
             }
-            answer.put(message::CERTIFICATE, &certificate_body(&key));
+            answer.put(message::CERTIFICATE, &certificate_body(&key.cert));
             let signature = signer.sign(&signed(Side::Server, &answer.transcript.hash()));
             let mut body = u16::from(signer.scheme()).to_be_bytes().to_vec();
             wire::put_vector16(&mut body, &signature.map_err(|_| Alert::InternalError)?);
@@ -295,17 +296,5 @@ fn certificate_request(verifier: &dyn ClientCertVerifier) -> Vec<u8> {
     }
     let mut body = vec![0];
     wire::put_vector16(&mut body, &extensions);
-    body
-}
-
-/// RFC 8446 §4.4.2.
-fn certificate_body(key: &CertifiedKey) -> Vec<u8> {
-    let mut list = Vec::new();
-    for certificate in &key.cert {
-        wire::put_vector24(&mut list, certificate);
-        wire::put_vector16(&mut list, &[]);
-    }
-    let mut body = vec![0];
-    wire::put_vector24(&mut body, &list);
     body
 }

@@ -14,9 +14,9 @@ use crate::{
     tests::platform,
     v13::{
         Suite13, ack,
+        certificates::{SCHEMES, signed},
         record::{Content, Number, Reading, Sealed, Writing},
         schedule::{self, Early, Stage, Transcript},
-        server::signed,
     },
     wire::{self, ContentType, DTLS_1_2, DTLS_1_3, Fragment, Reader, Record, message},
 };
@@ -383,7 +383,7 @@ impl Peer {
             wire::put_vector24(&mut body, &list);
             self.say(2, message::CERTIFICATE, &body);
             transcript.add(message::CERTIFICATE, &body);
-            let signer = certified.key.choose_scheme(&super::super::server::SCHEMES).unwrap();
+            let signer = certified.key.choose_scheme(&SCHEMES).unwrap();
             let mut body = u16::from(signer.scheme()).to_be_bytes().to_vec();
             wire::put_vector16(&mut body, &signer.sign(&signed(Side::Client, &transcript.hash())).unwrap());
             self.say(2, message::CERTIFICATE_VERIFY, &body);

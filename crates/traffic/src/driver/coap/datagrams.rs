@@ -55,6 +55,8 @@ pub(super) struct Datagrams {
     /// It was full a moment ago.
     full: Option<Pin<Box<Sleep>>>,
     session: Option<Box<Session>>,
+    /// When the handshake began, from which the session counts its time.
+    began: Instant,
     /// Bytes into the socket.
     pub(super) up: u64,
     /// Bytes out of it.
@@ -65,7 +67,7 @@ impl Datagrams {
     /// Opens a socket and makes the handshake, if there is one. Returns the cipher suite, too.
     pub(super) async fn connect(remote: SocketAddr, dtls: Option<ClientConfig>) -> Result<(Self, String), DriverError> {
         let socket = open(remote).map_err(|error| failed(&error))?;
-        let mut this = Self { socket, full: None, session: None, up: 0, down: 0 };
+        let mut this = Self { socket, full: None, session: None, began: Instant::now(), up: 0, down: 0 };
         let Some(config) = dtls else { return Ok((this, String::new())) };
         let handshake = timeout(HANDSHAKE_PATIENCE, this.handshake(config)).await;
         let silence = || DriverError::Connection("nothing answered the DTLS handshake".to_owned());
@@ -74,7 +76,7 @@ impl Datagrams {
     }
 
     async fn handshake(&mut self, config: ClientConfig) -> Result<String, DriverError> {
-        let began = Instant::now();
+        let began = self.began;
         let mut out: Vec<Vec<u8>> = Vec::new();
         let first = &mut |datagram: &[u8]| out.push(datagram.to_vec());
         let mut session = Session::start(config, platform(), Duration::ZERO, first).map_err(|alert| refused(&alert))?;
@@ -165,12 +167,12 @@ impl Datagrams {
             handle(datagram);
             return Ok(());
         };
-        let (socket, mut rest) = (self.socket.get_ref(), datagram);
+        let (socket, began, mut rest) = (self.socket.get_ref(), self.began, datagram);
         loop {
             plain.clear();
             // A refusal to renegotiate that does not get out is asked for again.
             let mut send = |record: &[u8]| drop(socket.send(record));
-            match session.open(&mut rest, plain, &mut send) {
+            match session.open(|| began.elapsed(), &mut rest, plain, &mut send) {
                 Some(Opened::Data) => handle(plain),
                 Some(Opened::Nothing) => {}
                 Some(Opened::Ended(_)) => return Err(ended()),

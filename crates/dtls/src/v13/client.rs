@@ -1,0 +1,410 @@
+//! A client's half of a handshake of DTLS 1.3 (RFC 8446 §2, RFC 9147 §5), from the ServerHello on. Each state is named
+//! for the message that it awaits; the last is the acknowledgement of our Finished.
+
+mod hello;
+
+use std::time::Duration;
+
+use rustls::{SignatureScheme, pki_types::CertificateDer};
+
+pub(crate) use self::hello::{Newer, ServerHello};
+use super::{
+    Suite13, ack,
+    certificates::{SCHEMES, certificate_body, chain, signed, verify},
+    flight::{Flight, Writers},
+    record::{Content, Number, Opened, Reading, Sealed, Writing},
+    schedule::{self, Early, Stage, Transcript},
+    server::{ACK_AFTER, EPOCH_HANDSHAKE},
+    session::{EPOCH_DATA, Parts, Session},
+};
+use crate::{
+    Alert, Channel, ChannelSuite, Platform,
+    client::ClientConfig,
+    exchange,
+    hello::extension,
+    prf::Side,
+    reassembly::{Message, Reassembly},
+    wire::{Cid, Fragment, OTHERS_MAX, Reader, message, put_message, put_vector16},
+};
+
+/// Bytes of a server's messages that are not finished.
+const MESSAGES_MAX: usize = 32 << 10;
+
+/// What a record has led to.
+pub(crate) enum ClientStep {
+    /// More is awaited.
+    Waiting,
+    /// The server has our Finished.
+    Done(Box<Session>, Box<Channel>),
+    /// It has failed. The server is told, if it has not told us.
+    Failed(Alert),
+}
+
+/// What was sent before the ServerHello.
+pub(crate) struct Greeted<'a> {
+    pub(crate) config: ClientConfig,
+    pub(crate) platform: Platform,
+    pub(crate) newer: Newer,
+    pub(crate) random: [u8; 32],
+    /// The ClientHello that the ServerHello answers.
+    pub(crate) hello: &'a [u8],
+    pub(crate) ours: Option<Cid>,
+    /// Of our next message and of the server's.
+    pub(crate) next_out: u16,
+    pub(crate) next_in: u16,
+}
+
+pub(crate) struct ClientHandshake {
+    config: ClientConfig,
+    platform: Platform,
+    random: [u8; 32],
+    state: State,
+    suite: Suite13,
+    transcript: Transcript,
+    stage: Stage,
+    by_psk: bool,
+    reassembly: Reassembly,
+    next_in: u16,
+    next_out: u16,
+    flight: Flight,
+    read: Reading,
+    write: Writing,
+    data: Option<(Reading, Writing)>,
+    ours: Option<Cid>,
+    theirs: Box<[u8]>,
+    received: Vec<Number>,
+    ack_at: Option<Duration>,
+}
+
+/// What is awaited.
+enum State {
+    EncryptedExtensions,
+    /// Or a CertificateRequest before it.
+    Certificate(Asked),
+    CertificateVerify(Asked, Leaf),
+    Finished(Asked, Option<Leaf>),
+    Acknowledgement(Option<Leaf>),
+    Over,
+}
+
+/// The schemes that a CertificateRequest takes; nothing where there was none.
+type Asked = Option<Vec<SignatureScheme>>;
+type Leaf = CertificateDer<'static>;
+
+impl ClientHandshake {
+    /// Takes in the ServerHello (RFC 8446 §4.1.3).
+    pub(crate) fn begin(greeted: Greeted<'_>, answer: &ServerHello<'_>) -> Result<Self, Alert> {
+        let Greeted { config, platform, mut newer, random, hello, ours, next_out, next_in } = greeted;
+        let suite = newer.suite(&config, answer)?;
+        let mut transcript = newer.transcript();
+        transcript.add(message::CLIENT_HELLO, hello);
+        transcript.add(message::SERVER_HELLO, answer.body());
+        let chosen = Chosen::parse(answer, ours.is_some())?;
+        let by_psk = chosen.psk;
+        let early = newer.early.take().filter(|_| by_psk);
+        if by_psk && early.is_none() {
+            return Err(Alert::UnsupportedExtension);
+        }
+        let agreed = match (chosen.share, newer.share.take()) {
+            (Some((group, point)), Some((ours, key))) if group == ours.number() => Some(key.agree(point)?),
+            (Some(_), _) => return Err(Alert::IllegalParameter),
+            (None, _) if by_psk => None,
+            // §9.2: without a pre-shared key there is nothing else that a secret could come from.
+            (None, _) => return Err(Alert::MissingExtension),
+        };
+        let stage = early.unwrap_or_else(|| Early::new(None)).handshake(agreed.as_ref().map(|agreed| &agreed[..]));
+        let at_server_hello = transcript.hash();
+        let traffic = |side| stage.traffic(side, &at_server_hello);
+        let (aead, theirs) = (suite.aead(), chosen.identifier.filter(|cid| cid.len() <= OTHERS_MAX));
+        let this = Self {
+            read: Reading::new(aead, traffic(Side::Server), EPOCH_HANDSHAKE),
+            write: Writing::new(aead, traffic(Side::Client), EPOCH_HANDSHAKE),
+            state: State::EncryptedExtensions,
+            // RFC 9147 §9: where the server has answered nothing there are no identifiers at all.
+            ours: ours.filter(|_| theirs.is_some()),
+            theirs: theirs.unwrap_or_default().into(),
+            reassembly: Reassembly::new(next_in, MESSAGES_MAX),
+            flight: Flight::new(Vec::new()),
+            data: None,
+            received: Vec::new(),
+            ack_at: None,
+            config,
+            platform,
+            random,
+            suite,
+            transcript,
+            stage,
+            by_psk,
+            next_in,
+            next_out,
+        };
+        this.log("CLIENT_HANDSHAKE_TRAFFIC_SECRET", &this.stage.traffic(Side::Client, &at_server_hello));
+        this.log("SERVER_HANDSHAKE_TRAFFIC_SECRET", &this.stage.traffic(Side::Server, &at_server_hello));
+        Ok(this)
+    }
+
+    /// When it wants [`ClientHandshake::resend`].
+    pub(crate) fn again_at(&self) -> Option<Duration> {
+        self.flight.again_at().into_iter().chain(self.ack_at).min()
+    }
+
+    /// Does what is due: acknowledges a flight that came in part, or sends ours again.
+    pub(crate) fn resend(&mut self, now: Duration, send: &mut dyn FnMut(&[u8])) {
+        if self.ack_at.is_some_and(|at| at <= now) {
+            self.ack_at = None;
+            let mut out = Vec::new();
+            if self.write.seal(&self.theirs, Content::Ack, &ack::body(&self.received), &mut out).is_some() {
+                send(&out);
+            }
+        }
+        if self.flight.again_at().is_some_and(|at| at <= now) {
+            self.flight.slow_down();
+            self.send(now, send);
+        }
+    }
+
+    fn send(&mut self, now: Duration, send: &mut dyn FnMut(&[u8])) {
+        let Self { flight, write, theirs, .. } = self;
+        // Nothing of it is in the clear.
+        flight.send(now, &mut Writers { plain: &mut 0, sealed: write, cid: theirs }, send);
+    }
+
+    /// Takes in a record.
+    pub(crate) fn handle(&mut self, now: Duration, record: &Sealed<'_>, send: &mut dyn FnMut(&[u8])) -> ClientStep {
+        let mut plain = Vec::new();
+        let opened = self.read.open(record, &mut plain);
+        let opened = opened.or_else(|| self.data.as_mut().and_then(|(read, _)| read.open(record, &mut plain)));
+        let Some(Opened { content, number, .. }) = opened else { return ClientStep::Waiting };
+        match content {
+            Content::Handshake if number.epoch == EPOCH_HANDSHAKE => {
+                self.note(now, number);
+                let step = self.messages(now, &plain, send);
+                self.answered(step, send)
+            }
+            Content::Ack => {
+                ack::numbers(&plain).for_each(|number| self.flight.acknowledge(number));
+                if self.flight.has_arrived() { self.finish() } else { ClientStep::Waiting }
+            }
+            Content::Alert => match *plain {
+                [_, alert] => ClientStep::Failed(Alert::parse(alert)),
+                _ => ClientStep::Waiting,
+            },
+            // Data has keys of its own (RFC 9147 §6.1).
+            Content::ApplicationData if number.epoch == EPOCH_HANDSHAKE => {
+                self.answered(Err(Alert::UnexpectedMessage), send)
+            }
+            // What a server says before it has our Finished is as good as lost; it is not acknowledged.
+            Content::Handshake | Content::ApplicationData => ClientStep::Waiting,
+        }
+    }
+
+    /// Remembers a record for the acknowledgement of a flight that does not come whole (RFC 9147 §7.1).
+    fn note(&mut self, now: Duration, number: Number) {
+        if self.received.len() < ack::NUMBERS_MAX {
+            self.received.push(number);
+        }
+        if !matches!(self.state, State::Acknowledgement(_)) {
+            self.ack_at.get_or_insert(now + ACK_AFTER);
+        }
+    }
+
+    fn answered(&mut self, step: Result<(), Alert>, send: &mut dyn FnMut(&[u8])) -> ClientStep {
+        let Err(alert) = step else { return ClientStep::Waiting };
+        let mut out = Vec::new();
+        if self.write.seal(&self.theirs, Content::Alert, &alert.bytes(), &mut out).is_some() {
+            send(&out);
+        }
+        self.state = State::Over;
+        ClientStep::Failed(alert)
+    }
+
+    /// Deals with messages as long as there are any.
+    fn messages(&mut self, now: Duration, mut payload: &[u8], send: &mut dyn FnMut(&[u8])) -> Result<(), Alert> {
+        while let Some((fragment, rest)) = Fragment::split(payload) {
+            payload = rest;
+            self.reassembly.push(0, &fragment);
+        }
+        while let Some(message) = self.reassembly.pop() {
+            self.next_in = message.sequence.wrapping_add(1);
+            if self.handle_message(&message)? {
+                self.ack_at = None;
+                self.send(now, send);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether our flight is to be sent now.
+    fn handle_message(&mut self, message: &Message) -> Result<bool, Alert> {
+        let body = &message.body;
+        self.state = match (std::mem::replace(&mut self.state, State::Over), message.kind) {
+            (State::EncryptedExtensions, message::ENCRYPTED_EXTENSIONS) => {
+                self.encrypted_extensions(body)?;
+                if self.by_psk { State::Finished(None, None) } else { State::Certificate(None) }
+            }
+            (State::Certificate(None), message::CERTIFICATE_REQUEST) => State::Certificate(Some(asked(body)?)),
+            (State::Certificate(asked), message::CERTIFICATE) => {
+                let chain = chain(body).ok_or(Alert::DecodeError)?;
+                State::CertificateVerify(asked, hello::verified_leaf(&self.config, &self.platform, chain)?)
+            }
+            (State::CertificateVerify(asked, leaf), message::CERTIFICATE_VERIFY) => {
+                let mut reader = Reader(body);
+                let scheme = reader.u16().ok_or(Alert::DecodeError)?;
+                let signature = reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?;
+                verify(&leaf, scheme, &signed(Side::Server, &self.transcript.hash()), signature)?;
+                State::Finished(asked, Some(leaf))
+            }
+            (State::Finished(asked, leaf), message::FINISHED) => {
+                let expected = schedule::finished(self.read.secret(), &self.transcript.hash());
+                if !bool::from(subtle::ConstantTimeEq::ct_eq(&expected[..], body)) {
+                    return Err(Alert::DecryptError);
+                }
+                self.transcript.add(message.kind, body);
+                self.answer(asked)?;
+                self.state = State::Acknowledgement(leaf);
+                return Ok(true);
+            }
+            (_, _) => return Err(Alert::UnexpectedMessage),
+        };
+        self.transcript.add(message.kind, body);
+        Ok(false)
+    }
+
+    /// RFC 8446 §4.3.1: only what was asked for, and only what belongs here.
+    fn encrypted_extensions(&self, body: &[u8]) -> Result<(), Alert> {
+        let mut reader = Reader(body);
+        let mut list = Reader(reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?);
+        while !list.is_empty() {
+            let (number, _) = list.u16().zip(list.vector16()).ok_or(Alert::DecodeError)?;
+            match number {
+                extension::SUPPORTED_GROUPS => {}
+                extension::SERVER_NAME if self.config.server.is_some() => {}
+                extension::KEY_SHARE
+                | extension::PRE_SHARED_KEY
+                | extension::SUPPORTED_VERSIONS
+                | extension::CONNECTION_ID
+                | extension::SIGNATURE_ALGORITHMS => return Err(Alert::IllegalParameter),
+                _ => return Err(Alert::UnsupportedExtension),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes our flight, and the keys of data (RFC 8446 §7.1).
+    fn answer(&mut self, asked: Asked) -> Result<(), Alert> {
+        let (master, at_finished, aead) = (self.stage.master(), self.transcript.hash(), self.suite.aead());
+        let traffic = |side| master.traffic(side, &at_finished);
+        self.log("CLIENT_TRAFFIC_SECRET_0", &traffic(Side::Client));
+        self.log("SERVER_TRAFFIC_SECRET_0", &traffic(Side::Server));
+        let read = Reading::new(aead, traffic(Side::Server), EPOCH_DATA);
+        self.data = Some((read, Writing::new(aead, traffic(Side::Client), EPOCH_DATA)));
+        let mut messages = Vec::with_capacity(64);
+        if let Some(schemes) = asked {
+            let key = self.config.certified_key.clone();
+            let able = key.and_then(|key| key.key.choose_scheme(&schemes).map(|signer| (key, signer)));
+            let chain = able.as_ref().map_or(&[][..], |(key, _)| &key.cert);
+            self.put(&mut messages, message::CERTIFICATE, &certificate_body(chain));
+            if let Some((_, signer)) = able {
+                let signature = signer.sign(&signed(Side::Client, &self.transcript.hash()));
+                let mut body = u16::from(signer.scheme()).to_be_bytes().to_vec();
+                put_vector16(&mut body, &signature.map_err(|_| Alert::InternalError)?);
+                self.put(&mut messages, message::CERTIFICATE_VERIFY, &body);
+            }
+        }
+        let finished = schedule::finished(self.write.secret(), &self.transcript.hash());
+        self.put(&mut messages, message::FINISHED, &finished);
+        self.flight = Flight::new(messages);
+        Ok(())
+    }
+
+    fn put(&mut self, messages: &mut Vec<u8>, kind: u8, body: &[u8]) {
+        put_message(messages, kind, self.next_out, body);
+        self.next_out = self.next_out.wrapping_add(1);
+        self.transcript.add(kind, body);
+    }
+
+    /// All of our flight has arrived.
+    fn finish(&mut self) -> ClientStep {
+        let State::Acknowledgement(certificate) = std::mem::replace(&mut self.state, State::Over) else {
+            return ClientStep::Failed(Alert::InternalError);
+        };
+        let Some((read, write)) = self.data.take() else { return ClientStep::Failed(Alert::InternalError) };
+        let aead = self.suite.aead();
+        // What stays here is never used.
+        let before =
+            std::mem::replace(&mut self.read, Reading::new(aead, schedule::Secret::default(), EPOCH_HANDSHAKE));
+        let session = Session::new(Parts {
+            aead,
+            read,
+            before,
+            write,
+            ours: self.ours,
+            theirs: std::mem::take(&mut self.theirs),
+            next_in: self.next_in,
+            next_out: self.next_out,
+            side: Side::Client,
+        });
+        let channel = Channel { suite: ChannelSuite::V13(self.suite), certificate, psk_identity: None };
+        ClientStep::Done(Box::new(session), Box::new(channel))
+    }
+
+    fn log(&self, label: &str, secret: &schedule::Secret) {
+        if let Some(log) = &self.config.key_log {
+            log.log(label, &self.random, secret.as_ref());
+        }
+    }
+}
+
+/// What a ServerHello has chosen of what was offered.
+struct Chosen<'a> {
+    share: Option<(u16, &'a [u8])>,
+    psk: bool,
+    identifier: Option<&'a [u8]>,
+}
+
+impl<'a> Chosen<'a> {
+    fn parse(answer: &ServerHello<'a>, is_identified: bool) -> Result<Self, Alert> {
+        let mut chosen = Self { share: None, psk: false, identifier: None };
+        for (number, body) in &answer.extensions {
+            let mut reader = Reader(body);
+            match *number {
+                extension::SUPPORTED_VERSIONS => {}
+                extension::KEY_SHARE => {
+                    let share = reader.u16().zip(reader.vector16()).filter(|_| reader.is_empty());
+                    chosen.share = Some(share.ok_or(Alert::DecodeError)?);
+                }
+                // §4.2.11: there is one, whose index is 0.
+                extension::PRE_SHARED_KEY => match **body {
+                    [0, 0] => chosen.psk = true,
+                    [_, _] => return Err(Alert::IllegalParameter),
+                    _ => return Err(Alert::DecodeError),
+                },
+                extension::CONNECTION_ID if is_identified => {
+                    let cid = reader.vector8().filter(|_| reader.is_empty());
+                    chosen.identifier = Some(cid.ok_or(Alert::DecodeError)?);
+                }
+                _ => return Err(Alert::UnsupportedExtension),
+            }
+        }
+        Ok(chosen)
+    }
+}
+
+/// The schemes that a CertificateRequest takes (RFC 8446 §4.3.2).
+fn asked(body: &[u8]) -> Result<Vec<SignatureScheme>, Alert> {
+    let mut reader = Reader(body);
+    // The context is for requests after the handshake.
+    if !reader.vector8().ok_or(Alert::DecodeError)?.is_empty() {
+        return Err(Alert::IllegalParameter);
+    }
+    let mut list = Reader(reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?);
+    let mut schemes = None;
+    while !list.is_empty() {
+        let (number, body) = list.u16().zip(list.vector16()).ok_or(Alert::DecodeError)?;
+        if number == extension::SIGNATURE_ALGORITHMS {
+            let offered = Reader(body).vector16().ok_or(Alert::DecodeError)?;
+            schemes = Some(exchange::schemes(Some(offered)).into_iter().filter(|at| SCHEMES.contains(at)).collect());
+        }
+    }
+    schemes.ok_or(Alert::MissingExtension)
+}
