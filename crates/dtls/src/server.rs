@@ -4,6 +4,7 @@
 //! may have to go out again – goes with it when it is over.
 
 mod answer;
+mod keys;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -123,6 +124,12 @@ impl Handshake {
             Chosen::Psk(suite) => {
                 answer.server_hello(suite, &randoms, hello, ours);
                 (suite, None, None)
+            }
+            Chosen::EcdhePsk(suite, group) => {
+                let ephemeral = Ephemeral::generate(host.platform, group)?;
+                answer.server_hello(suite, &randoms, hello, ours);
+                answer.server_key_exchange_psk(group, &ephemeral);
+                (suite, Some(ephemeral), None)
             }
             Chosen::Certificate { suite, group, key, signer } => {
                 let ephemeral = Ephemeral::generate(host.platform, group)?;
@@ -329,49 +336,6 @@ impl Handshake {
                 verified.map(|_| chain).map_err(|error| exchange::alert_of(&error))
             }
         }
-    }
-
-    fn premaster(
-        &mut self,
-        host: Host<'_>,
-        ephemeral: Option<Ephemeral>,
-        body: &[u8],
-    ) -> Result<zeroize::Zeroizing<Vec<u8>>, Alert> {
-        let mut reader = Reader(body);
-        match ephemeral {
-            Some(ephemeral) => {
-                let point = reader.vector8().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?;
-                ephemeral.agree(point)
-            }
-            None => {
-                let identity = reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?;
-                if identity.len() > IDENTITY_MAX {
-                    return Err(Alert::IllegalParameter);
-                }
-                if host.credentials.must_wait(self.from, identity) {
-                    self.too_early = true;
-                    return Err(Alert::InternalError);
-                }
-                self.identity = Some(identity.into());
-                let key = host.credentials.psk(self.from, identity);
-                match key.filter(|key| !key.is_empty()) {
-                    Some(key) => Ok(prf::psk_premaster(&key)),
-                    // RFC 4279 §2 allows it: to whom we do not know it looks as if the key were wrong.
-                    None => {
-                        let mut nobody = [0; 16];
-                        host.platform.fill(&mut nobody)?;
-                        Ok(prf::psk_premaster(&nobody))
-                    }
-                }
-            }
-        }
-    }
-
-    fn secrets(&self, premaster: &[u8]) -> Secrets {
-        let session_hash = self.extended_master_secret.then_some(self.transcript.as_slice());
-        let master = prf::master_secret(premaster, &self.randoms, session_hash);
-        let (read, write) = prf::keys(self.suite, &master, &self.randoms);
-        Secrets { master, read, write }
     }
 
     fn finish(

@@ -33,7 +33,7 @@ fn psk(suite: Suite) -> ClientConfig {
 fn every_suite_makes_a_session_that_carries_data_both_ways() {
     let authority = Authority::new("ours");
     for suite in Suite::ALL.into_iter().filter(|suite| suite.exchange() != suite::Exchange::EcdheRsa) {
-        let is_psk = suite.exchange() == suite::Exchange::Psk;
+        let is_psk = suite.is_psk();
         let keys = if is_psk { psk_keys() } else { authority.server() };
         let config = if is_psk { psk(suite) } else { ClientConfig { suites: vec![suite], ..authority.client() } };
         let mut net = Net::new(endpoint(keys, EndpointConfig::default()), config);

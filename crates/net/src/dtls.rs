@@ -47,7 +47,10 @@ impl ListenerCredentials {
     pub fn new(tls: &TlsConfig, security: Security) -> Result<Self, TlsError> {
         let profile = security.profile;
         let takes = |version, name| accepts(profile, version, name);
-        let suites: Arc<[Suite]> = Suite::ALL.into_iter().filter(|at| takes(Version::Tls12, at.name())).collect();
+        // Profiles name what every stack has; OpenSSL has no suites of RFC 8442.
+        let exchanges = |at: &Suite| profile.psk && at.is_psk() && at.name().starts_with("TLS_ECDHE_");
+        let takes_old = |at: &Suite| takes(Version::Tls12, at.name()) || exchanges(at);
+        let suites: Arc<[Suite]> = Suite::ALL.into_iter().filter(takes_old).collect();
         let suites_13: Arc<[Suite13]> =
             Suite13::ALL.into_iter().filter(|at| takes(Version::Tls13, at.name())).collect();
         if (suites.is_empty() && suites_13.is_empty()) || !profile.is_encrypted() {

@@ -23,6 +23,7 @@ const AUTHORITIES_MAX: usize = 1024;
 /// What was found in common with a client.
 pub(super) enum Chosen {
     Psk(Suite),
+    EcdhePsk(Suite, Group),
     Certificate { suite: Suite, group: Group, key: Arc<CertifiedKey>, signer: Box<dyn Signer> },
 }
 
@@ -107,6 +108,13 @@ impl Answer {
         self.put(message::CERTIFICATE, &body);
     }
 
+    /// RFC 5489 §2: no hint, and nothing is signed.
+    pub(super) fn server_key_exchange_psk(&mut self, group: Group, ephemeral: &Ephemeral) {
+        let mut body = vec![0, 0];
+        put_parameters(&mut body, group, ephemeral);
+        self.put(message::SERVER_KEY_EXCHANGE, &body);
+    }
+
     /// RFC 8422 §5.4.
     pub(super) fn server_key_exchange(
         &mut self,
@@ -116,10 +124,7 @@ impl Answer {
         signer: &dyn Signer,
     ) -> Result<(), Alert> {
         let mut signed = [randoms.client, randoms.server].concat();
-        // named_curve
-        signed.push(3);
-        signed.extend_from_slice(&group.number().to_be_bytes());
-        wire::put_vector8(&mut signed, ephemeral.public());
+        put_parameters(&mut signed, group, ephemeral);
         let signature = signer.sign(&signed).map_err(|_| Alert::InternalError)?;
         let mut body = signed.split_off(64);
         body.extend_from_slice(&u16::from(signer.scheme()).to_be_bytes());
@@ -143,6 +148,13 @@ impl Answer {
         wire::put_vector16(&mut body, &authorities);
         self.put(message::CERTIFICATE_REQUEST, &body);
     }
+}
+
+/// RFC 8422 §5.4: a named_curve, and our point on it.
+fn put_parameters(out: &mut Vec<u8>, group: Group, ephemeral: &Ephemeral) {
+    out.push(3);
+    out.extend_from_slice(&group.number().to_be_bytes());
+    wire::put_vector8(out, ephemeral.public());
 }
 
 /// RFC 5246 §7.4.2.
