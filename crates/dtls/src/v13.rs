@@ -22,7 +22,7 @@ mod tests;
 pub(super) use {
     hello::{Offer, Retry, look, put_retry},
     record::{Content, Sealed, is_sealed},
-    server::{Handshake, Psks, Refusal, Step},
+    server::{Handshake, Identities, Psks, Refusal, Step},
     session::{Heard, Session},
 };
 pub use {record::identified, suite::Suite13};

@@ -12,7 +12,7 @@ use crate::{
     hello::{self, Verdict, Verified},
     platform::Host,
     server::Handshake,
-    v13::{self, Refusal},
+    v13::{self, Identities, Refusal},
 };
 
 /// How long a handshake is kept whatever other ClientHello its peer sends: beginning one is expensive.
@@ -71,11 +71,18 @@ impl<P: Peer> Endpoint<P> {
             return;
         }
         let mut handshake = match self.answer(now, address, verified) {
-            Ok(handshake) => handshake,
+            Ok((handshake, refused)) => {
+                // Each was a guess, though another key of the client holds.
+                refused.into_iter().for_each(|identity| inbox.failed(peer, Alert::DecryptError, Some(identity)));
+                handshake
+            }
             Err(refusal) => {
                 self.counters.failed += 1;
-                if let Refusal::Alert(alert, identity) = refusal {
-                    inbox.failed(peer, alert, identity);
+                if let Refusal::Alert(alert, refused) = refusal {
+                    if refused.is_empty() {
+                        inbox.failed(peer, alert, None);
+                    }
+                    refused.into_iter().for_each(|identity| inbox.failed(peer, alert, Some(identity)));
                     self.scratch.clear();
                     hello::refuse(&mut self.scratch, verified.record_sequence, alert);
                     send(peer, &self.scratch);
@@ -102,16 +109,16 @@ impl<P: Peer> Endpoint<P> {
     }
 
     /// The first flight of the version that the client has come for.
-    fn answer(&mut self, now: Duration, from: IpAddr, verified: &Verified<'_>) -> Result<Shake, Refusal> {
+    fn answer(&mut self, now: Duration, from: IpAddr, verified: &Verified<'_>) -> Result<(Shake, Identities), Refusal> {
         let host = Host { credentials: self.credentials.as_ref(), platform: &self.platform };
         let cid = verified.hello.connection_id.and_then(|_| self.names.make(&self.platform));
         if let Some(retry) = &verified.retry {
-            let begun = v13::Handshake::begin(host, now, from, verified, retry, cid)?;
-            return Ok(Shake::V13(Box::new(begun)));
+            let (begun, refused) = v13::Handshake::begin(host, now, from, verified, retry, cid)?;
+            return Ok((Shake::V13(Box::new(begun)), refused));
         }
         let newer = !self.config.suites_13.is_empty();
         let begun = Handshake::begin(host, &self.config.suites, newer, cid, now, from, verified)?;
-        Ok(Shake::V12(Box::new(begun)))
+        Ok((Shake::V12(Box::new(begun)), Identities::new()))
     }
 
     /// A handshake is done; the last that is to be said of it is in `scratch`.

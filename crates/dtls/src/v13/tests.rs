@@ -1,5 +1,6 @@
 //! The server and a small client on a simulated network: seeded loss, repetition and disorder, time by hand.
 
+mod identities;
 mod net;
 mod peer;
 
