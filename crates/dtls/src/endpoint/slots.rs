@@ -121,13 +121,9 @@ impl<P: Peer> Endpoint<P> {
         }
     }
 
-    pub(super) fn association(&mut self) -> Association {
-        loop {
-            let [_, _, _, _, low @ ..] = self.number().to_be_bytes();
-            if low != [0; 4] {
-                return Association(u32::from_be_bytes(low));
-            }
-        }
+    /// The number of a new session. 64 bits do not come to their end: principals are found by it.
+    pub(super) const fn association(&mut self) -> Association {
+        Association(self.number())
     }
 
     pub(super) const fn number(&mut self) -> u64 {

@@ -37,9 +37,9 @@ pub(super) enum Who {
     /// None.
     Anybody,
     /// The association or connection it came on.
-    Association(u32),
+    Association(u64),
     /// A security context of this user, whatever it came through.
-    Context { scope: u64, user: Arc<str>, association: u32 },
+    Context { scope: u64, user: Arc<str>, association: u64 },
 }
 
 impl Who {
@@ -104,7 +104,7 @@ impl Admission {
     }
 
     /// Removes it.
-    pub(super) fn close(&mut self, association: u32) {
+    pub(super) fn close(&mut self, association: u64) {
         self.associations.remove(&association);
     }
 

@@ -19,14 +19,14 @@ pub(crate) struct Path {
     pub(crate) remote: SocketAddr,
     pub(crate) local: Option<IpAddr>,
     /// 0 where there is none; a number is not used again for another.
-    pub(crate) association: u32,
+    pub(crate) association: u64,
 }
 
 impl Hash for Path {
     /// Two words for IPv4, three for IPv6. The address of ours is left out: few peers speak to two, and those differ by
     /// equality.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let port = u64::from(self.remote.port()) | (u64::from(self.association) << 32);
+        let port = u64::from(self.remote.port()) ^ (self.association << 16);
         match self.remote.ip() {
             IpAddr::V4(address) => state.write_u64(address.to_bits().into()),
             IpAddr::V6(address) => state.write_u128(address.to_bits()),
