@@ -28,8 +28,11 @@ use self::answer::{Answer, Chosen, choose};
 
 /// Bytes of handshake messages of one client that are not finished: its certificates.
 const MESSAGES_MAX: usize = 16 << 10;
-/// RFC 4279 §5.3: identities of 128 bytes must be possible; longer ones are nobody's.
-const IDENTITY_MAX: usize = 255;
+/// How long the genuine Finished is awaited after a record that did not open. Clients say theirs again after one second,
+/// and two more (RFC 6347 §4.2.4.1): one with another key than ours is told with the second repeat.
+const JUDGED_AFTER: Duration = Duration::from_millis(2500);
+/// Protected records that are tried in a handshake, so that keys cannot be guessed by sending a Finished for each.
+const TRIED_MAX: u8 = 8;
 /// Bytes of a protected record that overtook the ClientKeyExchange. A Finished has 61 at most.
 const EARLY_MAX: usize = 128;
 
@@ -76,7 +79,14 @@ pub(super) struct Handshake {
     identifiers: Option<Box<Identifiers>>,
     identity: Option<Box<[u8]>>,
     too_early: bool,
+    doubt: Option<Doubt>,
     began: Duration,
+}
+
+/// Records that did not open: forged, or under another key than ours.
+struct Doubt {
+    since: Duration,
+    records: u8,
 }
 
 /// What is awaited.
@@ -168,6 +178,7 @@ impl Handshake {
             identifiers,
             identity: None,
             too_early: false,
+            doubt: None,
             began: now,
         })
     }
@@ -197,6 +208,11 @@ impl Handshake {
         self.identifiers.as_ref().map(|identifiers| &identifiers.ours)
     }
 
+    /// Whether a protected record came that did not open.
+    pub(super) const fn is_doubted(&self) -> bool {
+        self.doubt.is_some()
+    }
+
     /// The identity that the client has named, right or wrong.
     pub(super) fn take_identity(&mut self) -> Option<Box<[u8]>> {
         self.identity.take()
@@ -213,14 +229,14 @@ impl Handshake {
         self.transcript.get(..self.hello_len) == Some(verified.message)
     }
 
-    pub(super) fn handle(&mut self, host: Host<'_>, record: &Record<'_>) -> Step {
+    pub(super) fn handle(&mut self, now: Duration, host: Host<'_>, record: &Record<'_>) -> Step {
         match (record.content, record.epoch) {
             (ContentType::Handshake, 0) => {
                 self.fragments(0, record.payload);
-                self.advance(host)
+                self.advance(now, host)
             }
             (ContentType::Handshake | ContentType::Identified, EPOCH) if record.cid == self.identifier() => {
-                self.handle_protected(host, record)
+                self.handle_protected(now, host, record)
             }
             // ChangeCipherSpec says nothing that the epoch does not say. An alert in the clear may be anybody's. Data
             // before Finished is nobody's.
@@ -229,7 +245,7 @@ impl Handshake {
         }
     }
 
-    fn handle_protected(&mut self, host: Host<'_>, record: &Record<'_>) -> Step {
+    fn handle_protected(&mut self, now: Duration, host: Host<'_>, record: &Record<'_>) -> Step {
         let read = match &mut self.state {
             State::Finished { secrets, .. } | State::CertificateVerify { secrets, .. } => &mut secrets.read,
             State::Certificate(_) | State::ClientKeyExchange { .. } | State::Over => {
@@ -245,17 +261,25 @@ impl Handshake {
         if !self.window.may_accept(record.sequence) {
             return Step::Waiting;
         }
+        let may_try = self.doubt.as_ref().is_none_or(|doubt| doubt.records < TRIED_MAX);
         let mut plain = Vec::new();
-        let Some(content) = read.open(record, &mut plain) else {
-            // Another key than ours, mostly. Whoever is able to forge this could as well have forged what came before.
-            return Step::Failed(Alert::DecryptError);
+        let Some(content) = may_try.then(|| read.open(record, &mut plain)).flatten() else {
+            return self.doubt(now);
         };
         self.window.note(record.sequence);
         if content != ContentType::Handshake {
             return Step::Waiting;
         }
         self.fragments(EPOCH, &plain);
-        self.advance(host)
+        self.advance(now, host)
+    }
+
+    /// A record did not open. It may be anybody's (RFC 6347 §4.1.2.7), and the client's own may follow; but a client with
+    /// another key than ours goes on sending such, and has to be told.
+    fn doubt(&mut self, now: Duration) -> Step {
+        let doubt = self.doubt.get_or_insert(Doubt { since: now, records: 0 });
+        doubt.records = doubt.records.saturating_add(1);
+        if now >= doubt.since + JUDGED_AFTER { Step::Failed(Alert::DecryptError) } else { Step::Waiting }
     }
 
     fn fragments(&mut self, epoch: u16, mut payload: &[u8]) {
@@ -266,7 +290,7 @@ impl Handshake {
     }
 
     /// Deals with messages as long as there are any.
-    fn advance(&mut self, host: Host<'_>) -> Step {
+    fn advance(&mut self, now: Duration, host: Host<'_>) -> Step {
         while let Some(message) = self.reassembly.pop() {
             match self.handle_message(host, &message) {
                 Ok(Some(made)) => return Step::Done(made),
@@ -278,7 +302,7 @@ impl Handshake {
         let ready = matches!(self.state, State::Finished { .. });
         match self.early.take_if(|_| ready) {
             Some(early) => match Record::split(&early) {
-                Some((record, _)) => self.handle_protected(host, &record),
+                Some((record, _)) => self.handle_protected(now, host, &record),
                 None => Step::Waiting,
             },
             None => Step::Waiting,

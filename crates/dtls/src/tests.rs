@@ -1,5 +1,6 @@
 //! Our client and our server on a simulated network: seeded loss, repetition and disorder, time by hand.
 
+mod doubt;
 mod keys;
 mod net;
 

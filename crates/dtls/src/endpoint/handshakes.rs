@@ -64,7 +64,7 @@ impl<P: Peer> Endpoint<P> {
         let address = peer.address().ip();
         if let Some(slot) = self.peers.get(&peer).copied() {
             // An older attempt of the same peer is over.
-            self.drop_handshake(slot);
+            self.abandon(slot, inbox);
         }
         if self.networks.of(address).handshakes >= self.config.handshakes_per_address_max {
             self.counters.crowded += 1;
@@ -93,7 +93,7 @@ impl<P: Peer> Endpoint<P> {
                 return;
             }
         };
-        self.make_room_for_handshake();
+        self.make_room_for_handshake(inbox);
         handshake.send(now, &mut |datagram| send(peer, datagram));
         self.counters.begun += 1;
         let serial = self.number();

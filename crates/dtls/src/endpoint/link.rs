@@ -115,6 +115,14 @@ impl Shake {
         }
     }
 
+    /// Whether records came under another key than ours, or were forged.
+    pub(super) const fn is_doubted(&self) -> bool {
+        match self {
+            Self::V12(handshake) => handshake.is_doubted(),
+            Self::V13(_) => false,
+        }
+    }
+
     pub(super) fn identifier(&self) -> Option<&Cid> {
         match self {
             Self::V12(handshake) => handshake.identifier(),

@@ -55,7 +55,7 @@ impl<P: Peer> Endpoint<P> {
         let host = Host { credentials: self.credentials.as_ref(), platform: &self.platform };
         let step = match entry.handshake.as_mut().map(|begun| &mut begun.handshake) {
             // It does not move.
-            Some(Shake::V12(handshake)) if here => handshake.handle(host, record),
+            Some(Shake::V12(handshake)) if here => handshake.handle(now, host, record),
             // That of 1.3 hears nothing in the clear but its ClientHello.
             Some(Shake::V12(_) | Shake::V13(_)) | None => {
                 self.counters.dropped += 1;

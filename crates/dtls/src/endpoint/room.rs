@@ -44,7 +44,7 @@ impl<P: Peer> Endpoint<P> {
         }
     }
 
-    pub(super) fn make_room_for_handshake(&mut self) {
+    pub(super) fn make_room_for_handshake(&mut self, inbox: &mut Inbox<P>) {
         while self.handshakes >= self.config.handshakes_max {
             // The oldest of the network that has most: one host must not crowd out the others.
             let most = self.networks.handshakes_at_most();
@@ -56,7 +56,7 @@ impl<P: Peer> Endpoint<P> {
             let at = self.half_open.iter().position(of_most);
             let Some((slot, _)) = at.and_then(|at| self.half_open.remove(at)) else { return };
             self.counters.crowded += 1;
-            self.drop_handshake(slot);
+            self.abandon(slot, inbox);
             self.tidy(slot);
         }
         // Those that are over are not kept in the row for long.
@@ -70,6 +70,18 @@ impl<P: Peer> Endpoint<P> {
     fn is_half_open(&self, slot: usize, serial: u64) -> bool {
         let entry = self.slots.get(slot).and_then(Option::as_ref);
         entry.and_then(|entry| entry.handshake.as_ref()).is_some_and(|begun| begun.serial == serial)
+    }
+
+    /// Drops a handshake that is not finished. A key that it has shown and that did not hold is told of: nobody may try
+    /// one, and begin anew before that counts.
+    pub(super) fn abandon(&mut self, slot: usize, inbox: &mut Inbox<P>) {
+        if let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut)
+            && let Some(begun) = entry.handshake.as_mut().filter(|begun| begun.handshake.is_doubted())
+        {
+            self.counters.failed += 1;
+            inbox.failed(entry.peer, Alert::DecryptError, begun.handshake.take_identity());
+        }
+        self.drop_handshake(slot);
     }
 
     pub(super) fn drop_handshake(&mut self, slot: usize) {

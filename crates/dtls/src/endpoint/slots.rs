@@ -20,8 +20,12 @@ impl<P: Peer> Endpoint<P> {
         let peer = entry.peer;
         if let Some(begun) = &mut entry.handshake {
             if now >= begun.handshake.began() + self.config.handshake_timeout {
-                self.counters.failed += 1;
-                self.drop_handshake(slot);
+                if begun.handshake.is_doubted() {
+                    self.fail(slot, Alert::DecryptError, inbox, send);
+                } else {
+                    self.counters.failed += 1;
+                    self.drop_handshake(slot);
+                }
             } else if begun.handshake.again_at().is_some_and(|at| now >= at) {
                 begun.handshake.resend(now, &mut |datagram| send(peer, datagram));
             }
