@@ -37,6 +37,8 @@ pub enum End {
     Revoked,
     /// There was no more room.
     Evicted,
+    /// The keys or the numbers of the session are used up; the peer may make another.
+    Spent,
     /// We ended it.
     Ours,
 }

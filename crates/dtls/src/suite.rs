@@ -43,6 +43,17 @@ pub(super) enum Aead {
     Ccm8,
 }
 
+/// How much the keys of a session are used up (RFC 9147 §4.5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wear {
+    /// Nothing has to be done.
+    Fresh,
+    /// A key has to be changed.
+    Worn,
+    /// The session has to end.
+    Spent,
+}
+
 impl Suite {
     /// All, in the order we prefer. Pre-shared keys first: who offers them has one, and with a certificate suite
     /// would be nobody in particular. With a key exchange before without: whoever learns a key later cannot read what was
@@ -126,6 +137,25 @@ const GCM_SEALED_MAX: u64 = 23_726_566;
 const CCM_FORGED_MAX: u64 = 11_863_283;
 
 impl Aead {
+    /// The most records that may be protected under a key (RFC 9147 §4.5.3).
+    pub(super) const fn sealed_max(self) -> u64 {
+        match self {
+            Self::Gcm => GCM_SEALED_MAX,
+            Self::Ccm | Self::Ccm8 => 1 << 23,
+        }
+    }
+
+    /// The most records under a key that may be forged (RFC 9147 §4.5.3). For CCM_8 the standard leaves the limit to us:
+    /// one that kept the probability of a forgery as low as elsewhere (2^7, appendix B.3) would let anybody who can
+    /// forge an address end sessions. With this one it is 2^-44; in DTLS 1.3, keys are changed long before.
+    pub(super) const fn forged_max(self) -> u64 {
+        match self {
+            Self::Gcm => 1 << 36,
+            Self::Ccm => CCM_FORGED_MAX,
+            Self::Ccm8 => 1 << 20,
+        }
+    }
+
     /// Bytes of a tag: 8 for CCM_8 (RFC 6655 §3).
     pub(super) const fn tag(self) -> usize {
         match self {

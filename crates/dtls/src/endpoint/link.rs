@@ -5,7 +5,9 @@ use std::time::Duration;
 use crate::{
     Alert,
     hello::Verified,
-    server, session, v13,
+    server, session,
+    suite::Wear,
+    v13,
     wire::{Cid, ContentType},
 };
 
@@ -29,6 +31,15 @@ impl Link {
         match self {
             Self::V12(session) => session.put_alert(alert, out),
             Self::V13(session) => session.put_alert(alert, out),
+        }
+    }
+
+    /// How much its keys are used up.
+    pub(super) fn wear(&self) -> Wear {
+        match self {
+            Self::V12(session) if session.is_spent() => Wear::Spent,
+            Self::V12(_) => Wear::Fresh,
+            Self::V13(session) => session.wear(),
         }
     }
 

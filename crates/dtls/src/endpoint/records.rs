@@ -10,6 +10,7 @@ use crate::{
     Alert, End,
     platform::Host,
     server::{Made, Step},
+    suite::Wear,
     wire::{ContentType, Fragment, Record, message},
 };
 
@@ -51,6 +52,10 @@ impl<P: Peer> Endpoint<P> {
         if let Some(live) = entry.session.as_mut().filter(|live| live.resting) {
             // What did not open may be anybody's: it must not make sessions heavy that are at rest.
             live.session.rest();
+        }
+        if entry.session.as_ref().is_some_and(|live| live.session.wear() == Wear::Spent) {
+            self.end(slot, End::Spent, inbox, send);
+            return;
         }
         let host = Host { credentials: self.credentials.as_ref(), platform: &self.platform };
         let step = match entry.handshake.as_mut().map(|begun| &mut begun.handshake) {

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, time::Duration};
 
 use super::{Endpoint, Peer, entry::Entry, link::Link};
-use crate::{Alert, Association, End, Inbox};
+use crate::{Alert, Association, End, Inbox, suite::Wear};
 
 /// How long a session keeps what it can compute again from its keys.
 const REST_AFTER: Duration = Duration::from_secs(20);
@@ -39,7 +39,9 @@ impl<P: Peer> Endpoint<P> {
                 session.resend(now, &mut self.scratch);
                 send(peer, &self.scratch);
             }
-            if live.is_revoked() {
+            if live.session.wear() != Wear::Fresh {
+                self.refresh(now, slot, inbox, send);
+            } else if live.is_revoked() {
                 self.end(slot, End::Revoked, inbox, send);
             } else if now >= live.active + self.config.idle_timeout {
                 self.end(slot, End::Idle, inbox, send);
@@ -60,7 +62,7 @@ impl<P: Peer> Endpoint<P> {
         self.networks.change(entry.peer.address().ip(), |taken| taken.sessions -= 1);
         match end {
             // RFC 5246 §7.2.1: close_notify is answered with the same.
-            End::Closed | End::Idle | End::Evicted | End::Revoked | End::Ours => {
+            End::Closed | End::Idle | End::Evicted | End::Spent | End::Revoked | End::Ours => {
                 self.scratch.clear();
                 live.session.put_alert(Alert::CloseNotify, &mut self.scratch);
                 send(entry.peer, &self.scratch);

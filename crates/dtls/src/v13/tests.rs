@@ -3,6 +3,7 @@
 mod identities;
 mod net;
 mod peer;
+mod wear;
 
 use std::{
     collections::VecDeque,
