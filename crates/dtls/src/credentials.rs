@@ -13,6 +13,11 @@ pub trait Credentials: Send + Sync {
     /// The verifier of clients' certificates. Without one, clients are not asked for any.
     fn client_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>>;
 
+    /// Whether a client may have a session without a certificate or a key of its own.
+    fn admits_anonymous(&self) -> bool {
+        true
+    }
+
     /// Whether pre-shared keys are taken at all.
     fn has_psk(&self) -> bool;
 

@@ -21,7 +21,7 @@ use std::{
 };
 
 pub use self::config::{Counters, EndpointConfig};
-use self::{entry::Entry, moves::Names, networks::Networks};
+use self::{entry::Entry, moves::Names, networks::Networks, room::Anonymous};
 use super::{
     Association, CookieKey, Credentials, End, Inbox, Platform,
     session::EPOCH,
@@ -58,6 +58,7 @@ pub struct Endpoint<P> {
     half_open: VecDeque<(usize, u64)>,
     handshakes: usize,
     sessions: usize,
+    anonymous: Anonymous,
     pub(super) networks: Networks,
     next: u64,
     scratch: Vec<u8>,
@@ -86,6 +87,7 @@ impl<P: Peer> Endpoint<P> {
             half_open: VecDeque::new(),
             handshakes: 0,
             sessions: 0,
+            anonymous: Anonymous::default(),
             networks: Networks::default(),
             next: 0,
             scratch: Vec::new(),

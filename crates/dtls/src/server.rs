@@ -11,7 +11,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use rustls::{pki_types::CertificateDer, server::danger::ClientCertVerifier};
 
 use super::{
-    Alert, Channel, ChannelSuite, Platform, Suite, Watch,
+    Alert, Channel, ChannelSuite, Suite, Watch,
     exchange::{self, Ephemeral},
     flight::Flight,
     hello::Verified,
@@ -316,7 +316,7 @@ impl Handshake {
         }
         self.state = match (std::mem::replace(&mut self.state, State::Over), message.kind) {
             (State::Certificate(ephemeral), message::CERTIFICATE) => {
-                let chain = self.verified_chain(host.platform, &message.body)?;
+                let chain = self.verified_chain(host, &message.body)?;
                 message.put(&mut self.transcript);
                 State::ClientKeyExchange { ephemeral: Some(ephemeral), chain }
             }
@@ -349,14 +349,17 @@ impl Handshake {
     }
 
     /// The client's certificate and its chain when they hold; nothing when it has none and need not.
-    fn verified_chain(&self, platform: &Platform, body: &[u8]) -> Result<Chain, Alert> {
+    fn verified_chain(&self, host: Host<'_>, body: &[u8]) -> Result<Chain, Alert> {
         let verifier = self.verifier.as_ref().ok_or(Alert::UnexpectedMessage)?;
         let chain = exchange::chain(body).ok_or(Alert::DecodeError)?;
         match chain.split_first() {
-            None if verifier.client_auth_mandatory() => Err(Alert::HandshakeFailure),
+            // RFC 5246 §7.4.6.
+            None if verifier.client_auth_mandatory() || !host.credentials.admits_anonymous() => {
+                Err(Alert::HandshakeFailure)
+            }
             None => Ok(chain),
             Some((leaf, intermediates)) => {
-                let verified = verifier.verify_client_cert(leaf, intermediates, platform.unix_time()?);
+                let verified = verifier.verify_client_cert(leaf, intermediates, host.platform.unix_time()?);
                 verified.map(|_| chain).map_err(|error| exchange::alert_of(&error))
             }
         }

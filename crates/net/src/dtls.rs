@@ -34,10 +34,14 @@ pub struct ListenerCredentials {
     /// And what DTLS 1.3 has.
     suites_13: Arc<[Suite13]>,
     guard: Option<Guard>,
+    admits_anonymous: Option<AnonymousPolicy>,
 }
 
 /// Whether somebody at that address may try the key of that identity now.
 pub type Guard = Arc<dyn Fn(IpAddr, &[u8]) -> bool + Send + Sync>;
+
+/// Whether clients without a credential may have a session now.
+pub type AnonymousPolicy = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl ListenerCredentials {
     /// Looks whether everything is there that the profile needs.
@@ -63,13 +67,27 @@ impl ListenerCredentials {
         if security.client_certificates != ClientCertificates::No && tls.clients().is_none() {
             return Err(TlsError::NoAuthority);
         }
-        Ok(Self { psk: tls.psk().cloned(), tls: tls.clone(), security, suites, suites_13, guard: None })
+        Ok(Self {
+            psk: tls.psk().cloned(),
+            tls: tls.clone(),
+            security,
+            suites,
+            suites_13,
+            guard: None,
+            admits_anonymous: None,
+        })
     }
 
     /// Asking `guard` before a key is looked up. Who may not try is told nothing at all.
     #[must_use]
     pub fn guarded(self, guard: Guard) -> Self {
         Self { guard: Some(guard), ..self }
+    }
+
+    /// Asking `policy` whether a client without a certificate or key may have a session. Without a policy it may.
+    #[must_use]
+    pub fn admitting_anonymous(self, policy: AnonymousPolicy) -> Self {
+        Self { admits_anonymous: Some(policy), ..self }
     }
 
     /// Suites of DTLS 1.2, best first.
@@ -107,6 +125,10 @@ impl Credentials for ListenerCredentials {
             ClientCertificates::Required => true,
         };
         self.tls.clients().map(|trust| trust.for_rustls(required, self.security.profile.client_key))
+    }
+
+    fn admits_anonymous(&self) -> bool {
+        self.admits_anonymous.as_ref().is_none_or(|policy| policy())
     }
 
     /// Where no keys are configured nobody gets a decoy either, and a client that could do without is not led astray.

@@ -43,7 +43,7 @@ impl<P: Peer> Endpoint<P> {
                 self.refresh(now, slot, inbox, send);
             } else if live.is_revoked() {
                 self.end(slot, End::Revoked, inbox, send);
-            } else if now >= live.active + self.config.idle_timeout {
+            } else if now >= live.active + self.config.idle_timeout_of(live.anonymous) {
                 self.end(slot, End::Idle, inbox, send);
             } else if !live.resting && now >= live.active + REST_AFTER {
                 live.session.rest();
@@ -57,15 +57,15 @@ impl<P: Peer> Endpoint<P> {
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
         let Some(mut live) = entry.session.take() else { return };
         let known_as = live.known_as(entry.peer);
+        let peer = entry.peer;
         self.names.forget(known_as, &live);
-        self.sessions -= 1;
-        self.networks.change(entry.peer.address().ip(), |taken| taken.sessions -= 1);
+        self.count_out(peer.address(), &live);
         match end {
             // RFC 5246 §7.2.1: close_notify is answered with the same.
             End::Closed | End::Idle | End::Evicted | End::Spent | End::Revoked | End::Ours => {
                 self.scratch.clear();
                 live.session.put_alert(Alert::CloseNotify, &mut self.scratch);
-                send(entry.peer, &self.scratch);
+                send(peer, &self.scratch);
             }
             End::Fault(_) | End::Replaced => {}
         }
@@ -115,7 +115,11 @@ impl<P: Peer> Endpoint<P> {
             begun.handshake.again_at().map_or(over, |again| again.min(over))
         });
         let session = entry.session.as_ref().map(|live| {
-            let rests = if live.resting { self.config.idle_timeout } else { REST_AFTER.min(self.config.idle_timeout) };
+            if live.session.wear() != Wear::Fresh {
+                return live.active;
+            }
+            let idle = self.config.idle_timeout_of(live.anonymous);
+            let rests = if live.resting { idle } else { REST_AFTER.min(idle) };
             let again = if let Link::V13(session) = &live.session { session.again_at() } else { None };
             again.map_or(live.active + rests, |again| again.min(live.active + rests))
         });

@@ -31,10 +31,18 @@ pub(super) enum Chosen {
 pub(super) fn choose(credentials: &dyn Credentials, suites: &[Suite], hello: &ClientHello<'_>) -> Option<Chosen> {
     let offered = |suite: &&Suite| Reader(hello.suites).numbers().any(|number| number == suite.number());
     let mut key = None;
+    // Without a credential it would be nobody's: only keys are left.
+    let certificates = || credentials.admits_anonymous() || credentials.client_verifier().is_some();
     for suite in suites.iter().filter(offered).copied() {
         match suite.exchange() {
             Exchange::Psk if credentials.has_psk() => return Some(Chosen::Psk(suite)),
-            Exchange::Psk => {}
+            Exchange::EcdhePsk if credentials.has_psk() => {
+                if let Some(group) = Group::choose(hello.groups) {
+                    return Some(Chosen::EcdhePsk(suite, group));
+                }
+            }
+            Exchange::Psk | Exchange::EcdhePsk => {}
+            Exchange::EcdheEcdsa | Exchange::EcdheRsa if !certificates() => {}
             Exchange::EcdheEcdsa | Exchange::EcdheRsa => {
                 let key = key.get_or_insert_with(|| credentials.certified_key());
                 let Some(certified) = key.as_ref().filter(|key| exchange_of(key) == Some(suite.exchange())) else {

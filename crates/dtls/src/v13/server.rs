@@ -21,7 +21,7 @@ use super::{
     session::{EPOCH_DATA, Parts, Session},
 };
 use crate::{
-    Alert, Channel, ChannelSuite, Platform, Watch, exchange,
+    Alert, Channel, ChannelSuite, Watch, exchange,
     hello::Verified,
     platform::Host,
     prf::Side,
@@ -256,7 +256,7 @@ impl Handshake {
     fn handle_message(&mut self, host: Host<'_>, message: &Message, out: &mut Vec<u8>) -> Result<Option<Step>, Alert> {
         self.state = match (std::mem::replace(&mut self.state, State::Over), message.kind) {
             (State::Certificate, message::CERTIFICATE) => {
-                let chain = self.verified_chain(host.platform, &message.body)?;
+                let chain = self.verified_chain(host, &message.body)?;
                 if chain.is_empty() { State::Finished(chain) } else { State::CertificateVerify(chain) }
             }
             (State::CertificateVerify(chain), message::CERTIFICATE_VERIFY) => {
@@ -281,14 +281,16 @@ impl Handshake {
     }
 
     /// The client's certificate and its chain when they hold; nothing when it has none and need not.
-    fn verified_chain(&self, platform: &Platform, body: &[u8]) -> Result<Chain, Alert> {
+    fn verified_chain(&self, host: Host<'_>, body: &[u8]) -> Result<Chain, Alert> {
         let verifier = self.verifier.as_ref().ok_or(Alert::UnexpectedMessage)?;
         let chain = chain(body).ok_or(Alert::DecodeError)?;
         match chain.split_first() {
-            None if verifier.client_auth_mandatory() => Err(Alert::CertificateRequired),
+            None if verifier.client_auth_mandatory() || !host.credentials.admits_anonymous() => {
+                Err(Alert::CertificateRequired)
+            }
             None => Ok(chain),
             Some((leaf, intermediates)) => {
-                let verified = verifier.verify_client_cert(leaf, intermediates, platform.unix_time()?);
+                let verified = verifier.verify_client_cert(leaf, intermediates, host.platform.unix_time()?);
                 verified.map(|_| chain).map_err(|error| exchange::alert_of(&error))
             }
         }

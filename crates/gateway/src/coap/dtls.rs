@@ -17,7 +17,7 @@ use std::{
 
 use fogmux_bus::Timestamp;
 use fogmux_coap::Outbox;
-use fogmux_dtls::{Association, CookieKey, Endpoint, EndpointConfig, Event, Inbox, Peer as _};
+use fogmux_dtls::{Association, CookieKey, End, Endpoint, EndpointConfig, Event, Inbox, Peer as _};
 use fogmux_net::{
     Channel,
     dtls::{ListenerCredentials, platform},
@@ -76,7 +76,7 @@ pub(super) struct Dtls {
 
 impl Dtls {
     pub(super) fn new(ctx: Rc<WorkerContext>, socket: UdpSocket, listener: DtlsListener) -> io::Result<Self> {
-        let DtlsListener { credentials, cookies, handover, .. } = listener;
+        let DtlsListener { credentials, cookies, handover, admits } = listener;
         let (suites, suites_13) = (credentials.suites().to_vec(), credentials.suites_13().to_vec());
         let config = EndpointConfig { suites, suites_13, ..ctx.shared.coap.config.dtls.clone() };
         // An address that has to wait after failed attempts is ignored, and an early attempt does not prolong the wait.
@@ -90,6 +90,9 @@ impl Dtls {
             }
             may_try.is_ok()
         }));
+        let shared = Arc::clone(&ctx.shared);
+        let credentials = credentials.admitting_anonymous(Arc::new(move || admits.admits_anonymous(&shared)));
+        let reviewed = ctx.authority().generation();
         let mut endpoint = Endpoint::new(config, Arc::new(credentials), platform(), cookies);
         if let Some(number) = handover.number() {
             endpoint = endpoint.identified_by(number);
@@ -183,6 +186,9 @@ impl Dtls {
                 }
                 Event::Ended { peer, association, end } => {
                     tracing::debug!(peer = %peer.remote, ?end, "DTLS session ended");
+                    if end == End::Evicted {
+                        shared.metrics.coap.rejected.increment();
+                    }
                     self.ended.push(within(peer, association));
                 }
                 Event::Failed { peer, alert, identity } => {
@@ -195,6 +201,11 @@ impl Dtls {
                 }
                 Event::Data { .. } => {}
             }
+        }
+        let crowded = self.endpoint.counters().crowded;
+        if crowded != self.crowded {
+            shared.metrics.coap.rejected.add(crowded - self.crowded);
+            self.crowded = crowded;
         }
         // Our verifier refuses such certificates; nobody may speak here whose certificate is not known.
         for (peer, association) in unreadable {

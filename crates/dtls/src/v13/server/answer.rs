@@ -74,6 +74,10 @@ impl<'a> Proof<'a> {
         if let (true, Some(offered), Some(modes)) = (host.credentials.has_psk(), hello.psks, hello.psk_modes) {
             return psk(host, from, verified, retry, &offered, modes, share);
         }
+        // Without a credential the client would be nobody's.
+        if !host.credentials.admits_anonymous() && host.credentials.client_verifier().is_none() {
+            return Err(Alert::HandshakeFailure.into());
+        }
         let key = host.credentials.certified_key().ok_or(Alert::HandshakeFailure)?;
         // RFC 8446 §9.2.
         let schemes = hello.schemes.ok_or(Alert::MissingExtension)?;
