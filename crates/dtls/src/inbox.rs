@@ -33,7 +33,7 @@ pub enum End {
     Replaced,
     /// Nothing was heard or said for too long.
     Idle,
-    /// The peer's certificate was revoked.
+    /// The peer's certificate was revoked, or its key removed.
     Revoked,
     /// There was no more room.
     Evicted,

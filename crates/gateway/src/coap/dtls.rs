@@ -36,6 +36,9 @@ use crate::WorkerContext;
 /// handshakes delays other clients by no more than about a millisecond.
 const HANDSHAKES_PER_TURN: Duration = Duration::from_micros(300);
 
+/// How often to look whether the rules have changed, as long as there are sessions.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
 impl fogmux_dtls::Peer for Path {
     fn address(&self) -> SocketAddr {
         self.remote
@@ -72,6 +75,14 @@ pub(super) struct Dtls {
     ended: Vec<Path>,
     sleep: Pin<Box<Sleep>>,
     armed: Option<Duration>,
+    /// When to look whether the rules have changed.
+    look: Pin<Box<Sleep>>,
+    looks: bool,
+    /// The generation of the rules that sessions were last reviewed under, and where that goes on.
+    reviewed: u64,
+    review_from: Option<usize>,
+    /// Sessions and handshakes without room that were counted.
+    crowded: u64,
 }
 
 impl Dtls {
@@ -109,6 +120,11 @@ impl Dtls {
             ended: Vec::new(),
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
+            look: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            looks: false,
+            reviewed,
+            review_from: None,
+            crowded: 0,
         })
     }
 
@@ -136,6 +152,23 @@ impl Dtls {
             worked = true;
         }
         worked
+    }
+
+    /// Looks now and then whether the rules have changed: sessions at rest have nothing else to wake for. Returns whether
+    /// they have.
+    fn poll_look(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.endpoint.sessions() == 0 {
+            self.looks = false;
+            return false;
+        }
+        let mut changed = false;
+        if !self.looks || self.look.as_mut().poll(cx).is_ready() {
+            changed = self.reviewed != self.ctx.authority().generation();
+            self.looks = true;
+            self.look.as_mut().reset(self.ctx.shared.clock.instant(self.ctx.now() + LOOK_EVERY));
+            changed |= self.look.as_mut().poll(cx).is_ready();
+        }
+        changed
     }
 
     /// Handles datagrams that reached other workers. Returns whether there were any.
@@ -232,6 +265,7 @@ impl Transport for Dtls {
         let mut worked = !self.ended.is_empty();
         self.changes.extend(self.ended.drain(..).map(Change::Closed));
         worked |= self.poll_due(cx);
+        worked |= self.poll_look(cx);
         let read = self.socket.poll_receive(cx)?.is_ready();
         if read {
             let now = self.now();
@@ -288,6 +322,21 @@ impl Transport for Dtls {
         out.clear();
         let _ = self.poll_flush(cx);
         Poll::Ready(bytes)
+    }
+
+    fn review(&mut self, may_go_on: &mut dyn FnMut(u64) -> bool) -> bool {
+        let generation = self.ctx.authority().generation();
+        if self.reviewed != generation {
+            (self.reviewed, self.review_from) = (generation, Some(0));
+        }
+        let Some(from) = self.review_from else { return false };
+        // All that was in it has been handled.
+        self.inbox.clear();
+        let Self { endpoint, inbox, sealed, .. } = self;
+        let holds = &mut |association: Association| may_go_on(association.number());
+        self.review_from = endpoint.review(from, holds, inbox, &mut |to, datagram| sealed.push(to, datagram));
+        self.note();
+        self.review_from.is_some() || !self.ended.is_empty() || !self.sealed.is_empty()
     }
 
     fn goodbye(&mut self, cx: &mut Context<'_>) {

@@ -31,6 +31,7 @@ pub(super) use self::wire::WireKind;
 
 use super::{
     door::{Core, machine_time},
+    identity::KeyMark,
     publish::Batch,
     transport::{Listener, Path},
 };
@@ -152,7 +153,7 @@ impl Hub {
         };
         lines.insert(association, line);
         drop(lines);
-        self.core.borrow_mut().admission.open(association, peer);
+        self.core.borrow_mut().admission.open(association, peer, KeyMark::default());
         self.agree(path, StreamLimits { message_bytes_max: signal::MESSAGE_BYTES_BASE, bert: false });
         path
     }

@@ -101,6 +101,12 @@ pub(crate) trait Transport {
     /// Writes the outbox and empties it; returns how many bytes. What the socket does not take stays for the next call.
     fn poll_send(&mut self, cx: &mut Context<'_>, out: &mut Outbox<Path>) -> Poll<u64>;
 
+    /// Looks at associations after the rules have changed, and ends those that may not go on. Returns whether more are
+    /// left, or something has ended.
+    fn review(&mut self, _may_go_on: &mut dyn FnMut(u64) -> bool) -> bool {
+        false
+    }
+
     /// Ends all associations, as far as that can be said at once.
     fn goodbye(&mut self, _cx: &mut Context<'_>) {}
 }
