@@ -9,6 +9,7 @@ mod coap;
 mod coap_tcp;
 mod connections;
 mod dtls;
+mod dtls_sessions;
 mod http;
 mod mqtt;
 mod mqtt_load;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         coap::CASES,
         coap_tcp::CASES,
         dtls::CASES,
+        dtls_sessions::CASES,
         http::CASES,
         xmpp::CASES,
         connections::CASES,

@@ -190,6 +190,17 @@ impl Backoff {
         }
     }
 
+    /// Takes a failed login back that was noted a moment ago.
+    pub fn failure_taken_back(&mut self, address: IpAddr, user: &str) {
+        let source = network(address);
+        let less = |failures: &mut Failures| failures.count = failures.count.saturating_sub(1);
+        self.addresses.get_mut(&source).into_iter().for_each(less);
+        match self.homes.get_mut(source, user) {
+            Some(home) => less(home),
+            None => self.users.get_mut(user).into_iter().for_each(less),
+        }
+    }
+
     /// Notes a login that succeeded. It forgives the name, at an address from which the user had logged in before only
     /// there: guesses elsewhere go on waiting. The address is forgiven by time only, or one good account would cover for
     /// guesses at others.

@@ -55,6 +55,11 @@ impl LoginGuard {
         self.lock().failed(now_ms, address, user);
     }
 
+    /// Takes a failure of [`Self::failed`] back: it was not the client's.
+    pub fn failure_taken_back(&self, address: IpAddr, user: &str) {
+        self.lock().failure_taken_back(address, user);
+    }
+
     /// Notes a login that succeeded: the name is forgiven, the address only by time.
     pub fn succeeded(&self, address: IpAddr, user: &str, now_ms: u64) {
         self.lock().succeeded(now_ms, address, user);

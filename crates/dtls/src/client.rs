@@ -10,6 +10,7 @@ pub use self::config::{ClientConfig, Psk};
 use self::handshake::{Handshake, Step};
 use super::{
     Alert, Channel, Platform, session,
+    suite::Wear,
     v13::{self, ClientHandshake, ClientStep, Content, Sealed},
     wire::{ContentType, Fragment, Record, message},
 };
@@ -285,7 +286,7 @@ fn opened_newer(
 ) -> Opened {
     let start = plain.len();
     let heard = session.open(record, plain);
-    if heard.is_some_and(|heard| heard.content == Content::ApplicationData) && !session.is_worn() {
+    if heard.is_some_and(|heard| heard.content == Content::ApplicationData) && session.wear() == Wear::Fresh {
         return Opened::Data;
     }
     let (now, mut out) = (now(), Vec::new());
@@ -310,8 +311,14 @@ fn opened_newer(
             }
         }
     }
-    if session.is_worn() && !matches!(what, Opened::Ended(_)) {
-        session.refresh(now, &mut out);
+    match (session.wear(), what) {
+        (Wear::Worn, Opened::Data | Opened::Nothing) => session.refresh(now, &mut out),
+        // RFC 9147 §4.5.3. Data that has just come is told first.
+        (Wear::Spent, Opened::Nothing) => {
+            session.put_alert(Alert::CloseNotify, &mut out);
+            what = Opened::Ended(Alert::CloseNotify);
+        }
+        (Wear::Fresh | Wear::Worn | Wear::Spent, _) => {}
     }
     if what != Opened::Data {
         plain.truncate(start);

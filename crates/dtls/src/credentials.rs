@@ -13,6 +13,11 @@ pub trait Credentials: Send + Sync {
     /// The verifier of clients' certificates. Without one, clients are not asked for any.
     fn client_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>>;
 
+    /// Whether a client may have a session without a certificate or a key of its own.
+    fn admits_anonymous(&self) -> bool {
+        true
+    }
+
     /// Whether pre-shared keys are taken at all.
     fn has_psk(&self) -> bool;
 
@@ -24,6 +29,9 @@ pub trait Credentials: Send + Sync {
 
     /// Notes that somebody there has tried a wrong key for that identity, before anything else is judged.
     fn wrong_key(&self, _from: IpAddr, _identity: &[u8]) {}
+
+    /// Takes one [`Credentials::wrong_key`] back: the record was forged by somebody else, and the client has the key.
+    fn right_key_after_all(&self, _from: IpAddr, _identity: &[u8]) {}
 
     /// The key of an identity, unless there is none.
     fn psk(&self, from: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>>;

@@ -21,10 +21,11 @@ use std::{
 };
 
 pub use self::config::{Counters, EndpointConfig};
-use self::{entry::Entry, moves::Names, networks::Networks};
+use self::{entry::Entry, moves::Names, networks::Networks, room::Anonymous};
 use super::{
     Association, CookieKey, Credentials, End, Inbox, Platform,
     session::EPOCH,
+    suite::Wear,
     v13,
     wire::{ContentType, Fragment, Record, message},
 };
@@ -57,6 +58,7 @@ pub struct Endpoint<P> {
     half_open: VecDeque<(usize, u64)>,
     handshakes: usize,
     sessions: usize,
+    anonymous: Anonymous,
     pub(super) networks: Networks,
     next: u64,
     scratch: Vec<u8>,
@@ -85,6 +87,7 @@ impl<P: Peer> Endpoint<P> {
             half_open: VecDeque::new(),
             handshakes: 0,
             sessions: 0,
+            anonymous: Anonymous::default(),
             networks: Networks::default(),
             next: 0,
             scratch: Vec::new(),
@@ -181,16 +184,22 @@ impl<P: Peer> Endpoint<P> {
             return false;
         }
         self.scratch.clear();
-        if live.session.seal(data, &mut self.scratch).is_none() {
+        let sealed = live.session.seal(data, &mut self.scratch).is_some();
+        // The alarm changes or ends what is used up.
+        let due = live.session.wear() != Wear::Fresh;
+        if !sealed {
+            if let (Some(slot), true) = (slot, due) {
+                self.set_alarm(slot);
+            }
             return false;
         }
         live.active = now;
-        let woken = std::mem::take(&mut live.resting);
+        let due = std::mem::take(&mut live.resting) || due;
         // A datagram that may not be sent is as good as lost.
         if live.moved.as_mut().is_none_or(|moved| moved.may_send(self.scratch.len())) {
             send(peer, &self.scratch);
         }
-        if let (Some(slot), true) = (slot, woken) {
+        if let (Some(slot), true) = (slot, due) {
             self.set_alarm(slot);
         }
         true
@@ -252,6 +261,30 @@ impl<P: Peer> Endpoint<P> {
     pub(super) fn expanded(&self) -> usize {
         let live = self.slots.iter().flatten().filter_map(|entry| entry.session.as_ref());
         live.filter(|live| !live.session.is_at_rest()).count()
+    }
+
+    #[cfg(test)]
+    pub(super) fn session_of_12(&mut self, peer: P) -> Option<&mut super::session::Session> {
+        let slot = *self.peers.get(&peer)?;
+        match &mut self.slots.get_mut(slot)?.as_mut()?.session.as_mut()?.session {
+            link::Link::V12(session) => Some(session),
+            link::Link::V13(_) => None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn session_of_13(&mut self, peer: P) -> Option<&mut v13::Session> {
+        let slot = *self.peers.get(&peer)?;
+        match &mut self.slots.get_mut(slot)?.as_mut()?.session.as_mut()?.session {
+            link::Link::V12(_) => None,
+            link::Link::V13(session) => Some(session),
+        }
+    }
+
+    /// As if so many numbers had been given.
+    #[cfg(test)]
+    pub(super) const fn skip_numbers(&mut self, numbers: u64) {
+        self.next = numbers;
     }
 
     /// The counters.

@@ -111,7 +111,7 @@ pub(super) const fn goes_with(scheme: u16, exchange: Exchange) -> bool {
     match exchange {
         Exchange::EcdheEcdsa => matches!(scheme, 0x0403 | 0x0503 | 0x0807),
         Exchange::EcdheRsa => matches!(scheme, 0x0804 | 0x0805 | 0x0401 | 0x0501),
-        Exchange::Psk => false,
+        Exchange::Psk | Exchange::EcdhePsk => false,
     }
 }
 

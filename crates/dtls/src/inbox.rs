@@ -6,18 +6,18 @@ use super::{Alert, Channel};
 
 /// A session of a peer. A new handshake makes a new one, at the same address too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Association(pub(super) u32);
+pub struct Association(pub(super) u64);
 
 impl Association {
     /// The one with this number.
     #[must_use]
-    pub const fn numbered(number: u32) -> Self {
+    pub const fn numbered(number: u64) -> Self {
         Self(number)
     }
 
-    /// As a number that no other session of this endpoint has, within four thousand million handshakes; never 0.
+    /// As a number that no other session of this endpoint has or has had; never 0.
     #[must_use]
-    pub const fn number(self) -> u32 {
+    pub const fn number(self) -> u64 {
         self.0
     }
 }
@@ -33,10 +33,12 @@ pub enum End {
     Replaced,
     /// Nothing was heard or said for too long.
     Idle,
-    /// The peer's certificate was revoked.
+    /// The peer's certificate was revoked, or its key removed.
     Revoked,
     /// There was no more room.
     Evicted,
+    /// The keys or the numbers of the session are used up; the peer may make another.
+    Spent,
     /// We ended it.
     Ours,
 }

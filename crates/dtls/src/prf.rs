@@ -53,13 +53,17 @@ pub(super) fn master_secret(premaster: &[u8], randoms: &Randoms, transcript: Opt
     master
 }
 
-/// RFC 4279 §2: the premaster secret of a pre-shared key.
-pub(super) fn psk_premaster(psk: &[u8]) -> Zeroizing<Vec<u8>> {
-    let length = super::wire::length16(psk.len());
-    let mut premaster = Zeroizing::new(Vec::with_capacity(4 + 2 * psk.len()));
-    premaster.extend_from_slice(&length);
-    premaster.resize(2 + psk.len(), 0);
-    premaster.extend_from_slice(&length);
+/// The premaster secret of a pre-shared key: with what a key exchange has agreed (RFC 5489 §2), or with as many zeros as
+/// the key has bytes (RFC 4279 §2).
+pub(super) fn psk_premaster(psk: &[u8], agreed: Option<&[u8]>) -> Zeroizing<Vec<u8>> {
+    let other = agreed.map_or(psk.len(), <[u8]>::len);
+    let mut premaster = Zeroizing::new(Vec::with_capacity(4 + other + psk.len()));
+    premaster.extend_from_slice(&super::wire::length16(other));
+    match agreed {
+        Some(agreed) => premaster.extend_from_slice(agreed),
+        None => premaster.resize(2 + other, 0),
+    }
+    premaster.extend_from_slice(&super::wire::length16(psk.len()));
     premaster.extend_from_slice(psk);
     premaster
 }
@@ -113,6 +117,7 @@ mod tests {
 
     #[test]
     fn rfc_4279_section_2_premaster() {
-        assert_eq!(psk_premaster(b"abc").as_slice(), b"\0\x03\0\0\0\0\x03abc");
+        assert_eq!(psk_premaster(b"abc", None).as_slice(), b"\0\x03\0\0\0\0\x03abc");
+        assert_eq!(psk_premaster(b"abc", Some(b"12345")).as_slice(), b"\0\x0512345\0\x03abc", "RFC 5489 §2");
     }
 }

@@ -35,6 +35,10 @@ impl Protection {
         Self { aead, key: Zeroizing::new(key), salt, schedule: None }
     }
 
+    pub(super) const fn aead(&self) -> Aead {
+        self.aead
+    }
+
     /// Lets go of what can be computed again.
     pub(super) fn rest(&mut self) {
         self.schedule = None;

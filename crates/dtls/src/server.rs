@@ -4,13 +4,14 @@
 //! may have to go out again – goes with it when it is over.
 
 mod answer;
+mod keys;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use rustls::{pki_types::CertificateDer, server::danger::ClientCertVerifier};
 
 use super::{
-    Alert, Channel, ChannelSuite, Platform, Suite, Watch,
+    Alert, Channel, ChannelSuite, Suite, Watch,
     exchange::{self, Ephemeral},
     flight::Flight,
     hello::Verified,
@@ -27,8 +28,11 @@ use self::answer::{Answer, Chosen, choose};
 
 /// Bytes of handshake messages of one client that are not finished: its certificates.
 const MESSAGES_MAX: usize = 16 << 10;
-/// RFC 4279 §5.3: identities of 128 bytes must be possible; longer ones are nobody's.
-const IDENTITY_MAX: usize = 255;
+/// How long the genuine Finished is awaited after a record that did not open. Clients say theirs again after one second,
+/// and two more (RFC 6347 §4.2.4.1): one with another key than ours is told with the second repeat.
+const JUDGED_AFTER: Duration = Duration::from_millis(2500);
+/// Protected records that are tried in a handshake, so that keys cannot be guessed by sending a Finished for each.
+const TRIED_MAX: u8 = 8;
 /// Bytes of a protected record that overtook the ClientKeyExchange. A Finished has 61 at most.
 const EARLY_MAX: usize = 128;
 
@@ -75,7 +79,14 @@ pub(super) struct Handshake {
     identifiers: Option<Box<Identifiers>>,
     identity: Option<Box<[u8]>>,
     too_early: bool,
+    doubt: Option<Doubt>,
     began: Duration,
+}
+
+/// Records that did not open: forged, or under another key than ours.
+struct Doubt {
+    since: Duration,
+    records: u8,
 }
 
 /// What is awaited.
@@ -124,6 +135,12 @@ impl Handshake {
                 answer.server_hello(suite, &randoms, hello, ours);
                 (suite, None, None)
             }
+            Chosen::EcdhePsk(suite, group) => {
+                let ephemeral = Ephemeral::generate(host.platform, group)?;
+                answer.server_hello(suite, &randoms, hello, ours);
+                answer.server_key_exchange_psk(group, &ephemeral);
+                (suite, Some(ephemeral), None)
+            }
             Chosen::Certificate { suite, group, key, signer } => {
                 let ephemeral = Ephemeral::generate(host.platform, group)?;
                 let verifier = host.credentials.client_verifier().filter(|verifier| verifier.offer_client_auth());
@@ -161,6 +178,7 @@ impl Handshake {
             identifiers,
             identity: None,
             too_early: false,
+            doubt: None,
             began: now,
         })
     }
@@ -190,6 +208,11 @@ impl Handshake {
         self.identifiers.as_ref().map(|identifiers| &identifiers.ours)
     }
 
+    /// Whether a protected record came that did not open.
+    pub(super) const fn is_doubted(&self) -> bool {
+        self.doubt.is_some()
+    }
+
     /// The identity that the client has named, right or wrong.
     pub(super) fn take_identity(&mut self) -> Option<Box<[u8]>> {
         self.identity.take()
@@ -206,14 +229,14 @@ impl Handshake {
         self.transcript.get(..self.hello_len) == Some(verified.message)
     }
 
-    pub(super) fn handle(&mut self, host: Host<'_>, record: &Record<'_>) -> Step {
+    pub(super) fn handle(&mut self, now: Duration, host: Host<'_>, record: &Record<'_>) -> Step {
         match (record.content, record.epoch) {
             (ContentType::Handshake, 0) => {
                 self.fragments(0, record.payload);
-                self.advance(host)
+                self.advance(now, host)
             }
             (ContentType::Handshake | ContentType::Identified, EPOCH) if record.cid == self.identifier() => {
-                self.handle_protected(host, record)
+                self.handle_protected(now, host, record)
             }
             // ChangeCipherSpec says nothing that the epoch does not say. An alert in the clear may be anybody's. Data
             // before Finished is nobody's.
@@ -222,7 +245,7 @@ impl Handshake {
         }
     }
 
-    fn handle_protected(&mut self, host: Host<'_>, record: &Record<'_>) -> Step {
+    fn handle_protected(&mut self, now: Duration, host: Host<'_>, record: &Record<'_>) -> Step {
         let read = match &mut self.state {
             State::Finished { secrets, .. } | State::CertificateVerify { secrets, .. } => &mut secrets.read,
             State::Certificate(_) | State::ClientKeyExchange { .. } | State::Over => {
@@ -239,23 +262,36 @@ impl Handshake {
             return Step::Waiting;
         }
         // Many handshakes may have waited here while others failed: each is judged only if one more attempt is allowed.
-        if self.identity.as_ref().is_some_and(|identity| host.credentials.must_wait(self.from, identity)) {
+        let identity = self.identity.as_ref().filter(|_| self.doubt.is_none());
+        if identity.is_some_and(|identity| host.credentials.must_wait(self.from, identity)) {
             return Step::TooEarly;
         }
+        let may_try = self.doubt.as_ref().is_none_or(|doubt| doubt.records < TRIED_MAX);
         let mut plain = Vec::new();
-        let Some(content) = read.open(record, &mut plain) else {
-            // Another key than ours, mostly. Whoever is able to forge this could as well have forged what came before.
-            if let Some(identity) = &self.identity {
-                host.credentials.wrong_key(self.from, identity);
-            }
-            return Step::Failed(Alert::DecryptError);
+        let Some(content) = may_try.then(|| read.open(record, &mut plain)).flatten() else {
+            return self.doubt(now, host);
         };
         self.window.note(record.sequence);
+        if let (Some(_), Some(identity)) = (self.doubt.take(), &self.identity) {
+            host.credentials.right_key_after_all(self.from, identity);
+        }
         if content != ContentType::Handshake {
             return Step::Waiting;
         }
         self.fragments(EPOCH, &plain);
-        self.advance(host)
+        self.advance(now, host)
+    }
+
+    /// A record did not open. It may be anybody's (RFC 6347 §4.1.2.7), and the client's own may follow; but a client with
+    /// another key than ours goes on sending such, and has to be told.
+    /// That counts as a guess at once, or many handshakes could try a key each before the first of them is given up.
+    fn doubt(&mut self, now: Duration, host: Host<'_>) -> Step {
+        if let (None, Some(identity)) = (&self.doubt, &self.identity) {
+            host.credentials.wrong_key(self.from, identity);
+        }
+        let doubt = self.doubt.get_or_insert(Doubt { since: now, records: 0 });
+        doubt.records = doubt.records.saturating_add(1);
+        if now >= doubt.since + JUDGED_AFTER { Step::Failed(Alert::DecryptError) } else { Step::Waiting }
     }
 
     fn fragments(&mut self, epoch: u16, mut payload: &[u8]) {
@@ -266,7 +302,7 @@ impl Handshake {
     }
 
     /// Deals with messages as long as there are any.
-    fn advance(&mut self, host: Host<'_>) -> Step {
+    fn advance(&mut self, now: Duration, host: Host<'_>) -> Step {
         while let Some(message) = self.reassembly.pop() {
             match self.handle_message(host, &message) {
                 Ok(Some(made)) => return Step::Done(made),
@@ -278,7 +314,7 @@ impl Handshake {
         let ready = matches!(self.state, State::Finished { .. });
         match self.early.take_if(|_| ready) {
             Some(early) => match Record::split(&early) {
-                Some((record, _)) => self.handle_protected(host, &record),
+                Some((record, _)) => self.handle_protected(now, host, &record),
                 None => Step::Waiting,
             },
             None => Step::Waiting,
@@ -292,7 +328,7 @@ impl Handshake {
         }
         self.state = match (std::mem::replace(&mut self.state, State::Over), message.kind) {
             (State::Certificate(ephemeral), message::CERTIFICATE) => {
-                let chain = self.verified_chain(host.platform, &message.body)?;
+                let chain = self.verified_chain(host, &message.body)?;
                 message.put(&mut self.transcript);
                 State::ClientKeyExchange { ephemeral: Some(ephemeral), chain }
             }
@@ -325,60 +361,20 @@ impl Handshake {
     }
 
     /// The client's certificate and its chain when they hold; nothing when it has none and need not.
-    fn verified_chain(&self, platform: &Platform, body: &[u8]) -> Result<Chain, Alert> {
+    fn verified_chain(&self, host: Host<'_>, body: &[u8]) -> Result<Chain, Alert> {
         let verifier = self.verifier.as_ref().ok_or(Alert::UnexpectedMessage)?;
         let chain = exchange::chain(body).ok_or(Alert::DecodeError)?;
         match chain.split_first() {
-            None if verifier.client_auth_mandatory() => Err(Alert::HandshakeFailure),
+            // RFC 5246 §7.4.6.
+            None if verifier.client_auth_mandatory() || !host.credentials.admits_anonymous() => {
+                Err(Alert::HandshakeFailure)
+            }
             None => Ok(chain),
             Some((leaf, intermediates)) => {
-                let verified = verifier.verify_client_cert(leaf, intermediates, platform.unix_time()?);
+                let verified = verifier.verify_client_cert(leaf, intermediates, host.platform.unix_time()?);
                 verified.map(|_| chain).map_err(|error| exchange::alert_of(&error))
             }
         }
-    }
-
-    fn premaster(
-        &mut self,
-        host: Host<'_>,
-        ephemeral: Option<Ephemeral>,
-        body: &[u8],
-    ) -> Result<zeroize::Zeroizing<Vec<u8>>, Alert> {
-        let mut reader = Reader(body);
-        match ephemeral {
-            Some(ephemeral) => {
-                let point = reader.vector8().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?;
-                ephemeral.agree(point)
-            }
-            None => {
-                let identity = reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?;
-                if identity.len() > IDENTITY_MAX {
-                    return Err(Alert::IllegalParameter);
-                }
-                if host.credentials.must_wait(self.from, identity) {
-                    self.too_early = true;
-                    return Err(Alert::InternalError);
-                }
-                self.identity = Some(identity.into());
-                let key = host.credentials.psk(self.from, identity);
-                match key.filter(|key| !key.is_empty()) {
-                    Some(key) => Ok(prf::psk_premaster(&key)),
-                    // RFC 4279 §2 allows it: to whom we do not know it looks as if the key were wrong.
-                    None => {
-                        let mut nobody = [0; 16];
-                        host.platform.fill(&mut nobody)?;
-                        Ok(prf::psk_premaster(&nobody))
-                    }
-                }
-            }
-        }
-    }
-
-    fn secrets(&self, premaster: &[u8]) -> Secrets {
-        let session_hash = self.extended_master_secret.then_some(self.transcript.as_slice());
-        let master = prf::master_secret(premaster, &self.randoms, session_hash);
-        let (read, write) = prf::keys(self.suite, &master, &self.randoms);
-        Secrets { master, read, write }
     }
 
     fn finish(

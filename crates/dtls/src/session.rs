@@ -10,6 +10,13 @@ use super::{
 /// The epoch of all that is protected: there is no second handshake in an association.
 pub(super) const EPOCH: u16 = 1;
 
+/// Bytes of a block of AES.
+const AES_BLOCK: u64 = 16;
+/// Blocks of a record beside its content: the last one, the header (RFC 5246 §6.2.3.3), the nonce and the tag.
+const OTHER_BLOCKS: u64 = 4;
+/// Blocks of a record of full size.
+const RECORD_BLOCKS: u64 = 1 << 10;
+
 /// Bytes of a Finished with its header.
 pub(super) const FINISHED: usize = wire::HANDSHAKE_HEADER + VERIFY_DATA;
 
@@ -18,6 +25,10 @@ pub(super) struct Session {
     write: Protection,
     window: Window,
     sent: u64,
+    /// Blocks of AES that were protected.
+    blocks: u64,
+    /// Records that were forged.
+    forged: u64,
     /// Our Finished and the next number of epoch 0, should the other end not have heard it.
     finished: [u8; FINISHED],
     sent_plain: u64,
@@ -33,7 +44,17 @@ pub(super) struct Identifiers {
 
 impl Session {
     pub(super) fn new(read: Protection, write: Protection, window: Window, sent: u64) -> Self {
-        Self { read, write, window, sent, finished: [0; FINISHED], sent_plain: 0, identifiers: None }
+        Self {
+            read,
+            write,
+            window,
+            sent,
+            blocks: 0,
+            forged: 0,
+            finished: [0; FINISHED],
+            sent_plain: 0,
+            identifiers: None,
+        }
     }
 
     /// Under identifiers from now on.
@@ -66,12 +87,13 @@ impl Session {
 
     /// Appends a protected record.
     pub(super) fn seal(&mut self, content: ContentType, plain: &[u8], out: &mut Vec<u8>) -> Option<()> {
-        // RFC 6347 §4.1: rather no association than a number used twice.
-        if self.sent > SEQUENCE_MAX {
+        // RFC 6347 §4.1: rather no association than a number used twice. What ends one is said beyond the limits.
+        if self.sent > SEQUENCE_MAX || content == ContentType::ApplicationData && self.is_spent() {
             return None;
         }
         let number = wire::number(EPOCH, self.sent);
         self.sent += 1;
+        self.blocks += plain.len() as u64 / AES_BLOCK + OTHER_BLOCKS;
         match self.identifiers.as_ref().filter(|identifiers| !identifiers.theirs.is_empty()) {
             None => self.write.seal(content, number, plain, out),
             Some(identifiers) => self.write.seal_identified(&identifiers.theirs, content, number, plain, out),
@@ -92,15 +114,41 @@ impl Session {
         if self.identifier() != record.cid {
             return None;
         }
-        let content = self.read.open(record, out)?;
-        self.window.note(record.sequence);
-        Some(content)
+        let content = self.read.open(record, out);
+        match content {
+            Some(_) => self.window.note(record.sequence),
+            None => self.forged += 1,
+        }
+        content
+    }
+
+    /// Whether the keys or the numbers are used up. DTLS 1.2 has no change of keys: the association ends, and the peer
+    /// makes another. RFC 6347 has no limits for keys; these are those of RFC 9147 §4.5.3, where a record is counted
+    /// by its blocks, for records here are short.
+    pub(super) const fn is_spent(&self) -> bool {
+        let aead = self.write.aead();
+        // One number is left for the alert.
+        self.sent >= SEQUENCE_MAX
+            || self.blocks >= aead.sealed_max() * RECORD_BLOCKS
+            || self.forged >= aead.forged_max()
     }
 
     /// Lets go of what can be computed again.
     pub(super) fn rest(&mut self) {
         self.read.rest();
         self.write.rest();
+    }
+
+    /// As if so many blocks had been sealed and so many records forged.
+    #[cfg(test)]
+    pub(super) const fn wear_down(&mut self, blocks: u64, forged: u64) {
+        (self.blocks, self.forged) = (blocks, forged);
+    }
+
+    /// As if so many records had been sent.
+    #[cfg(test)]
+    pub(super) const fn skip(&mut self, sent: u64) {
+        self.sent = sent;
     }
 
     #[cfg(test)]
@@ -122,12 +170,16 @@ mod tests {
     #[test]
     fn s4_1_no_number_is_used_twice_when_they_are_used_up() {
         let protection = |byte| Protection::new(Aead::Gcm, [byte; 16], [byte; 4]);
-        let mut session = Session::new(protection(1), protection(2), Window::default(), SEQUENCE_MAX);
+        let mut session = Session::new(protection(1), protection(2), Window::default(), SEQUENCE_MAX - 1);
         let mut out = Vec::new();
         assert!(session.seal(ContentType::ApplicationData, b"last", &mut out).is_some());
-        assert_eq!(Record::split(&out).unwrap().0.sequence, SEQUENCE_MAX);
+        assert_eq!(Record::split(&out).unwrap().0.sequence, SEQUENCE_MAX - 1);
         out.clear();
+        assert!(session.is_spent());
         assert!(session.seal(ContentType::ApplicationData, b"one more", &mut out).is_none());
+        session.put_alert(Alert::CloseNotify, &mut out);
+        assert_eq!(Record::split(&out).unwrap().0.sequence, SEQUENCE_MAX, "there is a number left for this");
+        out.clear();
         session.put_alert(Alert::CloseNotify, &mut out);
         session.put_last_flight(&mut out);
         let mut rest = &out[..];

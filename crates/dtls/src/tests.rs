@@ -1,10 +1,12 @@
 //! Our client and our server on a simulated network: seeded loss, repetition and disorder, time by hand.
 
+mod doubt;
 mod keys;
 mod net;
+mod room;
+mod wear;
 
 use std::{
-    collections::VecDeque,
     net::SocketAddr,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -30,7 +32,7 @@ fn psk(suite: Suite) -> ClientConfig {
 fn every_suite_makes_a_session_that_carries_data_both_ways() {
     let authority = Authority::new("ours");
     for suite in Suite::ALL.into_iter().filter(|suite| suite.exchange() != suite::Exchange::EcdheRsa) {
-        let is_psk = suite.exchange() == suite::Exchange::Psk;
+        let is_psk = suite.is_psk();
         let keys = if is_psk { psk_keys() } else { authority.server() };
         let config = if is_psk { psk(suite) } else { ClientConfig { suites: vec![suite], ..authority.client() } };
         let mut net = Net::new(endpoint(keys, EndpointConfig::default()), config);
@@ -344,43 +346,6 @@ fn one_session_more_than_there_is_room_for_takes_the_place_of_one() {
     let evicted = net.inbox.events().filter(|event| matches!(event, Event::Ended { end: End::Evicted, .. })).count();
     assert_eq!(evicted, 4);
     assert_eq!(net.server.peers.len(), 3);
-}
-
-#[test]
-fn who_makes_many_sessions_from_one_network_takes_their_place_from_nobody_else() {
-    let config = EndpointConfig { sessions_max: 6, sessions_per_address_max: 3, ..EndpointConfig::default() };
-    let (mut server, mut inbox) = (endpoint(psk_keys(), config), Inbox::default());
-    let mut now = MS;
-    let mut connect = |from: &str| {
-        now += MS;
-        let from: SocketAddr = from.parse().unwrap();
-        let (mut up, mut down) = (VecDeque::new(), VecDeque::new());
-        let config = psk(Suite::PskAes128Ccm8);
-        let mut client = Client::start(config, platform(), now, &mut |bytes| up.push_back(bytes.to_vec())).unwrap();
-        while let Some(datagram) = up.pop_front() {
-            let send = &mut |to, bytes: &[u8]| down.extend((to == from).then(|| bytes.to_vec()));
-            server.handle(now, from, &datagram, &mut inbox, send);
-            while let Some(datagram) = down.pop_front() {
-                client.handle(now, &datagram, &mut |bytes| up.push_back(bytes.to_vec()));
-            }
-        }
-        assert!(client.is_established());
-        server.sessions()
-    };
-    assert_eq!(connect("192.0.2.1:1"), 1);
-    for number in 1..20 {
-        assert_eq!(connect(&format!("[2001:db8::{number:x}]:{number}")), 4.min(1 + number));
-    }
-    for port in 1..=5 {
-        connect(&format!("127.0.0.1:{port}"));
-    }
-    assert_eq!(server.sessions(), 6, "loopback has its share of all and no other bound");
-    let evicted = |event| if let Event::Ended { peer, end: End::Evicted, .. } = event { Some(peer) } else { None };
-    let evicted: Vec<SocketAddr> = inbox.events().filter_map(evicted).collect();
-    let own = (1..=16).map(|number| format!("[2001:db8::{number:x}]:{number}").parse().unwrap());
-    assert_eq!(evicted[..16], own.collect::<Vec<SocketAddr>>(), "its oldest, and no other's though it is older");
-    server.close_all(&mut inbox, &mut |_, _| ());
-    assert!(server.networks.is_empty());
 }
 
 /// Of three hundred handshakes, how many are made within a minute – with repeats after 1, 2, 4 … seconds – and when

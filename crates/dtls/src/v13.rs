@@ -26,7 +26,7 @@ pub(super) use {
     client::{ClientHandshake, ClientStep, Greeted, Newer, ServerHello},
     hello::{Offer, Retry, look, put_retry},
     record::{Content, Sealed, is_sealed},
-    server::{Handshake, Psks, Refusal, Step},
+    server::{Handshake, Identities, Psks, Refusal, Step},
     session::{Heard, Session, USER_CANCELED},
 };
 pub use {record::identified, suite::Suite13};

@@ -103,4 +103,9 @@ impl dtls::Guard for Datagrams {
         let Self(shared) = self;
         shared.logins.failed(from, &String::from_utf8_lossy(identity), shared.clock.now().as_millis());
     }
+
+    fn taken_back(&self, from: IpAddr, identity: &[u8]) {
+        let Self(shared) = self;
+        shared.logins.failure_taken_back(from, &String::from_utf8_lossy(identity));
+    }
 }

@@ -34,6 +34,7 @@ pub struct ListenerCredentials {
     /// And what DTLS 1.3 has.
     suites_13: Arc<[Suite13]>,
     guard: Option<Arc<dyn Guard>>,
+    admits_anonymous: Option<AnonymousPolicy>,
 }
 
 /// Counts attempts at keys. Called within a handshake: it must not block.
@@ -43,7 +44,13 @@ pub trait Guard: Send + Sync {
 
     /// Notes that somebody at that address has tried a wrong key for that identity.
     fn failed(&self, from: IpAddr, identity: &[u8]);
+
+    /// Takes a failure back that was somebody else's forgery.
+    fn taken_back(&self, from: IpAddr, identity: &[u8]);
 }
+
+/// Whether clients without a credential may have a session now.
+pub type AnonymousPolicy = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl ListenerCredentials {
     /// Looks whether everything is there that the profile needs.
@@ -53,7 +60,11 @@ impl ListenerCredentials {
     pub fn new(tls: &TlsConfig, security: Security) -> Result<Self, TlsError> {
         let profile = security.profile;
         let takes = |version, name| security.dtls_versions.contains(&version) && accepts(profile, version, name);
-        let suites: Arc<[Suite]> = Suite::ALL.into_iter().filter(|at| takes(Version::Tls12, at.name())).collect();
+        // Profiles name what every stack has; OpenSSL has no suites of RFC 8442.
+        let older = security.dtls_versions.contains(&Version::Tls12);
+        let exchanges = |at: &Suite| older && profile.psk && at.is_psk() && at.name().starts_with("TLS_ECDHE_");
+        let takes_old = |at: &Suite| takes(Version::Tls12, at.name()) || exchanges(at);
+        let suites: Arc<[Suite]> = Suite::ALL.into_iter().filter(takes_old).collect();
         let suites_13: Arc<[Suite13]> =
             Suite13::ALL.into_iter().filter(|at| takes(Version::Tls13, at.name())).collect();
         if (suites.is_empty() && suites_13.is_empty()) || !profile.is_encrypted() {
@@ -66,13 +77,27 @@ impl ListenerCredentials {
         if security.client_certificates != ClientCertificates::No && tls.clients().is_none() {
             return Err(TlsError::NoAuthority);
         }
-        Ok(Self { psk: tls.psk().cloned(), tls: tls.clone(), security, suites, suites_13, guard: None })
+        Ok(Self {
+            psk: tls.psk().cloned(),
+            tls: tls.clone(),
+            security,
+            suites,
+            suites_13,
+            guard: None,
+            admits_anonymous: None,
+        })
     }
 
     /// Asking `guard` before a key is looked up. Who may not try is told nothing at all.
     #[must_use]
     pub fn guarded(self, guard: Arc<dyn Guard>) -> Self {
         Self { guard: Some(guard), ..self }
+    }
+
+    /// Asking `policy` whether a client without a certificate or key may have a session. Without a policy it may.
+    #[must_use]
+    pub fn admitting_anonymous(self, policy: AnonymousPolicy) -> Self {
+        Self { admits_anonymous: Some(policy), ..self }
     }
 
     /// Suites of DTLS 1.2, best first.
@@ -112,6 +137,10 @@ impl Credentials for ListenerCredentials {
         self.tls.clients().map(|trust| trust.for_rustls(required, self.security.profile.client_key))
     }
 
+    fn admits_anonymous(&self) -> bool {
+        self.admits_anonymous.as_ref().is_none_or(|policy| policy())
+    }
+
     /// Where no keys are configured nobody gets a decoy either, and a client that could do without is not led astray.
     fn has_psk(&self) -> bool {
         let taken = self.suites.iter().any(|suite| suite.is_psk()) || !self.suites_13.is_empty();
@@ -125,6 +154,12 @@ impl Credentials for ListenerCredentials {
     fn wrong_key(&self, from: IpAddr, identity: &[u8]) {
         if let Some(guard) = &self.guard {
             guard.failed(from, identity);
+        }
+    }
+
+    fn right_key_after_all(&self, from: IpAddr, identity: &[u8]) {
+        if let Some(guard) = &self.guard {
+            guard.taken_back(from, identity);
         }
     }
 

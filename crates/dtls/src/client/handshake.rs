@@ -241,6 +241,7 @@ impl Handshake {
                 let agreed = self.agreed(&message.body)?;
                 match agreed.suite.exchange() {
                     Exchange::Psk => State::ServerHelloDone(agreed),
+                    Exchange::EcdhePsk => State::ServerKeyExchange(agreed),
                     Exchange::EcdheEcdsa | Exchange::EcdheRsa => State::Certificate(agreed),
                 }
             }
@@ -253,7 +254,9 @@ impl Handshake {
                 State::ServerHelloDone(Agreed { ephemeral: Some(ephemeral), ..agreed })
             }
             // RFC 4279 §2: a hint, which we have no use for.
-            (State::ServerHelloDone(agreed), message::SERVER_KEY_EXCHANGE) if agreed.leaf.is_none() => {
+            (State::ServerHelloDone(agreed), message::SERVER_KEY_EXCHANGE)
+                if agreed.suite.exchange() == Exchange::Psk =>
+            {
                 State::ServerHelloDone(agreed)
             }
             (State::ServerHelloDone(agreed), message::CERTIFICATE_REQUEST) if agreed.leaf.is_some() => {
@@ -292,12 +295,20 @@ impl Handshake {
         Ok(leaf)
     }
 
-    /// RFC 8422 §5.4: group and point of the server, signed with its certificate's key.
+    /// RFC 8422 §5.4: group and point of the server, signed with its certificate's key; behind a hint and not signed with
+    /// a pre-shared key (RFC 5489 §2).
     fn server_key(&self, agreed: &Agreed, body: &[u8]) -> Result<(Group, Vec<u8>), Alert> {
         let mut reader = Reader(body);
+        let is_psk = agreed.suite.is_psk();
+        if is_psk {
+            reader.vector16().ok_or(Alert::DecodeError)?;
+        }
         let named_curve = reader.u8() == Some(3);
         let group = reader.u16().and_then(Group::parse).filter(|_| named_curve).ok_or(Alert::IllegalParameter)?;
         let point = reader.vector8().ok_or(Alert::DecodeError)?;
+        if is_psk {
+            return reader.is_empty().then(|| (group, point.to_vec())).ok_or(Alert::DecodeError);
+        }
         let parameters = body.get(..4 + point.len()).ok_or(Alert::DecodeError)?;
         let scheme = reader.u16().ok_or(Alert::DecodeError)?;
         let signature = reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?;
@@ -322,17 +333,20 @@ impl Handshake {
             signer = able.map(|(_, signer)| signer);
         }
         let mut body = Vec::new();
-        let premaster = match &agreed.ephemeral {
-            Some((group, point)) => {
-                let ours = Ephemeral::generate(&self.platform, *group)?;
-                wire::put_vector8(&mut body, ours.public());
-                ours.agree(point)?
-            }
-            None => {
-                let psk = self.config.psk.as_ref().ok_or(Alert::UnexpectedMessage)?;
-                wire::put_vector16(&mut body, &psk.identity);
-                prf::psk_premaster(&psk.key)
-            }
+        let psk = self.config.psk.as_ref().filter(|_| agreed.suite.is_psk());
+        if let Some(psk) = psk {
+            wire::put_vector16(&mut body, &psk.identity);
+        }
+        let mut shared = None;
+        if let Some((group, point)) = &agreed.ephemeral {
+            let ours = Ephemeral::generate(&self.platform, *group)?;
+            wire::put_vector8(&mut body, ours.public());
+            shared = Some(ours.agree(point)?);
+        }
+        let premaster = match (psk, shared) {
+            (Some(psk), shared) => prf::psk_premaster(&psk.key, shared.as_ref().map(|shared| &shared[..])),
+            (None, Some(shared)) => shared,
+            (None, None) => return Err(Alert::UnexpectedMessage),
         };
         self.put(&mut messages, message::CLIENT_KEY_EXCHANGE, &body);
         let sent = self.sent(agreed, &premaster);

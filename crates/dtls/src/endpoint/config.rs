@@ -11,11 +11,16 @@ pub struct EndpointConfig {
     pub suites: Vec<Suite>,
     /// Suites of DTLS 1.3, best first; without any it is not spoken.
     pub suites_13: Vec<Suite13>,
-    /// Sessions; one more takes the place of one that has rested long.
+    /// Sessions. One more takes the place of one without a credential; if there is none, of one with a credential that
+    /// has rested long, preferably of an address with more than its share.
     pub sessions_max: usize,
-    /// Sessions from one address, whatever its ports; one more takes the place of one of them that has rested long. An
-    /// IPv6 host is its /64. Loopback is not bounded so: behind it are proxies and the operator.
+    /// The share of one address, whatever its ports: the most sessions without a credential, and the number of sessions
+    /// above which it makes room before others do. An IPv6 host is its /64. Loopback is not bounded so: behind it are
+    /// proxies and the operator.
     pub sessions_per_address_max: usize,
+    /// Sessions without a credential; one more takes the place of one of them that has rested long. They never take the
+    /// place of a session with a credential.
+    pub anonymous_sessions_max: usize,
     /// Handshakes under way; one more takes the place of the oldest from where most are under way.
     pub handshakes_max: usize,
     /// Handshakes under way from one address, whatever its ports; one more is not begun. An IPv6 host is its /64.
@@ -24,6 +29,8 @@ pub struct EndpointConfig {
     pub handshake_timeout: Duration,
     /// How long a session may say and hear nothing.
     pub idle_timeout: Duration,
+    /// The same for a session without a credential.
+    pub anonymous_idle_timeout: Duration,
 }
 
 impl Default for EndpointConfig {
@@ -33,13 +40,22 @@ impl Default for EndpointConfig {
             suites_13: Suite13::ALL.to_vec(),
             sessions_max: 32_768,
             sessions_per_address_max: 1000,
+            anonymous_sessions_max: 4096,
             handshakes_max: 1024,
             handshakes_per_address_max: 256,
             // Six repeats, which are 63 seconds (RFC 6347 §4.2.4.1), and the answer to the last.
             handshake_timeout: Duration::from_secs(90),
             // Devices that report once a day need no handshake for each report.
             idle_timeout: Duration::from_secs(25 * 3600),
+            // Longer than CoAP may repeat a message (RFC 7252 §4.8.2, EXCHANGE_LIFETIME).
+            anonymous_idle_timeout: Duration::from_secs(600),
         }
+    }
+}
+
+impl EndpointConfig {
+    pub(super) const fn idle_timeout_of(&self, is_anonymous: bool) -> Duration {
+        if is_anonymous { self.anonymous_idle_timeout } else { self.idle_timeout }
     }
 }
 
@@ -54,7 +70,7 @@ pub struct Counters {
     pub finished: u64,
     /// Handshakes that failed.
     pub failed: u64,
-    /// Handshakes not begun, or given up, for want of room.
+    /// Handshakes not begun, given up, or finished in vain, for want of room.
     pub crowded: u64,
     /// Records dropped: forged, repeated, of nobody we know.
     pub dropped: u64,

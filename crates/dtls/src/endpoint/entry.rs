@@ -26,6 +26,8 @@ pub(super) struct Live<P> {
     pub(super) watch: Option<Box<Watch>>,
     pub(super) active: Duration,
     pub(super) resting: bool,
+    /// Whether the peer has shown no credential.
+    pub(super) anonymous: bool,
 }
 
 impl<P: Peer> Live<P> {

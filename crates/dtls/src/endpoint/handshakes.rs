@@ -12,7 +12,7 @@ use crate::{
     hello::{self, Verdict, Verified},
     platform::Host,
     server::Handshake,
-    v13::{self, Refusal},
+    v13::{self, Identities, Refusal},
 };
 
 /// How long a handshake is kept whatever other ClientHello its peer sends: beginning one is expensive.
@@ -64,18 +64,25 @@ impl<P: Peer> Endpoint<P> {
         let address = peer.address().ip();
         if let Some(slot) = self.peers.get(&peer).copied() {
             // An older attempt of the same peer is over.
-            self.drop_handshake(slot);
+            self.abandon(slot, inbox);
         }
         if self.networks.of(address).handshakes >= self.config.handshakes_per_address_max {
             self.counters.crowded += 1;
             return;
         }
         let mut handshake = match self.answer(now, address, verified) {
-            Ok(handshake) => handshake,
+            Ok((handshake, refused)) => {
+                // Each was a guess, though another key of the client holds.
+                refused.into_iter().for_each(|identity| inbox.failed(peer, Alert::DecryptError, Some(identity)));
+                handshake
+            }
             Err(refusal) => {
                 self.counters.failed += 1;
-                if let Refusal::Alert(alert, identity) = refusal {
-                    inbox.failed(peer, alert, identity);
+                if let Refusal::Alert(alert, refused) = refusal {
+                    if refused.is_empty() {
+                        inbox.failed(peer, alert, None);
+                    }
+                    refused.into_iter().for_each(|identity| inbox.failed(peer, alert, Some(identity)));
                     self.scratch.clear();
                     hello::refuse(&mut self.scratch, verified.record_sequence, alert);
                     send(peer, &self.scratch);
@@ -86,7 +93,7 @@ impl<P: Peer> Endpoint<P> {
                 return;
             }
         };
-        self.make_room_for_handshake();
+        self.make_room_for_handshake(inbox);
         handshake.send(now, &mut |datagram| send(peer, datagram));
         self.counters.begun += 1;
         let serial = self.number();
@@ -102,12 +109,12 @@ impl<P: Peer> Endpoint<P> {
     }
 
     /// The first flight of the version that the client has come for.
-    fn answer(&mut self, now: Duration, from: IpAddr, verified: &Verified<'_>) -> Result<Shake, Refusal> {
+    fn answer(&mut self, now: Duration, from: IpAddr, verified: &Verified<'_>) -> Result<(Shake, Identities), Refusal> {
         let host = Host { credentials: self.credentials.as_ref(), platform: &self.platform };
         let cid = verified.hello.connection_id.and_then(|_| self.names.make(&self.platform));
         if let Some(retry) = &verified.retry {
-            let begun = v13::Handshake::begin(host, now, from, verified, retry, cid)?;
-            return Ok(Shake::V13(Box::new(begun)));
+            let (begun, refused) = v13::Handshake::begin(host, now, from, verified, retry, cid)?;
+            return Ok((Shake::V13(Box::new(begun)), refused));
         }
         // RFC 8446 §4.1.2: it offers no version of ours.
         if self.config.suites.is_empty() {
@@ -115,7 +122,7 @@ impl<P: Peer> Endpoint<P> {
         }
         let newer = !self.config.suites_13.is_empty();
         let begun = Handshake::begin(host, &self.config.suites, newer, cid, now, from, verified)?;
-        Ok(Shake::V12(Box::new(begun)))
+        Ok((Shake::V12(Box::new(begun)), Identities::new()))
     }
 
     /// A handshake is done; the last that is to be said of it is in `scratch`.
@@ -127,41 +134,61 @@ impl<P: Peer> Endpoint<P> {
         inbox: &mut Inbox<P>,
         send: &mut dyn FnMut(P, &[u8]),
     ) {
+        let is_anonymous = channel.certificate.is_none() && channel.psk_identity.is_none();
+        let Some(entry) = self.slots.get(slot).and_then(Option::as_ref) else { return };
+        let (peer, is_new) = (entry.peer, entry.session.is_none());
         let last = std::mem::take(&mut self.scratch);
-        self.drop_handshake(slot);
-        let entry = self.slots.get(slot).and_then(Option::as_ref).filter(|entry| entry.session.is_none());
-        if let Some(address) = entry.map(|entry| entry.peer.address().ip()) {
-            self.make_room_for_session(address, inbox, send);
+        if is_new && !self.make_room_for_session(peer.address().ip(), is_anonymous, inbox, send) {
+            self.scratch = last;
+            self.turn_away(slot, session, inbox, send);
+            return;
         }
+        self.drop_handshake(slot);
         let association = self.association();
         self.names.add(session.identifier(), slot);
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
-        let live = Box::new(Live {
+        let live = Live {
             association,
             session,
             moved: None,
             watch: watch.map(Box::new),
             active: now,
             resting: false,
-        });
-        match entry.session.replace(live) {
-            // RFC 6347 §4.2.8: only now the old one goes, for only now it is certain that this is the peer.
-            Some(old) => {
-                let known_as = old.known_as(entry.peer);
-                self.names.forget(known_as, &old);
-                inbox.ended(known_as, old.association, End::Replaced);
-            }
-            None => {
-                self.sessions += 1;
-                self.networks.change(entry.peer.address().ip(), |taken| taken.sessions += 1);
-            }
+            anonymous: is_anonymous,
+        };
+        // RFC 6347 §4.2.8: only now the old one goes, for only now it is certain that this is the peer.
+        if let Some(old) = entry.session.replace(Box::new(live)) {
+            let known_as = old.known_as(peer);
+            self.names.forget(known_as, &old);
+            self.count_out(peer.address(), &old);
+            inbox.ended(known_as, old.association, End::Replaced);
         }
+        self.count_in(slot, peer.address(), association, is_anonymous);
         self.counters.finished += 1;
-        inbox.established(entry.peer, association, channel);
+        inbox.established(peer, association, channel);
         if !last.is_empty() {
-            send(entry.peer, &last);
+            send(peer, &last);
         }
         self.scratch = last;
+    }
+
+    /// There is no room for what a handshake has made. `internal_error` is a fault that is neither the peer's nor the
+    /// protocol's (RFC 5246 §7.2.2).
+    fn turn_away(&mut self, slot: usize, session: Link, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
+        self.counters.crowded += 1;
+        match session {
+            // The client has no keys of ours yet.
+            Link::V12(_) => self.fail(slot, Alert::InternalError, inbox, send),
+            Link::V13(mut session) => {
+                session.put_alert(Alert::InternalError, &mut self.scratch);
+                self.counters.failed += 1;
+                if let Some(entry) = self.slots.get(slot).and_then(Option::as_ref) {
+                    inbox.failed(entry.peer, Alert::InternalError, None);
+                    send(entry.peer, &self.scratch);
+                }
+                self.drop_handshake(slot);
+            }
+        }
     }
 
     pub(super) fn fail(&mut self, slot: usize, alert: Alert, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {

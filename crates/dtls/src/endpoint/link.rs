@@ -5,7 +5,9 @@ use std::time::Duration;
 use crate::{
     Alert,
     hello::Verified,
-    server, session, v13,
+    server, session,
+    suite::Wear,
+    v13,
     wire::{Cid, ContentType},
 };
 
@@ -29,6 +31,15 @@ impl Link {
         match self {
             Self::V12(session) => session.put_alert(alert, out),
             Self::V13(session) => session.put_alert(alert, out),
+        }
+    }
+
+    /// How much its keys are used up.
+    pub(super) fn wear(&self) -> Wear {
+        match self {
+            Self::V12(session) if session.is_spent() => Wear::Spent,
+            Self::V12(_) => Wear::Fresh,
+            Self::V13(session) => session.wear(),
         }
     }
 
@@ -112,6 +123,14 @@ impl Shake {
         match self {
             Self::V12(handshake) => handshake.take_identity(),
             Self::V13(_) => None,
+        }
+    }
+
+    /// Whether records came under another key than ours, or were forged.
+    pub(super) const fn is_doubted(&self) -> bool {
+        match self {
+            Self::V12(handshake) => handshake.is_doubted(),
+            Self::V13(_) => false,
         }
     }
 

@@ -124,10 +124,17 @@ impl<P: Peer> Endpoint<P> {
             live.moved = Some(Box::new(Moved { from: known_as, allowance: 0 }));
             self.names.moved.insert((known_as, live.association), slot);
         }
+        let anonymous = usize::from(live.anonymous);
         entry.peer = to;
         self.peers.remove(&from);
         self.peers.insert(to, slot);
-        self.networks.change(from.address().ip(), |taken| taken.sessions -= 1);
-        self.networks.change(to.address().ip(), |taken| taken.sessions += 1);
+        self.networks.change(from.address().ip(), |taken| {
+            taken.sessions -= 1;
+            taken.anonymous -= anonymous;
+        });
+        self.networks.change(to.address().ip(), |taken| {
+            taken.sessions += 1;
+            taken.anonymous += anonymous;
+        });
     }
 }

@@ -10,6 +10,8 @@ use std::{
 pub(super) struct Taken {
     pub(super) handshakes: usize,
     pub(super) sessions: usize,
+    /// Those of them without a credential.
+    pub(super) anonymous: usize,
 }
 
 /// Only networks of which there is something are in here.

@@ -10,6 +10,7 @@ use crate::{
     Alert, End,
     platform::Host,
     server::{Made, Step},
+    suite::Wear,
     wire::{ContentType, Fragment, Record, message},
 };
 
@@ -52,10 +53,14 @@ impl<P: Peer> Endpoint<P> {
             // What did not open may be anybody's: it must not make sessions heavy that are at rest.
             live.session.rest();
         }
+        if entry.session.as_ref().is_some_and(|live| live.session.wear() == Wear::Spent) {
+            self.end(slot, End::Spent, inbox, send);
+            return;
+        }
         let host = Host { credentials: self.credentials.as_ref(), platform: &self.platform };
         let step = match entry.handshake.as_mut().map(|begun| &mut begun.handshake) {
             // It does not move.
-            Some(Shake::V12(handshake)) if here => handshake.handle(host, record),
+            Some(Shake::V12(handshake)) if here => handshake.handle(now, host, record),
             // That of 1.3 hears nothing in the clear but its ClientHello.
             Some(Shake::V12(_) | Shake::V13(_)) | None => {
                 self.counters.dropped += 1;

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, time::Duration};
 
 use super::{Endpoint, Peer, entry::Entry, link::Link};
-use crate::{Alert, Association, End, Inbox};
+use crate::{Alert, Association, End, Inbox, suite::Wear};
 
 /// How long a session keeps what it can compute again from its keys.
 const REST_AFTER: Duration = Duration::from_secs(20);
@@ -20,8 +20,12 @@ impl<P: Peer> Endpoint<P> {
         let peer = entry.peer;
         if let Some(begun) = &mut entry.handshake {
             if now >= begun.handshake.began() + self.config.handshake_timeout {
-                self.counters.failed += 1;
-                self.drop_handshake(slot);
+                if begun.handshake.is_doubted() {
+                    self.fail(slot, Alert::DecryptError, inbox, send);
+                } else {
+                    self.counters.failed += 1;
+                    self.drop_handshake(slot);
+                }
             } else if begun.handshake.again_at().is_some_and(|at| now >= at) {
                 begun.handshake.resend(now, &mut |datagram| send(peer, datagram));
             }
@@ -35,9 +39,11 @@ impl<P: Peer> Endpoint<P> {
                 session.resend(now, &mut self.scratch);
                 send(peer, &self.scratch);
             }
-            if live.is_revoked() {
+            if live.session.wear() != Wear::Fresh {
+                self.refresh(now, slot, inbox, send);
+            } else if live.is_revoked() {
                 self.end(slot, End::Revoked, inbox, send);
-            } else if now >= live.active + self.config.idle_timeout {
+            } else if now >= live.active + self.config.idle_timeout_of(live.anonymous) {
                 self.end(slot, End::Idle, inbox, send);
             } else if !live.resting && now >= live.active + REST_AFTER {
                 live.session.rest();
@@ -51,15 +57,15 @@ impl<P: Peer> Endpoint<P> {
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
         let Some(mut live) = entry.session.take() else { return };
         let known_as = live.known_as(entry.peer);
+        let peer = entry.peer;
         self.names.forget(known_as, &live);
-        self.sessions -= 1;
-        self.networks.change(entry.peer.address().ip(), |taken| taken.sessions -= 1);
+        self.count_out(peer.address(), &live);
         match end {
             // RFC 5246 §7.2.1: close_notify is answered with the same.
-            End::Closed | End::Idle | End::Evicted | End::Revoked | End::Ours => {
+            End::Closed | End::Idle | End::Evicted | End::Spent | End::Revoked | End::Ours => {
                 self.scratch.clear();
                 live.session.put_alert(Alert::CloseNotify, &mut self.scratch);
-                send(entry.peer, &self.scratch);
+                send(peer, &self.scratch);
             }
             End::Fault(_) | End::Replaced => {}
         }
@@ -109,7 +115,11 @@ impl<P: Peer> Endpoint<P> {
             begun.handshake.again_at().map_or(over, |again| again.min(over))
         });
         let session = entry.session.as_ref().map(|live| {
-            let rests = if live.resting { self.config.idle_timeout } else { REST_AFTER.min(self.config.idle_timeout) };
+            if live.session.wear() != Wear::Fresh {
+                return live.active;
+            }
+            let idle = self.config.idle_timeout_of(live.anonymous);
+            let rests = if live.resting { idle } else { REST_AFTER.min(idle) };
             let again = if let Link::V13(session) = &live.session { session.again_at() } else { None };
             again.map_or(live.active + rests, |again| again.min(live.active + rests))
         });
@@ -121,13 +131,9 @@ impl<P: Peer> Endpoint<P> {
         }
     }
 
-    pub(super) fn association(&mut self) -> Association {
-        loop {
-            let [_, _, _, _, low @ ..] = self.number().to_be_bytes();
-            if low != [0; 4] {
-                return Association(u32::from_be_bytes(low));
-            }
-        }
+    /// The number of a new session. 64 bits do not come to their end: principals are found by it.
+    pub(super) const fn association(&mut self) -> Association {
+        Association(self.number())
     }
 
     pub(super) const fn number(&mut self) -> u64 {

@@ -9,6 +9,7 @@ use super::{
 use crate::platform::Host;
 use crate::{
     Alert, End,
+    suite::Wear,
     v13::{Content, Heard, Sealed, Step, USER_CANCELED},
 };
 
@@ -41,7 +42,7 @@ impl<P: Peer> Endpoint<P> {
             self.note_arrival(slot, peer, rest.len() - after.len());
             rest = after;
         }
-        self.refresh(now, slot, send);
+        self.refresh(now, slot, inbox, send);
         self.tidy(slot);
         self.set_alarm(slot);
     }
@@ -159,14 +160,18 @@ impl<P: Peer> Endpoint<P> {
         }
     }
 
-    /// Changes keys that are worn.
-    fn refresh(&mut self, now: Duration, slot: usize, send: &mut dyn FnMut(P, &[u8])) {
+    /// Changes keys that are worn, and ends a session whose keys are used up (RFC 9147 §4.5.3).
+    pub(super) fn refresh(&mut self, now: Duration, slot: usize, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
-        let Some(Link::V13(session)) = entry.session.as_mut().map(|live| &mut live.session) else { return };
-        if session.is_worn() {
-            self.scratch.clear();
-            session.refresh(now, &mut self.scratch);
-            send(entry.peer, &self.scratch);
+        let Some(link) = entry.session.as_mut().map(|live| &mut live.session) else { return };
+        match (link.wear(), link) {
+            (Wear::Worn, Link::V13(session)) => {
+                self.scratch.clear();
+                session.refresh(now, &mut self.scratch);
+                send(entry.peer, &self.scratch);
+            }
+            (Wear::Spent, _) => self.end(slot, End::Spent, inbox, send),
+            (Wear::Fresh | Wear::Worn, _) => {}
         }
     }
 }

@@ -23,6 +23,7 @@ const AUTHORITIES_MAX: usize = 1024;
 /// What was found in common with a client.
 pub(super) enum Chosen {
     Psk(Suite),
+    EcdhePsk(Suite, Group),
     Certificate { suite: Suite, group: Group, key: Arc<CertifiedKey>, signer: Box<dyn Signer> },
 }
 
@@ -30,10 +31,18 @@ pub(super) enum Chosen {
 pub(super) fn choose(credentials: &dyn Credentials, suites: &[Suite], hello: &ClientHello<'_>) -> Option<Chosen> {
     let offered = |suite: &&Suite| Reader(hello.suites).numbers().any(|number| number == suite.number());
     let mut key = None;
+    // Without a credential it would be nobody's: only keys are left.
+    let certificates = || credentials.admits_anonymous() || credentials.client_verifier().is_some();
     for suite in suites.iter().filter(offered).copied() {
         match suite.exchange() {
             Exchange::Psk if credentials.has_psk() => return Some(Chosen::Psk(suite)),
-            Exchange::Psk => {}
+            Exchange::EcdhePsk if credentials.has_psk() => {
+                if let Some(group) = Group::choose(hello.groups) {
+                    return Some(Chosen::EcdhePsk(suite, group));
+                }
+            }
+            Exchange::Psk | Exchange::EcdhePsk => {}
+            Exchange::EcdheEcdsa | Exchange::EcdheRsa if !certificates() => {}
             Exchange::EcdheEcdsa | Exchange::EcdheRsa => {
                 let key = key.get_or_insert_with(|| credentials.certified_key());
                 let Some(certified) = key.as_ref().filter(|key| exchange_of(key) == Some(suite.exchange())) else {
@@ -107,6 +116,13 @@ impl Answer {
         self.put(message::CERTIFICATE, &body);
     }
 
+    /// RFC 5489 §2: no hint, and nothing is signed.
+    pub(super) fn server_key_exchange_psk(&mut self, group: Group, ephemeral: &Ephemeral) {
+        let mut body = vec![0, 0];
+        put_parameters(&mut body, group, ephemeral);
+        self.put(message::SERVER_KEY_EXCHANGE, &body);
+    }
+
     /// RFC 8422 §5.4.
     pub(super) fn server_key_exchange(
         &mut self,
@@ -116,10 +132,7 @@ impl Answer {
         signer: &dyn Signer,
     ) -> Result<(), Alert> {
         let mut signed = [randoms.client, randoms.server].concat();
-        // named_curve
-        signed.push(3);
-        signed.extend_from_slice(&group.number().to_be_bytes());
-        wire::put_vector8(&mut signed, ephemeral.public());
+        put_parameters(&mut signed, group, ephemeral);
         let signature = signer.sign(&signed).map_err(|_| Alert::InternalError)?;
         let mut body = signed.split_off(64);
         body.extend_from_slice(&u16::from(signer.scheme()).to_be_bytes());
@@ -143,6 +156,13 @@ impl Answer {
         wire::put_vector16(&mut body, &authorities);
         self.put(message::CERTIFICATE_REQUEST, &body);
     }
+}
+
+/// RFC 8422 §5.4: a named_curve, and our point on it.
+fn put_parameters(out: &mut Vec<u8>, group: Group, ephemeral: &Ephemeral) {
+    out.push(3);
+    out.extend_from_slice(&group.number().to_be_bytes());
+    wire::put_vector8(out, ephemeral.public());
 }
 
 /// RFC 5246 §7.4.2.

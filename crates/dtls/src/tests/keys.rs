@@ -35,6 +35,8 @@ pub(crate) struct Keys {
     pub(super) verifier: Option<Arc<dyn ClientCertVerifier>>,
     /// Whether everybody has to wait.
     pub(crate) wait: AtomicBool,
+    /// Whether nobody gets in without a credential.
+    pub(crate) named: AtomicBool,
 }
 
 impl Credentials for Keys {
@@ -44,6 +46,10 @@ impl Credentials for Keys {
 
     fn client_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
         self.verifier.clone()
+    }
+
+    fn admits_anonymous(&self) -> bool {
+        !self.named.load(Ordering::Relaxed)
     }
 
     fn has_psk(&self) -> bool {
@@ -60,11 +66,13 @@ impl Credentials for Keys {
 }
 
 pub(crate) fn psk_keys() -> Arc<Keys> {
-    Arc::new(Keys { psk: true, certified: None, verifier: None, wait: AtomicBool::new(false) })
+    let (wait, named) = Default::default();
+    Arc::new(Keys { psk: true, certified: None, verifier: None, wait, named })
 }
 
 pub(crate) fn certificate_keys(key: Arc<CertifiedKey>, verifier: Arc<dyn ClientCertVerifier>) -> Arc<Keys> {
-    Arc::new(Keys { psk: false, certified: Some(key), verifier: Some(verifier), wait: AtomicBool::new(false) })
+    let (wait, named) = Default::default();
+    Arc::new(Keys { psk: false, certified: Some(key), verifier: Some(verifier), wait, named })
 }
 
 /// An authority, a server's certificate and one of a client.
@@ -98,6 +106,15 @@ impl Authority {
     pub(crate) fn server(&self) -> Arc<Keys> {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), provider());
         certificate_keys(self.certified("fog.example"), verifier.allow_unauthenticated().build().unwrap())
+    }
+
+    /// A server that also takes pre-shared keys.
+    pub(crate) fn server_with_psk(&self) -> Arc<Keys> {
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), provider());
+        let verifier: Arc<dyn ClientCertVerifier> = verifier.allow_unauthenticated().build().unwrap();
+        let (wait, named) = Default::default();
+        let certified = Some(self.certified("fog.example"));
+        Arc::new(Keys { psk: true, certified, verifier: Some(verifier), wait, named })
     }
 
     /// A server that lets nobody in without a certificate.

@@ -1,5 +1,6 @@
 //! Protected records (RFC 9147 §4): the unified header, encrypted record numbers, and which records were seen.
 
+mod header;
 #[cfg(test)]
 mod tests;
 
@@ -8,11 +9,12 @@ use aes::{
     cipher::{Array, BlockCipherEncrypt as _, KeyInit as _},
 };
 
+use self::header::Header;
 use super::schedule::{self, Secret};
 use crate::{
     protection::{PLAIN_MAX, Schedule, Window},
     suite::Aead,
-    wire::{self, CID, ContentType, OTHERS_MAX, RECORD_HEADER, Reader},
+    wire::{self, CID, ContentType, RECORD_HEADER, Reader},
 };
 
 /// RFC 9147 §4: `0b001CSLEE`.
@@ -151,34 +153,6 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// Bytes of the longest header: identifiers of others have up to [`OTHERS_MAX`] bytes.
-const HEADER_MAX: usize = 5 + OTHERS_MAX;
-
-/// A header of a record, on its way to where it is needed.
-struct Header {
-    bytes: [u8; HEADER_MAX],
-    len: usize,
-}
-
-impl Default for Header {
-    fn default() -> Self {
-        Self { bytes: [0; HEADER_MAX], len: 0 }
-    }
-}
-
-impl Header {
-    fn push(&mut self, more: &[u8]) {
-        self.bytes.iter_mut().skip(self.len).zip(more).for_each(|(to, from)| *to = *from);
-        self.len += more.len();
-    }
-}
-
-impl AsRef<[u8]> for Header {
-    fn as_ref(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
-    }
-}
-
 /// One direction's key: a secret, and what is computed from it while it is used.
 struct Protection {
     aead: Aead,
@@ -247,9 +221,14 @@ impl Writing {
         &self.protection.secret
     }
 
-    #[cfg(test)]
     pub(super) const fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// As if it were this epoch, and so many had been sent.
+    #[cfg(test)]
+    pub(super) const fn skip(&mut self, epoch: u64, sent: u64) {
+        (self.epoch, self.sent) = (epoch, sent);
     }
 
     pub(super) const fn sent(&self) -> u64 {
@@ -316,11 +295,13 @@ pub(super) struct Reading {
     protection: Protection,
     epoch: u64,
     window: Window,
+    /// Records that were forged under this key.
+    forged: u64,
 }
 
 impl Reading {
     pub(super) fn new(aead: Aead, secret: Secret, epoch: u64) -> Self {
-        Self { protection: Protection::new(aead, secret), epoch, window: Window::default() }
+        Self { protection: Protection::new(aead, secret), epoch, window: Window::default(), forged: 0 }
     }
 
     /// The epoch that follows (RFC 9147 §8).
@@ -334,6 +315,23 @@ impl Reading {
 
     pub(super) const fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// Records that have failed authentication under this key (RFC 9147 §4.5.3).
+    pub(super) const fn forged(&self) -> u64 {
+        self.forged
+    }
+
+    /// As if the records up to this had come.
+    #[cfg(test)]
+    pub(super) fn jump(&mut self, sequence: u64) {
+        self.window.note(sequence);
+    }
+
+    /// As if so many had failed.
+    #[cfg(test)]
+    pub(super) const fn forge(&mut self, forged: u64) {
+        self.forged = forged;
     }
 
     /// Whether nothing has come yet.
@@ -351,7 +349,12 @@ impl Reading {
         if !self.may_be(record) {
             return None;
         }
-        let tag_len = self.protection.aead.tag();
+        let aead = self.protection.aead;
+        // §4.5.3: with a key that is used up nothing is opened any more.
+        if self.forged >= aead.forged_max() {
+            return None;
+        }
+        let tag_len = aead.tag();
         let (body, tag) = record.body.split_at_checked(record.body.len().checked_sub(tag_len)?)?;
         if body.len() > PLAIN_MAX + 256 {
             return None;
@@ -371,6 +374,7 @@ impl Reading {
         let content = opened.and(end).and_then(|end| Content::parse(*out.get(end)?));
         let (Some(content), Some(end)) = (content, end) else {
             out.truncate(start);
+            self.forged += 1;
             return None;
         };
         out.truncate(end);

@@ -7,8 +7,8 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use rustls::{pki_types::CertificateDer, server::danger::ClientCertVerifier};
 
-pub(crate) use self::answer::Psks;
 use self::answer::{Answer, Proof};
+pub(crate) use self::answer::{Identities, Psks};
 pub(super) use self::answer::{PSK_DHE_KE, PSK_KE};
 use super::{
     Retry, Suite13, ack,
@@ -19,7 +19,7 @@ use super::{
     session::{EPOCH_DATA, Parts, Session},
 };
 use crate::{
-    Alert, Channel, ChannelSuite, Platform, Watch, exchange,
+    Alert, Channel, ChannelSuite, Watch, exchange,
     hello::Verified,
     platform::Host,
     prf::Side,
@@ -37,15 +37,15 @@ pub(super) const EPOCH_HANDSHAKE: u64 = 2;
 /// Why no handshake begins.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The client is told.
-    Alert(Alert, Option<Box<[u8]>>),
+    /// The client is told. The keys of these identities did not hold.
+    Alert(Alert, Identities),
     /// It came too early after attempts that failed: nothing is said, and nothing is counted against it.
     TooEarly,
 }
 
 impl From<Alert> for Refusal {
     fn from(alert: Alert) -> Self {
-        Self::Alert(alert, None)
+        Self::Alert(alert, Identities::new())
     }
 }
 
@@ -98,7 +98,8 @@ enum State {
 type Chain = Vec<CertificateDer<'static>>;
 
 impl Handshake {
-    /// Answers a ClientHello; [`Handshake::send`] has the answer. `ours` is handed out when the client wants one.
+    /// Answers a ClientHello; [`Handshake::send`] has the answer. `ours` is handed out when the client wants one. Beside
+    /// the handshake: other identities that were offered, whose keys did not hold.
     pub(crate) fn begin(
         host: Host<'_>,
         now: Duration,
@@ -106,25 +107,28 @@ impl Handshake {
         verified: &Verified<'_>,
         retry: &Retry,
         ours: Option<Cid>,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<(Self, Identities), Refusal> {
         let hello = &verified.hello;
-        let proof = Proof::choose(host, from, verified, retry)?;
+        let mut proof = Proof::choose(host, from, verified, retry)?;
         // §9: who cannot have what it wants in its records has no identifiers at all.
         let theirs = hello.connection_id.filter(|cid| cid.len() <= OTHERS_MAX);
         let ours = ours.filter(|_| theirs.is_some());
         let certificates = proof.is_certificate();
         let verifier =
             host.credentials.client_verifier().filter(|verifier| certificates && verifier.offer_client_auth());
-        let identity = proof.identity();
-        let answer = Answer::make(host.platform, verified, retry, proof, verifier.as_deref(), ours.as_ref())
-            .map_err(|alert| Refusal::Alert(alert, identity.clone()))?;
+        let (identity, refused) = proof.take_identities();
+        let answer = Answer::make(host.platform, verified, retry, proof, verifier.as_deref(), ours.as_ref());
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(alert) => return Err(Refusal::Alert(alert, refused)),
+        };
         let Answer { messages, sequence, transcript, stage, master, .. } = answer;
         let aead = retry.suite.aead();
         let [hello_hash, finished_hash] = [answer.at_server_hello, transcript.hash()];
         let traffic = |side| stage.traffic(side, &hello_hash);
         let data = |side| master.traffic(side, &finished_hash);
         let next_in = verified.message_sequence.wrapping_add(1);
-        Ok(Self {
+        let handshake = Self {
             state: if verifier.is_some() { State::Certificate } else { State::Finished(Chain::new()) },
             suite: retry.suite,
             transcript,
@@ -145,7 +149,8 @@ impl Handshake {
             ack_at: None,
             identity,
             began: now,
-        })
+        };
+        Ok((handshake, refused))
     }
 
     /// Sends the flight, for the first time or again.
@@ -249,7 +254,7 @@ impl Handshake {
     fn handle_message(&mut self, host: Host<'_>, message: &Message, out: &mut Vec<u8>) -> Result<Option<Step>, Alert> {
         self.state = match (std::mem::replace(&mut self.state, State::Over), message.kind) {
             (State::Certificate, message::CERTIFICATE) => {
-                let chain = self.verified_chain(host.platform, &message.body)?;
+                let chain = self.verified_chain(host, &message.body)?;
                 if chain.is_empty() { State::Finished(chain) } else { State::CertificateVerify(chain) }
             }
             (State::CertificateVerify(chain), message::CERTIFICATE_VERIFY) => {
@@ -274,14 +279,16 @@ impl Handshake {
     }
 
     /// The client's certificate and its chain when they hold; nothing when it has none and need not.
-    fn verified_chain(&self, platform: &Platform, body: &[u8]) -> Result<Chain, Alert> {
+    fn verified_chain(&self, host: Host<'_>, body: &[u8]) -> Result<Chain, Alert> {
         let verifier = self.verifier.as_ref().ok_or(Alert::UnexpectedMessage)?;
         let chain = chain(body).ok_or(Alert::DecodeError)?;
         match chain.split_first() {
-            None if verifier.client_auth_mandatory() => Err(Alert::CertificateRequired),
+            None if verifier.client_auth_mandatory() || !host.credentials.admits_anonymous() => {
+                Err(Alert::CertificateRequired)
+            }
             None => Ok(chain),
             Some((leaf, intermediates)) => {
-                let verified = verifier.verify_client_cert(leaf, intermediates, platform.unix_time()?);
+                let verified = verifier.verify_client_cert(leaf, intermediates, host.platform.unix_time()?);
                 verified.map(|_| chain).map_err(|error| exchange::alert_of(&error))
             }
         }

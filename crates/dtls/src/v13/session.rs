@@ -11,7 +11,7 @@ use super::{
 use crate::{
     Alert,
     prf::Side,
-    suite::Aead,
+    suite::{Aead, Wear},
     wire::{self, Cid, Fragment, OTHERS_MAX, Reader, message},
 };
 
@@ -19,10 +19,17 @@ use crate::{
 pub(super) const EPOCH_DATA: u64 = 3;
 /// RFC 8446 §6.1: a close_notify follows.
 pub(crate) const USER_CANCELED: u8 = 90;
-/// RFC 9147 §4.5.3: no more than 2^23 records under a key with CCM, 2^24.5 with GCM; ours are changed long before.
-const SEALED_MAX: u64 = 1 << 22;
-/// §4.5.3: forged records after which a key is changed. With tags of 8 bytes a thousand more would matter.
-const fn forged_max(aead: Aead) -> u32 {
+/// RFC 9147 §8: the last epoch to which keys may be changed.
+const EPOCH_MAX: u64 = (1 << 48) - 1;
+/// Records under a key of ours after which it is changed, long before [`Aead::sealed_max`].
+const SEALED_WORN: u64 = 1 << 22;
+/// Repeats of a KeyUpdate that nobody acknowledges, which are two minutes; the others follow records of the peer.
+const REPEATS_MAX: u8 = 7;
+/// Records of a peer that acknowledges no KeyUpdate, after the repeats, until the association ends.
+const UNHEEDED_MAX: u8 = 8;
+
+/// §4.5.3: forged records under a key after which the peer is asked for another, long before [`Aead::forged_max`].
+const fn forged_worn(aead: Aead) -> u64 {
     match aead {
         Aead::Gcm | Aead::Ccm => 1 << 22,
         Aead::Ccm8 => 1 << 7,
@@ -46,7 +53,8 @@ pub(crate) struct Session {
     side: Side,
     /// A KeyUpdate of ours that was not acknowledged.
     update: Option<Box<Update>>,
-    forged: u32,
+    /// Whether the peer was asked to change the key that is read with.
+    asked: bool,
 }
 
 /// RFC 9147 §8: until it was acknowledged, the old keys are used.
@@ -54,7 +62,12 @@ struct Update {
     message: Vec<u8>,
     sent: Vec<Number>,
     interval: Duration,
-    again_at: Duration,
+    /// Nothing once there were enough repeats.
+    again_at: Option<Duration>,
+    repeats: u8,
+    /// Records of the peer after the last repeat, and whether one was not answered by another.
+    unheeded: u8,
+    prompted: bool,
 }
 
 /// What made a session.
@@ -83,7 +96,7 @@ impl Session {
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { aead, read, before, write, ours, theirs, next_in, next_out, side } = parts;
         let before = Some(Box::new(before));
-        Self { aead, read, before, write, ours, theirs, next_in, next_out, side, update: None, forged: 0 }
+        Self { aead, read, before, write, ours, theirs, next_in, next_out, side, update: None, asked: false }
     }
 
     /// The identifier under which records come to it.
@@ -94,6 +107,7 @@ impl Session {
     /// Appends what a record holds when it is genuine and new.
     pub(crate) fn open(&mut self, record: &Sealed<'_>, out: &mut Vec<u8>) -> Option<Heard> {
         if let Some(Opened { content, number, newest }) = self.read.open(record, out) {
+            self.note_unheeded();
             return Some(Heard { content, number, newest });
         }
         let start = out.len();
@@ -101,19 +115,32 @@ impl Session {
         if let Some(Opened { content, number, newest }) = opened {
             // RFC 9147 §6.1: the keys of a handshake protect no data.
             if content != Content::ApplicationData || number.epoch >= EPOCH_DATA {
+                self.note_unheeded();
                 // Who has not heard yet that its KeyUpdate came goes on with the old keys, and may move meanwhile.
                 return Some(Heard { content, number, newest: newest && self.read.is_unused() });
             }
             out.truncate(start);
         }
-        if self.read.may_be(record) {
-            self.forged = self.forged.saturating_add(1);
+        // §4.5.3: of keys that were changed no more than this is needed.
+        if self.before.as_ref().is_some_and(|before| before.forged() >= self.aead.forged_max()) {
+            self.before = None;
         }
         None
     }
 
+    /// Notes that the peer speaks and has not acknowledged a KeyUpdate that is not repeated any more.
+    fn note_unheeded(&mut self) {
+        if let Some(update) = self.update.as_mut().filter(|update| update.again_at.is_none()) {
+            update.unheeded = update.unheeded.saturating_add(1);
+            update.prompted = true;
+        }
+    }
+
     /// Appends a record with data.
     pub(crate) fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Option<()> {
+        if self.write.sent() >= self.aead.sealed_max() {
+            return None;
+        }
         self.write.seal(&self.theirs, Content::ApplicationData, plain, out).map(drop)
     }
 
@@ -151,7 +178,8 @@ impl Session {
             if !fragment.is_whole() || heard.number.epoch != self.read.epoch() {
                 return Err(Alert::UnexpectedMessage);
             }
-            self.next_in = self.next_in.wrapping_add(1);
+            // A peer whose messages have no numbers left has to begin anew.
+            self.next_in = self.next_in.checked_add(1).ok_or(Alert::UnexpectedMessage)?;
             match fragment.kind {
                 message::KEY_UPDATE => self.handle_key_update(now, fragment.body, out)?,
                 message::NEW_CONNECTION_ID => self.handle_new_identifier(fragment.body)?,
@@ -176,11 +204,17 @@ impl Session {
         };
         let next = self.read.next();
         self.before = Some(Box::new(std::mem::replace(&mut self.read, next)));
-        self.forged = 0;
-        if requested && self.update.is_none() {
+        self.asked = false;
+        // §8: a request that would lead past the last epoch is ignored.
+        if requested && self.update.is_none() && self.may_update() {
             self.start_update(now, false, out);
         }
         Ok(())
+    }
+
+    /// Whether there is an epoch left, and a number for the message.
+    const fn may_update(&self) -> bool {
+        self.write.epoch() < EPOCH_MAX && self.next_out < u16::MAX
     }
 
     /// RFC 9147 §9: a list of identifiers, and whether the first is to be used at once.
@@ -209,10 +243,11 @@ impl Session {
     fn start_update(&mut self, now: Duration, request: bool, out: &mut Vec<u8>) {
         let mut message = Vec::new();
         wire::put_message(&mut message, message::KEY_UPDATE, self.next_out, &[u8::from(request)]);
-        self.next_out = self.next_out.wrapping_add(1);
-        let (interval, again_at) = (INTERVAL_FIRST, now + INTERVAL_FIRST);
+        self.next_out += 1;
+        let (interval, again_at) = (INTERVAL_FIRST, Some(now + INTERVAL_FIRST));
         let sent = self.write.seal(&self.theirs, Content::Handshake, &message, out).into_iter().collect();
-        self.update = Some(Box::new(Update { message, sent, interval, again_at }));
+        let (repeats, unheeded, prompted) = (0, 0, false);
+        self.update = Some(Box::new(Update { message, sent, interval, again_at, repeats, unheeded, prompted }));
     }
 
     /// An acknowledgement: of our KeyUpdate, after which the new keys are used.
@@ -224,34 +259,53 @@ impl Session {
         }
     }
 
-    /// Changes keys under which much was sealed or forged; the answer is appended.
+    /// Changes keys under which much was sealed or forged, when they are [worn](Session::wear); the message is appended.
     pub(crate) fn refresh(&mut self, now: Duration, out: &mut Vec<u8>) {
-        let forged = self.forged >= forged_max(self.aead);
-        if self.update.is_none() && (forged || self.write.sent() >= SEALED_MAX) {
-            self.forged = 0;
-            self.start_update(now, forged, out);
+        if self.update.is_some() {
+            self.repeat_update(out);
+            return;
         }
+        self.asked = self.read.forged() >= forged_worn(self.aead);
+        self.start_update(now, self.asked, out);
     }
 
-    /// Whether [`Session::refresh`] has something to do.
-    pub(crate) const fn is_worn(&self) -> bool {
-        self.update.is_none() && (self.forged >= forged_max(self.aead) || self.write.sent() >= SEALED_MAX)
+    /// Whether [`Session::refresh`] has something to do, or the association has to end (RFC 9147 §4.5.3): a key is used
+    /// up, or the peer speaks and acknowledges no KeyUpdate.
+    pub(crate) fn wear(&self) -> Wear {
+        let (sent, forged) = (self.write.sent(), self.read.forged());
+        let unheeded = self.update.as_ref().map_or(0, |update| update.unheeded);
+        if sent >= self.aead.sealed_max() || forged >= self.aead.forged_max() || unheeded > UNHEEDED_MAX {
+            return Wear::Spent;
+        }
+        let worn = match &self.update {
+            Some(update) => update.prompted,
+            None => self.may_update() && (sent >= SEALED_WORN || forged >= forged_worn(self.aead) && !self.asked),
+        };
+        if worn { Wear::Worn } else { Wear::Fresh }
     }
 
     /// When it wants [`Session::resend`].
     pub(crate) fn again_at(&self) -> Option<Duration> {
-        self.update.as_ref().map(|update| update.again_at)
+        self.update.as_ref().and_then(|update| update.again_at)
     }
 
     /// Says again what was not acknowledged.
     pub(crate) fn resend(&mut self, now: Duration, out: &mut Vec<u8>) {
+        self.repeat_update(out);
+        if let Some(update) = &mut self.update {
+            update.repeats += 1;
+            update.interval = (update.interval * 2).min(INTERVAL_LAST);
+            update.again_at = (update.repeats < REPEATS_MAX).then_some(now + update.interval);
+        }
+    }
+
+    fn repeat_update(&mut self, out: &mut Vec<u8>) {
         let Some(update) = &mut self.update else { return };
         let number = self.write.seal(&self.theirs, Content::Handshake, &update.message, out);
         if update.sent.len() < ack::NUMBERS_MAX {
             update.sent.extend(number);
         }
-        update.interval = (update.interval * 2).min(INTERVAL_LAST);
-        update.again_at = now + update.interval;
+        update.prompted = false;
     }
 
     /// Lets go of what can be computed again, and of the keys of before once the peer uses the new ones: until then it
@@ -264,6 +318,35 @@ impl Session {
         } else {
             self.before = None;
         }
+    }
+
+    /// As if so many records had been forged.
+    #[cfg(test)]
+    pub(super) const fn forged_so_far(&mut self, forged: u64) {
+        self.read.forge(forged);
+    }
+
+    #[cfg(test)]
+    pub(super) const fn forged(&self) -> u64 {
+        self.read.forged()
+    }
+
+    /// As if it were this epoch, and so many records had been sent.
+    #[cfg(test)]
+    pub(super) const fn sent_so_far(&mut self, epoch: u64, sent: u64) {
+        self.write.skip(epoch, sent);
+    }
+
+    /// As if these were the next messages.
+    #[cfg(test)]
+    pub(super) const fn message_numbers(&mut self, next_in: u16, next_out: u16) {
+        (self.next_in, self.next_out) = (next_in, next_out);
+    }
+
+    /// Of reading and writing.
+    #[cfg(test)]
+    pub(super) const fn epochs(&self) -> (u64, u64) {
+        (self.read.epoch(), self.write.epoch())
     }
 
     #[cfg(test)]

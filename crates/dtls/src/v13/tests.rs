@@ -1,8 +1,10 @@
 //! The server and a small client on a simulated network: seeded loss, repetition and disorder, time by hand.
 
 mod client;
+mod identities;
 mod net;
 mod peer;
+mod wear;
 
 use std::{
     collections::VecDeque,

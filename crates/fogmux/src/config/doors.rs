@@ -186,10 +186,12 @@ impl Section for EndpointConfig {
     fn read(&mut self, reader: &mut Reader<'_>) {
         reader.count("sessions_max", &mut self.sessions_max, 1..=10_000_000);
         reader.count("sessions_per_address_max", &mut self.sessions_per_address_max, 1..=10_000_000);
+        reader.count("anonymous_sessions_max", &mut self.anonymous_sessions_max, 1..=10_000_000);
         reader.count("handshakes_max", &mut self.handshakes_max, 1..=1_000_000);
         reader.count("handshakes_per_address_max", &mut self.handshakes_per_address_max, 1..=1_000_000);
         reader.duration("handshake_timeout", &mut self.handshake_timeout, SECOND..=HOUR);
         reader.duration("idle_timeout", &mut self.idle_timeout, SECOND..=30 * DAY);
+        reader.duration("anonymous_idle_timeout", &mut self.anonymous_idle_timeout, SECOND..=30 * DAY);
     }
 }
 

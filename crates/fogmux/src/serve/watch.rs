@@ -67,12 +67,12 @@ impl Watch {
 
     /// Looks, and puts what has changed in place.
     pub(super) fn look(&mut self, running: &Running, config: &Config, home: &Home) {
-        self.look_at_certificates(home);
+        self.look_at_certificates(running, home);
         self.look_at_rules(running, config, home);
         self.look_at_contexts(running, config, home);
     }
 
-    fn look_at_certificates(&mut self, home: &Home) {
+    fn look_at_certificates(&mut self, running: &Running, home: &Home) {
         let mut changed = false;
         for (file, stamp) in &mut self.certificates {
             let now = Stamp::of(file);
@@ -89,7 +89,11 @@ impl Watch {
         if let Some(clients) = tls.clients().filter(|_| tls.cuts_revoked()) {
             match clients.cut_revoked() {
                 0 => {}
-                count => tracing::info!(count, "connections are cut, their certificates have been revoked"),
+                count => {
+                    // DTLS sessions, which may be at rest for hours, are ended by a look at all.
+                    running.authority.look_again();
+                    tracing::info!(count, "connections are cut, their certificates have been revoked");
+                }
             }
         }
     }

@@ -22,7 +22,7 @@ use tokio::{task::unconstrained, time::Sleep};
 
 use super::{
     backlog::Waiting,
-    identity::{Admission, Identity, Who},
+    identity::{Admission, Identity, KeyMark, Who},
     looks::Allowance,
     mailbox::{Entry, Notifications},
     observe::Watches,
@@ -120,6 +120,8 @@ impl<T: Transport> Door<T> {
             busy |= self.core.complete(cx);
             busy |= self.poll_deadline(now, cx);
             self.core.settle();
+            let Core { ctx, admission, .. } = &self.core;
+            busy |= self.transport.review(&mut |association| admission.may_go_on(ctx, association));
             busy |= !self.core.watches.ready.is_empty();
             if !received && !busy && self.core.out.is_empty() {
                 self.core.check_sleep();
@@ -236,8 +238,9 @@ impl Core {
         match change {
             Change::Opened(path, channel) => {
                 let Listener { by, anonymous, sources } = self.admission.listener();
+                let mark = KeyMark::of(&self.ctx, &channel);
                 let peer = Peer { sources, listener: by, ..Peer::plain(path.remote, anonymous) }.over(channel);
-                self.admission.open(path.association, peer);
+                self.admission.open(path.association, peer, mark);
             }
             Change::Closed(path) => {
                 self.admission.close(path.association);

@@ -19,7 +19,7 @@ use std::{
 use fogmux_auth::Door;
 use fogmux_bus::Timestamp;
 use fogmux_coap::Outbox;
-use fogmux_dtls::{Alert, Association, CookieKey, Endpoint, EndpointConfig, Event, Inbox, Peer as _};
+use fogmux_dtls::{Alert, Association, CookieKey, End, Endpoint, EndpointConfig, Event, Inbox, Peer as _};
 use fogmux_net::{
     Channel,
     dtls::{ListenerCredentials, platform},
@@ -41,6 +41,9 @@ use crate::{
 /// The time for handshakes in one turn. A step with certificates takes a few hundred microseconds, so that a flood of
 /// handshakes delays other clients by no more than about a millisecond.
 const HANDSHAKES_PER_TURN: Duration = Duration::from_micros(300);
+
+/// How often to look whether the rules have changed, as long as there are sessions.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 impl fogmux_dtls::Peer for Path {
     fn address(&self) -> SocketAddr {
@@ -78,14 +81,25 @@ pub(super) struct Dtls {
     ended: Vec<Path>,
     sleep: Pin<Box<Sleep>>,
     armed: Option<Duration>,
+    /// When to look whether the rules have changed.
+    look: Pin<Box<Sleep>>,
+    looks: bool,
+    /// The generation of the rules that sessions were last reviewed under, and where that goes on.
+    reviewed: u64,
+    review_from: Option<usize>,
+    /// Sessions and handshakes without room that were counted.
+    crowded: u64,
 }
 
 impl Dtls {
     pub(super) fn new(ctx: Rc<WorkerContext>, socket: UdpSocket, listener: DtlsListener) -> io::Result<Self> {
-        let DtlsListener { credentials, cookies, handover, .. } = listener;
+        let DtlsListener { credentials, cookies, handover, admits } = listener;
         let (suites, suites_13) = (credentials.suites().to_vec(), credentials.suites_13().to_vec());
         let config = EndpointConfig { suites, suites_13, ..ctx.shared.coap.config.dtls.clone() };
         let credentials = credentials.guarded(Arc::new(psk_guard::Datagrams(Arc::clone(&ctx.shared))));
+        let shared = Arc::clone(&ctx.shared);
+        let credentials = credentials.admitting_anonymous(Arc::new(move || admits.admits_anonymous(&shared)));
+        let reviewed = ctx.authority().generation();
         let mut endpoint = Endpoint::new(config, Arc::new(credentials), platform(), cookies);
         if let Some(number) = handover.number() {
             endpoint = endpoint.identified_by(number);
@@ -102,6 +116,11 @@ impl Dtls {
             ended: Vec::new(),
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
+            look: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            looks: false,
+            reviewed,
+            review_from: None,
+            crowded: 0,
         })
     }
 
@@ -129,6 +148,23 @@ impl Dtls {
             worked = true;
         }
         worked
+    }
+
+    /// Looks now and then whether the rules have changed: sessions at rest have nothing else to wake for. Returns whether
+    /// they have.
+    fn poll_look(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.endpoint.sessions() == 0 {
+            self.looks = false;
+            return false;
+        }
+        let mut changed = false;
+        if !self.looks || self.look.as_mut().poll(cx).is_ready() {
+            changed = self.reviewed != self.ctx.authority().generation();
+            self.looks = true;
+            self.look.as_mut().reset(self.ctx.shared.clock.instant(self.ctx.now() + LOOK_EVERY));
+            changed |= self.look.as_mut().poll(cx).is_ready();
+        }
+        changed
     }
 
     /// Handles datagrams that reached other workers. Returns whether there were any.
@@ -179,6 +215,9 @@ impl Dtls {
                 }
                 Event::Ended { peer, association, end } => {
                     tracing::debug!(peer = %peer.remote, ?end, "DTLS session ended");
+                    if end == End::Evicted {
+                        shared.metrics.coap.rejected.increment();
+                    }
                     self.ended.push(within(peer, association));
                 }
                 Event::Failed { peer, alert, identity } => {
@@ -188,6 +227,11 @@ impl Dtls {
                 }
                 Event::Data { .. } => {}
             }
+        }
+        let crowded = self.endpoint.counters().crowded;
+        if crowded != self.crowded {
+            shared.metrics.coap.rejected.add(crowded - self.crowded);
+            self.crowded = crowded;
         }
         // Our verifier refuses such certificates; nobody may speak here whose certificate is not known.
         for (peer, association) in unreadable {
@@ -214,6 +258,7 @@ impl Transport for Dtls {
         let mut worked = !self.ended.is_empty();
         self.changes.extend(self.ended.drain(..).map(Change::Closed));
         worked |= self.poll_due(cx);
+        worked |= self.poll_look(cx);
         let read = self.socket.poll_receive(cx)?.is_ready();
         if read {
             let now = self.now();
@@ -270,6 +315,21 @@ impl Transport for Dtls {
         out.clear();
         let _ = self.poll_flush(cx);
         Poll::Ready(bytes)
+    }
+
+    fn review(&mut self, may_go_on: &mut dyn FnMut(u64) -> bool) -> bool {
+        let generation = self.ctx.authority().generation();
+        if self.reviewed != generation {
+            (self.reviewed, self.review_from) = (generation, Some(0));
+        }
+        let Some(from) = self.review_from else { return false };
+        // All that was in it has been handled.
+        self.inbox.clear();
+        let Self { endpoint, inbox, sealed, .. } = self;
+        let holds = &mut |association: Association| may_go_on(association.number());
+        self.review_from = endpoint.review(from, holds, inbox, &mut |to, datagram| sealed.push(to, datagram));
+        self.note();
+        self.review_from.is_some() || !self.ended.is_empty() || !self.sealed.is_empty()
     }
 
     fn goodbye(&mut self, cx: &mut Context<'_>) {

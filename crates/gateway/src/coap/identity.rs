@@ -6,7 +6,9 @@ use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 use fogmux_auth::{Access, Action, Door, SourceKind, Verified};
 use fogmux_bus::{Publisher, ReadGate, SlotId, Timestamp};
 use fogmux_coap::{Code, Ticket};
+use fogmux_net::Channel;
 use foldhash::quality::RandomState;
+use sha2::{Digest as _, Sha256};
 
 use super::transport::{Listener, Path};
 use crate::{
@@ -45,9 +47,9 @@ pub(super) enum Who {
     /// None.
     Anybody,
     /// The association or connection it came on.
-    Association(u32),
+    Association(u64),
     /// A security context of this user, whatever it came through.
-    Context { scope: u64, user: Arc<str>, association: u32 },
+    Context { scope: u64, user: Arc<str>, association: u64 },
 }
 
 impl Who {
@@ -94,8 +96,23 @@ pub(super) struct Admission {
     listener: Listener,
     slot: SlotId,
     nobody: Known,
-    associations: HashMap<u32, (Peer, Known), RandomState>,
+    associations: HashMap<u64, (Peer, KeyMark, Known), RandomState>,
     contexts: HashMap<u64, Known, RandomState>,
+}
+
+/// Tells the key of a pre-shared key's identity from another key of the same identity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct KeyMark([u8; 8]);
+
+impl KeyMark {
+    /// Of the key that the channel's identity has now; the same for every channel without an identity.
+    pub(super) fn of(ctx: &WorkerContext, channel: &Channel) -> Self {
+        let key = channel.psk_identity.as_deref().and_then(|identity| ctx.authority().psk_secret(identity));
+        key.map_or_else(Self::default, |key| {
+            let digest: [u8; 32] = Sha256::digest(key.as_slice()).into();
+            Self(digest.first_chunk().copied().unwrap_or_default())
+        })
+    }
 }
 
 /// No generation of rules has this number.
@@ -106,13 +123,24 @@ impl Admission {
         Self { listener, slot, nobody: Known::NOTHING, associations: HashMap::default(), contexts: HashMap::default() }
     }
 
-    /// Adds an association or a connection.
-    pub(super) fn open(&mut self, association: u32, peer: Peer) {
-        self.associations.insert(association, (peer, Known::NOTHING));
+    /// Adds an association or a connection. The mark is that of the key by which it was made.
+    pub(super) fn open(&mut self, association: u64, peer: Peer, mark: KeyMark) {
+        self.associations.insert(association, (peer, mark, Known::NOTHING));
+    }
+
+    /// Whether an association may go on after the rules have changed: the key that made it is still its identity's, or
+    /// it needs none.
+    pub(super) fn may_go_on(&self, ctx: &WorkerContext, association: u64) -> bool {
+        let Some((peer, mark, _)) = self.associations.get(&association) else { return true };
+        let Some(channel) = &peer.channel else { return true };
+        match &channel.psk_identity {
+            Some(identity) => *mark == KeyMark::of(ctx, channel) && ctx.authority().psk(identity).is_ok(),
+            None => channel.certificate.is_some() || self.listener.admits_anonymous(&ctx.shared),
+        }
     }
 
     /// Removes it.
-    pub(super) fn close(&mut self, association: u32) {
+    pub(super) fn close(&mut self, association: u64) {
         self.associations.remove(&association);
     }
 
@@ -137,7 +165,7 @@ impl Admission {
                 Some(identity(ctx, slot, &anybody(listener.by.map_or(listener.anonymous, open))?.into()))
             }),
             Who::Association(association) => {
-                let (peer, known) = self.associations.get_mut(association)?;
+                let (peer, _, known) = self.associations.get_mut(association)?;
                 known.get(ctx, now, || {
                     let principal = match credential::of_channel(ctx, peer) {
                         Ok(Some(principal)) => principal,
@@ -158,7 +186,7 @@ impl Admission {
                 })
             }
             Who::Context { scope, user, association } => {
-                let through = self.associations.get(association).map(|(peer, _)| peer.sources);
+                let through = self.associations.get(association).map(|(peer, ..)| peer.sources);
                 if !through.unwrap_or(listener.sources).contains(SourceKind::Oscore) {
                     return None;
                 }

@@ -87,7 +87,7 @@ pub(super) struct Deferred {
 
 impl Deferred {
     /// Whether one of them is for this association or connection.
-    pub(super) fn is_for(&self, association: u32) -> bool {
+    pub(super) fn is_for(&self, association: u64) -> bool {
         self.answers.iter().any(|(ticket, _)| ticket.peer().association == association)
     }
 }

@@ -31,6 +31,7 @@ pub(super) use self::wire::WireKind;
 
 use super::{
     door::{Core, machine_time},
+    identity::KeyMark,
     publish::Batch,
     transport::{Listener, Path},
 };
@@ -45,8 +46,8 @@ const CUSTODIES_MAX: usize = 8;
 /// The state that the CoAP connections of a worker share.
 pub(crate) struct Hub {
     core: RefCell<Core>,
-    lines: RefCell<HashMap<u32, Line, RandomState>>,
-    last: Cell<u32>,
+    lines: RefCell<HashMap<u64, Line, RandomState>>,
+    last: Cell<u64>,
     /// Pings that wait.
     custodies: Cell<usize>,
     waker: RefCell<Option<Waker>>,
@@ -138,10 +139,8 @@ impl Hub {
     /// Adds a connection.
     fn open(&self, peer: Peer, kind: WireKind) -> Path {
         let mut lines = self.lines.borrow_mut();
-        let mut association = self.last.get().wrapping_add(1).max(1);
-        while lines.contains_key(&association) {
-            association = association.wrapping_add(1).max(1);
-        }
+        // 64 bits do not come to their end.
+        let association = self.last.get() + 1;
         self.last.set(association);
         let path = Path { remote: peer.address, local: None, association };
         let line = Line {
@@ -154,7 +153,7 @@ impl Hub {
         };
         lines.insert(association, line);
         drop(lines);
-        self.core.borrow_mut().admission.open(association, peer);
+        self.core.borrow_mut().admission.open(association, peer, KeyMark::default());
         self.agree(path, StreamLimits { message_bytes_max: signal::MESSAGE_BYTES_BASE, bert: false });
         path
     }
@@ -276,7 +275,7 @@ impl Hub {
         if self.custodies.get() == 0 {
             return;
         }
-        let is_free = |association: u32| !core.deferred.iter().any(|deferred| deferred.is_for(association));
+        let is_free = |association: u64| !core.deferred.iter().any(|deferred| deferred.is_for(association));
         let mut left = 0;
         for (association, line) in &mut *self.lines.borrow_mut() {
             if !line.custodies.is_empty() && is_free(*association) {

@@ -8,9 +8,11 @@ use std::{
     task::{Context, Poll},
 };
 
-use fogmux_auth::SourceSet;
+use fogmux_auth::{SourceKind, SourceSet};
 use fogmux_coap::{Outbox, Peer};
 use fogmux_net::channel::Channel;
+
+use crate::Shared;
 
 /// The remote address, the local address it spoke to, and the association: an endpoint as in RFC 7252 §4.1 and §9.1.
 /// State of one association is never found under another.
@@ -19,14 +21,14 @@ pub(crate) struct Path {
     pub(crate) remote: SocketAddr,
     pub(crate) local: Option<IpAddr>,
     /// 0 where there is none; a number is not used again for another.
-    pub(crate) association: u32,
+    pub(crate) association: u64,
 }
 
 impl Hash for Path {
     /// Two words for IPv4, three for IPv6. The address of ours is left out: few peers speak to two, and those differ by
     /// equality.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let port = u64::from(self.remote.port()) | (u64::from(self.association) << 32);
+        let port = u64::from(self.remote.port()) ^ (self.association << 16);
         match self.remote.ip() {
             IpAddr::V4(address) => state.write_u64(address.to_bits().into()),
             IpAddr::V6(address) => state.write_u128(address.to_bits()),
@@ -73,6 +75,16 @@ pub struct Listener {
     pub sources: SourceSet,
 }
 
+impl Listener {
+    /// Whether it admits a DTLS session without a certificate or a key: where anonymous clients are admitted, and where
+    /// clients may be known by a security context inside.
+    pub(super) fn admits_anonymous(&self, shared: &Shared) -> bool {
+        let open = self.by.map_or(self.anonymous, |by| shared.open_to_anonymous.contains(by));
+        let by_context = self.sources.contains(SourceKind::Oscore) && !shared.coap.oscore.is_empty();
+        by_context || open && shared.authority.anonymous(open).is_some()
+    }
+}
+
 /// Datagrams in and out.
 pub(crate) trait Transport {
     /// Reads what there is, up to a batch; [`Transport::datagrams`] has it, and there may be none.
@@ -88,6 +100,12 @@ pub(crate) trait Transport {
 
     /// Writes the outbox and empties it; returns how many bytes. What the socket does not take stays for the next call.
     fn poll_send(&mut self, cx: &mut Context<'_>, out: &mut Outbox<Path>) -> Poll<u64>;
+
+    /// Looks at associations after the rules have changed, and ends those that may not go on. Returns whether more are
+    /// left, or something has ended.
+    fn review(&mut self, _may_go_on: &mut dyn FnMut(u64) -> bool) -> bool {
+        false
+    }
 
     /// Ends all associations, as far as that can be said at once.
     fn goodbye(&mut self, _cx: &mut Context<'_>) {}

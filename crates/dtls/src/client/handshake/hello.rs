@@ -20,7 +20,7 @@ impl Handshake {
     pub(super) fn suites(&self) -> impl Iterator<Item = Suite> {
         let (psk, certificates) = (self.config.psk.is_some(), self.config.server.is_some());
         self.config.suites.iter().copied().filter(move |suite| match suite.exchange() {
-            Exchange::Psk => psk,
+            Exchange::Psk | Exchange::EcdhePsk => psk,
             Exchange::EcdheEcdsa | Exchange::EcdheRsa => certificates,
         })
     }
@@ -51,6 +51,11 @@ impl Handshake {
         self.flight = Flight::new(messages);
     }
 
+    /// Whether a suite of DTLS 1.2 is offered that has a key exchange.
+    fn has_curves(&self) -> bool {
+        self.suites().any(|suite| suite.exchange() != Exchange::Psk)
+    }
+
     fn speaks_older(&self) -> bool {
         self.suites().next().is_some()
     }
@@ -59,18 +64,18 @@ impl Handshake {
         if self.speaks_older() {
             wire::put_extension(extensions, extension::EXTENDED_MASTER_SECRET, &[]);
         }
-        let certificates = self.config.server.is_some();
-        if certificates || self.newer.is_some() && !self.config.groups.is_empty() {
+        let has_curves = self.has_curves();
+        if has_curves || self.newer.is_some() && !self.config.groups.is_empty() {
             let groups: Vec<u8> = self.config.groups.iter().flat_map(|group| group.number().to_be_bytes()).collect();
             wire::put_list_extension(extensions, extension::SUPPORTED_GROUPS, &groups);
+        }
+        if has_curves {
+            wire::put_extension(extensions, extension::EC_POINT_FORMATS, &[1, 0]);
         }
         if let Some((_, name)) = &self.config.server {
             let schemes = if self.speaks_older() { &exchange::SCHEMES[..] } else { &SCHEMES_13 };
             let schemes: Vec<u8> = schemes.iter().flat_map(|scheme| u16::from(*scheme).to_be_bytes()).collect();
             wire::put_list_extension(extensions, extension::SIGNATURE_ALGORITHMS, &schemes);
-            if self.speaks_older() {
-                wire::put_extension(extensions, extension::EC_POINT_FORMATS, &[1, 0]);
-            }
             if let rustls::pki_types::ServerName::DnsName(name) = name {
                 // RFC 6066 §3: one name, of type host_name.
                 let mut entry = vec![0];
@@ -176,10 +181,8 @@ impl Handshake {
     fn has_asked_for(&self, number: u16) -> bool {
         match number {
             extension::EXTENDED_MASTER_SECRET | extension::RENEGOTIATION_INFO => true,
-            extension::SUPPORTED_GROUPS
-            | extension::SIGNATURE_ALGORITHMS
-            | extension::EC_POINT_FORMATS
-            | extension::SERVER_NAME => self.config.server.is_some(),
+            extension::SUPPORTED_GROUPS | extension::EC_POINT_FORMATS => self.has_curves(),
+            extension::SIGNATURE_ALGORITHMS | extension::SERVER_NAME => self.config.server.is_some(),
             extension::CONNECTION_ID => self.ours.is_some(),
             _ => false,
         }

@@ -42,6 +42,8 @@ pub(super) enum Proof<'a> {
         index: u16,
         identity: Box<[u8]>,
         share: Option<Share<'a>>,
+        /// Other identities that were offered, whose binders did not hold.
+        refused: Identities,
     },
     Certificate {
         key: Arc<CertifiedKey>,
@@ -49,6 +51,9 @@ pub(super) enum Proof<'a> {
         share: Share<'a>,
     },
 }
+
+/// Identities of pre-shared keys.
+pub(crate) type Identities = Vec<Box<[u8]>>;
 
 /// A client's half of a key exchange.
 type Share<'a> = (Group, &'a [u8]);
@@ -70,6 +75,10 @@ impl<'a> Proof<'a> {
         if let (true, Some(offered), Some(modes)) = (host.credentials.has_psk(), hello.psks, hello.psk_modes) {
             return psk(host, from, verified, retry, &offered, modes, share);
         }
+        // Without a credential the client would be nobody's.
+        if !host.credentials.admits_anonymous() && host.credentials.client_verifier().is_none() {
+            return Err(Alert::HandshakeFailure.into());
+        }
         let key = host.credentials.certified_key().ok_or(Alert::HandshakeFailure)?;
         // RFC 8446 §9.2.
         let schemes = hello.schemes.ok_or(Alert::MissingExtension)?;
@@ -83,11 +92,11 @@ impl<'a> Proof<'a> {
         matches!(self, Self::Certificate { .. })
     }
 
-    /// The identity that the client has proved to have the key of.
-    pub(super) fn identity(&self) -> Option<Box<[u8]>> {
+    /// The identity that the client has proved to have the key of, and those of which it has not.
+    pub(super) fn take_identities(&mut self) -> (Option<Box<[u8]>>, Identities) {
         match self {
-            Self::Psk { identity, .. } => Some(identity.clone()),
-            Self::Certificate { .. } => None,
+            Self::Psk { identity, refused, .. } => (Some(std::mem::take(identity)), std::mem::take(refused)),
+            Self::Certificate { .. } => (None, Identities::new()),
         }
     }
 }
@@ -103,7 +112,9 @@ fn share_of<'a>(hello: &ClientHello<'a>, retry: &Retry) -> Result<Option<Share<'
     }
 }
 
-/// Takes the first identity that has a key. Unknown ones and wrong keys fail alike.
+/// Takes the first identity whose binder is made by its key. Each is tried, known or not, so that neither the answer nor
+/// the time tells which of them are known, wherever they stand (RFC 8446 appendix E.6). §4.2.11 would have a server look
+/// at one binder only; then a client that offers a key of its own beside another's learned whether that is known.
 fn psk<'a>(
     host: Host<'_>,
     from: IpAddr,
@@ -113,42 +124,47 @@ fn psk<'a>(
     modes: &[u8],
     share: Option<Share<'a>>,
 ) -> Result<Proof<'a>, Refusal> {
+    // §4.2.9: with a key exchange wherever the client has one.
     let share = match share {
         Some(share) if modes.contains(&PSK_DHE_KE) => Some(share),
         Some(_) | None if modes.contains(&PSK_KE) => None,
         Some(_) | None => return Err(Alert::HandshakeFailure.into()),
     };
-    let mut chosen = None;
-    for (index, (identity, binder)) in (0_u16..).zip(offered.each()).take(IDENTITIES_MAX) {
-        if host.credentials.must_wait(from, identity) {
-            return Err(Refusal::TooEarly);
-        }
-        let key = Some(identity).filter(|identity| identity.len() <= IDENTITY_MAX);
-        let key = key.and_then(|identity| host.credentials.psk(from, identity)).filter(|key| !key.is_empty());
-        let known = key.is_some();
-        if known || chosen.is_none() {
-            chosen = Some((index, identity, binder, key));
-        }
-        if known {
-            break;
-        }
+    let offered_at_first = || (0_u16..).zip(offered.each()).take(IDENTITIES_MAX);
+    if offered_at_first().any(|(_, (identity, _))| host.credentials.must_wait(from, identity)) {
+        return Err(Refusal::TooEarly);
     }
-    let (index, identity, binder, key) = chosen.ok_or(Alert::DecodeError)?;
-    // Nobody's key: what follows takes as long as with one.
-    let mut nobody = Zeroizing::new([0; 32]);
-    host.platform.fill(nobody.as_mut())?;
-    let early = Early::new(Some(key.as_ref().map_or(&nobody[..], |key| &key[..])));
     let mut transcript = after_retry(verified, retry);
     let body = body_of(verified);
     let part = body.len().checked_sub(offered.binders_len).and_then(|end| body.get(..end));
     transcript.add_part(message::CLIENT_HELLO, body.len(), part.ok_or(Alert::DecodeError)?);
-    let expected = early.binder(&transcript.hash());
-    let identity: Box<[u8]> = identity.get(..identity.len().min(IDENTITY_MAX)).unwrap_or_default().into();
-    if !bool::from(subtle::ConstantTimeEq::ct_eq(&expected[..], binder)) {
-        host.credentials.wrong_key(from, &identity);
-        return Err(Refusal::Alert(Alert::DecryptError, Some(identity)));
+    let hash = transcript.hash();
+    let (mut chosen, mut refused) = (None, Vec::new());
+    for (index, (identity, binder)) in offered_at_first() {
+        let (early, known) = early_of(host, from, identity)?;
+        let right = bool::from(subtle::ConstantTimeEq::ct_eq(&early.binder(&hash)[..], binder));
+        if right && known && chosen.is_none() {
+            chosen = Some((early, index, identity.into()));
+        } else if !right {
+            let identity: Box<[u8]> = identity.get(..identity.len().min(IDENTITY_MAX)).unwrap_or_default().into();
+            host.credentials.wrong_key(from, &identity);
+            refused.push(identity);
+        }
     }
-    Ok(Proof::Psk { early, index, identity, share })
+    match chosen {
+        Some((early, index, identity)) => Ok(Proof::Psk { early, index, identity, share, refused }),
+        None => Err(Refusal::Alert(Alert::DecryptError, refused)),
+    }
+}
+
+/// The secret of an identity's key, and whether it is known. Otherwise it is that of nobody's key, so that what follows
+/// takes as long.
+fn early_of(host: Host<'_>, from: IpAddr, identity: &[u8]) -> Result<(Early, bool), Alert> {
+    let key = Some(identity).filter(|identity| identity.len() <= IDENTITY_MAX);
+    let key = key.and_then(|identity| host.credentials.psk(from, identity)).filter(|key| !key.is_empty());
+    let mut nobody = Zeroizing::new([0; 32]);
+    host.platform.fill(nobody.as_mut())?;
+    Ok((Early::new(Some(key.as_ref().map_or(&nobody[..], |key| &key[..]))), key.is_some()))
 }
 
 fn body_of<'a>(verified: &Verified<'a>) -> &'a [u8] {

@@ -31,6 +31,8 @@ pub(super) struct Offer {
     pub(super) share: Option<Group>,
     pub(super) groups: Vec<Group>,
     pub(super) psk: Option<(Vec<u8>, Vec<u8>)>,
+    /// Identities that are offered before that, with binders by these keys.
+    pub(super) before: Vec<(&'static [u8], &'static [u8])>,
     pub(super) modes: Vec<u8>,
     pub(super) certified: Option<Arc<CertifiedKey>>,
     pub(super) cid: Option<Vec<u8>>,
@@ -44,7 +46,7 @@ impl Offer {
     pub(super) fn certificates() -> Self {
         let groups = Group::ALL.to_vec();
         let (suite, share) = (Suite13::Aes128Ccm8, Some(Group::X25519));
-        Self { suite, share, groups, psk: None, modes: vec![1], certified: None, cid: None }
+        Self { suite, share, groups, psk: None, before: Vec::new(), modes: vec![1], certified: None, cid: None }
     }
 }
 
@@ -77,6 +79,10 @@ pub(super) struct Peer {
     sent: Vec<Number>,
     again_at: Option<Duration>,
     pub(super) done: bool,
+    /// Whether there was a key exchange.
+    pub(super) exchanged: bool,
+    /// Whether it acknowledges what comes after the handshake.
+    pub(super) deaf: bool,
     pub(super) theirs: Vec<u8>,
     pub(super) heard: Vec<Heard>,
     out: VecDeque<Vec<u8>>,
@@ -108,6 +114,8 @@ impl Peer {
             sent: Vec::new(),
             again_at: None,
             done: false,
+            exchanged: false,
+            deaf: false,
             theirs: Vec::new(),
             heard: Vec::new(),
             out: VecDeque::new(),
@@ -160,25 +168,30 @@ impl Peer {
         wire::put_vector8(&mut modes, &self.offer.modes);
         wire::put_extension(&mut extensions, extension::PSK_KEY_EXCHANGE_MODES, &modes);
         let mut names = Vec::new();
-        wire::put_vector16(&mut names, identity);
-        names.extend([0; 4]);
+        for identity in self.offer.before.iter().map(|(identity, _)| *identity).chain([&identity[..]]) {
+            wire::put_vector16(&mut names, identity);
+            names.extend([0; 4]);
+        }
         let mut psks = vector(&names);
-        psks.extend([0, 33, 32]);
-        psks.extend([0; 32]);
+        let binders = 33 * (self.offer.before.len() + 1);
+        psks.extend(vector(&vec![32; binders]));
         wire::put_extension(&mut extensions, extension::PRE_SHARED_KEY, &psks);
         wire::put_vector16(&mut body, &extensions);
         let mut transcript = self.transcript.clone().unwrap_or_else(Transcript::empty);
-        let part = body.len() - 35;
+        let part = body.len() - binders - 2;
         transcript.add_part(message::CLIENT_HELLO, body.len(), &body[..part]);
-        let binder = self.early.binder(&transcript.hash());
-        body[part + 3..].copy_from_slice(&binder);
+        let others = self.offer.before.iter().map(|(_, key)| Early::new(Some(key)).binder(&transcript.hash()));
+        let all = others.chain([self.early.binder(&transcript.hash())]);
+        for (place, binder) in body[part + 2..].chunks_mut(33).zip(all) {
+            place[1..].copy_from_slice(&binder);
+        }
         body
     }
 
     fn say(&mut self, epoch: u64, kind: u8, body: &[u8]) {
         let mut bytes = Vec::new();
         wire::put_message(&mut bytes, kind, self.next_out, body);
-        self.next_out += 1;
+        self.next_out = self.next_out.wrapping_add(1);
         self.flight.push((epoch, bytes));
     }
 
@@ -262,6 +275,7 @@ impl Peer {
         let mut plain = Vec::new();
         let Some(opened) = self.reading.iter_mut().rev().find_map(|read| read.open(record, &mut plain)) else { return };
         match opened.content {
+            Content::Handshake if self.deaf => {}
             Content::Handshake => {
                 let (fragment, _) = Fragment::split(&plain).unwrap();
                 self.parts.push(0, &fragment);
@@ -352,6 +366,7 @@ impl Peer {
         let extensions = Self::extensions(&message.body);
         let find = |at: u16| extensions.iter().find(|(number, _)| *number == at).map(|(_, body)| &body[..]);
         let agreed = find(extension::KEY_SHARE).map(|share| self.ephemeral.take().unwrap().agree(&share[4..]).unwrap());
+        self.exchanged = agreed.is_some();
         if find(extension::PRE_SHARED_KEY).is_none() {
             self.early = Early::new(None);
         }
@@ -403,6 +418,16 @@ impl Peer {
         self.requested = true;
         self.say(3, message::KEY_UPDATE, &[u8::from(request)]);
         self.send(now);
+    }
+
+    /// As if the server's records up to this had come.
+    pub(super) fn jump(&mut self, sequence: u64) {
+        self.reading.last_mut().unwrap().jump(sequence);
+    }
+
+    /// As if so many messages had been said.
+    pub(super) const fn number(&mut self, next: u16) {
+        self.next_out = next;
     }
 
     pub(super) fn seal(&mut self, content: Content, plain: &[u8]) -> Vec<u8> {
