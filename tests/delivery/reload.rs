@@ -54,6 +54,7 @@ const ROWS: &[Row] = &[
     verification::WAIT,
     operation::DRAIN,
     operation::LOG,
+    operation::REFUSED,
 ];
 
 pub(crate) fn cases() -> Vec<Case> {

@@ -80,7 +80,7 @@ async def a_foreign_host_is_refused_over_http3(gateway):
     try:
         client.authority = EVIL
         for method, path in ROUTES:
-            status, _, _ = await client.request(method, path, [("origin", f"http://{EVIL}")])
+            status, _, _ = await client.request(method, path, [("origin", f"https://{EVIL}")])
             expect(f"{method} {path}", status, 421)
     finally:
         await client.close()

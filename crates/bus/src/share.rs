@@ -12,7 +12,7 @@ pub const RESERVE_PERCENT: u8 = 10;
 /// Places that small tables reserve at least, as far as a quarter of them allows.
 const RESERVE_MIN: usize = 16;
 
-/// The size of a table, in entries or bytes, and the part of it that is reserved for those who have little.
+/// The size of a table, in entries or bytes, with the part of it that is reserved for those who have little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     max: usize,
@@ -31,15 +31,15 @@ pub enum NoRoom {
 }
 
 impl Room {
-    /// A table of `max` of which `percent` is reserved, at least 16 places or, in small tables, a quarter. With 0 percent,
-    /// and in tables of fewer than four places, nothing is reserved.
+    /// A table of `max` and, on top of it, a reserve of `percent`, at least 16 places or, in small tables, a quarter. With
+    /// 0 percent, and in tables of fewer than four places, there is no reserve.
     #[must_use]
     pub const fn new(max: usize, percent: u8) -> Self {
         let percent = if percent > 100 { 100 } else { percent as usize };
         let part = (max / 100) * percent + (max % 100) * percent / 100;
         let least = if max / 4 < RESERVE_MIN { max / 4 } else { RESERVE_MIN };
         let reserve = if percent == 0 || part > least { part } else { least };
-        Self { max, reserve }
+        Self { max: max.saturating_add(reserve), reserve }
     }
 
     /// What is left of the table, its reserve included.
@@ -136,13 +136,14 @@ mod tests {
             while room.admit(used, used, 1).is_ok() {
                 used += 1;
             }
-            // The smallest tables have no room to reserve.
-            assert!(max < 4 || used < max, "{max}");
-            assert!(used >= max / 2, "{max}: {used}");
-            for newcomer in 0..max - used {
+            assert_eq!(used, max, "one alone has what the limit says");
+            let reserve = room.left(used);
+            // The smallest tables have none.
+            assert!(max < 4 || reserve > 0, "{max}");
+            for newcomer in 0..reserve {
                 assert_eq!(room.admit(used + newcomer, 0, 1), Ok(()), "{max}: newcomer {newcomer}");
             }
-            assert_eq!(room.admit(max, 0, 1), Err(NoRoom::Full));
+            assert_eq!(room.admit(max + reserve, 0, 1), Err(NoRoom::Full));
         }
     }
 

@@ -78,8 +78,8 @@ pub struct Peer {
     /// The result of the handshake; `None` on a plain connection.
     pub channel: Option<Arc<Channel>>,
     /// The proxy that it came through, whose address the connection has; `None` if it came directly. Where the proxy did
-    /// not say whose connection it is, this is `address`, too.
-    pub through: Option<SocketAddr>,
+    /// not say whose connection it is, this is `address`, too. In a box, for every idle connection has one of these.
+    pub through: Option<Box<SocketAddr>>,
 }
 
 impl Peer {
@@ -104,14 +104,19 @@ impl Peer {
     /// The same peer behind a proxy that says that it is at `address`, or does not say.
     #[must_use]
     pub fn behind(&self, address: Option<SocketAddr>) -> Self {
-        let proxy = self.through.unwrap_or(self.address);
-        Self { address: address.unwrap_or(proxy), through: Some(proxy), ..self.clone() }
+        let proxy = self.proxy().unwrap_or(self.address);
+        Self { address: address.unwrap_or(proxy), through: Some(Box::new(proxy)), ..self.clone() }
     }
 
     /// The same peer behind a handshake.
     #[must_use]
     pub fn over(self, channel: Arc<Channel>) -> Self {
         Self { secure: true, channel: Some(channel), ..self }
+    }
+
+    /// The proxy that it came through.
+    pub(crate) fn proxy(&self) -> Option<SocketAddr> {
+        self.through.as_deref().copied()
     }
 
     /// Whether it is on this machine, and no proxy that others may use.
@@ -123,7 +128,7 @@ impl Peer {
     /// Whether what it sends passes a network in the clear on its last way to us.
     #[must_use]
     pub fn is_exposed(&self) -> bool {
-        !self.secure && !self.through.unwrap_or(self.address).ip().to_canonical().is_loopback()
+        !self.secure && !self.proxy().unwrap_or(self.address).ip().to_canonical().is_loopback()
     }
 }
 

@@ -112,7 +112,7 @@ pub(crate) fn of_request(ctx: &WorkerContext, peer: &Peer, version: Version, hea
 
 /// Whether a named proxy says that a request came to it by https.
 pub(crate) fn was_secure(ctx: &WorkerContext, peer: &Peer, headers: &HeaderMap) -> bool {
-    if !peer.through.is_some_and(|proxy| ctx.shared.admission.proxies().contains(proxy.ip())) {
+    if !peer.proxy().is_some_and(|proxy| ctx.shared.admission.proxies().contains(proxy.ip())) {
         return false;
     }
     let name = match ctx.shared.proxy.header {

@@ -89,15 +89,21 @@ pub async fn serve_plain(ctx: Rc<WorkerContext>, stream: TcpStream, peer: Peer, 
 }
 
 /// Serves one connection over direct TLS until it ends.
-pub async fn serve_secure(ctx: Rc<WorkerContext>, stream: TcpStream, peer: Peer, tls: TlsAcceptor) {
-    let session = Box::pin(async {
+pub fn serve_secure(
+    ctx: Rc<WorkerContext>,
+    stream: TcpStream,
+    peer: Peer,
+    tls: TlsAcceptor,
+) -> impl Future<Output = ()> {
+    // In a box of its own with all that it needs, which goes when the session begins.
+    let session = Box::pin(async move {
         let (stream, peer) = handshake(&ctx, Listener::Xmpps, stream, &tls, peer).await?;
         bound(login::first(&ctx, stream, peer, StartTls::Unavailable).await)
     });
-    let session = session.await;
-    drop(tls);
-    if let Some(session) = session {
-        session.run().await;
+    async move {
+        if let Some(session) = session.await {
+            session.run().await;
+        }
     }
 }
 

@@ -1,18 +1,27 @@
 //! How long a shutdown takes, and what is logged.
 
 use std::io::Write as _;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use fogmux_tests::mqtt::{self, Connection, V5};
 use fogmux_tests::suite::Case;
 use rustix::process::Signal;
 
 use super::{PATIENCE, Row, Subject};
+use crate::logins::{answer, begin, users};
+
+/// In the line about a refused login.
+const LINE: &str = "login refused";
 
 pub(super) const DRAIN: Row =
     Row { keys: &["workers.drain"], case: Case { name: "reload: workers.drain", run: drain } };
 pub(super) const LOG: Row = Row { keys: &["log.filter"], case: Case { name: "reload: log.filter", run: log } };
+pub(super) const REFUSED: Row = Row {
+    keys: &["log.refused_logins_per_minute", "log.refused_logins_per_address"],
+    case: Case { name: "reload: log.refused_logins_*", run: refused },
+};
 
 /// A subscriber that acknowledges nothing of what it has been sent.
 fn deaf(subject: &Subject) -> Result<Connection> {
@@ -48,4 +57,25 @@ fn log() -> Result<String> {
     subject.set("log.filter", "\"info\"")?;
     ensure!(subject.gateway.whole_log().contains(" INFO "), "a filter of info lets no info through");
     Ok(String::new())
+}
+
+fn refused() -> Result<String> {
+    for limit in ["log.refused_logins_per_minute", "log.refused_logins_per_address"] {
+        let files = [("users.toml", &*users(0, 0))];
+        let mut subject = Subject::start(&[(limit, "0")], &files)?;
+        guess(&subject)?;
+        let quiet = subject.gateway.whole_log();
+        ensure!(!quiet.contains(LINE), "{limit} = 0 lets through {quiet}");
+        subject.set(limit, "5")?;
+        guess(&subject)?;
+        subject.gateway.wait_log(LINE, PATIENCE).with_context(|| limit.to_owned())?;
+    }
+    Ok(String::new())
+}
+
+/// Shows a wrong password.
+fn guess(subject: &Subject) -> Result<()> {
+    let mut refused = begin(&subject.gateway, Ipv4Addr::new(127, 0, 4, 1), "nobody", "wrong")?;
+    ensure!(answer(&mut refused)? != 0, "a wrong password was taken");
+    Ok(())
 }

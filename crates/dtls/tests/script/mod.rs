@@ -103,6 +103,8 @@ struct Party {
     client: Client,
     address: SocketAddr,
     incoming: VecDeque<Vec<u8>>,
+    /// Its session or handshake has ended.
+    over: bool,
     sent: u32,
     received: HashSet<Vec<u8>>,
 }
@@ -146,9 +148,17 @@ fn address(port: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], port))
 }
 
-fn start(number: usize, suite: Suite, now: Duration) -> (Client, Vec<Vec<u8>>) {
+/// A client that offers both versions, the older or the newer, by `how`; the older by one suite.
+fn start(number: usize, how: u8, now: Duration) -> (Client, Vec<Vec<u8>>) {
     let (identity, key) = keys_of(number);
-    let config = ClientConfig { suites: vec![suite], ..ClientConfig::psk(identity, key) };
+    let suites = [Suite::PskAes128Ccm8, Suite::PskAes128Gcm, Suite::PskAes128Ccm];
+    let suites = suites.into_iter().cycle().skip(usize::from(how)).take(1).collect();
+    let mut config = ClientConfig { suites, ..ClientConfig::psk(identity, key) };
+    match how / 3 % 3 {
+        0 => {}
+        1 => config.suites_13.clear(),
+        _ => config.suites.clear(),
+    }
     let mut out = Vec::new();
     let client = Client::start(config, platform(), now, &mut |bytes| out.push(bytes.to_vec()));
     (client.unwrap_or_else(|alert| panic!("a client does not start: {alert:?}")), out)
@@ -178,9 +188,17 @@ impl World {
             ports: 5000,
         };
         for number in 0..3 {
-            let (client, out) = start(number, Suite::PskAes128Ccm8, world.now);
+            let (client, out) = start(number, if number == 1 { 3 } else { 0 }, world.now);
             let address = world.port();
-            let party = Party { number, client, address, incoming: VecDeque::new(), sent: 0, received: HashSet::new() };
+            let party = Party {
+                number,
+                client,
+                address,
+                incoming: VecDeque::new(),
+                over: false,
+                sent: 0,
+                received: HashSet::new(),
+            };
             world.parties.push(party);
             world.incoming.extend(out.into_iter().map(|datagram| (address, datagram)));
         }
@@ -252,7 +270,7 @@ impl World {
                     assert!(data.starts_with(b"answer "), "{data:?} came from nobody");
                     assert!(party.received.insert(data.clone()), "{data:?} came twice");
                 }
-                ClientEvent::Ended(_) => {}
+                ClientEvent::Ended(_) => party.over = true,
             }
         }
         let from = party.address;
@@ -344,13 +362,11 @@ impl World {
     }
 
     /// A client forgets everything and starts again where it was, as a device does that has rebooted.
-    fn begin_again(&mut self, who: u8, suite: u8) {
-        let suites = [Suite::PskAes128Ccm8, Suite::PskAes128Gcm, Suite::PskAes128Ccm];
-        let Some(suite) = suites.get(usize::from(suite) % suites.len()) else { return };
+    fn begin_again(&mut self, who: u8, how: u8) {
         let at = usize::from(who) % self.parties.len();
         let Some(party) = self.parties.get_mut(at) else { return };
-        let (client, out) = start(party.number, *suite, self.now);
-        party.client = client;
+        let (client, out) = start(party.number, how, self.now);
+        (party.client, party.over) = (client, false);
         let from = party.address;
         self.depart(from, out);
     }
@@ -425,6 +441,10 @@ impl World {
             self.settle();
             self.wait(Duration::from_millis(500));
             self.look();
+            // RFC 9147 §5.1: a cookie that has become old while there was no room ends the attempt.
+            if self.parties.first().is_some_and(|party| party.over) {
+                self.begin_again(0, 0);
+            }
         }
         let answers = self.parties.first().map_or(0, |party| party.received.len());
         self.send(0);

@@ -77,7 +77,10 @@ pub(super) struct Core {
 
 impl<T: Transport> Door<T> {
     fn open(ctx: Rc<WorkerContext>, transport: T, listener: Listener) -> io::Result<Self> {
-        let machine = ctx.shared.coap.config.machine();
+        let config = &ctx.shared.coap.config;
+        // With the reserve, which the door gives to those who have little.
+        let observers_max = ctx.bus().room(config.observers_max).left(0);
+        let machine = ServerConfig { observers_max, ..config.machine() };
         let core = Core::new(ctx, machine, listener)?;
         let sleep = Box::pin(tokio::time::sleep(Duration::ZERO));
         Ok(Self { transport, core, room: Room::default(), sleep, armed: None })
