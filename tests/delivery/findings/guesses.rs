@@ -80,6 +80,7 @@ impl Write for Parked {
 
 pub(super) fn parked() -> Result<String> {
     const HANDSHAKES: usize = 60;
+    const JUDGED_MAX: usize = 14;
     let mut gateway = Gateway::start_furnished(&[], &[("psk.toml", KEYS)])?;
     let coaps = gateway.address("coaps")?;
     let context = dtls::psk("dev", WRONG)?;
@@ -96,15 +97,15 @@ pub(super) fn parked() -> Result<String> {
         client.get_ref().socket.send(&client.get_ref().held)?;
     }
     let counter = "fogmux_door_unauthenticated_total{door=\"coap\"}";
-    gateway.wait_metric(counter, PATIENCE, |count| count >= HANDSHAKES as f64)?;
-    let mut judged = 0;
+    // Those that are not judged are counted at once; the others are told when their clients repeat the record.
+    gateway.wait_metric(counter, PATIENCE, |count| count >= (HANDSHAKES - JUDGED_MAX) as f64)?;
+    let mut told = 0;
     for client in &clients {
-        // 21: an alert. What was judged was answered before it was counted.
+        // 21: an alert.
         let answer = coap::receive(&client.get_ref().socket, Duration::from_millis(5))?;
-        judged += usize::from(answer.is_some_and(|answer| answer.first() == Some(&21)));
+        told += usize::from(answer.is_some_and(|answer| answer.first() == Some(&21)));
     }
-    ensure!(judged > 0, "no guess was answered");
-    ensure!(judged <= 14, "{judged} of {HANDSHAKES} guesses that waited at Finished were judged");
+    ensure!(told <= JUDGED_MAX, "{told} of {HANDSHAKES} guesses that waited at Finished were judged");
     // The owner of the key comes in once the wait is over.
     let right = dtls::psk("dev", KEY)?;
     let deadline = Instant::now() + PATIENCE;
@@ -117,7 +118,7 @@ pub(super) fn parked() -> Result<String> {
         ensure!(Instant::now() < deadline, "the key is never taken again");
     }
     gateway.check_alive()?;
-    Ok(format!("{judged} of {HANDSHAKES} judged"))
+    Ok(format!("{told} of {HANDSHAKES} told at once"))
 }
 
 pub(super) fn short_keys() -> Result<String> {
