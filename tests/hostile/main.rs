@@ -160,8 +160,9 @@ fn every_door_answers(gateway: &Gateway) -> Result<()> {
     let health = tcp::ask(gateway.address("http")?, b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
     ensure!(health.starts_with(b"HTTP/1.1 200"), "HTTP answers {}", String::from_utf8_lossy(&health));
     let socket = datagram::endpoint(gateway.address("coap")?)?;
-    // The port may have been an attacker's, whose last answers are still on their way: a token of our own.
-    let get = datagram::request(datagram::CON, datagram::GET, 7, b"newcomer", "after/all", &[], b"");
+    // The port may have been an attacker's, whose last answers are still on their way, and whose message IDs count as
+    // repeated (RFC 7252 §4.5): a token and a number of our own.
+    let get = datagram::request(datagram::CON, datagram::GET, 0xfeed, b"newcomer", "after/all", &[], b"");
     let answer = datagram::exchange(&socket, &get, b"newcomer").context("CoAP")?;
     // 4.01 asks for an Echo where addresses have to be proved.
     ensure!(
