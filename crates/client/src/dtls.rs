@@ -144,10 +144,13 @@ fn not_made(error: ConnectError) -> ClientError {
     let hint = match &error {
         ConnectError::Refused(Alert::UnknownCa) => " (name the authority with --ca FILE)",
         ConnectError::Refused(Alert::DecryptError) => " (is it the right key, and the right identity?)",
+        ConnectError::Refused(Alert::CertificateRequired) => " (it admits nobody without a certificate or a key)",
         ConnectError::Refused(_) | ConnectError::Silence(_) | ConnectError::Io(_) => "",
     };
     match error {
-        ConnectError::Refused(Alert::DecryptError) => ClientError::Refused(format!("{error}{hint}")),
+        ConnectError::Refused(Alert::DecryptError | Alert::CertificateRequired) => {
+            ClientError::Refused(format!("{error}{hint}"))
+        }
         ConnectError::Refused(_) | ConnectError::Silence(_) | ConnectError::Io(_) => {
             ClientError::Unavailable(format!("{error}{hint}"))
         }
