@@ -1,4 +1,4 @@
-//! What an enemy on the network can do to an endpoint of DTLS and its clients, beyond the cookie: the script and what has
+//! Attacks on the network against a DTLS endpoint and its clients, beyond the cookie: the script and what has
 //! to hold are those of the test `enemy`.
 #![no_main]
 

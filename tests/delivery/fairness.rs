@@ -53,7 +53,7 @@ fn absent_sessions() -> Result<String> {
         let (_, _, reason) = Login::of(user, "one-more").connect(mqtt)?;
         ensure!(reason == 0x97, "{reason:#x} instead of 0x97 for one more of {user}");
     }
-    // What gave way is what was absent for longest.
+    // The session that was absent for longest gave way.
     let (_, present, reason) = Login::of("dev", "d10").connect(mqtt)?;
     ensure!(present && reason == 0, "the eleventh session of dev: present {present}, {reason:#x}");
     let (_, _, reason) = Login::of("dev", "d9").connect(mqtt)?;
@@ -172,7 +172,7 @@ fn subscriptions() -> Result<String> {
     let (second, ada) = subscribe_all(&gateway, "ada", 10, "")?;
     ensure!(ada >= 2, "ada has {ada} beside {dev} of dev");
     ensure!(metric(&gateway, "fogmux_share_refused_total{table=\"subscriptions\"}")? > 0.0);
-    // What was given back can be had again.
+    // Places that were given back can be had again.
     drop((first, second));
     gateway.settle()?;
     let (third, again) = subscribe_all(&gateway, "dev", 60, "")?;

@@ -1,4 +1,4 @@
-//! What an auditor looks for: refusals that can be found in the log, guesses that wait, state that not everybody reads.
+//! Findings of an audit: refusals are in the log, guesses wait, pages of state ask the rules, secrets stay closed.
 
 mod access;
 mod guesses;

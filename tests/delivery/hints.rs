@@ -1,4 +1,4 @@
-//! What refusals and outcomes tell those who may not know it: whether something is there, and whose page may ask.
+//! Outcomes do not reveal to a client that may not read whether something is there; pages of other origins may not ask.
 
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;

@@ -142,7 +142,7 @@ fn back_off() -> Result<String> {
     };
     let mut answers = Vec::new();
     for number in 0..8 {
-        // What a client itself says comes before what the proxy says.
+        // The client's own fields precede the proxy's.
         answers.push(guess(&format!("198.51.100.{number}, {CLIENT}"), &format!("nobody{number}"))?);
     }
     ensure!(answers.contains(&429), "guesses from one address are answered {answers:?}");
@@ -289,7 +289,7 @@ fn malformed() -> Result<String> {
         ensure!(began.elapsed() >= Duration::from_millis(900), "{part:?}: closed after {:?}", began.elapsed());
     }
     gateway.check_alive()?;
-    // Who is no named proxy is not listened to.
+    // Connections of other addresses than the named proxies' are closed.
     let gateway = Gateway::start(&["proxy.addresses=[\"192.0.2.1\"]", "listeners.mqtt.proxy_protocol=true"])?;
     let reason = login_behind(&gateway, "mqtt", &version_2(1, 0x11, &ADDRESSES)?)?;
     ensure!(reason.is_none(), "somebody who is no named proxy got CONNACK {reason:?}");

@@ -103,7 +103,7 @@ MBEDTLS_SUITES = {
 
 
 def version(*command):
-    """What a program says of itself, for the output of the tests."""
+    """Returns the version that a program prints, for the output of the tests."""
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 

@@ -42,7 +42,7 @@ impl Room {
         Self { max: max.saturating_add(reserve), reserve }
     }
 
-    /// What is left of the table, its reserve included.
+    /// The room left in the table, its reserve included.
     #[must_use]
     pub const fn left(self, used: usize) -> usize {
         self.max.saturating_sub(used)

@@ -114,7 +114,7 @@ impl Bench {
         self.note();
     }
 
-    /// What the client tells: code, location and payload of each.
+    /// The messages that the client reports: code, location and payload of each.
     fn told(&mut self) -> Vec<(Code, String, Vec<u8>)> {
         let mut told = Vec::new();
         while let Some(event) = self.client.poll_event() {

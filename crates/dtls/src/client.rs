@@ -15,7 +15,7 @@ use super::{
     wire::{ContentType, Fragment, Record, message},
 };
 
-/// What a datagram has led to.
+/// An event of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientEvent {
     /// The session is there.
@@ -26,7 +26,7 @@ pub enum ClientEvent {
     Ended(Alert),
 }
 
-/// What one record of a session says.
+/// The outcome of one record of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
     /// The data that was appended.

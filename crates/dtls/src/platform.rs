@@ -26,7 +26,7 @@ impl Platform {
     }
 }
 
-/// What a server's handshake asks of the program.
+/// The program's side of a server's handshake.
 #[derive(Clone, Copy)]
 pub(crate) struct Host<'a> {
     pub(crate) credentials: &'a dyn Credentials,

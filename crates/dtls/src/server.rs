@@ -40,7 +40,7 @@ const EARLY_MAX: usize = 128;
 /// knows that somebody between them has changed its ClientHello.
 const DOWNGRADE: &[u8; 8] = b"DOWNGRD\x01";
 
-/// What a record has led to.
+/// The outcome of a record.
 pub(super) enum Step {
     /// More is awaited.
     Waiting,
@@ -89,7 +89,7 @@ struct Doubt {
     records: u8,
 }
 
-/// What is awaited.
+/// The message that comes next.
 enum State {
     Certificate(Ephemeral),
     ClientKeyExchange { ephemeral: Option<Ephemeral>, chain: Chain },

@@ -1,4 +1,4 @@
-//! What holds whatever an enemy on the network does; `fuzz/fuzz_targets/dtls_sessions.rs` plays the same scripts.
+//! Invariants under any attack on the network; `fuzz/fuzz_targets/dtls_sessions.rs` plays the same scripts.
 
 mod script;
 

@@ -11,7 +11,7 @@ const FILES_MAX: usize = 10_000;
 /// The bits of group and others.
 const OTHERS: u32 = 0o077;
 
-/// What this process makes from now on is its owner's only, whatever the directory it lies in.
+/// Files that this process creates from now on are its owner's only, in any directory.
 pub(crate) fn restrict() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(OTHERS));
 }

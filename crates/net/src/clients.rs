@@ -47,7 +47,7 @@ struct Inner {
     open: Mutex<Vec<Weak<CutState>>>,
 }
 
-/// What becomes of client certificates when the revocation list of their authority is older than it says it may be.
+/// The treatment of client certificates when the revocation list of their authority is past its `nextUpdate`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ListExpiry {
     /// They are judged by it all the same, and the log says so once a day.

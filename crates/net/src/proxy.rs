@@ -83,7 +83,7 @@ impl Proxies {
     }
 }
 
-/// What a header says about the connection behind it.
+/// The origin that a header states for its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The proxy speaks for itself, as in a health check (§2.2, LOCAL).
@@ -142,7 +142,7 @@ async fn read(stream: &mut TcpStream) -> Result<Origin, HeaderError> {
         if room.is_empty() {
             return Err(HeaderError::Malformed("the line does not end"));
         }
-        // What follows the line is the client's and stays in the socket.
+        // Bytes after the line are the client's and stay in the socket.
         let seen = stream.peek(room).await?;
         let seen = room.get(..seen).unwrap_or_default();
         let wanted = seen.iter().position(|byte| *byte == b'\n').map_or(seen.len(), |at| at + 1);
@@ -162,7 +162,7 @@ fn text(line: &[u8]) -> Result<Origin, &'static str> {
     let mut words = line.split(' ');
     let (_, family) = (words.next(), words.next().unwrap_or_default());
     if family == "UNKNOWN" {
-        // Whatever follows is to be ignored.
+        // The rest is to be ignored.
         return Ok(Origin::Unknown);
     }
     let address = |word: Option<&str>| -> Option<IpAddr> {

@@ -46,7 +46,7 @@ struct Parked {
 impl Read for Parked {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if !self.held.is_empty() {
-            // What is awaited now is the answer to what is held back.
+            // The answer to the records held back comes next.
             return Err(io::ErrorKind::WouldBlock.into());
         }
         self.socket.recv(buffer)

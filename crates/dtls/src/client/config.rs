@@ -22,11 +22,11 @@ pub struct ClientConfig {
     pub psk: Option<Psk>,
     /// A certificate of its own, for servers that ask.
     pub certified_key: Option<Arc<CertifiedKey>>,
-    /// Who checks the server's certificate, and the name it is checked for.
+    /// The verifier of the server's certificate, and the name that it is verified for.
     pub server: Option<(Arc<dyn ServerCertVerifier>, ServerName<'static>)>,
     /// Whether to ask for connection identifiers (RFC 9146, RFC 9147 §9), so that the session outlives an address.
     pub identifiers: bool,
-    /// Who is told the secret of the session.
+    /// The log that gets the session's secret.
     pub key_log: Option<Arc<dyn KeyLog>>,
 }
 

@@ -20,7 +20,7 @@ use crate::{
 /// Bytes of names of authorities in a CertificateRequest; more would not help a device to choose.
 const AUTHORITIES_MAX: usize = 1024;
 
-/// What was found in common with a client.
+/// The parameters in common with a client.
 pub(super) enum Chosen {
     Psk(Suite),
     EcdhePsk(Suite, Group),

@@ -123,7 +123,7 @@ impl Authority {
         certificate_keys(self.certified("fog.example"), verifier.build().unwrap())
     }
 
-    /// What a thief of a certificate has: it, and a key that is another's.
+    /// A stolen certificate with a key that is not its own.
     pub(crate) fn stolen(&self, name: &str) -> Arc<CertifiedKey> {
         let (theirs, own) = (self.certified(name), self.certified("thief"));
         Arc::new(CertifiedKey::new(theirs.cert.clone(), Arc::clone(&own.key)))

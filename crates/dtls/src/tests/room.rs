@@ -1,4 +1,4 @@
-//! Who has to give way when the table of sessions is full.
+//! Evictions when the table of sessions is full.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -28,7 +28,7 @@ impl House {
         Self { server: endpoint(keys, config), inbox: Inbox::default(), now: MS }
     }
 
-    /// What became of a client's handshake.
+    /// The outcome of a client's handshake.
     fn connect(&mut self, from: &str, config: ClientConfig) -> ClientEvent {
         self.now += MS;
         let from: SocketAddr = from.parse().unwrap();

@@ -12,7 +12,7 @@ use crate::{
     wire::{self, Reader},
 };
 
-/// What a CertificateVerify signs (RFC 8446 §4.4.3).
+/// The content that a CertificateVerify signs (RFC 8446 §4.4.3).
 pub(super) fn signed(side: Side, transcript: &Hash) -> Vec<u8> {
     let context: &[u8] = match side {
         Side::Client => b"TLS 1.3, client CertificateVerify",

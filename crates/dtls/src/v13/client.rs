@@ -30,7 +30,7 @@ use crate::{
 /// Bytes of a server's messages that are not finished.
 const MESSAGES_MAX: usize = 32 << 10;
 
-/// What a record has led to.
+/// The outcome of a record.
 pub(crate) enum ClientStep {
     /// More is awaited.
     Waiting,
@@ -40,7 +40,7 @@ pub(crate) enum ClientStep {
     Failed(Alert),
 }
 
-/// What was sent before the ServerHello.
+/// The client's state from before the ServerHello.
 pub(crate) struct Greeted<'a> {
     pub(crate) config: ClientConfig,
     pub(crate) platform: Platform,
@@ -76,7 +76,7 @@ pub(crate) struct ClientHandshake {
     ack_at: Option<Duration>,
 }
 
-/// What is awaited.
+/// The message that comes next.
 enum State {
     EncryptedExtensions,
     /// Or a CertificateRequest before it.
@@ -193,7 +193,7 @@ impl ClientHandshake {
             Content::ApplicationData if number.epoch == EPOCH_HANDSHAKE => {
                 self.answered(Err(Alert::UnexpectedMessage), send)
             }
-            // What a server says before it has our Finished is as good as lost; it is not acknowledged.
+            // Data that a server sends before it has our Finished is dropped and not acknowledged.
             Content::Handshake | Content::ApplicationData => ClientStep::Waiting,
         }
     }
@@ -330,7 +330,7 @@ impl ClientHandshake {
         };
         let Some((read, write)) = self.data.take() else { return ClientStep::Failed(Alert::InternalError) };
         let aead = self.suite.aead();
-        // What stays here is never used.
+        // The value left here is never used.
         let before =
             std::mem::replace(&mut self.read, Reading::new(aead, schedule::Secret::default(), EPOCH_HANDSHAKE));
         let session = Session::new(Parts {
@@ -355,7 +355,7 @@ impl ClientHandshake {
     }
 }
 
-/// What a ServerHello has chosen of what was offered.
+/// The choice of a ServerHello among the offers.
 struct Chosen<'a> {
     share: Option<(u16, &'a [u8])>,
     psk: bool,

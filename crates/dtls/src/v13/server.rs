@@ -49,7 +49,7 @@ impl From<Alert> for Refusal {
     }
 }
 
-/// What a record has led to.
+/// The outcome of a record.
 pub(crate) enum Step {
     /// More is awaited.
     Waiting,
@@ -86,7 +86,7 @@ pub(crate) struct Handshake {
     began: Duration,
 }
 
-/// What is awaited.
+/// The message that comes next.
 enum State {
     Certificate,
     CertificateVerify(Chain),

@@ -1,7 +1,7 @@
 //! Two clients, an endpoint, and a network between them that an enemy holds: a script of bytes says which datagrams are
 //! lost, repeated, bent, cut, mixed and made up, when time passes, who sends what and who begins again.
 //!
-//! Whatever the script, this holds: nothing panics; an association belongs to the identity whose key made it; it carries
+//! For every script this holds: nothing panics; an association belongs to the identity whose key made it; it carries
 //! what that client sent, each record at most once; limits hold; and when the enemy lets go, a client that knows its key
 //! gets a session and an answer.
 
@@ -120,7 +120,7 @@ struct World {
     /// Whose each association is, and what it has brought.
     owners: HashMap<Association, (Vec<u8>, HashSet<Vec<u8>>)>,
     last: Option<(SocketAddr, Association)>,
-    /// Who said something last.
+    /// The peer that sent data last.
     asked: Option<(SocketAddr, Association)>,
     answers: u32,
     ports: u16,
@@ -395,7 +395,7 @@ impl World {
         self.depart(from, out);
     }
 
-    /// What has happened is what may happen.
+    /// Checks the events so far.
     fn look(&mut self) {
         for event in self.inbox.events() {
             match event {

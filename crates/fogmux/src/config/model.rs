@@ -202,7 +202,7 @@ pub(crate) struct Tls {
     pub(crate) client_ca_file: Option<PathBuf>,
     /// PEM: what they have revoked; that of our own when absent.
     pub(crate) crl_file: Option<PathBuf>,
-    /// What becomes of client certificates when that list has expired.
+    /// The treatment of client certificates when that list has expired.
     pub(crate) crl_expiry: ListExpiry,
     /// Open connections end when their certificate is revoked.
     pub(crate) cut_revoked: bool,

@@ -98,7 +98,7 @@ pub(super) enum Distance {
     Nearly,
 }
 
-/// What a client was sent and what it took in some time.
+/// The bytes sent to a client, and those it has taken, in some time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     began: Timestamp,

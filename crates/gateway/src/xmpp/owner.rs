@@ -42,7 +42,7 @@ impl Core {
                 | Affiliation::Outcast,
             ) => forbidden,
             None if !self.me.gate.may_write(node) => Err(self.refusal(Action::Write, node)),
-            // Whoever may write a topic but not read it is not told whether it has a message.
+            // A client that may write a topic but not read it is not told whether it has a message.
             None if self.me.gate.may_read(node) && !self.exists(node) => {
                 Err(StanzaError::new(StanzaCondition::ItemNotFound))
             }

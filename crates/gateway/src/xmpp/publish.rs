@@ -210,7 +210,7 @@ impl Core {
         let kept = self.ctx.bus().latest(node, self.ctx.now());
         let id = kept.as_deref().map(item_id).filter(|id| ids.contains(&pubsub::CURRENT) || ids.contains(&&**id));
         let Some(id) = id else {
-            // Whoever may not read is not told whether the item was there.
+            // A client that may not read is not told whether the item was there.
             if self.me.gate.may_read(node) {
                 return Err(StanzaError::new(StanzaCondition::ItemNotFound));
             }

@@ -149,7 +149,7 @@ impl Handshake {
         if is_marked || newer.is_retried() { Err(Alert::IllegalParameter) } else { Ok(()) }
     }
 
-    /// What stands behind the compression method. Whether `extended_master_secret` is in it.
+    /// Reads the extensions after the compression method. Returns whether `extended_master_secret` is among them.
     pub(super) fn extensions(&mut self, mut reader: Reader<'_>) -> Result<bool, Alert> {
         let mut seen = Vec::new();
         if reader.is_empty() {

@@ -1,4 +1,4 @@
-//! What DTLS 1.3 adds to a client's ClientHello (RFC 8446 §4.1.2, RFC 9147 §5.3), and the server's answers to it:
+//! The parts of a ClientHello that DTLS 1.3 adds (RFC 8446 §4.1.2, RFC 9147 §5.3), and the server's answers to it:
 //! HelloRetryRequest and ServerHello.
 
 use rustls::pki_types::CertificateDer;
@@ -27,7 +27,7 @@ pub(crate) struct Newer {
     retried: Option<Retried>,
 }
 
-/// What a HelloRetryRequest has said.
+/// The contents of a HelloRetryRequest.
 struct Retried {
     cookie: Vec<u8>,
     suite: Suite13,

@@ -34,7 +34,7 @@ const AUTHORITIES_MAX: usize = 1024;
 pub(in crate::v13) const PSK_KE: u8 = 0;
 pub(in crate::v13) const PSK_DHE_KE: u8 = 1;
 
-/// What was found in common with a client.
+/// The parameters in common with a client.
 pub(super) enum Proof<'a> {
     /// An external key, with a key exchange unless the client wants none.
     Psk {

@@ -9,7 +9,7 @@ use crate::{
     v13::record::Content,
 };
 
-/// What identifiers of the server begin with.
+/// The first bytes of the server's identifiers.
 pub(super) const WORKER: u8 = 5;
 
 pub(super) fn endpoint(keys: Arc<dyn Credentials>, config: EndpointConfig) -> Endpoint<SocketAddr> {
