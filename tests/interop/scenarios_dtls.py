@@ -5,7 +5,7 @@ import itertools
 import subprocess
 
 from client import Missing, Refused, run
-from clients_dtls import MBEDTLS, WOLFSSL, Libcoap, Server, mbed, tokio_dtls, wolf
+from clients_dtls import MBEDTLS, TINYDTLS, TOKIO_DTLS, WOLFSSL, Libcoap, Server, mbed, tiny, tokio_dtls, wolf
 from keyring import LockedGateway
 from scenarios import expect, require, scenario
 
@@ -128,6 +128,30 @@ async def mbedtls_makes_sessions_of_dtls_1_2_by_every_suite_and_kind_of_key(bina
 
 
 @scenario
+async def tinydtls_makes_sessions_of_dtls_1_2_with_a_key_in_both_roles(binary):
+    print(f"  tinydtls: {version(*TINYDTLS, 'version')}")
+    async with LockedGateway(binary) as gateway:
+        for size in (0, 1, 16, 1000):
+            async with tiny(gateway, gateway.ring.right("psk", "alice", "")) as session:
+                for number in range(20):
+                    payload = bytes([number]) * size
+                    await session.put("open/dtls/tiny", payload)
+                    expect(f"{size} bytes", await session.get("open/dtls/tiny"), payload)
+        for what, credential in gateway.ring.wrong("psk", "").items():
+            try:
+                async with tiny(gateway, credential) as session:
+                    await session.put("open/dtls/wrong", b"wrong")
+            except (Refused, Missing):
+                continue
+            require(what, False, "was let in")
+        key = gateway.ring.psks["alice"]
+        async with Server(*TINYDTLS, "server", "--psk", "alice", key.decode()) as server:
+            by_key = ["--psk-id", "alice", "--psk", key.hex()]
+            await _ask(binary, "tinydtls as a server", server, "some/where", by_key, b"tiny")
+            expect("version", server.protocol, "DTLSv1.2")
+
+
+@scenario
 async def tokio_dtls_makes_sessions_of_dtls_1_3(binary):
     async with LockedGateway(binary) as gateway:
         for size in (0, 1, 16, 1000):
@@ -206,6 +230,24 @@ async def our_client_makes_sessions_of_dtls_1_3_with_wolfssl(binary):
             async with Server(*WOLFSSL, "server", "0", "both", *theirs) as server:
                 await _ask(binary, way, server, "some/where", ours, b"both")
                 expect(way, server.protocol, "DTLSv1.3")
+
+
+@scenario
+async def our_client_makes_sessions_of_dtls_1_3_with_tokio_dtls(binary):
+    print(f"  tokio-dtls: {version(*TOKIO_DTLS, 'version')}")
+    async with LockedGateway(binary) as gateway:
+        chain, private = gateway.ring.certificates["alice"]
+        known = [*TOKIO_DTLS, "server", gateway.ca, *(f"{gateway.data}/pki/server.{end}" for end in ("pem", "key"))]
+        by_certificate = ["--ca", gateway.ca, "--cert", chain, "--key", private]
+        for size in (1, 16, 1000):
+            async with Server(*known) as server:
+                await _ask(binary, f"{size} bytes", server, "some/where", by_certificate, b"7" * size)
+                expect(f"{size} bytes", server.protocol, "DTLSv1.3")
+        # It demands a certificate: whoever has none is told, and does not wait for an answer that never comes.
+        async with Server(*known) as server:
+            url = f"coaps://127.0.0.1:{server.port}/some/where"
+            code, out, _ = await run(binary, "get", "--ca", gateway.ca, "--timeout", "20", url)
+            require("without a certificate", (code != 0, out) == (True, b""), (code, out))
 
 
 @scenario
