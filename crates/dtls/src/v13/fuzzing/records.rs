@@ -56,7 +56,8 @@ impl Model {
     /// Whether two bytes of a number are enough to know it.
     fn is_near(&self, number: u64) -> bool {
         let expected = self.newest.map_or(0, |newest| newest + 1);
-        number < expected + NEAR && number + NEAR > expected
+        // At the beginning there is nothing before the first numbers that two bytes could mean instead.
+        (number < expected + NEAR || number < 2 * NEAR) && number + NEAR > expected
     }
 
     /// Where a number cannot be said either way: two bytes at the very edge.
