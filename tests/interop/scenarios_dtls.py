@@ -5,7 +5,7 @@ import itertools
 import subprocess
 
 from client import Missing, Refused, run
-from clients_dtls import MBEDTLS, TINYDTLS, TOKIO_DTLS, WOLFSSL, Libcoap, Server, mbed, tiny, tokio_dtls, wolf
+from clients_dtls import MBEDTLS, TINYDTLS, WOLFSSL, Libcoap, Server, mbed, tiny, tokio_dtls, wolf
 from keyring import LockedGateway
 from scenarios import expect, require, scenario
 
@@ -230,24 +230,6 @@ async def our_client_makes_sessions_of_dtls_1_3_with_wolfssl(binary):
             async with Server(*WOLFSSL, "server", "0", "both", *theirs) as server:
                 await _ask(binary, way, server, "some/where", ours, b"both")
                 expect(way, server.protocol, "DTLSv1.3")
-
-
-@scenario
-async def our_client_makes_sessions_of_dtls_1_3_with_tokio_dtls(binary):
-    print(f"  tokio-dtls: {version(*TOKIO_DTLS, 'version')}")
-    async with LockedGateway(binary) as gateway:
-        chain, private = gateway.ring.certificates["alice"]
-        known = [*TOKIO_DTLS, "server", gateway.ca, *(f"{gateway.data}/pki/server.{end}" for end in ("pem", "key"))]
-        by_certificate = ["--ca", gateway.ca, "--cert", chain, "--key", private]
-        for size in (1, 16, 1000):
-            async with Server(*known) as server:
-                await _ask(binary, f"{size} bytes", server, "some/where", by_certificate, b"7" * size)
-                expect(f"{size} bytes", server.protocol, "DTLSv1.3")
-        # It demands a certificate: whoever has none is told, and does not wait for an answer that never comes.
-        async with Server(*known) as server:
-            url = f"coaps://127.0.0.1:{server.port}/some/where"
-            code, out, _ = await run(binary, "get", "--ca", gateway.ca, "--timeout", "20", url)
-            require("without a certificate", (code != 0, out) == (True, b""), (code, out))
 
 
 @scenario

@@ -1,7 +1,7 @@
 //! tokio-dtls (DTLS 1.3 only, certificates only) behind the line protocol of `clients_dtls.py`:
 //!
 //! `client ADDRESS CA [CHAIN KEY]` or `server CA CHAIN KEY`, all files PEM. A server prints `listening PORT` first and
-//! takes one client, whose certificate it demands. `version` prints the version of the library.
+//! takes one client, whose certificate it demands.
 //!
 //! Lines in: `send HEX`, `receive MILLISECONDS`, `close`. Lines out: `established DTLSv1.3 - CID -`, `data HEX`,
 //! `silence`, `failed WHY`.
@@ -85,19 +85,8 @@ async fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
             println!("listening {}", server.local_addr().port());
             serve(&server.accept().await?).await
         }
-        [word] if word == "version" => {
-            println!("{}", version("tokio-dtls").ok_or("of no known version")?);
-            Ok(())
-        }
-        _ => Err("client ADDRESS CA [CHAIN KEY] | server CA CHAIN KEY | version".into()),
+        _ => Err("client ADDRESS CA [CHAIN KEY] | server CA CHAIN KEY".into()),
     }
-}
-
-/// The version of a package in the lock file that this program was built with.
-fn version(package: &str) -> Option<&'static str> {
-    let lock = include_str!("../../Cargo.lock");
-    let (_, entry) = lock.split_once(&format!("name = \"{package}\"\nversion = \""))?;
-    entry.split_once('"').map(|(version, _)| version)
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
