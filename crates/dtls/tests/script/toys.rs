@@ -1,5 +1,5 @@
 //! Cryptography for scripts: the same numbers each time, key exchanges that anybody can compute, and one certificate.
-//! What a script does depends on its bytes alone, and costs next to nothing but the protocol.
+//! The course of a script depends on its bytes alone, and costs next to nothing but the protocol.
 
 use std::{cell::Cell, fmt, sync::Arc, time::Duration};
 

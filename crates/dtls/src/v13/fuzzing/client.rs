@@ -20,7 +20,7 @@ use crate::{
 /// Bytes that a client may say to one datagram: its longest flight, with a certificate, twice.
 const ANSWER_MAX: usize = 3000;
 
-/// What a server says.
+/// A server's next words: a message, or a record.
 pub(super) enum Say {
     /// A handshake message.
     Message(u8, Vec<u8>),

@@ -63,7 +63,7 @@ impl Server {
         }
     }
 
-    /// What an honest server says next.
+    /// The next message of an honest server.
     pub(super) fn next(&mut self) -> Option<Say> {
         let next = self.next;
         self.next += 1;

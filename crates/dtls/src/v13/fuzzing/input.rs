@@ -1,6 +1,6 @@
 //! The bytes of the fuzzer as choices.
 
-/// What is left of them; behind their end there are only zeros.
+/// The bytes that are left; zeros follow their end.
 pub(super) struct Input<'a>(pub(super) &'a [u8]);
 
 impl<'a> Input<'a> {

@@ -78,7 +78,7 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// What a client offers: one version, one suite, one kind of credential.
+/// The offer of a client: one version, one suite, one kind of credential.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     pub(super) is_newer: bool,
@@ -155,7 +155,7 @@ pub(super) struct Pair {
     pub(super) made: usize,
     /// Data that has come to the server.
     pub(super) heard: Vec<Vec<u8>>,
-    /// What the client has heard.
+    /// The events of the client.
     pub(super) events: Vec<ClientEvent>,
 }
 
@@ -272,7 +272,7 @@ impl Pair {
         self.endpoint.send(self.now, self.from, association, data, &mut send)
     }
 
-    /// Whatever was done, somebody else gets a session at once, and nothing is left when all are gone.
+    /// Another client gets a session at once, and nothing is left when all are gone.
     pub(super) fn serves_others(mut self, way: Way) {
         self.from.set_port(6000);
         (self.client, self.up) = start(way.config(&self.secrets), self.now);

@@ -31,7 +31,7 @@ const OLD_MAX: usize = 64;
 
 const OURS: Cid = [9; CID];
 
-/// What a record was sealed as.
+/// A record as it was sealed.
 #[derive(Clone, PartialEq, Eq)]
 struct Old {
     number: u64,

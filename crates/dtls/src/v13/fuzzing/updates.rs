@@ -23,7 +23,7 @@ const ANSWER_MAX: usize = 200;
 /// A session that says and hears nothing for so long may be over: 25 hours.
 const IDLE: Duration = Duration::from_secs(20 * 3600);
 
-/// What has to become of the session.
+/// The state that the session has to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Lives,
@@ -39,7 +39,7 @@ struct Attack {
     /// Keys of each epoch of ours, and of each of the session's.
     write: Vec<Writing>,
     read: Vec<Reading>,
-    /// What has to be in our records.
+    /// The identifier that our records have to carry.
     cid: Vec<u8>,
     /// Bytes of the identifier in the session's.
     cid_len: usize,
@@ -277,7 +277,7 @@ impl Attack {
                 wire::put_fragment(&mut plain, message::KEY_UPDATE, self.next, 2, 0, &[0]);
                 Fate::Ends
             }
-            // What belongs to a handshake.
+            // Messages of a handshake.
             4 => {
                 wire::put_message(&mut plain, message::FINISHED, self.next, body);
                 Fate::Ends
@@ -290,7 +290,7 @@ impl Attack {
         let datagram = self.seal(0, Content::Handshake, &plain);
         self.arrive(&datagram);
         self.check(fate);
-        // Whatever it was: from here on nobody knows which message is next.
+        // From here on the model does not know which message is next.
         self.is_over |= fate == Fate::Either;
     }
 
