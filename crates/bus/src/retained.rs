@@ -30,7 +30,7 @@ use crate::{
 pub struct StoreFailed;
 
 /// A promise that acknowledgements wait for: the store has written what it has to keep. Completions of one store
-/// resolve in the order of its writes, so the last of a batch stands for all.
+/// resolve in the order of its commits, and each says how its own commit went: one does not stand for another.
 #[derive(Clone, Debug, Default)]
 pub enum Completion {
     /// Nothing to wait for.
