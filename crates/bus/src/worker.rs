@@ -192,17 +192,19 @@ impl Worker {
         self.routes.clear();
         let mut last: Option<&str> = None;
         for (index, publication) in batch.iter().enumerate() {
+            if publication.outcome().is_refusal() {
+                tally.refused += u64::from(publication.outcome().refused);
+                self.routes.push(Rc::clone(&self.nobody));
+                // Nobody gets this one, but the next one on the same topic may have subscribers.
+                last = None;
+                continue;
+            }
             let topic = publication.topic;
             let routes = match (last == Some(topic.as_str()), self.routes.last()) {
                 (true, Some(routes)) => Rc::clone(routes),
                 _ => self.route(topic, tally),
             };
             last = Some(topic.as_str());
-            if publication.outcome().is_refusal() {
-                tally.refused += u64::from(publication.outcome().refused);
-                self.routes.push(Rc::clone(&self.nobody));
-                continue;
-            }
             self.stage_one(index, publication, &routes, tally);
             self.routes.push(routes);
             if self.staging.len() >= STAGED_MAX {
