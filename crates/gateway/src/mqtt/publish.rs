@@ -117,15 +117,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Some(place) = published.unwoken {
             self.rare().fan_out = Some(FanOut { place, waits: false });
         }
-        let bytes_of = |one: &Publication<'_>| one.payload.as_slice().len() + one.topic.len() + QUEUED_BYTES;
-        if let Some(pause) = take_falling_behind(|| batch.iter().map(bytes_of).sum()) {
-            self.pause(pause);
-        }
+        self.keep_pace(&batch);
         if verdicts.is_empty() {
             return end.map_or(Ok(()), Err);
         }
         self.owe_all(verdicts, &batch, &published.completions)?;
         end.map_or(Ok(()), Err)
+    }
+
+    /// Pauses, and reads less in the next turn, if a subscriber of the batch is behind.
+    fn keep_pace(&mut self, batch: &[Publication<'_>]) {
+        let bytes = || batch.iter().map(|one| one.payload.as_slice().len() + one.topic.len()).sum::<usize>();
+        let Some(pause) = take_falling_behind(|| bytes() + batch.len() * QUEUED_BYTES) else {
+            if let Some(rare) = &mut self.rare {
+                rare.turn_bytes = None;
+            }
+            return;
+        };
+        let rare = self.rare();
+        rare.turn_bytes = pause.next_turn(bytes(), rare.turn_bytes);
+        self.pause(pause);
     }
 
     /// Acknowledges the items of a batch, each when its own completion resolves: those of the commit that succeeds must

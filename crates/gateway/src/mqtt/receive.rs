@@ -102,7 +102,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let ctx = Rc::clone(&self.ctx);
         let mut buffer = ctx.read_buffer.borrow_mut();
         let (front, rest) = buffer.split_at_mut_checked(partial.len()).ok_or(End::Closed)?;
-        let mut read = ReadBuf::new(rest);
+        let most = self.rare.as_ref().and_then(|rare| rare.turn_bytes).unwrap_or(rest.len());
+        let room = rest.len().min(most);
+        let mut read = ReadBuf::new(rest.get_mut(..room).unwrap_or_default());
         match Pin::new(&mut self.stream).poll_read(cx, &mut read) {
             Poll::Pending => {
                 self.input = Input::Partial(partial);
