@@ -56,7 +56,7 @@ fn run_on(store: Box<dyn RetainedStore>, config: HttpConfig, rules: Rules, test:
         coap: CoapDoor::new(CoapConfig::default()),
         http: HttpDoor::new(config),
         xmpp: XmppDoor::new(XmppConfig::default()),
-        readers: crate::readers::Readers::default(),
+        shutdown: crate::shutdown::Shutdown::default(),
         draining,
     };
     let house = House { ctx: WorkerContext::new(Arc::new(shared), WorkerId(0)), drain };

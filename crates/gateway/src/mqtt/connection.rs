@@ -179,7 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             alias_bytes_max: config.alias_bytes_max,
         };
         let now = ctx.now();
-        ctx.shared.mqtt.shutdown.opened();
+        ctx.shared.shutdown.opened();
         let mut output = Output::default();
         output.buffer(&ctx).extend_from_slice(&granted.greeting);
         let (expires, extended) = (granted.expires, granted.extended.map(Box::new));

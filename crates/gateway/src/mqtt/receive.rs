@@ -386,7 +386,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         self.ctx.shared.mqtt.change_unfinished(self.input.counted(), 0);
-        self.ctx.shared.mqtt.shutdown.closed(self.drain_progress.is_some());
+        self.ctx.shared.shutdown.closed(self.drain_progress.is_some());
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{core::Core, read};
-use crate::{context::Phase, credential, liveness, readers::Reading, turn};
+use crate::{context::Phase, credential, liveness, shutdown::Reading, turn};
 
 /// How often a client that reads nothing is checked.
 const TICK: Duration = Duration::from_secs(2);
