@@ -28,6 +28,7 @@ pub(crate) const CASES: &[Case] = &[
     },
     Case { name: "bus absent members of a shared subscription crowd out nobody", run: shared::absent_members },
     Case { name: "bus a subscription is replaced at the limit", run: limits::replaced },
+    Case { name: "bus a message behind a refused one on its topic is delivered", run: limits::refused },
     Case { name: "bus absent sessions that hold all memory stop no publisher", run: shares::absent_sessions },
     Case { name: "bus readers that never acknowledge stop no publisher", run: shares::silent_readers },
     Case { name: "bus filters that match nothing let neighbours in between", run: shares::filters_without_match },

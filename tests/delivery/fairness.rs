@@ -26,10 +26,9 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 const PSK: &[u8] = b"a key of 16 byte";
-const PSK_FILE: &str = "[[psk]]\nidentity = \"sensor\"\nkey = \"61206b6579206f662031362062797465\"\n";
 
 fn start(settings: &[&str]) -> Result<Gateway> {
-    Gateway::start_furnished(settings, &[("users.toml", &users::file(&["dev", "ada"])), ("psk.toml", PSK_FILE)])
+    users::gateway(settings, &["dev", "ada"], &[("psk.toml", &users::key_file("sensor", PSK))])
 }
 
 fn metric(gateway: &Gateway, name: &str) -> Result<f64> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fogmux_tests::suite::Case;
-use fogmux_tests::{mqtt, tcp};
+use fogmux_tests::{mqtt, tcp, users};
 use openssl::ssl::{Ssl, SslContext, SslMethod, SslStream, SslVerifyMode, SslVersion};
 
 pub(crate) const CASES: &[Case] = &[
@@ -36,11 +36,14 @@ pub(crate) const CASES: &[Case] = &[
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Pre-shared keys, one of them long enough.
-const KEYS: &str = "[[psk]]\nidentity = \"dev\"\nkey = \"00112233445566778899aabbccddeeff\"\n";
+/// The pre-shared key of `dev`.
 const KEY: &[u8] = &[0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff];
 /// MQTT over TLS with a pre-shared key.
 const TLS_PSK: &str = "listeners.mqtts.profile=\"psk\"";
+
+fn keys() -> String {
+    users::key_file("dev", KEY)
+}
 
 /// A TLS connection by a pre-shared key.
 fn tls_psk(server: SocketAddr, version: SslVersion, identity: &str, key: &[u8]) -> Result<SslStream<TcpStream>> {

@@ -17,7 +17,7 @@ const RULES: &str = "[[allow]]\nuser = \"ada\"\nboth = \"#\"\n[[allow]]\nuser = 
     [[allow]]\nanonymous = true\nwrite = \"in/#\"\n";
 
 fn start() -> Result<Gateway> {
-    Gateway::start_furnished(&[], &[("users.toml", &users::file(&["dev", "ada"])), ("acl.toml", RULES)])
+    users::gateway(&[], &["dev", "ada"], &[("acl.toml", RULES)])
 }
 
 fn http() -> Result<String> {
@@ -137,8 +137,7 @@ fn scheme() -> Result<String> {
     let other = put("https")?;
     ensure!(other == 403, "a page of another scheme is answered {other}");
     // Behind a named proxy that ends TLS it is the other way round.
-    let gateway =
-        Gateway::start_furnished(&["proxy.addresses=[\"127.0.0.1\"]"], &[("users.toml", &users::file(&["dev"]))])?;
+    let gateway = users::gateway(&["proxy.addresses=[\"127.0.0.1\"]"], &["dev"], &[])?;
     let http = gateway.address("http")?;
     let put = |scheme: &str| {
         let own = format!(

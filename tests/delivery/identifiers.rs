@@ -15,7 +15,7 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 fn start(settings: &[&str]) -> Result<Gateway> {
-    Gateway::start_furnished(settings, &[("users.toml", &users::file(&["dev", "ada"]))])
+    users::gateway(settings, &["dev", "ada"], &[])
 }
 
 /// Logs in and expects success; whether there was a session.

@@ -13,6 +13,7 @@ mod dtls_sessions;
 mod http;
 mod mqtt;
 mod mqtt_load;
+mod proxy;
 mod xmpp;
 
 use std::fmt;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         http::CASES,
         xmpp::CASES,
         connections::CASES,
+        proxy::CASES,
     ]
     .concat();
     suite::run("hostile", &cases)

@@ -10,6 +10,7 @@ pub mod gateway;
 pub mod http2;
 pub mod mqtt;
 pub mod probe;
+pub mod proxy;
 pub mod suite;
 pub mod tcp;
 pub mod tls;

@@ -12,7 +12,6 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::{mqtt, tcp};
 
-const TOPIC: &str = "probe/round/trip";
 const PACE: Duration = Duration::from_millis(2);
 /// Round trips at the least: below, a 99th percentile says nothing.
 const SAMPLES_MIN: usize = 300;
@@ -30,10 +29,17 @@ impl Probe {
     /// # Errors
     /// When the gateway does not let it in.
     pub fn mqtt(address: SocketAddr) -> Result<Self> {
-        let mut connection = mqtt::Connection::open(address, mqtt::V4, "probe")?;
-        let granted = connection.subscribe(1, &[TOPIC], 0)?;
+        Self::over(mqtt::Connection::open(address, mqtt::V4, "probe")?, "probe/round/trip")
+    }
+
+    /// The same over a connection that is logged in by version 3.1.1, by a topic of its own.
+    ///
+    /// # Errors
+    /// When it may not subscribe.
+    pub fn over(mut connection: mqtt::Connection, topic: &'static str) -> Result<Self> {
+        let granted = connection.subscribe(1, &[topic], 0)?;
         ensure!(granted == [0], "SUBACK {granted:?}");
-        Ok(Self::start(move |number| round_trip(&mut connection, number)))
+        Ok(Self::start(move |number| round_trip(&mut connection, topic, number)))
     }
 
     /// Through nothing but the kernel, to a thread that sends back what it gets.
@@ -84,10 +90,10 @@ impl Probe {
     }
 }
 
-fn round_trip(connection: &mut mqtt::Connection, number: usize) -> Result<Duration> {
+fn round_trip(connection: &mut mqtt::Connection, topic: &str, number: usize) -> Result<Duration> {
     let payload = number.to_be_bytes();
     let began = Instant::now();
-    connection.publish(TOPIC, &payload)?;
+    connection.publish(topic, &payload)?;
     let (first, body) = connection.read()?;
     ensure!(first & 0xf0 == 0x30, "{first:#x} instead of PUBLISH");
     ensure!(body.ends_with(&payload), "round trip {number} brought another message");

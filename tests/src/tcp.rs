@@ -1,7 +1,7 @@
 //! TCP connections with deadlines on everything: an attack that hangs is a test that hangs.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -40,6 +40,21 @@ impl End {
 /// When nobody accepts.
 pub fn connect(address: SocketAddr) -> Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, PATIENCE).with_context(|| format!("connect to {address}"))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// Connects from an address of this machine, such as another of `127.0.0.0/8`.
+///
+/// # Errors
+/// When nobody accepts, or the address is not this machine's.
+pub fn connect_from(own: IpAddr, address: SocketAddr) -> Result<TcpStream> {
+    let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
+    socket.bind(&SocketAddr::new(own, 0).into()).with_context(|| format!("bind {own}"))?;
+    socket.connect_timeout(&address.into(), PATIENCE).with_context(|| format!("connect to {address}"))?;
+    let stream = TcpStream::from(socket);
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;

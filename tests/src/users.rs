@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::gateway::Gateway;
 use crate::mqtt::{self, Connection, V5};
 use crate::tcp;
 
@@ -18,6 +19,22 @@ const HASH: &str =
 #[must_use]
 pub fn file(users: &[&str]) -> String {
     users.iter().map(|user| format!("[users.{user}]\npassword = \"{HASH}\"\n")).collect()
+}
+
+/// The text of `psk.toml` with one key.
+#[must_use]
+pub fn key_file(identity: &str, key: &[u8]) -> String {
+    let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("[[psk]]\nidentity = \"{identity}\"\nkey = \"{key}\"\n")
+}
+
+/// Starts a gateway that knows these users, with other files, name and text, in its data directory.
+///
+/// # Errors
+/// When it does not start or does not become ready in a minute.
+pub fn gateway(settings: &[&str], users: &[&str], files: &[(&str, &str)]) -> Result<Gateway> {
+    let users = file(users);
+    Gateway::start_furnished(settings, &[&[("users.toml", &*users)], files].concat())
 }
 
 /// A login at the MQTT door by version 5.

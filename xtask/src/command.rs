@@ -119,10 +119,18 @@ pub(crate) fn on_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
+/// Characters of a command line that are shown: the line that links a test has twenty thousand.
+const LINE_CHARS_MAX: usize = 200;
+
+/// The command line, or the beginning of a long one.
 fn line(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy()];
     words.extend(command.get_args().map(OsStr::to_string_lossy));
-    words.join(" ")
+    let line = words.join(" ");
+    match line.char_indices().nth(LINE_CHARS_MAX) {
+        Some((end, _)) => format!("{} ... ({} bytes)", line.get(..end).unwrap_or_default(), line.len()),
+        None => line,
+    }
 }
 
 #[cfg(test)]
@@ -135,6 +143,14 @@ mod tests {
         assert_eq!(passed("15873 passed, 1 failed in 90 s\n"), Some(15_873));
         assert_eq!(passed("145 tests, 145 passed, 0 skipped, 0 failed\n"), None);
         assert_eq!(passed("delivery a case: ok in 1 s\n"), None);
+    }
+
+    #[test]
+    fn long_command_lines_are_cut() {
+        assert_eq!(line(&command("cc", &["-o", "x"])), "cc -o x");
+        let long = line(&command("cc", &["\u{e4}"; 10_000]));
+        assert!(long.starts_with("cc \u{e4} \u{e4}") && long.ends_with(" ... (30002 bytes)"), "{long}");
+        assert_eq!(long.chars().count(), LINE_CHARS_MAX + " ... (30002 bytes)".len());
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(crate) fn conformance(tree: &Tree) -> Result<()> {
 /// The delivery suite: accepted messages arrive, at every door and over every transport, and memory is returned.
 pub(crate) fn delivery(tree: &Tree) -> Result<()> {
     setup::clients(tree)?;
-    setup::broker()?;
+    setup::neighbours()?;
     let binary = gateway::build(tree)?;
     let mut tests = cargo_tree("test", &["--test", "delivery"]);
     tests.current_dir(tree.root()).env("FOGMUX_BIN", binary).env("FOGMUX_CLIENTS", tree.clients());

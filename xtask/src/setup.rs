@@ -48,6 +48,12 @@ const PEERS: [Program; 5] = [
     Program { name: "ejabberdctl", package: "ejabberd" },
 ];
 
+const NEIGHBOURS: [Program; 3] = [
+    Program { name: "mosquitto", package: "mosquitto" },
+    Program { name: "nginx", package: "nginx-light" },
+    Program { name: "haproxy", package: "haproxy" },
+];
+
 /// All of it.
 pub(crate) fn everything(tree: &Tree) -> Result<()> {
     h2spec(tree)?;
@@ -80,10 +86,7 @@ pub(crate) fn browser() -> Result<()> {
 
 /// Servers that others wrote, for the generator to drive: each started by the tests, on free ports, and not by Debian.
 pub(crate) fn peers(tree: &Tree) -> Result<()> {
-    let missing =
-        PEERS.iter().filter(|program| !on_path(program.name) && !Path::new("/usr/sbin").join(program.name).exists());
-    let mut packages: Vec<&str> = missing.map(|program| program.package).collect();
-    packages.dedup();
+    let mut packages = missing(&PEERS);
     packages.extend(for_python());
     {
         let _quiet = Quiet::begin()?;
@@ -92,13 +95,23 @@ pub(crate) fn peers(tree: &Tree) -> Result<()> {
     python(tree)
 }
 
-/// The broker that is a bridge in the tests of delivery.
-pub(crate) fn broker() -> Result<()> {
-    if on_path("mosquitto") || Path::new("/usr/sbin/mosquitto").exists() {
+/// The broker that is a bridge in the tests of delivery, and the proxies that stand in front of the gateway there.
+pub(crate) fn neighbours() -> Result<()> {
+    let packages = missing(&NEIGHBOURS);
+    if packages.is_empty() {
         return Ok(());
     }
     let _quiet = Quiet::begin()?;
-    debian(&["mosquitto"])
+    debian(&packages)
+}
+
+/// The packages of servers that are not installed; Debian keeps them where not everybody looks for programs.
+fn missing(programs: &[Program]) -> Vec<&'static str> {
+    let is_there = |name: &str| on_path(name) || Path::new("/usr/sbin").join(name).exists();
+    let mut packages: Vec<&str> =
+        programs.iter().filter(|program| !is_there(program.name)).map(|program| program.package).collect();
+    packages.dedup();
+    packages
 }
 
 /// The program that reads our log in the tests of `deploy/`.

@@ -10,6 +10,7 @@
 //! never blocks a publisher. Nothing grows past a configured limit. Every drop is counted.
 
 mod bus;
+mod completions;
 mod counters;
 mod fifo;
 mod filter;
@@ -35,6 +36,7 @@ mod wake_list;
 mod worker;
 
 pub use bus::{Bus, BusConfig, TooManySubscriptions};
+pub use completions::Completions;
 pub use counters::Counters;
 pub use fifo::{FifoLimits, FifoMailbox, Queued};
 pub use filter::{Filter, FilterError};

@@ -18,5 +18,12 @@ pub struct Outcome {
     pub replaced: bool,
 }
 
+impl Outcome {
+    /// Whether nobody gets the publication.
+    pub(crate) const fn is_refusal(self) -> bool {
+        self.refused || self.precondition_failed
+    }
+}
+
 /// The cell that a publication's outcome is written to, shared by reference during a batch.
 pub(crate) type OutcomeCell = Cell<Outcome>;

@@ -13,7 +13,10 @@ use std::{
 
 use bytes::Bytes;
 
-use self::{map::Map, restored::Shared};
+use self::{
+    map::{Map, Sizes},
+    restored::Shared,
+};
 use crate::{
     filter::Filter,
     footprint,
@@ -30,7 +33,7 @@ use crate::{
 pub struct StoreFailed;
 
 /// A promise that acknowledgements wait for: the store has written what it has to keep. Completions of one store
-/// resolve in the order of its writes, so the last of a batch stands for all.
+/// resolve in the order of its commits, and each says how its own commit went: one does not stand for another.
 #[derive(Clone, Debug, Default)]
 pub enum Completion {
     /// Nothing to wait for.
@@ -262,20 +265,27 @@ impl Retained {
             map.remove(hash, publication.topic.as_str());
             return Ok(Kept { replaced, completion });
         };
-        self.admit(&map, kept, message)?;
+        let old_bytes = kept.map_or(0, |kept| footprint::of(kept));
+        let sizes = Sizes { bytes: footprint::of(message), old_bytes };
+        self.admit(&map, kept, message, sizes)?;
         let left = message.expires_at.map(|at| at.since(message.ingest).as_millis());
         let expires = left.map(|ms| message.ingest_unix_ms.saturating_add(u64::try_from(ms).unwrap_or(u64::MAX)));
         // Under the lock, so that the store sees writes of one topic in the order in which they became the latest; and
         // before the map changes, so that a message the store refuses is never read.
         let completion = self.store.put(message, expires, kept);
         taken(&completion)?;
-        map.insert(hash, message);
+        map.replace(hash, message, sizes);
         Ok(Kept { replaced, completion })
     }
 
     /// Whether there is room for a message in place of `old`. The gateway's own status messages have no share.
-    fn admit(&self, map: &Map, old: Option<&Arc<Message>>, message: &Message) -> Result<(), RetainedError> {
-        let (bytes, old_bytes) = (footprint::of(message), old.map_or(0, |m| footprint::of(m)));
+    fn admit(
+        &self,
+        map: &Map,
+        old: Option<&Arc<Message>>,
+        message: &Message,
+        Sizes { bytes, old_bytes }: Sizes,
+    ) -> Result<(), RetainedError> {
         let grows = bytes.saturating_sub(old_bytes);
         if old.is_some() && grows == 0 {
             return Ok(());

@@ -9,6 +9,7 @@ use std::{
 
 use crate::{
     bus::Bus,
+    completions::Completions,
     counters::{Counters, Tally},
     group::Members,
     id::WorkerId,
@@ -16,19 +17,19 @@ use crate::{
     message::{Door, Message, MessageId, Publication, Qos},
     order::Held,
     outcome::Outcome,
-    retained::{Completion, RetainedError},
+    retained::RetainedError,
     route::{Batch, Pick, RouteCache, Routes, Staging, Subscriber, Wake},
     subscription::Subscription,
     topic::TopicRef,
     wake_list::{Place, WakeList},
 };
 
-/// The result of publishing a batch. Outcomes are in the publications; acknowledgements wait for the completion.
+/// The result of publishing a batch. Outcomes are in the publications; acknowledgements wait for the completions.
 #[derive(Debug)]
-#[must_use = "acknowledgements wait for the completion"]
+#[must_use = "acknowledgements wait for the completions"]
 pub struct Published {
-    /// Resolves when everything that must be stored is stored.
-    pub completion: Completion,
+    /// Resolve when what must be stored is stored.
+    pub completions: Completions,
     /// The place in the worker's wake list up to which subscribers of this batch have still to be woken; `None` if all
     /// are awake. A publisher that continues before [`Worker::has_woken`] only fills their mailboxes.
     pub unwoken: Option<Place>,
@@ -97,7 +98,7 @@ impl Worker {
         if self.bus.is_shut_down() {
             batch.iter().for_each(Publication::refuse);
             self.bus.counters().add(&Tally { refused: batch.len() as u64, ..Tally::default() });
-            return Published { completion: Completion::Ready, unwoken: None };
+            return Published { completions: Completions::default(), unwoken: None };
         }
         self.publish_will(batch)
     }
@@ -106,7 +107,7 @@ impl Worker {
     /// clients have gone.
     pub fn publish_will(&mut self, batch: &mut [Publication<'_>]) -> Published {
         let mut tally = Tally { published: batch.len() as u64, ..Tally::default() };
-        let mut completion = Completion::Ready;
+        let mut completions = Completions::default();
         let mut ordered = false;
         let before = self.wakes.end();
         self.woken = 0;
@@ -116,7 +117,7 @@ impl Worker {
             ordered |= publication.is_ordered();
         }
         if ordered {
-            self.publish_in_order(batch, &mut tally, &mut completion);
+            self.publish_in_order(batch, &mut tally, &mut completions);
         } else {
             self.deliver(batch, &mut tally);
         }
@@ -127,11 +128,11 @@ impl Worker {
         }
         self.bus.counters().add(&tally);
         let end = self.wakes.end();
-        Published { completion, unwoken: (end != before).then_some(end) }
+        Published { completions, unwoken: (end != before).then_some(end) }
     }
 
     /// Retains and delivers run by run; see [`crate::order`].
-    fn publish_in_order(&mut self, batch: &[Publication<'_>], tally: &mut Tally, completion: &mut Completion) {
+    fn publish_in_order(&mut self, batch: &[Publication<'_>], tally: &mut Tally, completions: &mut Completions) {
         let bus = Arc::clone(&self.bus);
         let mut rest = batch;
         let mut held: Option<(Held<'_>, u64)> = None;
@@ -144,8 +145,9 @@ impl Worker {
                 drop(held.take()); // All locks of a run are taken together, in ascending order.
                 held = Some((bus.order().lock(shards), tally.matched));
             }
-            for publication in run.iter().filter(|publication| publication.is_ordered()) {
-                self.keep(publication, completion);
+            let places = batch.len() - rest.len()..;
+            for (place, publication) in places.zip(run).filter(|(_, publication)| publication.is_ordered()) {
+                self.keep(publication, place, completions);
             }
             self.deliver(run, tally);
             rest = later;
@@ -160,13 +162,12 @@ impl Worker {
         }
     }
 
-    fn keep(&self, publication: &Publication<'_>, completion: &mut Completion) {
+    /// Retains the publication at this place in its batch.
+    fn keep(&self, publication: &Publication<'_>, place: usize, completions: &mut Completions) {
         match self.bus.keep().keep(publication) {
             Ok(kept) => {
                 publication.outcome.set(Outcome { replaced: kept.replaced, ..publication.outcome() });
-                if !matches!(kept.completion, Completion::Ready) {
-                    *completion = kept.completion;
-                }
+                completions.push(place, kept.completion);
             }
             Err(RetainedError::Precondition) => {
                 publication.outcome.set(Outcome { precondition_failed: true, ..publication.outcome() });
@@ -191,17 +192,19 @@ impl Worker {
         self.routes.clear();
         let mut last: Option<&str> = None;
         for (index, publication) in batch.iter().enumerate() {
+            if publication.outcome().is_refusal() {
+                tally.refused += u64::from(publication.outcome().refused);
+                self.routes.push(Rc::clone(&self.nobody));
+                // Nobody gets this one, but the next one on the same topic may have subscribers.
+                last = None;
+                continue;
+            }
             let topic = publication.topic;
             let routes = match (last == Some(topic.as_str()), self.routes.last()) {
                 (true, Some(routes)) => Rc::clone(routes),
                 _ => self.route(topic, tally),
             };
             last = Some(topic.as_str());
-            if publication.outcome().is_refusal() {
-                tally.refused += u64::from(publication.outcome().refused);
-                self.routes.push(Rc::clone(&self.nobody));
-                continue;
-            }
             self.stage_one(index, publication, &routes, tally);
             self.routes.push(routes);
             if self.staging.len() >= STAGED_MAX {
@@ -376,12 +379,6 @@ impl Worker {
 impl std::fmt::Debug for Worker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Worker").field("id", &self.id).finish_non_exhaustive()
-    }
-}
-
-impl Outcome {
-    const fn is_refusal(self) -> bool {
-        self.refused || self.precondition_failed
     }
 }
 

@@ -11,9 +11,8 @@ use std::{
 };
 
 use fogmux_bus::{
-    Bus, BusConfig, Claim, Completion, Delivered, Delivery, FifoLimits, FifoMailbox, Filter, Forgetful, Mailbox,
-    Payload, Publication, Publisher, Qos, ReadGate, Slot, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef,
-    WorkerId,
+    Bus, BusConfig, Claim, Delivered, Delivery, FifoLimits, FifoMailbox, Filter, Forgetful, Mailbox, Payload,
+    Publication, Publisher, Qos, ReadGate, Slot, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef, WorkerId,
 };
 use proptest::prelude::*;
 
@@ -60,7 +59,7 @@ fn a_batch_reaches_each_subscriber_once_and_in_order() {
     let one = subscriber(&bus, &["a/y"]);
     let me = Publisher::internal();
     let mut batch = [publication("a/x", b"1", &me), publication("a/y", b"2", &me), publication("a/x", b"3", &me)];
-    assert!(worker.publish(&mut batch).completion.is_ready());
+    assert!(worker.publish(&mut batch).completions.is_ready());
     assert_eq!(batch.each_ref().map(|p| p.outcome().matched), [1, 2, 1]);
     assert_eq!(received(&both), ["a/x=1", "a/y=2", "a/x=3"]);
     assert_eq!(received(&one), ["a/y=2"]);
@@ -324,7 +323,7 @@ fn what_is_gone_is_counted() {
     bus.subscribe(&slot, &Subscription::parse("t").unwrap(), SubscribeOptions::default()).unwrap();
     let me = Publisher::internal();
     let mut batch = [publication("t", b"", &me)];
-    assert!(matches!(worker.publish(&mut batch).completion, Completion::Ready));
+    assert!(worker.publish(&mut batch).completions.is_ready());
     assert!(slot.with(|m| m.0.load(Ordering::Relaxed)));
     assert_eq!(bus.counters().dropped_gone.load(Ordering::Relaxed), 1);
 }

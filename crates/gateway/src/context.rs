@@ -17,7 +17,7 @@ use fogmux_net::{Admission, Channel};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    Listener, coap::CoapDoor, http::HttpDoor, metrics::Metrics, mqtt::MqttDoor, proxy::ProxyRules, readers::Readers,
+    Listener, coap::CoapDoor, http::HttpDoor, metrics::Metrics, mqtt::MqttDoor, proxy::ProxyRules, shutdown::Shutdown,
     verifiers::Verifiers, xmpp::XmppDoor,
 };
 
@@ -219,8 +219,8 @@ pub struct Shared {
     pub http: HttpDoor,
     /// The XMPP door.
     pub xmpp: XmppDoor,
-    /// Event streams and XMPP connections that a shutdown waits for.
-    pub(crate) readers: Readers,
+    /// The connections and streams that a shutdown waits for.
+    pub(crate) shutdown: Shutdown,
     pub(crate) draining: watch::Receiver<Phase>,
 }
 

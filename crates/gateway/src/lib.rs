@@ -18,9 +18,9 @@ pub mod metrics;
 pub mod mqtt;
 pub mod proxy;
 mod psk_guard;
-mod readers;
 pub mod runtime;
 mod shares;
+mod shutdown;
 #[cfg(test)]
 mod simulation;
 mod sys;

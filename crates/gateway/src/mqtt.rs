@@ -26,7 +26,6 @@ mod reclaim;
 mod retained;
 mod send;
 mod session;
-mod shutdown;
 mod subscribe;
 #[cfg(test)]
 mod tests;
@@ -141,7 +140,7 @@ pub async fn housekeeping(ctx: Rc<WorkerContext>) {
     // Once for their wills, then repeatedly until all have ended.
     door.ring_all();
     ctx.emptying().await;
-    while !door.shutdown.is_over() {
+    while !ctx.shared.shutdown.is_over() {
         door.ring_all();
         tokio::time::sleep(deadline::DRAIN_TICK).await;
     }

@@ -32,7 +32,7 @@ use crate::{
     metrics::Metrics,
     mqtt::{MqttConfig, MqttDoor},
     proxy::ProxyConfig,
-    readers::Readers,
+    shutdown::Shutdown,
     sys::Unstored,
     verifiers::Verifiers,
     xmpp::{XmppConfig, XmppDoor},
@@ -46,8 +46,8 @@ const BLOCK: usize = 16;
 const WILLS: Duration = Duration::from_millis(100);
 /// The longest wait until all MQTT clients are read for acknowledgements only.
 const QUIESCING_MAX: Duration = Duration::from_secs(2);
-/// How long event streams and XMPP clients may all take nothing of their output while the gateway shuts down.
-const READER_PATIENCE: Duration = Duration::from_secs(2);
+/// How long clients may all take nothing of their output while the gateway shuts down.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// The part of a shutdown's time that is reserved for closing connections.
 const CLOSING_TIME: Duration = Duration::from_secs(1);
 /// The interval at which the shutdown checks its progress.
@@ -268,7 +268,7 @@ impl Gateway {
             coap: CoapDoor::new(config.coap).with_contexts(config.oscore),
             http: HttpDoor::new(http),
             xmpp: XmppDoor::new(config.xmpp),
-            readers: Readers::default(),
+            shutdown: Shutdown::default(),
             draining: watched,
         });
         let (done, finished) = mpsc::unbounded_channel();
@@ -309,11 +309,11 @@ impl RunningGateway {
                 drop(thread.join());
             }
         }
-        match self.shared.mqtt.shutdown.left_over() {
+        match self.shared.shutdown.unacknowledged() {
             (0, _) => tracing::info!("every message of QoS 1 and 2 for a connected MQTT client was acknowledged"),
             (clients, messages) => tracing::warn!(clients, messages, "MQTT clients did not acknowledge everything"),
         }
-        let (clients, messages) = self.shared.readers.left_over();
+        let (clients, messages) = self.shared.shutdown.unread();
         if clients > 0 {
             tracing::warn!(clients, messages, "event streams and XMPP clients did not read everything");
         }
@@ -326,20 +326,20 @@ impl RunningGateway {
 pub(crate) async fn wind_down(shared: &Shared, draining: &watch::Sender<Phase>, deadline: Duration) {
     let end = Instant::now() + deadline;
     draining.send_replace(Phase::Quiescing);
-    let shutdown = &shared.mqtt.shutdown;
+    let shutdown = &shared.shutdown;
     sleep(WILLS.min(deadline)).await;
     wait_until(end.min(Instant::now() + QUIESCING_MAX), || shutdown.is_quiet()).await;
     shared.bus.shut_down();
     // A batch that was being published at that moment is delivered by now.
     sleep(LOOK).await;
     draining.send_replace(Phase::Emptying);
-    let (readers, mut taken) = (&shared.readers, (0, Instant::now()));
+    let mut taken = (shutdown.progress(), Instant::now());
     let emptied = || {
-        let progress = readers.progress();
+        let progress = shutdown.progress();
         if progress != taken.0 {
             taken = (progress, Instant::now());
         }
-        shutdown.is_over() && (readers.is_over() || taken.1.elapsed() >= READER_PATIENCE)
+        shutdown.is_over() || taken.1.elapsed() >= PATIENCE
     };
     wait_until(end - CLOSING_TIME.min(deadline / 4), emptied).await;
     draining.send_replace(Phase::Closing);

@@ -16,8 +16,10 @@ const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 const FIXED_BYTES: usize = 16;
 /// Longest header of version 1, CR LF included (§2.1).
 const LINE_BYTES_MAX: usize = 107;
-/// Longest addresses and TLVs of version 2 that are read. Certificates in TLVs take a few kilobytes.
+/// Longest addresses and TLVs of version 2 that are taken. Certificates in TLVs take a few kilobytes.
 const REST_BYTES_MAX: usize = 8 << 10;
+/// The longest addresses of version 2: two of UNIX sockets (§2.2).
+const ADDRESSES_BYTES_MAX: usize = 216;
 
 /// Why a string is no network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -128,9 +130,12 @@ async fn read(stream: &mut TcpStream) -> Result<Origin, HeaderError> {
         if length > REST_BYTES_MAX {
             return Err(HeaderError::Malformed("it is too long"));
         }
-        let mut rest = vec![0; length];
-        stream.read_exact(&mut rest).await?;
-        return binary(command, family, &rest).map_err(HeaderError::Malformed);
+        let mut bytes = [0; ADDRESSES_BYTES_MAX];
+        let addresses = bytes.get_mut(..length.min(ADDRESSES_BYTES_MAX)).unwrap_or_default();
+        stream.read_exact(addresses).await?;
+        let origin = binary(command, family, addresses).map_err(HeaderError::Malformed)?;
+        skip(stream, length - addresses.len()).await?;
+        return Ok(origin);
     }
     if !start.starts_with(b"PROXY ") {
         return Err(HeaderError::Malformed("it begins otherwise"));
@@ -156,6 +161,17 @@ async fn read(stream: &mut TcpStream) -> Result<Origin, HeaderError> {
     text(&line).map_err(HeaderError::Malformed)
 }
 
+/// Reads TLVs away, which are not used, without room for all of them: thousands of connections may wait here.
+async fn skip(stream: &mut TcpStream, mut bytes: usize) -> io::Result<()> {
+    let mut buffer = [0; 256];
+    while bytes > 0 {
+        let some = bytes.min(buffer.len());
+        let some = buffer.get_mut(..some).unwrap_or_default();
+        bytes -= stream.read_exact(some).await?;
+    }
+    Ok(())
+}
+
 /// A header of version 1 (§2.1).
 fn text(line: &[u8]) -> Result<Origin, &'static str> {
     let line = line.strip_suffix(b"\r\n").and_then(|line| std::str::from_utf8(line).ok()).ok_or("no line of text")?;
@@ -172,13 +188,20 @@ fn text(line: &[u8]) -> Result<Origin, &'static str> {
             _ => None,
         }
     };
-    let port = |word: Option<&str>| word?.parse::<u16>().ok();
+    // A number may have a sign in Rust.
+    let digits = |word: &&str| word.bytes().all(|byte| byte.is_ascii_digit());
+    let port = |word: Option<&str>| word.filter(digits)?.parse::<u16>().ok();
     let (source, destination) = (address(words.next()), address(words.next()));
     let (source_port, destination_port) = (port(words.next()), port(words.next()));
     match (source, destination, source_port, destination_port, words.next()) {
-        (Some(source), Some(_), Some(port), Some(_), None) => Ok(Origin::Client(SocketAddr::new(source, port))),
+        (Some(source), Some(_), Some(port), Some(_), None) => Ok(client(source, port)),
         _ => Err("no addresses and ports"),
     }
+}
+
+/// A proxy that listens on both families names clients of IPv4 by mapped addresses; they are the same clients.
+const fn client(address: IpAddr, port: u16) -> Origin {
+    Origin::Client(SocketAddr::new(address.to_canonical(), port))
 }
 
 /// A header of version 2 (§2.2). TLVs, which follow the addresses, are ignored.
@@ -196,15 +219,15 @@ fn binary(command: u8, family: u8, rest: &[u8]) -> Result<Origin, &'static str> 
         return Err("an unknown transport");
     }
     let port = |at: usize| rest.get(at..at + 2).and_then(<[u8]>::first_chunk).map(|port| u16::from_be_bytes(*port));
-    let client = |address: Option<IpAddr>, port: Option<u16>| match (address, port) {
-        (Some(address), Some(port)) => Ok(Origin::Client(SocketAddr::new(address, port))),
+    let of = |address: Option<IpAddr>, port: Option<u16>| match (address, port) {
+        (Some(address), Some(port)) => Ok(client(address, port)),
         _ => Err("addresses cut short"),
     };
     match family >> 4 {
         0 => Ok(Origin::Unknown),
-        1 if rest.len() >= 12 => client(rest.first_chunk::<4>().map(|bytes| Ipv4Addr::from(*bytes).into()), port(8)),
-        2 if rest.len() >= 36 => client(rest.first_chunk::<16>().map(|bytes| Ipv6Addr::from(*bytes).into()), port(32)),
-        3 if rest.len() >= 216 => Ok(Origin::Unknown),
+        1 if rest.len() >= 12 => of(rest.first_chunk::<4>().map(|bytes| Ipv4Addr::from(*bytes).into()), port(8)),
+        2 if rest.len() >= 36 => of(rest.first_chunk::<16>().map(|bytes| Ipv6Addr::from(*bytes).into()), port(32)),
+        3 if rest.len() >= ADDRESSES_BYTES_MAX => Ok(Origin::Unknown),
         1..=3 => Err("addresses cut short"),
         _ => Err("an unknown family"),
     }
@@ -234,10 +257,12 @@ mod tests {
         let client = |text: &str| Ok(Origin::Client(text.parse().unwrap()));
         assert_eq!(text(b"PROXY TCP4 203.0.113.9 192.0.2.1 65535 1883\r\n"), client("203.0.113.9:65535"));
         assert_eq!(text(b"PROXY TCP6 2001:db8::9 ::1 9 1\r\n"), client("[2001:db8::9]:9"));
+        assert_eq!(text(b"PROXY TCP6 ::ffff:203.0.113.9 ::1 9 1\r\n"), client("203.0.113.9:9"), "mapped");
         assert_eq!(text(b"PROXY UNKNOWN\r\n"), Ok(Origin::Unknown));
         assert_eq!(text(b"PROXY UNKNOWN ffff:: ffff:: 1 2\r\n"), Ok(Origin::Unknown));
         for wrong in [
             "PROXY TCP4 203.0.113.9 192.0.2.1 65536 1\r\n",
+            "PROXY TCP4 203.0.113.9 192.0.2.1 +1 1\r\n",
             "PROXY TCP4 ::1 192.0.2.1 1 1\r\n",
             "PROXY TCP4 203.0.113.9 192.0.2.1 1\r\n",
             "PROXY TCP4 203.0.113.9 192.0.2.1 1 1 1\r\n",

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use fogmux_tests::gateway::Gateway;
-use fogmux_tests::{coap, dtls};
+use fogmux_tests::{coap, dtls, users};
 use openssl::ssl::{Ssl, SslStream, SslVersion};
 
-use super::{KEY, KEYS, PATIENCE, TLS_PSK, connack, tls_psk};
+use super::{KEY, PATIENCE, TLS_PSK, connack, keys, tls_psk};
 
 const GUESSES: usize = 20;
 const WRONG: &[u8] = b"0123456789abcdef";
@@ -17,7 +17,7 @@ const WRONG: &[u8] = b"0123456789abcdef";
 pub(super) fn tls() -> Result<String> {
     for version in [SslVersion::TLS1_2, SslVersion::TLS1_3] {
         let mut gateway =
-            Gateway::start_furnished(&[TLS_PSK, "listeners.mqtts.anonymous=false"], &[("psk.toml", KEYS)])?;
+            Gateway::start_furnished(&[TLS_PSK, "listeners.mqtts.anonymous=false"], &[("psk.toml", &*keys())])?;
         let mqtts = gateway.address("mqtts")?;
         ensure!(connack(&mut tls_psk(mqtts, version, "dev", KEY)?)? == 0, "the key was refused");
         for _ in 0..GUESSES {
@@ -81,7 +81,7 @@ impl Write for Parked {
 pub(super) fn parked() -> Result<String> {
     const HANDSHAKES: usize = 60;
     const JUDGED_MAX: usize = 14;
-    let mut gateway = Gateway::start_furnished(&[], &[("psk.toml", KEYS)])?;
+    let mut gateway = Gateway::start_furnished(&[], &[("psk.toml", &*keys())])?;
     let coaps = gateway.address("coaps")?;
     let context = dtls::psk("dev", WRONG)?;
     let mut clients = Vec::new();
@@ -122,7 +122,7 @@ pub(super) fn parked() -> Result<String> {
 }
 
 pub(super) fn short_keys() -> Result<String> {
-    let short = format!("{KEYS}[[psk]]\nidentity = \"weak\"\nkey = \"0011223344\"\n");
+    let short = keys() + &users::key_file("weak", b"short");
     let mut gateway = Gateway::start_furnished(&[], &[("psk.toml", &short)])?;
     gateway.wait_log("RFC 9257", PATIENCE)?;
     let log = gateway.whole_log();

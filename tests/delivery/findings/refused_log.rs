@@ -10,7 +10,7 @@ use fogmux_tests::gateway::Gateway;
 use fogmux_tests::{coap, dtls, mqtt, tcp, tls, xmpp};
 use openssl::ssl::SslVersion;
 
-use super::{KEYS, PATIENCE, TLS_PSK, connack, status, tls_psk};
+use super::{PATIENCE, TLS_PSK, connack, keys, status, tls_psk};
 use crate::logins::{answer, begin, users};
 
 /// The secret that every wrong login shows.
@@ -36,7 +36,7 @@ fn wait_line(gateway: &Gateway, words: &[&str]) -> Result<String> {
 }
 
 pub(super) fn logins() -> Result<String> {
-    let files = [("users.toml", &*users(0, 0)), ("psk.toml", KEYS)];
+    let files = [("users.toml", &*users(0, 0)), ("psk.toml", &*keys())];
     let home = tempfile::tempdir()?;
     let key = home.path().join("jwt.key");
     fs::write(&key, "0123456789abcdef0123456789abcdef")?;

@@ -39,6 +39,14 @@ struct Place {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hash(u64);
 
+/// The memory of a message and of the one that it replaces, by [`footprint::of`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub(super) bytes: usize,
+    /// 0 if there is none.
+    pub(super) old_bytes: usize,
+}
+
 impl Map {
     pub(super) fn hash(&self, topic: &str) -> Hash {
         Hash(self.hasher.hash_one(topic))
@@ -69,14 +77,19 @@ impl Map {
     }
 
     /// Makes a message its topic's.
-    pub(super) fn insert(&mut self, Hash(hash): Hash, message: &Arc<Message>) {
-        let bytes = footprint::of(message);
+    pub(super) fn insert(&mut self, hash: Hash, message: &Arc<Message>) {
+        let old_bytes = self.find(hash, &message.topic).map_or(0, |old| footprint::of(old));
+        self.replace(hash, message, Sizes { bytes: footprint::of(message), old_bytes });
+    }
+
+    /// The same, when the sizes are known.
+    pub(super) fn replace(&mut self, Hash(hash): Hash, message: &Arc<Message>, sizes: Sizes) {
+        let Sizes { bytes, old_bytes } = sizes;
         self.bytes += bytes;
         let principal = &message.publisher.principal;
         let is_it = |place: &Place| place.hash == hash && place.message.topic == message.topic;
         if let Some(place) = self.messages.find_mut(hash, is_it) {
             let old = std::mem::replace(&mut place.message, Arc::clone(message));
-            let old_bytes = footprint::of(&old);
             self.bytes -= old_bytes;
             // A value that follows one of the same publisher and size changes nothing.
             if bytes != old_bytes || *principal != old.publisher.principal {

@@ -10,7 +10,8 @@ use std::{
 
 use fogmux_auth::Action;
 use fogmux_bus::{
-    Completion, Message, Outcome, Payload, Publication, Qos, ReadGate as _, StoreFailed, Timestamp, TopicRef,
+    Completion, Completions, Message, Outcome, Payload, Publication, Qos, ReadGate as _, StoreFailed, Timestamp,
+    TopicRef,
 };
 use fogmux_coap::{Body, Code, ETag, Request, Response, Ticket};
 use smallvec::SmallVec;
@@ -187,7 +188,7 @@ impl Core {
             let told = outcome_for(&put, topics, outcome);
             (put.ticket, put.kind, told)
         });
-        self.answer(now, published.completion, answers);
+        self.answer(now, &published.completions, answers);
     }
 
     /// If-Match and If-None-Match (RFC 7252 §5.10.8), evaluated under the lock that orders retained publications.
@@ -209,17 +210,18 @@ impl Core {
         let outcome = publication.outcome();
         drop(publication);
         let outcome = outcome_for(&put, topics, outcome);
-        self.answer(now, published.completion, std::iter::once((put.ticket, put.kind, outcome)));
+        self.answer(now, &published.completions, std::iter::once((put.ticket, put.kind, outcome)));
     }
 
+    /// Responds to the publications of a batch, or lets each response wait for its own completion.
     fn answer(
         &mut self,
         now: Timestamp,
-        completion: Completion,
+        completions: &Completions,
         answers: impl Iterator<Item = (Ticket<Path>, Kind, Outcome)>,
     ) {
-        let mut waiting = Vec::new();
-        for (ticket, kind, outcome) in answers {
+        for (index, (ticket, kind, outcome)) in answers.enumerate() {
+            let completion = completions.of(index);
             if outcome.precondition_failed {
                 self.respond(now, ticket, &Response::new(Code::PRECONDITION_FAILED));
             } else if outcome.refused {
@@ -229,11 +231,15 @@ impl Core {
                 self.respond(now, ticket, &Response::new(kind.done(outcome)));
             } else {
                 self.server.defer(machine_time(now), &ticket);
-                waiting.push((ticket, kind.done(outcome)));
+                self.defer(completion, (ticket, kind.done(outcome)));
             }
         }
-        if !waiting.is_empty() {
-            self.deferred.push_back(Deferred { completion, answers: waiting });
+    }
+
+    fn defer(&mut self, completion: &Completion, answer: (Ticket<Path>, Code)) {
+        match self.deferred.back_mut() {
+            Some(last) if last.completion.is_same(completion) => last.answers.push(answer),
+            _ => self.deferred.push_back(Deferred { completion: completion.clone(), answers: vec![answer] }),
         }
     }
 

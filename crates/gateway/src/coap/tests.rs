@@ -56,7 +56,7 @@ async fn house(config: CoapConfig, anonymous: bool) -> House {
         coap: CoapDoor::new(config),
         http: HttpDoor::new(HttpConfig::default()),
         xmpp: XmppDoor::new(XmppConfig::default()),
-        readers: crate::readers::Readers::default(),
+        shutdown: crate::shutdown::Shutdown::default(),
         draining,
     };
     let ctx = WorkerContext::new(Arc::new(shared), WorkerId(0));

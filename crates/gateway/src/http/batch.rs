@@ -1,10 +1,10 @@
 //! `POST /publish`: many messages in one request, one result for each line.
 
-use std::rc::Rc;
+use std::{ops::Range, rc::Rc};
 
 use bytes::Bytes;
 use fogmux_auth::Action;
-use fogmux_bus::{Completion, Payload as BusPayload, Properties, Publication, TopicRef};
+use fogmux_bus::{Completion, Outcome, Payload as BusPayload, Properties, Publication, TopicRef};
 use fogmux_http::{Kind, Problem, event::Decoded, publish as ndjson};
 use http::{Response, request::Parts};
 use http_body::Body;
@@ -46,30 +46,68 @@ where
         Claimed::Perform(held) => held,
         Claimed::Replay(response) => return Ok(response),
     };
-    let result = publish_lines(conn, identity, collected.bytes()).await;
-    Ok(held.finish(conn, result))
+    let results = publish_lines(conn, identity, collected.bytes()).await;
+    Ok(held.finish(conn, Ok(respond::own(ndjson::NDJSON, results))))
 }
 
-async fn publish_lines(
-    conn: &Rc<Conn>,
-    identity: &Identity,
-    body: &[u8],
-) -> Result<Response<Payload>, Problem<'static>> {
-    let mut results = Vec::new();
-    let mut last = Completion::Ready;
+async fn publish_lines(conn: &Rc<Conn>, identity: &Identity, body: &[u8]) -> Vec<u8> {
+    let mut results = Results::default();
     let mut lines = ndjson::lines(body).peekable();
     while lines.peek().is_some() {
         let turn: Vec<Line<'_>> =
             lines.by_ref().take(TURN).map(|(number, line)| Line::read(conn, identity, number, line)).collect();
-        let completion = publish_turn(conn, identity, &turn, &mut results);
-        // Completions come in the order of writes: the last stands for all.
-        if !completion.is_ready() {
-            last = completion;
-        }
+        publish_turn(conn, identity, &turn, &mut results);
         tokio::task::yield_now().await;
     }
-    last.await.map_err(|failed| Problem::new(Kind::Unavailable).detail(failed.to_string()))?;
-    Ok(respond::own(ndjson::NDJSON, results))
+    results.settled().await
+}
+
+/// The results of the lines, some of which hold only if the store keeps their messages.
+#[derive(Default)]
+struct Results {
+    text: Vec<u8>,
+    waiting: Vec<Waiting>,
+}
+
+/// Lines whose messages one commit of the store writes.
+struct Waiting {
+    completion: Completion,
+    /// Their numbers, and the places of their results.
+    lines: Vec<(u32, Range<usize>)>,
+}
+
+impl Results {
+    /// Notes that the result behind `start` holds if the completion resolves with success.
+    fn wait(&mut self, completion: &Completion, number: u32, start: usize) {
+        let line = (number, start..self.text.len());
+        match self.waiting.last_mut() {
+            _ if completion.is_ready() => {}
+            Some(last) if last.completion.is_same(completion) => last.lines.push(line),
+            _ => self.waiting.push(Waiting { completion: completion.clone(), lines: vec![line] }),
+        }
+    }
+
+    /// The results when it is known what the store has kept.
+    async fn settled(self) -> Vec<u8> {
+        let mut failed = Vec::new();
+        for Waiting { completion, lines } in self.waiting {
+            if completion.await.is_err() {
+                failed.extend(lines);
+            }
+        }
+        if failed.is_empty() {
+            return self.text;
+        }
+        let problem = topics::refused(Outcome { refused: true, unkept: true, ..Outcome::default() });
+        let (mut text, mut done) = (Vec::with_capacity(self.text.len()), 0);
+        for (number, place) in failed {
+            text.extend_from_slice(self.text.get(done..place.start).unwrap_or_default());
+            ndjson::push_refused(number, &problem, &mut text);
+            done = place.end;
+        }
+        text.extend_from_slice(self.text.get(done..).unwrap_or_default());
+        text
+    }
 }
 
 /// A line that may be published, or the reason why not.
@@ -104,7 +142,7 @@ impl<'a> Line<'a> {
     }
 }
 
-fn publish_turn(conn: &Conn, identity: &Identity, turn: &[Line<'_>], results: &mut Vec<u8>) -> Completion {
+fn publish_turn(conn: &Conn, identity: &Identity, turn: &[Line<'_>], results: &mut Results) {
     let now = conn.ctx.now();
     let unix_ms = conn.ctx.unix_ms(now);
     let mut batch: Vec<Publication<'_>> = Vec::with_capacity(turn.len());
@@ -121,20 +159,24 @@ fn publish_turn(conn: &Conn, identity: &Identity, turn: &[Line<'_>], results: &m
         batch.push(publication);
     }
     let published = conn.ctx.worker.borrow_mut().publish(&mut batch);
-    let mut outcomes = batch.iter().map(Publication::outcome);
+    let mut outcomes = batch.iter().map(Publication::outcome).enumerate();
     for line in turn {
+        let start = results.text.len();
         match &line.message {
-            Err(problem) => ndjson::push_refused(line.number, problem, results),
+            Err(problem) => ndjson::push_refused(line.number, problem, &mut results.text),
             Ok(ready) => match outcomes.next() {
-                Some(outcome) if !outcome.refused => {
-                    ndjson::push_accepted(line.number, &ready.decoded.topic, outcome.matched, results);
+                Some((index, outcome)) if !outcome.refused => {
+                    let text = &mut results.text;
+                    ndjson::push_accepted(line.number, &ready.decoded.topic, outcome.matched, text);
+                    if ready.decoded.retain {
+                        results.wait(published.completions.of(index), line.number, start);
+                    }
                 }
                 outcome => {
-                    let problem = topics::refused(outcome.unwrap_or_default());
-                    ndjson::push_refused(line.number, &problem, results);
+                    let outcome = outcome.map(|(_, outcome)| outcome).unwrap_or_default();
+                    ndjson::push_refused(line.number, &topics::refused(outcome), &mut results.text);
                 }
             },
         }
     }
-    published.completion
 }

@@ -34,7 +34,7 @@ use super::{
     streams::{Chunk, Gap, NoStream, Place, Portion, Stream, Taken, Wanted},
     translate, websocket,
 };
-use crate::{context::Phase, liveness::check_sleep, readers::Reading, turn};
+use crate::{context::Phase, liveness::check_sleep, shutdown::Reading, turn};
 
 /// The most that is taken from the mailbox and encoded at a time, of live and of retained messages each.
 const PORTION: Portion = Portion { messages: 64, bytes: 16 << 10 };

@@ -1,11 +1,12 @@
 //! The door over pipes, with requests written by hand: what every version shares, and the framing of HTTP/1.1.
 
 mod credentials;
+mod store;
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_auth::{Authority, Rules};
-use fogmux_bus::{Bus, BusConfig, Forgetful, Payload, Publication, Publisher, TopicRef, WorkerId};
+use fogmux_bus::{Bus, BusConfig, Forgetful, Payload, Publication, Publisher, RetainedStore, TopicRef, WorkerId};
 use fogmux_http::websocket::{Opcode, push_frame};
 use fogmux_net::{Admission, AdmissionLimits};
 use tokio::{
@@ -33,11 +34,15 @@ fn run(config: HttpConfig, test: impl AsyncFnOnce(House)) {
 }
 
 fn run_under(config: HttpConfig, rules: Rules, test: impl AsyncFnOnce(House)) {
+    run_on(Box::new(Forgetful), config, rules, test);
+}
+
+fn run_on(store: Box<dyn RetainedStore>, config: HttpConfig, rules: Rules, test: impl AsyncFnOnce(House)) {
     let clock = Clock::start();
     let now = clock.now();
     let (drain, draining) = watch::channel(crate::context::Phase::Open);
     let shared = Shared {
-        bus: Bus::new(&BusConfig::default(), Box::new(Forgetful), now, clock.unix_ms(now)),
+        bus: Bus::new(&BusConfig::default(), store, now, clock.unix_ms(now)),
         authority: Arc::new(Authority::new(rules)),
         clock,
         metrics: Metrics::default(),
@@ -51,7 +56,7 @@ fn run_under(config: HttpConfig, rules: Rules, test: impl AsyncFnOnce(House)) {
         coap: CoapDoor::new(CoapConfig::default()),
         http: HttpDoor::new(config),
         xmpp: XmppDoor::new(XmppConfig::default()),
-        readers: crate::readers::Readers::default(),
+        shutdown: crate::shutdown::Shutdown::default(),
         draining,
     };
     let house = House { ctx: WorkerContext::new(Arc::new(shared), WorkerId(0)), drain };

@@ -224,7 +224,8 @@ async fn publish(conn: &Rc<Conn>, publication: Publication<'_>) -> Result<bool, 
     if outcome.refused {
         return Err(refused(outcome));
     }
-    published.completion.await.map_err(|failed| Problem::new(Kind::Unavailable).detail(failed.to_string()))?;
+    let kept = published.completions.of(0).clone().await;
+    kept.map_err(|failed| Problem::new(Kind::Unavailable).detail(failed.to_string()))?;
     Ok(outcome.replaced)
 }
 

@@ -170,7 +170,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return;
         }
         if end == End::Draining {
-            door.shutdown.left(self.slot.with_claim(self.claim, |mailbox| mailbox.unacknowledged()).unwrap_or(0));
+            let left = self.slot.with_claim(self.claim, |mailbox| mailbox.unacknowledged()).unwrap_or(0);
+            ctx.shared.shutdown.left_unacknowledged(left);
         }
         // Only this connection's claim can be affected: otherwise `with_claim` and `detach` fail.
         let dropped = self.slot.with_claim(self.claim, MqttMailbox::disconnect).unwrap_or(0);

@@ -162,6 +162,8 @@ pub(super) struct Rare {
     pub(super) extended: Option<Box<Extended>>,
     /// A pause of this publisher, for a subscriber to catch up.
     pause: Option<(Pin<Box<Sleep>>, Pause)>,
+    /// Bytes to read at most in the next turn of this publisher, so that its pauses are short.
+    pub(super) turn_bytes: Option<usize>,
     /// The last publication, while its subscribers are being woken.
     pub(super) fan_out: Option<FanOut>,
 }
@@ -177,7 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             alias_bytes_max: config.alias_bytes_max,
         };
         let now = ctx.now();
-        ctx.shared.mqtt.shutdown.opened();
+        ctx.shared.shutdown.opened();
         let mut output = Output::default();
         output.buffer(&ctx).extend_from_slice(&granted.greeting);
         let (expires, extended) = (granted.expires, granted.extended.map(Box::new));

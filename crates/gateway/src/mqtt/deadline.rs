@@ -82,7 +82,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if let Some(will) = self.will.take() {
                 will.publish(&self.ctx);
             }
-            self.ctx.shared.mqtt.shutdown.quiesced();
+            self.ctx.shared.shutdown.quiesced();
         }
         if self.ctx.phase() == Phase::Closing { Err(End::Draining) } else { Ok(()) }
     }

@@ -3,8 +3,9 @@
 //! A subscriber that keeps reading must not be disconnected because publishers are faster; one that hardly reads must
 //! not slow them. So a publisher pauses after a turn only for subscribers that take a fair share of their queue. The
 //! pause is the time that the subscriber needs for what the publisher sent, at the pace at which it reads; if others
-//! publish as well, so many times longer that all together keep to that pace. So publishers go on at the pace of the
-//! slowest reader, instead of stopping and starting.
+//! publish as well, so many times longer that all together keep to that pace. The publisher's next turn is as short as
+//! the subscriber can take within [`TURN`]. So publishers go on at the pace of the slowest reader, instead of stopping
+//! and starting.
 
 use std::{
     cell::RefCell,
@@ -29,7 +30,11 @@ const PAUSE: Duration = Duration::from_millis(4);
 const LONG_PAUSE: Duration = Duration::from_millis(50);
 /// The least pause for subscribers whose queue is nearly full. It ends as soon as they have caught up.
 const NEARLY_PAUSE: Duration = Duration::from_millis(500);
-/// The longest pause after one turn.
+/// The time that a subscriber takes for a turn of a publisher that keeps to its pace.
+const TURN: Duration = Duration::from_millis(100);
+/// The least that a publisher is read in a turn.
+const TURN_BYTES_MIN: usize = 2 << 10;
+/// The longest pause after one turn, for a single large message.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The time in which the pace is measured, twice: long enough for a socket that takes much at a time.
 const MEASURED: Duration = Duration::from_secs(1);
@@ -51,20 +56,25 @@ struct Asked {
     /// For each byte that was published, in nanoseconds.
     per_byte: u64,
     least: Duration,
+    /// One of the subscribers is far behind and its pace not fair.
+    unfair: bool,
     far: Option<Arc<AtomicBool>>,
 }
 
 /// Takes the pause that the publisher on this thread should make for the bytes that it published since the last call.
 pub(super) fn take_falling_behind(bytes: impl FnOnce() -> usize) -> Option<Pause> {
-    let Asked { per_byte, least, far } = FALLING_BEHIND.take()?;
-    let left = Duration::from_nanos(per_byte.saturating_mul(bytes() as u64)).max(least).min(PAUSE_MAX);
-    Some(Pause { left, far })
+    let Asked { per_byte, least, unfair, far } = FALLING_BEHIND.take()?;
+    let paced = Duration::from_nanos(per_byte.saturating_mul(bytes() as u64));
+    Some(Pause { left: paced.max(least).min(PAUSE_MAX), paced, unfair, far })
 }
 
 /// A pause and when it ends.
 #[derive(Debug)]
 pub(super) struct Pause {
     left: Duration,
+    /// The time that the subscriber takes for the turn; zero if its pace is not known or does not count.
+    paced: Duration,
+    unfair: bool,
     /// Set while the subscriber is far behind.
     far: Option<Arc<AtomicBool>>,
 }
@@ -73,6 +83,17 @@ impl Pause {
     /// The time until the publisher looks again.
     pub(super) fn duration(&self) -> Duration {
         self.left.min(LONG_PAUSE)
+    }
+
+    /// The bytes to be read at most in each of the publisher's next turns, if there is a limit. The last turn had
+    /// `bytes`, and `limit` was the limit.
+    pub(super) fn next_turn(&self, bytes: usize, limit: Option<usize>) -> Option<usize> {
+        if self.paced.is_zero() {
+            // A subscriber that hardly reads does not make the turns of others short.
+            return limit.filter(|_| !self.unfair);
+        }
+        let next = bytes as u128 * TURN.as_nanos() / self.paced.as_nanos();
+        Some(usize::try_from(next).unwrap_or(usize::MAX).max(TURN_BYTES_MIN))
     }
 
     /// Makes this the last pause.
@@ -159,6 +180,7 @@ impl Pace {
             return;
         }
         let is_far = distance != Distance::Behind && self.is_fair;
+        let is_unfair = distance != Distance::Behind && !self.is_fair;
         let (per_byte, least) = match distance {
             Distance::Behind => (0, PAUSE),
             Distance::Far | Distance::Nearly if !self.is_fair => (0, LONG_PAUSE),
@@ -166,7 +188,8 @@ impl Pace {
             Distance::Nearly => (self.per_byte(now).unwrap_or_default(), NEARLY_PAUSE),
         };
         FALLING_BEHIND.with_borrow_mut(|asked| {
-            let asked = asked.get_or_insert(Asked { per_byte: 0, least: Duration::ZERO, far: None });
+            let asked = asked.get_or_insert(Asked { per_byte: 0, least: Duration::ZERO, unfair: false, far: None });
+            asked.unfair |= is_unfair;
             if is_far && (asked.far.is_none() || per_byte > asked.per_byte) {
                 self.far.store(true, Relaxed);
                 asked.far = Some(Arc::clone(&self.far));
@@ -208,20 +231,21 @@ mod tests {
     use super::*;
 
     const QUEUE: usize = 16 << 20;
-    /// The bytes of a publisher's turn.
-    const TURN: usize = 32 << 10;
+    /// The bytes that a publisher is read at most in a turn.
+    const BUFFER: usize = 64 << 10;
 
     fn at(ms: u64) -> Timestamp {
         Timestamp::from_millis(1000 + ms)
     }
 
     /// Twenty seconds of publishers and a reader that takes so many bytes a second, some at each tick of so many
-    /// milliseconds, after a burst of a socket's buffer. Returns the longest pause after the first second, and the longest queue.
+    /// milliseconds, after a burst of a socket's buffer. Returns the longest pause after the fifth second, and the longest
+    /// queue.
     fn run(per_second: usize, publishers: usize, tick: u64) -> (Duration, usize) {
         let per_tick = per_second / 1000 * usize::try_from(tick).expect("short");
         let mut pace = Pace::new(at(0));
         let (mut queue, mut longest, mut most) = (QUEUE / 2, Duration::ZERO, 0);
-        let mut resumes = vec![0_u64; publishers];
+        let mut resumes = vec![(0_u64, None); publishers];
         pace.took(1 << 20, true, at(0));
         for ms in 0..20_000 {
             if ms % tick == 0 {
@@ -229,19 +253,21 @@ mod tests {
                 queue -= taken;
                 pace.took(taken, queue > QUEUE / 4, at(ms));
             }
-            for resume in resumes.iter_mut().filter(|resume| **resume <= ms) {
-                queue += TURN;
+            for (resume, turn) in resumes.iter_mut().filter(|(resume, _)| *resume <= ms) {
+                let bytes = turn.unwrap_or(BUFFER).min(BUFFER);
+                queue += bytes;
                 let distance = match queue {
                     0..0x80_0000 => Distance::Behind,
                     0x80_0000..0xe0_0000 => Distance::Far,
                     _ => Distance::Nearly,
                 };
-                pace.slow_down(distance, TURN, QUEUE, at(ms));
-                let pause = take_falling_behind(|| TURN).expect("a pause").left;
-                *resume = ms + u64::try_from(pause.as_millis()).expect("short");
+                pace.slow_down(distance, bytes, QUEUE, at(ms));
+                let pause = take_falling_behind(|| bytes).expect("a pause");
+                *resume = ms + u64::try_from(pause.left.as_millis()).expect("short");
+                *turn = pause.next_turn(bytes, *turn);
                 most = most.max(queue);
-                if ms > 1000 {
-                    longest = longest.max(pause);
+                if ms > 5000 {
+                    longest = longest.max(pause.left);
                 }
             }
         }
@@ -254,10 +280,17 @@ mod tests {
         for per_second in [QUEUE / 64 * 2, 400_000, 1 << 20, 10 << 20, 100 << 20] {
             for tick in [10, 600] {
                 let (longest, most) = run(per_second, 1, tick);
-                let turn = Duration::from_secs_f64(TURN as f64 / per_second as f64);
-                assert!(longest <= turn * 3 + LONG_PAUSE, "{per_second} bytes a second: {longest:?}");
+                assert!(longest <= TURN * 3, "{per_second} bytes a second: {longest:?}");
                 assert!(most <= QUEUE / 4 * 3 + per_second / 2, "{per_second} bytes a second: {most}");
             }
+        }
+    }
+
+    #[test]
+    fn a_reader_whose_pace_is_not_fair_slows_nobody_for_long() {
+        for per_second in [2_000, 30_000, QUEUE / 128] {
+            let (longest, most) = run(per_second, 1, 10);
+            assert!(longest <= LONG_PAUSE && most > QUEUE, "{per_second}: {longest:?}, {most}");
         }
     }
 
@@ -274,10 +307,10 @@ mod tests {
     #[test]
     fn a_reader_that_takes_nothing_stops_nobody() {
         let mut pace = Pace::new(at(0));
-        pace.slow_down(Distance::Far, TURN, QUEUE, at(1999));
-        assert!(take_falling_behind(|| TURN).is_some_and(|pause| pause.left <= LONG_PAUSE));
-        pace.slow_down(Distance::Far, TURN, QUEUE, at(2000));
-        assert!(take_falling_behind(|| TURN).is_none());
+        pace.slow_down(Distance::Far, BUFFER, QUEUE, at(1999));
+        assert!(take_falling_behind(|| BUFFER).is_some_and(|pause| pause.left <= LONG_PAUSE));
+        pace.slow_down(Distance::Far, BUFFER, QUEUE, at(2000));
+        assert!(take_falling_behind(|| BUFFER).is_none());
     }
 
     #[test]

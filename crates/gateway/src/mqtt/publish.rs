@@ -7,7 +7,7 @@ use std::{
 };
 
 use fogmux_auth::Action;
-use fogmux_bus::{Completion, Place, Publication, TopicRef};
+use fogmux_bus::{Completion, Completions, Place, Publication, TopicRef};
 use fogmux_mqtt::{Ack, PacketId, PacketType, PropertyBuffer, Qos, ReasonCode};
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -59,6 +59,9 @@ enum Verdict {
     Refused(Refusal),
 }
 
+/// The acknowledgements of a batch, in order.
+type Verdicts = SmallVec<[(PacketId, Qos, Verdict); 8]>;
+
 /// Why a message is not published.
 struct Refusal {
     reason: ReasonCode,
@@ -80,14 +83,14 @@ pub(super) struct FanOut {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Publishes a batch. Acknowledgements are sent when its completion resolves, in the order of the messages
-    /// ([MQTT-4.6.0-2]). Messages before one that ends the connection still count.
+    /// Publishes a batch. Each acknowledgement is sent when its message's completion resolves, in the order of the
+    /// messages ([MQTT-4.6.0-2]). Messages before one that ends the connection still count.
     pub(super) fn publish(&mut self, items: &[Item<'_>]) -> Result<(), End> {
         let (now, generation) = (self.now, self.ctx.authority().generation());
         let now_unix_ms = self.ctx.unix_ms(now);
         let publisher = std::sync::Arc::clone(&self.publisher);
         let mut batch = Vec::with_capacity(items.len());
-        let mut verdicts: SmallVec<[(PacketId, Qos, Verdict); 8]> = SmallVec::new();
+        let mut verdicts = Verdicts::new();
         let mut end = None;
         for item in items {
             let admitted = match self.admit(item, generation) {
@@ -114,30 +117,72 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Some(place) = published.unwoken {
             self.rare().fan_out = Some(FanOut { place, waits: false });
         }
-        let bytes_of = |one: &Publication<'_>| one.payload.as_slice().len() + one.topic.len() + QUEUED_BYTES;
-        if let Some(pause) = take_falling_behind(|| batch.iter().map(bytes_of).sum()) {
-            self.pause(pause);
-        }
+        self.keep_pace(&batch);
         if verdicts.is_empty() {
             return end.map_or(Ok(()), Err);
         }
+        self.owe_all(verdicts, &batch, &published.completions)?;
+        end.map_or(Ok(()), Err)
+    }
+
+    /// Pauses, and reads less in the next turn, if a subscriber of the batch is behind.
+    fn keep_pace(&mut self, batch: &[Publication<'_>]) {
+        let bytes = || batch.iter().map(|one| one.payload.as_slice().len() + one.topic.len()).sum::<usize>();
+        let Some(pause) = take_falling_behind(|| bytes() + batch.len() * QUEUED_BYTES) else {
+            if let Some(rare) = &mut self.rare {
+                rare.turn_bytes = None;
+            }
+            return;
+        };
+        let rare = self.rare();
+        rare.turn_bytes = pause.next_turn(bytes(), rare.turn_bytes);
+        self.pause(pause);
+    }
+
+    /// Acknowledges the items of a batch, each when its own completion resolves: those of the commit that succeeds must
+    /// not be refused with those of the next one.
+    fn owe_all(&mut self, verdicts: Verdicts, batch: &[Publication<'_>], completions: &Completions) -> Result<(), End> {
+        let mut completion = &Completion::Ready;
         let mut owing = Owing::with_capacity(verdicts.len());
         for (id, qos, verdict) in verdicts {
-            let (Refusal { reason, text }, retain) = match verdict {
-                Verdict::Refused(refusal) => (refusal, false),
-                Verdict::Published(index) => {
-                    let publication = batch.get(index);
-                    (Refusal::of(self.reason_of(publication)?), publication.is_some_and(|one| one.retain))
+            let index = match verdict {
+                Verdict::Published(index) => index,
+                Verdict::Refused(Refusal { reason, text }) => {
+                    owing.push(Owed { id, qos, reason, text, retain: false });
+                    continue;
                 }
             };
-            owing.push(Owed { id, qos, reason, text, retain });
+            let own = completions.of(index);
+            if !own.is_same(completion) {
+                self.owe(completion, std::mem::take(&mut owing));
+                completion = own;
+            }
+            let publication = batch.get(index);
+            match self.reason_of(publication) {
+                Ok(reason) => {
+                    let retain = publication.is_some_and(|one| one.retain);
+                    owing.push(Owed { id, qos, reason, text: None, retain });
+                }
+                Err(refused) => {
+                    self.owe(completion, owing);
+                    return Err(refused);
+                }
+            }
         }
-        if published.completion.is_ready() && self.pending() == 0 {
+        self.owe(completion, owing);
+        Ok(())
+    }
+
+    /// Sends acknowledgements, or lets them wait for their completion and for those before them.
+    fn owe(&mut self, completion: &Completion, owing: Owing) {
+        if owing.is_empty() {
+            return;
+        }
+        if completion.is_ready() && self.pending() == 0 {
             self.acknowledge(&owing);
         } else {
-            self.rare().pending.push_back(Pending { completion: published.completion, owing });
+            self.rare().pending.push_back(Pending { completion: completion.clone(), owing });
         }
-        end.map_or(Ok(()), Err)
     }
 
     /// Whether subscribers of the client's last publication have still to be woken. Until they are awake the client is

@@ -102,7 +102,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let ctx = Rc::clone(&self.ctx);
         let mut buffer = ctx.read_buffer.borrow_mut();
         let (front, rest) = buffer.split_at_mut_checked(partial.len()).ok_or(End::Closed)?;
-        let mut read = ReadBuf::new(rest);
+        let most = self.rare.as_ref().and_then(|rare| rare.turn_bytes).unwrap_or(rest.len());
+        let room = rest.len().min(most);
+        let mut read = ReadBuf::new(rest.get_mut(..room).unwrap_or_default());
         match Pin::new(&mut self.stream).poll_read(cx, &mut read) {
             Poll::Pending => {
                 self.input = Input::Partial(partial);
@@ -384,7 +386,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         self.ctx.shared.mqtt.change_unfinished(self.input.counted(), 0);
-        self.ctx.shared.mqtt.shutdown.closed(self.drain_progress.is_some());
+        self.ctx.shared.shutdown.closed(self.drain_progress.is_some());
     }
 }
 

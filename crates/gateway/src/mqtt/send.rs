@@ -58,9 +58,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Notes that the client reads or acknowledges, which gives it more time during a shutdown.
-    pub(super) const fn note_progress(&mut self) {
+    pub(super) fn note_progress(&mut self) {
         if let Some(progress) = &mut self.drain_progress {
             *progress = self.now;
+            self.ctx.shared.shutdown.note_progress();
         }
     }
 

@@ -19,7 +19,6 @@ use super::{
     bounds::Bounds,
     config::{ClientIdentifiers, MqttConfig},
     mailbox::{Leaves, Left, MqttMailbox},
-    shutdown::Shutdown,
     wheel::{Entry, Wheel},
     will::{Will, WillRoom, WillRooms},
 };
@@ -132,8 +131,6 @@ pub struct MqttDoor {
     earlier: Notify,
     unfinished: AtomicUsize,
     bounds: OnceLock<Arc<Bounds>>,
-    /// The progress of a shutdown.
-    pub(crate) shutdown: Shutdown,
     /// Limits the log lines about slow subscribers.
     pub(super) slow_log: Throttle,
 }
@@ -160,7 +157,6 @@ impl MqttDoor {
             earlier: Notify::new(),
             unfinished: AtomicUsize::new(0),
             bounds: OnceLock::new(),
-            shutdown: Shutdown::default(),
             slow_log: Throttle::default(),
         }
     }

@@ -58,7 +58,7 @@ fn house_on(store: Box<dyn RetainedStore>, config: MqttConfig, rules: Rules) -> 
         coap: CoapDoor::new(CoapConfig::default()),
         http: HttpDoor::new(HttpConfig::default()),
         xmpp: XmppDoor::new(XmppConfig::default()),
-        readers: crate::readers::Readers::default(),
+        shutdown: crate::shutdown::Shutdown::default(),
         draining,
     };
     let ctx = WorkerContext::new(Arc::new(shared), WorkerId(0));

@@ -21,8 +21,7 @@ pub(super) struct Disk(Option<Arc<Mutex<State>>>);
 struct State {
     /// The records that a gateway finds when it starts now.
     records: BTreeMap<String, Stored>,
-    /// Batches that the committer has taken, then the one that gathers writes. The committer takes it between turns of
-    /// the workers: all that is published together is in one.
+    /// Batches that the committer has taken, then the one that gathers writes.
     batches: VecDeque<Batch>,
     /// Commits that succeed before one fails, if one does.
     commits_left: Option<usize>,
@@ -57,9 +56,20 @@ struct Chances {
     state: u64,
     /// How often a write finds the queue full.
     refused_percent: u64,
+    /// How often the committer, a thread of its own, takes the batch right behind a write: what is published together is
+    /// then in several commits.
+    taken_percent: u64,
 }
 
 impl Chances {
+    fn random(random: &Random) -> Self {
+        let state = random.below(usize::MAX) as u64;
+        let refused_percent = *random.pick(&[0, 0, 0, 10]);
+        // By a bit that nothing else depends on: other disks are as they were before commits could fall within a batch.
+        let taken_percent = if state & 0x30 == 0 { 30 } else { 0 };
+        Self { state, refused_percent, taken_percent }
+    }
+
     fn percent(&mut self, percent: u64) -> bool {
         // Knuth's MMIX generator; its upper bits are good enough for a percentage.
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -79,7 +89,7 @@ impl Disk {
         if random.percent(35) {
             return Self(None);
         }
-        let chances = Chances { state: random.below(usize::MAX) as u64, refused_percent: *random.pick(&[0, 0, 0, 10]) };
+        let chances = Chances::random(random);
         let state = State {
             records: BTreeMap::new(),
             batches: VecDeque::new(),
@@ -166,9 +176,19 @@ impl State {
         if self.batches.back().is_none_or(|batch| batch.is_closed) {
             self.batches.push_back(Batch::default());
         }
+        let taken_percent = self.chances.taken_percent;
+        let is_closed = taken_percent > 0 && self.chances.percent(taken_percent);
         let batch = self.batches.back_mut().unwrap();
         batch.writes.push(write);
-        Completion::Waiting(Arc::clone(&batch.completer))
+        batch.is_closed = is_closed;
+        let completion = Completion::Waiting(Arc::clone(&batch.completer));
+        if is_closed && !self.is_read_only && self.chances.percent(10) {
+            // This commit succeeds and the next one fails, or this one fails while others are still being published.
+            let good = self.batches.len() - usize::from(self.chances.percent(30));
+            self.commits_left = Some(self.commits_left.map_or(good, |left| left.min(good)));
+            self.is_read_only = good < self.batches.len();
+        }
+        completion
     }
 
     fn write(&mut self, batch: &Batch) {

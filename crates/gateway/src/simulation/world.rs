@@ -79,7 +79,7 @@ impl World {
             coap: CoapDoor::new(coap_config()).with_seed(random.below(usize::MAX) as u64),
             http: HttpDoor::new(HttpConfig::default()),
             xmpp: XmppDoor::new(XmppConfig::default()),
-            readers: crate::readers::Readers::default(),
+            shutdown: crate::shutdown::Shutdown::default(),
             draining,
         });
         let workers: Vec<_> = (0..count).map(|id| WorkerContext::new(Arc::clone(&shared), WorkerId(id))).collect();

@@ -1,6 +1,6 @@
 //! A bound connection without its socket: its state, and the handling of stanzas.
 
-use std::{rc::Rc, sync::Arc};
+use std::{collections::VecDeque, rc::Rc, sync::Arc};
 
 use fogmux_auth::{Action, Decision};
 use fogmux_bus::{Completion, Publisher};
@@ -43,8 +43,9 @@ pub(super) struct Core {
     pub(super) me: Me,
     /// The output.
     pub(super) out: Vec<u8>,
-    /// `out` must not be written before this resolves.
-    pub(super) waiting: Completion,
+    /// Completions of what `out` promises, each with the place from which on it does. `out` is not written before all
+    /// have resolved.
+    pub(super) waiting: VecDeque<(usize, Completion)>,
     /// Retained messages that are still to be sent.
     pub(super) replays: Vec<Replay>,
     /// Whether deliveries may be left in the mailbox for which nothing will wake the task.
@@ -82,7 +83,7 @@ enum Target {
 impl Core {
     pub(super) fn new(ctx: Rc<WorkerContext>, machine: ServerStream, me: Me, out: Vec<u8>) -> Self {
         // The mailbox may have taken deliveries since it was attached.
-        let (waiting, replays, backlog) = (Completion::Ready, Vec::new(), true);
+        let (waiting, replays, backlog) = (VecDeque::new(), Vec::new(), true);
         Self {
             ctx,
             machine,

@@ -148,13 +148,13 @@ impl Core {
             }
         }
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
-        let failed = self.wait_for(published.completion);
         let mut outcomes = batch.iter();
         for work in works.iter() {
+            let place = batch.len() - outcomes.len();
+            let failed = work.admitted.retain && self.wait_for(published.completions.of(place));
             let ids = outcomes.by_ref().take(work.admitted.items.len());
             let results: Vec<_> = ids.map(|p| (p.outcome().refused, p.id().0)).collect();
-            let refused = failed && work.admitted.retain || results.iter().any(|(refused, _)| *refused);
-            if refused {
+            if failed || results.iter().any(|(refused, _)| *refused) {
                 self.send_error(work.id, work.from, &full());
             } else {
                 self.send_published(work, &results);
@@ -164,14 +164,15 @@ impl Core {
         works.clear();
     }
 
-    /// Holds the answers back until the completion resolves; `true` when the store has failed already.
-    fn wait_for(&mut self, completion: Completion) -> bool {
+    /// Holds the answers from here on back until the completion resolves; `true` when the store has failed already.
+    fn wait_for(&mut self, completion: &Completion) -> bool {
         match completion {
             Completion::Ready => false,
             Completion::Failed => true,
-            // Completions come in the order of writes: the last stands for all.
             Completion::Waiting(_) => {
-                self.waiting = completion;
+                if self.waiting.back().is_none_or(|(_, last)| !last.is_same(completion)) {
+                    self.waiting.push_back((self.out.len(), completion.clone()));
+                }
                 false
             }
         }
@@ -179,7 +180,7 @@ impl Core {
 
     /// Holds the answer back until a change is stored.
     pub(super) fn keep(&mut self, kept: Completion) -> Result<(), StanzaError> {
-        if self.wait_for(kept) { Err(full()) } else { Ok(()) }
+        if self.wait_for(&kept) { Err(full()) } else { Ok(()) }
     }
 
     fn send_published(&mut self, work: &Work<'_>, results: &[(bool, u64)]) {
@@ -271,7 +272,7 @@ impl Core {
         if outcome.precondition_failed {
             return Err(StanzaError::new(StanzaCondition::ItemNotFound));
         }
-        let failed = self.wait_for(published.completion);
+        let failed = self.wait_for(published.completions.of(0));
         if outcome.refused || failed { Err(full()) } else { Ok(()) }
     }
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use fogmux_bus::{Claim, Completion};
+use fogmux_bus::Claim;
 use fogmux_xmpp::{StreamCondition, StreamError};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{core::Core, read};
-use crate::{context::Phase, credential, liveness, readers::Reading, turn};
+use crate::{context::Phase, credential, liveness, shutdown::Reading, turn};
 
 /// How often a client that reads nothing is checked.
 const TICK: Duration = Duration::from_secs(2);
@@ -135,7 +135,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Whether everything that was published is sent, and everything said is answered.
     fn is_drained(&self) -> bool {
-        self.core.waiting.is_ready()
+        self.core.waiting.is_empty()
             && !self.core.owes()
             && !self.is_unwritten()
             && self.core.me.inbox.with_claim(self.claim, |inbox| inbox.is_empty()).unwrap_or(true)
@@ -200,16 +200,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Holds answers back until what they promise is stored.
     fn poll_completion(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.core.waiting.is_ready() {
-            return Poll::Ready(());
-        }
-        let kept = ready!(Pin::new(&mut self.core.waiting).poll(cx));
-        self.core.waiting = Completion::Ready;
-        if kept.is_err() {
-            // The store failed: the answers would be false and must not be sent.
-            self.core.out.truncate(self.written);
-            let error = StreamError::new(StreamCondition::InternalServerError, "the store failed");
-            self.core.machine.fail(error, &mut self.core.out);
+        while let Some((start, completion)) = self.core.waiting.front_mut() {
+            let kept = ready!(Pin::new(completion).poll(cx));
+            if kept.is_err() {
+                // The store failed: the answers from there on would be false and must not be sent.
+                let true_until = self.written.max(*start);
+                self.core.out.truncate(true_until);
+                self.core.waiting.clear();
+                let error = StreamError::new(StreamCondition::InternalServerError, "the store failed");
+                self.core.machine.fail(error, &mut self.core.out);
+                break;
+            }
+            self.core.waiting.pop_front();
         }
         Poll::Ready(())
     }
