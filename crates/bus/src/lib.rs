@@ -28,6 +28,7 @@ mod route;
 mod session;
 mod share;
 mod slot;
+mod slow_down;
 mod subscription;
 mod timestamp;
 mod topic;
@@ -52,6 +53,7 @@ pub use retained::{
 pub use session::{AttachError, Attached, GaveWay, SessionKey, Sessions};
 pub use share::{NoRoom, RESERVE_PERCENT, Room, Share, Shares};
 pub use slot::{Claim, Displaced, Slot};
+pub use slow_down::{Progress, SlowDown, Until};
 pub use subscription::{ReadGate, SubscribeOptions, Subscription, SubscriptionError};
 pub use timestamp::Timestamp;
 pub use topic::{Topic, TopicError, TopicRef};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::{
     counters::Tally,
     message::{Message, Publication, Qos},
+    slow_down::SlowDown,
     topic::Topic,
 };
 
@@ -127,5 +128,11 @@ pub trait Mailbox: Send + 'static {
     /// How well its owner keeps up. Asked after each delivery and each drain.
     fn readiness(&self) -> Readiness {
         Readiness::Ready
+    }
+
+    /// The pause that the publisher should make after what was just delivered. Asked once after the deliveries of a
+    /// batch.
+    fn slow_down(&mut self) -> Option<SlowDown> {
+        None
     }
 }

@@ -57,6 +57,12 @@ impl Memory {
         self.used() > self.high
     }
 
+    /// Whether more came than the publications that were under way when publishers had to pause.
+    #[must_use]
+    pub fn is_overfull(&self) -> bool {
+        self.used() > self.high.saturating_add(self.high / 4)
+    }
+
     /// Completes once there is room again.
     pub const fn relieved(&self) -> Relieved<'_> {
         Relieved(self)

@@ -16,6 +16,8 @@ pub struct Outcome {
     pub precondition_failed: bool,
     /// It replaced an earlier retained message.
     pub replaced: bool,
+    /// It was delivered to a subscriber that asks its publisher to slow down.
+    pub slowed: bool,
 }
 
 impl Outcome {

@@ -13,6 +13,7 @@ use crate::{
     limits::{CACHED_TOPIC_BYTES_MAX, ROUTE_CACHE_BYTES_MAX, SWEPT_MAX},
     mailbox::{Delivery, Readiness},
     message::{Publication, Qos},
+    slow_down::SlowDown,
     subscription::SubscribeOptions,
     topic::{Topic, TopicRef},
 };
@@ -39,12 +40,19 @@ pub(crate) enum Standing {
     Away,
 }
 
+/// The results of the pushes of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Pushed {
+    pub(crate) tally: Tally,
+    pub(crate) slow_down: Option<SlowDown>,
+}
+
 /// A slot of any mailbox type; implemented by [`crate::Slot`] only.
 pub(crate) trait Subscriber: Send + Sync {
     /// Whether it takes messages, as of its last delivery or drain.
     fn standing(&self) -> Standing;
     /// Delivers the picked publications of a batch to the mailbox. Wakes an owner on `me` only if `may_wake`.
-    fn push(&self, me: WorkerId, may_wake: bool, batch: &Batch<'_, '_>, picks: Picks<'_>, tally: &mut Tally) -> Wake;
+    fn push(&self, me: WorkerId, may_wake: bool, batch: &Batch<'_, '_>, picks: Picks<'_>, pushed: &mut Pushed) -> Wake;
     /// Wakes the owner.
     fn wake(&self);
 }

@@ -12,11 +12,12 @@ use std::{
 };
 
 use crate::{
-    counters::Tally,
     id::{SlotId, SlotIds, WorkerId},
     mailbox::{Delivered, Mailbox, Readiness},
     memory::Memory,
-    route::{Batch, Picks, Standing, Subscriber, Wake},
+    outcome::Outcome,
+    route::{Batch, Picks, Pushed, Standing, Subscriber, Wake},
+    slow_down::SlowDown,
 };
 
 /// Another connection has claimed the slot.
@@ -211,6 +212,14 @@ impl<M: Mailbox> Slot<M> {
     }
 }
 
+/// Notes in the outcomes that a subscriber asks their publisher to slow down.
+#[cold]
+fn note_slowed(batch: &Batch<'_, '_>, picks: Picks<'_>) {
+    for (publication, _) in picks.filter_map(|pick| batch.delivery(pick)) {
+        publication.outcome.set(Outcome { slowed: true, ..publication.outcome() });
+    }
+}
+
 impl<M: Mailbox> Subscriber for Slot<M> {
     fn standing(&self) -> Standing {
         if !self.connected.load(Ordering::Relaxed) {
@@ -219,18 +228,23 @@ impl<M: Mailbox> Subscriber for Slot<M> {
         Standing::Here(Readiness::from_u8(self.readiness.load(Ordering::Relaxed)))
     }
 
-    fn push(&self, me: WorkerId, may_wake: bool, batch: &Batch<'_, '_>, picks: Picks<'_>, tally: &mut Tally) -> Wake {
+    fn push(&self, me: WorkerId, may_wake: bool, batch: &Batch<'_, '_>, picks: Picks<'_>, pushed: &mut Pushed) -> Wake {
+        let tally = &mut pushed.tally;
         let mut state = self.lock();
         let mut urgent = false;
         if state.closed {
             picks.for_each(|_| Delivered::Gone.count(tally));
             return Wake::Done;
         }
-        for pick in picks {
+        for pick in picks.clone() {
             let Some((publication, delivery)) = batch.delivery(pick) else { continue };
             let delivered = state.mailbox.deliver(publication, &delivery);
             urgent |= matches!(delivered, Delivered::Overrun(_));
             delivered.count(tally);
+        }
+        if let Some(slow_down) = state.mailbox.slow_down() {
+            SlowDown::merge(&mut pushed.slow_down, slow_down);
+            note_slowed(batch, picks);
         }
         self.account(&mut state);
         if state.ready && !urgent {

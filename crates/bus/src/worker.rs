@@ -18,7 +18,8 @@ use crate::{
     order::Held,
     outcome::Outcome,
     retained::RetainedError,
-    route::{Batch, Pick, RouteCache, Routes, Staging, Subscriber, Wake},
+    route::{Batch, Pick, Pushed, RouteCache, Routes, Staging, Subscriber, Wake},
+    slow_down::SlowDown,
     subscription::Subscription,
     topic::TopicRef,
     wake_list::{Place, WakeList},
@@ -33,6 +34,8 @@ pub struct Published {
     /// The place in the worker's wake list up to which subscribers of this batch have still to be woken; `None` if all
     /// are awake. A publisher that continues before [`Worker::has_woken`] only fills their mailboxes.
     pub unwoken: Option<Place>,
+    /// The pause that subscribers ask for; `None` if all of them keep up.
+    pub slow_down: Option<SlowDown>,
 }
 
 /// The publishing end of one worker thread.
@@ -98,7 +101,7 @@ impl Worker {
         if self.bus.is_shut_down() {
             batch.iter().for_each(Publication::refuse);
             self.bus.counters().add(&Tally { refused: batch.len() as u64, ..Tally::default() });
-            return Published { completions: Completions::default(), unwoken: None };
+            return Published { completions: Completions::default(), unwoken: None, slow_down: None };
         }
         self.publish_will(batch)
     }
@@ -106,7 +109,8 @@ impl Worker {
     /// As [`publish`](Self::publish), also on a bus that is shut down: for wills, which are published after their
     /// clients have gone.
     pub fn publish_will(&mut self, batch: &mut [Publication<'_>]) -> Published {
-        let mut tally = Tally { published: batch.len() as u64, ..Tally::default() };
+        let tally = Tally { published: batch.len() as u64, ..Tally::default() };
+        let mut pushed = Pushed { tally, slow_down: None };
         let mut completions = Completions::default();
         let mut ordered = false;
         let before = self.wakes.end();
@@ -117,22 +121,23 @@ impl Worker {
             ordered |= publication.is_ordered();
         }
         if ordered {
-            self.publish_in_order(batch, &mut tally, &mut completions);
+            self.publish_in_order(batch, &mut pushed, &mut completions);
         } else {
-            self.deliver(batch, &mut tally);
+            self.deliver(batch, &mut pushed);
         }
         self.wake_workers();
+        let Pushed { mut tally, slow_down } = pushed;
         // Status messages of the gateway itself are not counted as received.
         if batch.first().is_some_and(|publication| publication.publisher.door == Door::Internal) {
             tally = Tally { published: 0, published_bytes: 0, unmatched: 0, ..tally };
         }
         self.bus.counters().add(&tally);
         let end = self.wakes.end();
-        Published { completions, unwoken: (end != before).then_some(end) }
+        Published { completions, unwoken: (end != before).then_some(end), slow_down }
     }
 
     /// Retains and delivers run by run; see [`crate::order`].
-    fn publish_in_order(&mut self, batch: &[Publication<'_>], tally: &mut Tally, completions: &mut Completions) {
+    fn publish_in_order(&mut self, batch: &[Publication<'_>], pushed: &mut Pushed, completions: &mut Completions) {
         let bus = Arc::clone(&self.bus);
         let mut rest = batch;
         let mut held: Option<(Held<'_>, u64)> = None;
@@ -140,25 +145,25 @@ impl Worker {
             let (count, shards) = bus.order().run(rest);
             let (run, later) = rest.split_at(count);
             // Runs of the same topics, as of one sensor's burst, share the locks until they have made much work.
-            let few = |since: &u64| tally.matched - since < DELIVERED_UNDER_LOCK;
-            if !held.as_ref().is_some_and(|(held, since)| held.covers(shards) && few(since)) {
+            let few = |since: &u64, matched: u64| matched - since < DELIVERED_UNDER_LOCK;
+            if !held.as_ref().is_some_and(|(held, since)| held.covers(shards) && few(since, pushed.tally.matched)) {
                 drop(held.take()); // All locks of a run are taken together, in ascending order.
-                held = Some((bus.order().lock(shards), tally.matched));
+                held = Some((bus.order().lock(shards), pushed.tally.matched));
             }
             let places = batch.len() - rest.len()..;
             for (place, publication) in places.zip(run).filter(|(_, publication)| publication.is_ordered()) {
                 self.keep(publication, place, completions);
             }
-            self.deliver(run, tally);
+            self.deliver(run, pushed);
             rest = later;
         }
     }
 
-    fn deliver(&mut self, batch: &[Publication<'_>], tally: &mut Tally) {
+    fn deliver(&mut self, batch: &[Publication<'_>], pushed: &mut Pushed) {
         let mut start = 0;
         while let Some(rest) = batch.get(start..).filter(|rest| !rest.is_empty()) {
-            start += self.stage(rest, tally);
-            self.flush(rest, tally);
+            start += self.stage(rest, &mut pushed.tally);
+            self.flush(rest, pushed);
         }
     }
 
@@ -252,12 +257,12 @@ impl Worker {
         routes
     }
 
-    fn flush(&mut self, publications: &[Publication<'_>], tally: &mut Tally) {
+    fn flush(&mut self, publications: &[Publication<'_>], pushed: &mut Pushed) {
         let batch = Batch { publications, routes: &self.routes };
         let (me, remote, wakes, woken) = (self.id, &mut self.remote, &mut self.wakes, &mut self.woken);
         self.staging.drain(|first, picks| {
             let Some(entry) = batch.entry(first) else { return };
-            match entry.subscriber.push(me, *woken < WAKES_PER_TURN, &batch, picks, tally) {
+            match entry.subscriber.push(me, *woken < WAKES_PER_TURN, &batch, picks, pushed) {
                 Wake::Done => {}
                 Wake::Woken => *woken += 1,
                 Wake::Later => wakes.push(Arc::clone(&entry.subscriber)),
@@ -329,7 +334,7 @@ impl Worker {
     /// Delivers messages of shared subscriptions to other members, after the member that had them left without taking
     /// them (MQTT 5.0 §4.8.2).
     pub fn hand_on(&mut self, messages: &[(Arc<Message>, Arc<Subscription>)]) {
-        let mut tally = Tally::default();
+        let mut pushed = Pushed::default();
         // Each group is looked up once, however its messages alternate with others'.
         let mut groups: HashMap<*const Subscription, Members> = HashMap::new();
         self.woken = 0;
@@ -342,18 +347,19 @@ impl Worker {
                 let chosen = members.choose(publication.topic);
                 let groups = chosen.map(|member| vec![member]).into_iter().collect();
                 let routes = Rc::new(Routes::build(publication.topic, Vec::new(), groups));
-                self.stage_one(index, publication, &routes, &mut tally);
+                self.stage_one(index, publication, &routes, &mut pushed.tally);
                 self.routes.push(routes);
                 if publication.outcome().matched == 0 {
                     // No other member is left.
-                    (tally.matched, tally.dropped_gone) = (tally.matched + 1, tally.dropped_gone + 1);
+                    pushed.tally.matched += 1;
+                    pushed.tally.dropped_gone += 1;
                 }
             }
-            self.flush(&publications, &mut tally);
+            self.flush(&publications, &mut pushed);
         }
         self.wake_workers();
         // The messages were counted as published when they came in.
-        (tally.published_bytes, tally.unmatched) = (0, 0);
+        let tally = Tally { published_bytes: 0, unmatched: 0, ..pushed.tally };
         self.bus.counters().add(&tally);
     }
 

@@ -1,0 +1,110 @@
+//! Slowing publishers down for subscribers that read, but more slowly than is published (ADR 0018).
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use crate::Timestamp;
+
+/// The progress of a subscriber that is behind, readable by publishers that wait for it.
+#[derive(Debug, Default)]
+pub struct Progress {
+    taken: AtomicU64,
+    taken_at: AtomicU64,
+    far: AtomicBool,
+}
+
+impl Progress {
+    /// Of a subscriber that has taken nothing yet and is given time from now on.
+    #[must_use]
+    pub const fn new(now: Timestamp) -> Self {
+        let taken_at = AtomicU64::new(now.as_millis());
+        Self { taken: AtomicU64::new(0), taken_at, far: AtomicBool::new(false) }
+    }
+
+    /// Notes that the subscriber took so much more.
+    pub fn took(&self, bytes: usize, now: Timestamp) {
+        // One owner writes, under the lock of its slot.
+        self.taken.store(self.taken.load(Relaxed).wrapping_add(bytes as u64), Relaxed);
+        self.taken_at.store(now.as_millis(), Relaxed);
+    }
+
+    /// All that the subscriber took.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Relaxed)
+    }
+
+    /// When it last took something.
+    #[must_use]
+    pub fn taken_at(&self) -> Timestamp {
+        Timestamp::from_millis(self.taken_at.load(Relaxed))
+    }
+
+    /// Says whether publishers should wait for the subscriber.
+    pub fn set_far(&self, far: bool) {
+        self.far.store(far, Relaxed);
+    }
+
+    /// Whether publishers should wait for it.
+    #[must_use]
+    pub fn is_far(&self) -> bool {
+        self.far.load(Relaxed)
+    }
+}
+
+/// The progress of a subscriber that a publisher waits for.
+#[derive(Clone, Debug)]
+pub struct Until {
+    /// The subscriber's progress.
+    pub progress: Arc<Progress>,
+    /// The publisher goes on when the subscriber has taken so much.
+    pub taken: u64,
+    /// How much that was more than it had taken when it asked; 0 if it waits for time to pass.
+    pub excess: usize,
+}
+
+impl Until {
+    /// Whether the subscriber still has to catch up, and is still given time for it.
+    #[must_use]
+    pub fn is_waiting(&self, patience: Duration, now: Timestamp) -> bool {
+        let progress = &self.progress;
+        progress.is_far() && progress.taken() < self.taken && now.since(progress.taken_at()) < patience
+    }
+}
+
+/// The pause that subscribers ask of the publisher of a batch.
+#[derive(Clone, Debug, Default)]
+pub struct SlowDown {
+    /// The time that the subscriber needs for the batch; zero if that is not known.
+    pub paced: Duration,
+    /// The longest pause.
+    pub longest: Duration,
+    /// The subscriber that the publisher waits for. It may go on earlier when that has caught up.
+    pub until: Option<Until>,
+}
+
+impl SlowDown {
+    /// The longer of two pauses, and of two subscribers the one that is further behind.
+    pub fn merge(into: &mut Option<Self>, other: Self) {
+        let Some(first) = into else {
+            *into = Some(other);
+            return;
+        };
+        first.paced = first.paced.max(other.paced);
+        if let Some(until) = other.until {
+            let is_further = match &first.until {
+                None => true,
+                Some(before) => (until.excess, other.longest) > (before.excess, first.longest),
+            };
+            if is_further {
+                first.until = Some(until);
+            }
+        }
+        first.longest = first.longest.max(other.longest);
+    }
+}
