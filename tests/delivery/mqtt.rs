@@ -1,6 +1,7 @@
 //! MQTT subscribers over each transport: retained messages, backlogs, slow subscribers, shutdown.
 
 mod backlog;
+mod burst;
 pub(crate) mod client;
 mod pace;
 mod retained;
@@ -13,5 +14,6 @@ use fogmux_tests::suite::Case;
 
 /// The cases of each file.
 pub(crate) fn cases() -> Vec<Case> {
-    [retained::CASES, backlog::CASES, slow::CASES, pace::CASES, shutdown::CASES, subscribe::CASES].concat()
+    [retained::CASES, backlog::CASES, slow::CASES, pace::CASES, burst::CASES, shutdown::CASES, subscribe::CASES]
+        .concat()
 }

@@ -11,6 +11,7 @@ mod dtls;
 mod expiry;
 mod handover;
 mod handshakes;
+mod holding;
 mod identity;
 mod looks;
 mod mailbox;

@@ -16,6 +16,7 @@ pub mod http;
 mod liveness;
 pub mod metrics;
 pub mod mqtt;
+mod pause;
 pub mod proxy;
 mod psk_guard;
 pub mod runtime;

@@ -18,7 +18,7 @@ mod kept;
 mod login;
 mod mailbox;
 mod output;
-mod pause;
+mod pace;
 mod publish;
 mod reauthenticate;
 mod receive;
@@ -113,7 +113,7 @@ pub async fn housekeeping(ctx: Rc<WorkerContext>) {
     let door = &ctx.shared.mqtt;
     let mut drain = std::pin::pin!(ctx.drain());
     let mut generation = ctx.authority().generation();
-    let mut reclaim = Reclaim::default();
+    let mut reclaim = Reclaim::new(door.config.queue_bytes_max);
     loop {
         let next = ctx.shared.clock.instant(door.plan(ctx.now()));
         tokio::select! {

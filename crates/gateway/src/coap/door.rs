@@ -13,7 +13,7 @@ use std::{
 };
 
 use fogmux_auth::Action;
-use fogmux_bus::{Claim, Slot, Timestamp, TopicRef};
+use fogmux_bus::{Claim, Slot, SlowDown, Timestamp, TopicRef};
 use fogmux_coap::{
     Code, Incoming, ObserveWish, Outbox, Request, Response, Server, ServerConfig, Ticket,
     server::{Counters, Room},
@@ -22,6 +22,7 @@ use tokio::{task::unconstrained, time::Sleep};
 
 use super::{
     backlog::Waiting,
+    holding::Holding,
     identity::{Admission, Identity, KeyMark, Who},
     looks::Allowance,
     mailbox::{Entry, Notifications},
@@ -59,6 +60,10 @@ pub(super) struct Core {
     generation: u64,
     pub(super) watches: Watches,
     pub(super) deferred: VecDeque<Deferred>,
+    /// Answers to datagrams that wait for subscribers.
+    pub(super) holding: Holding,
+    /// The pause that subscribers ask of the connection whose messages are being handled.
+    pub(super) slow_down: Option<SlowDown>,
     /// Messages taken from the mailbox of which observers have not been notified yet.
     pub(super) entries: VecDeque<Entry>,
     /// The topics in the backlogs of observers.
@@ -72,7 +77,7 @@ pub(super) struct Core {
     counted: Counters,
     peers_counted: i64,
     /// Streams, not datagrams.
-    is_reliable: bool,
+    pub(super) is_reliable: bool,
 }
 
 impl<T: Transport> Door<T> {
@@ -224,6 +229,8 @@ impl Core {
             claim,
             watches: Watches::default(),
             deferred: VecDeque::new(),
+            holding: Holding::default(),
+            slow_down: None,
             entries: VecDeque::new(),
             waiting: Waiting::default(),
             topics: String::new(),

@@ -10,14 +10,15 @@ use std::{
 
 use fogmux_auth::Action;
 use fogmux_bus::{
-    Completion, Completions, Message, Outcome, Payload, Publication, Qos, ReadGate as _, StoreFailed, Timestamp,
-    TopicRef,
+    Completion, Message, Outcome, Payload, Publication, Published, Qos, ReadGate as _, SlowDown, StoreFailed,
+    Timestamp, TopicRef,
 };
 use fogmux_coap::{Body, Code, ETag, Request, Response, Ticket};
 use smallvec::SmallVec;
 
 use super::{
     door::{Ask, Core, machine_time},
+    holding::Held,
     identity::Identity,
     translate,
     transport::Path,
@@ -103,7 +104,8 @@ impl Core {
         start: usize,
         batch: &mut Batch<'a>,
     ) {
-        let put = match self.check(ask, &request, batch.topics.get(start..).unwrap_or_default()) {
+        let topic = batch.topics.get(start..).unwrap_or_default();
+        let put = match self.check(ask, &request, topic, &ticket.peer()) {
             Ok((kind, content_type)) => Put {
                 topic: start..batch.topics.len(),
                 content_type,
@@ -138,6 +140,7 @@ impl Core {
         ask: &Ask<'_>,
         request: &Request<'_>,
         topic: &str,
+        peer: &Path,
     ) -> Result<(Kind, Option<&'static str>), Response<'static>> {
         let topic = TopicRef::new(topic).map_err(|_| Response::diagnostic(Code::BAD_REQUEST, "not a topic"))?;
         if let Some(code) = ask.identity.refusal(&self.ctx, Some(ask.from), Action::Write, topic.as_str()) {
@@ -157,7 +160,10 @@ impl Core {
             (Code::PUT, _) | (_, Some(true)) => Kind::Keep,
             (_, Some(false) | None) => Kind::Transient,
         };
-        if self.deferred.iter().map(|deferred| deferred.answers.len()).sum::<usize>()
+        if self.holding.has_many_for(peer) {
+            return Err(Response::unavailable(RETRY_AFTER));
+        }
+        if self.deferred.iter().map(|deferred| deferred.answers.len()).sum::<usize>() + self.holding.len()
             >= self.ctx.shared.coap.config.pending_max
             || self.ctx.bus().memory().pressure()
         {
@@ -188,7 +194,7 @@ impl Core {
             let told = outcome_for(&put, topics, outcome);
             (put.ticket, put.kind, told)
         });
-        self.answer(now, &published.completions, answers);
+        self.answer(now, published, answers);
     }
 
     /// If-Match and If-None-Match (RFC 7252 §5.10.8), evaluated under the lock that orders retained publications.
@@ -210,16 +216,18 @@ impl Core {
         let outcome = publication.outcome();
         drop(publication);
         let outcome = outcome_for(&put, topics, outcome);
-        self.answer(now, &published.completions, std::iter::once((put.ticket, put.kind, outcome)));
+        self.answer(now, published, std::iter::once((put.ticket, put.kind, outcome)));
     }
 
     /// Responds to the publications of a batch, or lets each response wait for its own completion.
     fn answer(
         &mut self,
         now: Timestamp,
-        completions: &Completions,
+        published: Published,
         answers: impl Iterator<Item = (Ticket<Path>, Kind, Outcome)>,
     ) {
+        let Published { completions, slow_down, .. } = published;
+        let mut held = Vec::new();
         for (index, (ticket, kind, outcome)) in answers.enumerate() {
             let completion = completions.of(index);
             if outcome.precondition_failed {
@@ -227,12 +235,28 @@ impl Core {
             } else if outcome.refused {
                 let after = if outcome.unkept { RETRY_AFTER_FAILURE } else { RETRY_AFTER };
                 self.respond(now, ticket, &Response::unavailable(after));
+            } else if outcome.slowed && !self.is_reliable {
+                self.server.defer(machine_time(now), &ticket);
+                let completion = if kind == Kind::Transient { Completion::Ready } else { completion.clone() };
+                held.push(Held { ticket, code: kind.done(outcome), completion });
             } else if kind == Kind::Transient || completion.is_ready() {
                 self.respond(now, ticket, &Response::new(kind.done(outcome)));
             } else {
                 self.server.defer(machine_time(now), &ticket);
                 self.defer(completion, (ticket, kind.done(outcome)));
             }
+        }
+        if let Some(asked) = slow_down {
+            self.slow_down(asked, held);
+        }
+    }
+
+    /// Lets the publisher wait for subscribers: the answers to datagrams are held back, a connection is not read.
+    fn slow_down(&mut self, asked: SlowDown, held: Vec<Held>) {
+        if self.is_reliable {
+            SlowDown::merge(&mut self.slow_down, asked);
+        } else if !held.is_empty() {
+            self.holding.push(asked, held);
         }
     }
 
@@ -243,14 +267,31 @@ impl Core {
         }
     }
 
-    /// Whether a response to this peer waits for the store.
+    /// Whether a response to this peer waits for the store or for a subscriber.
     pub(super) fn owes(&self, path: &Path) -> bool {
-        self.deferred.iter().any(|deferred| deferred.answers.iter().any(|(ticket, _)| ticket.peer() == *path))
+        self.holding.is_for(path)
+            || self.deferred.iter().any(|deferred| deferred.answers.iter().any(|(ticket, _)| ticket.peer() == *path))
+    }
+
+    /// Sends responses that were held back, or lets them wait for the store.
+    fn release(&mut self, answers: Vec<Held>) {
+        let now = self.ctx.now();
+        for Held { ticket, code, completion } in answers {
+            if completion.is_ready() {
+                self.respond(now, ticket, &Response::new(code));
+            } else {
+                self.defer(&completion, (ticket, code));
+            }
+        }
     }
 
     /// Sends responses whose completions have resolved. Completions resolve in order, so only the first is looked at.
     pub(super) fn complete(&mut self, cx: &mut Context<'_>) -> bool {
         let mut any = false;
+        if let Poll::Ready(answers) = self.holding.poll(self.ctx.now(), cx) {
+            any = true;
+            self.release(answers);
+        }
         while let Some(first) = self.deferred.front_mut() {
             let Poll::Ready(result) = Pin::new(&mut first.completion).poll(cx) else { break };
             let answers = std::mem::take(&mut first.answers);

@@ -15,7 +15,7 @@ use std::{
 };
 
 use fogmux_auth::SourceSet;
-use fogmux_bus::Timestamp;
+use fogmux_bus::{SlowDown, Timestamp};
 use fogmux_coap::{
     Token,
     server::{Room, StreamLimits},
@@ -64,6 +64,16 @@ struct Line {
     congested: bool,
     custodies: Vec<Token>,
     waker: Option<Waker>,
+}
+
+/// What came of the messages that a connection has read.
+struct Taken {
+    /// All were handled.
+    all: bool,
+    /// The pause that subscribers ask of it.
+    slow_down: Option<SlowDown>,
+    /// Why the connection ends.
+    end: Option<End>,
 }
 
 /// Why a connection ends.
@@ -178,14 +188,13 @@ impl Hub {
     }
 
     /// Handles the messages that a connection has read, as far as there is room for responses, and publishes them in
-    /// one batch. `next` returns one message after the other. Returns whether all were handled, and why the connection
-    /// ends.
+    /// one batch. `next` returns one message after the other.
     fn take<'a>(
         &self,
         path: Path,
         room: &'a Room,
         mut next: impl FnMut(fogmux_coap::Timestamp) -> Result<Option<Heard<'a>>, Abort>,
-    ) -> (bool, Option<End>) {
+    ) -> Taken {
         let mut guard = self.core.borrow_mut();
         let mut core = &mut *guard;
         let now = core.ctx.now();
@@ -223,6 +232,7 @@ impl Hub {
         }
         core.publish(now, &mut batch);
         core.topics = batch.into_topics();
+        let slow_down = core.slow_down.take();
         core.settle();
         self.distribute(core);
         let due = core.next_timeout();
@@ -232,7 +242,7 @@ impl Hub {
             // The hub's task has to wait: for the store, a timeout, or retained messages.
             waker.wake_by_ref();
         }
-        (all || end.is_some(), end)
+        Taken { all: all || end.is_some(), slow_down, end }
     }
 
     /// RFC 8323 §5.4.1: with custody, the Pong waits for the responses to all earlier requests.

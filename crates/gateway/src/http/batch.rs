@@ -4,7 +4,7 @@ use std::{ops::Range, rc::Rc};
 
 use bytes::Bytes;
 use fogmux_auth::Action;
-use fogmux_bus::{Completion, Outcome, Payload as BusPayload, Properties, Publication, TopicRef};
+use fogmux_bus::{Completion, Outcome, Payload as BusPayload, Properties, Publication, SlowDown, TopicRef};
 use fogmux_http::{Kind, Problem, event::Decoded, publish as ndjson};
 use http::{Response, request::Parts};
 use http_body::Body;
@@ -18,9 +18,12 @@ use super::{
     service::Conn,
     topics, translate,
 };
+use crate::pause::Pause;
 
-/// Lines that go to the bus together: one lock and one wake for all of them, and no longer than others may wait.
+/// Lines that go to the bus together, and their bytes: one lock and one wake for all of them, and no longer than others
+/// may wait.
 const TURN: usize = 64;
+const TURN_BYTES: usize = 64 << 10;
 
 /// Reads the batch whole, then publishes it in turns.
 pub(super) async fn publish<B>(
@@ -53,11 +56,25 @@ where
 async fn publish_lines(conn: &Rc<Conn>, identity: &Identity, body: &[u8]) -> Vec<u8> {
     let mut results = Results::default();
     let mut lines = ndjson::lines(body).peekable();
+    let mut turn_bytes = TURN_BYTES;
     while lines.peek().is_some() {
-        let turn: Vec<Line<'_>> =
-            lines.by_ref().take(TURN).map(|(number, line)| Line::read(conn, identity, number, line)).collect();
-        publish_turn(conn, identity, &turn, &mut results);
-        tokio::task::yield_now().await;
+        let (mut turn, mut bytes) = (Vec::with_capacity(TURN), 0);
+        while turn.len() < TURN
+            && bytes < turn_bytes
+            && let Some((number, line)) = lines.next()
+        {
+            bytes += line.len();
+            turn.push(Line::read(conn, identity, number, line));
+        }
+        let asked = publish_turn(conn, identity, &turn, &mut results);
+        drop(turn);
+        if let Some(pause) = Pause::of(asked) {
+            turn_bytes = pause.next_turn(bytes).unwrap_or(turn_bytes).min(TURN_BYTES);
+            pause.keep(&conn.ctx).await;
+        } else {
+            turn_bytes = TURN_BYTES;
+            tokio::task::yield_now().await;
+        }
     }
     results.settled().await
 }
@@ -142,11 +159,14 @@ impl<'a> Line<'a> {
     }
 }
 
-fn publish_turn(conn: &Conn, identity: &Identity, turn: &[Line<'_>], results: &mut Results) {
+/// Publishes lines together. Returns the pause that subscribers ask for.
+fn publish_turn(conn: &Conn, identity: &Identity, turn: &[Line<'_>], results: &mut Results) -> Option<SlowDown> {
     let now = conn.ctx.now();
     let unix_ms = conn.ctx.unix_ms(now);
     let mut batch: Vec<Publication<'_>> = Vec::with_capacity(turn.len());
-    for ready in turn.iter().filter_map(|line| line.message.as_ref().ok()) {
+    // Without room for more in the queues of all, the lines are refused.
+    let taken = if conn.ctx.bus().memory().pressure() { &[] } else { turn };
+    for ready in taken.iter().filter_map(|line| line.message.as_ref().ok()) {
         // Checked when the line was read.
         let Ok(topic) = TopicRef::new(&ready.decoded.topic) else { continue };
         let payload = BusPayload::Slice(&ready.decoded.payload);
@@ -179,4 +199,5 @@ fn publish_turn(conn: &Conn, identity: &Identity, turn: &[Line<'_>], results: &m
             },
         }
     }
+    published.slow_down
 }

@@ -25,6 +25,7 @@ use super::{
     service::Conn,
     translate,
 };
+use crate::pause::Pause;
 
 /// GET and HEAD without waiting.
 pub(super) fn read(
@@ -223,6 +224,9 @@ async fn publish(conn: &Rc<Conn>, publication: Publication<'_>) -> Result<bool, 
     }
     if outcome.refused {
         return Err(refused(outcome));
+    }
+    if let Some(pause) = Pause::of(published.slow_down) {
+        pause.keep(&conn.ctx).await;
     }
     let kept = published.completions.of(0).clone().await;
     kept.map_err(|failed| Problem::new(Kind::Unavailable).detail(failed.to_string()))?;

@@ -6,7 +6,7 @@ use fogmux_bus::Memory;
 
 use super::{
     config::{MqttConfig, SlowSubscriber},
-    pause::Distance,
+    pace::Distance,
 };
 
 /// The fraction of its queue above which a client that reads is behind.
@@ -29,6 +29,8 @@ pub(super) struct Bounds {
     pub(super) inflight_bytes: usize,
     pub(super) queue_messages: usize,
     pub(super) queue_bytes: usize,
+    /// The part of `queue_bytes` that a message takes at least, so that a queue full of messages is a full queue.
+    message_bytes: usize,
     tight_bytes: usize,
     pub(super) slow_subscriber: SlowSubscriber,
     memory: Arc<Memory>,
@@ -41,6 +43,7 @@ impl Bounds {
             inflight_bytes: config.inflight_bytes_max,
             queue_messages: config.queue_messages_max,
             queue_bytes: config.queue_bytes_max,
+            message_bytes: config.queue_bytes_max.div_ceil(config.queue_messages_max.max(1)),
             tight_bytes: config.tight_bytes,
             slow_subscriber: config.slow_subscriber,
             memory: Arc::clone(memory),
@@ -52,22 +55,41 @@ impl Bounds {
         self.memory.used() > self.tight_bytes + self.tight_bytes / 2 || self.memory.pressure()
     }
 
-    /// Whether a client that was far behind still is.
-    pub(super) const fn is_far(&self, queue_bytes: usize) -> bool {
-        queue_bytes > self.queue_bytes / CAUGHT_UP
+    /// The level of a queue of so many messages and bytes, by the bound that is nearer: `queue_bytes` if it is full.
+    pub(super) fn level(&self, messages: usize, bytes: usize) -> usize {
+        bytes.max(messages.saturating_mul(self.message_bytes))
     }
 
-    /// How far a client with this many bytes in its queue is behind; `None`: it keeps up.
-    pub(super) fn distance(&self, queue_bytes: usize) -> Option<Distance> {
-        if queue_bytes <= self.queue_bytes / BEHIND {
+    /// Whether a client that was far behind still is.
+    pub(super) const fn is_far(&self, level: usize) -> bool {
+        level > self.queue_bytes / CAUGHT_UP
+    }
+
+    /// The level above which publishers stop.
+    fn nearly_full(&self) -> usize {
+        if self.memory.used() > self.tight_bytes {
+            return self.queue_bytes / BEHIND;
+        }
+        self.queue_bytes - self.queue_bytes / NEARLY_FULL
+    }
+
+    /// How far a client with such a level is behind; `None`: it keeps up.
+    pub(super) fn distance(&self, level: usize) -> Option<Distance> {
+        if level <= self.queue_bytes / BEHIND {
             return None;
         }
-        let far = queue_bytes > self.queue_bytes / FAR_BEHIND || self.memory.used() > self.tight_bytes / FAR_BEHIND;
-        Some(match far {
-            false => Distance::Behind,
-            true if queue_bytes > self.queue_bytes - self.queue_bytes / NEARLY_FULL => Distance::Nearly,
-            true => Distance::Far,
+        let far = level > self.queue_bytes / FAR_BEHIND || self.memory.used() > self.tight_bytes / FAR_BEHIND;
+        Some(match level.checked_sub(self.nearly_full()) {
+            Some(excess @ 1..) => Distance::Nearly(excess),
+            Some(0) | None if far => Distance::Far,
+            Some(0) | None => Distance::Behind,
         })
+    }
+
+    /// Whether a client that reads a fair amount may hold more than its bounds, because publishers wait for it: each of
+    /// them brings what it had under way. Memory bounds it.
+    pub(super) fn may_exceed(&self) -> bool {
+        !self.memory.is_overfull()
     }
 
     pub(super) fn scale(&self, bytes: usize) -> usize {

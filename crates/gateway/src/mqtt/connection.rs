@@ -4,7 +4,6 @@
 use std::{
     collections::VecDeque,
     net::SocketAddr,
-    pin::Pin,
     rc::Rc,
     sync::Arc,
     task::{Context, Poll},
@@ -12,16 +11,12 @@ use std::{
 
 use fogmux_bus::{Claim, Publisher, SessionKey, Slot, Timestamp};
 use fogmux_mqtt::{Inbound, InboundConfig, Limits, Negotiation, ReasonCode, Role, Version};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    time::Sleep,
-};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
     access::{Gate, WriteCache},
     mailbox::MqttMailbox,
     output::Output,
-    pause::Pause,
     publish::{FanOut, Pending},
     reauthenticate::Extended,
     receive::Input,
@@ -30,7 +25,7 @@ use super::{
     wheel::Entry,
     will::Will,
 };
-use crate::{WorkerContext, credential::Expiry, egress::Egress, liveness::check_sleep, turn};
+use crate::{WorkerContext, credential::Expiry, egress::Egress, liveness::check_sleep, pause::Pause, turn};
 
 /// Turns a connection takes before others get theirs.
 pub(super) const TURNS: usize = 4;
@@ -161,7 +156,7 @@ pub(super) struct Rare {
     /// The state for re-authentication.
     pub(super) extended: Option<Box<Extended>>,
     /// A pause of this publisher, for a subscriber to catch up.
-    pause: Option<(Pin<Box<Sleep>>, Pause)>,
+    pause: Option<Box<Pause>>,
     /// Bytes to read at most in the next turn of this publisher, so that its pauses are short.
     pub(super) turn_bytes: Option<usize>,
     /// The last publication, while its subscribers are being woken.
@@ -311,24 +306,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn pause(&mut self, mut pause: Pause) {
         // A client that owes acknowledgements is read again soon: other publishers may wait for those.
         if self.awaiting {
-            pause.wait_no_longer();
+            pause.shorten();
         }
-        self.rare().pause = Some((Box::pin(tokio::time::sleep(pause.duration())), pause));
+        self.rare().pause = Some(Box::new(pause));
     }
 
-    fn is_pausing(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Whether it still pauses; if so, the task is woken when it is over.
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(rare) = &mut self.rare else { return false };
-        while let Some((sleep, pause)) = &mut rare.pause {
-            if sleep.as_mut().poll(cx).is_pending() {
-                return true;
-            }
-            if pause.goes_on() {
-                *sleep = Box::pin(tokio::time::sleep(pause.duration()));
-            } else {
-                rare.pause = None;
-            }
+        let Some(pause) = &mut rare.pause else { return false };
+        if pause.poll(self.ctx.now(), cx).is_pending() {
+            return true;
         }
+        rare.pause = None;
         false
+    }
+
+    /// Whether this publisher pauses.
+    pub(super) fn is_pausing(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.pause.is_some())
+    }
+
+    /// Whether this publisher stops where it is, in what was read already.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.rare.as_ref().and_then(|rare| rare.pause.as_ref()).is_some_and(|pause| pause.is_stop())
     }
 
     /// Whether the client is not read because of its own unread output.
@@ -339,7 +340,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Whether the client may be read: not while it pauses, does not read its output, or has too many acknowledgements
     /// waiting; publishers not while memory is tight; and no large packet while there are too many unfinished ones.
     fn may_read(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.is_pausing(cx) || self.is_fanning_out(cx) {
+        if self.poll_pause(cx) || self.is_fanning_out(cx) {
             return false;
         }
         if self.input.is_large() && self.ctx.shared.mqtt.unfinished_share() > 0 {
@@ -349,7 +350,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return false;
         }
         let memory = self.ctx.bus().memory();
-        if !self.publishes || self.awaiting || !memory.pressure() {
+        if !(self.publishes || self.input.is_large()) || self.awaiting || !memory.pressure() {
             return true;
         }
         std::pin::pin!(memory.relieved()).poll(cx).is_ready()

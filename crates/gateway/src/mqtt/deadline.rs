@@ -19,6 +19,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn keep_alive_deadline(&self) -> Timestamp {
         match self.keep_alive {
             0 => Timestamp::NEVER,
+            // It is not read for a moment.
+            _ if self.is_pausing() => Timestamp::NEVER,
             // [MQTT-3.1.2-22]: one and a half times.
             seconds => self.last_read + Duration::from_millis(u64::from(seconds) * 1500),
         }

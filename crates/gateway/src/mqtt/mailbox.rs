@@ -12,14 +12,14 @@ mod subscriptions;
 use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
-use fogmux_bus::{Delivered, Delivery, Mailbox, Publication, Qos, Readiness, Timestamp};
+use fogmux_bus::{Delivered, Delivery, Mailbox, Publication, Qos, Readiness, SlowDown, Timestamp};
 use fogmux_mqtt::{Acknowledged, Outbound, OutboundConfig, PacketId, ProtocolError, ReasonCode, ReceivedIds, Sent};
 use smallvec::SmallVec;
 
 pub(super) use shared::{Leaves, Left};
 use subscriptions::Subscriptions;
 
-use super::{access::Gate, bounds::Bounds, kept::Kept, pause::Pace, translate};
+use super::{access::Gate, bounds::Bounds, kept::Kept, pace::Pace, translate};
 
 /// Payloads above this are shared, not copied: they are written from where they are.
 pub(super) const LARGE_BYTES: usize = 16 << 10;
@@ -161,7 +161,7 @@ impl MqttMailbox {
         if !self.may_grow(cost) {
             return Delivered::Full(1);
         }
-        while !self.fits(cost, now) {
+        while !self.fits(cost, qos, now) {
             if displaced >= DISPLACED_MAX && self.queue_bytes + cost <= before {
                 // The bounds have shrunk: the queue follows step by step, or one publication would pay for all.
                 break;
@@ -177,7 +177,7 @@ impl MqttMailbox {
         self.queue_bytes += cost;
         self.queue.push_back(kept);
         if qos != Qos::AtMostOnce && self.connected {
-            self.slow_down(cost, now);
+            self.note_came(cost, now);
         }
         let is_news = lost > 0 && self.lost == 0;
         self.lost = self.lost.saturating_add(lost);
@@ -188,11 +188,16 @@ impl MqttMailbox {
         }
     }
 
-    /// Asks the publisher to pause if the client is behind and reads.
-    fn slow_down(&mut self, bytes: usize, now: Timestamp) {
-        if let Some(distance) = self.bounds.distance(self.queue_bytes) {
-            let pace = self.pace.get_or_insert_with(|| Box::new(Pace::new(now)));
-            pace.slow_down(distance, bytes, self.bounds.queue_bytes, now);
+    /// How much of its bounds the queue takes up.
+    fn level(&self) -> usize {
+        self.bounds.level(self.queue.len(), self.queue_bytes)
+    }
+
+    /// Notes a message that was queued, if the client is behind.
+    fn note_came(&mut self, bytes: usize, now: Timestamp) {
+        if self.bounds.distance(self.level()).is_some() {
+            let bytes = self.bounds.level(1, bytes);
+            self.pace.get_or_insert_with(|| Box::new(Pace::new(now))).came(bytes, now);
         }
     }
 
@@ -203,11 +208,16 @@ impl MqttMailbox {
         self.queue.push_back(kept);
     }
 
-    /// A single message always fits: it is shared, and its size was bounded on the way in.
-    fn fits(&self, cost: usize, now: Timestamp) -> bool {
-        let reads = self.pace.as_ref().is_some_and(|pace| pace.reads(now));
+    /// A single message always fits: it is shared, and its size was bounded on the way in. So does each of QoS 1 and 2
+    /// for a client that publishers wait for.
+    fn fits(&self, cost: usize, qos: Qos, now: Timestamp) -> bool {
+        let (mut reads, mut waits) = (false, self.connected);
+        if let Some(pace) = &self.pace {
+            (reads, waits) = (pace.reads(now), waits && pace.is_fair(now));
+        }
         let scale = if reads { Bounds::scale_for_reader } else { Bounds::scale };
         self.queue.is_empty()
+            || (waits && qos != Qos::AtMostOnce && self.bounds.may_exceed())
             || (self.queue.len() < self.bounds.queue_messages
                 && self.queue_bytes + cost <= scale(&self.bounds, self.bounds.queue_bytes))
     }
@@ -225,7 +235,7 @@ impl MqttMailbox {
     pub(super) fn drain(&mut self, into: &mut Vec<u8>, now: Timestamp) -> Drained {
         let overrun = self.is_overrun();
         let mut drained = Drained { overrun, lost: std::mem::take(&mut self.lost), ..Drained::default() };
-        let queue_bytes = self.queue_bytes;
+        let level = self.level();
         if self.outbound.is_resending() {
             self.outbound.resend(self.bounds.out_bytes, |kept| translate::describe(kept, now), &mut self.out);
         }
@@ -235,7 +245,7 @@ impl MqttMailbox {
             self.refill(now, &mut drained);
         }
         self.hand_over(into);
-        self.keep_pace(queue_bytes - self.queue_bytes, now);
+        self.keep_pace(level - self.level(), now);
         self.unwritten = into.len() + drained.tail.as_ref().map_or(0, Bytes::len);
         drained.queue_empty = self.queue.is_empty();
         drained.more = resends_more || self.is_sendable();
@@ -265,10 +275,11 @@ impl MqttMailbox {
     }
 
     fn keep_pace(&mut self, taken: usize, now: Timestamp) {
+        let is_far = self.bounds.is_far(self.level());
         if self.queue.is_empty() {
             self.pace = None;
         } else if let Some(pace) = &mut self.pace {
-            pace.took(taken, self.bounds.is_far(self.queue_bytes), now);
+            pace.took(taken, is_far, now);
         }
     }
 
@@ -400,5 +411,11 @@ impl Mailbox for MqttMailbox {
 
     fn readiness(&self) -> Readiness {
         self.shared_readiness()
+    }
+
+    fn slow_down(&mut self) -> Option<SlowDown> {
+        let pace = self.pace.as_mut()?;
+        let distance = self.bounds.distance(self.bounds.level(self.queue.len(), self.queue_bytes))?;
+        pace.slow_down(distance, self.bounds.queue_bytes)
     }
 }

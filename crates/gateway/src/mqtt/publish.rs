@@ -7,21 +7,17 @@ use std::{
 };
 
 use fogmux_auth::Action;
-use fogmux_bus::{Completion, Completions, Place, Publication, TopicRef};
+use fogmux_bus::{Completion, Completions, Place, Publication, SlowDown, TopicRef};
 use fogmux_mqtt::{Ack, PacketId, PacketType, PropertyBuffer, Qos, ReasonCode};
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
     connection::{Connection, End},
-    pause::take_falling_behind,
     receive::Item,
     translate,
 };
-use crate::audit;
-
-/// Bytes that a queued message takes beside its topic and payload, roughly.
-const QUEUED_BYTES: usize = 256;
+use crate::{audit, pause::Pause};
 
 /// An acknowledgement to be sent.
 #[derive(Clone, Debug)]
@@ -112,12 +108,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 verdicts.push((id, item.incoming.qos, verdict));
             }
         }
-        take_falling_behind(|| 0);
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
         if let Some(place) = published.unwoken {
             self.rare().fan_out = Some(FanOut { place, waits: false });
         }
-        self.keep_pace(&batch);
+        self.keep_pace(published.slow_down, &batch);
         if verdicts.is_empty() {
             return end.map_or(Ok(()), Err);
         }
@@ -126,16 +121,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Pauses, and reads less in the next turn, if a subscriber of the batch is behind.
-    fn keep_pace(&mut self, batch: &[Publication<'_>]) {
-        let bytes = || batch.iter().map(|one| one.payload.as_slice().len() + one.topic.len()).sum::<usize>();
-        let Some(pause) = take_falling_behind(|| bytes() + batch.len() * QUEUED_BYTES) else {
+    fn keep_pace(&mut self, asked: Option<SlowDown>, batch: &[Publication<'_>]) {
+        let Some(pause) = Pause::of(asked) else {
             if let Some(rare) = &mut self.rare {
                 rare.turn_bytes = None;
             }
             return;
         };
-        let rare = self.rare();
-        rare.turn_bytes = pause.next_turn(bytes(), rare.turn_bytes);
+        let bytes = batch.iter().map(|one| one.payload.as_slice().len() + one.topic.len()).sum();
+        if let Some(turn_bytes) = pause.next_turn(bytes) {
+            self.rare().turn_bytes = Some(turn_bytes);
+        }
         self.pause(pause);
     }
 

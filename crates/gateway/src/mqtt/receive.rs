@@ -29,6 +29,8 @@ pub(super) enum Input {
     Partial(Vec<u8>),
     /// Bytes that came with CONNECT and have not been decoded.
     Unread(Vec<u8>),
+    /// Bytes that a publisher that pauses has sent already, counted in the memory of the bus.
+    Held(Vec<u8>),
     /// A packet larger than the worker's buffer, in one of its own: its payload is never copied again.
     Large(Box<Large>),
 }
@@ -49,9 +51,14 @@ impl Input {
     fn counted(&self) -> usize {
         match self {
             Self::Partial(bytes) => bytes.len(),
-            Self::Unread(_) => 0,
+            Self::Unread(_) | Self::Held(_) => 0,
             Self::Large(large) => large.bytes.capacity(),
         }
+    }
+
+    /// The bytes that count in the memory of the bus.
+    const fn held(&self) -> usize {
+        if let Self::Held(bytes) = self { bytes.len() } else { 0 }
     }
 
     /// Whether a packet larger than the read buffer is under way.
@@ -90,6 +97,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, End> {
         match std::mem::replace(&mut self.input, Input::Partial(Vec::new())) {
             Input::Unread(bytes) => {
+                self.take(&bytes)?;
+                Ok(Poll::Ready(()))
+            }
+            Input::Held(bytes) => {
+                self.ctx.bus().memory().change(bytes.len(), 0);
                 self.take(&bytes)?;
                 Ok(Poll::Ready(()))
             }
@@ -138,6 +150,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let rest = bytes.get(used..).unwrap_or_default();
         if rest.is_empty() {
             self.unfinished_since = Timestamp::NEVER;
+            return Ok(());
+        }
+        if self.is_stopped() {
+            self.unfinished_since = Timestamp::NEVER;
+            self.ctx.bus().memory().change(0, rest.len());
+            self.input = Input::Held(rest.to_vec());
             return Ok(());
         }
         let total = match Frame::read(rest, self.version, &self.limits()) {
@@ -227,6 +245,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut control = 0;
         let end = loop {
             let rest = bytes.get(used..).unwrap_or_default();
+            if batch.is_empty() && self.is_stopped() {
+                break None;
+            }
             match decode(rest, version, &limits) {
                 Ok(Some((packet, length))) => {
                     used += length;
@@ -386,11 +407,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         self.ctx.shared.mqtt.change_unfinished(self.input.counted(), 0);
+        self.ctx.bus().memory().change(self.input.held(), 0);
         self.ctx.shared.shutdown.closed(self.drain_progress.is_some());
     }
 }
 
 impl<'a> Batch<'a> {
+    fn is_empty(&self) -> bool {
+        self.items.is_empty() && self.steps.is_empty()
+    }
+
     fn push(&mut self, item: Item<'a>) {
         if item.incoming.qos == Qos::ExactlyOnce
             && let Some(id) = item.incoming.packet_id

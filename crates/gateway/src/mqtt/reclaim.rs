@@ -34,8 +34,10 @@ pub(super) struct Held {
 }
 
 /// The bytes that connected clients had taken at an earlier check, and the time of that check.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Reclaim {
+    /// The bound of a queue. A client that reads may hold more for a while, and is not asked to read faster for that.
+    queue_bytes: usize,
     next: Timestamp,
     taken: HashMap<SlotId, (u32, Timestamp)>,
 }
@@ -47,6 +49,10 @@ struct Holder {
 }
 
 impl Reclaim {
+    pub(super) fn new(queue_bytes: usize) -> Self {
+        Self { queue_bytes, next: Timestamp::default(), taken: HashMap::new() }
+    }
+
     /// Looks whether memory is nearly gone, and has some of it given back if it is.
     pub(super) async fn run(&mut self, ctx: &Rc<WorkerContext>) {
         let now = ctx.now();
@@ -83,7 +89,7 @@ impl Reclaim {
             let is_over = now.since(since) >= PATIENCE;
             let start = if is_over { (taken, now) } else { (then, since) };
             self.taken.insert(holder.slot.id(), start);
-            is_over && took < bytes / FAIR
+            is_over && took < bytes.min(self.queue_bytes) / FAIR
         };
         connected.into_iter().filter(is_slow).collect()
     }

@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use bytes::Bytes;
 use fogmux_auth::Action;
 use fogmux_bus::{
-    Completion, Message, Payload, Properties, Publication, Publisher, Qos, ReadGate as _, Timestamp, TopicRef,
+    Completion, Message, Payload, Properties, Publication, Publisher, Qos, ReadGate as _, SlowDown, Timestamp, TopicRef,
 };
 use fogmux_xmpp::{
     ErrorKind, PubsubCondition, StanzaCondition, StanzaError,
@@ -148,6 +148,7 @@ impl Core {
             }
         }
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
+        self.slow_down(published.slow_down);
         let mut outcomes = batch.iter();
         for work in works.iter() {
             let place = batch.len() - outcomes.len();
@@ -162,6 +163,15 @@ impl Core {
         }
         drop(batch);
         works.clear();
+    }
+
+    /// Notes the pause that subscribers ask for; the connection is not read meanwhile.
+    fn slow_down(&mut self, asked: Option<SlowDown>) {
+        if let Some(asked) = asked {
+            let mut merged = self.slow_down.take().map(|before| *before);
+            SlowDown::merge(&mut merged, asked);
+            self.slow_down = merged.map(Box::new);
+        }
     }
 
     /// Holds the answers from here on back until the completion resolves; `true` when the store has failed already.
@@ -268,6 +278,7 @@ impl Core {
         }
         let mut batch = [publication];
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
+        self.slow_down(published.slow_down);
         let outcome = batch.first().map(Publication::outcome).unwrap_or_default();
         if outcome.precondition_failed {
             return Err(StanzaError::new(StanzaCondition::ItemNotFound));

@@ -20,10 +20,10 @@ use tokio::{
 };
 
 use super::{
-    End, Hub, WireKind,
+    End, Hub, Taken, WireKind,
     wire::{Frames, Said},
 };
-use crate::{Peer, WorkerContext, coap::door::machine_time, coap::transport::Path, turn};
+use crate::{Peer, WorkerContext, coap::door::machine_time, coap::transport::Path, pause::Pause, turn};
 
 /// The largest read once a message has begun.
 const READ_MORE: usize = 16 << 10;
@@ -59,6 +59,8 @@ struct Connection<S> {
     armed: Option<Timestamp>,
     /// Nothing is read any more; at this time the connection ends at the latest.
     closing: Option<Timestamp>,
+    /// A pause of this publisher, for a subscriber to catch up.
+    pause: Option<Box<Pause>>,
 }
 
 /// Serves a connection until it ends.
@@ -91,6 +93,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
         armed: None,
         closing: None,
+        pause: None,
         ctx,
     };
     let mut closing = Some(Box::pin(connection.ctx.closing()));
@@ -147,6 +150,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if written.is_pending() {
                 // It does not read: nothing more is done for it until it does.
                 return Poll::Pending;
+            }
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.poll(self.ctx.now(), cx));
+                self.pause = None;
             }
             if !self.unread && ready!(self.poll_read(cx))? == 0 {
                 return Poll::Ready(Ok(()));
@@ -231,7 +238,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let input = std::mem::take(&mut self.input);
         let (room, mut used) = (Room::default(), 0);
         let session = &mut self.session;
-        let (all, end) = self.hub.take(self.path, &room, |now| {
+        let Taken { all, slow_down, end } = self.hub.take(self.path, &room, |now| {
             let taken = session.take(now, input.get(used..).unwrap_or_default())?;
             Ok(taken.map(|(heard, bytes)| {
                 used += bytes;
@@ -239,6 +246,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }))
         });
         self.unread = !all;
+        self.pause = Pause::of(slow_down).map(Box::new);
         self.input = input;
         if used == self.input.len() {
             // Idle, it holds no buffer.
@@ -275,9 +283,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.session.set_incomplete(now, false);
                 let (room, session) = (Room::default(), &mut self.session);
                 let mut message = Some(&message);
-                let (_, end) = self.hub.take(self.path, &room, |now| {
+                let Taken { slow_down, end, .. } = self.hub.take(self.path, &room, |now| {
                     message.take().map(|message| session.take_whole(now, message)).transpose()
                 });
+                self.pause = Pause::of(slow_down).map(Box::new);
                 end
             }
         }

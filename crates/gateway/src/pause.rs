@@ -1,0 +1,124 @@
+//! Pauses of publishers, at every door, for subscribers that read more slowly than is published (ADR 0018).
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use fogmux_bus::{SlowDown, Timestamp};
+use tokio::time::Sleep;
+
+use crate::WorkerContext;
+
+/// A subscriber reads if it took something within this time: long enough for one that waits for a busy processor.
+/// Publishers wait for no other.
+pub(crate) const READS: Duration = Duration::from_secs(2);
+/// The times after which a publisher looks whether the subscriber has caught up: the first, doubled until the last.
+const LOOK_FIRST: Duration = Duration::from_millis(4);
+const LOOK_LAST: Duration = Duration::from_millis(50);
+/// The time that a subscriber takes for a turn of a publisher that keeps to its pace.
+pub(crate) const TURN: Duration = Duration::from_millis(100);
+/// The least that a publisher is read in a turn.
+const TURN_BYTES_MIN: usize = 2 << 10;
+/// The part of a turn that the next one may have while the subscriber's pace is not known.
+const SHORTER: usize = 16;
+
+/// When a publisher that pauses looks whether it may go on.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    look: Duration,
+    /// What is left of the pause after this look.
+    left: Duration,
+    asked: SlowDown,
+}
+
+impl Plan {
+    pub(crate) fn new(asked: SlowDown) -> Self {
+        let left = asked.longest;
+        // A pause for a pace is as long as it is; only one that a subscriber ends needs early looks.
+        let look = if asked.until.as_ref().is_some_and(|until| until.excess > 0) { LOOK_FIRST } else { LOOK_LAST };
+        let look = look.min(left);
+        Self { look, left: left - look, asked }
+    }
+
+    /// The time until the publisher looks.
+    pub(crate) const fn look(&self) -> Duration {
+        self.look
+    }
+
+    /// Whether it pauses on after a look.
+    pub(crate) fn goes_on(&mut self, now: Timestamp) -> bool {
+        let waits = self.asked.until.as_ref().is_some_and(|until| until.is_waiting(READS, now));
+        if self.left.is_zero() || !waits {
+            return false;
+        }
+        self.look = (self.look * 2).min(LOOK_LAST).min(self.left);
+        self.left -= self.look;
+        true
+    }
+
+    /// The bytes to be read in the publisher's next turns, if the last one had so many. `None`: as many as before.
+    pub(crate) fn next_turn(&self, bytes: usize) -> Option<usize> {
+        let until = self.asked.until.as_ref()?;
+        let next = match (self.asked.paced.as_nanos(), until.excess) {
+            (0, 0) => return None,
+            (0, _) => bytes / SHORTER,
+            (paced, _) => usize::try_from(bytes as u128 * TURN.as_nanos() / paced).unwrap_or(usize::MAX),
+        };
+        Some(next.max(TURN_BYTES_MIN))
+    }
+}
+
+/// A pause of a publisher.
+#[derive(Debug)]
+pub(crate) struct Pause {
+    sleep: Pin<Box<Sleep>>,
+    plan: Plan,
+}
+
+impl Pause {
+    /// The pause after a publication.
+    pub(crate) fn new(asked: SlowDown) -> Self {
+        let plan = Plan::new(asked);
+        Self { sleep: Box::pin(tokio::time::sleep(plan.look())), plan }
+    }
+
+    /// The pause that the subscribers of a publication ask for, if any.
+    pub(crate) fn of(asked: Option<SlowDown>) -> Option<Self> {
+        asked.map(Self::new)
+    }
+
+    /// Makes this short: a client that owes acknowledgements is read again soon, because other publishers may wait for
+    /// those.
+    pub(crate) fn shorten(&mut self) {
+        self.plan.left = self.plan.left.min(LOOK_LAST);
+    }
+
+    /// Whether the publisher should stop where it is, instead of finishing its turn.
+    pub(crate) const fn is_stop(&self) -> bool {
+        self.plan.asked.until.is_some()
+    }
+
+    /// See [`Plan::next_turn`].
+    pub(crate) fn next_turn(&self, bytes: usize) -> Option<usize> {
+        self.plan.next_turn(bytes)
+    }
+
+    /// Whether it is over. `now` is the bus's time.
+    pub(crate) fn poll(&mut self, now: Timestamp, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            ready!(self.sleep.as_mut().poll(cx));
+            if !self.plan.goes_on(now) {
+                return Poll::Ready(());
+            }
+            self.sleep = Box::pin(tokio::time::sleep(self.plan.look()));
+        }
+    }
+
+    /// Waits until it is over, or the gateway shuts down.
+    pub(crate) async fn keep(mut self, ctx: &WorkerContext) {
+        std::future::poll_fn(|cx| if ctx.is_draining() { Poll::Ready(()) } else { self.poll(ctx.now(), cx) }).await;
+    }
+}
