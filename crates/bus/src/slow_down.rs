@@ -14,7 +14,8 @@ use crate::Timestamp;
 #[derive(Debug, Default)]
 pub struct Progress {
     taken: AtomicU64,
-    taken_at: AtomicU64,
+    read: AtomicU64,
+    read_at: AtomicU64,
     far: AtomicBool,
 }
 
@@ -22,27 +23,33 @@ impl Progress {
     /// Of a subscriber that has taken nothing yet and is given time from now on.
     #[must_use]
     pub const fn new(now: Timestamp) -> Self {
-        let taken_at = AtomicU64::new(now.as_millis());
-        Self { taken: AtomicU64::new(0), taken_at, far: AtomicBool::new(false) }
+        let read_at = AtomicU64::new(now.as_millis());
+        Self { taken: AtomicU64::new(0), read: AtomicU64::new(0), read_at, far: AtomicBool::new(false) }
     }
 
-    /// Notes that the subscriber took so much more.
+    /// Notes that the subscriber took so much more of its queue.
     pub fn took(&self, bytes: usize, now: Timestamp) {
         // One owner writes, under the lock of its slot.
         self.taken.store(self.taken.load(Relaxed).wrapping_add(bytes as u64), Relaxed);
-        self.taken_at.store(now.as_millis(), Relaxed);
+        self.read(bytes, now);
     }
 
-    /// All that the subscriber took.
+    /// Notes that it read so much of what it has taken: a large message takes time.
+    pub fn read(&self, bytes: usize, now: Timestamp) {
+        self.read.store(self.read.load(Relaxed).wrapping_add(bytes as u64), Relaxed);
+        self.read_at.store(now.as_millis(), Relaxed);
+    }
+
+    /// All that the subscriber took of its queue.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.taken.load(Relaxed)
     }
 
-    /// When it last took something.
+    /// When it last took or read something.
     #[must_use]
-    pub fn taken_at(&self) -> Timestamp {
-        Timestamp::from_millis(self.taken_at.load(Relaxed))
+    pub fn read_at(&self) -> Timestamp {
+        Timestamp::from_millis(self.read_at.load(Relaxed))
     }
 
     /// Says whether publishers should wait for the subscriber.
@@ -66,14 +73,28 @@ pub struct Until {
     pub taken: u64,
     /// How much that was more than it had taken when it asked; 0 if it waits for time to pass.
     pub excess: usize,
+    /// How much it has to take or read within the publisher's patience.
+    pub fair: u64,
 }
 
 impl Until {
-    /// Whether the subscriber still has to catch up, and is still given time for it.
+    /// Whether the subscriber still has to catch up, and has read something within this time.
     #[must_use]
     pub fn is_waiting(&self, patience: Duration, now: Timestamp) -> bool {
         let progress = &self.progress;
-        progress.is_far() && progress.taken() < self.taken && now.since(progress.taken_at()) < patience
+        progress.is_far() && progress.taken() < self.taken && now.since(progress.read_at()) < patience
+    }
+
+    /// Whether the subscriber has read a fair amount since it had read so much.
+    #[must_use]
+    pub fn is_fair(&self, before: u64) -> bool {
+        self.all_read().wrapping_sub(before) >= self.fair
+    }
+
+    /// All that the subscriber took and read; only differences mean something.
+    #[must_use]
+    pub fn all_read(&self) -> u64 {
+        self.progress.read.load(Relaxed)
     }
 }
 

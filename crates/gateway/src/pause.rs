@@ -31,6 +31,8 @@ pub(crate) struct Plan {
     look: Duration,
     /// What is left of the pause after this look.
     left: Duration,
+    /// When it was last looked whether the subscriber reads a fair amount, and what it had read by then.
+    judged: Option<(Timestamp, u64)>,
     asked: SlowDown,
 }
 
@@ -40,7 +42,7 @@ impl Plan {
         // A pause for a pace is as long as it is; only one that a subscriber ends needs early looks.
         let look = if asked.until.as_ref().is_some_and(|until| until.excess > 0) { LOOK_FIRST } else { LOOK_LAST };
         let look = look.min(left);
-        Self { look, left: left - look, asked }
+        Self { look, left: left - look, judged: None, asked }
     }
 
     /// The time until the publisher looks.
@@ -50,9 +52,16 @@ impl Plan {
 
     /// Whether it pauses on after a look.
     pub(crate) fn goes_on(&mut self, now: Timestamp) -> bool {
-        let waits = self.asked.until.as_ref().is_some_and(|until| until.is_waiting(READS, now));
-        if self.left.is_zero() || !waits {
+        let Some(until) = &self.asked.until else { return false };
+        if self.left.is_zero() || !until.is_waiting(READS, now) {
             return false;
+        }
+        let (at, before) = *self.judged.get_or_insert((now, until.all_read()));
+        if now.since(at) >= READS {
+            if !until.is_fair(before) {
+                return false;
+            }
+            self.judged = Some((now, until.all_read()));
         }
         self.look = (self.look * 2).min(LOOK_LAST).min(self.left);
         self.left -= self.look;
@@ -90,8 +99,7 @@ impl Pause {
         asked.map(Self::new)
     }
 
-    /// Makes this short: a client that owes acknowledgements is read again soon, because other publishers may wait for
-    /// those.
+    /// Ends this soon, whatever the subscriber does.
     pub(crate) fn shorten(&mut self) {
         self.plan.left = self.plan.left.min(LOOK_LAST);
     }

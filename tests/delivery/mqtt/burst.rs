@@ -301,13 +301,13 @@ fn iqs(gateway: &Gateway, payloads: impl Iterator<Item = Vec<u8>>) -> Result<()>
 
 /// A subscriber that reads nothing holds publishers up for two seconds at most, and is disconnected.
 fn stopped() -> Result<String> {
-    for (door, messages) in [(Door::Batch, 8000), (Door::Put, 1500), (Door::CoapTcp, 3000), (Door::Xmpp, 2000)] {
+    for (door, messages) in [(Door::Batch, 5000), (Door::Put, 2500), (Door::CoapTcp, 4000), (Door::Xmpp, 3000)] {
         let mut gateway = Gateway::start(&[SMALL])?;
         let login = Login { buffer: Some(SMALL_BUFFER), ..Login::new("deaf", Transport::Tcp) };
         let mut deaf = Client::login(&gateway, &login)?;
         deaf.subscribe(&[TOPIC], 1)?;
         let began = Instant::now();
-        publish_all(&gateway, burst(SMALL, door, 1, messages, 1000, 1)).with_context(|| format!("{door:?}"))?;
+        publish_all(&gateway, burst(SMALL, door, 1, messages, 500, 1)).with_context(|| format!("{door:?}"))?;
         let took = began.elapsed();
         ensure!(took < Duration::from_secs(15), "publishing at {door:?} took {took:?}");
         gateway.wait_metric("fogmux_mqtt_cut_total{reason=\"queue_full\"}", PATIENCE, |cut| cut == 1.0)?;

@@ -303,11 +303,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Pauses this publisher for a subscriber that reads more slowly.
-    pub(super) fn pause(&mut self, mut pause: Pause) {
-        // A client that owes acknowledgements is read again soon: other publishers may wait for those.
-        if self.awaiting {
-            pause.shorten();
-        }
+    pub(super) fn pause(&mut self, pause: Pause) {
         self.rare().pause = Some(Box::new(pause));
     }
 
@@ -315,6 +311,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn poll_pause(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(rare) = &mut self.rare else { return false };
         let Some(pause) = &mut rare.pause else { return false };
+        // A client that owes acknowledgements is read again soon: other publishers may wait for those.
+        if self.awaiting {
+            pause.shorten();
+        }
         if pause.poll(self.ctx.now(), cx).is_pending() {
             return true;
         }

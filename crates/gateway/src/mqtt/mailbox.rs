@@ -274,12 +274,21 @@ impl MqttMailbox {
         self.outbound.in_flight() + self.queue.iter().filter(|kept| kept.qos > Qos::AtMostOnce).count()
     }
 
+    /// Notes that the client took so much. Once it is no longer behind, its pace says nothing: it may take no more than
+    /// comes.
     fn keep_pace(&mut self, taken: usize, now: Timestamp) {
-        let is_far = self.bounds.is_far(self.level());
-        if self.queue.is_empty() {
+        let level = self.level();
+        if self.bounds.distance(level).is_none() {
             self.pace = None;
         } else if let Some(pace) = &mut self.pace {
-            pace.took(taken, is_far, now);
+            pace.took(taken, self.bounds.is_far(level), now);
+        }
+    }
+
+    /// Notes that the client read so much of a large message.
+    pub(super) fn note_read(&mut self, bytes: usize, now: Timestamp) {
+        if let Some(pace) = &mut self.pace {
+            pace.read(bytes, now);
         }
     }
 

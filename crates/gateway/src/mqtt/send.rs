@@ -44,12 +44,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
+        let is_large = self.output.has_tail();
         match self.output.poll_write(&mut self.stream, cx) {
             Poll::Ready(Ok(0)) => self.egress.nothing_to_write(),
             Poll::Ready(Ok(written)) => {
                 self.ctx.shared.metrics.mqtt.bytes_out.add(u64::try_from(written).unwrap_or_default());
                 self.egress.wrote(self.output.is_empty());
                 self.note_progress();
+                if is_large {
+                    // It takes nothing else of its queue meanwhile.
+                    let now = self.now;
+                    let noted = self.slot.with_claim(self.claim, |mailbox| mailbox.note_read(written, now));
+                    noted.map_err(|_| End::Displaced)?;
+                }
             }
             Poll::Ready(Err(error)) => return Err(End::of(&error)),
             Poll::Pending => self.egress.write_blocked(self.now),

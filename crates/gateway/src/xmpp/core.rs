@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, rc::Rc, sync::Arc};
 
 use fogmux_auth::{Action, Decision};
-use fogmux_bus::{Completion, Publisher, SlowDown};
+use fogmux_bus::{Completion, Publisher};
 use fogmux_xmpp::{
     Element, IqHead, IqKind, Jid, Query, ServerEvent, ServerStream, StanzaCondition, StanzaError, Writer,
     iq::{self, Answer},
@@ -19,7 +19,7 @@ use super::{
     presence::{PRESENCE_PER_READ, Said},
     publish::{self, Work},
 };
-use crate::{WorkerContext, audit};
+use crate::{WorkerContext, audit, pause::Pause};
 
 /// Stanzas taken in one go; their publications are one batch.
 const STANZAS_PER_BATCH: usize = 64;
@@ -46,8 +46,8 @@ pub(super) struct Core {
     /// Completions of what `out` promises, each with the place from which on it does. `out` is not written before all
     /// have resolved.
     pub(super) waiting: VecDeque<(usize, Completion)>,
-    /// The pause that subscribers ask of this publisher.
-    pub(super) slow_down: Option<Box<SlowDown>>,
+    /// The pause of this publisher, for subscribers to catch up: it is not read meanwhile.
+    pub(super) pause: Option<Box<Pause>>,
     /// Retained messages that are still to be sent.
     pub(super) replays: Vec<Replay>,
     /// Whether deliveries may be left in the mailbox for which nothing will wake the task.
@@ -92,7 +92,7 @@ impl Core {
             me,
             out,
             waiting,
-            slow_down: None,
+            pause: None,
             replays,
             backlog,
             due: None,

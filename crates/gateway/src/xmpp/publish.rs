@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use bytes::Bytes;
 use fogmux_auth::Action;
 use fogmux_bus::{
-    Completion, Message, Payload, Properties, Publication, Publisher, Qos, ReadGate as _, SlowDown, Timestamp, TopicRef,
+    Completion, Message, Payload, Properties, Publication, Publisher, Qos, ReadGate as _, Timestamp, TopicRef,
 };
 use fogmux_xmpp::{
     ErrorKind, PubsubCondition, StanzaCondition, StanzaError,
@@ -18,6 +18,7 @@ use super::{
     nodes::{Made, NotMade},
     translate::{Cleared, item_id},
 };
+use crate::pause::Pause;
 
 /// Longest identifier of an item, in bytes; it is kept with the retained message.
 const ITEM_ID_BYTES_MAX: usize = 1024;
@@ -148,7 +149,7 @@ impl Core {
             }
         }
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
-        self.slow_down(published.slow_down);
+        self.pause = Pause::of(published.slow_down).map(Box::new).or(self.pause.take());
         let mut outcomes = batch.iter();
         for work in works.iter() {
             let place = batch.len() - outcomes.len();
@@ -163,15 +164,6 @@ impl Core {
         }
         drop(batch);
         works.clear();
-    }
-
-    /// Notes the pause that subscribers ask for; the connection is not read meanwhile.
-    fn slow_down(&mut self, asked: Option<SlowDown>) {
-        if let Some(asked) = asked {
-            let mut merged = self.slow_down.take().map(|before| *before);
-            SlowDown::merge(&mut merged, asked);
-            self.slow_down = merged.map(Box::new);
-        }
     }
 
     /// Holds the answers from here on back until the completion resolves; `true` when the store has failed already.
@@ -278,7 +270,7 @@ impl Core {
         }
         let mut batch = [publication];
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
-        self.slow_down(published.slow_down);
+        self.pause = Pause::of(published.slow_down).map(Box::new).or(self.pause.take());
         let outcome = batch.first().map(Publication::outcome).unwrap_or_default();
         if outcome.precondition_failed {
             return Err(StanzaError::new(StanzaCondition::ItemNotFound));

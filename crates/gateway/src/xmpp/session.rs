@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{core::Core, read};
-use crate::{context::Phase, credential, liveness, pause::Pause, shutdown::Reading, turn};
+use crate::{context::Phase, credential, liveness, shutdown::Reading, turn};
 
 /// How often a client that reads nothing is checked.
 const TICK: Duration = Duration::from_secs(2);
@@ -50,8 +50,6 @@ pub(super) struct Session<S> {
     generation: u64,
     /// A shutdown waits for it.
     reading: Option<Reading>,
-    /// A pause of this publisher, for a subscriber to catch up.
-    pause: Option<Box<Pause>>,
     /// The gateway shuts down: the connection ends when everything is sent.
     empties: bool,
 }
@@ -83,7 +81,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             stream,
             core,
             reading,
-            pause: None,
             empties: false,
             claim,
             kept,
@@ -346,12 +343,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         if ctx.bus().memory().pressure() {
             ready!(Pin::new(&mut ctx.bus().memory().relieved()).poll(cx));
         }
-        if let Some(asked) = core.slow_down.take() {
-            self.pause = Some(Box::new(Pause::new(*asked)));
-        }
-        if let Some(pause) = &mut self.pause {
+        if let Some(pause) = &mut core.pause {
             ready!(pause.poll(ctx.now(), cx));
-            self.pause = None;
+            core.pause = None;
         }
         core.reserve();
         if core.stopped {
