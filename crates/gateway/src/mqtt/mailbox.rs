@@ -6,6 +6,7 @@
 //! loses messages of QoS 1 or 2 is disconnected, unless the configuration says otherwise.
 
 mod giving;
+mod level;
 mod shared;
 mod subscriptions;
 
@@ -188,38 +189,11 @@ impl MqttMailbox {
         }
     }
 
-    /// How much of its bounds the queue takes up.
-    fn level(&self) -> usize {
-        self.bounds.level(self.queue.len(), self.queue_bytes)
-    }
-
-    /// Notes a message that was queued, if the client is behind.
-    fn note_came(&mut self, bytes: usize, now: Timestamp) {
-        if self.bounds.distance(self.level()).is_some() {
-            let bytes = self.bounds.level(1, bytes);
-            self.pace.get_or_insert_with(|| Box::new(Pace::new(now))).came(bytes, now);
-        }
-    }
-
     /// Queues a retained message. It is shared with the retained map, and retained messages are pulled in small chunks
     /// while the queue is empty, so that no further bound is needed.
     pub(super) fn enqueue_retained(&mut self, kept: Kept) {
         self.queue_bytes += kept.cost();
         self.queue.push_back(kept);
-    }
-
-    /// A single message always fits: it is shared, and its size was bounded on the way in. So does each of QoS 1 and 2
-    /// for a client that publishers wait for.
-    fn fits(&self, cost: usize, qos: Qos, now: Timestamp) -> bool {
-        let (mut reads, mut waits) = (false, self.connected);
-        if let Some(pace) = &self.pace {
-            (reads, waits) = (pace.reads(now), waits && pace.is_fair(now));
-        }
-        let scale = if reads { Bounds::scale_for_reader } else { Bounds::scale };
-        self.queue.is_empty()
-            || (waits && qos != Qos::AtMostOnce && self.bounds.may_exceed())
-            || (self.queue.len() < self.bounds.queue_messages
-                && self.queue_bytes + cost <= scale(&self.bounds, self.bounds.queue_bytes))
     }
 
     fn pop(&mut self) -> Option<Kept> {
@@ -272,24 +246,6 @@ impl MqttMailbox {
     /// Messages of QoS 1 and 2 that the client has not acknowledged, those in flight included.
     pub(super) fn unacknowledged(&self) -> usize {
         self.outbound.in_flight() + self.queue.iter().filter(|kept| kept.qos > Qos::AtMostOnce).count()
-    }
-
-    /// Notes that the client took so much. Once it is no longer behind, its pace says nothing: it may take no more than
-    /// comes.
-    fn keep_pace(&mut self, taken: usize, now: Timestamp) {
-        let level = self.level();
-        if self.bounds.distance(level).is_none() {
-            self.pace = None;
-        } else if let Some(pace) = &mut self.pace {
-            pace.took(taken, self.bounds.is_far(level), now);
-        }
-    }
-
-    /// Notes that the client read so much of a large message.
-    pub(super) fn note_read(&mut self, bytes: usize, now: Timestamp) {
-        if let Some(pace) = &mut self.pace {
-            pace.read(bytes, now);
-        }
     }
 
     /// Moves the encoded bytes into `into`, in exchange for its buffer; with nothing to send the mailbox keeps none.
@@ -423,8 +379,6 @@ impl Mailbox for MqttMailbox {
     }
 
     fn slow_down(&mut self) -> Option<SlowDown> {
-        let pace = self.pace.as_mut()?;
-        let distance = self.bounds.distance(self.bounds.level(self.queue.len(), self.queue_bytes))?;
-        pace.slow_down(distance, self.bounds.queue_bytes)
+        self.ask_to_slow_down()
     }
 }

@@ -1,0 +1,62 @@
+//! The level of a client's queue, and the publishers that wait for it to fall.
+
+use fogmux_bus::{Qos, SlowDown, Timestamp};
+
+use super::{
+    super::{bounds::Bounds, pace::Pace},
+    MqttMailbox,
+};
+
+impl MqttMailbox {
+    /// How much of its bounds the queue takes up.
+    pub(super) fn level(&self) -> usize {
+        self.bounds.level(self.queue.len(), self.queue_bytes)
+    }
+
+    /// Notes a message that was queued, if the client is behind.
+    pub(super) fn note_came(&mut self, bytes: usize, now: Timestamp) {
+        if self.bounds.distance(self.level()).is_some() {
+            let bytes = self.bounds.level(1, bytes);
+            self.pace.get_or_insert_with(|| Box::new(Pace::new(now))).came(bytes, now);
+        }
+    }
+
+    /// A single message always fits: it is shared, and its size was bounded on the way in. So does each of QoS 1 and 2
+    /// for a client that publishers wait for.
+    pub(super) fn fits(&self, cost: usize, qos: Qos, now: Timestamp) -> bool {
+        let (mut reads, mut waits) = (false, self.connected);
+        if let Some(pace) = &self.pace {
+            (reads, waits) = (pace.reads(now), waits && pace.is_fair(now));
+        }
+        let scale = if reads { Bounds::scale_for_reader } else { Bounds::scale };
+        self.queue.is_empty()
+            || (waits && qos != Qos::AtMostOnce && self.bounds.may_exceed())
+            || (self.queue.len() < self.bounds.queue_messages
+                && self.queue_bytes + cost <= scale(&self.bounds, self.bounds.queue_bytes))
+    }
+
+    /// Notes that the client took so much. Once it is no longer behind, its pace says nothing: it may take no more than
+    /// comes.
+    pub(super) fn keep_pace(&mut self, taken: usize, now: Timestamp) {
+        let level = self.level();
+        if self.bounds.distance(level).is_none() {
+            self.pace = None;
+        } else if let Some(pace) = &mut self.pace {
+            pace.took(taken, self.bounds.is_far(level), now);
+        }
+    }
+
+    /// Notes that the client read so much of a large message.
+    pub(in crate::mqtt) fn note_read(&mut self, bytes: usize, now: Timestamp) {
+        if let Some(pace) = &mut self.pace {
+            pace.read(bytes, now);
+        }
+    }
+
+    /// The pause that the publisher should make after what was just delivered.
+    pub(super) fn ask_to_slow_down(&mut self) -> Option<SlowDown> {
+        let level = self.level();
+        let pace = self.pace.as_mut()?;
+        pace.slow_down(self.bounds.distance(level)?, self.bounds.queue_bytes)
+    }
+}
