@@ -99,6 +99,11 @@ impl Pause {
         asked.map(Self::new)
     }
 
+    /// The pause after a single message, which is too little for a pause of a few milliseconds.
+    pub(crate) fn after_one(asked: Option<SlowDown>) -> Option<Self> {
+        Self::of(asked.filter(|asked| asked.until.is_some()))
+    }
+
     /// Ends this soon, whatever the subscriber does.
     pub(crate) fn shorten(&mut self) {
         self.plan.left = self.plan.left.min(LOOK_LAST);

@@ -24,6 +24,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "a subscriber that reads keeps up with bursts of HTTP publishers", run: http },
     Case { name: "a subscriber that reads keeps up with bursts of CoAP publishers", run: coap },
     Case { name: "a subscriber that reads keeps up with bursts of XMPP publishers", run: xmpp },
+    Case { name: "a CoAP client that does not wait for responses is refused what nobody gets", run: impatient },
     Case { name: "a subscriber that takes nothing stops publishers at no door", run: stopped },
 ];
 
@@ -297,6 +298,57 @@ fn iqs(gateway: &Gateway, payloads: impl Iterator<Item = Vec<u8>>) -> Result<()>
         session.until_count("type='result'", some.len())?;
     }
     Ok(())
+}
+
+/// Requests that are refused with 5.03 reach nobody; the others reach the subscriber, which is not disconnected.
+fn impatient() -> Result<String> {
+    const REQUESTS: u16 = 3000;
+    /// Those sent between two looks at the responses.
+    const AT_ONCE: u16 = 50;
+    let burst = burst(FEW, Door::CoapUdp, 1, REQUESTS.into(), 10, 300);
+    let mut gateway = Gateway::start(&[FEW, "mqtt.max_inflight=100"])?;
+    let login = Login { buffer: Some(SMALL_BUFFER), ..Login::new("reader", Transport::Tcp) };
+    let mut reader = Client::login(&gateway, &login)?;
+    reader.subscribe(&[TOPIC], 1)?;
+    let socket = coap::endpoint(gateway.address("coap")?)?;
+    let reader = thread::spawn(move || -> Result<Vec<Vec<u8>>> {
+        let mut got = Vec::new();
+        loop {
+            let payload = reader.message_or("a message")?.payload;
+            if payload == b"end" {
+                return Ok(got);
+            }
+            got.push(payload);
+            thread::sleep(Duration::from_secs(1) / burst.pace);
+        }
+    });
+    let (mut taken, mut refused) = (HashSet::new(), HashSet::new());
+    for first in (1..=REQUESTS).step_by(AT_ONCE.into()) {
+        for id in first..first + AT_ONCE {
+            let request = coap::request(CON, POST, id, &id.to_be_bytes(), TOPIC, &[], &payload(burst, 0, id.into()));
+            socket.send(&request)?;
+        }
+        let last = first + AT_ONCE > REQUESTS;
+        while taken.len() + refused.len() < usize::from(if last { REQUESTS } else { first }) {
+            let answer = coap::receive(&socket, PATIENCE)?.context("no response")?;
+            let Some(token) = answer.get(4..6) else { continue };
+            let into = match &*coap::dotted(&answer) {
+                "2.04" => &mut taken,
+                "5.03" => &mut refused,
+                other => bail!("{other}"),
+            };
+            into.insert(u16::from_be_bytes(token.try_into()?));
+            if answer.first().is_some_and(|first| first >> 4 & 3 == CON) {
+                socket.send(&[&[0x60, 0], answer.get(2..4).context("a message ID")?].concat())?;
+            }
+        }
+    }
+    Client::open(&gateway, "end", Transport::Tcp)?.publish_all([(TOPIC, &b"end"[..])], 1, false, 1)?;
+    let got = reader.join().map_err(|_| anyhow::anyhow!("panic"))?.context("the subscriber")?;
+    let expected: HashSet<_> = taken.iter().map(|id| payload(burst, 0, usize::from(*id))).collect();
+    ensure!(!refused.is_empty() && expected == got.into_iter().collect(), "{} were refused", refused.len());
+    gateway.settle()?;
+    Ok(format!("{} of {REQUESTS} were refused", refused.len()))
 }
 
 /// A subscriber that reads nothing holds publishers up for two seconds at most, and is disconnected.

@@ -227,6 +227,7 @@ impl Core {
         answers: impl Iterator<Item = (Ticket<Path>, Kind, Outcome)>,
     ) {
         let Published { completions, slow_down, .. } = published;
+        let holds = !self.is_reliable && slow_down.as_ref().is_some_and(|asked| asked.until.is_some());
         let mut held = Vec::new();
         for (index, (ticket, kind, outcome)) in answers.enumerate() {
             let completion = completions.of(index);
@@ -235,7 +236,7 @@ impl Core {
             } else if outcome.refused {
                 let after = if outcome.unkept { RETRY_AFTER_FAILURE } else { RETRY_AFTER };
                 self.respond(now, ticket, &Response::unavailable(after));
-            } else if outcome.slowed && !self.is_reliable {
+            } else if outcome.slowed && holds {
                 self.server.defer(machine_time(now), &ticket);
                 let completion = if kind == Kind::Transient { Completion::Ready } else { completion.clone() };
                 held.push(Held { ticket, code: kind.done(outcome), completion });

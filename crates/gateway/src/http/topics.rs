@@ -225,7 +225,7 @@ async fn publish(conn: &Rc<Conn>, publication: Publication<'_>) -> Result<bool, 
     if outcome.refused {
         return Err(refused(outcome));
     }
-    if let Some(pause) = Pause::of(published.slow_down) {
+    if let Some(pause) = Pause::after_one(published.slow_down) {
         pause.keep(&conn.ctx).await;
     }
     let kept = published.completions.of(0).clone().await;
