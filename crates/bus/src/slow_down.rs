@@ -105,6 +105,8 @@ pub struct SlowDown {
     pub paced: Duration,
     /// The longest pause.
     pub longest: Duration,
+    /// One of the subscribers is far behind and hardly reads.
+    pub unfair: bool,
     /// The subscriber that the publisher waits for. It may go on earlier when that has caught up.
     pub until: Option<Until>,
 }
@@ -117,6 +119,7 @@ impl SlowDown {
             return;
         };
         first.paced = first.paced.max(other.paced);
+        first.unfair |= other.unfair;
         if let Some(until) = other.until {
             let is_further = match &first.until {
                 None => true,

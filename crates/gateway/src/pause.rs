@@ -68,11 +68,13 @@ impl Plan {
         true
     }
 
-    /// The bytes to be read in the publisher's next turns, if the last one had so many. `None`: as many as before.
-    pub(crate) fn next_turn(&self, bytes: usize) -> Option<usize> {
-        let until = self.asked.until.as_ref()?;
-        let next = match (self.asked.paced.as_nanos(), until.excess) {
-            (0, 0) => return None,
+    /// The bytes to be read at most in each of the publisher's next turns, if there is a limit. The last turn had
+    /// `bytes`, and `limit` was the limit.
+    pub(crate) fn next_turn(&self, bytes: usize, limit: Option<usize>) -> Option<usize> {
+        let excess = self.asked.until.as_ref().map_or(0, |until| until.excess);
+        let next = match (self.asked.paced.as_nanos(), excess) {
+            // A subscriber that hardly reads does not make the turns of others short.
+            (0, 0) => return limit.filter(|_| !self.asked.unfair),
             (0, _) => bytes / SHORTER,
             (paced, _) => usize::try_from(bytes as u128 * TURN.as_nanos() / paced).unwrap_or(usize::MAX),
         };
@@ -115,8 +117,8 @@ impl Pause {
     }
 
     /// See [`Plan::next_turn`].
-    pub(crate) fn next_turn(&self, bytes: usize) -> Option<usize> {
-        self.plan.next_turn(bytes)
+    pub(crate) fn next_turn(&self, bytes: usize, limit: Option<usize>) -> Option<usize> {
+        self.plan.next_turn(bytes, limit)
     }
 
     /// Whether it is over. `now` is the bus's time.

@@ -69,7 +69,7 @@ async fn publish_lines(conn: &Rc<Conn>, identity: &Identity, body: &[u8]) -> Vec
         let asked = publish_turn(conn, identity, &turn, &mut results);
         drop(turn);
         if let Some(pause) = Pause::of(asked) {
-            turn_bytes = pause.next_turn(bytes).unwrap_or(turn_bytes).min(TURN_BYTES);
+            turn_bytes = pause.next_turn(bytes, Some(turn_bytes)).unwrap_or(TURN_BYTES).min(TURN_BYTES);
             pause.keep(&conn.ctx).await;
         } else {
             turn_bytes = TURN_BYTES;

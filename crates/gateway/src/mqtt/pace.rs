@@ -144,10 +144,10 @@ impl Pace {
         if !self.reads(now) {
             return None;
         }
-        let for_a_time = |longest| Some(SlowDown { longest, ..SlowDown::default() });
+        let for_a_time = |longest, unfair| Some(SlowDown { longest, unfair, ..SlowDown::default() });
         let excess = match distance {
-            Distance::Behind => return for_a_time(PAUSE),
-            Distance::Far | Distance::Nearly(_) if !self.is_fair => return for_a_time(LONG_PAUSE),
+            Distance::Behind => return for_a_time(PAUSE, false),
+            Distance::Far | Distance::Nearly(_) if !self.is_fair => return for_a_time(LONG_PAUSE, true),
             Distance::Far => None,
             Distance::Nearly(excess) => Some(excess),
         };
@@ -171,7 +171,7 @@ impl Pace {
         let fair = (queue_bytes_max / FAIR) as u64;
         let taken = excess.map_or(u64::MAX, |excess| self.progress.taken().saturating_add(excess as u64));
         let until = Until { progress: Arc::clone(&self.progress), taken, excess: excess.unwrap_or_default(), fair };
-        Some(SlowDown { paced, longest, until: Some(until) })
+        Some(SlowDown { paced, longest, unfair: false, until: Some(until) })
     }
 
     /// Begins the next measurement. If more came than was taken, publishers get a smaller part of the pace each.
@@ -221,7 +221,7 @@ mod tests {
         plan: Option<Plan>,
         looks_at: u64,
         began: u64,
-        turn: usize,
+        turn: Option<usize>,
     }
 
     /// What came of a run.
@@ -249,7 +249,7 @@ mod tests {
         let per_tick = per_second / 1000 * usize::try_from(tick).expect("short");
         let mut pace = Pace::new(at(0));
         let (mut queue, mut seen) = (QUEUE / 2, Seen::default());
-        let fresh = |_| Publisher { plan: None, looks_at: 0, began: 0, turn: BUFFER };
+        let fresh = |_| Publisher { plan: None, looks_at: 0, began: 0, turn: None };
         let mut all: Vec<_> = (0..publishers).map(fresh).collect();
         pace.took(1 << 20, true, at(0));
         for ms in 0..20_000 {
@@ -268,14 +268,14 @@ mod tests {
                 if ms > 5000 {
                     seen.longest = seen.longest.max(ms - publisher.began);
                 }
-                let bytes = publisher.turn.min(BUFFER).max(message);
+                let bytes = publisher.turn.unwrap_or(BUFFER).min(BUFFER).max(message);
                 queue += bytes;
                 seen.most = seen.most.max(queue);
                 pace.came(bytes, at(ms));
                 let asked = pace.slow_down(distance(queue), QUEUE);
                 seen.was_unfair |= !pace.is_fair(at(ms));
                 let plan = Plan::new(asked.expect("a pause"));
-                publisher.turn = plan.next_turn(bytes).unwrap_or(publisher.turn);
+                publisher.turn = plan.next_turn(bytes, publisher.turn);
                 publisher.looks_at = ms + u64::try_from(plan.look().as_millis()).expect("short").max(1);
                 (publisher.began, publisher.plan) = (ms, Some(plan));
             }

@@ -129,9 +129,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return;
         };
         let bytes = batch.iter().map(|one| one.payload.as_slice().len() + one.topic.len()).sum();
-        if let Some(turn_bytes) = pause.next_turn(bytes) {
-            self.rare().turn_bytes = Some(turn_bytes);
-        }
+        let rare = self.rare();
+        rare.turn_bytes = pause.next_turn(bytes, rare.turn_bytes);
         self.pause(pause);
     }
 
