@@ -1,6 +1,7 @@
 //! The bus across doors: order of one topic, shared subscriptions, memory of subscribers that have gone.
 
 mod fan_out;
+mod full;
 mod limits;
 mod memory;
 mod order;
@@ -36,6 +37,9 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "bus all filters together are bounded by their bytes", run: shares::all_filters },
     Case { name: "bus leaving thousands of groups is quick", run: shares::shared_subscriptions_left },
     Case { name: "bus wills are bounded by their bytes", run: shares::wills },
+    Case { name: "bus a full table of retained messages keeps no QoS 0 message from subscribers", run: full::qos_0 },
+    Case { name: "bus a full table of retained messages keeps no will from subscribers", run: full::wills },
+    Case { name: "bus status messages take no places of retained messages", run: full::status_messages },
 ];
 
 /// Reads to the next PUBLISH with the topic; gives first byte, topic, what follows the topic.

@@ -9,13 +9,20 @@ pub struct Outcome {
     pub matched: u32,
     /// It could not be stored, or the bus was shut down. It was delivered to nobody, and the publisher is told.
     pub refused: bool,
-    /// The store did not take it. With `refused`, this is the reason; without, it was delivered to subscribers but not
-    /// retained.
+    /// It was not retained. With `refused`, because the store did not take it; without, it was delivered all the same,
+    /// for its publisher cannot be told.
     pub unkept: bool,
     /// [`crate::Publication::precondition`] did not hold; nothing happened.
     pub precondition_failed: bool,
     /// It replaced an earlier retained message.
     pub replaced: bool,
+}
+
+impl Outcome {
+    /// Whether nothing was delivered.
+    pub(crate) const fn is_refusal(self) -> bool {
+        self.refused || self.precondition_failed
+    }
 }
 
 /// The cell that a publication's outcome is written to, shared by reference during a batch.

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     rc::Rc,
-    sync::{Arc, PoisonError},
+    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
     task::{Context, Waker},
 };
 
@@ -13,7 +13,7 @@ use crate::{
     group::Members,
     id::WorkerId,
     limits::{DELIVERED_UNDER_LOCK, HANDED_ON_TOGETHER, STAGED_MAX, WAKES_PER_TURN},
-    message::{Door, Message, MessageId, Publication, Qos},
+    message::{Door, Message, MessageId, Publication},
     order::Held,
     outcome::Outcome,
     retained::{Completion, RetainedError},
@@ -175,14 +175,22 @@ impl Worker {
                 if why == RetainedError::Share {
                     Counters::beyond_share(&self.bus.counters().share_retained);
                 }
-                publication.outcome.set(Outcome { refused: true, ..publication.outcome() });
+                let refused = publication.can_be_refused();
+                self.count_unkept(refused);
+                publication.outcome.set(Outcome { refused, unkept: !refused, ..publication.outcome() });
             }
             Err(RetainedError::Store(_)) => {
-                // A publication that cannot be refused is still delivered to current subscribers ([MQTT-3.3.1-7] of
-                // 3.1.1).
                 let refused = publication.can_be_refused();
+                self.count_unkept(refused);
                 publication.outcome.set(Outcome { refused, unkept: true, ..publication.outcome() });
             }
+        }
+    }
+
+    /// A publication that cannot be refused is still delivered to current subscribers (3.1.1's [MQTT-3.3.1-7]).
+    fn count_unkept(&self, refused: bool) {
+        if !refused {
+            self.bus.counters().unkept.fetch_add(1, Relaxed);
         }
     }
 
@@ -196,12 +204,14 @@ impl Worker {
                 (true, Some(routes)) => Rc::clone(routes),
                 _ => self.route(topic, tally),
             };
-            last = Some(topic.as_str());
             if publication.outcome().is_refusal() {
                 tally.refused += u64::from(publication.outcome().refused);
                 self.routes.push(Rc::clone(&self.nobody));
+                // These are not the routes of the topic.
+                last = None;
                 continue;
             }
+            last = Some(topic.as_str());
             self.stage_one(index, publication, &routes, tally);
             self.routes.push(routes);
             if self.staging.len() >= STAGED_MAX {
@@ -379,12 +389,6 @@ impl std::fmt::Debug for Worker {
     }
 }
 
-impl Outcome {
-    const fn is_refusal(self) -> bool {
-        self.refused || self.precondition_failed
-    }
-}
-
 impl Publication<'_> {
     fn refuse(&self) {
         self.outcome.set(Outcome { refused: true, ..self.outcome() });
@@ -394,10 +398,5 @@ impl Publication<'_> {
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.outcome.get()
-    }
-
-    /// Whether the publisher can be told of a refusal: all but an MQTT client at QoS 0.
-    fn can_be_refused(&self) -> bool {
-        self.qos != Qos::AtMostOnce || self.publisher.door != Door::Mqtt
     }
 }

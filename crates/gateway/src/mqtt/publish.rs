@@ -16,7 +16,7 @@ use super::{
     connection::{Connection, End},
     pause::take_falling_behind,
     receive::Item,
-    translate,
+    translate, unkept,
 };
 use crate::audit;
 
@@ -88,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let publisher = std::sync::Arc::clone(&self.publisher);
         let mut batch = Vec::with_capacity(items.len());
         let mut verdicts: SmallVec<[(PacketId, Qos, Verdict); 8]> = SmallVec::new();
-        let mut end = None;
+        let (mut end, mut retains) = (None, false);
         for item in items {
             let admitted = match self.admit(item, generation) {
                 Ok(admitted) => admitted,
@@ -99,6 +99,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             };
             let verdict = match admitted {
                 Ok(topic) => {
+                    retains |= item.incoming.retain;
                     let payload = item.payload;
                     batch.push(translate::publication(&item.incoming, topic, payload, &publisher, now, now_unix_ms));
                     Verdict::Published(batch.len() - 1)
@@ -111,6 +112,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         take_falling_behind(|| 0);
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
+        if retains {
+            unkept::log(&self.ctx, &batch);
+        }
         if let Some(place) = published.unwoken {
             self.rare().fan_out = Some(FanOut { place, waits: false });
         }

@@ -136,6 +136,7 @@ pub struct MqttDoor {
     pub(crate) shutdown: Shutdown,
     /// Limits the log lines about slow subscribers.
     pub(super) slow_log: Throttle,
+    pub(super) unkept_log: Throttle,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -162,6 +163,7 @@ impl MqttDoor {
             bounds: OnceLock::new(),
             shutdown: Shutdown::default(),
             slow_log: Throttle::default(),
+            unkept_log: Throttle::default(),
         }
     }
 
