@@ -187,6 +187,10 @@ impl Registry {
         {
             return None;
         }
+        // Before the claim, which displaces the present reader. What was sent stays so.
+        if !stream.slot.with(|mailbox| mailbox.has_sent(id.sequence)) {
+            return None;
+        }
         let claim = stream.slot.claim(ctx.id);
         let limits = self.limits;
         let resumed = stream.slot.with_claim(claim, |mailbox| {

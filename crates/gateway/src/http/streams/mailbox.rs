@@ -238,13 +238,18 @@ impl StreamMailbox {
         self.walk.place()
     }
 
+    /// Whether this number was sent, or is the one before the first.
+    pub(in crate::http) fn has_sent(&self, sequence: u64) -> bool {
+        sequence.saturating_add(1) <= self.next()
+    }
+
     /// Rewinds to the events after `sequence`, the last number the reader has received. Returns `false` if that was
     /// never sent.
     pub(in crate::http) fn rewind(&mut self, sequence: u64) -> bool {
-        let wanted = sequence.saturating_add(1);
-        if wanted > self.next() {
+        if !self.has_sent(sequence) {
             return false;
         }
+        let wanted = sequence.saturating_add(1);
         self.missed = None;
         if self.live_forgotten >= wanted {
             let exact = self.retained_forgotten < wanted;
