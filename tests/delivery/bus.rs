@@ -27,6 +27,7 @@ pub(crate) const CASES: &[Case] = &[
         name: "bus a session that expires hands on what it had of a shared subscription",
         run: shared::expired_session,
     },
+    Case { name: "bus what waits for a member at another door is handed on", run: shared::other_doors },
     Case { name: "bus absent members of a shared subscription crowd out nobody", run: shared::absent_members },
     Case { name: "bus a subscription is replaced at the limit", run: limits::replaced },
     Case { name: "bus absent sessions that hold all memory stop no publisher", run: shares::absent_sessions },
