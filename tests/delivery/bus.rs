@@ -1,6 +1,7 @@
 //! The bus across doors: order of one topic, shared subscriptions, memory of subscribers that have gone.
 
 mod fan_out;
+mod full;
 mod limits;
 mod memory;
 mod order;
@@ -26,6 +27,7 @@ pub(crate) const CASES: &[Case] = &[
         name: "bus a session that expires hands on what it had of a shared subscription",
         run: shared::expired_session,
     },
+    Case { name: "bus what waits for a member at another door is handed on", run: shared::other_doors },
     Case { name: "bus absent members of a shared subscription crowd out nobody", run: shared::absent_members },
     Case { name: "bus a subscription is replaced at the limit", run: limits::replaced },
     Case { name: "bus a message behind a refused one on its topic is delivered", run: limits::refused },
@@ -37,6 +39,9 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "bus all filters together are bounded by their bytes", run: shares::all_filters },
     Case { name: "bus leaving thousands of groups is quick", run: shares::shared_subscriptions_left },
     Case { name: "bus wills are bounded by their bytes", run: shares::wills },
+    Case { name: "bus a full table of retained messages keeps no QoS 0 message from subscribers", run: full::qos_0 },
+    Case { name: "bus a full table of retained messages keeps no will from subscribers", run: full::wills },
+    Case { name: "bus status messages take no places of retained messages", run: full::status_messages },
 ];
 
 /// Reads to the next PUBLISH with the topic; gives first byte, topic, what follows the topic.

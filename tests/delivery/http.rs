@@ -14,6 +14,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "http a stream delivers retained messages of any size", run: streams::sizes },
     Case { name: "http a reader that pauses gets the backlog", run: streams::backlog },
     Case { name: "http a reader that comes back among retained messages gets them all", run: streams::resumption },
+    Case { name: "http a refused resumption leaves the present reader alone", run: streams::refused_resumption },
     Case { name: "http a gap that was not received is told again", run: streams::gap },
     Case { name: "http readers converge on what is retained", run: streams::convergence },
     Case { name: "http readers of HTTP/3 get every retained message", run: streams::http3 },

@@ -16,6 +16,7 @@ mod mqtt_bridge;
 mod operation;
 mod proxies;
 mod reload;
+mod spelling;
 mod xmpp;
 
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         operation::CASES,
         findings::CASES,
         proxies::CASES,
+        spelling::CASES,
         &reload::cases(),
     ]
     .concat();

@@ -33,6 +33,9 @@ pub struct Counters {
     pub conflated: AtomicU64,
     /// Publications refused because they could not be stored or the bus was shut down.
     pub refused: AtomicU64,
+    /// Publications delivered but not retained, because there was no room or the store failed, and whose publishers
+    /// cannot be told.
+    pub unkept: AtomicU64,
     /// Retained messages refused because the rest of the table is reserved for other principals.
     pub share_retained: AtomicU64,
     /// Subscriptions refused for the same reason.

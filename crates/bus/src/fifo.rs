@@ -30,6 +30,8 @@ pub struct Queued {
     pub tag: u64,
     /// The QoS to deliver with.
     pub qos: Qos,
+    /// Whether it came by a shared subscription.
+    pub shared: bool,
     /// Subscription identifiers.
     pub ids: SmallVec<[u32; 2]>,
 }
@@ -59,6 +61,16 @@ impl FifoMailbox {
             self.queue = VecDeque::new();
         }
         Some(queued)
+    }
+
+    /// Takes out the messages of shared subscriptions that were published with QoS 1 or 2, because the reader has left:
+    /// other members get them ([`crate::Worker::hand_on`]).
+    pub fn take_shared(&mut self) -> Vec<Queued> {
+        let (left, kept) = self.queue.drain(..).partition(|one| one.shared && one.message.qos > Qos::AtMostOnce);
+        self.queue = kept;
+        let left: Vec<Queued> = Vec::from(left);
+        self.bytes -= left.iter().map(|one| cost(&one.message)).sum::<usize>();
+        left
     }
 
     /// The number of waiting messages.
@@ -112,6 +124,7 @@ impl Mailbox for FifoMailbox {
             message: Arc::clone(message),
             tag: delivery.tag,
             qos,
+            shared: delivery.shared,
             ids: SmallVec::from_slice(delivery.ids),
         });
         if displaced == 0 { Delivered::Queued } else { Delivered::Displaced(displaced) }

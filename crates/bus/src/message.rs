@@ -253,6 +253,8 @@ pub struct Publication<'a> {
     /// Whether an empty payload is a value to retain and not a request to clear the topic, for doors that clear by a
     /// method of their own.
     pub keep_empty: bool,
+    /// Whether nobody waits for its outcome, as of a will: it is delivered even if it cannot be retained.
+    pub unanswered: bool,
     pub(crate) id: MessageId,
     pub(crate) outcome: OutcomeCell,
     shared: OnceCell<Arc<Message>>,
@@ -294,6 +296,7 @@ impl<'a> Publication<'a> {
             ingest,
             precondition: None,
             keep_empty: false,
+            unanswered: false,
             id: MessageId(0),
             outcome: OutcomeCell::default(),
             shared: OnceCell::new(),
@@ -318,6 +321,7 @@ impl<'a> Publication<'a> {
             ingest: message.ingest,
             precondition: None,
             keep_empty: !message.payload.is_empty(),
+            unanswered: false,
             id: message.id,
             outcome: OutcomeCell::default(),
             shared,
@@ -327,6 +331,17 @@ impl<'a> Publication<'a> {
     /// Whether it is ordered among all publishers of its topic: it replaces the retained message, or depends on it.
     pub(crate) const fn is_ordered(&self) -> bool {
         self.retain || self.precondition.is_some()
+    }
+
+    /// Whether the publisher can be told of a refusal: not of a will, nor of an MQTT message of QoS 0, nor is the gateway
+    /// itself told. Requests of CoAP, HTTP and XMPP are always answered.
+    pub(crate) fn can_be_refused(&self) -> bool {
+        let is_answered = match self.publisher.door {
+            Door::Mqtt => self.qos != Qos::AtMostOnce,
+            Door::Coap | Door::Http | Door::Xmpp => true,
+            Door::Internal => false,
+        };
+        is_answered && !self.unanswered
     }
 
     /// The shared message, built at the first call.

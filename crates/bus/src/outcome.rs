@@ -9,8 +9,8 @@ pub struct Outcome {
     pub matched: u32,
     /// It could not be stored, or the bus was shut down. It was delivered to nobody, and the publisher is told.
     pub refused: bool,
-    /// The store did not take it. With `refused`, this is the reason; without, it was delivered to subscribers but not
-    /// retained.
+    /// It was not retained. With `refused`, because the store did not take it; without, it was delivered all the same,
+    /// for its publisher cannot be told.
     pub unkept: bool,
     /// [`crate::Publication::precondition`] did not hold; nothing happened.
     pub precondition_failed: bool,

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 
 use self::{
-    map::{Map, Sizes},
+    map::{Map, Sizes, is_status},
     restored::Shared,
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
     footprint,
     limits::RETAINED_SCAN_MAX,
     message::{Door, Message, Properties, Publication, Qos},
-    share::{NoRoom, Room, Share},
+    share::{NoRoom, Room},
     timestamp::Timestamp,
     topic::Topic,
 };
@@ -278,7 +278,8 @@ impl Retained {
         Ok(Kept { replaced, completion })
     }
 
-    /// Whether there is room for a message in place of `old`. The gateway's own status messages have no share.
+    /// Whether there is room for a message in place of `old`. The gateway's own status messages, whose topics are few,
+    /// take no places.
     fn admit(
         &self,
         map: &Map,
@@ -286,18 +287,22 @@ impl Retained {
         message: &Message,
         Sizes { bytes, old_bytes }: Sizes,
     ) -> Result<(), RetainedError> {
+        if is_status(message) {
+            return Ok(());
+        }
+        let old = old.filter(|old| !is_status(old));
+        let old_bytes = old.map_or(0, |_| old_bytes);
         let grows = bytes.saturating_sub(old_bytes);
         if old.is_some() && grows == 0 {
             return Ok(());
         }
         let principal = &message.publisher.principal;
-        let mut own =
-            if message.publisher.door == Door::Internal { Share::default() } else { map.shares().of(principal) };
+        let (taken, mut own) = (map.taken(), map.shares().of(principal));
         if old.is_some_and(|old| old.publisher.principal != *principal) {
             own.bytes = own.bytes.saturating_add(old_bytes);
         }
-        let counted = if old.is_none() { self.messages.admit(map.len(), own.count, 1) } else { Ok(()) };
-        let admitted = counted.and_then(|()| self.bytes.admit(map.bytes(), own.bytes, grows));
+        let counted = if old.is_none() { self.messages.admit(taken.count, own.count, 1) } else { Ok(()) };
+        let admitted = counted.and_then(|()| self.bytes.admit(taken.bytes, own.bytes, grows));
         admitted.map_err(|why| match why {
             NoRoom::Full => RetainedError::Full,
             NoRoom::Share => RetainedError::Share,

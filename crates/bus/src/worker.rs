@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     rc::Rc,
-    sync::{Arc, PoisonError},
+    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
     task::{Context, Waker},
 };
 
@@ -14,7 +14,7 @@ use crate::{
     group::Members,
     id::WorkerId,
     limits::{DELIVERED_UNDER_LOCK, HANDED_ON_TOGETHER, STAGED_MAX, WAKES_PER_TURN},
-    message::{Door, Message, MessageId, Publication, Qos},
+    message::{Door, Message, MessageId, Publication},
     order::Held,
     outcome::Outcome,
     retained::RetainedError,
@@ -181,14 +181,22 @@ impl Worker {
                 if why == RetainedError::Share {
                     Counters::beyond_share(&self.bus.counters().share_retained);
                 }
-                publication.outcome.set(Outcome { refused: true, ..publication.outcome() });
+                let refused = publication.can_be_refused();
+                self.count_unkept(refused);
+                publication.outcome.set(Outcome { refused, unkept: !refused, ..publication.outcome() });
             }
             Err(RetainedError::Store(_)) => {
-                // A publication that cannot be refused is still delivered to current subscribers ([MQTT-3.3.1-7] of
-                // 3.1.1).
                 let refused = publication.can_be_refused();
+                self.count_unkept(refused);
                 publication.outcome.set(Outcome { refused, unkept: true, ..publication.outcome() });
             }
+        }
+    }
+
+    /// A publication that cannot be refused is still delivered to current subscribers (3.1.1's [MQTT-3.3.1-7]).
+    fn count_unkept(&self, refused: bool) {
+        if !refused {
+            self.bus.counters().unkept.fetch_add(1, Relaxed);
         }
     }
 
@@ -397,10 +405,5 @@ impl Publication<'_> {
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.outcome.get()
-    }
-
-    /// Whether the publisher can be told of a refusal: all but an MQTT client at QoS 0.
-    fn can_be_refused(&self) -> bool {
-        self.qos != Qos::AtMostOnce || self.publisher.door != Door::Mqtt
     }
 }

@@ -205,7 +205,7 @@ pub async fn housekeeping(ctx: std::rc::Rc<crate::WorkerContext>) {
             () = &mut drain => return,
             () = tokio::time::sleep(LOOK) => {}
         }
-        door.streams.expire(ctx.now());
+        door.streams.expire(&ctx);
         if generation != ctx.authority().generation() {
             generation = ctx.authority().generation();
             door.second_look.send_replace(());

@@ -13,6 +13,7 @@ pub mod context;
 mod credential;
 mod egress;
 pub mod http;
+mod left;
 mod liveness;
 pub mod metrics;
 pub mod mqtt;

@@ -31,6 +31,7 @@ mod subscribe;
 mod tests;
 mod translate;
 mod transport;
+mod unkept;
 mod wheel;
 mod will;
 

@@ -14,6 +14,8 @@ use tokio::{io::AsyncReadExt as _, net::TcpStream, time::timeout};
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 /// Bytes of a header of version 2 before its addresses.
 const FIXED_BYTES: usize = 16;
+/// Bits of an IPv4-mapped IPv6 address before the IPv4 address (RFC 4291 §2.5.5.2).
+const MAPPED_BITS: u8 = 96;
 /// Longest header of version 1, CR LF included (§2.1).
 const LINE_BYTES_MAX: usize = 107;
 /// Longest addresses and TLVs of version 2 that are taken. Certificates in TLVs take a few kilobytes.
@@ -40,8 +42,16 @@ impl FromStr for Network {
         let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
         let address: IpAddr = address.parse().map_err(|_| NoNetwork)?;
         let max = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(max), str::parse).map_err(|_| NoNetwork)?;
-        if bits > max { Err(NoNetwork) } else { Ok(Self { address, bits }) }
+        let bits: u8 = bits.map_or(Ok(max), str::parse).map_err(|_| NoNetwork)?;
+        if bits > max {
+            return Err(NoNetwork);
+        }
+        // Addresses of peers are made canonical before they are compared, so `::ffff:192.0.2.0/120` is 192.0.2.0/24. A
+        // shorter prefix holds IPv4 and IPv6 addresses (RFC 4291 §2.5.5.2) and would match none of the former.
+        let canonical = address.to_canonical();
+        let mapped = if canonical == address { 0 } else { MAPPED_BITS };
+        let bits = bits.checked_sub(mapped).ok_or(NoNetwork)?;
+        Ok(Self { address: canonical, bits })
     }
 }
 
@@ -249,6 +259,26 @@ mod tests {
         assert!(Proxies::parse(["0.0.0.0/0"]).unwrap().contains("203.0.113.1".parse().unwrap()));
         for wrong in ["", "x", "10.0.0.0/33", "::/129", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.1/8/8"] {
             assert_eq!(Proxies::parse([wrong]), Err(NoNetwork), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ipv4_mapped_networks_are_those_of_ipv4() {
+        let proxies = Proxies::parse(["::ffff:127.0.0.1", "::ffff:10.0.0.0/104"]).unwrap();
+        assert_eq!(proxies, Proxies::parse(["127.0.0.1", "10.0.0.0/8"]).unwrap());
+        // Neither of IPv4 nor of IPv6.
+        assert_eq!(Proxies::parse(["::ffff:127.0.0.1/95"]), Err(NoNetwork));
+    }
+
+    #[test]
+    fn every_network_that_is_taken_holds_its_own_address() {
+        for address in ["127.0.0.1", "0.0.0.0", "::", "::1", "2001:db8::1", "::127.0.0.1", "::ffff:203.0.113.9"] {
+            let own: IpAddr = address.parse().unwrap();
+            let widths: Vec<_> = (0..=128).map(|bits| format!("{address}/{bits}")).collect();
+            for text in widths.iter().map(String::as_str).chain([address]) {
+                let Ok(proxies) = Proxies::parse([text]) else { continue };
+                assert!(proxies.contains(own) && proxies.contains(own.to_canonical()), "{text}");
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use fogmux_tests::gateway::Gateway;
 use fogmux_tests::mqtt::{self, Connection, V4};
+use fogmux_tests::{tcp, tls, xmpp};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -212,4 +213,72 @@ pub(super) fn expired_session() -> Result<String> {
         gateway.check_conservation()?;
     }
     Ok(String::new())
+}
+
+/// What waits for an event stream or an XMPP client that goes is for another member.
+pub(super) fn other_doors() -> Result<String> {
+    const MESSAGES: u32 = 200;
+    let mut said = Vec::new();
+    for door in ["http", "xmpp"] {
+        let mut gateway = Gateway::start(&[
+            "http.event_stream_grace=1s",
+            "http.event_stream_bytes=64MiB",
+            "http.event_streams_bytes=64MiB",
+            "xmpp.mailbox_bytes_max=64MiB",
+        ])?;
+        // Reads nothing of what it is sent.
+        let deaf = deaf_member_of(&gateway, door)?;
+        let (sender, got) = channel();
+        let mut connection = Connection::open(gateway.address("mqtt")?, V4, "member")?;
+        ensure!(connection.subscribe(1, &["$share/crew/work/#"], 1)? == [1]);
+        connection.stream.set_read_timeout(None)?;
+        let socket = connection.stream.try_clone()?;
+        std::thread::spawn(move || member(connection, sender));
+        let mut publisher = Connection::open(gateway.address("mqtt")?, V4, "publisher")?;
+        // Large enough that sockets do not take half of them.
+        let pad = vec![0; 60_000];
+        for number in 0..MESSAGES {
+            let payload = [&number.to_be_bytes()[..], &pad].concat();
+            publisher.stream.write_all(&mqtt::publish(V4, b"work/item", &payload, 1, false, 1))?;
+            ensure!(publisher.read()?.0 == 0x40, "no PUBACK");
+        }
+        drop(publisher);
+        let waiting = gateway.metrics()?.get("fogmux_bus_mailbox_messages").copied().unwrap_or_default();
+        ensure!(waiting > 0.0, "{door}: nothing waits for the deaf member");
+        drop(deaf);
+        gateway.wait_metric("fogmux_bus_handed_on_total", PATIENCE, |count| count > 0.0).with_context(|| door)?;
+        gateway.wait_metric("fogmux_bus_mailbox_messages", PATIENCE, |count| count == 0.0)?;
+        let metrics = gateway.metrics()?;
+        let count = |name: &str| metrics.get(name).copied().unwrap_or_default();
+        let (handed_on, gone) = (count("fogmux_bus_handed_on_total"), count("fogmux_bus_dropped_gone_total"));
+        ensure!(gone == 0.0, "{door}: {gone} were dropped, {handed_on} handed on");
+        let mut seen = HashMap::new();
+        collect(&got, &mut seen, usize::try_from(gateway.sum(&["fogmux_bus_handed_on_total"])?)?)?;
+        let _ = socket.shutdown(std::net::Shutdown::Both);
+        gateway.settle()?;
+        said.push(format!("{door}: {handed_on} handed on"));
+    }
+    Ok(said.join(", "))
+}
+
+/// A member of the group that never reads; it leaves when this is dropped.
+fn deaf_member_of(gateway: &Gateway, door: &str) -> Result<Box<dyn std::any::Any>> {
+    if door == "http" {
+        let mut stream = tcp::connect_narrow(gateway.address("http")?, 4096)?;
+        let target = "/subscribe?filter=%24share%2Fcrew%2Fwork%2F%23";
+        write!(stream, "GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        let mut start = [0; 12];
+        std::io::Read::read_exact(&mut stream, &mut start)?;
+        ensure!(start.ends_with(b"200"), "{}", String::from_utf8_lossy(&start));
+        return Ok(Box::new(stream));
+    }
+    let config = tls::config(gateway.ca())?;
+    let stream = tcp::connect_narrow(gateway.address("xmpps")?, 4096)?;
+    let mut session = xmpp::Session::over(stream, &config, xmpp::Via::DirectTls)?;
+    let jid = session.bare();
+    let filter = xmpp::form("subscribe_options", &[("{urn:fogmux:0}filter", "true")]);
+    let options = format!("<options>{filter}</options>");
+    let answer = session.entity("set", &format!("<subscribe node='$share/crew/work/#' jid='{jid}'/>{options}"))?;
+    ensure!(answer.contains("type='result'"), "{answer}");
+    Ok(Box::new(session))
 }

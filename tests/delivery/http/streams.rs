@@ -111,6 +111,32 @@ pub(super) fn backlog() -> Result<String> {
     Ok("1 to 5000 messages, 9 ways".to_owned())
 }
 
+/// A reader that claims to have received more than was sent gets a stream of its own; the stream that it named goes on.
+pub(super) fn refused_resumption() -> Result<String> {
+    let mut gateway = Gateway::start(&[GRACE])?;
+    let http = gateway.address("http")?;
+    let expect = |reader: &mut Reader, payload: &str| -> Result<()> {
+        let event = reader.next(PATIENCE).with_context(|| format!("waiting for {payload}"))?;
+        ensure!(text(&event, "payload") == payload, "{event} instead of {payload}");
+        Ok(())
+    };
+    for via in VIAS {
+        let mut present = Reader::open(&gateway, via, Form::Sse, "resumed/#", None)?;
+        post(http, "/topics/resumed/a", "one")?;
+        expect(&mut present, "one")?;
+        let (stream, _) = present.last_id.as_deref().and_then(|id| id.rsplit_once('.')).context("no id")?;
+        let beyond = format!("{stream}.99");
+        let mut other = Reader::open(&gateway, via, Form::Sse, "resumed/#", Some(&beyond))?;
+        let notice = other.next(PATIENCE)?;
+        ensure!(text(&notice, "topic").is_empty(), "{via:?}: {notice} instead of a gap");
+        post(http, "/topics/resumed/a", "two")?;
+        expect(&mut present, "two").with_context(|| format!("{via:?}: the present reader"))?;
+        expect(&mut other, "two").with_context(|| format!("{via:?}: the other reader"))?;
+    }
+    gateway.settle()?;
+    Ok(format!("{} ways", VIAS.len()))
+}
+
 pub(super) fn resumption() -> Result<String> {
     const COUNT: usize = 5_000;
     let mut gateway = Gateway::start(&[])?;

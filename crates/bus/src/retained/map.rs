@@ -13,7 +13,12 @@ use std::{
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 
-use crate::{footprint, message::Message, share::Shares, topic::Topic};
+use crate::{
+    footprint,
+    message::{Door, Message},
+    share::{Share, Shares},
+    topic::Topic,
+};
 
 /// The number of places above which a table that is mostly empty is made smaller.
 const SHRINK_ABOVE: usize = 1024;
@@ -26,8 +31,10 @@ pub(super) struct Map {
     messages: HashTable<Place>,
     hasher: RandomState,
     bytes: usize,
-    /// The messages of each principal.
+    /// The messages of each principal, without the gateway's own.
     shares: Shares,
+    /// The gateway's own status messages.
+    status: Share,
 }
 
 struct Place {
@@ -61,6 +68,11 @@ impl Map {
         place.map(|place| &place.message)
     }
 
+    /// The places that are taken: by all messages but the gateway's own.
+    pub(super) fn taken(&self) -> Share {
+        Share { count: self.len() - self.status.count, bytes: self.bytes - self.status.bytes }
+    }
+
     /// The number of messages.
     pub(super) fn len(&self) -> usize {
         self.messages.len()
@@ -85,20 +97,17 @@ impl Map {
     /// The same, when the sizes are known.
     pub(super) fn replace(&mut self, Hash(hash): Hash, message: &Arc<Message>, sizes: Sizes) {
         let Sizes { bytes, old_bytes } = sizes;
-        self.bytes += bytes;
-        let principal = &message.publisher.principal;
         let is_it = |place: &Place| place.hash == hash && place.message.topic == message.topic;
         if let Some(place) = self.messages.find_mut(hash, is_it) {
             let old = std::mem::replace(&mut place.message, Arc::clone(message));
-            self.bytes -= old_bytes;
             // A value that follows one of the same publisher and size changes nothing.
-            if bytes != old_bytes || *principal != old.publisher.principal {
-                self.shares.add(principal, bytes);
-                self.shares.remove(&old.publisher.principal, old_bytes);
+            if bytes != old_bytes || !is_same_owner(message, &old) {
+                self.count(message, bytes);
+                self.discount(&old, old_bytes);
             }
             return;
         }
-        self.shares.add(principal, bytes);
+        self.count(message, bytes);
         self.topics.insert(message.topic.clone());
         self.messages.insert_unique(hash, Place { hash, message: Arc::clone(message) }, |place| place.hash);
     }
@@ -108,12 +117,30 @@ impl Map {
         let is_it = |place: &Place| place.hash == hash && place.message.topic.as_str() == topic;
         let Ok(place) = self.messages.find_entry(hash, is_it) else { return };
         let old = place.remove().0.message;
-        let bytes = footprint::of(&old);
-        self.bytes -= bytes;
-        self.shares.remove(&old.publisher.principal, bytes);
+        self.discount(&old, footprint::of(&old));
         self.topics.remove(topic);
         if self.messages.capacity() > SHRINK_ABOVE && self.messages.len() < self.messages.capacity() / 8 {
             self.messages.shrink_to(self.messages.len() * 2, |place| place.hash);
+        }
+    }
+
+    fn count(&mut self, message: &Message, bytes: usize) {
+        self.bytes += bytes;
+        if is_status(message) {
+            self.status.count += 1;
+            self.status.bytes += bytes;
+        } else {
+            self.shares.add(&message.publisher.principal, bytes);
+        }
+    }
+
+    fn discount(&mut self, message: &Message, bytes: usize) {
+        self.bytes -= bytes;
+        if is_status(message) {
+            self.status.count -= 1;
+            self.status.bytes -= bytes;
+        } else {
+            self.shares.remove(&message.publisher.principal, bytes);
         }
     }
 
@@ -125,6 +152,15 @@ impl Map {
         };
         self.topics.range::<str, _>((from, Bound::Unbounded))
     }
+}
+
+/// Whether it is one of the gateway's own status messages, which take no places (ADR 0031).
+pub(super) fn is_status(message: &Message) -> bool {
+    message.publisher.door == Door::Internal
+}
+
+fn is_same_owner(one: &Message, other: &Message) -> bool {
+    is_status(one) == is_status(other) && one.publisher.principal == other.publisher.principal
 }
 
 impl fmt::Debug for Map {

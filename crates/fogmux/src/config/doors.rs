@@ -6,6 +6,7 @@ use std::time::Duration;
 use fogmux_coap::server::Amplification;
 use fogmux_gateway::mqtt::{ClientIdentifiers, MqttConfig, SlowSubscriber};
 use fogmux_gateway::{coap::CoapConfig, coap::EndpointConfig, http::HttpConfig, xmpp::XmppConfig};
+use fogmux_http::origin;
 use fogmux_net::quic::QuicLimits;
 
 use super::reader::{Reader, Section};
@@ -60,8 +61,10 @@ impl Section for Http {
         reader.count("event_streams_parked_max", &mut door.event_streams_parked_max, 0..=1_000_000);
         reader.duration("event_keep_alive", &mut door.event_keep_alive, SECOND..=HOUR);
         reader.duration("wait_max", &mut door.wait_max, SECOND..=HOUR);
-        reader.words("hosts", &mut door.hosts, is_host, "host names such as \"fog.example\"");
-        reader.words("origins", &mut door.origins, is_origin, "origins such as \"https://panel.example\"");
+        // Browsers write them in one form, and they are compared byte for byte.
+        let hosts = "host names such as \"fog.example\", without a port";
+        reader.words_as("hosts", &mut door.hosts, origin::canonical_host, hosts);
+        reader.words_as("origins", &mut door.origins, origin::canonical, "origins such as \"https://panel.example\"");
     }
 }
 
@@ -210,17 +213,6 @@ impl Section for XmppConfig {
         reader.count("nodes_max", &mut self.nodes_max, 0..=10_000_000);
         reader.count("subscriptions_per_account_max", &mut self.subscriptions_per_account_max, 1..=10_000_000);
     }
-}
-
-/// RFC 3986 §3.2.2, without a port.
-fn is_host(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte))
-}
-
-/// RFC 6454 §6.2: scheme, host and port, no path.
-fn is_origin(text: &str) -> bool {
-    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    host.is_some_and(is_host)
 }
 
 /// RFC 7622 §3.2 narrowed to what a certificate can carry: lower-case labels of letters, digits and hyphens.

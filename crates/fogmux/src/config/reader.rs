@@ -166,9 +166,20 @@ impl Reader<'_> {
         valid: impl Fn(&str) -> bool,
         accepted: &str,
     ) {
+        self.words_as(key, target, |word| valid(word).then(|| word.to_owned()), accepted);
+    }
+
+    /// A list of words in the form that `canonical` gives them.
+    pub(crate) fn words_as(
+        &mut self,
+        key: &'static str,
+        target: &mut Vec<String>,
+        canonical: impl Fn(&str) -> Option<String>,
+        accepted: &str,
+    ) {
         let read = |value: &DeValue<'_>| {
             let words = value.as_array()?.iter().map(|word| word.get_ref().as_str());
-            words.map(|word| word.filter(|word| valid(word)).map(str::to_owned)).collect()
+            words.map(|word| canonical(word?)).collect()
         };
         self.value(key, target, read, || format!("a list of {accepted}"));
     }

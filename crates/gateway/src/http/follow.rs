@@ -309,7 +309,7 @@ impl Follow {
 
     /// Ends the stream for good, because its reader has closed it.
     pub(super) fn end(&self) {
-        self.conn.ctx.shared.http.streams.end(&self.stream);
+        self.conn.ctx.shared.http.streams.end(&self.conn.ctx, &self.stream);
     }
 }
 
@@ -319,7 +319,7 @@ impl Drop for Follow {
         if ctx.is_draining() {
             self.reading.leave(self.stream.slot.with_claim(self.claim, |mailbox| mailbox.waiting()).unwrap_or(0));
         }
-        ctx.shared.http.streams.park(&self.stream, self.claim, ctx.now());
+        ctx.shared.http.streams.park(ctx, &self.stream, self.claim);
     }
 }
 

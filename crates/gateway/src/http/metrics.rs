@@ -170,6 +170,7 @@ impl Snapshot {
             ("bus_dropped_gone", "Deliveries to owners who had gone", &count.dropped_gone),
             ("bus_conflated", "Values overtaken by newer ones", &count.conflated),
             ("bus_refused", "Publications refused: not storable, or at shutdown", &count.refused),
+            ("bus_unkept", "Publications delivered but not retained: no room, or the store failed", &count.unkept),
             ("bus_unmatched", "Publications that nobody wanted", &count.unmatched),
             ("bus_route_hits", "Cached routes used", &count.route_hits),
             ("bus_route_misses", "Topics matched against the tree", &count.route_misses),

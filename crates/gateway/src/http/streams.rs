@@ -39,11 +39,45 @@ impl Stream {
     }
 }
 
+impl Stream {
+    /// Its subscriptions with their tags. Each shared one has a tag of its own: it is delivered separately, and its
+    /// messages can be handed on.
+    fn tagged(&self) -> impl Iterator<Item = (u64, &Subscription)> {
+        (1..).zip(&self.subscriptions).map(|(number, one)| (if one.group.is_some() { number } else { 0 }, one))
+    }
+
+    fn unsubscribe(&self) {
+        for (tag, subscription) in self.tagged() {
+            self.bus.unsubscribe(&self.slot, subscription, tag);
+        }
+    }
+
+    /// Ends the stream.
+    fn end(&self, ctx: &WorkerContext) {
+        self.unsubscribe();
+        self.hand_on(ctx);
+        self.bus.close(&self.slot);
+    }
+
+    /// Hands what waits of shared subscriptions to other members, if there are any.
+    fn hand_on(&self, ctx: &WorkerContext) {
+        let shared: HashMap<u64, Arc<Subscription>> = self
+            .tagged()
+            .filter(|(tag, _)| *tag != 0)
+            .map(|(tag, subscription)| (tag, Arc::new(subscription.clone())))
+            .collect();
+        if shared.is_empty() {
+            return;
+        }
+        let left = self.slot.with(StreamMailbox::take_shared).into_iter();
+        let left = left.filter_map(|(tag, message)| Some((message, Arc::clone(shared.get(&tag)?))));
+        crate::left::hand_on(ctx, left.collect());
+    }
+}
+
 impl Drop for Stream {
     fn drop(&mut self) {
-        for subscription in &self.subscriptions {
-            self.bus.unsubscribe(&self.slot, subscription, 0);
-        }
+        self.unsubscribe();
         self.bus.close(&self.slot);
     }
 }
@@ -143,7 +177,7 @@ impl Registry {
                 }
             }
         }
-        drop(victim);
+        victim.iter().for_each(|entry| entry.stream.end(ctx));
         let id = getrandom::u64().map_err(|_| NoStream::NoRandomness)?;
         let walk = wanted.kept.then(Place::default);
         let bus = Arc::clone(ctx.bus());
@@ -157,8 +191,9 @@ impl Registry {
             max_qos: wanted.max_qos,
             bus: Arc::clone(&bus),
         };
-        for subscription in &stream.subscriptions {
+        for (tag, subscription) in stream.tagged() {
             let options = SubscribeOptions {
+                tag,
                 max_qos: stream.max_qos,
                 gate: Some(Arc::clone(&wanted.gate)),
                 ..SubscribeOptions::default()
@@ -187,6 +222,10 @@ impl Registry {
         {
             return None;
         }
+        // Before the claim, which displaces the present reader. What was sent stays so.
+        if !stream.slot.with(|mailbox| mailbox.has_sent(id.sequence)) {
+            return None;
+        }
         let claim = stream.slot.claim(ctx.id);
         let limits = self.limits;
         let resumed = stream.slot.with_claim(claim, |mailbox| {
@@ -201,16 +240,21 @@ impl Registry {
     }
 
     /// Parks a stream whose reader has gone, unless another has taken it over.
-    pub(super) fn park(&self, stream: &Arc<Stream>, claim: Claim, now: Timestamp) {
+    pub(super) fn park(&self, ctx: &WorkerContext, stream: &Arc<Stream>, claim: Claim) {
         let parked_limits = Limits { bytes: PARKED_BYTES_MAX.min(self.limits.bytes), ..self.limits };
+        if stream.slot.with_claim(claim, |_| ()).is_err() {
+            return;
+        }
+        stream.slot.release(claim);
+        // While others are there, nothing of a shared subscription waits for a reader that may not come back.
+        stream.hand_on(ctx);
         let Ok(dropped) = stream.slot.with_claim(claim, |mailbox| mailbox.set_limits(parked_limits)) else { return };
         stream.bus.counters().full(dropped);
-        stream.slot.release(claim);
         let mut ended = Vec::new();
         {
             let mut streams = self.lock();
             if let Some(entry) = streams.get_mut(&stream.id) {
-                entry.parked = Some(now);
+                entry.parked = Some(ctx.now());
             }
             while streams.values().filter(|entry| entry.parked.is_some()).count() > self.parked_max {
                 match oldest_parked(&streams, None).and_then(|id| streams.remove(&id)) {
@@ -219,24 +263,25 @@ impl Registry {
                 }
             }
         }
+        ended.iter().for_each(|entry| entry.stream.end(ctx));
     }
 
     /// Ends a stream that its reader has closed.
-    pub(super) fn end(&self, stream: &Arc<Stream>) {
+    pub(super) fn end(&self, ctx: &WorkerContext, stream: &Arc<Stream>) {
         let ended = self.lock().remove(&stream.id);
-        drop(ended);
+        ended.iter().for_each(|entry| entry.stream.end(ctx));
     }
 
     /// Ends streams that have waited longer than the grace period.
-    pub(super) fn expire(&self, now: Timestamp) {
-        let grace = self.grace;
+    pub(super) fn expire(&self, ctx: &WorkerContext) {
+        let (now, grace) = (ctx.now(), self.grace);
         let ended: Vec<Entry> = self
             .lock()
             .extract_if(|_, entry| entry.parked.is_some_and(|since| now.since(since) >= grace))
             .map(|(_, entry)| entry)
             .collect();
         // Outside the lock: each unsubscribes.
-        drop(ended);
+        ended.iter().for_each(|entry| entry.stream.end(ctx));
     }
 }
 

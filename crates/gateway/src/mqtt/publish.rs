@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{
     connection::{Connection, End},
     receive::Item,
-    translate,
+    translate, unkept,
 };
 use crate::{audit, pause::Pause};
 
@@ -87,7 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let publisher = std::sync::Arc::clone(&self.publisher);
         let mut batch = Vec::with_capacity(items.len());
         let mut verdicts = Verdicts::new();
-        let mut end = None;
+        let (mut end, mut retains) = (None, false);
         for item in items {
             let admitted = match self.admit(item, generation) {
                 Ok(admitted) => admitted,
@@ -98,6 +98,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             };
             let verdict = match admitted {
                 Ok(topic) => {
+                    retains |= item.incoming.retain;
                     let payload = item.payload;
                     batch.push(translate::publication(&item.incoming, topic, payload, &publisher, now, now_unix_ms));
                     Verdict::Published(batch.len() - 1)
@@ -109,6 +110,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
+        if retains {
+            unkept::log(&self.ctx, &batch);
+        }
         if let Some(place) = published.unwoken {
             self.rare().fan_out = Some(FanOut { place, waits: false });
         }

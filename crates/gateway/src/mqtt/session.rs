@@ -133,6 +133,7 @@ pub struct MqttDoor {
     bounds: OnceLock<Arc<Bounds>>,
     /// Limits the log lines about slow subscribers.
     pub(super) slow_log: Throttle,
+    pub(super) unkept_log: Throttle,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -158,6 +159,7 @@ impl MqttDoor {
             unfinished: AtomicUsize::new(0),
             bounds: OnceLock::new(),
             slow_log: Throttle::default(),
+            unkept_log: Throttle::default(),
         }
     }
 

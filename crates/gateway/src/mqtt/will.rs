@@ -109,8 +109,8 @@ impl Will {
         })
     }
 
-    /// Publishes the will; its expiry interval begins now. A refusal is told to nobody, and the rules may have changed
-    /// since CONNECT.
+    /// Publishes the will; its expiry interval begins now. The rules may have changed since CONNECT. Nobody can be told of
+    /// a refusal, so subscribers get a will that cannot be retained as well ([MQTT-3.1.2-8]).
     pub(super) fn publish(&self, ctx: &WorkerContext) {
         if !is_allowed(ctx, &self.gate, &self.topic) {
             return;
@@ -123,7 +123,10 @@ impl Will {
         publication.content_type = self.content_type.as_deref();
         publication.expires_at = translate::expires_at(now, self.expiry);
         publication.properties = self.properties.clone();
-        drop(ctx.worker.borrow_mut().publish_will(&mut [publication]));
+        publication.unanswered = true;
+        let mut batch = [publication];
+        drop(ctx.worker.borrow_mut().publish_will(&mut batch));
+        super::unkept::log(ctx, &batch);
     }
 }
 

@@ -202,9 +202,13 @@ impl State {
     }
 }
 
-/// Everybody but an MQTT client at QoS 0 can be told that a message is not kept.
+/// Everybody but the gateway itself and an MQTT client at QoS 0 can be told that a message is not kept.
 fn can_be_refused(message: &Message) -> bool {
-    message.qos != Qos::AtMostOnce || message.publisher.door != Door::Mqtt
+    match message.publisher.door {
+        Door::Mqtt => message.qos != Qos::AtMostOnce,
+        Door::Coap | Door::Http | Door::Xmpp => true,
+        Door::Internal => false,
+    }
 }
 
 fn stored(message: &Message) -> Stored {

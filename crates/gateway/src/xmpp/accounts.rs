@@ -9,7 +9,7 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-use fogmux_bus::{Bus, Completion, FifoMailbox, Slot};
+use fogmux_bus::{Bus, Completion, FifoMailbox, Slot, Subscription};
 use fogmux_xmpp::{Jid, pubsub::Expire};
 use hashbrown::HashMap;
 
@@ -139,13 +139,16 @@ impl Accounts {
         Ok(())
     }
 
-    /// Removes a resource, if it still belongs to this connection.
-    pub(super) fn leave(&self, bus: &Bus, jid: &Jid, inbox: &Inbox) {
+    /// Removes a resource, if it still belongs to this connection. Returns the shared subscriptions that reached it, by
+    /// their tags: what waits in the inbox goes to other members.
+    pub(super) fn leave(&self, bus: &Bus, jid: &Jid, inbox: &Inbox) -> HashMap<u64, Arc<Subscription>> {
         let name = jid.resource().unwrap_or_default();
         let mut accounts = self.lock();
-        let Some(account) = accounts.get_mut(jid.bare_str()) else { return };
+        let Some(account) = accounts.get_mut(jid.bare_str()) else { return HashMap::new() };
+        let shared = account.follows.iter().filter(|f| f.subscription.group.is_some() && f.reaches(name));
+        let shared = shared.map(|f| (f.tag, Arc::new(f.subscription.clone()))).collect();
         if !account.resources.get(name).is_some_and(|r| Arc::ptr_eq(&r.inbox, inbox)) {
-            return;
+            return shared;
         }
         if let Some(resource) = account.resources.remove(name) {
             account.cut(bus, name, &resource);
@@ -154,6 +157,7 @@ impl Accounts {
         if account.resources.is_empty() && (account.anonymous || account.follows.is_empty()) {
             accounts.remove(jid.bare_str());
         }
+        shared
     }
 
     /// Notes that the client of this resource acknowledges stanzas from now on.

@@ -64,7 +64,12 @@ pub(super) struct Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        self.door().accounts.leave(self.ctx.bus(), &self.me.jid, &self.me.inbox);
+        let shared = self.door().accounts.leave(self.ctx.bus(), &self.me.jid, &self.me.inbox);
+        if !shared.is_empty() {
+            let left = self.me.inbox.with(fogmux_bus::FifoMailbox::take_shared);
+            let left = left.into_iter().filter_map(|one| Some((one.message, Arc::clone(shared.get(&one.tag)?))));
+            crate::left::hand_on(&self.ctx, left.collect());
+        }
         self.ctx.bus().close(&self.me.inbox);
     }
 }

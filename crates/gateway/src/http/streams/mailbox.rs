@@ -74,6 +74,8 @@ struct Item {
     qos: Qos,
     /// Whether it comes from the walk over the retained messages.
     retained: bool,
+    /// The tag of the shared subscription that it came by and may be handed on in; 0: none.
+    share: u64,
 }
 
 impl Item {
@@ -219,13 +221,22 @@ impl StreamMailbox {
     }
 
     fn number(&mut self, message: &Arc<Message>, max_qos: Qos) -> Taken {
-        let item = Item { message: Arc::clone(message), qos: message.qos.min(max_qos), retained: true };
+        let item = Item { message: Arc::clone(message), qos: message.qos.min(max_qos), retained: true, share: 0 };
         let taken = Taken { sequence: self.cursor, message: Arc::clone(message), qos: item.qos };
         self.bytes += item.bytes();
         self.sent.push_back(item);
         self.cursor += 1;
         self.trim();
         taken
+    }
+
+    /// Takes out what waits of shared subscriptions, by their tags, and was published with QoS 1 or 2.
+    pub(in crate::http) fn take_shared(&mut self) -> Vec<(u64, Arc<Message>)> {
+        let (left, kept): (VecDeque<Item>, _) = self.waiting.drain(..).partition(|item| item.share != 0);
+        self.waiting = kept;
+        self.bytes -= left.iter().map(Item::bytes).sum::<usize>();
+        self.settle();
+        left.into_iter().map(|item| (item.share, item.message)).collect()
     }
 
     /// Whether there is anything to send.
@@ -238,13 +249,18 @@ impl StreamMailbox {
         self.walk.place()
     }
 
+    /// Whether this number was sent, or is the one before the first.
+    pub(in crate::http) fn has_sent(&self, sequence: u64) -> bool {
+        sequence.saturating_add(1) <= self.next()
+    }
+
     /// Rewinds to the events after `sequence`, the last number the reader has received. Returns `false` if that was
     /// never sent.
     pub(in crate::http) fn rewind(&mut self, sequence: u64) -> bool {
-        let wanted = sequence.saturating_add(1);
-        if wanted > self.next() {
+        if !self.has_sent(sequence) {
             return false;
         }
+        let wanted = sequence.saturating_add(1);
         self.missed = None;
         if self.live_forgotten >= wanted {
             let exact = self.retained_forgotten < wanted;
@@ -348,7 +364,8 @@ impl Mailbox for StreamMailbox {
             return Delivered::Gone;
         }
         let (message, qos) = (Arc::clone(delivery.share(publication)), delivery.qos(publication));
-        let item = Item { message, qos, retained: false };
+        let share = if message.qos == Qos::AtMostOnce { 0 } else { delivery.tag };
+        let item = Item { message, qos, retained: false, share };
         let bytes = item.bytes();
         // One message always fits, or a large one would never arrive.
         let displaced = self.make_room(bytes);

@@ -1,0 +1,22 @@
+//! Messages of shared subscriptions that a member has left behind, at the doors that have no sessions.
+
+use std::sync::Arc;
+
+use fogmux_bus::{Message, Subscription};
+
+use crate::WorkerContext;
+
+/// Hands messages that waited for a member to other members. To be called when it is not
+/// connected any more.
+pub(crate) fn hand_on(ctx: &WorkerContext, mut left: Vec<(Arc<Message>, Arc<Subscription>)>) {
+    if left.is_empty() {
+        return;
+    }
+    let now = ctx.now();
+    let waited = left.len();
+    left.retain(|(message, _)| !message.is_expired(now));
+    let counters = ctx.bus().counters();
+    counters.handed_on(left.len() as u64);
+    counters.expired((waited - left.len()) as u64);
+    ctx.worker.borrow_mut().hand_on(&left);
+}
