@@ -6,6 +6,7 @@ mod memory;
 mod order;
 mod shared;
 mod shares;
+mod strangers;
 
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;
@@ -36,6 +37,9 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "bus all filters together are bounded by their bytes", run: shares::all_filters },
     Case { name: "bus leaving thousands of groups is quick", run: shares::shared_subscriptions_left },
     Case { name: "bus wills are bounded by their bytes", run: shares::wills },
+    Case { name: "bus logins that never end cost no absent session a message", run: strangers::logins },
+    Case { name: "bus uploads that never end cost no absent session a message", run: strangers::uploads },
+    Case { name: "bus logins above their bound end, the oldest first", run: strangers::too_many_logins },
 ];
 
 /// Reads to the next PUBLISH with the topic; gives first byte, topic, what follows the topic.
