@@ -7,6 +7,7 @@ mod memory;
 mod order;
 mod shared;
 mod shares;
+mod strangers;
 
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;
@@ -42,6 +43,9 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "bus a full table of retained messages keeps no QoS 0 message from subscribers", run: full::qos_0 },
     Case { name: "bus a full table of retained messages keeps no will from subscribers", run: full::wills },
     Case { name: "bus status messages take no places of retained messages", run: full::status_messages },
+    Case { name: "bus logins that never end cost no absent session a message", run: strangers::logins },
+    Case { name: "bus uploads that never end cost no absent session a message", run: strangers::uploads },
+    Case { name: "bus logins above their bound end, the oldest first", run: strangers::too_many_logins },
 ];
 
 /// Reads to the next PUBLISH with the topic; gives first byte, topic, what follows the topic.

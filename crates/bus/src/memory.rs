@@ -68,8 +68,9 @@ impl Memory {
         Relieved(self)
     }
 
-    /// Counts memory that a door keeps outside the mailboxes (unfinished uploads, say).
-    pub fn change(&self, before: usize, after: usize) {
+    /// Mailboxes hold `after` bytes instead of `before`. What a door keeps elsewhere is not counted here: nobody's
+    /// messages are to be dropped for it, and no publisher is to wait.
+    pub(crate) fn change(&self, before: usize, after: usize) {
         if after >= before {
             if after > before {
                 self.used.fetch_add(after - before, Relaxed);

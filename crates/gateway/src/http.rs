@@ -31,7 +31,10 @@ mod translate;
 mod websocket;
 
 use std::{
-    sync::{Mutex, PoisonError, atomic::AtomicUsize},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -170,6 +173,12 @@ impl HttpDoor {
             openapi: std::sync::OnceLock::new(),
             config,
         }
+    }
+
+    /// Bytes of unfinished uploads.
+    #[must_use]
+    pub fn uploads_bytes(&self) -> usize {
+        self.uploads.load(Relaxed)
     }
 
     /// The OpenAPI document of the door.

@@ -93,6 +93,8 @@ pub struct MqttMetrics {
     pub control_in: Counter,
     /// Control packets other than PUBLISH and DISCONNECT that were sent.
     pub control_out: Counter,
+    /// Logins that ended because all logins under way together held too much.
+    pub logins_gave_way: Counter,
     /// Sessions that expired.
     pub expired_sessions: Counter,
 }

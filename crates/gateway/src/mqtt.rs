@@ -14,6 +14,7 @@ mod config;
 mod connection;
 mod deadline;
 mod early;
+mod early_room;
 mod kept;
 mod login;
 mod mailbox;

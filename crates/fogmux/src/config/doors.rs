@@ -85,6 +85,7 @@ impl Section for MqttConfig {
     fn read(&mut self, reader: &mut Reader<'_>) {
         reader.duration("login_deadline", &mut self.login_deadline, SECOND..=HOUR);
         reader.size("connect_bytes_max", &mut self.connect_bytes_max, 64..=MESSAGE_BYTES);
+        reader.size("logins_bytes_max", &mut self.logins_bytes_max, 64 << 10..=4 << 30);
         // [MQTT-3.1.3-5]: 23 bytes have to be accepted.
         reader.count("client_id_bytes_max", &mut self.client_id_bytes_max, 23..=65_535);
         reader.flag("allow_password_without_tls", &mut self.password_without_tls);

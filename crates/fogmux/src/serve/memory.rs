@@ -9,7 +9,7 @@ const WORTH_BYTES: u64 = 4 << 20;
 /// The least time between two walks.
 const PAUSE: Duration = Duration::from_secs(4);
 /// The time between two walks while the gateway is busy, and between two that nothing asks for: much of what is freed is
-/// in no gauge (exchanges of CoAP, uploads, tables of the store).
+/// in no gauge (exchanges of CoAP, tables of the store).
 const PAUSE_LONG: Duration = Duration::from_secs(60);
 /// Publications a second below which the gateway is quiet: a walk of some milliseconds delays few of them.
 const QUIET_PER_SECOND: u64 = 1_000;
@@ -48,10 +48,10 @@ impl Activity {
     }
 }
 
-/// Bytes that the gauges know of: connections, queues and retained messages.
+/// Bytes that the gauges know of: connections, queues, logins, uploads and retained messages.
 fn held_bytes(shared: &Shared) -> u64 {
     let (_, retained) = shared.bus.retained_size();
-    let queued = shared.bus.memory().used();
+    let queued = shared.bus.memory().used() + shared.mqtt.logins_bytes() + shared.http.uploads_bytes();
     shared.admission.connections() as u64 * CONNECTION_BYTES + queued as u64 + retained as u64
 }
 

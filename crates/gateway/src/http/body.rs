@@ -146,7 +146,8 @@ fn too_large(limit: usize) -> Problem<'static> {
     Problem::new(Kind::ContentTooLarge).detail(format!("at most {limit} bytes"))
 }
 
-/// Memory of an unfinished upload, counted against the bound of all and the global watermark.
+/// Memory of an unfinished upload, counted against the bound of all uploads, and not among the queues: nobody
+/// loses a message or waits for an upload.
 struct Held {
     ctx: Rc<WorkerContext>,
     bytes: usize,
@@ -156,7 +157,6 @@ impl Held {
     /// False when all uploads together hold too much.
     fn set(&mut self, bytes: usize) -> bool {
         let door = &self.ctx.shared.http;
-        self.ctx.bus().memory().change(self.bytes, bytes);
         // Wraps on the way down, as two's complement does.
         let all = door
             .uploads

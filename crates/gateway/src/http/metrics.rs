@@ -98,7 +98,9 @@ impl Snapshot {
         ] {
             ConstCounter::new(counter.get()).encode(family.encode_family(&[("reason", reason)])?)?;
         }
-        Ok(())
+        let help = "MQTT logins that ended because all logins under way held too much";
+        let gave_way = ConstCounter::new(self.0.metrics.mqtt_only.logins_gave_way.get());
+        gave_way.encode(descriptor(encoder, "mqtt_logins_gave_way", help, MetricType::Counter)?)
     }
 
     fn encode_shares(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
@@ -188,6 +190,8 @@ impl Snapshot {
             ("bus_subscriptions", "Subscriptions", bus.subscriptions()),
             ("bus_subscriptions_bytes", "Bytes of subscriptions", bus.subscriptions_bytes()),
             ("mqtt_wills_bytes", "Bytes of MQTT wills", self.0.mqtt.wills_bytes()),
+            ("mqtt_logins_bytes", "Bytes of MQTT logins under way", self.0.mqtt.logins_bytes()),
+            ("http_uploads_bytes", "Bytes of unfinished HTTP uploads", self.0.http.uploads_bytes()),
             ("logins_waiting", "Logins that wait for their password to be verified", self.0.verifiers.waiting()),
             ("http_event_streams", "Event streams", streams),
             ("http_event_streams_parked", "Event streams that wait for their reader", parked),

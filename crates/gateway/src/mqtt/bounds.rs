@@ -1,6 +1,9 @@
 //! The bounds of a client's mailbox, and how they shrink when memory is tight.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use fogmux_bus::Memory;
 
@@ -33,6 +36,8 @@ pub(super) struct Bounds {
     message_bytes: usize,
     tight_bytes: usize,
     pub(super) slow_subscriber: SlowSubscriber,
+    /// The bytes that a session without a connection may hold even if memory is nearly gone.
+    absent_bytes: AtomicUsize,
     memory: Arc<Memory>,
 }
 
@@ -46,8 +51,19 @@ impl Bounds {
             message_bytes: config.queue_bytes_max.div_ceil(config.queue_messages_max.max(1)),
             tight_bytes: config.tight_bytes,
             slow_subscriber: config.slow_subscriber,
+            absent_bytes: AtomicUsize::new(0),
             memory: Arc::clone(memory),
         }
+    }
+
+    /// Sets the bytes that a session without a connection may hold even if memory is nearly gone.
+    pub(super) fn set_absent_bytes(&self, bytes: usize) {
+        self.absent_bytes.store(bytes, Relaxed);
+    }
+
+    /// Whether a session without a connection may hold so many bytes even if memory is nearly gone.
+    pub(super) fn fits_absent(&self, bytes: usize) -> bool {
+        bytes <= self.absent_bytes.load(Relaxed)
     }
 
     /// Whether memory is nearly gone: publishers will soon have to pause.

@@ -9,6 +9,9 @@ pub struct MqttConfig {
     pub login_deadline: Duration,
     /// Largest CONNECT, in bytes; its sender is not authenticated yet.
     pub connect_bytes_max: usize,
+    /// Bytes of all logins under way; those of 2 KiB and less do not count. Beyond, the one that has been waiting longest
+    /// for its client ends.
+    pub logins_bytes_max: usize,
     /// Longest client identifier, in bytes.
     pub client_id_bytes_max: usize,
     /// Whether user names and passwords are taken over connections without TLS from other machines.
@@ -93,6 +96,7 @@ impl Default for MqttConfig {
         Self {
             login_deadline: Duration::from_secs(10),
             connect_bytes_max: 64 << 10,
+            logins_bytes_max: 16 << 20,
             client_id_bytes_max: 256,
             password_without_tls: false,
             user_without_password: false,

@@ -4,33 +4,43 @@ use std::{
     future::poll_fn,
     pin::{Pin, pin},
     rc::Rc,
+    sync::Arc,
 };
 
 use fogmux_mqtt::{AuthStep, DecodeError, Limits, Packet, ProtocolError, ReasonCode, Version, decode};
 use tokio::{
     io::{AsyncRead, ReadBuf},
+    sync::Notify,
     time::{Instant, timeout_at},
 };
 
 use super::login::Failed;
 use crate::{WorkerContext, context::READ_BUFFER_BYTES};
 
-/// Bytes of an unfinished CONNECT that are taken even when memory is tight.
-const SMALL_CONNECT_BYTES: usize = 2048;
+/// Bytes of an unfinished login that are taken in any case, and not counted.
+const SMALL_BYTES: usize = 2048;
 
-/// Bytes of a login, counted among what the gateway holds.
+/// Bytes of a login. Those of more than a little have a bound together (`logins_bytes_max`).
 pub(super) struct Early {
     bytes: Vec<u8>,
     ctx: Rc<WorkerContext>,
     /// When the client has to have said everything.
     deadline: Instant,
+    /// Its place among the logins that hold more than a little.
+    place: Option<Place>,
+}
+
+struct Place {
+    number: u64,
+    /// Notified when the login has to end for others.
+    ended: Arc<Notify>,
 }
 
 impl Early {
     /// Begins the login of a client, which has the time of the configuration for it.
     pub(super) fn new(ctx: Rc<WorkerContext>) -> Self {
         let deadline = Instant::now() + ctx.shared.mqtt.config.login_deadline;
-        Self { bytes: Vec::new(), ctx, deadline }
+        Self { bytes: Vec::new(), ctx, deadline, place: None }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -39,16 +49,20 @@ impl Early {
 
     /// Takes what stands behind `at` away from here.
     pub(super) fn split_off(&mut self, at: usize) -> Self {
-        let mut rest = Self { bytes: Vec::new(), ctx: Rc::clone(&self.ctx), deadline: self.deadline };
+        let mut rest = Self { bytes: Vec::new(), ctx: Rc::clone(&self.ctx), deadline: self.deadline, place: None };
         rest.extend(self.bytes.get(at..).unwrap_or_default());
         self.bytes.truncate(at);
         rest
     }
 
     fn extend(&mut self, bytes: &[u8]) {
-        let before = self.bytes.capacity();
         self.bytes.extend_from_slice(bytes);
-        self.ctx.bus().memory().change(before, self.bytes.capacity());
+        if self.place.is_none() && self.bytes.len() <= SMALL_BYTES {
+            return;
+        }
+        let room = self.ctx.shared.mqtt.early();
+        let place = self.place.get_or_insert_with(|| Place { number: room.enter(), ended: Arc::default() });
+        room.set(place.number, self.bytes.capacity());
     }
 
     /// Reads until a CONNECT is whole; gives its length. Any other first packet ends the connection ([MQTT-3.1.0-1]).
@@ -62,9 +76,6 @@ impl Early {
             }
             match decode(&self.bytes, Version::V5, &self.limits()) {
                 Ok(Some((_, used))) => return Ok(used),
-                Ok(None) if self.ctx.bus().memory().pressure() && self.bytes.len() > SMALL_CONNECT_BYTES => {
-                    return Err(Failed::Silently);
-                }
                 Ok(None) => {}
                 Err(error) => return Err(Failed::Unreadable(error)),
             }
@@ -106,11 +117,11 @@ impl Early {
         work: impl Future<Output = T>,
     ) -> Result<T, Failed> {
         let mut work = pin!(work);
-        while self.bytes.len() < SMALL_CONNECT_BYTES {
+        while self.bytes.len() < SMALL_BYTES {
             tokio::select! {
                 biased;
                 done = &mut work => return Ok(done),
-                read = self.read_some(stream, SMALL_CONNECT_BYTES) => read?,
+                read = self.read_some(stream, SMALL_BYTES) => read?,
             }
         }
         Ok(work.await)
@@ -129,7 +140,20 @@ impl Early {
     /// Reads once, before the deadline.
     async fn read<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Result<(), Failed> {
         let deadline = self.deadline;
-        timeout_at(deadline, self.read_some(stream, READ_BUFFER_BYTES)).await.map_err(|_| Failed::Late)?
+        let Some(Place { number, ended }) = &self.place else {
+            return timeout_at(deadline, self.read_some(stream, READ_BUFFER_BYTES)).await.map_err(|_| Failed::Late)?;
+        };
+        let (ctx, number, ended) = (Rc::clone(&self.ctx), *number, Arc::clone(ended));
+        if !ctx.shared.mqtt.early().wait(number, &ended) {
+            return Err(gave_way(&ctx));
+        }
+        let read = tokio::select! {
+            biased;
+            () = ended.notified() => return Err(gave_way(&ctx)),
+            read = timeout_at(deadline, self.read_some(stream, READ_BUFFER_BYTES)) => read,
+        };
+        ctx.shared.mqtt.early().wait_no_longer(number);
+        read.map_err(|_| Failed::Late)?
     }
 
     /// Reads once, so many bytes at most; an error at the end.
@@ -152,8 +176,16 @@ impl Early {
 
 impl Drop for Early {
     fn drop(&mut self) {
-        self.ctx.bus().memory().change(self.bytes.capacity(), 0);
+        if let Some(place) = &self.place {
+            self.ctx.shared.mqtt.early().leave(place.number);
+        }
     }
+}
+
+/// The logins under way hold too much, and this is the one that ends.
+fn gave_way(ctx: &WorkerContext) -> Failed {
+    ctx.shared.metrics.mqtt_only.logins_gave_way.increment();
+    Failed::Silently
 }
 
 fn misbehaved(error: &DecodeError) -> Failed {

@@ -60,7 +60,12 @@ impl Reclaim {
             return;
         }
         self.next = now + INTERVAL;
-        if !ctx.shared.mqtt.bounds(ctx).is_very_tight() {
+        let door = &ctx.shared.mqtt;
+        let bounds = door.bounds(ctx);
+        // An equal share of what absent sessions keep among them in any case: if all of them hold it, memory is no tighter
+        // than that allows.
+        bounds.set_absent_bytes(door.config.tight_bytes / KEPT / door.sessions_away().max(1));
+        if !bounds.is_very_tight() {
             self.taken = HashMap::new();
             return;
         }

@@ -18,6 +18,7 @@ use super::{
     LOOK,
     bounds::Bounds,
     config::{ClientIdentifiers, MqttConfig},
+    early_room::EarlyRoom,
     mailbox::{Leaves, Left, MqttMailbox},
     wheel::{Entry, Wheel},
     will::{Will, WillRoom, WillRooms},
@@ -130,6 +131,7 @@ pub struct MqttDoor {
     /// Notified when an alarm is set that is due before that.
     earlier: Notify,
     unfinished: AtomicUsize,
+    early: EarlyRoom,
     bounds: OnceLock<Arc<Bounds>>,
     /// Limits the log lines about slow subscribers.
     pub(super) slow_log: Throttle,
@@ -150,6 +152,8 @@ impl MqttDoor {
                 ClientIdentifiers::PerPrincipal => Sessions::new(config.sessions_max),
                 ClientIdentifiers::Shared => Sessions::new(config.sessions_max).absent_give_way(),
             },
+            // One login fits in any case.
+            early: EarlyRoom::new(config.logins_bytes_max.max(config.connect_bytes_max.saturating_mul(4))),
             config,
             wills: Mutex::default(),
             will_rooms: Arc::default(),
@@ -183,6 +187,16 @@ impl MqttDoor {
 
     pub(super) fn bounds(&self, ctx: &WorkerContext) -> Arc<Bounds> {
         Arc::clone(self.bounds.get_or_init(|| Arc::new(Bounds::new(&self.config, ctx.bus().memory()))))
+    }
+
+    pub(super) const fn early(&self) -> &EarlyRoom {
+        &self.early
+    }
+
+    /// Bytes of logins under way.
+    #[must_use]
+    pub fn logins_bytes(&self) -> usize {
+        self.early.bytes()
     }
 
     /// Counts bytes of unfinished packets.

@@ -33,10 +33,13 @@ impl MqttMailbox {
         self.evicted = self.connected;
     }
 
-    /// Whether there is room for a message that would make the queue longer: not for absent clients when memory is nearly
-    /// gone.
+    /// Whether there is room for a message that would make the queue longer: when memory is nearly gone, of absent clients
+    /// only for those that hold less than an equal share of what these may hold together.
     pub(super) fn may_grow(&self, cost: usize) -> bool {
-        self.connected || cost <= self.queue_bytes || !self.bounds.is_very_tight()
+        self.connected
+            || cost <= self.queue_bytes
+            || !self.bounds.is_very_tight()
+            || self.bounds.fits_absent(self.buffered_bytes() + cost)
     }
 
     /// Whether the client is to be disconnected for messages that it lost, or for what it holds.
