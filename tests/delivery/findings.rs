@@ -4,6 +4,7 @@ mod access;
 mod guesses;
 mod refused_log;
 mod secrets;
+mod strangers;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -32,6 +33,15 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "findings: the first password goes when it is changed", run: secrets::admin_password },
     Case { name: "findings: nobody else can look into the data directory", run: secrets::modes },
     Case { name: "findings: a token ends with the key that signed it", run: secrets::removed_key },
+    Case { name: "findings: a page of another origin changes nothing by any route and method", run: strangers::pages },
+    Case {
+        name: "findings: what a member leaves is handed on beside members that may not read",
+        run: strangers::corner,
+    },
+    Case { name: "findings: nothing that a client sends changes what its proxy appends", run: strangers::appended },
+    Case { name: "findings: the owner of a name is not banned for guesses of others", run: strangers::owner },
+    Case { name: "findings: an owner of nodes subscribes nobody else", run: strangers::forced },
+    Case { name: "findings: a flood of addresses hides no refused action", run: strangers::blind },
 ];
 
 const PATIENCE: Duration = Duration::from_secs(30);

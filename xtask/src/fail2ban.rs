@@ -1,5 +1,5 @@
 //! The filter of fail2ban in `deploy/`, on lines that a gateway writes now: every refused login is found, and nobody can
-//! have others banned by what a client says.
+//! have others banned by what a client says or by guessing at their names.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -24,6 +24,12 @@ const FORGED: &str = "x\" client=\"\" reason=\"wrong name or secret\" suppressed
                       peer=192.0.2.1 port=1 door=mqtt by=password claimed=\"\" client=\"\" reason=\"wrong name or secret\"";
 /// Refused logins, the forged one included.
 const REFUSED: usize = 4;
+/// Clients behind a proxy (RFC 5737 §3): one that guesses at many names, one whose name others guess at.
+const GUESSER: &str = "203.0.113.9";
+const OWNER: &str = "203.0.113.99";
+/// Credentials of many names, "a:" to "n:", more than an address may guess at without a wait.
+const NAMES: [&str; 14] =
+    ["YTo=", "Yjo=", "Yzo=", "ZDo=", "ZTo=", "Zjo=", "Zzo=", "aDo=", "aTo=", "ajo=", "azo=", "bDo=", "bTo=", "bjo="];
 
 /// Runs a gateway, has logins refused, and lets `fail2ban-regex` read the log.
 pub(crate) fn check(tree: &Tree) -> Result<()> {
@@ -33,7 +39,7 @@ pub(crate) fn check(tree: &Tree) -> Result<()> {
     fs::create_dir_all(home.join("data"))?;
     fs::write(home.join("data/acl.toml"), "[[allow]]\nuser = \"admin\"\nboth = [\"#\"]\n")?;
     let log = home.join("log");
-    let running = Running::start(&binary, &home, &log)?;
+    let running = Running::start(&binary, &home, &log, &[])?;
     for _ in 1..REFUSED {
         running.ask("/topics/a", &format!("Authorization: Basic {WRONG}\r\n"))?;
     }
@@ -51,7 +57,32 @@ pub(crate) fn check(tree: &Tree) -> Result<()> {
     let found = output(command("fail2ban-regex", &["--out", "ip"]).arg(&log).arg(&filter))?;
     let found: Vec<&str> = found.split_whitespace().filter(|word| word.parse::<std::net::IpAddr>().is_ok()).collect();
     ensure!(found == ["127.0.0.1"; REFUSED], "fail2ban finds {found:?} in {}", log.display());
+    check_waits(&binary, &home, &filter)?;
     println!("deploy: fail2ban finds {REFUSED} of {REFUSED} refused logins, and nothing that a client has made up");
+    Ok(())
+}
+
+/// Attempts that wait because of their address are counted, and those that wait for a name are not.
+fn check_waits(binary: &Path, home: &Path, filter: &Path) -> Result<()> {
+    let log = home.join("log-of-waits");
+    let settings = ["proxy.addresses=[\"127.0.0.1\"]", "log.refused_logins_per_address=100"];
+    let running = Running::start(binary, home, &log, &settings)?;
+    let guess = |client: &str, credential: &str| {
+        running.ask("/topics/a", &format!("X-Forwarded-For: {client}\r\nAuthorization: Basic {credential}\r\n"))
+    };
+    for (number, name) in NAMES.iter().enumerate() {
+        guess(&format!("198.51.100.{number}"), "dTp4")?;
+        guess(GUESSER, name)?;
+    }
+    guess(OWNER, "dTp4")?;
+    drop(running);
+    let text = fs::read_to_string(&log)?;
+    for reason in ["from this address", "at this name"] {
+        ensure!(text.contains(&format!("too many failed attempts {reason}")), "nobody waits: {}", log.display());
+    }
+    let found = output(command("fail2ban-regex", &["--out", "ip"]).arg(&log).arg(filter))?;
+    let count = |peer: &str| found.split_whitespace().filter(|word| *word == peer).count();
+    ensure!((count(GUESSER), count(OWNER)) == (NAMES.len(), 0), "fail2ban finds {found} in {}", log.display());
     Ok(())
 }
 
@@ -63,9 +94,11 @@ struct Running {
 }
 
 impl Running {
-    fn start(binary: &Path, home: &Path, log: &Path) -> Result<Self> {
+    fn start(binary: &Path, home: &Path, log: &Path, settings: &[&str]) -> Result<Self> {
         let mut serve = command(binary, &["serve", "--json", "--free-ports", "--data"]);
-        serve.arg(home.join("data")).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(fs::File::create(log)?);
+        serve.arg(home.join("data"));
+        settings.iter().for_each(|setting| _ = serve.args(["--set", setting]));
+        serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(fs::File::create(log)?);
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut running = Self { child: serve.spawn()?, http: nowhere, mqtt: nowhere };
         let mut banner = String::new();
@@ -105,7 +138,7 @@ impl Running {
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
-        ensure!(answer.starts_with("HTTP/1.1 40"), "{path}: {answer}");
+        ensure!(answer.starts_with("HTTP/1.1 4"), "{path}: {answer}");
         Ok(())
     }
 }

@@ -50,6 +50,26 @@ impl Default for BackoffConfig {
     }
 }
 
+/// An attempt comes too early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// How long to wait.
+    pub time: Duration,
+    /// What it is waited for.
+    pub cause: WaitCause,
+}
+
+/// The cause of a wait. Only the first says something about the address: strangers can make the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitCause {
+    /// Failures from this address.
+    Address,
+    /// Failures at this name, wherever they came from.
+    Name,
+    /// Attempts under way, of which none has failed yet.
+    UnderWay,
+}
+
 /// Recent failures by address and by user.
 #[derive(Debug, Default)]
 pub struct Backoff {
@@ -82,13 +102,23 @@ impl Backoff {
     /// How long a login from `address` as `user` has to wait; nothing when it may be tried now. Loopback addresses
     /// never wait: behind them are proxies and the operator.
     #[must_use]
-    pub fn wait(&self, now_ms: u64, address: IpAddr, user: &str) -> Option<Duration> {
-        let address = network(address);
-        let by_address =
-            self.addresses.get(&address).map(|failures| self.left(now_ms, failures, self.config.address_max));
-        let by_user = self.homes.get(address, user).or_else(|| self.users.get(user));
-        let by_user = by_user.map(|failures| self.left(now_ms, failures, self.config.user_max));
-        by_address.into_iter().chain(by_user).max().filter(|wait| !wait.is_zero())
+    pub fn wait(&self, now_ms: u64, address: IpAddr, user: &str) -> Option<Wait> {
+        self.judge(now_ms, address, user, self.addresses.get(&network(address)).copied())
+    }
+
+    /// The longer wait of address and name. The address is the cause if failures from there alone are enough for one.
+    fn judge(&self, now_ms: u64, address: IpAddr, user: &str, of_address: Option<Failures>) -> Option<Wait> {
+        let left = |failures: Option<Failures>, max, cause| {
+            let failures = failures?;
+            let cause = if failures.count == 0 { WaitCause::UnderWay } else { cause };
+            Some(Wait { time: self.left(now_ms, &failures, max), cause }).filter(|wait| !wait.time.is_zero())
+        };
+        let of_user = self.homes.get(network(address), user).or_else(|| self.users.get(user)).copied();
+        let by_address = left(of_address, self.config.address_max, WaitCause::Address);
+        let by_user = left(of_user, self.config.user_max, WaitCause::Name);
+        let (Some(first), Some(second)) = (by_address, by_user) else { return by_address.or(by_user) };
+        let cause = if first.cause == WaitCause::Address { first.cause } else { second.cause };
+        Some(Wait { time: first.time.max(second.time), cause })
     }
 
     /// Begins an attempt. Beside failures it counts as one until it [ends](Self::ended), so that many at once come no
@@ -96,7 +126,7 @@ impl Backoff {
     ///
     /// # Errors
     /// How long to wait.
-    pub fn begin(&mut self, now_ms: u64, address: IpAddr, user: &str) -> Result<(), Duration> {
+    pub fn begin(&mut self, now_ms: u64, address: IpAddr, user: &str) -> Result<(), Wait> {
         if let Some(wait) = self.wait(now_ms, address, user) {
             return Err(wait);
         }
@@ -127,13 +157,10 @@ impl Backoff {
     ///
     /// # Errors
     /// How long to wait.
-    pub fn begin_handshake(&mut self, now_ms: u64, address: IpAddr, user: &str) -> Result<(), Duration> {
+    pub fn begin_handshake(&mut self, now_ms: u64, address: IpAddr, user: &str) -> Result<(), Wait> {
         let source = network(address);
         let of_address = self.addresses.get(&source).map(|failures| Failures { under_way: 0, ..*failures });
-        let by_address = of_address.map(|failures| self.left(now_ms, &failures, self.config.address_max));
-        let by_user = self.homes.get(source, user).or_else(|| self.users.get(user));
-        let by_user = by_user.map(|failures| self.left(now_ms, failures, self.config.user_max));
-        if let Some(wait) = by_address.into_iter().chain(by_user).max().filter(|wait| !wait.is_zero()) {
+        if let Some(wait) = self.judge(now_ms, address, user, of_address) {
             return Err(wait);
         }
         let begins = |failures: &mut Failures| failures.under_way = failures.under_way.saturating_add(1);
@@ -292,12 +319,14 @@ mod tests {
         let mut waits = Vec::new();
         for _ in 0..14 {
             backoff.failed(1000, FAR, "alice");
-            waits.push(backoff.wait(1000, FAR, "nobody").unwrap_or_default().as_millis());
+            waits.push(backoff.wait(1000, FAR, "nobody").map_or(0, |wait| wait.time.as_millis()));
         }
         assert_eq!(waits[..6], [0, 0, 500, 1000, 2000, 4000]);
         assert_eq!(waits[13], 300_000);
         let elsewhere = IpAddr::from([192, 0, 2, 2]);
-        assert_eq!(backoff.wait(1000, elsewhere, "alice"), Some(Duration::from_secs(10)));
+        let by_name = Wait { time: Duration::from_secs(10), cause: WaitCause::Name };
+        assert_eq!(backoff.wait(1000, elsewhere, "alice"), Some(by_name));
+        assert_eq!(backoff.wait(1000, FAR, "alice").unwrap().cause, WaitCause::Address);
         assert_eq!(backoff.wait(1000 + 10_000, elsewhere, "alice"), None);
         backoff.failed(2_000_000, FAR, "alice");
         assert_eq!(backoff.wait(2_000_000, FAR, "alice"), None, "forgotten after fifteen quiet minutes");
@@ -332,6 +361,7 @@ mod tests {
         for _ in 0..2 {
             let begun = (0..1000).filter(|_| backoff.begin(0, FAR, "alice").is_ok()).count();
             assert_eq!(begun, 128);
+            assert_eq!(backoff.wait(0, FAR, "alice").unwrap().cause, WaitCause::UnderWay);
             for _ in 0..128 {
                 backoff.ended(FAR, "alice");
                 backoff.succeeded(0, FAR, "alice");
@@ -426,7 +456,7 @@ mod tests {
             backoff.failed(1, IpAddr::from(number.to_be_bytes()), &number.to_string());
         }
         assert!(backoff.users.len() <= 64 && backoff.addresses.len() <= 64);
-        assert!(backoff.wait(1, FAR, "victim").is_some_and(|wait| wait > Duration::from_secs(60)));
+        assert!(backoff.wait(1, FAR, "victim").is_some_and(|wait| wait.time > Duration::from_secs(60)));
         // A /64 is one party.
         backoff.failed(1, "2001:db8::1".parse().unwrap(), "x");
         assert!(backoff.wait(1, "2001:db8::ffff".parse().unwrap(), "y").is_some());

@@ -3,10 +3,9 @@
 use std::{
     net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
-use crate::backoff::{Backoff, BackoffConfig};
+use crate::backoff::{Backoff, BackoffConfig, Wait};
 
 /// Failed logins of late, by address and by user. One for the whole gateway.
 #[derive(Debug, Default)]
@@ -24,7 +23,7 @@ impl LoginGuard {
     ///
     /// # Errors
     /// How long to wait.
-    pub fn may_try(&self, address: IpAddr, user: &str, now_ms: u64) -> Result<(), Duration> {
+    pub fn may_try(&self, address: IpAddr, user: &str, now_ms: u64) -> Result<(), Wait> {
         self.lock().wait(now_ms, address, user).map_or(Ok(()), Err)
     }
 
@@ -32,7 +31,7 @@ impl LoginGuard {
     ///
     /// # Errors
     /// How long to wait.
-    pub fn begin(&self, address: IpAddr, user: &str, now_ms: u64) -> Result<Attempt<'_>, Duration> {
+    pub fn begin(&self, address: IpAddr, user: &str, now_ms: u64) -> Result<Attempt<'_>, Wait> {
         self.lock().begin(now_ms, address, user)?;
         Ok(Attempt { guard: self, address, user: user.into(), failed_ms: Some(now_ms) })
     }
@@ -41,7 +40,7 @@ impl LoginGuard {
     ///
     /// # Errors
     /// How long to wait.
-    pub fn begin_apart(&self, address: IpAddr, user: &str, now_ms: u64) -> Result<(), Duration> {
+    pub fn begin_apart(&self, address: IpAddr, user: &str, now_ms: u64) -> Result<(), Wait> {
         self.lock().begin_handshake(now_ms, address, user)
     }
 

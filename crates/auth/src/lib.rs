@@ -29,14 +29,14 @@ mod users;
 pub use access::Access;
 pub use acl::{Acl, Action, Decision, Door, Reach, RuleRef};
 pub use authority::Authority;
-pub use backoff::{Backoff, BackoffConfig};
+pub use backoff::{Backoff, BackoffConfig, Wait, WaitCause};
 pub use guard::{Attempt, LoginGuard};
 pub use login::{CallbackCheck, LogIn, PasswordCheck};
 pub use password::{PasswordError, Scratch};
 pub use principal::{ANONYMOUS, Principal};
 pub use problem::{Problem, Problems};
 pub use queue::{LoginQueue, QueueConfig};
-pub use refusals::{LineLimits, Refusals, Suppressed};
+pub use refusals::{ActionLimits, LineLimits, Refusals, Suppressed};
 pub use refused::Refused;
 pub use rules::{AnonymousPolicy, Rules, Sources, Stamp};
 pub use source::{

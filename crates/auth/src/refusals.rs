@@ -1,15 +1,17 @@
-//! The rate of log lines about refusals: each refusal by a rule is logged once a day, refused logins have a rate of
-//! their own ([`lines`]). So a device that asks again every second does not fill the log.
+//! The rate of log lines about refusals: each refusal by a rule is logged once a day and at a limited rate
+//! ([`actions`]), refused logins have a rate of their own ([`lines`]). So a device that asks again every second does not
+//! fill the log.
 
+mod actions;
 mod lines;
 
 use std::{
-    collections::{HashMap, HashSet},
     hash::{BuildHasher as _, RandomState},
     net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+pub use actions::ActionLimits;
 pub use lines::{LineLimits, Suppressed};
 
 use crate::{
@@ -18,29 +20,17 @@ use crate::{
     backoff::network,
 };
 
-/// Principals remembered at most, and refusals of each; what comes beyond is not logged until [`QUIET_MS`] have passed.
-const PRINCIPALS_MAX: usize = 4096;
-const OF_PRINCIPAL_MAX: usize = 32;
-/// After this everything is forgotten, and may be said again.
-const QUIET_MS: u64 = 24 * 3600 * 1000;
-
 /// The refusals of a day.
 #[derive(Debug, Default)]
 pub struct Refusals {
     hasher: RandomState,
-    said: Mutex<Said>,
+    actions: Mutex<actions::Actions>,
     lines: Mutex<lines::Lines>,
 }
 
-#[derive(Debug, Default)]
-struct Said {
-    since_ms: u64,
-    by_principal: HashMap<u64, HashSet<u64>>,
-}
-
 impl Refusals {
-    /// Whether this refusal is new and to be logged. Refusals are told apart by principal, address, door and action, and
-    /// by the rule that refused or, if no rule matched, by the topic.
+    /// Whether this refusal is to be logged now, and how many were not. Refusals are told apart by principal, address,
+    /// door and action, and by the rule that refused or, if no rule matched, by the topic.
     pub fn note(
         &self,
         access: &Access,
@@ -49,25 +39,22 @@ impl Refusals {
         topic: &str,
         decision: &Decision,
         now_ms: u64,
-    ) -> bool {
+    ) -> Option<Suppressed> {
         let (principal, door) = (access.principal(), access.door());
         let from = from.map(network);
-        let whose = self.hasher.hash_one((&principal.name, principal.anonymous, from));
+        let whose = (!principal.anonymous).then(|| self.hasher.hash_one(&principal.name));
         let rule = decision.rule.as_ref().map(|rule| (rule.file(), rule.line()));
         let what = match rule {
-            Some(rule) => self.hasher.hash_one((door, action, rule)),
-            None => self.hasher.hash_one((door, action, topic)),
+            Some(rule) => self.hasher.hash_one((from, door, action, rule)),
+            None => self.hasher.hash_one((from, door, action, topic)),
         };
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if now_ms.saturating_sub(said.since_ms) >= QUIET_MS {
-            *said = Said { since_ms: now_ms, ..Said::default() };
-        }
-        let room = said.by_principal.len() < PRINCIPALS_MAX;
-        match said.by_principal.get_mut(&whose) {
-            Some(known) => known.len() < OF_PRINCIPAL_MAX && known.insert(what),
-            None if room => said.by_principal.entry(whose).or_default().insert(what),
-            None => false,
-        }
+        self.actions().admit(now_ms, whose, what)
+    }
+
+    /// Refused actions that were not logged.
+    #[must_use]
+    pub fn actions_suppressed(&self) -> u64 {
+        self.actions().suppressed()
     }
 
     /// Whether a refused login from that address may be logged now, and how many were not.
@@ -81,18 +68,23 @@ impl Refusals {
         self.lines().suppressed()
     }
 
-    /// Changes the rate of lines about refused logins.
-    pub fn configure(&self, limits: LineLimits) {
-        self.lines().configure(limits);
+    /// Changes the rates of lines.
+    pub fn configure(&self, logins: LineLimits, actions: ActionLimits) {
+        self.lines().configure(logins);
+        self.actions().configure(actions);
+    }
+
+    fn actions(&self) -> MutexGuard<'_, actions::Actions> {
+        self.actions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lines(&self) -> MutexGuard<'_, lines::Lines> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets everything: the rules have changed.
+    /// Lets everything be said again: the rules have changed.
     pub fn forget(&self) {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).by_principal.clear();
+        self.actions().forget();
     }
 }
 
@@ -104,7 +96,7 @@ mod tests {
     use crate::{acl::Door, authority::Authority, principal::Principal, rules::Rules};
 
     #[test]
-    fn a_refusal_is_new_once_and_the_memory_is_bounded() {
+    fn a_refusal_is_said_once() {
         let authority = Arc::new(Authority::new(Rules::default()));
         let refusals = Refusals::default();
         let refused = Decision { allowed: false, rule: None };
@@ -113,7 +105,8 @@ mod tests {
         };
         let here = [192, 0, 2, 1];
         let note = |who: &Access, topic: &str, now_ms| {
-            refusals.note(who, who.peer().map(|peer| peer.ip()), Action::Write, topic, &refused, now_ms)
+            let from = who.peer().map(|peer| peer.ip());
+            refusals.note(who, from, Action::Write, topic, &refused, now_ms).is_some()
         };
         let alice = access("alice", Door::Mqtt, here);
         assert!(note(&alice, "a", 0));
@@ -122,11 +115,7 @@ mod tests {
         assert!(note(&access("alice", Door::Mqtt, [192, 0, 2, 2]), "a", 1), "another address");
         assert!(note(&access("bob", Door::Mqtt, here), "a", 1));
         let topics = (0..1000).filter(|number| note(&alice, &number.to_string(), 1)).count();
-        assert_eq!(topics, OF_PRINCIPAL_MAX - 3);
-        for number in 0..PRINCIPALS_MAX * 2 {
-            note(&access(&number.to_string(), Door::Mqtt, here), "a", 1);
-        }
-        assert_eq!(refusals.said.lock().unwrap().by_principal.len(), PRINCIPALS_MAX);
-        assert!(note(&alice, "a", QUIET_MS), "the next day");
+        assert_eq!(topics, 10 - 4, "lines of a minute");
+        assert!(note(&alice, "a", actions::QUIET_MS), "the next day");
     }
 }

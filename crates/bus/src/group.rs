@@ -2,12 +2,13 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::HashMap,
     sync::Arc,
 };
 
 use crate::{
     id::SlotIds,
-    limits::CANDIDATES_MAX,
+    limits::{CANDIDATES_MAX, READERS_MAX},
     mailbox::Readiness,
     route::{Standing, Sub},
     topic::TopicRef,
@@ -71,6 +72,10 @@ pub(crate) struct Members {
     all: Vec<Arc<Sub>>,
     connected: usize,
     turn: usize,
+    /// Those that may read a topic, by topic, so that gates are not asked anew for each message.
+    readers: HashMap<Box<str>, Vec<usize>>,
+    /// The number of members in `readers`.
+    remembered: usize,
 }
 
 impl Members {
@@ -78,20 +83,37 @@ impl Members {
         let is_away = |sub: &Arc<Sub>| sub.subscriber.standing() == Standing::Away;
         all.sort_by_key(is_away);
         let connected = all.partition_point(|sub| !is_away(sub));
-        Self { all, connected, turn: 0 }
+        Self { all, connected, turn: 0, readers: HashMap::new(), remembered: 0 }
     }
 
-    /// Chooses the member for a message on `topic`, among those that may read it.
+    /// Chooses the member for a message on `topic`, among those that may read it, however many may not.
     pub(crate) fn choose(&mut self, topic: TopicRef<'_>) -> Option<Arc<Sub>> {
-        let standing = |member: usize| {
-            let sub = self.all.get(member)?;
-            let allowed = sub.options.gate.as_ref().is_none_or(|gate| gate.may_read(topic.as_str()));
-            allowed.then(|| sub.subscriber.standing())
-        };
-        let member =
-            choose(self.turn, self.connected, standing).or_else(|| choose(self.turn, self.all.len(), standing))?;
+        self.look_up(topic.as_str());
+        let readers = self.readers.get(topic.as_str())?;
+        let standing = |reader: usize| Some(self.all.get(*readers.get(reader)?)?.subscriber.standing());
+        let turn = readers.partition_point(|member| *member < self.turn);
+        let connected = readers.partition_point(|member| *member < self.connected);
+        let reader = choose(turn, connected, standing).or_else(|| choose(turn, readers.len(), standing))?;
+        let member = *readers.get(reader)?;
         self.turn = member + 1;
         self.all.get(member).cloned()
+    }
+
+    /// Asks the gates of all members whether they may read a topic, unless they were asked.
+    fn look_up(&mut self, topic: &str) {
+        if self.readers.contains_key(topic) {
+            return;
+        }
+        let may_read = |sub: &Arc<Sub>| sub.options.gate.as_ref().is_none_or(|gate| gate.may_read(topic));
+        let readers: Vec<usize> =
+            self.all.iter().enumerate().filter(|(_, sub)| may_read(sub)).map(|(member, _)| member).collect();
+        if self.remembered + readers.len() > READERS_MAX {
+            self.readers.clear();
+            self.remembered = 0;
+        }
+        // A topic that nobody may read counts, too.
+        self.remembered += readers.len().max(1);
+        self.readers.insert(topic.into(), readers);
     }
 }
 

@@ -19,6 +19,9 @@ pub(crate) const STAGED_MAX: usize = 32_768;
 pub(crate) const DELIVERED_UNDER_LOCK: u64 = 256;
 /// Members of a shared subscription that are asked whether they are ready for a message.
 pub(crate) const CANDIDATES_MAX: usize = 64;
+/// Members of a shared subscription, summed over topics, of which is remembered that they may read while messages are
+/// handed on.
+pub(crate) const READERS_MAX: usize = 1 << 16;
 /// Messages of a shared subscription that are handed on before the members are asked again whether they are ready.
 pub(crate) const HANDED_ON_TOGETHER: usize = 64;
 /// Owners that a worker wakes before its runtime polls its sockets again. A task that writes one frame takes some six

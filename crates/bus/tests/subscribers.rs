@@ -12,8 +12,8 @@ use std::{
 
 use fogmux_bus::{
     Bus, BusConfig, Claim, Delivered, Delivery, Door, FifoLimits, FifoMailbox, Forgetful, Mailbox, Message, Payload,
-    Place, Publication, Publisher, Qos, Readiness, Slot, SubscribeOptions, Subscription, Timestamp, TopicRef, Worker,
-    WorkerId,
+    Place, Publication, Publisher, Qos, ReadGate, Readiness, Slot, SubscribeOptions, Subscription, Timestamp, TopicRef,
+    Worker, WorkerId,
 };
 
 const ROOMY: FifoLimits = FifoLimits { messages: 10_000, bytes: 1 << 24 };
@@ -258,6 +258,53 @@ fn s4_8_2_what_a_member_leaves_goes_to_another_of_its_group() {
     assert_eq!(other.with(|mailbox| mailbox.len()), 5, "another group has its own");
     assert_eq!(bus.counters().published.load(Relaxed), 5);
     assert_eq!(bus.counters().published_bytes.load(Relaxed), published_bytes, "nothing is published again");
+}
+
+/// Lets messages on one topic through.
+struct Corner(&'static str);
+
+impl ReadGate for Corner {
+    fn may_read(&self, topic: &str) -> bool {
+        topic == self.0
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(24))]
+
+    /// What a member leaves behind goes to those that may read it, in turn, however many others may not and wherever
+    /// they stand in the group.
+    #[test]
+    fn what_may_be_read_is_handed_on(
+        before in proptest::sample::select(vec![0_usize, 1, 63, 64, 65, 200]),
+        after in proptest::sample::select(vec![0_usize, 1, 64, 130]),
+        readers in 1_usize..4,
+        messages in 1_usize..40,
+    ) {
+        let bus = bus();
+        let mut worker = bus.worker(WorkerId(0));
+        let group = Arc::new(Subscription::parse("$share/g/plant/#").unwrap());
+        let join = |corner: &'static str| {
+            let slot = bus.slot(FifoMailbox::new(ROOMY), WorkerId(0));
+            let gate: Arc<dyn ReadGate> = Arc::new(Corner(corner));
+            let options = SubscribeOptions { gate: Some(gate), ..SubscribeOptions::default() };
+            bus.subscribe(&slot, &group, options).unwrap();
+            slot
+        };
+        let leaving = subscriber(&bus, "plant/#");
+        publish(&mut worker, "plant/job", messages);
+        let left: Vec<(Arc<Message>, _)> = leaving.with(|mailbox| {
+            std::iter::from_fn(|| mailbox.pop()).map(|queued| (queued.message, Arc::clone(&group))).collect()
+        });
+        let mut strangers: Vec<_> = (0..before).map(|_| join("plant/lobby")).collect();
+        let readers: Vec<_> = (0..readers).map(|_| join("plant/job")).collect();
+        strangers.extend((0..after).map(|_| join("plant/lobby")));
+        worker.hand_on(&left);
+        let got: Vec<usize> = readers.iter().map(|slot| slot.with(|mailbox| mailbox.len())).collect();
+        proptest::prop_assert_eq!(got.iter().sum::<usize>(), messages);
+        proptest::prop_assert!(got.iter().max().unwrap() - got.iter().min().unwrap() <= 1, "{:?}", got);
+        proptest::prop_assert!(strangers.iter().all(|slot| slot.with(|mailbox| mailbox.len()) == 0));
+    }
 }
 
 #[test]

@@ -77,7 +77,7 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
     store.has_been_read();
     gateway.shared.admission.limit(open_files::room_for_connections(config.limits.connections_max));
     gateway.shared.logins.configure(config.auth.backoff);
-    gateway.shared.refusals.configure(config.log.refused_logins);
+    gateway.shared.refusals.configure(config.log.refused_logins, config.log.refused_actions);
     gateway.shared.verifiers.configure(config.auth.verification);
     Ok(Running { gateway, authority, store })
 }

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use fogmux_auth::{Access, Action, Decision, Door, Refused, Suppressed};
+use fogmux_auth::{Access, Action, Decision, Door, Refused, Suppressed, Wait, WaitCause};
 
 use crate::{Peer, Shared, WorkerContext, credential::Denied};
 
@@ -75,7 +75,7 @@ pub(crate) fn nobodys(ctx: &WorkerContext, peer: &Peer, door: Door) {
 /// The reason in words. The client is told less.
 const fn reason(denied: Denied) -> &'static str {
     match denied {
-        Denied::TooOften(_) => TOO_OFTEN,
+        Denied::TooOften(wait) => too_often(wait),
         Denied::Refused(Refused::Credentials) => "wrong name or secret",
         Denied::Refused(Refused::Busy) => "logins cannot be checked now",
         Denied::Refused(Refused::Mechanism) => "mechanism not offered",
@@ -86,10 +86,17 @@ const fn reason(denied: Denied) -> &'static str {
     }
 }
 
-/// The reason of an attempt that was not judged.
-pub(crate) const TOO_OFTEN: &str = "too many failed attempts";
+/// The reason of an attempt that was not judged. `deploy/fail2ban` counts the first: whoever waits for a name may be its
+/// owner, at whose name strangers guess.
+pub(crate) const fn too_often(wait: Wait) -> &'static str {
+    match wait.cause {
+        WaitCause::Address => "too many failed attempts from this address",
+        WaitCause::Name => "too many failed attempts at this name",
+        WaitCause::UnderWay => "too many attempts at once",
+    }
+}
 
-/// Logs an action that the rules refuse, the first time. `from` is the client's address if `access` does not name it.
+/// Logs an action that the rules refuse, once a day and at a limited rate. `from` is the client's address if `access` does not name it.
 #[cold]
 pub(crate) fn refused_action(
     ctx: &WorkerContext,
@@ -101,17 +108,16 @@ pub(crate) fn refused_action(
 ) {
     let from = from.or_else(|| access.peer());
     let address = from.map(|from| from.ip());
-    if !ctx.shared.refusals.note(access, address, action, topic, decision, ctx.now().as_millis()) {
-        return;
-    }
+    let noted = ctx.shared.refusals.note(access, address, action, topic, decision, ctx.now().as_millis());
+    let Some(Suppressed { same: suppressed, others: suppressed_others }) = noted else { return };
     let peer = address.map_or_else(|| "-".to_owned(), |address| address.to_canonical().to_string());
     let port = from.map_or(0, |from| from.port());
     let (principal, client, door) = (&*access.principal().name, cut(access.client()), access.door().name());
     let topic = cut(topic);
     tracing::warn!(
         target: TARGET,
-        %peer, port, %door, ?principal, ?client, ?action, ?topic, %decision,
-        "action refused; said once"
+        %peer, port, %door, ?principal, ?client, ?action, ?topic, %decision, suppressed, suppressed_others,
+        "action refused"
     );
 }
 

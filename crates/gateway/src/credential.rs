@@ -6,8 +6,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fogmux_auth::{
-    Attempt, CertificateIdentity, Door, LogIn, Principal, Question, Refused, SourceKind, Verified, looks_like_token,
-    prepared_name,
+    Attempt, CertificateIdentity, Door, LogIn, Principal, Question, Refused, SourceKind, Verified, Wait,
+    looks_like_token, prepared_name,
     sasl::{Context, SaslChannel},
 };
 use fogmux_bus::Timestamp;
@@ -21,8 +21,8 @@ use crate::{
 /// Why a login was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// Too many recent failures; the time to wait.
-    TooOften(Duration),
+    /// Too many recent failures.
+    TooOften(Wait),
     /// The authority refused it.
     Refused(Refused),
 }
@@ -140,7 +140,7 @@ pub(crate) fn may_try(ctx: &WorkerContext, peer: &Peer, door: Door, by: &str, us
     let prepared = prepared_name(user).unwrap_or_default();
     let allowed = ctx.shared.logins.may_try(peer.address.ip(), &prepared, ctx.now().as_millis());
     allowed.map_err(|wait| {
-        RefusedLogin { claimed: user, ..RefusedLogin::of(peer, door, by, audit::TOO_OFTEN) }.log(&ctx.shared);
+        RefusedLogin { claimed: user, ..RefusedLogin::of(peer, door, by, audit::too_often(wait)) }.log(&ctx.shared);
         Denied::TooOften(wait)
     })
 }

@@ -119,12 +119,20 @@ pub(crate) fn was_secure(ctx: &WorkerContext, peer: &Peer, headers: &HeaderMap) 
         ForwardHeader::XForwardedFor => X_FORWARDED_PROTO,
         ForwardHeader::Forwarded => FORWARDED,
     };
-    let last = headers.get_all(&name).iter().next_back().and_then(|line| line.to_str().ok()?.rsplit(',').next());
+    let last = elements_from_last(headers, &name).next().flatten();
     let scheme = match ctx.shared.proxy.header {
         ForwardHeader::XForwardedFor => last.map(str::trim),
         ForwardHeader::Forwarded => last.and_then(|element| parameter(element, "proto")),
     };
     scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"))
+}
+
+/// The elements of a list field, the last first; `None` for one that is no text. They are split before they are read as
+/// text, so that nothing a client sends changes what its proxy appends. A quoted comma (RFC 7239 §4) splits an element,
+/// too, which makes it no address.
+fn elements_from_last<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = Option<&'h str>> {
+    let lines = headers.get_all(name).iter().rev();
+    lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b',')).map(|element| std::str::from_utf8(element).ok())
 }
 
 /// Whether a request shows that it came through a proxy: by a header field of those, or by a version of HTTP and a
@@ -144,8 +152,8 @@ fn client(headers: &HeaderMap, header: ForwardHeader, proxies: &Proxies) -> Opti
         ForwardHeader::XForwardedFor => X_FORWARDED_FOR,
         ForwardHeader::Forwarded => FORWARDED,
     };
-    let lines: Vec<&str> = headers.get_all(name).iter().map(|line| line.to_str()).collect::<Result<_, _>>().ok()?;
-    for element in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
+    for element in elements_from_last(headers, &name) {
+        let element = element?;
         let node = match header {
             ForwardHeader::XForwardedFor => element.trim(),
             ForwardHeader::Forwarded => parameter(element, "for")?,
@@ -216,6 +224,37 @@ mod tests {
         assert_eq!(f(&["for=127.0.0.1, for=203.0.113.9, for=10.0.0.7"]).as_deref(), Some("203.0.113.9"));
         for hidden in ["for=_hidden", "for=unknown", "proto=https", "for="] {
             assert_eq!(f(&[hidden]), None, "{hidden}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_that_a_client_sends_changes_what_its_proxy_says(
+            own in proptest::collection::vec(proptest::collection::vec(
+                proptest::prop_oneof![proptest::sample::select(&b",;=\"[]\\ \xff"[..]), 0x20_u8..0x7f, 0x80_u8..], 0..40,
+            ), 0..4),
+            on_its_line: bool,
+        ) {
+            let proxies = Proxies::parse(["127.0.0.1", "10.0.0.0/8"]).unwrap();
+            for (header, name, appended, expected) in [
+                (ForwardHeader::XForwardedFor, X_FORWARDED_FOR, "203.0.113.9", Some([203, 0, 113, 9])),
+                (ForwardHeader::XForwardedFor, X_FORWARDED_FOR, "203.0.113.9, 10.1.1.1", Some([203, 0, 113, 9])),
+                (ForwardHeader::XForwardedFor, X_FORWARDED_FOR, "unknown", None),
+                (ForwardHeader::Forwarded, FORWARDED, "for=203.0.113.9;proto=https", Some([203, 0, 113, 9])),
+                (ForwardHeader::Forwarded, FORWARDED, "for=203.0.113.9, For=\"10.1.1.1:80\"", Some([203, 0, 113, 9])),
+                (ForwardHeader::Forwarded, FORWARDED, "for=_hidden", None),
+            ] {
+                let mut lines = own.clone();
+                match lines.last_mut().filter(|_| on_its_line) {
+                    Some(last) => last.extend(format!(", {appended}").bytes()),
+                    None => lines.push(appended.into()),
+                }
+                let mut headers = HeaderMap::new();
+                for line in lines {
+                    headers.append(&name, HeaderValue::from_bytes(&line).unwrap());
+                }
+                proptest::prop_assert_eq!(client(&headers, header, &proxies), expected.map(IpAddr::from));
+            }
         }
     }
 

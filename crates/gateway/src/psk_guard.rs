@@ -13,7 +13,7 @@ use fogmux_net::{PskAttempt, PskGuard, dtls};
 
 use crate::{
     Shared,
-    audit::{RefusedLogin, TOO_OFTEN},
+    audit::{RefusedLogin, too_often},
 };
 
 /// The attempts of one TLS connection.
@@ -39,8 +39,8 @@ impl PskGuard for Connection {
     fn begin(&self, identity: &[u8]) -> Option<Box<dyn PskAttempt>> {
         let Self { shared, from, door } = self;
         let identity = String::from_utf8_lossy(identity);
-        if shared.logins.begin_apart(from.ip(), &identity, self.now_ms()).is_err() {
-            self.log(&identity, TOO_OFTEN);
+        if let Err(wait) = shared.logins.begin_apart(from.ip(), &identity, self.now_ms()) {
+            self.log(&identity, too_often(wait));
             return None;
         }
         let connection = Self { shared: Arc::clone(shared), from: *from, door: *door };
@@ -89,10 +89,10 @@ impl dtls::Guard for Datagrams {
         let Self(shared) = self;
         let claimed = String::from_utf8_lossy(identity);
         let may_try = shared.logins.may_try(from, &claimed, shared.clock.now().as_millis());
-        if may_try.is_err() {
+        if let Err(wait) = may_try {
+            let reason = too_often(wait);
             let from = SocketAddr::new(from, 0);
-            let line =
-                RefusedLogin { from, door: Door::Coap, by: "psk", claimed: &claimed, client: "", reason: TOO_OFTEN };
+            let line = RefusedLogin { from, door: Door::Coap, by: "psk", claimed: &claimed, client: "", reason };
             line.log(shared);
             shared.metrics.coap.unauthenticated.increment();
         }

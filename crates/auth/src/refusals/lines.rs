@@ -7,7 +7,7 @@ use std::{collections::HashMap, net::IpAddr};
 
 use crate::backoff::network;
 
-const WINDOW_MS: u64 = 60_000;
+pub(super) const WINDOW_MS: u64 = 60_000;
 
 /// How many lines may be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fogmux_auth::LineLimits;
+use fogmux_auth::{ActionLimits, LineLimits};
 use fogmux_bus::BusConfig;
 use fogmux_gateway::mqtt::MqttConfig;
 use fogmux_gateway::proxy::{ForwardHeader, ProxyConfig, ProxyRules};
@@ -220,18 +220,20 @@ impl Section for Tls {
     }
 }
 
-/// The filter of the log, and the rate of its lines about refused logins.
+/// The filter of the log, and the rates of its lines about refused logins and actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
     /// Levels, for all and for single modules (`Targets` of `tracing-subscriber`). The environment variable
     /// `FOGMUX_LOG` takes precedence.
     pub(crate) filter: String,
     pub(crate) refused_logins: LineLimits,
+    pub(crate) refused_actions: ActionLimits,
 }
 
 impl Default for Log {
     fn default() -> Self {
-        Self { filter: "info".to_owned(), refused_logins: LineLimits::default() }
+        let (refused_logins, refused_actions) = (LineLimits::default(), ActionLimits::default());
+        Self { filter: "info".to_owned(), refused_logins, refused_actions }
     }
 }
 
@@ -242,5 +244,8 @@ impl Section for Log {
         let LineLimits { per_minute, per_address } = &mut self.refused_logins;
         reader.count("refused_logins_per_minute", per_minute, 0..=1_000_000);
         reader.count("refused_logins_per_address", per_address, 0..=1_000_000);
+        let ActionLimits { per_minute, per_principal } = &mut self.refused_actions;
+        reader.count("refused_actions_per_minute", per_minute, 0..=1_000_000);
+        reader.count("refused_actions_per_principal", per_principal, 0..=1_000_000);
     }
 }

@@ -121,7 +121,7 @@ impl Reloader {
         admin_password::look(&running.authority, &self.home.directory);
         running.gateway.shared.bus.invalidate();
         running.gateway.shared.refusals.forget();
-        running.gateway.shared.refusals.configure(fresh.config.log.refused_logins);
+        running.gateway.shared.refusals.configure(fresh.config.log.refused_logins, fresh.config.log.refused_actions);
         running.gateway.shared.logins.configure(fresh.config.auth.backoff);
         running.gateway.shared.verifiers.configure(fresh.config.auth.verification);
         for section in self.config.sections_that_need_a_restart(&fresh.config) {

@@ -358,7 +358,7 @@ impl Identities {
     fn problem(&self, denied: Denied) -> Problem<'static> {
         match denied {
             Denied::TooOften(wait) => {
-                let seconds = u32::try_from(wait.as_secs().saturating_add(1)).unwrap_or(u32::MAX);
+                let seconds = u32::try_from(wait.time.as_secs().saturating_add(1)).unwrap_or(u32::MAX);
                 Problem::new(Kind::TooManyRequests).detail("too many failed logins").retry_after(seconds)
             }
             Denied::Refused(Refused::Busy) => {

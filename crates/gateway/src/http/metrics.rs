@@ -56,6 +56,9 @@ impl Collector for Snapshot {
         let unlogged = ConstCounter::new(self.0.refusals.logins_suppressed());
         let help = "Refused logins without a line of their own in the log";
         unlogged.encode(encoder.encode_descriptor("logins_unlogged", help, None, unlogged.metric_type())?)?;
+        let unlogged = ConstCounter::new(self.0.refusals.actions_suppressed());
+        let help = "Refused actions without a line of their own in the log";
+        unlogged.encode(encoder.encode_descriptor("actions_unlogged", help, None, unlogged.metric_type())?)?;
         let doors =
             [("mqtt", &metrics.mqtt), ("coap", &metrics.coap), ("http", &metrics.http), ("xmpp", &metrics.xmpp)];
         type Read = fn(&DoorMetrics) -> u64;

@@ -261,8 +261,9 @@ impl Conn {
         Ok(identified)
     }
 
-    /// Refuses writes and WebSockets of pages of other origins. Browsers themselves keep such pages from reading
-    /// responses.
+    /// Refuses writes, subscriptions and WebSockets of pages of other origins. Browsers keep such pages from reading
+    /// responses, but not from asking: a GET that subscribes takes messages of a shared subscription from its members,
+    /// and resumes streams of others, so that it is not safe (RFC 9110 §9.2.1).
     fn check_origin(&self, route: &Route<'_>, parts: &Parts, host: Option<&str>) -> Result<(), Problem<'static>> {
         let fetched = || parts.headers.get(SEC_FETCH_SITE);
         if parts.headers.get(ORIGIN).is_none() && fetched().is_none() {
@@ -272,7 +273,8 @@ impl Conn {
         let socket = parts.method == Method::CONNECT || handshake::is_upgrade(&parts.headers);
         let safe = matches!(parts.method, Method::GET | Method::HEAD) && !socket;
         // MQTT authenticates inside the WebSocket; but anonymous access on loopback needs protection, too.
-        if parts.method == Method::OPTIONS || (safe && !matches!(route, Route::Mqtt | Route::Coap)) {
+        let takes = matches!(route, Route::Mqtt | Route::Coap | Route::Subscribe);
+        if parts.method == Method::OPTIONS || (safe && !takes) {
             return Ok(());
         }
         let Some(origin) = parts.headers.get(ORIGIN) else {

@@ -310,11 +310,6 @@ impl Accounts {
             }
         }
     }
-
-    /// The permissions of a connected address; `None` when it is not connected.
-    pub(super) fn gate(&self, bare: &str) -> Option<Arc<Gate>> {
-        self.lock().get(bare)?.resources.values().next().map(|resource| Arc::clone(&resource.gate))
-    }
 }
 
 impl Account {

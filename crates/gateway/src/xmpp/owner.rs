@@ -15,7 +15,6 @@ use fogmux_xmpp::{
 
 use super::{
     core::Core,
-    followed::{Follow, Options, subscription},
     login::random_name,
     nodes::{Made, NotMade},
     publish::topic,
@@ -175,8 +174,8 @@ impl Core {
         Ok(())
     }
 
-    /// §8.8.2: an owner ends subscriptions, and may renew those of a connected entity that may read. Pending states do
-    /// not exist here.
+    /// §8.8.2: an owner ends subscriptions. It makes none for others, whose share of subscriptions it would use up, and
+    /// tells nobody of a change that is none. Pending states do not exist here.
     pub(super) fn set_subscriptions(
         &mut self,
         answer: &Answer<'_>,
@@ -190,14 +189,14 @@ impl Core {
         if changes.iter().any(awaits) {
             return Err(StanzaError::unsupported("manage-subscriptions"));
         }
-        for change in changes {
-            if change.state == SubscriptionState::Subscribed {
-                self.subscribe_other(node, &change.jid)?;
-            } else {
-                let (bare, resource) = (change.jid.bare_str(), change.jid.resource());
-                let ended = self.door().accounts.unfollow(self.ctx.bus(), bare, node, resource);
-                self.keep(ended.unwrap_or_default())?;
-            }
+        for change in changes.iter().filter(|change| change.state == SubscriptionState::Subscribed) {
+            self.check_subscribed(node, &change.jid)?;
+        }
+        for change in changes.iter().filter(|change| change.state != SubscriptionState::Subscribed) {
+            let (bare, resource) = (change.jid.bare_str(), change.jid.resource());
+            let ended = self.door().accounts.unfollow(self.ctx.bus(), bare, node, resource);
+            let Some(ended) = ended else { continue };
+            self.keep(ended)?;
             let mut event = Vec::new();
             pubsub::write_subscription_notice(&mut event, node, change.jid.as_str(), change.state);
             pubsub::write_event_tail(&mut event, std::iter::empty());
@@ -207,19 +206,13 @@ impl Core {
         Ok(())
     }
 
-    fn subscribe_other(&mut self, node: &str, jid: &Jid) -> Result<(), StanzaError> {
-        let accounts = &self.door().accounts;
-        let absent = || StanzaError::new(StanzaCondition::ItemNotFound).because("not connected");
-        let gate = accounts.gate(jid.bare_str()).ok_or_else(absent)?;
-        if !fogmux_bus::ReadGate::may_read(&*gate, node) {
-            return Err(StanzaError::new(StanzaCondition::Forbidden).because("may not read the node"));
+    /// Confirms a subscription that is there already, and refuses to make one (RFC 6120 §8.3.3.10).
+    fn check_subscribed(&self, node: &str, jid: &Jid) -> Result<(), StanzaError> {
+        let found = self.door().accounts.find(jid.bare_str(), node, jid.resource());
+        match found.filter(|followed| !followed.wildcard) {
+            Some(_) => Ok(()),
+            None => Err(StanzaError::new(StanzaCondition::NotAllowed).because("only the subscriber itself subscribes")),
         }
-        let subscription = subscription(node, false).ok_or(StanzaError::bad_request())?;
-        let options = Options { deliver: true, include_body: false, expire: None };
-        let follow = Follow { node, wildcard: false, resource: jid.resource(), options, subscription };
-        let followed = accounts.follow(self.ctx.bus(), jid.bare_str(), &follow);
-        let kept = followed.map_err(|_| StanzaError::new(StanzaCondition::ResourceConstraint))?;
-        self.keep(kept)
     }
 
     /// §8.9.1
