@@ -6,6 +6,7 @@ mod case;
 #[cfg(test)]
 mod client_12;
 #[cfg(test)]
+#[expect(dead_code, reason = "the cases of our client in DTLS 1.3 are not written yet")]
 mod peer;
 #[cfg(test)]
 mod server_12;

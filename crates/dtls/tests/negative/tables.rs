@@ -22,7 +22,8 @@ fn expected() -> String {
         for (part, table) in PARTS.iter().zip(tables) {
             for case in table {
                 let Case { name, clause, sent, back, .. } = case;
-                writeln!(page, "| {clause} | {sent} | {} | `{part}::{name}` |", back.words()).unwrap();
+                let open = if case.is_open() { "**open:** " } else { "" };
+                writeln!(page, "| {clause} | {sent} | {open}{} | `{part}::{name}` |", back.words()).unwrap();
             }
         }
     }

@@ -6,7 +6,10 @@ use super::{
     crypto::{Half12, Share, prf, random, sha256},
     house::{House, Said},
     pki::{KEY, PKI},
-    wire::{self, ALERT, ClientHello, Cursor, DATA, HANDSHAKE, IDENTIFIED, Parts, V12, ext, kind, number, vec8, vec16, vec24},
+    wire::{
+        self, ALERT, ClientHello, Cursor, DATA, HANDSHAKE, IDENTIFIED, Parts, V12, ext, kind, number, vec8, vec16,
+        vec24,
+    },
 };
 use crate::case::Enemy;
 

@@ -8,8 +8,8 @@ use super::{
     pki::{KEY, PKI},
     schedule::{Schedule, signed},
     wire::{
-        self, ACK, ALERT, ClientHello, Cursor, DATA, Extensions as _, HANDSHAKE, Parts, V12, V13, ext, kind, vec8, vec16,
-        vec24,
+        self, ACK, ALERT, ClientHello, Cursor, DATA, Extensions as _, HANDSHAKE, Parts, V12, V13, ext, kind, vec8,
+        vec16, vec24,
     },
 };
 use crate::case::Enemy;

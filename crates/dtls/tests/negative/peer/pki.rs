@@ -53,10 +53,11 @@ impl Proof {
 struct Authority(rcgen::Issuer<'static, rcgen::KeyPair>, Vec<u8>);
 
 impl Authority {
-    fn new() -> Self {
+    fn new(name: &str) -> Self {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
         let certificate = params.self_signed(&key).unwrap().der().to_vec();
         Self(rcgen::Issuer::new(params, key), certificate)
     }
@@ -82,7 +83,7 @@ impl Authority {
 
 impl Pki {
     fn new() -> Self {
-        let (ours, theirs) = (Authority::new(), Authority::new());
+        let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
         let mut roots = RootCertStore::empty();
         roots.add(ours.1.clone().into()).unwrap();
         Self {

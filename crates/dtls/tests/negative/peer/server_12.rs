@@ -1,6 +1,9 @@
 //! A server of DTLS 1.2 that misbehaves, with real keys, and our client at it.
 
-use fogmux_dtls::{Suite, client::{ClientConfig, ClientEvent}};
+use fogmux_dtls::{
+    Suite,
+    client::{ClientConfig, ClientEvent},
+};
 
 use super::{
     crypto::{Half12, Share, prf, random, sha256},
@@ -62,8 +65,7 @@ impl Server12 {
     }
 
     pub(crate) fn ecdhe_psk() -> Self {
-        let mut this =
-            Self::with(guest::psk(Versions::Older, Suite::EcdhePskAes128Gcm), Suite::EcdhePskAes128Gcm);
+        let mut this = Self::with(guest::psk(Versions::Older, Suite::EcdhePskAes128Gcm), Suite::EcdhePskAes128Gcm);
         this.plan.insert(1, kind::SERVER_KEY_EXCHANGE);
         this
     }

@@ -11,8 +11,8 @@ use super::{
     pki::{KEY, PKI, Proof},
     schedule::{Schedule, signed},
     wire::{
-        self, ACK, ALERT, Cursor, DATA, Extensions as _, HANDSHAKE, Parts, ServerHello, V12, V13, ext, kind, vec8, vec16,
-        vec24,
+        self, ACK, ALERT, Cursor, DATA, Extensions as _, HANDSHAKE, Parts, ServerHello, V12, V13, ext, kind, vec8,
+        vec16, vec24,
     },
 };
 use crate::case::Enemy;
@@ -309,9 +309,7 @@ impl Server13 {
             kind::SERVER_HELLO => self.hello.encode(),
             kind::ENCRYPTED_EXTENSIONS => vec![0, 0],
             kind::CERTIFICATE_REQUEST => [&[0][..], &vec16(&request())].concat(),
-            kind::CERTIFICATE => {
-                [&[0][..], &vec24(&[&vec24(&self.proof.certificate)[..], &[0, 0]].concat())].concat()
-            }
+            kind::CERTIFICATE => [&[0][..], &vec24(&[&vec24(&self.proof.certificate)[..], &[0, 0]].concat())].concat(),
             kind::CERTIFICATE_VERIFY => {
                 let signature = self.proof.sign(&signed("server", &self.schedule.hash()));
                 [&[4, 3][..], &vec16(&signature)].concat()

@@ -75,12 +75,6 @@ cases! {
             let datagram = later.unwrap().seal(&[], DATA, b"data");
             silently(e, &datagram);
         };
-    record_far_ahead: "9147 §4.2.2", "a record 40000 ahead, which is taken for another", Ignored,
-        Client13::psk(), |e| {
-            e.session();
-            let datagram = e.write[1].seal_at(&[], 40_000, b"data\x17");
-            silently(e, &datagram);
-        };
     record_cut_off: "9147 §4.5.2", "a record longer than its datagram", Ignored,
         Client13::psk(), |e| bent(e, |datagram| { datagram.pop(); });
     record_of_a_few_bytes: "9147 §4.2.3", "a record of less than 16 bytes", Ignored,
