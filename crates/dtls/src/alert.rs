@@ -62,6 +62,16 @@ impl Alert {
         }
     }
 
+    /// What an alert under keys says. RFC 8446 §5.4: there is none in a record that is empty; §6.2: one of another length
+    /// cannot be read.
+    pub(super) const fn of_record(plain: &[u8]) -> Result<(u8, Self), Self> {
+        match *plain {
+            [level, alert] => Ok((level, Self::parse(alert))),
+            [] => Err(Self::UnexpectedMessage),
+            _ => Err(Self::DecodeError),
+        }
+    }
+
     pub(super) const fn parse(byte: u8) -> Self {
         match byte {
             0 => Self::CloseNotify,

@@ -6,7 +6,8 @@ mod case;
 #[cfg(test)]
 mod client_12;
 #[cfg(test)]
-#[expect(dead_code, reason = "the cases of our client in DTLS 1.3 are not written yet")]
+mod client_13;
+#[cfg(test)]
 mod peer;
 #[cfg(test)]
 mod server_12;

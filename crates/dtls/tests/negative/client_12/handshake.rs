@@ -159,6 +159,8 @@ cases! {
         Server12::psk(), |e| { e.fly(); e.raw(&wire::record(HANDSHAKE, number(1, 0), &[7; 48])); };
     data_before_finished: "5246 §7.4.9", "data under the new keys before Finished", Ignored,
         Server12::psk(), |e| { e.fly(); e.send(DATA, b"early"); assert_eq!(e.guest.said, []); };
+    alert_fatal_under_keys: "5246 §7.2.2", "a fatal alert under the keys instead of Finished", Over,
+        Server12::psk(), |e| { e.fly(); e.send(ALERT, &[2, 51]); };
     data_in_the_clear: "6347 §4.1.2.7", "data in the clear", Ignored,
         Server12::psk(), |e| { e.greet(); e.send_in(DATA, b"data", 0); };
     alert_warning_in_the_clear: "5246 §7.2.2", "a warning in the clear", Ignored,

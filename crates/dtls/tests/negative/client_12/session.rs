@@ -99,6 +99,26 @@ cases! {
         Server12::psk(), |e| send(e, ALERT, &[2]);
     alert_long: "5246 §7.2", "an alert of three bytes", DECODE_ERROR,
         Server12::psk(), |e| send(e, ALERT, &[1, 0, 0]);
+    identifier_missing: "9146 §3", "a record without the identifier that was agreed on", Ignored,
+        Server12::identified(), |e| {
+            e.session();
+            let cid = std::mem::take(&mut e.cid);
+            let datagram = e.seal(DATA, b"data");
+            e.cid = cid;
+            silently(e, &datagram);
+        };
+    identifier_unknown: "9146 §3", "a record with another identifier than ours", Ignored,
+        Server12::identified(), |e| {
+            e.session();
+            e.cid[7] ^= 1;
+            let datagram = e.seal(DATA, b"data");
+            e.cid[7] ^= 1;
+            silently(e, &datagram);
+        };
+    inner_of_zeros: "9146 §4", "a record that holds zeros and no type", Ignored,
+        Server12::identified(), |e| inner(e, &[0; 20]);
+    inner_type_unknown: "9146 §4", "a record of an unknown type inside", Ignored,
+        Server12::identified(), |e| inner(e, b"data\x63");
     identifier_not_agreed_on: "9146 §3", "a record with an identifier where there is none", Ignored,
         Server12::psk(), |e| {
             e.session();
@@ -107,4 +127,13 @@ cases! {
             e.cid.clear();
             silently(e, &datagram);
         };
+}
+
+/// A record with all that is inside given.
+fn inner(enemy: &mut Server12, inner: &[u8]) {
+    enemy.session();
+    let (_, write) = enemy.keys.as_ref().unwrap();
+    let datagram = write.seal_identified(&enemy.cid, number(1, enemy.sealed), inner);
+    enemy.sealed += 1;
+    silently(enemy, &datagram);
 }

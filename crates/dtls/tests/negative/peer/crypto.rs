@@ -109,7 +109,17 @@ impl Half12 {
     }
 
     pub(crate) fn open(&self, content: u8, number: u64, payload: &[u8]) -> Option<Vec<u8>> {
-        let data = Self::data(number, content, payload.len().checked_sub(24)?);
+        self.decrypt(&Self::data(number, content, payload.len().checked_sub(24)?), payload)
+    }
+
+    /// With an identifier: the type that was inside, and the content.
+    pub(crate) fn open_identified(&self, cid: &[u8], number: u64, payload: &[u8]) -> Option<(u8, Vec<u8>)> {
+        let data = Self::identified_data(number, cid, payload.len().checked_sub(24)?);
+        let mut inner = self.decrypt(&data, payload)?;
+        Some((inner.pop()?, inner))
+    }
+
+    fn decrypt(&self, data: &[u8], payload: &[u8]) -> Option<Vec<u8>> {
         let explicit = Cursor(payload).number(8);
         let mut body = payload[8..].to_vec();
         let plain = self.key.open_in_place(self.nonce(explicit), Aad::from(data), &mut body).ok()?;

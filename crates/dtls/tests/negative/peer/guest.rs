@@ -52,13 +52,6 @@ impl Guest {
         self.said.extend(self.client.handle(self.now, datagram, &mut |bytes| out.push_back(bytes.to_vec())));
     }
 
-    /// Lets time pass, up to what is due and beyond.
-    pub(crate) fn wait(&mut self, time: Duration) {
-        self.now += time;
-        let out = &mut self.out;
-        self.client.handle_timeout(self.now, &mut |bytes| out.push_back(bytes.to_vec()));
-    }
-
     /// Asserts that it has given up, and with which alert.
     pub(crate) fn is_over(&mut self, alert: Option<u8>) {
         assert!(!self.client.is_established());

@@ -161,6 +161,10 @@ cases! {
             fragments(e, |body| vec![(2, body[2..].to_vec(), body.len())]);
             e.shake();
         };
+    fragments_differ: "6347 §4.2.3", "fragments that overlap and differ: another length", DECODE_ERROR,
+        Client12::psk(), |e| {
+            fragments(e, |body| vec![(0, body[..5].to_vec(), 7), (1, [&[9], &body[2..]].concat(), 7)]);
+        };
     fragments_of_other_lengths: "6347 §4.2.3", "fragments that give other lengths", Accepted,
         Client12::psk(), |e| {
             fragments(e, |body| vec![(0, body[..5].to_vec(), 7), (0, body.to_vec(), 8)]);

@@ -61,6 +61,8 @@ cases! {
         Client13::certificate(), |e| { e.hello.put(ext::SCHEMES, &vec16(&[2, 3])); e.greet(); };
     groups_of_odd_length: "8446 §4.2.7", "`supported_groups` of 3 bytes", DECODE_ERROR,
         Client13::psk(), |e| { e.hello.put(ext::GROUPS, &vec16(&[0, 29, 0])); e.greet(); };
+    groups_none: "8446 §4.2.7", "`supported_groups` without a group", DECODE_ERROR,
+        Client13::psk(), |e| { e.hello.put(ext::GROUPS, &vec16(&[])); e.greet(); };
     groups_unknown: "8446 §4.1.1", "no group of ours, and a certificate is wanted", HANDSHAKE_FAILURE,
         Client13::certificate(), |e| {
             e.hello.put(ext::GROUPS, &vec16(&[0x47, 0x11]));
@@ -81,6 +83,8 @@ cases! {
         Client13::psk(), |e| { e.hello.put(ext::KEY_SHARE, &share(&[9; 31])); e.greet(); };
     key_share_cut_off: "8446 §4.2.8", "a share shorter than it says", DECODE_ERROR,
         Client13::psk(), |e| { e.hello.put(ext::KEY_SHARE, &vec16(&[0, 29, 0, 32, 1])); e.greet(); };
+    psk_modes_missing: "8446 §4.2.9", "`pre_shared_key` without `psk_key_exchange_modes`", MISSING_EXTENSION,
+        Client13::psk(), |e| { e.hello.without(ext::PSK_MODES); e.greet(); };
     psk_modes_unknown: "8446 §4.2.9", "an unknown mode only", HANDSHAKE_FAILURE,
         Client13::psk(), |e| { e.hello.put(ext::PSK_MODES, &vec8(&[7])); e.greet(); };
     psk_not_last: "8446 §4.2.11", "`pre_shared_key` before another extension", ILLEGAL_PARAMETER,

@@ -62,6 +62,16 @@ cases! {
             e.send(3, DATA, b"newest");
             silently(e, &old);
         };
+    record_far_ahead: "9147 §4.2.2", "a record whose number cannot be told: 40 000 ahead of the newest", Ignored,
+        Client13::psk(), |e| {
+            e.session();
+            e.write[1].next += 30_000;
+            e.send(3, DATA, b"newest");
+            e.write[1].next += 40_000;
+            let datagram = e.seal(3, DATA, b"data");
+            e.write[1].next -= 40_001;
+            silently(e, &datagram);
+        };
     record_forged: "9147 §4.5.2", "a record with a bit changed", Ignored,
         Client13::psk(), |e| bent(e, |datagram| *datagram.last_mut().unwrap() ^= 1);
     record_of_another_epoch: "9147 §4.2.2", "a record with the bits of another epoch", Ignored,
@@ -218,6 +228,12 @@ cases! {
         Client13::identified(), |e| say(e, NEW_CONNECTION_ID, &identifiers(&[b"new"], 7));
     identifiers_cut_off: "9147 §9", "NewConnectionId cut off", DECODE_ERROR,
         Client13::identified(), |e| say(e, NEW_CONNECTION_ID, &[0, 9, 3, 1]);
+    identifiers_too_long: "9147 §9", "NewConnectionId with 33 bytes for now", ILLEGAL_PARAMETER,
+        Client13::identified(), |e| say(e, NEW_CONNECTION_ID, &identifiers(&[&[1; 33]], 0));
+    identifiers_one_too_long: "9147 §9", "NewConnectionId with 33 bytes, or others, for now", Accepted,
+        Client13::identified(), |e| { say(e, NEW_CONNECTION_ID, &identifiers(&[&[1; 33], b"new"], 0)); };
+    identifiers_asked_for_by_two_bytes: "9147 §9", "RequestConnectionId of two bytes", DECODE_ERROR,
+        Client13::identified(), |e| say(e, REQUEST_CONNECTION_ID, &[1, 1]);
     identifiers_of_another_length: "9147 §9", "NewConnectionId whose second is cut off", DECODE_ERROR,
         Client13::identified(), |e| say(e, NEW_CONNECTION_ID, &[0, 5, 2, 1, 1, 9, 9, 1]);
 }
