@@ -162,7 +162,7 @@ class Access:
                                   ("may not read elsewhere", self.may_not_read)]),
                 ("bob", bob, [("reads", self.reads), ("may not publish", self.may_not_publish("open"))])):
             try:
-                await asyncio.wait_for(client.open(), 2 * PATIENCE)
+                await asyncio.wait_for(client.open(), 3 * PATIENCE)
             except Exception as error:
                 self.report.check(f"{row.name}: {user} comes in", f"{type(error).__name__}: {error}")
                 continue
@@ -214,7 +214,7 @@ class Access:
         while True:
             client = row.client(self.gateway, credential)
             try:
-                await asyncio.wait_for(client.open(), 2 * PATIENCE)
+                await asyncio.wait_for(client.open(), 3 * PATIENCE)
                 return await client.publish(topic, b"by a stranger", TEXT)
             except Refused as refusal:
                 if not is_one_of(refusal.code, BUSY[client.door]) or asyncio.get_running_loop().time() > end:

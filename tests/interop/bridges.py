@@ -41,7 +41,8 @@ class Bridge(Publisher, Follower):
         self.ready = asyncio.get_running_loop().create_future()
         self.task = asyncio.create_task(self._read())
         self.greet()
-        self.said = await asyncio.wait_for(asyncio.shield(self.ready), PATIENCE)
+        # Two dozen virtual machines of Java start at once on a machine that may have other work.
+        self.said = await asyncio.wait_for(asyncio.shield(self.ready), 3 * PATIENCE)
 
     def greet(self):
         """Says what has to be said before the client is ready."""

@@ -1,6 +1,7 @@
-"""DTLS spoken by others: wolfSSL (1.2, 1.3, identifiers that outlive an address), mbedTLS (1.2), tokio-dtls (1.3).
+"""DTLS spoken by others: wolfSSL (1.2, 1.3, identifiers that outlive an address), mbedTLS and tinydtls (1.2), tokio-dtls
+(1.3).
 
-Each is a program with the same line protocol, in both roles: `wolfssl/peer.c`, `mbedtls_peer.py` and
+Each is a program with the same line protocol, in both roles: `wolfssl/peer.c`, `tinydtls/peer.c`, `mbedtls_peer.py` and
 `rust/src/bin/dtls.rs`. libcoap's server, over OpenSSL and over GnuTLS, is asked by our client.
 """
 
@@ -22,6 +23,7 @@ from credential import NOBODY
 WAIT = 3000
 """Milliseconds for an answer; a datagram that is lost on loopback is a mistake of somebody's."""
 WOLFSSL = [str(CLIENTS / "bin/wolfssl-peer")]
+TINYDTLS = [str(CLIENTS / "bin/tinydtls-peer")]
 MBEDTLS = [sys.executable, str(Path(__file__).parent / "mbedtls_peer.py")]
 TOKIO_DTLS = [str(CLIENTS / "rust/debug/fogmux-interop-dtls")]
 
@@ -109,6 +111,12 @@ def mbed(gateway, credential, suite):
     """mbedTLS as a client of the gateway's CoAPS door."""
     host, port = gateway.coap_address("coaps")
     return Session(*MBEDTLS, "client", f"{host}:{port}", "--suite", suite, *_keys(gateway.ca, credential))
+
+
+def tiny(gateway, credential):
+    """tinydtls as a client of the gateway's CoAPS door."""
+    host, port = gateway.coap_address("coaps")
+    return Session(*TINYDTLS, "client", host, str(port), *_keys(gateway.ca, credential))
 
 
 def tokio_dtls(gateway, credential):

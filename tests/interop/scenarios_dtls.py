@@ -5,7 +5,7 @@ import itertools
 import subprocess
 
 from client import Missing, Refused, run
-from clients_dtls import MBEDTLS, WOLFSSL, Libcoap, Server, mbed, tokio_dtls, wolf
+from clients_dtls import MBEDTLS, TINYDTLS, WOLFSSL, Libcoap, Server, mbed, tiny, tokio_dtls, wolf
 from keyring import LockedGateway
 from scenarios import expect, require, scenario
 
@@ -125,6 +125,30 @@ async def mbedtls_makes_sessions_of_dtls_1_2_by_every_suite_and_kind_of_key(bina
                 except (Refused, Missing):
                     continue
                 require(what, False, "was let in")
+
+
+@scenario
+async def tinydtls_makes_sessions_of_dtls_1_2_with_a_key_in_both_roles(binary):
+    print(f"  tinydtls: {version(*TINYDTLS, 'version')}")
+    async with LockedGateway(binary) as gateway:
+        for size in (0, 1, 16, 1000):
+            async with tiny(gateway, gateway.ring.right("psk", "alice", "")) as session:
+                for number in range(20):
+                    payload = bytes([number]) * size
+                    await session.put("open/dtls/tiny", payload)
+                    expect(f"{size} bytes", await session.get("open/dtls/tiny"), payload)
+        for what, credential in gateway.ring.wrong("psk", "").items():
+            try:
+                async with tiny(gateway, credential) as session:
+                    await session.put("open/dtls/wrong", b"wrong")
+            except (Refused, Missing):
+                continue
+            require(what, False, "was let in")
+        key = gateway.ring.psks["alice"]
+        async with Server(*TINYDTLS, "server", "--psk", "alice", key.decode()) as server:
+            by_key = ["--psk-id", "alice", "--psk", key.hex()]
+            await _ask(binary, "tinydtls as a server", server, "some/where", by_key, b"tiny")
+            expect("version", server.protocol, "DTLSv1.2")
 
 
 @scenario

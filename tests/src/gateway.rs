@@ -359,6 +359,28 @@ impl Gateway {
         }
     }
 
+    /// The time that the worker threads have run, and that they could have run but waited for a processor
+    /// (`schedstat` of proc(5)).
+    ///
+    /// # Errors
+    /// When the gateway has ended.
+    pub fn worker_times(&self) -> Result<(Duration, Duration)> {
+        let mut times = (Duration::ZERO, Duration::ZERO);
+        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let task = task?.path();
+            // A thread may end meanwhile.
+            let read = |file| fs::read_to_string(task.join(file)).unwrap_or_default();
+            if read("comm").starts_with("worker-") {
+                let stat = read("schedstat");
+                let mut fields =
+                    stat.split_whitespace().map(|field| field.parse().map_or(Duration::ZERO, Duration::from_nanos));
+                times.0 += fields.next().unwrap_or_default();
+                times.1 += fields.next().unwrap_or_default();
+            }
+        }
+        Ok(times)
+    }
+
     /// The whole log.
     #[must_use]
     pub fn whole_log(&self) -> String {

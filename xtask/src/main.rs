@@ -28,7 +28,9 @@ cargo xtask test [PART]…   everything, or only these parts, in this order:
 cargo xtask setup          only installs what the tests need, under target/
 cargo xtask cross          builds for aarch64 and runs `fogmux demo` under qemu
 cargo xtask simulate [N]   runs N seeds of the simulation, 10 000 unless told otherwise, with optimisation
-cargo xtask fuzz [SECONDS] runs every fuzz target, 60 seconds each unless told otherwise (nightly, cargo-fuzz)";
+cargo xtask fuzz [SECONDS] [TARGET]…
+                           runs every fuzz target, or these (`dtls_*` are all that begin so), 60 seconds each unless
+                           told otherwise (nightly, cargo-fuzz)";
 
 /// A part of the proof, by the name people type.
 struct Part {
@@ -69,7 +71,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         Some("setup") => setup::everything(&tree),
         Some("cross") => cross::cross(&tree),
         Some("simulate") => simulate::simulate(&tree, words.next()),
-        Some("fuzz") => fuzz::fuzz(&tree, words.next()),
+        Some("fuzz") => fuzz::fuzz(&tree, &words.collect::<Vec<_>>()),
         Some("help" | "--help" | "-h") => {
             println!("{USAGE}");
             Ok(())

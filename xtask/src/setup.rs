@@ -64,7 +64,10 @@ pub(crate) fn clients(tree: &Tree) -> Result<()> {
     debian(&packages)?;
     // The compiler is busy while the others wait for the network.
     let rust = rust(tree)?;
-    let rest = python(tree).and_then(|()| npm(tree)).and_then(|()| maven(tree)).and_then(|()| wolfssl(tree));
+    let rest = python(tree)
+        .and_then(|()| npm(tree))
+        .and_then(|()| maven(tree))
+        .and_then(|()| LIBRARIES.iter().try_for_each(|at| library(tree, at)));
     finish(rust)?;
     rest
 }
@@ -235,27 +238,80 @@ fn finish(mut build: Child) -> Result<()> {
     Ok(())
 }
 
+/// A DTLS library in C, and a peer of ours over it that the tests drive, in `tests/interop/NAME`.
+struct Library {
+    name: &'static str,
+    /// Where its sources are in the package `NAME-sys`.
+    sources: &'static str,
+    flags: &'static [&'static str],
+    /// Directories of which every file belongs to it, and single files.
+    parts: &'static [&'static str],
+}
+
+const LIBRARIES: [Library; 2] = [
+    Library {
+        name: "wolfssl",
+        sources: "wolfssl-src",
+        flags: &["-DWOLFSSL_USER_SETTINGS", "-lm"],
+        parts: &["src", "wolfcrypt/src"],
+    },
+    Library {
+        name: "tinydtls",
+        sources: "src/tinydtls",
+        flags: &[
+            "-D_GNU_SOURCE",
+            "-DWITH_POSIX",
+            "-DDTLSv12",
+            "-DWITH_SHA256",
+            "-DSHA2_USE_INTTYPES_H",
+            "-DDTLS_CHECK_CONTENTTYPE",
+        ],
+        parts: &[
+            "aes/rijndael.c",
+            "aes/rijndael_wrap.c",
+            "ccm.c",
+            "crypto.c",
+            "dtls.c",
+            "dtls_debug.c",
+            "dtls_prng.c",
+            "dtls_time.c",
+            "hmac.c",
+            "netq.c",
+            "peer.c",
+            "session.c",
+            "sha2/sha2.c",
+        ],
+    },
+];
+
 /// Cargo brings the sources, by checksum; what is compiled is a peer that the tests drive, and links to nothing of
 /// ours.
-fn wolfssl(tree: &Tree) -> Result<()> {
-    let place = tree.root().join("tests/interop/wolfssl");
-    let (binary, stamp) = (tree.clients().join("bin/wolfssl-peer"), tree.clients().join("bin/wolfssl-peer.c"));
+fn library(tree: &Tree, library: &Library) -> Result<()> {
+    let Library { name, sources, flags, parts } = library;
+    let place = tree.root().join("tests/interop").join(name);
+    let bin = tree.clients().join("bin");
+    let (binary, stamp) = (bin.join(format!("{name}-peer")), bin.join(format!("{name}-peer.c")));
     if binary.exists() && same(&place.join("peer.c"), &stamp) {
-        return said("wolfSSL's peer", "is there");
+        return said(&format!("the peer of {name}"), "is there");
     }
-    println!("setup: wolfSSL's peer into {}", tree.clients().join("bin").display());
+    println!("setup: the peer of {name} into {}", bin.display());
     let manifest = place.join("Cargo.toml");
     run(cargo(&["fetch", "--locked", "--manifest-path"]).arg(&manifest))?;
     let mut asked = cargo(&["metadata", "--locked", "--offline", "--format-version", "1", "--manifest-path"]);
     let told = output(asked.arg(&manifest))?;
-    let package = told.split('"').find(|word| word.contains("/wolfssl-sys-") && word.ends_with("/Cargo.toml"));
-    let package = Path::new(package.context("wolfssl-sys is not there")?);
-    let source = package.parent().context("a manifest is in no directory")?.join("wolfssl-src");
-    fs::create_dir_all(tree.clients().join("bin"))?;
-    let mut compile = command("cc", &["-O1", "-w", "-DWOLFSSL_USER_SETTINGS", "-I"]);
+    let directory = format!("/{name}-sys-");
+    let package = told.split('"').find(|word| word.contains(&directory) && word.ends_with("/Cargo.toml"));
+    let package = Path::new(package.with_context(|| format!("{name}-sys is not there"))?);
+    let source = package.parent().context("a manifest is in no directory")?.join(sources);
+    fs::create_dir_all(&bin)?;
+    let mut compile = command("cc", &["-O1", "-w", "-I"]);
     compile.arg(&place).arg("-I").arg(&source).arg(place.join("peer.c"));
-    for directory in ["src", "wolfcrypt/src"] {
-        for file in fs::read_dir(source.join(directory))? {
+    for part in parts.iter().map(|part| source.join(part)) {
+        if part.is_file() {
+            compile.arg(part);
+            continue;
+        }
+        for file in fs::read_dir(part)? {
             let file = file?.path();
             // An included file need not have content.
             if file.extension().is_some_and(|extension| extension == "c") {
@@ -263,7 +319,7 @@ fn wolfssl(tree: &Tree) -> Result<()> {
             }
         }
     }
-    run(compile.arg("-lm").arg("-o").arg(&binary))?;
+    run(compile.args(*flags).arg("-o").arg(&binary))?;
     fs::copy(place.join("peer.c"), &stamp).map(drop).with_context(|| stamp.display().to_string())
 }
 

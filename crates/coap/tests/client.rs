@@ -208,6 +208,34 @@ fn a_state_that_has_fewer_blocks_meanwhile_is_asked_for_anew_and_the_observation
 }
 
 #[test]
+fn a_server_that_has_forgotten_the_observer_may_count_from_the_start() {
+    let mut bench = Bench::observing("ps/a");
+    let first = bench.first();
+    bench.answer(&first, Code::CONTENT, small(4, b"first"));
+    bench.notify(Type::NonConfirmable, large(5, 9));
+    let fetch = bench.last();
+    bench.answer(&fetch, Code::NOT_FOUND, Reply::default());
+    let again = bench.last();
+    bench.answer(&again, Code::CONTENT, small(1, b"newest"));
+    bench.notify(Type::NonConfirmable, small(2, b"next"));
+    assert_eq!(bench.told(), [content("", b"first"), content("", b"newest"), content("", b"next")]);
+}
+
+#[test]
+fn a_notification_may_overtake_the_answer_to_another_registration() {
+    let mut bench = Bench::observing("ps/a");
+    let first = bench.first();
+    bench.answer(&first, Code::CONTENT, small(1, b"first"));
+    bench.notify(Type::NonConfirmable, large(2, 9));
+    let fetch = bench.last();
+    bench.answer(&fetch, Code::BAD_REQUEST, Reply::default());
+    let again = bench.last();
+    bench.notify(Type::NonConfirmable, small(4, b"newest"));
+    bench.answer(&again, Code::CONTENT, small(3, b"overtaken"));
+    assert_eq!(bench.told(), [content("", b"first"), content("", b"newest")]);
+}
+
+#[test]
 fn a_changed_state_is_asked_for_anew_once() {
     let mut bench = Bench::observing("ps/a");
     let first = bench.first();

@@ -217,6 +217,7 @@ impl<P: Peer> Endpoint<P> {
     pub fn close_all(&mut self, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
         for slot in 0..self.slots.len() {
             self.end(slot, End::Ours, inbox, send);
+            self.tidy(slot);
         }
     }
 

@@ -38,6 +38,9 @@ mod tests;
 
 #[doc(hidden)]
 pub use hello::prefilter;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub use v13::fuzzing;
 pub use {
     alert::Alert,
     channel::{Channel, ChannelSuite},

@@ -98,6 +98,12 @@ impl Reassembly {
         Ok(())
     }
 
+    /// Bytes that are kept.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn bytes(&self) -> usize {
+        self.partial.iter().map(|partial| partial.body.len()).sum()
+    }
+
     /// The message whose turn it is, once it is whole.
     pub(super) fn pop(&mut self) -> Option<Message> {
         let at = self.partial.iter().position(|partial| partial.sequence == self.next && partial.is_whole())?;

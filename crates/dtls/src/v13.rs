@@ -21,6 +21,11 @@ mod suite;
 #[cfg(test)]
 mod tests;
 
+/// Here and not above, for it takes apart what nobody else needs to.
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
+
 pub(super) use {
     certificates::SCHEMES as SCHEMES_13,
     client::{ClientHandshake, ClientStep, Greeted, Newer, ServerHello},

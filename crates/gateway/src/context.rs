@@ -237,6 +237,8 @@ pub struct WorkerContext {
     pub read_buffer: RefCell<Box<[u8]>>,
     /// An empty buffer with capacity, to exchange for a mailbox's output while it is written; returned empty.
     pub spare: RefCell<Vec<u8>>,
+    /// Allocations of earlier XMPP stanzas.
+    pub(crate) stanzas: RefCell<fogmux_xmpp::parse::Spare>,
     /// The hub of the worker's CoAP stream connections, while there are any.
     pub(crate) coap_streams: RefCell<std::rc::Weak<crate::coap::Hub>>,
 }
@@ -249,6 +251,7 @@ impl WorkerContext {
             id,
             read_buffer: RefCell::new(vec![0; READ_BUFFER_BYTES].into_boxed_slice()),
             spare: RefCell::default(),
+            stanzas: RefCell::default(),
             coap_streams: RefCell::default(),
         })
     }

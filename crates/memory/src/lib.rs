@@ -59,6 +59,13 @@ pub fn resident_bytes_max() -> Option<u64> {
     status_bytes("VmHWM:")
 }
 
+/// The processor time of this thread (`schedstat` in proc(5)). `None` on systems without it.
+#[must_use]
+pub fn thread_time() -> Option<std::time::Duration> {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    stat.split_whitespace().next()?.parse().ok().map(std::time::Duration::from_nanos)
+}
+
 fn status_bytes(field: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;

@@ -10,9 +10,11 @@ use crate::ns;
 use std::borrow::Cow;
 
 mod raw;
+mod spare;
 mod text;
 
 pub use raw::{Embedding, embedding, fragment};
+pub use spare::Spare;
 
 /// The namespace declarations of a stream header that hold in every stanza.
 ///
@@ -33,13 +35,37 @@ const BINDINGS_MAX: usize = 128;
 /// # Errors
 /// The stream error that the peer earns.
 pub fn stanza<'a>(frame: &'a [u8], scope: &Scope, limits: &Limits) -> Result<Element<'a>, StreamError> {
+    stanza_with(frame, scope, limits, &mut Spare::default())
+}
+
+/// As [`stanza`], in the allocations of earlier stanzas.
+///
+/// # Errors
+/// The stream error that the peer earns.
+pub fn stanza_with<'a>(
+    frame: &'a [u8],
+    scope: &Scope,
+    limits: &Limits,
+    spare: &mut Spare,
+) -> Result<Element<'a>, StreamError> {
     let mut parser = Parser::new(utf8(frame)?, limits)?;
-    parser.bind("", Cow::Borrowed(ns::CLIENT));
-    parser.bind("stream", Cow::Borrowed(ns::STREAM));
-    parser.inherited.extend(scope.extra.iter().map(|(prefix, uri)| (prefix.to_string(), uri.to_string())));
-    let element = parser.element(2)?;
-    parser.finish()?;
-    Ok(element)
+    parser.spare = std::mem::take(spare);
+    (parser.bindings, parser.found) = parser.spare.tables();
+    let element = parser.stanza(scope);
+    *spare = parser.spare;
+    spare.return_tables(parser.bindings, parser.found);
+    element
+}
+
+impl<'a> Parser<'a> {
+    fn stanza(&mut self, scope: &Scope) -> Parsed<Element<'a>> {
+        self.bind("", Cow::Borrowed(ns::CLIENT));
+        self.bind("stream", Cow::Borrowed(ns::STREAM));
+        self.inherited.extend(scope.extra.iter().map(|(prefix, uri)| (prefix.to_string(), uri.to_string())));
+        let element = self.element(2)?;
+        self.finish()?;
+        Ok(element)
+    }
 }
 
 /// Reads the start tag of a stream: its attributes, and the scope that its declarations open.
@@ -98,6 +124,9 @@ struct Parser<'a> {
     limits: Limits,
     elements: usize,
     bindings: Vec<Binding<'a>>,
+    /// The attributes of the start tag that is being read.
+    found: Vec<RawAttribute<'a>>,
+    spare: Spare,
     inherited: Vec<(String, String)>,
     outer: raw::Outer<'a>,
 }
@@ -109,8 +138,17 @@ impl<'a> Parser<'a> {
         if !all_chars(text) {
             return Err(malformed("forbidden character"));
         }
-        let outer = raw::Outer::default();
-        Ok(Self { text, at: 0, limits: *limits, elements: 0, bindings: Vec::new(), inherited: Vec::new(), outer })
+        Ok(Self {
+            text,
+            at: 0,
+            limits: *limits,
+            elements: 0,
+            bindings: Vec::new(),
+            found: Vec::new(),
+            spare: Spare::default(),
+            inherited: Vec::new(),
+            outer: raw::Outer::default(),
+        })
     }
 
     fn bind(&mut self, prefix: &'a str, uri: Cow<'a, str>) {
@@ -173,6 +211,9 @@ impl<'a> Parser<'a> {
         let mut element = tag.element;
         if !tag.empty {
             while let Some(node) = self.content(&element, depth)? {
+                if element.children.capacity() == 0 {
+                    element.children = self.spare.children();
+                }
                 element.children.push(node);
             }
             self.end_tag(tag.qualified)?;
@@ -233,7 +274,8 @@ impl<'a> Parser<'a> {
         }
         self.expect("<")?;
         let (qualified, prefix, name) = self.name()?;
-        let mut raw_attributes = RawAttributes::default();
+        self.found.clear();
+        let mut count = 0;
         let empty = loop {
             let spaced = self.space();
             if self.eat(">") {
@@ -245,19 +287,19 @@ impl<'a> Parser<'a> {
             if !spaced {
                 return Err(malformed("no space before an attribute"));
             }
-            self.attribute(depth, &mut raw_attributes)?;
+            count += 1;
+            if count > self.limits.attributes_max {
+                return Err(StreamError::new(StreamCondition::PolicyViolation, "too many attributes"));
+            }
+            self.attribute(depth)?;
         };
-        let attributes = self.resolve_attributes(raw_attributes)?;
+        let attributes = self.resolve_attributes()?;
         let (namespace, bound_by) = self.resolve(prefix)?;
         let element = Element { namespace, name, attributes, children: Vec::new() };
         Ok(StartTag { qualified, prefix, element, empty, bound_by })
     }
 
-    fn attribute(&mut self, depth: usize, raw: &mut RawAttributes<'a>) -> Parsed<()> {
-        raw.count += 1;
-        if raw.count > self.limits.attributes_max {
-            return Err(StreamError::new(StreamCondition::PolicyViolation, "too many attributes"));
-        }
+    fn attribute(&mut self, depth: usize) -> Parsed<()> {
         let (_, prefix, name) = self.name()?;
         self.space();
         self.expect("=")?;
@@ -267,7 +309,7 @@ impl<'a> Parser<'a> {
             ("", "xmlns") => self.declare(depth, "", value),
             ("xmlns", declared) => self.declare(depth, declared, value),
             _ => {
-                raw.found.push((prefix, name, text::attribute(value)?));
+                self.found.push((prefix, name, text::attribute(value)?));
                 Ok(())
             }
         }
@@ -317,15 +359,21 @@ impl<'a> Parser<'a> {
         Err(StreamError::new(StreamCondition::NotWellFormed, "prefix without a declaration"))
     }
 
-    fn resolve_attributes(&mut self, raw: RawAttributes<'a>) -> Parsed<Vec<Attribute<'a>>> {
-        let mut attributes: Vec<Attribute<'a>> = Vec::with_capacity(raw.found.len());
-        for (prefix, name, value) in raw.found {
+    /// Resolves the prefixes of the attributes, when all declarations of the start tag are known.
+    fn resolve_attributes(&mut self) -> Parsed<Vec<Attribute<'a>>> {
+        if self.found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut attributes = self.spare.attributes();
+        let mut found = std::mem::take(&mut self.found);
+        for (prefix, name, value) in found.drain(..) {
             let namespace = if prefix.is_empty() { Cow::Borrowed("") } else { self.resolve_used(prefix)? };
             if attributes.iter().any(|a| a.name == name && a.namespace == namespace) {
                 return Err(malformed("attribute given twice"));
             }
             attributes.push(Attribute { namespace, name, value });
         }
+        self.found = found;
         Ok(attributes)
     }
 
@@ -336,12 +384,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The attributes of a start tag before all its declarations are known.
-#[derive(Default)]
-struct RawAttributes<'a> {
-    count: usize,
-    found: Vec<(&'a str, &'a str, Cow<'a, str>)>,
-}
+/// An attribute before all declarations of its start tag are known: prefix, name and value.
+type RawAttribute<'a> = (&'a str, &'a str, Cow<'a, str>);
 
 const fn malformed(detail: &'static str) -> StreamError {
     StreamError::new(StreamCondition::NotWellFormed, detail)

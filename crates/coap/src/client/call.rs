@@ -16,6 +16,15 @@ use crate::slab::Key;
 use crate::time::Timestamp;
 use crate::token::Token;
 
+/// How a message came in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    /// Over a transport that keeps the order.
+    pub(crate) reliable: bool,
+    /// In the acknowledgement of the request.
+    pub(crate) piggybacked: bool,
+}
+
 /// What to ask.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -90,6 +99,8 @@ pub(crate) struct Pending {
     pub(crate) download: Option<Download>,
     /// The state changed during the download, which was started again.
     pub(crate) restarted: bool,
+    /// The observation was registered again, and nothing newer has come since.
+    pub(crate) registers_again: bool,
     /// The observation of which this fetches a notification.
     pub(crate) rest_of: Option<Key>,
     pub(crate) echo: Vec<u8>,
@@ -129,6 +140,7 @@ impl Pending {
             chunk,
             download: None,
             restarted: false,
+            registers_again: false,
             rest_of: None,
             echo: Vec::new(),
             observed: None,
@@ -157,13 +169,16 @@ impl Pending {
         download.next.number = 0;
         if self.call.observe && self.call.payload.is_empty() {
             self.download = None;
+            self.registers_again = true;
         }
         true
     }
 
     /// Whether a message with the token of the request is newer than all before of the same resource (RFC 7641 §3.4).
-    /// Notifications may overtake the first answer, and each other before that.
-    pub(crate) fn is_fresh(&mut self, sequence: u32, path: Vec<String>, now: Timestamp, reliable: bool) -> bool {
+    /// Notifications may overtake the first answer, and each other before that. A server that had forgotten the client
+    /// may begin to count again: the answer to another registration counts, unless a notification came meanwhile.
+    pub(crate) fn is_fresh(&mut self, sequence: u32, path: Vec<String>, now: Timestamp, arrived: Arrived) -> bool {
+        let Arrived { reliable, piggybacked } = arrived;
         match &mut self.observed {
             // It is not observed any more, or never was.
             None if self.answered => false,
@@ -174,7 +189,15 @@ impl Pending {
             }
             // RFC 8323 §7.1: a connection delivers them in order.
             Some(_) if reliable => true,
-            Some(newest) if path.is_empty() => newest.admit(sequence, now),
+            Some(newest) if path.is_empty() => {
+                let begins_again = piggybacked && std::mem::take(&mut self.registers_again);
+                if begins_again {
+                    *newest = Freshness::new(sequence, now);
+                }
+                let fresh = begins_again || newest.admit(sequence, now);
+                self.registers_again &= !fresh;
+                fresh
+            }
             None | Some(_) => self.named.admit(path, sequence, now),
         }
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::block::{Block, BlockSize};
-use crate::client::call::{Call, Download, Pending};
+use crate::client::call::{Arrived, Call, Download, Pending};
 use crate::client::{Answer, CallFailed, CallId, Client, ClientEvent, Freshness};
 use crate::code::{Class, Code};
 use crate::encode;
@@ -111,8 +111,9 @@ impl Client {
         // One of them may overtake the first answer.
         let is_named = pending.call.observe && own_token && !location(message).is_empty();
         if own_token {
+            let arrived = Arrived { reliable, piggybacked: message.kind == Type::Acknowledgement };
             let sequence = message.option(OptionNumber::OBSERVE).and_then(|option| option.uint());
-            if sequence.is_some_and(|sequence| !pending.is_fresh(sequence, location(message), now, reliable)) {
+            if sequence.is_some_and(|sequence| !pending.is_fresh(sequence, location(message), now, arrived)) {
                 return;
             }
             self.forget_rests(key, message);

@@ -25,6 +25,9 @@ use crate::token::Token;
 
 /// Sequence numbers have 24 bits (RFC 7641 §3.4).
 const SEQUENCE_MASK: u32 = 0x00ff_ffff;
+/// The numbers of a new relation begin at the time, in these parts of a millisecond: above those of any relation that
+/// the client had before with the same token, and slower than 2^23 in 256 seconds (RFC 7641 §4.4).
+const SEQUENCE_PER_MS: u64 = 16;
 
 /// An observation. Its number is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -282,7 +285,7 @@ impl<P: Peer> Server<P> {
             exchange: ticket.exchange.clone(),
             limits,
             congested: peer.congested,
-            sequence: 1,
+            sequence: first_sequence(now),
             in_flight: None,
             stalled: false,
             replacing: false,
@@ -364,4 +367,10 @@ const fn open_format<P>(ticket: &Ticket<P>, observed: Observed) -> Format {
         Observed::One => Format::Open(ticket.accept),
         Observed::Many => Format::Any,
     }
+}
+
+/// The sequence number of a registration at `now`.
+fn first_sequence(now: Timestamp) -> u32 {
+    let ticks = now.as_millis().wrapping_mul(SEQUENCE_PER_MS).wrapping_add(1);
+    u32::try_from(ticks & u64::from(SEQUENCE_MASK)).unwrap_or_default()
 }

@@ -36,6 +36,21 @@ fn s3_4_sequence_numbers_rise() {
 }
 
 #[test]
+fn s4_4_sequence_numbers_rise_over_registrations_with_one_token() {
+    let mut bench = observing();
+    let mut last = 0;
+    for _ in 0..50 {
+        bench.wait(Duration::from_millis(10));
+        let answer = bench.ask(Code::GET, &[REGISTER, PATH], &[]);
+        let sequence = answer.uint(OptionNumber::OBSERVE).unwrap();
+        assert!(sequence > last, "{sequence} after {last}");
+        last = bench.notify(b"x", false).1[0].uint(OptionNumber::OBSERVE).unwrap();
+        bench.ask(Code::GET, &[(OptionNumber::OBSERVE, &[1]), PATH], &[]);
+        assert_eq!(bench.gone(), Some(GoneReason::Deregistered));
+    }
+}
+
+#[test]
 fn s3_6_cancelled_by_get() {
     let mut bench = observing();
     let answer = bench.ask(Code::GET, &[(OptionNumber::OBSERVE, &[1]), PATH], &[]);

@@ -85,7 +85,7 @@ impl<P: Peer> Names<P> {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn is_empty(&self) -> bool {
         self.identifiers.is_empty() && self.moved.is_empty()
     }

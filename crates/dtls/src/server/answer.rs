@@ -61,7 +61,8 @@ pub(super) fn choose(credentials: &dyn Credentials, suites: &[Suite], hello: &Cl
 /// The key exchange that goes with a certificate.
 fn exchange_of(key: &CertifiedKey) -> Option<Exchange> {
     let algorithm = key.key.algorithm();
-    if algorithm == rustls::SignatureAlgorithm::ECDSA {
+    // RFC 8422 §5.10: Ed25519 goes with the suites of ECDSA.
+    if [rustls::SignatureAlgorithm::ECDSA, rustls::SignatureAlgorithm::ED25519].contains(&algorithm) {
         Some(Exchange::EcdheEcdsa)
     } else if algorithm == rustls::SignatureAlgorithm::RSA {
         Some(Exchange::EcdheRsa)

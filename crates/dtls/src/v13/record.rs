@@ -59,7 +59,7 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    const fn parse(byte: u8) -> Option<Self> {
+    pub(super) const fn parse(byte: u8) -> Option<Self> {
         match byte {
             21 => Some(Self::Alert),
             22 => Some(Self::Handshake),
@@ -69,7 +69,7 @@ impl Content {
         }
     }
 
-    const fn byte(self) -> u8 {
+    pub(super) const fn byte(self) -> u8 {
         match self {
             Self::Alert => 21,
             Self::Handshake => 22,
@@ -236,7 +236,7 @@ impl Writing {
     }
 
     /// As if it were this epoch, and so many had been sent.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) const fn skip(&mut self, epoch: u64, sent: u64) {
         (self.epoch, self.sent) = (epoch, sent);
     }

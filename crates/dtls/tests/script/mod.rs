@@ -5,8 +5,9 @@
 //! what that client sent, each record at most once; limits hold; and when the enemy lets go, a client that knows its key
 //! gets a session and an answer.
 
+pub(crate) mod toys;
+
 use std::{
-    cell::Cell,
     collections::{HashMap, HashSet, VecDeque},
     net::{IpAddr, SocketAddr},
     sync::Arc,
@@ -17,12 +18,7 @@ use fogmux_dtls::{
     Association, CookieKey, Credentials, Endpoint, EndpointConfig, Event, Inbox, Platform, Suite,
     client::{Client, ClientConfig, ClientEvent},
 };
-use rustls::{
-    crypto::{CryptoProvider, GetRandomFailed, SecureRandom, ring},
-    server::danger::ClientCertVerifier,
-    sign::CertifiedKey,
-    time_provider::DefaultTimeProvider,
-};
+use rustls::{server::danger::ClientCertVerifier, sign::CertifiedKey};
 use zeroize::Zeroizing;
 
 /// Handshakes under way at once, so few that scripts meet the limit.
@@ -34,44 +30,21 @@ const OLD_MAX: usize = 64;
 /// Datagrams under way; more are lost.
 const QUEUE_MAX: usize = 64;
 
-thread_local! {
-    /// The state of the random numbers, so that a script does the same each time.
-    static SEED: Cell<u64> = const { Cell::new(1) };
-}
-
-/// Numbers that only look random.
-#[derive(Debug)]
-struct Repeatable;
-
-impl SecureRandom for Repeatable {
-    fn fill(&self, bytes: &mut [u8]) -> Result<(), GetRandomFailed> {
-        for byte in bytes {
-            let mut state = SEED.get();
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            SEED.set(state);
-            *byte = state.to_le_bytes()[4];
-        }
-        Ok(())
-    }
-}
-
 fn platform() -> Platform {
-    let crypto = CryptoProvider { secure_random: &Repeatable, ..ring::default_provider() };
-    Platform { crypto: Arc::new(crypto), wall_clock: Arc::new(DefaultTimeProvider) }
+    Platform { crypto: toys::provider(), wall_clock: toys::wall_clock() }
 }
 
-/// Two keys that are known; a third client tries one that is not.
+/// Two keys that are known, and a certificate that belongs to the first; a third client tries a key that is not known, and
+/// the certificate with another key than its own.
 struct Keys;
 
 impl Credentials for Keys {
     fn certified_key(&self) -> Option<Arc<CertifiedKey>> {
-        None
+        Some(toys::certified(false))
     }
 
     fn client_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
-        None
+        Some(Arc::new(toys::Known))
     }
 
     fn has_psk(&self) -> bool {
@@ -128,7 +101,7 @@ struct World {
 
 /// Plays a script; gives the number of associations that were made and of records that arrived before the enemy let go.
 pub(crate) fn run(script: &[u8]) -> (usize, usize) {
-    SEED.set(0x9E37_79B9_7F4A_7C15);
+    toys::reseed(0x9E37_79B9_7F4A_7C15);
     let mut world = World::new();
     let mut script = script.iter().copied();
     // The enemy comes while sessions are made, or when they are there.
@@ -148,19 +121,41 @@ fn address(port: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], port))
 }
 
-/// A client that offers both versions, the older or the newer, by `how`; the older by one suite.
-fn start(number: usize, how: u8, now: Duration) -> (Client, Vec<Vec<u8>>) {
+/// A client's configuration by `how`: both versions, the older or the newer; one of the suites of the older; with and
+/// without a key exchange, an identifier, and a certificate instead of a key.
+fn config(number: usize, how: u8) -> ClientConfig {
     let (identity, key) = keys_of(number);
-    let suites = [Suite::PskAes128Ccm8, Suite::PskAes128Gcm, Suite::PskAes128Ccm];
-    let suites = suites.into_iter().cycle().skip(usize::from(how)).take(1).collect();
-    let mut config = ClientConfig { suites, ..ClientConfig::psk(identity, key) };
+    let by_certificate = how & 128 != 0 && number != 1;
+    let mut config = if by_certificate {
+        let name = "fog.example".try_into().unwrap_or_else(|error| panic!("{error}"));
+        let certified_key = Some(toys::certified(number != 0));
+        ClientConfig { certified_key, ..ClientConfig::certificates(Arc::new(toys::Known), name) }
+    } else {
+        let suites = [Suite::PskAes128Ccm8, Suite::PskAes128Gcm, Suite::EcdhePskAes128Ccm];
+        let suites = suites.into_iter().cycle().skip(usize::from(how)).take(1).collect();
+        ClientConfig { suites, ..ClientConfig::psk(identity, key) }
+    };
+    config.identifiers = how & 64 != 0;
+    if how & 32 != 0 && !by_certificate {
+        // A suite with a key exchange is not offered without a group.
+        config.suites.iter_mut().for_each(|suite| *suite = suite_without_exchange(*suite));
+        config.groups.clear();
+    }
     match how / 3 % 3 {
         0 => {}
         1 => config.suites_13.clear(),
         _ => config.suites.clear(),
     }
+    config
+}
+
+fn suite_without_exchange(suite: Suite) -> Suite {
+    if suite == Suite::EcdhePskAes128Ccm { Suite::PskAes128Ccm8 } else { suite }
+}
+
+fn start(number: usize, how: u8, now: Duration) -> (Client, Vec<Vec<u8>>) {
     let mut out = Vec::new();
-    let client = Client::start(config, platform(), now, &mut |bytes| out.push(bytes.to_vec()));
+    let client = Client::start(config(number, how), platform(), now, &mut |bytes| out.push(bytes.to_vec()));
     (client.unwrap_or_else(|alert| panic!("a client does not start: {alert:?}")), out)
 }
 
@@ -224,7 +219,8 @@ impl World {
             24 => self.repeat(next(), next()),
             25 => self.make_up(next(), &[next(), next(), next(), next()]),
             26 => self.wait(Duration::from_millis(1 << (next() % 18))),
-            27..=28 => self.answer(),
+            27 => self.answer(),
+            28 => self.update(next()),
             29 => self.begin_again(next(), next()),
             30 => self.move_away(next()),
             _ => self.close(next()),
@@ -361,6 +357,16 @@ impl World {
         self.carry(out);
     }
 
+    /// A client changes its keys.
+    fn update(&mut self, who: u8) {
+        let at = usize::from(who) % self.parties.len();
+        let Some(party) = self.parties.get_mut(at) else { return };
+        let mut out = Vec::new();
+        party.client.update_keys(self.now, who & 128 != 0, &mut |bytes| out.push(bytes.to_vec()));
+        let from = party.address;
+        self.depart(from, out);
+    }
+
     /// A client forgets everything and starts again where it was, as a device does that has rebooted.
     fn begin_again(&mut self, who: u8, how: u8) {
         let at = usize::from(who) % self.parties.len();
@@ -400,11 +406,13 @@ impl World {
         for event in self.inbox.events() {
             match event {
                 Event::Established { peer, association, channel } => {
-                    let identity = channel.psk_identity.as_deref().unwrap_or_default().to_vec();
-                    assert!(
-                        [b"one", b"two"].contains(&identity.as_slice().try_into().unwrap_or(b"???")),
-                        "{identity:?}"
-                    );
+                    let by_certificate = channel.certificate.as_ref().map(|leaf| {
+                        assert_eq!(*leaf, toys::certificate());
+                        b"one".to_vec()
+                    });
+                    let identity = by_certificate.or(channel.psk_identity.as_deref().map(<[u8]>::to_vec));
+                    let identity = identity.unwrap_or_default();
+                    assert!([&b"one"[..], b"two"].contains(&&identity[..]), "{identity:?}");
                     let before = self.owners.insert(association, (identity, HashSet::new()));
                     assert!(before.is_none(), "an association twice");
                     self.last = Some((peer, association));

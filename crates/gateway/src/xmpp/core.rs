@@ -112,11 +112,13 @@ impl Core {
         self.presence_left = PRESENCE_PER_READ;
         // Output of the machine itself goes behind the answers to earlier stanzas.
         let mut tail = Vec::new();
+        let mut spare = self.ctx.stanzas.take();
+        let mut stanzas = Vec::new();
         while !ended {
-            let mut stanzas = Vec::new();
             let managed = self.machine.management().is_enabled();
             while stanzas.len() < STANZAS_PER_BATCH {
-                let (taken, event) = self.machine.handle(bytes.get(used..).unwrap_or_default(), &mut tail);
+                let rest = bytes.get(used..).unwrap_or_default();
+                let (taken, event) = self.machine.handle_with(rest, &mut tail, &mut spare);
                 used += taken;
                 match event {
                     Some(ServerEvent::Stanza(stanza)) => {
@@ -150,6 +152,7 @@ impl Core {
                 }
             }
             self.handle_all(&stanzas);
+            stanzas.drain(..).for_each(|stanza| spare.recycle(stanza));
             self.out.append(&mut tail);
             if !ended && (self.out.len() >= OUT_BYTES_HIGH || reads >= READS_PER_TURN) {
                 self.stopped = used < bytes.len();
@@ -159,6 +162,7 @@ impl Core {
                 self.door().accounts.acknowledges(self.ctx.bus(), &self.me.jid);
             }
         }
+        self.ctx.stanzas.replace(spare);
         self.apply_presence();
         used
     }

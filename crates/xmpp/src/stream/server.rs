@@ -20,7 +20,7 @@ use crate::framer::{Frame, Framer};
 use crate::jid::Jid;
 use crate::limits::Limits;
 use crate::ns;
-use crate::parse::{self, Scope};
+use crate::parse::{self, Scope, Spare};
 use crate::writer::Writer;
 use std::sync::Arc;
 use std::time::Duration;
@@ -190,6 +190,16 @@ impl ServerStream {
     /// Takes what came in: how many bytes to drop from the front of the buffer, and what happened. No event means that
     /// more bytes are needed, unless the stream is closed now.
     pub fn handle<'b>(&mut self, input: &'b [u8], out: &mut Vec<u8>) -> (usize, Option<ServerEvent<'b>>) {
+        self.handle_with(input, out, &mut Spare::default())
+    }
+
+    /// As [`handle`](Self::handle), in the allocations of earlier stanzas.
+    pub fn handle_with<'b>(
+        &mut self,
+        input: &'b [u8],
+        out: &mut Vec<u8>,
+        spare: &mut Spare,
+    ) -> (usize, Option<ServerEvent<'b>>) {
         let mut used = 0;
         while !matches!(self.state, State::Closed | State::AwaitingTls) {
             let rest = input.get(used..).unwrap_or_default();
@@ -199,7 +209,7 @@ impl ServerStream {
             };
             used += framed.used;
             let Some(frame) = framed.frame else { return (used, None) };
-            match self.handle_frame(frame, out) {
+            match self.handle_frame(frame, out, spare) {
                 Ok(Some(event)) => return (used, Some(event)),
                 Ok(None) => {}
                 Err(error) => return (input.len(), Some(self.failed(error, out))),
@@ -212,11 +222,12 @@ impl ServerStream {
         &mut self,
         frame: Frame<'b>,
         out: &mut Vec<u8>,
+        spare: &mut Spare,
     ) -> Result<Option<ServerEvent<'b>>, StreamError> {
         match frame {
             Frame::Header(bytes) => self.handle_header(bytes, out).map(|()| None),
             Frame::Stanza(bytes) => {
-                let element = parse::stanza(bytes, &self.scope, &self.config.limits)?;
+                let element = parse::stanza_with(bytes, &self.scope, &self.config.limits, spare)?;
                 self.handle_element(element, out)
             }
             Frame::End => {
