@@ -133,10 +133,7 @@ pub(super) fn verify(leaf: &CertificateDer<'_>, scheme: u16, message: &[u8], sig
 /// What the other end is told of a signature that does not hold.
 pub(super) const fn alert_of_signature(error: &webpki::Error) -> Alert {
     use webpki::Error::UnsupportedSignatureAlgorithmForPublicKeyContext as OfAnotherKind;
-    match error {
-        OfAnotherKind(_) => Alert::IllegalParameter,
-        _ => Alert::DecryptError,
-    }
+    if let OfAnotherKind(_) = error { Alert::IllegalParameter } else { Alert::DecryptError }
 }
 
 /// A chain as a Certificate message has it (RFC 5246 §7.4.2).

@@ -1,6 +1,8 @@
 //! ClientHello (RFC 5246 §7.4.1.2, RFC 6347 §4.2.1), and the look at a datagram that decides, before anything is kept,
 //! what becomes of it.
 
+pub(super) mod extension;
+
 use std::{net::SocketAddr, time::Duration};
 
 use super::{
@@ -8,50 +10,6 @@ use super::{
     v13::{self, Offer, Psks, Retry},
     wire::{self, ContentType, DTLS_1_0, DTLS_1_2, Fragment, Reader, Record, is_numbers, message},
 };
-
-/// Extensions we know (IANA registry).
-pub(super) mod extension {
-    use crate::Alert;
-
-    pub(crate) const SERVER_NAME: u16 = 0;
-    pub(crate) const SUPPORTED_GROUPS: u16 = 10;
-    pub(crate) const EC_POINT_FORMATS: u16 = 11;
-    pub(crate) const SIGNATURE_ALGORITHMS: u16 = 13;
-    pub(crate) const EXTENDED_MASTER_SECRET: u16 = 23;
-    pub(crate) const PRE_SHARED_KEY: u16 = 41;
-    pub(crate) const SUPPORTED_VERSIONS: u16 = 43;
-    pub(crate) const COOKIE: u16 = 44;
-    pub(crate) const PSK_KEY_EXCHANGE_MODES: u16 = 45;
-    pub(crate) const CERTIFICATE_AUTHORITIES: u16 = 47;
-    pub(crate) const KEY_SHARE: u16 = 51;
-    pub(crate) const CONNECTION_ID: u16 = 54;
-    pub(crate) const RENEGOTIATION_INFO: u16 = 0xff01;
-
-    /// What the other end is told of an extension that its message cannot have (RFC 8446 §4.2): one that we know is in
-    /// the wrong place, and for another we have not asked.
-    pub(crate) fn misplaced(number: u16) -> Alert {
-        if OF_CLIENTS.contains(&number) || [SERVER_NAME, CERTIFICATE_AUTHORITIES].contains(&number) {
-            Alert::IllegalParameter
-        } else {
-            Alert::UnsupportedExtension
-        }
-    }
-
-    /// Those of a ClientHello that we look at.
-    pub(crate) const OF_CLIENTS: [u16; 11] = [
-        SUPPORTED_GROUPS,
-        SIGNATURE_ALGORITHMS,
-        EC_POINT_FORMATS,
-        EXTENDED_MASTER_SECRET,
-        RENEGOTIATION_INFO,
-        PRE_SHARED_KEY,
-        SUPPORTED_VERSIONS,
-        COOKIE,
-        PSK_KEY_EXCHANGE_MODES,
-        KEY_SHARE,
-        CONNECTION_ID,
-    ];
-}
 
 /// RFC 5746 §3.3: a suite that stands for an empty `renegotiation_info`.
 pub(super) const EMPTY_RENEGOTIATION_INFO: u16 = 0x00ff;

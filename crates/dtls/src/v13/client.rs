@@ -1,12 +1,14 @@
 //! A client's half of a handshake of DTLS 1.3 (RFC 8446 §2, RFC 9147 §5), from the ServerHello on. Each state is named
 //! for the message that it awaits; the last is the acknowledgement of our Finished.
 
+mod extensions;
 mod hello;
 
 use std::time::Duration;
 
 use rustls::{SignatureScheme, pki_types::CertificateDer};
 
+use self::extensions::{Chosen, asked};
 pub(crate) use self::hello::{Newer, ServerHello};
 use super::{
     Suite13, ack,
@@ -20,11 +22,9 @@ use super::{
 use crate::{
     Alert, Channel, ChannelSuite, Platform,
     client::ClientConfig,
-    exchange,
-    hello::extension,
     prf::Side,
     reassembly::{Message, Reassembly},
-    wire::{Cid, OTHERS_MAX, Reader, is_numbers, message, put_message, put_vector16},
+    wire::{Cid, OTHERS_MAX, Reader, message, put_message, put_vector16},
 };
 
 /// Bytes of a server's messages that are not finished.
@@ -284,30 +284,6 @@ impl ClientHandshake {
         Ok(false)
     }
 
-    /// RFC 8446 §4.3.1: only what was asked for, and only what belongs here.
-    fn encrypted_extensions(&self, body: &[u8]) -> Result<(), Alert> {
-        let mut reader = Reader(body);
-        let mut list = Reader(reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?);
-        let mut seen = Vec::new();
-        while !list.is_empty() {
-            let (number, body) = list.u16().zip(list.vector16()).ok_or(Alert::DecodeError)?;
-            // RFC 8446 §4.2.
-            if seen.contains(&number) {
-                return Err(Alert::IllegalParameter);
-            }
-            seen.push(number);
-            match number {
-                extension::SUPPORTED_GROUPS => {}
-                extension::SERVER_NAME if self.config.server.is_some() && body.is_empty() => {}
-                extension::SERVER_NAME if self.config.server.is_some() => return Err(Alert::DecodeError),
-                // Without a name there was no question.
-                extension::SERVER_NAME => return Err(Alert::UnsupportedExtension),
-                number => return Err(extension::misplaced(number)),
-            }
-        }
-        Ok(())
-    }
-
     /// Makes our flight, and the keys of data (RFC 8446 §7.1).
     fn answer(&mut self, asked: Asked) -> Result<(), Alert> {
         let (master, at_finished, aead) = (self.stage.master(), self.transcript.hash(), self.suite.aead());
@@ -371,66 +347,4 @@ impl ClientHandshake {
             log.log(label, &self.random, secret.as_ref());
         }
     }
-}
-
-/// The choice of a ServerHello among the offers.
-struct Chosen<'a> {
-    share: Option<(u16, &'a [u8])>,
-    psk: bool,
-    identifier: Option<&'a [u8]>,
-}
-
-impl<'a> Chosen<'a> {
-    fn parse(answer: &ServerHello<'a>, is_identified: bool) -> Result<Self, Alert> {
-        let mut chosen = Self { share: None, psk: false, identifier: None };
-        for (number, body) in &answer.extensions {
-            let mut reader = Reader(body);
-            match *number {
-                extension::SUPPORTED_VERSIONS => {}
-                extension::KEY_SHARE => {
-                    let share = reader.u16().zip(reader.vector16()).filter(|_| reader.is_empty());
-                    chosen.share = Some(share.ok_or(Alert::DecodeError)?);
-                }
-                // §4.2.11: there is one, whose index is 0.
-                extension::PRE_SHARED_KEY => match **body {
-                    [0, 0] => chosen.psk = true,
-                    [_, _] => return Err(Alert::IllegalParameter),
-                    _ => return Err(Alert::DecodeError),
-                },
-                extension::CONNECTION_ID if is_identified => {
-                    let cid = reader.vector8().filter(|_| reader.is_empty());
-                    chosen.identifier = Some(cid.ok_or(Alert::DecodeError)?);
-                }
-                extension::CONNECTION_ID => return Err(Alert::UnsupportedExtension),
-                number => return Err(extension::misplaced(number)),
-            }
-        }
-        Ok(chosen)
-    }
-}
-
-/// The schemes that a CertificateRequest takes (RFC 8446 §4.3.2).
-fn asked(body: &[u8]) -> Result<Vec<SignatureScheme>, Alert> {
-    let mut reader = Reader(body);
-    // The context is for requests after the handshake.
-    if !reader.vector8().ok_or(Alert::DecodeError)?.is_empty() {
-        return Err(Alert::IllegalParameter);
-    }
-    let mut list = Reader(reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?);
-    let (mut schemes, mut seen) = (None, Vec::new());
-    while !list.is_empty() {
-        let (number, body) = list.u16().zip(list.vector16()).ok_or(Alert::DecodeError)?;
-        // RFC 8446 §4.2.
-        if seen.contains(&number) {
-            return Err(Alert::IllegalParameter);
-        }
-        seen.push(number);
-        if number == extension::SIGNATURE_ALGORITHMS {
-            let mut reader = Reader(body);
-            let offered = reader.vector16().filter(|list| reader.is_empty() && is_numbers(list));
-            let offered = offered.ok_or(Alert::DecodeError)?;
-            schemes = Some(exchange::schemes(Some(offered)).into_iter().filter(|at| SCHEMES.contains(at)).collect());
-        }
-    }
-    schemes.ok_or(Alert::MissingExtension)
 }

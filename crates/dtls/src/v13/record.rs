@@ -1,5 +1,6 @@
 //! Protected records (RFC 9147 §4): the unified header, encrypted record numbers, and which records were seen.
 
+mod content;
 mod header;
 #[cfg(test)]
 mod tests;
@@ -9,6 +10,7 @@ use aes::{
     cipher::{Array, BlockCipherEncrypt as _, KeyInit as _},
 };
 
+pub(crate) use self::content::Content;
 use self::header::Header;
 use super::schedule::{self, Secret};
 use crate::{
@@ -45,40 +47,6 @@ pub fn identified(datagram: &[u8]) -> Option<u8> {
         return datagram.get(RECORD_HEADER - 2).copied();
     }
     (first & (FIXED_MASK | WITH_CID) == FIXED | WITH_CID).then(|| datagram.get(1).copied()).flatten()
-}
-
-/// What a record holds (RFC 8446 §5.1, RFC 9147 §4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
-    Alert,
-    Handshake,
-    ApplicationData,
-    Ack,
-    /// A type that nothing under keys has, or none at all: genuine, and against the protocol (RFC 8446 §5, §5.4).
-    Unknown,
-}
-
-impl Content {
-    pub(super) const fn parse(byte: u8) -> Option<Self> {
-        match byte {
-            21 => Some(Self::Alert),
-            22 => Some(Self::Handshake),
-            23 => Some(Self::ApplicationData),
-            26 => Some(Self::Ack),
-            _ => None,
-        }
-    }
-
-    pub(super) const fn byte(self) -> u8 {
-        match self {
-            Self::Alert => 21,
-            Self::Handshake => 22,
-            Self::ApplicationData => 23,
-            Self::Ack => 26,
-            // Padding: never written.
-            Self::Unknown => 0,
-        }
-    }
 }
 
 /// Which record: what acknowledgements name (RFC 9147 §4, §7).
@@ -392,7 +360,7 @@ impl Reading {
             out.truncate(start);
             return None;
         }
-        let content = take_content(start, out);
+        let content = content::take(start, out);
         Some(Opened { content, number: Number { epoch: self.epoch, sequence }, newest })
     }
 
@@ -404,12 +372,4 @@ impl Reading {
     pub(super) const fn is_at_rest(&self) -> bool {
         self.protection.expanded.is_none()
     }
-}
-
-/// Takes type and padding off what was inside (RFC 8446 §5.4).
-fn take_content(start: usize, out: &mut Vec<u8>) -> Content {
-    let end = out.get(start..).and_then(|inner| inner.iter().rposition(|byte| *byte != 0)).map(|at| start + at);
-    let content = end.and_then(|end| out.get(end)).and_then(|byte| Content::parse(*byte));
-    out.truncate(end.unwrap_or(start));
-    content.unwrap_or(Content::Unknown)
 }
