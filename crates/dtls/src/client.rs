@@ -183,14 +183,25 @@ impl Client {
         }
     }
 
-    /// Sends data; `false` when there is no session.
+    /// Sends data; `false` when there is no session, or its keys are used up and it ends here.
     pub fn send(&mut self, data: &[u8], send: &mut dyn FnMut(&[u8])) -> bool {
         let mut record = Vec::new();
         let sealed = self.seal(data, &mut record);
         if sealed {
             send(&record);
+        } else if self.is_spent() {
+            self.close(send);
         }
         sealed
+    }
+
+    /// Whether no record can be protected any more.
+    fn is_spent(&self) -> bool {
+        match &self.state {
+            State::Established(Session::V12(session)) => session.is_spent(),
+            State::Established(Session::V13(session)) => session.wear() == Wear::Spent,
+            State::Handshake(_) | State::Newer(_) | State::Over => false,
+        }
     }
 
     /// Changes the keys of what we send, and asks the server to change its own if `request`. Does nothing in DTLS 1.2
@@ -241,6 +252,14 @@ impl Client {
                 say(&out, send);
             }
             State::Established(Session::V12(_)) | State::Over => {}
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn session_of_12(&mut self) -> Option<&mut session::Session> {
+        match &mut self.state {
+            State::Established(Session::V12(session)) => Some(session),
+            State::Established(Session::V13(_)) | State::Handshake(_) | State::Newer(_) | State::Over => None,
         }
     }
 
