@@ -62,8 +62,10 @@ impl Alert {
         }
     }
 
-    /// What an alert under keys says. RFC 8446 §5.4: there is none in a record that is empty; §6.2: one of another length
-    /// cannot be read.
+    /// Level and description of an alert under keys, in DTLS 1.3.
+    ///
+    /// # Errors
+    /// RFC 8446 §5.4: no record is empty; §6.2: an alert of another length cannot be read.
     pub(super) const fn of_record(plain: &[u8]) -> Result<(u8, Self), Self> {
         match *plain {
             [level, alert] => Ok((level, Self::parse(alert))),

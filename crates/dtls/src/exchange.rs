@@ -130,7 +130,7 @@ pub(super) fn verify(leaf: &CertificateDer<'_>, scheme: u16, message: &[u8], sig
     Err(alert)
 }
 
-/// What the other end is told of a signature that does not hold.
+/// The alert for a signature that does not hold.
 pub(super) const fn alert_of_signature(error: &webpki::Error) -> Alert {
     use webpki::Error::UnsupportedSignatureAlgorithmForPublicKeyContext as OfAnotherKind;
     if let OfAnotherKind(_) = error { Alert::IllegalParameter } else { Alert::DecryptError }

@@ -35,7 +35,7 @@ pub(super) struct Session {
     identifiers: Option<Box<Identifiers>>,
 }
 
-/// What an alert under keys says of a session of DTLS 1.2.
+/// The meaning of an alert under keys for a session of DTLS 1.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     /// `close_notify`, which is answered with the same (RFC 5246 §7.2.1).

@@ -16,8 +16,8 @@ pub(crate) const KEY_SHARE: u16 = 51;
 pub(crate) const CONNECTION_ID: u16 = 54;
 pub(crate) const RENEGOTIATION_INFO: u16 = 0xff01;
 
-/// What the other end is told of an extension that its message cannot have (RFC 8446 §4.2): one that we know is in
-/// the wrong place, and for another we have not asked.
+/// The alert for an extension that its message cannot have (RFC 8446 §4.2): one that we know is in the wrong place, and
+/// for another we have not asked.
 pub(crate) fn misplaced(number: u16) -> Alert {
     if OF_CLIENTS.contains(&number) || [SERVER_NAME, CERTIFICATE_AUTHORITIES].contains(&number) {
         Alert::IllegalParameter

@@ -117,7 +117,7 @@ pub(super) fn share(mut list: &[u8]) -> Option<Option<(Group, &[u8])>> {
     Some(found)
 }
 
-/// What holds for the first ClientHello and for the second.
+/// Checks that are the same for the first ClientHello and for the second.
 fn check(hello: &ClientHello<'_>) -> Result<(), Alert> {
     // RFC 9147 §5.3: the cookie of DTLS 1.2 is empty, and nothing is compressed.
     if !hello.cookie.is_empty() || hello.compressions != [0] {

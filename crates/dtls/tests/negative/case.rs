@@ -1,6 +1,6 @@
 //! One case: what a misbehaving peer sends, by which clause that is wrong, and what comes back.
 
-/// What our side does with it.
+/// Our side's answer to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Back {
     /// It sends a fatal alert, and neither handshake nor session is left.
@@ -153,7 +153,7 @@ macro_rules! cases {
 
 pub(crate) use cases;
 
-/// So that the kind of a closure's argument is known.
+/// Runs a closure, so that the compiler knows the type of its argument.
 pub(crate) fn act<E>(enemy: &mut E, act: impl FnOnce(&mut E)) {
     act(enemy);
 }

@@ -13,7 +13,7 @@ const SIDES: [(&str, &str, [&[Case]; 3]); 4] = [
 ];
 const PARTS: [&str; 3] = ["hello", "handshake", "session"];
 
-/// What the page has to say.
+/// The text that the page has to have.
 fn expected() -> String {
     let mut page = String::new();
     for (side, title, tables) in SIDES {

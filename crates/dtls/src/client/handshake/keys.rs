@@ -1,4 +1,4 @@
-//! What a server of DTLS 1.2 proves itself by and agrees on, and the flight that answers it (RFC 5246 §7.4).
+//! A server's certificate and key exchange in DTLS 1.2, and the flight that answers them (RFC 5246 §7.4).
 
 use rustls::pki_types::CertificateDer;
 use zeroize::Zeroizing;

@@ -1,4 +1,4 @@
-//! What a server says in extensions: of its ServerHello, of EncryptedExtensions and of a CertificateRequest (RFC 8446
+//! A server's extensions: in its ServerHello, in EncryptedExtensions and in a CertificateRequest (RFC 8446
 //! §4.2).
 
 use rustls::SignatureScheme;

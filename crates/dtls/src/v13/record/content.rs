@@ -1,6 +1,6 @@
-//! What a record of DTLS 1.3 holds.
+//! The types of content of DTLS 1.3, and the place of the type in a record.
 
-/// What a record holds (RFC 8446 §5.1, RFC 9147 §4).
+/// The type of a record's content (RFC 8446 §5.1, RFC 9147 §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Alert,

@@ -82,7 +82,8 @@ cases! {
         Server12::psk(), |e| {
             e.session();
             let message = wire::message(HELLO_REQUEST, 0, &[]);
-            for (content, payload) in [(HANDSHAKE, &message[..]), (ALERT, &[2, 40]), (CHANGE_CIPHER_SPEC, &[1]), (DATA, b"a")] {
+            let records = [(HANDSHAKE, &message[..]), (ALERT, &[2, 40]), (CHANGE_CIPHER_SPEC, &[1]), (DATA, b"a")];
+            for (content, payload) in records {
                 let datagram = e.clear(content, payload);
                 silently(e, &datagram);
             }

@@ -182,7 +182,11 @@ cases! {
     finished_twice: "8446 §4", "a second Finished", UNEXPECTED_MESSAGE,
         Server13::psk(), |e| { e.fly(); e.say(2, FINISHED, &[0; 32]); };
     finished_repeated: "9147 §5.8", "Finished once more, with its number", Ignored,
-        Server13::psk(), |e| { e.fly(); let m = wire::message(FINISHED, e.next - 1, &[0; 32]); e.send(2, HANDSHAKE, &m); };
+        Server13::psk(), |e| {
+            e.fly();
+            let m = wire::message(FINISHED, e.next - 1, &[0; 32]);
+            e.send(2, HANDSHAKE, &m);
+        };
     key_update_before_finished: "8446 §4.6.3", "KeyUpdate before Finished", UNEXPECTED_MESSAGE,
         Server13::psk(), |e| { e.before(FINISHED, KEY_UPDATE).shake(); };
     ticket_before_finished: "8446 §4.6.1", "NewSessionTicket before Finished", UNEXPECTED_MESSAGE,

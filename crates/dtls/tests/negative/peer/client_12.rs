@@ -36,7 +36,7 @@ pub(crate) struct Client12 {
     share: Option<Share>,
     point: Vec<u8>,
     master: Vec<u8>,
-    /// What it writes and reads under.
+    /// The keys that it writes and reads with.
     pub(crate) keys: Option<(Half12, Half12)>,
     /// The identifier in records to our server.
     pub(crate) cid: Vec<u8>,
@@ -329,7 +329,7 @@ impl Client12 {
         self.keys = Some(Half12::both(&self.master, &self.hello.random, &self.server_random));
     }
 
-    /// What is left of a handshake.
+    /// The rest of a handshake.
     pub(crate) fn shake(&mut self) -> &mut Self {
         if !self.greeted {
             self.greet();

@@ -202,7 +202,7 @@ impl Client13 {
         self.raw(&datagram);
     }
 
-    /// What is inside, whole.
+    /// A record with all that is inside given.
     pub(crate) fn send_inner(&mut self, epoch: usize, inner: &[u8]) {
         let cid = self.cid.clone();
         let datagram = self.write[epoch - 2].seal_inner(&cid, inner);
@@ -343,7 +343,7 @@ impl Client13 {
     }
 }
 
-/// What `pre_shared_key` holds, with so many binders of nothing.
+/// The body of `pre_shared_key`, with so many binders of nothing.
 pub(crate) fn psks(identities: &[&[u8]], binders: usize) -> Vec<u8> {
     let names: Vec<u8> = identities.iter().flat_map(|name| [&vec16(name)[..], &[0; 4]].concat()).collect();
     [vec16(&names), vec16(&vec8(&[0; 32]).repeat(binders))].concat()

@@ -159,7 +159,7 @@ pub(crate) struct Half13 {
     pub(crate) next: u64,
 }
 
-/// What a record of DTLS 1.3 held.
+/// The content of a record of DTLS 1.3.
 pub(crate) struct Opened {
     pub(crate) content: u8,
     pub(crate) number: (u64, u64),

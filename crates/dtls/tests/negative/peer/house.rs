@@ -9,7 +9,7 @@ use fogmux_dtls::{
 
 use super::pki::{KEY, Keys, platform};
 
-/// What our server says of the enemy.
+/// An event of our server's about the enemy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     Established,

@@ -27,7 +27,7 @@ impl Schedule {
         self.transcript.extend(hashed(kind, body));
     }
 
-    /// What is there so far becomes its hash (RFC 8446 §4.4.1).
+    /// Replaces the transcript so far by its hash (RFC 8446 §4.4.1).
     pub(crate) fn retry(&mut self) {
         self.transcript = hashed(254, &sha256(&self.transcript));
     }

@@ -40,7 +40,7 @@ pub(crate) struct Server12 {
     pub(crate) keys: Option<(Half12, Half12)>,
     /// The identifier in records to our client.
     pub(crate) cid: Vec<u8>,
-    /// What this server wants in records to itself.
+    /// The identifier that this server wants in records to itself.
     own: &'static [u8],
     parts: Parts,
     alerts: Vec<(u8, u8)>,

@@ -350,7 +350,7 @@ impl Server13 {
     }
 }
 
-/// What an acknowledgement of these records holds.
+/// The body of an acknowledgement of these records.
 pub(crate) fn ack(numbers: &[(u64, u64)]) -> Vec<u8> {
     let list = numbers.iter().flat_map(|(epoch, sequence)| [epoch.to_be_bytes(), sequence.to_be_bytes()].concat());
     vec16(&list.collect::<Vec<_>>())

@@ -84,7 +84,11 @@ cases! {
     finished_in_the_clear: "9147 §4", "Finished in epoch 0", Ignored,
         Client13::psk(), |e| { e.greet(); let m = wire::message(FINISHED, e.next, &[0; 32]); e.clear(HANDSHAKE, &m); };
     finished_under_keys_of_data: "9147 §6.1", "Finished in epoch 3", Ignored,
-        Client13::psk(), |e| { e.greet(); let m = wire::message(FINISHED, e.next, &[0; 32]); e.send(3, HANDSHAKE, &m); };
+        Client13::psk(), |e| {
+            e.greet();
+            let m = wire::message(FINISHED, e.next, &[0; 32]);
+            e.send(3, HANDSHAKE, &m);
+        };
     finished_and_more: "8446 §5.1", "a message behind Finished in one record", UNEXPECTED_MESSAGE,
         Client13::psk(), |e| {
             e.greet();
@@ -162,5 +166,9 @@ cases! {
             e.cid[7] ^= 1;
         };
     finished_repeated: "9147 §7", "Finished once more: it is acknowledged again", Accepted,
-        Client13::psk(), |e| { e.session(); let m = wire::message(FINISHED, e.next - 1, &[0; 32]); e.send(2, HANDSHAKE, &m); };
+        Client13::psk(), |e| {
+            e.session();
+            let m = wire::message(FINISHED, e.next - 1, &[0; 32]);
+            e.send(2, HANDSHAKE, &m);
+        };
 }

@@ -161,7 +161,11 @@ cases! {
             silently(e, &datagram);
         };
     message_skipped: "9147 §5.2", "a gap in `message_seq`", Ignored,
-        Client13::psk(), |e| { e.session(); let m = wire::message(KEY_UPDATE, e.next + 1, &[0]); e.send(3, HANDSHAKE, &m); };
+        Client13::psk(), |e| {
+            e.session();
+            let m = wire::message(KEY_UPDATE, e.next + 1, &[0]);
+            e.send(3, HANDSHAKE, &m);
+        };
     message_and_garbage: "8446 §6.2", "three bytes instead of a message", DECODE_ERROR,
         Client13::psk(), |e| send(e, HANDSHAKE, &[1, 2, 3]);
     message_cut_off: "8446 §6.2", "a fragment shorter than it says", DECODE_ERROR,
