@@ -62,6 +62,18 @@ impl Alert {
         }
     }
 
+    /// Level and description of an alert under keys, in DTLS 1.3.
+    ///
+    /// # Errors
+    /// RFC 8446 §5.4: no record is empty; §6.2: an alert of another length cannot be read.
+    pub(super) const fn of_record(plain: &[u8]) -> Result<(u8, Self), Self> {
+        match *plain {
+            [level, alert] => Ok((level, Self::parse(alert))),
+            [] => Err(Self::UnexpectedMessage),
+            _ => Err(Self::DecodeError),
+        }
+    }
+
     pub(super) const fn parse(byte: u8) -> Self {
         match byte {
             0 => Self::CloseNotify,

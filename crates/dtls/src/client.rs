@@ -9,9 +9,10 @@ use std::time::Duration;
 pub use self::config::{ClientConfig, Psk};
 use self::handshake::{Handshake, Step};
 use super::{
-    Alert, Channel, Platform, session,
+    Alert, Channel, Platform,
+    session::{self, Told},
     suite::Wear,
-    v13::{self, ClientHandshake, ClientStep, Content, Sealed},
+    v13::{self, ClientHandshake, ClientStep, Content, Heard, Sealed},
     wire::{ContentType, Fragment, Record, message},
 };
 
@@ -182,14 +183,25 @@ impl Client {
         }
     }
 
-    /// Sends data; `false` when there is no session.
+    /// Sends data; `false` when there is no session, or its keys are used up and it ends here.
     pub fn send(&mut self, data: &[u8], send: &mut dyn FnMut(&[u8])) -> bool {
         let mut record = Vec::new();
         let sealed = self.seal(data, &mut record);
         if sealed {
             send(&record);
+        } else if self.is_spent() {
+            self.close(send);
         }
         sealed
+    }
+
+    /// Whether no record can be protected any more.
+    fn is_spent(&self) -> bool {
+        match &self.state {
+            State::Established(Session::V12(session)) => session.is_spent(),
+            State::Established(Session::V13(session)) => session.wear() == Wear::Spent,
+            State::Handshake(_) | State::Newer(_) | State::Over => false,
+        }
     }
 
     /// Changes the keys of what we send, and asks the server to change its own if `request`. Does nothing in DTLS 1.2
@@ -243,6 +255,14 @@ impl Client {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn session_of_12(&mut self) -> Option<&mut session::Session> {
+        match &mut self.state {
+            State::Established(Session::V12(session)) => Some(session),
+            State::Established(Session::V13(_)) | State::Handshake(_) | State::Newer(_) | State::Over => None,
+        }
+    }
+
     /// Whether the session is there.
     #[must_use]
     pub const fn is_established(&self) -> bool {
@@ -258,22 +278,43 @@ fn opened(
     send: &mut dyn FnMut(&[u8]),
 ) -> Opened {
     let start = plain.len();
-    let Some(content) = session.open(record, plain) else { return Opened::Nothing };
+    let content = session.open(record, plain);
     let held = plain.get(start..).unwrap_or_default();
+    let mut out = Vec::new();
     let what = match content {
-        ContentType::ApplicationData => return Opened::Data,
-        ContentType::Alert => match *held {
-            [level, alert] if level == 2 || alert == Alert::CloseNotify.byte() => Opened::Ended(Alert::parse(alert)),
-            _ => Opened::Nothing,
+        Some(ContentType::ApplicationData) => return Opened::Data,
+        Some(ContentType::Alert) => match Told::by_alert(held) {
+            Told::Closed => refused(session, Alert::CloseNotify, &mut out),
+            Told::Over(alert) => Opened::Ended(alert),
+            Told::Nothing => Opened::Nothing,
+            Told::Malformed(alert) => refused(session, alert, &mut out),
         },
-        ContentType::Handshake => {
-            refuse_hello_request(session, held, send);
-            Opened::Nothing
-        }
-        ContentType::ChangeCipherSpec | ContentType::Identified => Opened::Nothing,
+        Some(ContentType::Handshake) => match Fragment::split(held).map(|(fragment, _)| fragment.kind) {
+            // RFC 5246 §7.4.1.1: it may be answered with this.
+            Some(message::HELLO_REQUEST) => {
+                session.put_alert(Alert::NoRenegotiation, &mut out);
+                Opened::Nothing
+            }
+            // RFC 6347 §4.2.4: the server's last flight, once more.
+            Some(message::FINISHED) => Opened::Nothing,
+            Some(_) => refused(session, Alert::UnexpectedMessage, &mut out),
+            None => refused(session, Alert::DecodeError, &mut out),
+        },
+        // RFC 5246 §7.1: it is not protected by what it announces, and there is no second handshake.
+        Some(ContentType::ChangeCipherSpec) => refused(session, Alert::UnexpectedMessage, &mut out),
+        // The keys are used up, and DTLS 1.2 has no change of keys. Data that has just come is told first.
+        None if session.is_spent() => refused(session, Alert::CloseNotify, &mut out),
+        Some(ContentType::Identified) | None => Opened::Nothing,
     };
     plain.truncate(start);
+    say(&out, send);
     what
+}
+
+/// The session is over, and the server is told.
+fn refused(session: &mut session::Session, alert: Alert, out: &mut Vec<u8>) -> Opened {
+    session.put_alert(alert, out);
+    Opened::Ended(alert)
 }
 
 /// The same of DTLS 1.3; messages after the handshake are dealt with.
@@ -293,21 +334,14 @@ fn opened_newer(
     let mut what = Opened::Nothing;
     if let Some(heard) = heard {
         let held = plain.get(start..).unwrap_or_default();
-        match heard.content {
-            Content::ApplicationData => what = Opened::Data,
-            // RFC 8446 §6: but for user_canceled, which precedes close_notify, all end it.
-            Content::Alert => match *held {
-                [_, v13::USER_CANCELED] => {}
-                [_, alert] => what = Opened::Ended(Alert::parse(alert)),
-                _ => {}
-            },
-            Content::Ack => session.handle_ack(held),
-            Content::Handshake => {
-                if let Err(alert) = session.handle_message(now, heard, held, &mut out) {
-                    out.clear();
-                    session.put_alert(alert, &mut out);
-                    what = Opened::Ended(alert);
-                }
+        match handled(session, now, heard, held, &mut out) {
+            Ok(Some(alert)) => what = Opened::Ended(alert),
+            Ok(None) if heard.content == Content::ApplicationData => what = Opened::Data,
+            Ok(None) => {}
+            Err(alert) => {
+                out.clear();
+                session.put_alert(alert, &mut out);
+                what = Opened::Ended(alert);
             }
         }
     }
@@ -327,18 +361,32 @@ fn opened_newer(
     what
 }
 
-fn say(out: &[u8], send: &mut dyn FnMut(&[u8])) {
-    if !out.is_empty() {
-        send(out);
+/// Deals with what is no data. Gives the alert with which the server has ended the session.
+fn handled(
+    session: &mut v13::Session,
+    now: Duration,
+    heard: Heard,
+    held: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<Option<Alert>, Alert> {
+    match heard.content {
+        Content::ApplicationData => Ok(None),
+        // RFC 8446 §6: but for user_canceled, which precedes close_notify, all end it.
+        Content::Alert => match Alert::of_record(held)? {
+            // §6.1: answered with the same.
+            (_, Alert::CloseNotify) => Err(Alert::CloseNotify),
+            (_, Alert::Other(v13::USER_CANCELED)) => Ok(None),
+            (_, alert) => Ok(Some(alert)),
+        },
+        Content::Ack => session.handle_ack(held).map(|()| None),
+        Content::Handshake => session.handle_message(now, heard, held, out).map(|()| None),
+        Content::Unknown => Err(Alert::UnexpectedMessage),
     }
 }
 
-/// RFC 5246 §7.4.1.1: a HelloRequest may be answered with `no_renegotiation`.
-fn refuse_hello_request(session: &mut session::Session, plain: &[u8], send: &mut dyn FnMut(&[u8])) {
-    if Fragment::split(plain).is_some_and(|(fragment, _)| fragment.kind == message::HELLO_REQUEST) {
-        let mut record = Vec::new();
-        session.put_alert(Alert::NoRenegotiation, &mut record);
-        send(&record);
+fn say(out: &[u8], send: &mut dyn FnMut(&[u8])) {
+    if !out.is_empty() {
+        send(out);
     }
 }
 

@@ -118,8 +118,22 @@ pub(super) const fn goes_with(scheme: u16, exchange: Exchange) -> bool {
 /// Whether the key of the certificate has signed the message.
 pub(super) fn verify(leaf: &CertificateDer<'_>, scheme: u16, message: &[u8], signature: &[u8]) -> Result<(), Alert> {
     let leaf = webpki::EndEntityCert::try_from(leaf).map_err(|_| Alert::BadCertificate)?;
-    let right = |algorithm| leaf.verify_signature(algorithm, message, signature).is_ok();
-    if algorithms(scheme).into_iter().flatten().any(right) { Ok(()) } else { Err(Alert::DecryptError) }
+    // RFC 5246 §7.4.3, §7.4.8: the scheme was offered, and goes with the key.
+    let mut alert = Alert::IllegalParameter;
+    for algorithm in algorithms(scheme).into_iter().flatten() {
+        match leaf.verify_signature(algorithm, message, signature).map_err(|error| alert_of_signature(&error)) {
+            Ok(()) => return Ok(()),
+            Err(Alert::IllegalParameter) => {}
+            Err(other) => alert = other,
+        }
+    }
+    Err(alert)
+}
+
+/// The alert for a signature that does not hold.
+pub(super) const fn alert_of_signature(error: &webpki::Error) -> Alert {
+    use webpki::Error::UnsupportedSignatureAlgorithmForPublicKeyContext as OfAnotherKind;
+    if let OfAnotherKind(_) = error { Alert::IllegalParameter } else { Alert::DecryptError }
 }
 
 /// A chain as a Certificate message has it (RFC 5246 §7.4.2).

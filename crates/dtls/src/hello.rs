@@ -1,45 +1,15 @@
 //! ClientHello (RFC 5246 §7.4.1.2, RFC 6347 §4.2.1), and the look at a datagram that decides, before anything is kept,
 //! what becomes of it.
 
+pub(super) mod extension;
+
 use std::{net::SocketAddr, time::Duration};
 
 use super::{
     Alert, CookieKey, Suite13,
     v13::{self, Offer, Psks, Retry},
-    wire::{self, ContentType, DTLS_1_0, DTLS_1_2, Fragment, Reader, Record, message},
+    wire::{self, ContentType, DTLS_1_0, DTLS_1_2, Fragment, Reader, Record, is_numbers, message},
 };
-
-/// Extensions we know (IANA registry).
-pub(super) mod extension {
-    pub(crate) const SERVER_NAME: u16 = 0;
-    pub(crate) const SUPPORTED_GROUPS: u16 = 10;
-    pub(crate) const EC_POINT_FORMATS: u16 = 11;
-    pub(crate) const SIGNATURE_ALGORITHMS: u16 = 13;
-    pub(crate) const EXTENDED_MASTER_SECRET: u16 = 23;
-    pub(crate) const PRE_SHARED_KEY: u16 = 41;
-    pub(crate) const SUPPORTED_VERSIONS: u16 = 43;
-    pub(crate) const COOKIE: u16 = 44;
-    pub(crate) const PSK_KEY_EXCHANGE_MODES: u16 = 45;
-    pub(crate) const CERTIFICATE_AUTHORITIES: u16 = 47;
-    pub(crate) const KEY_SHARE: u16 = 51;
-    pub(crate) const CONNECTION_ID: u16 = 54;
-    pub(crate) const RENEGOTIATION_INFO: u16 = 0xff01;
-
-    /// Those of a ClientHello that we look at.
-    pub(crate) const OF_CLIENTS: [u16; 11] = [
-        SUPPORTED_GROUPS,
-        SIGNATURE_ALGORITHMS,
-        EC_POINT_FORMATS,
-        EXTENDED_MASTER_SECRET,
-        RENEGOTIATION_INFO,
-        PRE_SHARED_KEY,
-        SUPPORTED_VERSIONS,
-        COOKIE,
-        PSK_KEY_EXCHANGE_MODES,
-        KEY_SHARE,
-        CONNECTION_ID,
-    ];
-}
 
 /// RFC 5746 §3.3: a suite that stands for an empty `renegotiation_info`.
 pub(super) const EMPTY_RENEGOTIATION_INFO: u16 = 0x00ff;
@@ -143,9 +113,11 @@ impl<'a> ClientHello<'a> {
                 let mut reader = Reader(body);
                 reader.vector8().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)
             };
+            let numbers =
+                || list().and_then(|list| Some(list).filter(|list| is_numbers(list)).ok_or(Alert::DecodeError));
             match number {
-                extension::SUPPORTED_GROUPS => self.groups = Some(list()?),
-                extension::SIGNATURE_ALGORITHMS => self.schemes = Some(list()?),
+                extension::SUPPORTED_GROUPS => self.groups = Some(numbers()?),
+                extension::SIGNATURE_ALGORITHMS => self.schemes = Some(numbers()?),
                 extension::EC_POINT_FORMATS => {
                     let formats = short()?;
                     // RFC 8422 §5.1.2: uncompressed has to be there.
@@ -154,6 +126,8 @@ impl<'a> ClientHello<'a> {
                     }
                     self.point_formats = true;
                 }
+                // RFC 7627 §5.1: it says all by being there.
+                extension::EXTENDED_MASTER_SECRET if !body.is_empty() => return Err(Alert::DecodeError),
                 extension::EXTENDED_MASTER_SECRET => self.extended_master_secret = true,
                 extension::RENEGOTIATION_INFO => {
                     // RFC 5746 §3.6: in a first handshake it is empty.
@@ -162,11 +136,14 @@ impl<'a> ClientHello<'a> {
                     }
                     self.renegotiation_info = true;
                 }
-                extension::SUPPORTED_VERSIONS => self.versions = Some(short()?),
+                extension::SUPPORTED_VERSIONS => {
+                    let versions = Some(short()?).filter(|list| is_numbers(list));
+                    self.versions = Some(versions.ok_or(Alert::DecodeError)?);
+                }
                 extension::COOKIE => self.retry_cookie = Some(list()?),
                 extension::KEY_SHARE => self.key_shares = Some(list()?),
                 extension::PSK_KEY_EXCHANGE_MODES => self.psk_modes = Some(short()?),
-                extension::PRE_SHARED_KEY => self.psks = Some(Psks::parse(body).ok_or(Alert::DecodeError)?),
+                extension::PRE_SHARED_KEY => self.psks = Some(Psks::parse(body)?),
                 extension::CONNECTION_ID => self.connection_id = Some(short()?),
                 // RFC 5246 §7.4.1.4: what a server does not know it ignores.
                 _ => {}

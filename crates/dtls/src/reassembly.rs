@@ -1,6 +1,9 @@
 //! Handshake messages put together from fragments that come in any order (RFC 6347 §4.2.3), under a bound.
 
-use super::wire::{self, Fragment};
+use super::{
+    Alert,
+    wire::{self, Fragment, message},
+};
 
 /// Messages ahead of the one that is awaited that are kept: a client's last flight has four.
 const AHEAD: u16 = 5;
@@ -71,6 +74,28 @@ impl Reassembly {
             self.partial.push(partial);
         }
         Fit::Taken
+    }
+
+    /// Takes in all fragments of a record of DTLS 1.3.
+    ///
+    /// # Errors
+    /// The alert with which the handshake ends: RFC 8446 §5.4 has no record without content, §5.1 nothing behind the
+    /// last message under a key.
+    pub(super) fn push_all(&mut self, mut payload: &[u8]) -> Result<(), Alert> {
+        if payload.is_empty() {
+            return Err(Alert::UnexpectedMessage);
+        }
+        let mut is_last = false;
+        while !payload.is_empty() {
+            let (fragment, rest) = Fragment::split(payload).ok_or(Alert::DecodeError)?;
+            if is_last {
+                return Err(Alert::UnexpectedMessage);
+            }
+            payload = rest;
+            self.push(0, &fragment);
+            is_last = fragment.kind == message::FINISHED;
+        }
+        Ok(())
     }
 
     /// Bytes that are kept.

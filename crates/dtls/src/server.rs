@@ -4,6 +4,7 @@
 //! may have to go out again – goes with it when it is over.
 
 mod answer;
+mod doubt;
 mod keys;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -24,15 +25,13 @@ use super::{
 };
 
 pub(crate) use self::answer::certificate_body;
-use self::answer::{Answer, Chosen, choose};
+use self::{
+    answer::{Answer, Chosen, choose},
+    doubt::Doubt,
+};
 
 /// Bytes of handshake messages of one client that are not finished: its certificates.
 const MESSAGES_MAX: usize = 16 << 10;
-/// How long the genuine Finished is awaited after a record that did not open. Clients say theirs again after one second,
-/// and two more (RFC 6347 §4.2.4.1): one with another key than ours is told with the second repeat.
-const JUDGED_AFTER: Duration = Duration::from_millis(2500);
-/// Protected records that are tried in a handshake, so that keys cannot be guessed by sending a Finished for each.
-const TRIED_MAX: u8 = 8;
 /// Bytes of a protected record that overtook the ClientKeyExchange. A Finished has 61 at most.
 const EARLY_MAX: usize = 128;
 
@@ -81,12 +80,6 @@ pub(super) struct Handshake {
     too_early: bool,
     doubt: Option<Doubt>,
     began: Duration,
-}
-
-/// Records that did not open: forged, or under another key than ours.
-struct Doubt {
-    since: Duration,
-    records: u8,
 }
 
 /// The message that comes next.
@@ -266,7 +259,7 @@ impl Handshake {
         if identity.is_some_and(|identity| host.credentials.must_wait(self.from, identity)) {
             return Step::TooEarly;
         }
-        let may_try = self.doubt.as_ref().is_none_or(|doubt| doubt.records < TRIED_MAX);
+        let may_try = self.doubt.as_ref().is_none_or(Doubt::may_try);
         let mut plain = Vec::new();
         let Some(content) = may_try.then(|| read.open(record, &mut plain)).flatten() else {
             return self.doubt(now, host);
@@ -280,18 +273,6 @@ impl Handshake {
         }
         self.fragments(EPOCH, &plain);
         self.advance(now, host)
-    }
-
-    /// A record did not open. It may be anybody's (RFC 6347 §4.1.2.7), and the client's own may follow; but a client with
-    /// another key than ours goes on sending such, and has to be told.
-    /// That counts as a guess at once, or many handshakes could try a key each before the first of them is given up.
-    fn doubt(&mut self, now: Duration, host: Host<'_>) -> Step {
-        if let (None, Some(identity)) = (&self.doubt, &self.identity) {
-            host.credentials.wrong_key(self.from, identity);
-        }
-        let doubt = self.doubt.get_or_insert(Doubt { since: now, records: 0 });
-        doubt.records = doubt.records.saturating_add(1);
-        if now >= doubt.since + JUDGED_AFTER { Step::Failed(Alert::DecryptError) } else { Step::Waiting }
     }
 
     fn fragments(&mut self, epoch: u16, mut payload: &[u8]) {

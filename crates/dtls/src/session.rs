@@ -35,6 +35,30 @@ pub(super) struct Session {
     identifiers: Option<Box<Identifiers>>,
 }
 
+/// The meaning of an alert under keys for a session of DTLS 1.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// `close_notify`, which is answered with the same (RFC 5246 §7.2.1).
+    Closed,
+    /// It is fatal (RFC 5246 §7.2.2).
+    Over(Alert),
+    /// A warning.
+    Nothing,
+    /// It cannot be read, and the peer is told so.
+    Malformed(Alert),
+}
+
+impl Told {
+    pub(super) const fn by_alert(plain: &[u8]) -> Self {
+        match *plain {
+            [_, 0] => Self::Closed,
+            [2, alert] => Self::Over(Alert::parse(alert)),
+            [_, _] => Self::Nothing,
+            _ => Self::Malformed(Alert::DecodeError),
+        }
+    }
+}
+
 /// What both ends want in records to them (RFC 9146 §3).
 pub(super) struct Identifiers {
     pub(super) ours: Cid,

@@ -218,6 +218,11 @@ pub(super) fn put_list_extension(out: &mut Vec<u8>, number: u16, list: &[u8]) {
     put_vector16(out, list);
 }
 
+/// Whether a list is one of numbers of two bytes, and has one at least: groups, signature schemes, versions.
+pub(super) const fn is_numbers(list: &[u8]) -> bool {
+    !list.is_empty() && list.len().is_multiple_of(2)
+}
+
 /// Reads from the front of what a peer sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);

@@ -2,24 +2,23 @@
 //! 1.2. Each state is named for what it awaits.
 
 mod hello;
+mod keys;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
-use zeroize::Zeroizing;
 
+use self::keys::asked;
 use super::ClientConfig;
 use crate::{
     Alert, Channel, ChannelSuite, Platform, Suite,
-    exchange::{self, Ephemeral, Group},
+    exchange::Group,
     flight::Flight,
     prf::{self, MasterSecret, Randoms, Side},
-    protection::Window,
     reassembly::{Message, Reassembly},
-    server::certificate_body,
-    session::{self, EPOCH, Identifiers, Session},
+    session::{self, EPOCH, Identifiers, Session, Told},
     suite::Exchange,
     v13::{ClientHandshake, Newer, ServerHello},
     wire::{self, Cid, ContentType, Fragment, Reader, Record, message},
@@ -160,18 +159,8 @@ impl Handshake {
     pub(super) fn handle(&mut self, now: Duration, record: &Record<'_>, send: &mut dyn FnMut(&[u8])) -> Step {
         match (record.content, record.epoch) {
             (ContentType::Handshake, 0) => self.fragments(0, record.payload),
-            (ContentType::Handshake | ContentType::Identified, EPOCH) => {
-                let State::Finished(sent) = &mut self.state else {
-                    let mut early = Vec::new();
-                    record.put(&mut early);
-                    self.early = Some(early);
-                    return Step::Waiting;
-                };
-                let mut plain = Vec::new();
-                if sent.session.open(record, &mut plain) != Some(ContentType::Handshake) {
-                    return Step::Waiting;
-                }
-                self.fragments(EPOCH, &plain);
+            (ContentType::Handshake | ContentType::Identified | ContentType::Alert, EPOCH) => {
+                return self.handle_protected(now, record, send);
             }
             // Before there are keys an alert can only come in the clear, and a client that goes on asking is no use.
             (ContentType::Alert, 0) => match record.payload {
@@ -182,6 +171,47 @@ impl Handshake {
             | (ContentType::Handshake | ContentType::Identified, _) => return Step::Waiting,
         }
         self.advance(now, send)
+    }
+
+    /// A record under the keys: the server's Finished, or an alert in its place.
+    fn handle_protected(&mut self, now: Duration, record: &Record<'_>, send: &mut dyn FnMut(&[u8])) -> Step {
+        let State::Finished(sent) = &mut self.state else {
+            if record.content != ContentType::Alert {
+                let mut early = Vec::new();
+                record.put(&mut early);
+                self.early = Some(early);
+            }
+            return Step::Waiting;
+        };
+        let mut plain = Vec::new();
+        match sent.session.open(record, &mut plain) {
+            Some(ContentType::Handshake) => {
+                self.fragments(EPOCH, &plain);
+                self.advance(now, send)
+            }
+            Some(ContentType::Alert) => match Told::by_alert(&plain) {
+                Told::Closed => Step::Failed(Alert::CloseNotify),
+                Told::Over(alert) => Step::Failed(alert),
+                Told::Nothing => Step::Waiting,
+                Told::Malformed(alert) => self.refuse(alert, send),
+            },
+            Some(ContentType::ChangeCipherSpec | ContentType::ApplicationData | ContentType::Identified) | None => {
+                Step::Waiting
+            }
+        }
+    }
+
+    /// Gives up, and tells the server: under the keys once our ChangeCipherSpec was sent (RFC 5246 §7.1).
+    fn refuse(&mut self, alert: Alert, send: &mut dyn FnMut(&[u8])) -> Step {
+        let mut record = Vec::new();
+        if let State::Finished(sent) = &mut self.state {
+            sent.session.put_alert(alert, &mut record);
+        } else {
+            crate::hello::refuse(&mut record, self.record_sequence, alert);
+        }
+        send(&record);
+        self.state = State::Over;
+        Step::Failed(alert)
     }
 
     fn fragments(&mut self, epoch: u16, mut payload: &[u8]) {
@@ -198,12 +228,7 @@ impl Handshake {
                 Ok(Next::Send) => self.send(now, send),
                 Ok(Next::Newer(begun)) => return Step::Newer(begun),
                 Ok(Next::Done(session, channel)) => return Step::Done(session, channel),
-                Err(alert) => {
-                    let mut record = Vec::new();
-                    crate::hello::refuse(&mut record, self.record_sequence, alert);
-                    send(&record);
-                    return Step::Failed(alert);
-                }
+                Err(alert) => return self.refuse(alert, send),
             }
         }
         let ready = matches!(self.state, State::Finished(_));
@@ -220,11 +245,20 @@ impl Handshake {
         if (message.kind == message::FINISHED) != (message.epoch == EPOCH) {
             return Err(Alert::UnexpectedMessage);
         }
+        // RFC 5246 §7.4.1.1: ignored in a handshake, and in no transcript.
+        if message.kind == message::HELLO_REQUEST && message.body.is_empty() {
+            return Ok(Next::Waiting);
+        }
+        // What refuses it needs the keys.
+        if let State::Finished(sent) = &self.state {
+            self.check_last(sent, message)?;
+        }
         self.state = match (std::mem::replace(&mut self.state, State::Over), message.kind) {
             (State::ServerHello, message::HELLO_VERIFY_REQUEST) if self.may_be_older() => {
                 let mut reader = Reader(&message.body);
                 reader.u16().ok_or(Alert::DecodeError)?;
-                self.cookie = reader.vector8().ok_or(Alert::DecodeError)?.to_vec();
+                let cookie = reader.vector8().filter(|_| reader.is_empty());
+                self.cookie = cookie.ok_or(Alert::DecodeError)?.to_vec();
                 self.greet();
                 self.state = State::ServerHello;
                 return Ok(Next::Send);
@@ -240,8 +274,7 @@ impl Handshake {
             (State::ServerHello, message::SERVER_HELLO) => {
                 let agreed = self.agreed(&message.body)?;
                 match agreed.suite.exchange() {
-                    Exchange::Psk => State::ServerHelloDone(agreed),
-                    Exchange::EcdhePsk => State::ServerKeyExchange(agreed),
+                    Exchange::Psk | Exchange::EcdhePsk => State::ServerKeyExchange(agreed),
                     Exchange::EcdheEcdsa | Exchange::EcdheRsa => State::Certificate(agreed),
                 }
             }
@@ -251,128 +284,48 @@ impl Handshake {
             }
             (State::ServerKeyExchange(agreed), message::SERVER_KEY_EXCHANGE) => {
                 let ephemeral = self.server_key(&agreed, &message.body)?;
-                State::ServerHelloDone(Agreed { ephemeral: Some(ephemeral), ..agreed })
+                State::ServerHelloDone(Agreed { ephemeral, ..agreed })
             }
-            // RFC 4279 §2: a hint, which we have no use for.
-            (State::ServerHelloDone(agreed), message::SERVER_KEY_EXCHANGE)
-                if agreed.suite.exchange() == Exchange::Psk =>
+            (State::ServerHelloDone(agreed), message::CERTIFICATE_REQUEST)
+                if agreed.leaf.is_some() && agreed.asked.is_none() =>
             {
-                State::ServerHelloDone(agreed)
-            }
-            (State::ServerHelloDone(agreed), message::CERTIFICATE_REQUEST) if agreed.leaf.is_some() => {
-                let mut reader = Reader(&message.body);
-                reader.vector8().ok_or(Alert::DecodeError)?;
-                let schemes = reader.vector16().ok_or(Alert::DecodeError)?;
-                State::ServerHelloDone(Agreed { asked: Some(exchange::schemes(Some(schemes))), ..agreed })
+                State::ServerHelloDone(Agreed { asked: Some(asked(&message.body)?), ..agreed })
             }
             (State::ServerHelloDone(agreed), message::SERVER_HELLO_DONE) => {
-                message.put(&mut self.transcript);
-                let sent = self.answer(agreed)?;
-                self.state = State::Finished(Box::new(sent));
-                return Ok(Next::Send);
+                return self.hello_done(agreed, message);
             }
-            (State::Finished(sent), message::FINISHED) => {
-                let expected = prf::verify_data(&sent.master, Side::Server, &self.transcript);
-                if !bool::from(subtle::ConstantTimeEq::ct_eq(&expected[..], &message.body)) {
-                    return Err(Alert::DecryptError);
-                }
-                return Ok(done(*sent));
+            // RFC 4279 §2: without a hint there is no ServerKeyExchange.
+            (State::ServerKeyExchange(agreed), message::SERVER_HELLO_DONE)
+                if agreed.suite.exchange() == Exchange::Psk =>
+            {
+                return self.hello_done(agreed, message);
             }
+            (State::Finished(sent), message::FINISHED) => return Ok(done(*sent)),
             (_, _) => return Err(Alert::UnexpectedMessage),
         };
         message.put(&mut self.transcript);
         Ok(Next::Waiting)
     }
 
-    fn verified_leaf(&self, body: &[u8]) -> Result<CertificateDer<'static>, Alert> {
-        let (verifier, name) = self.config.server.as_ref().ok_or(Alert::UnexpectedMessage)?;
-        let mut chain = exchange::chain(body).ok_or(Alert::DecodeError)?.into_iter();
-        let leaf = chain.next().ok_or(Alert::BadCertificate)?;
-        let intermediates: Vec<_> = chain.collect();
-        verifier
-            .verify_server_cert(&leaf, &intermediates, name, &[], self.platform.unix_time()?)
-            .map_err(|error| exchange::alert_of(&error))?;
-        Ok(leaf)
+    /// Nothing but the server's Finished may come behind ours (RFC 5246 §7.4.9).
+    fn check_last(&self, sent: &Sent, message: &Message) -> Result<(), Alert> {
+        if message.kind != message::FINISHED {
+            return Err(Alert::UnexpectedMessage);
+        }
+        let expected = prf::verify_data(&sent.master, Side::Server, &self.transcript);
+        let is_right = bool::from(subtle::ConstantTimeEq::ct_eq(&expected[..], &message.body));
+        if is_right { Ok(()) } else { Err(Alert::DecryptError) }
     }
 
-    /// RFC 8422 §5.4: group and point of the server, signed with its certificate's key; behind a hint and not signed with
-    /// a pre-shared key (RFC 5489 §2).
-    fn server_key(&self, agreed: &Agreed, body: &[u8]) -> Result<(Group, Vec<u8>), Alert> {
-        let mut reader = Reader(body);
-        let is_psk = agreed.suite.is_psk();
-        if is_psk {
-            reader.vector16().ok_or(Alert::DecodeError)?;
+    fn hello_done(&mut self, agreed: Agreed, message: &Message) -> Result<Next, Alert> {
+        // RFC 5246 §7.4.5.
+        if !message.body.is_empty() {
+            return Err(Alert::DecodeError);
         }
-        let named_curve = reader.u8() == Some(3);
-        let group = reader.u16().and_then(Group::parse).filter(|_| named_curve).ok_or(Alert::IllegalParameter)?;
-        let point = reader.vector8().ok_or(Alert::DecodeError)?;
-        if is_psk {
-            return reader.is_empty().then(|| (group, point.to_vec())).ok_or(Alert::DecodeError);
-        }
-        let parameters = body.get(..4 + point.len()).ok_or(Alert::DecodeError)?;
-        let scheme = reader.u16().ok_or(Alert::DecodeError)?;
-        let signature = reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?;
-        let leaf = agreed.leaf.as_ref().ok_or(Alert::InternalError)?;
-        if !exchange::goes_with(scheme, agreed.suite.exchange()) {
-            return Err(Alert::IllegalParameter);
-        }
-        let signed = [&self.randoms.client[..], &self.randoms.server, parameters].concat();
-        exchange::verify(leaf, scheme, &signed, signature)?;
-        Ok((group, point.to_vec()))
-    }
-
-    /// Makes the last flight.
-    fn answer(&mut self, agreed: Agreed) -> Result<Sent, Alert> {
-        let mut messages = Vec::new();
-        let mut signer = None;
-        if let Some(schemes) = &agreed.asked {
-            let key = self.config.certified_key.clone();
-            let able = key.and_then(|key| key.key.choose_scheme(schemes).map(|signer| (key, signer)));
-            let body = certificate_body(able.as_ref().map_or(&[], |(key, _)| &key.cert));
-            self.put(&mut messages, message::CERTIFICATE, &body);
-            signer = able.map(|(_, signer)| signer);
-        }
-        let mut body = Vec::new();
-        let psk = self.config.psk.as_ref().filter(|_| agreed.suite.is_psk());
-        if let Some(psk) = psk {
-            wire::put_vector16(&mut body, &psk.identity);
-        }
-        let mut shared = None;
-        if let Some((group, point)) = &agreed.ephemeral {
-            let ours = Ephemeral::generate(&self.platform, *group)?;
-            wire::put_vector8(&mut body, ours.public());
-            shared = Some(ours.agree(point)?);
-        }
-        let premaster = match (psk, shared) {
-            (Some(psk), shared) => prf::psk_premaster(&psk.key, shared.as_ref().map(|shared| &shared[..])),
-            (None, Some(shared)) => shared,
-            (None, None) => return Err(Alert::UnexpectedMessage),
-        };
-        self.put(&mut messages, message::CLIENT_KEY_EXCHANGE, &body);
-        let sent = self.sent(agreed, &premaster);
-        if let Some(signer) = signer {
-            let signature = signer.sign(&self.transcript).map_err(|_| Alert::InternalError)?;
-            let mut body = u16::from(signer.scheme()).to_be_bytes().to_vec();
-            wire::put_vector16(&mut body, &signature);
-            self.put(&mut messages, message::CERTIFICATE_VERIFY, &body);
-        }
-        let ours = prf::verify_data(&sent.master, Side::Client, &self.transcript);
-        let mut finished = Vec::new();
-        self.put(&mut finished, message::FINISHED, &ours);
-        self.flight = Flight::new(messages);
-        Ok(Sent { finished, ..sent })
-    }
-
-    fn sent(&mut self, agreed: Agreed, premaster: &Zeroizing<Vec<u8>>) -> Sent {
-        let session_hash = agreed.extended_master_secret.then_some(self.transcript.as_slice());
-        let master = prf::master_secret(premaster, &self.randoms, session_hash);
-        if let Some(log) = &self.config.key_log {
-            log.log(CLIENT_RANDOM, &self.randoms.client, master.as_ref());
-        }
-        let (write, read) = prf::keys(agreed.suite, &master, &self.randoms);
-        let mut session = Session::new(read, write, Window::default(), 0);
-        session.identify(self.identifiers.take());
-        Sent { agreed, master, session, finished: Vec::new() }
+        message.put(&mut self.transcript);
+        let sent = self.answer(agreed)?;
+        self.state = State::Finished(Box::new(sent));
+        Ok(Next::Send)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::{
     Alert, End,
     platform::Host,
     server::{Made, Step},
+    session::Told,
     suite::Wear,
     wire::{ContentType, Fragment, Record, message},
 };
@@ -96,29 +97,26 @@ impl<P: Peer> Endpoint<P> {
         let Some(Link::V12(session)) = entry.session.as_mut().map(|live| &mut live.session) else { return };
         self.scratch.clear();
         match content {
-            ContentType::Alert => {
-                let Some((level, alert)) =
-                    inner.first_chunk::<2>().map(|[level, alert]| (*level, Alert::parse(*alert)))
-                else {
-                    return;
-                };
-                if alert == Alert::CloseNotify {
-                    self.end(slot, End::Closed, inbox, send);
-                } else if level == 2 {
-                    // RFC 5246 §7.2.2: fatal.
-                    self.end(slot, End::Fault(alert), inbox, send);
-                }
-                return;
-            }
-            ContentType::Handshake => match Fragment::split(&inner).map(|(fragment, _)| fragment.kind) {
-                // RFC 6347 §4.2.4: our last flight was lost.
-                Some(message::FINISHED) => session.put_last_flight(&mut self.scratch),
-                // RFC 5746 §4.5 allows it.
-                Some(message::CLIENT_HELLO) => session.put_alert(Alert::NoRenegotiation, &mut self.scratch),
-                Some(_) | None => return,
+            ContentType::Alert => match Told::by_alert(&inner) {
+                Told::Closed => self.end(slot, End::Closed, inbox, send),
+                Told::Over(alert) => self.end(slot, End::Fault(alert), inbox, send),
+                Told::Nothing => {}
+                Told::Malformed(alert) => self.refuse(slot, alert, inbox, send),
             },
-            ContentType::ChangeCipherSpec | ContentType::ApplicationData | ContentType::Identified => return,
+            ContentType::Handshake => {
+                match Fragment::split(&inner).map(|(fragment, _)| fragment.kind) {
+                    // RFC 6347 §4.2.4: our last flight was lost.
+                    Some(message::FINISHED) => session.put_last_flight(&mut self.scratch),
+                    // RFC 5746 §4.5 allows it.
+                    Some(message::CLIENT_HELLO) => session.put_alert(Alert::NoRenegotiation, &mut self.scratch),
+                    Some(_) => return self.refuse(slot, Alert::UnexpectedMessage, inbox, send),
+                    None => return self.refuse(slot, Alert::DecodeError, inbox, send),
+                }
+                send(entry.peer, &self.scratch);
+            }
+            // RFC 5246 §7.1: it is not protected by what it announces, and there is no second handshake.
+            ContentType::ChangeCipherSpec => self.refuse(slot, Alert::UnexpectedMessage, inbox, send),
+            ContentType::ApplicationData | ContentType::Identified => {}
         }
-        send(entry.peer, &self.scratch);
     }
 }

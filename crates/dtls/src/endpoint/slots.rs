@@ -72,6 +72,17 @@ impl<P: Peer> Endpoint<P> {
         inbox.ended(known_as, live.association, end);
     }
 
+    /// Ends a session whose peer breaks the protocol under its own keys, and tells it how.
+    pub(super) fn refuse(&mut self, slot: usize, alert: Alert, inbox: &mut Inbox<P>, send: &mut dyn FnMut(P, &[u8])) {
+        let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        if let Some(live) = &mut entry.session {
+            self.scratch.clear();
+            live.session.put_alert(alert, &mut self.scratch);
+            send(entry.peer, &self.scratch);
+        }
+        self.end(slot, End::Fault(alert), inbox, send);
+    }
+
     /// The peer's slot, or a new one.
     pub(super) fn slot_of(&mut self, peer: P) -> usize {
         if let Some(slot) = self.peers.get(&peer) {

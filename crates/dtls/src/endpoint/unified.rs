@@ -138,25 +138,25 @@ impl<P: Peer> Endpoint<P> {
         let inner = inbox.bytes.split_off(start);
         self.scratch.clear();
         match heard.content {
-            Content::Alert => match *inner {
+            Content::Alert => match Alert::of_record(&inner) {
                 // RFC 8446 §6: but for this one all end it, whatever they say of their level; user_canceled precedes it.
-                [_, 0] => self.end(slot, End::Closed, inbox, send),
-                [_, USER_CANCELED] => {}
-                [_, alert] => self.end(slot, End::Fault(Alert::parse(alert)), inbox, send),
-                _ => {}
+                Ok((_, Alert::CloseNotify)) => self.end(slot, End::Closed, inbox, send),
+                Ok((_, Alert::Other(USER_CANCELED))) => {}
+                Ok((_, alert)) => self.end(slot, End::Fault(alert), inbox, send),
+                Err(alert) => self.refuse(slot, alert, inbox, send),
             },
-            Content::Ack => session.handle_ack(&inner),
+            Content::Ack => {
+                if let Err(alert) = session.handle_ack(&inner) {
+                    self.refuse(slot, alert, inbox, send);
+                }
+            }
             Content::Handshake => match session.handle_message(now, heard, &inner, &mut self.scratch) {
                 Ok(()) if self.scratch.is_empty() => {}
                 Ok(()) => send(entry.peer, &self.scratch),
-                Err(alert) => {
-                    self.scratch.clear();
-                    session.put_alert(alert, &mut self.scratch);
-                    send(entry.peer, &self.scratch);
-                    self.end(slot, End::Fault(alert), inbox, send);
-                }
+                Err(alert) => self.refuse(slot, alert, inbox, send),
             },
             Content::ApplicationData => {}
+            Content::Unknown => self.refuse(slot, Alert::UnexpectedMessage, inbox, send),
         }
     }
 

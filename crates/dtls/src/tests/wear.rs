@@ -86,3 +86,31 @@ fn s4_1_numbers_that_are_used_up_end_a_session() {
     assert!(spent(&net));
     assert_eq!(net.events.last(), Some(&ClientEvent::Ended(Alert::CloseNotify)), "there was a number for this");
 }
+
+#[test]
+fn a_client_that_has_sealed_too_much_says_goodbye() {
+    let mut net = net();
+    net.client.session_of_12().unwrap().wear_down(1 << 33, 0);
+    let mut said = Vec::new();
+    assert!(!net.client.send(b"data", &mut |bytes| said.push(bytes.to_vec())));
+    assert!(!net.client.is_established() && said.len() == 1);
+    net.arrive(true, &said[0]);
+    assert_eq!((net.server.sessions(), net.server.peers.len()), (0, 0));
+}
+
+#[test]
+fn a_client_ends_its_session_before_a_forged_record_could_hold() {
+    let mut net = net();
+    net.client.session_of_12().unwrap().wear_down(0, (1 << 20) - 2);
+    let (mut said, mut heard) = (Vec::new(), Vec::new());
+    for sequence in 9..12 {
+        let mut forged = Vec::new();
+        let number = wire::number(session::EPOCH, sequence);
+        wire::put_record(&mut forged, wire::ContentType::ApplicationData, wire::DTLS_1_2, number, &[7; 40]);
+        heard.extend(net.client.handle(net.now, &forged, &mut |bytes| said.push(bytes.to_vec())));
+    }
+    assert_eq!(heard, [ClientEvent::Ended(Alert::CloseNotify)]);
+    assert!(!net.client.is_established() && said.len() == 1);
+    net.arrive(true, &said[0]);
+    assert_eq!((net.server.sessions(), net.server.peers.len()), (0, 0));
+}

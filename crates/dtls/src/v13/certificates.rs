@@ -7,7 +7,7 @@ use rustls::{
 
 use super::schedule::Hash;
 use crate::{
-    Alert,
+    Alert, exchange,
     prf::Side,
     wire::{self, Reader},
 };
@@ -46,21 +46,27 @@ fn algorithm(scheme: u16) -> Option<&'static dyn SignatureVerificationAlgorithm>
 pub(super) fn verify(leaf: &CertificateDer<'_>, scheme: u16, message: &[u8], signature: &[u8]) -> Result<(), Alert> {
     let leaf = webpki::EndEntityCert::try_from(leaf).map_err(|_| Alert::BadCertificate)?;
     let algorithm = algorithm(scheme).ok_or(Alert::IllegalParameter)?;
-    leaf.verify_signature(algorithm, message, signature).map_err(|_| Alert::DecryptError)
+    leaf.verify_signature(algorithm, message, signature).map_err(|error| exchange::alert_of_signature(&error))
 }
 
-/// A chain as a Certificate message has it (RFC 8446 §4.4.2); what is said beside each certificate was not asked for.
-pub(super) fn chain(body: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+/// A chain as a Certificate message has it (RFC 8446 §4.4.2).
+///
+/// # Errors
+/// `unsupported_extension`: we ask for nothing that is said beside a certificate, and neither may that be said.
+pub(super) fn chain(body: &[u8]) -> Result<Vec<CertificateDer<'static>>, Alert> {
     let mut reader = Reader(body);
     // The context of a request in a handshake is empty.
-    reader.vector8().filter(|context| context.is_empty())?;
-    let mut list = Reader(reader.vector24().filter(|_| reader.is_empty())?);
+    reader.vector8().filter(|context| context.is_empty()).ok_or(Alert::DecodeError)?;
+    let mut list = Reader(reader.vector24().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?);
     let mut chain = Vec::new();
     while !list.is_empty() {
-        chain.push(CertificateDer::from(list.vector24()?.to_vec()));
-        list.vector16()?;
+        let certificate = list.vector24().filter(|certificate| !certificate.is_empty()).ok_or(Alert::DecodeError)?;
+        if !list.vector16().ok_or(Alert::DecodeError)?.is_empty() {
+            return Err(Alert::UnsupportedExtension);
+        }
+        chain.push(CertificateDer::from(certificate.to_vec()));
     }
-    Some(chain)
+    Ok(chain)
 }
 
 /// RFC 8446 §4.4.2.

@@ -1,12 +1,14 @@
 //! A client's half of a handshake of DTLS 1.3 (RFC 8446 §2, RFC 9147 §5), from the ServerHello on. Each state is named
 //! for the message that it awaits; the last is the acknowledgement of our Finished.
 
+mod extensions;
 mod hello;
 
 use std::time::Duration;
 
 use rustls::{SignatureScheme, pki_types::CertificateDer};
 
+use self::extensions::{Chosen, asked};
 pub(crate) use self::hello::{Newer, ServerHello};
 use super::{
     Suite13, ack,
@@ -20,11 +22,9 @@ use super::{
 use crate::{
     Alert, Channel, ChannelSuite, Platform,
     client::ClientConfig,
-    exchange,
-    hello::extension,
     prf::Side,
     reassembly::{Message, Reassembly},
-    wire::{Cid, Fragment, OTHERS_MAX, Reader, message, put_message, put_vector16},
+    wire::{Cid, OTHERS_MAX, Reader, message, put_message, put_vector16},
 };
 
 /// Bytes of a server's messages that are not finished.
@@ -107,7 +107,9 @@ impl ClientHandshake {
         }
         let agreed = match (chosen.share, newer.share.take()) {
             (Some((group, point)), Some((ours, key))) if group == ours.number() => Some(key.agree(point)?),
-            (Some(_), _) => return Err(Alert::IllegalParameter),
+            // None was sent.
+            (Some(_), None) => return Err(Alert::UnsupportedExtension),
+            (Some(_), Some(_)) => return Err(Alert::IllegalParameter),
             (None, _) if by_psk => None,
             // §9.2: without a pre-shared key there is nothing else that a secret could come from.
             (None, _) => return Err(Alert::MissingExtension),
@@ -115,7 +117,11 @@ impl ClientHandshake {
         let stage = early.unwrap_or_else(|| Early::new(None)).handshake(agreed.as_ref().map(|agreed| &agreed[..]));
         let at_server_hello = transcript.hash();
         let traffic = |side| stage.traffic(side, &at_server_hello);
-        let (aead, theirs) = (suite.aead(), chosen.identifier.filter(|cid| cid.len() <= OTHERS_MAX));
+        let (aead, theirs) = (suite.aead(), chosen.identifier);
+        // The server takes it as agreed on, and we cannot say it.
+        if theirs.is_some_and(|cid| cid.len() > OTHERS_MAX) {
+            return Err(Alert::IllegalParameter);
+        }
         let this = Self {
             read: Reading::new(aead, traffic(Side::Server), EPOCH_HANDSHAKE),
             write: Writing::new(aead, traffic(Side::Client), EPOCH_HANDSHAKE),
@@ -171,30 +177,42 @@ impl ClientHandshake {
 
     /// Takes in a record.
     pub(crate) fn handle(&mut self, now: Duration, record: &Sealed<'_>, send: &mut dyn FnMut(&[u8])) -> ClientStep {
+        if !record.is_for(self.ours.as_ref()) {
+            return ClientStep::Waiting;
+        }
         let mut plain = Vec::new();
         let opened = self.read.open(record, &mut plain);
         let opened = opened.or_else(|| self.data.as_mut().and_then(|(read, _)| read.open(record, &mut plain)));
         let Some(Opened { content, number, .. }) = opened else { return ClientStep::Waiting };
+        match self.handle_inner(now, content, number, &plain, send) {
+            Ok(step) => step,
+            Err(alert) => self.refuse(alert, send),
+        }
+    }
+
+    fn handle_inner(
+        &mut self,
+        now: Duration,
+        content: Content,
+        number: Number,
+        plain: &[u8],
+        send: &mut dyn FnMut(&[u8]),
+    ) -> Result<ClientStep, Alert> {
         match content {
             Content::Handshake if number.epoch == EPOCH_HANDSHAKE => {
                 self.note(now, number);
-                let step = self.messages(now, &plain, send);
-                self.answered(step, send)
+                self.messages(now, plain, send).map(|()| ClientStep::Waiting)
             }
             Content::Ack => {
-                ack::numbers(&plain).for_each(|number| self.flight.acknowledge(number));
-                if self.flight.has_arrived() { self.finish() } else { ClientStep::Waiting }
+                ack::numbers(plain)?.for_each(|number| self.flight.acknowledge(number));
+                if self.flight.has_arrived() { self.finish() } else { Ok(ClientStep::Waiting) }
             }
-            Content::Alert => match *plain {
-                [_, alert] => ClientStep::Failed(Alert::parse(alert)),
-                _ => ClientStep::Waiting,
-            },
+            Content::Alert => Alert::of_record(plain).map(|(_, alert)| ClientStep::Failed(alert)),
             // Data has keys of its own (RFC 9147 §6.1).
-            Content::ApplicationData if number.epoch == EPOCH_HANDSHAKE => {
-                self.answered(Err(Alert::UnexpectedMessage), send)
-            }
+            Content::ApplicationData if number.epoch == EPOCH_HANDSHAKE => Err(Alert::UnexpectedMessage),
+            Content::Unknown => Err(Alert::UnexpectedMessage),
             // Data that a server sends before it has our Finished is dropped and not acknowledged.
-            Content::Handshake | Content::ApplicationData => ClientStep::Waiting,
+            Content::Handshake | Content::ApplicationData => Ok(ClientStep::Waiting),
         }
     }
 
@@ -208,8 +226,7 @@ impl ClientHandshake {
         }
     }
 
-    fn answered(&mut self, step: Result<(), Alert>, send: &mut dyn FnMut(&[u8])) -> ClientStep {
-        let Err(alert) = step else { return ClientStep::Waiting };
+    fn refuse(&mut self, alert: Alert, send: &mut dyn FnMut(&[u8])) -> ClientStep {
         let mut out = Vec::new();
         if self.write.seal(&self.theirs, Content::Alert, &alert.bytes(), &mut out).is_some() {
             send(&out);
@@ -219,11 +236,8 @@ impl ClientHandshake {
     }
 
     /// Deals with messages as long as there are any.
-    fn messages(&mut self, now: Duration, mut payload: &[u8], send: &mut dyn FnMut(&[u8])) -> Result<(), Alert> {
-        while let Some((fragment, rest)) = Fragment::split(payload) {
-            payload = rest;
-            self.reassembly.push(0, &fragment);
-        }
+    fn messages(&mut self, now: Duration, payload: &[u8], send: &mut dyn FnMut(&[u8])) -> Result<(), Alert> {
+        self.reassembly.push_all(payload)?;
         while let Some(message) = self.reassembly.pop() {
             self.next_in = message.sequence.wrapping_add(1);
             if self.handle_message(&message)? {
@@ -244,7 +258,7 @@ impl ClientHandshake {
             }
             (State::Certificate(None), message::CERTIFICATE_REQUEST) => State::Certificate(Some(asked(body)?)),
             (State::Certificate(asked), message::CERTIFICATE) => {
-                let chain = chain(body).ok_or(Alert::DecodeError)?;
+                let chain = chain(body)?;
                 State::CertificateVerify(asked, hello::verified_leaf(&self.config, &self.platform, chain)?)
             }
             (State::CertificateVerify(asked, leaf), message::CERTIFICATE_VERIFY) => {
@@ -268,26 +282,6 @@ impl ClientHandshake {
         };
         self.transcript.add(message.kind, body);
         Ok(false)
-    }
-
-    /// RFC 8446 §4.3.1: only what was asked for, and only what belongs here.
-    fn encrypted_extensions(&self, body: &[u8]) -> Result<(), Alert> {
-        let mut reader = Reader(body);
-        let mut list = Reader(reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?);
-        while !list.is_empty() {
-            let (number, _) = list.u16().zip(list.vector16()).ok_or(Alert::DecodeError)?;
-            match number {
-                extension::SUPPORTED_GROUPS => {}
-                extension::SERVER_NAME if self.config.server.is_some() => {}
-                extension::KEY_SHARE
-                | extension::PRE_SHARED_KEY
-                | extension::SUPPORTED_VERSIONS
-                | extension::CONNECTION_ID
-                | extension::SIGNATURE_ALGORITHMS => return Err(Alert::IllegalParameter),
-                _ => return Err(Alert::UnsupportedExtension),
-            }
-        }
-        Ok(())
     }
 
     /// Makes our flight, and the keys of data (RFC 8446 §7.1).
@@ -324,11 +318,11 @@ impl ClientHandshake {
     }
 
     /// All of our flight has arrived.
-    fn finish(&mut self) -> ClientStep {
+    fn finish(&mut self) -> Result<ClientStep, Alert> {
         let State::Acknowledgement(certificate) = std::mem::replace(&mut self.state, State::Over) else {
-            return ClientStep::Failed(Alert::InternalError);
+            return Err(Alert::InternalError);
         };
-        let Some((read, write)) = self.data.take() else { return ClientStep::Failed(Alert::InternalError) };
+        let (read, write) = self.data.take().ok_or(Alert::InternalError)?;
         let aead = self.suite.aead();
         // The value left here is never used.
         let before =
@@ -345,7 +339,7 @@ impl ClientHandshake {
             side: Side::Client,
         });
         let channel = Channel { suite: ChannelSuite::V13(self.suite), certificate, psk_identity: None };
-        ClientStep::Done(Box::new(session), Box::new(channel))
+        Ok(ClientStep::Done(Box::new(session), Box::new(channel)))
     }
 
     fn log(&self, label: &str, secret: &schedule::Secret) {
@@ -353,58 +347,4 @@ impl ClientHandshake {
             log.log(label, &self.random, secret.as_ref());
         }
     }
-}
-
-/// The choice of a ServerHello among the offers.
-struct Chosen<'a> {
-    share: Option<(u16, &'a [u8])>,
-    psk: bool,
-    identifier: Option<&'a [u8]>,
-}
-
-impl<'a> Chosen<'a> {
-    fn parse(answer: &ServerHello<'a>, is_identified: bool) -> Result<Self, Alert> {
-        let mut chosen = Self { share: None, psk: false, identifier: None };
-        for (number, body) in &answer.extensions {
-            let mut reader = Reader(body);
-            match *number {
-                extension::SUPPORTED_VERSIONS => {}
-                extension::KEY_SHARE => {
-                    let share = reader.u16().zip(reader.vector16()).filter(|_| reader.is_empty());
-                    chosen.share = Some(share.ok_or(Alert::DecodeError)?);
-                }
-                // §4.2.11: there is one, whose index is 0.
-                extension::PRE_SHARED_KEY => match **body {
-                    [0, 0] => chosen.psk = true,
-                    [_, _] => return Err(Alert::IllegalParameter),
-                    _ => return Err(Alert::DecodeError),
-                },
-                extension::CONNECTION_ID if is_identified => {
-                    let cid = reader.vector8().filter(|_| reader.is_empty());
-                    chosen.identifier = Some(cid.ok_or(Alert::DecodeError)?);
-                }
-                _ => return Err(Alert::UnsupportedExtension),
-            }
-        }
-        Ok(chosen)
-    }
-}
-
-/// The schemes that a CertificateRequest takes (RFC 8446 §4.3.2).
-fn asked(body: &[u8]) -> Result<Vec<SignatureScheme>, Alert> {
-    let mut reader = Reader(body);
-    // The context is for requests after the handshake.
-    if !reader.vector8().ok_or(Alert::DecodeError)?.is_empty() {
-        return Err(Alert::IllegalParameter);
-    }
-    let mut list = Reader(reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?);
-    let mut schemes = None;
-    while !list.is_empty() {
-        let (number, body) = list.u16().zip(list.vector16()).ok_or(Alert::DecodeError)?;
-        if number == extension::SIGNATURE_ALGORITHMS {
-            let offered = Reader(body).vector16().ok_or(Alert::DecodeError)?;
-            schemes = Some(exchange::schemes(Some(offered)).into_iter().filter(|at| SCHEMES.contains(at)).collect());
-        }
-    }
-    schemes.ok_or(Alert::MissingExtension)
 }

@@ -47,10 +47,6 @@ pub(crate) enum Offer {
 impl Retry {
     fn choose(suites: &[Suite13], hello: &ClientHello<'_>, body: &[u8]) -> Result<Self, Alert> {
         let offered = |suite: &&Suite13| Reader(hello.suites).numbers().any(|number| number == suite.number());
-        // §5.3: the cookie of DTLS 1.2 is empty, and nothing is compressed.
-        if !hello.cookie.is_empty() || hello.compressions != [0] {
-            return Err(Alert::IllegalParameter);
-        }
         let suite = *suites.iter().find(offered).ok_or(Alert::HandshakeFailure)?;
         let group = match hello.key_shares {
             Some(shares) if share(shares).ok_or(Alert::DecodeError)?.is_some() => None,
@@ -121,6 +117,19 @@ pub(super) fn share(mut list: &[u8]) -> Option<Option<(Group, &[u8])>> {
     Some(found)
 }
 
+/// Checks that are the same for the first ClientHello and for the second.
+fn check(hello: &ClientHello<'_>) -> Result<(), Alert> {
+    // RFC 9147 §5.3: the cookie of DTLS 1.2 is empty, and nothing is compressed.
+    if !hello.cookie.is_empty() || hello.compressions != [0] {
+        return Err(Alert::IllegalParameter);
+    }
+    // RFC 8446 §9.2: neither without the other; §4.2.9: no key without a mode.
+    if hello.groups.is_some() != hello.key_shares.is_some() || hello.psks.is_some() && hello.psk_modes.is_none() {
+        return Err(Alert::MissingExtension);
+    }
+    Ok(())
+}
+
 /// Whether a list of versions (RFC 8446 §4.2.1) has ours.
 fn offers(versions: &[u8]) -> bool {
     Reader(versions).numbers().any(|version| version == DTLS_1_3)
@@ -137,6 +146,9 @@ pub(crate) fn look(
 ) -> (Offer, Vec<u8>) {
     if suites.is_empty() || !hello.versions.is_some_and(offers) {
         return (Offer::Older, Vec::new());
+    }
+    if let Err(alert) = check(hello) {
+        return (Offer::Refused(alert), Vec::new());
     }
     if let Some(cookie) = hello.retry_cookie {
         // One that is too old or bent cannot be replaced: a client takes one HelloRetryRequest only (§4.1.4).

@@ -1,5 +1,6 @@
 //! Protected records (RFC 9147 §4): the unified header, encrypted record numbers, and which records were seen.
 
+mod content;
 mod header;
 #[cfg(test)]
 mod tests;
@@ -9,12 +10,13 @@ use aes::{
     cipher::{Array, BlockCipherEncrypt as _, KeyInit as _},
 };
 
+pub(crate) use self::content::Content;
 use self::header::Header;
 use super::schedule::{self, Secret};
 use crate::{
     protection::{PLAIN_MAX, Schedule, Window},
     suite::Aead,
-    wire::{self, CID, ContentType, RECORD_HEADER, Reader},
+    wire::{self, CID, Cid, ContentType, RECORD_HEADER, Reader},
 };
 
 /// RFC 9147 §4: `0b001CSLEE`.
@@ -45,36 +47,6 @@ pub fn identified(datagram: &[u8]) -> Option<u8> {
         return datagram.get(RECORD_HEADER - 2).copied();
     }
     (first & (FIXED_MASK | WITH_CID) == FIXED | WITH_CID).then(|| datagram.get(1).copied()).flatten()
-}
-
-/// What a record holds (RFC 8446 §5.1, RFC 9147 §4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
-    Alert,
-    Handshake,
-    ApplicationData,
-    Ack,
-}
-
-impl Content {
-    pub(super) const fn parse(byte: u8) -> Option<Self> {
-        match byte {
-            21 => Some(Self::Alert),
-            22 => Some(Self::Handshake),
-            23 => Some(Self::ApplicationData),
-            26 => Some(Self::Ack),
-            _ => None,
-        }
-    }
-
-    pub(super) const fn byte(self) -> u8 {
-        match self {
-            Self::Alert => 21,
-            Self::Handshake => 22,
-            Self::ApplicationData => 23,
-            Self::Ack => 26,
-        }
-    }
 }
 
 /// Which record: what acknowledgements name (RFC 9147 §4, §7).
@@ -110,6 +82,12 @@ impl<'a> Sealed<'a> {
         let body = reader.take(length.map_or(reader.0.len(), usize::from))?;
         // §4.2.3: without a whole sample it is nobody's.
         (body.len() >= SAMPLE).then_some((Self { flags, cid, sequence, length, body }, reader.0))
+    }
+
+    /// Whether it may be for who is known by this identifier. Records behind the first of a datagram may leave it out
+    /// (RFC 9147 §4); one that has another is nobody's, though its tag may be right.
+    pub(super) fn is_for(&self, ours: Option<&Cid>) -> bool {
+        self.cid.is_none_or(|cid| ours.is_some_and(|ours| ours[..] == *cid))
     }
 
     const fn epoch_bits(&self) -> u64 {
@@ -344,7 +322,8 @@ impl Reading {
         record.epoch_bits() == self.epoch & EPOCH_MASK as u64
     }
 
-    /// Appends what a record holds, when it is genuine and new. `None`: nothing was appended, nothing has changed.
+    /// Appends what a record holds, when it is genuine and new. `None`: nothing was appended. One that is too long is
+    /// discarded: RFC 9147 §4.5.2 names the length, where RFC 8446 §5.2 ends the connection.
     pub(super) fn open(&mut self, record: &Sealed<'_>, out: &mut Vec<u8>) -> Option<Opened> {
         if !self.may_be(record) {
             return None;
@@ -369,17 +348,19 @@ impl Reading {
         let start = out.len();
         out.extend_from_slice(body);
         let opened = out.get_mut(start..).and_then(|body| keys.cipher.open(keys.nonce(sequence), &header, body, tag));
-        // RFC 8446 §5.4: behind what it holds are its type and zeros.
-        let end = out.get(start..).and_then(|inner| inner.iter().rposition(|byte| *byte != 0)).map(|at| start + at);
-        let content = opened.and(end).and_then(|end| Content::parse(*out.get(end)?));
-        let (Some(content), Some(end)) = (content, end) else {
+        if opened.is_none() {
             out.truncate(start);
             self.forged += 1;
             return None;
-        };
-        out.truncate(end);
+        }
         let newest = self.window.is_newest(sequence);
         self.window.note(sequence);
+        // RFC 8446 §5.4: what it holds, its type and padding have 2^14 + 1 bytes at most.
+        if body.len() > PLAIN_MAX + 1 {
+            out.truncate(start);
+            return None;
+        }
+        let content = content::take(start, out);
         Some(Opened { content, number: Number { epoch: self.epoch, sequence }, newest })
     }
 

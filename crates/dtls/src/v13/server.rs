@@ -23,8 +23,8 @@ use crate::{
     hello::Verified,
     platform::Host,
     prf::Side,
-    reassembly::{Fit, Message, Reassembly},
-    wire::{Cid, Fragment, OTHERS_MAX, Reader, message},
+    reassembly::{Message, Reassembly},
+    wire::{Cid, OTHERS_MAX, Reader, message},
 };
 
 /// Bytes of handshake messages of one client that are not finished: its certificates.
@@ -203,8 +203,23 @@ impl Handshake {
 
     /// Takes in a record.
     pub(crate) fn handle(&mut self, now: Duration, host: Host<'_>, record: &Sealed<'_>, out: &mut Vec<u8>) -> Step {
+        if !record.is_for(self.ours.as_ref()) {
+            return Step::Waiting;
+        }
         let mut plain = Vec::new();
         let Some(Opened { content, number, .. }) = self.read.open(record, &mut plain) else { return Step::Waiting };
+        self.handle_inner(now, host, content, number, &plain, out).unwrap_or_else(Step::Failed)
+    }
+
+    fn handle_inner(
+        &mut self,
+        now: Duration,
+        host: Host<'_>,
+        content: Content,
+        number: Number,
+        plain: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Step, Alert> {
         match content {
             Content::Handshake => {
                 // §5.8.1: nobody answers who has not read our flight to its end.
@@ -213,42 +228,28 @@ impl Handshake {
                     self.received.push(number);
                 }
                 self.ack_at.get_or_insert(now + ACK_AFTER);
-                self.fragments(&plain);
+                self.reassembly.push_all(plain)?;
                 self.advance(host, out)
             }
             Content::Ack => {
-                ack::numbers(&plain).for_each(|number| self.flight.acknowledge(number));
-                Step::Waiting
+                ack::numbers(plain)?.for_each(|number| self.flight.acknowledge(number));
+                Ok(Step::Waiting)
             }
-            Content::Alert => match *plain {
-                [_, alert] => Step::Abandoned(Alert::parse(alert)),
-                _ => Step::Waiting,
-            },
+            Content::Alert => Alert::of_record(plain).map(|(_, alert)| Step::Abandoned(alert)),
             // Data has keys of its own.
-            Content::ApplicationData => Step::Failed(Alert::UnexpectedMessage),
-        }
-    }
-
-    fn fragments(&mut self, mut payload: &[u8]) {
-        while let Some((fragment, rest)) = Fragment::split(payload) {
-            payload = rest;
-            match self.reassembly.push(0, &fragment) {
-                Fit::Taken | Fit::Past => {}
-            }
+            Content::ApplicationData | Content::Unknown => Err(Alert::UnexpectedMessage),
         }
     }
 
     /// Deals with messages as long as there are any.
-    fn advance(&mut self, host: Host<'_>, out: &mut Vec<u8>) -> Step {
+    fn advance(&mut self, host: Host<'_>, out: &mut Vec<u8>) -> Result<Step, Alert> {
         while let Some(message) = self.reassembly.pop() {
             self.next_in = message.sequence.wrapping_add(1);
-            match self.handle_message(host, &message, out) {
-                Ok(Some(step)) => return step,
-                Ok(None) => {}
-                Err(alert) => return Step::Failed(alert),
+            if let Some(step) = self.handle_message(host, &message, out)? {
+                return Ok(step);
             }
         }
-        Step::Waiting
+        Ok(Step::Waiting)
     }
 
     fn handle_message(&mut self, host: Host<'_>, message: &Message, out: &mut Vec<u8>) -> Result<Option<Step>, Alert> {
@@ -281,7 +282,7 @@ impl Handshake {
     /// The client's certificate and its chain when they hold; nothing when it has none and need not.
     fn verified_chain(&self, host: Host<'_>, body: &[u8]) -> Result<Chain, Alert> {
         let verifier = self.verifier.as_ref().ok_or(Alert::UnexpectedMessage)?;
-        let chain = chain(body).ok_or(Alert::DecodeError)?;
+        let chain = chain(body)?;
         match chain.split_first() {
             None if verifier.client_auth_mandatory() || !host.credentials.admits_anonymous() => {
                 Err(Alert::CertificateRequired)

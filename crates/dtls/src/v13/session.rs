@@ -106,6 +106,9 @@ impl Session {
 
     /// Appends what a record holds when it is genuine and new.
     pub(crate) fn open(&mut self, record: &Sealed<'_>, out: &mut Vec<u8>) -> Option<Heard> {
+        if !record.is_for(self.ours.as_ref()) {
+            return None;
+        }
         if let Some(Opened { content, number, newest }) = self.read.open(record, out) {
             self.note_unheeded();
             return Some(Heard { content, number, newest });
@@ -164,8 +167,13 @@ impl Session {
         plain: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), Alert> {
+        // RFC 8446 §5.4.
+        if plain.is_empty() {
+            return Err(Alert::UnexpectedMessage);
+        }
         let mut rest = plain;
-        while let Some((fragment, after)) = Fragment::split(rest) {
+        while !rest.is_empty() {
+            let (fragment, after) = Fragment::split(rest).ok_or(Alert::DecodeError)?;
             rest = after;
             match fragment.sequence.cmp(&self.next_in) {
                 // Our acknowledgement was lost.
@@ -184,7 +192,9 @@ impl Session {
                 message::KEY_UPDATE => self.handle_key_update(now, fragment.body, out)?,
                 message::NEW_CONNECTION_ID => self.handle_new_identifier(fragment.body)?,
                 // §9: one is enough for anybody; to ask again is of no use.
-                message::REQUEST_CONNECTION_ID if self.ours.is_some() => {}
+                message::REQUEST_CONNECTION_ID if self.ours.is_some() => {
+                    let [_] = fragment.body else { return Err(Alert::DecodeError) };
+                }
                 // A ticket, which we have no use for: resumption is not spoken.
                 message::NEW_SESSION_TICKET if self.side == Side::Client => {}
                 _ => return Err(Alert::UnexpectedMessage),
@@ -223,14 +233,26 @@ impl Session {
             return Err(Alert::UnexpectedMessage);
         }
         let mut reader = Reader(body);
-        let list = reader.vector16().ok_or(Alert::DecodeError)?;
+        let mut list = Reader(reader.vector16().ok_or(Alert::DecodeError)?);
         let usage = reader.u8().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?;
-        let first = Reader(list).vector8().ok_or(Alert::DecodeError)?;
-        // cid_immediate; spare ones are for whoever chooses to move.
-        if usage == 0 && !first.is_empty() && first.len() <= OTHERS_MAX {
-            self.theirs = first.into();
+        let (mut usable, is_any) = (None, !list.is_empty());
+        while !list.is_empty() {
+            let identifier = list.vector8().ok_or(Alert::DecodeError)?;
+            usable = usable.or(Some(identifier).filter(|cid| cid.len() <= OTHERS_MAX));
         }
-        Ok(())
+        match (usage, usable) {
+            // cid_immediate: one of them is used from now on. To use none there would be no message for.
+            (0, Some([])) => Ok(()),
+            (0, Some(identifier)) => {
+                self.theirs = identifier.into();
+                Ok(())
+            }
+            // All are longer than ours to others can be.
+            (0, None) if is_any => Err(Alert::IllegalParameter),
+            // Spare ones are for whoever chooses to move.
+            (0, None) | (1, _) => Ok(()),
+            (_, _) => Err(Alert::IllegalParameter),
+        }
     }
 
     /// Changes our keys, and asks the peer to change its own if `request`. Nothing while an update is under way.
@@ -251,12 +273,17 @@ impl Session {
     }
 
     /// An acknowledgement: of our KeyUpdate, after which the new keys are used.
-    pub(crate) fn handle_ack(&mut self, body: &[u8]) {
-        let Some(update) = &self.update else { return };
-        if ack::numbers(body).any(|number| update.sent.contains(&number)) {
+    ///
+    /// # Errors
+    /// The alert with which the association ends: it is not well formed.
+    pub(crate) fn handle_ack(&mut self, body: &[u8]) -> Result<(), Alert> {
+        let mut numbers = ack::numbers(body)?;
+        let Some(update) = &self.update else { return Ok(()) };
+        if numbers.any(|number| update.sent.contains(&number)) {
             self.write = self.write.next();
             self.update = None;
         }
+        Ok(())
     }
 
     /// Changes keys under which much was sealed or forged, when they are [worn](Session::wear); the message is appended.

@@ -19,9 +19,11 @@ impl Handshake {
     /// The suites of DTLS 1.2 for which there is what they need.
     pub(super) fn suites(&self) -> impl Iterator<Item = Suite> {
         let (psk, certificates) = (self.config.psk.is_some(), self.config.server.is_some());
+        let has_groups = !self.config.groups.is_empty();
         self.config.suites.iter().copied().filter(move |suite| match suite.exchange() {
-            Exchange::Psk | Exchange::EcdhePsk => psk,
-            Exchange::EcdheEcdsa | Exchange::EcdheRsa => certificates,
+            Exchange::Psk => psk,
+            Exchange::EcdhePsk => psk && has_groups,
+            Exchange::EcdheEcdsa | Exchange::EcdheRsa => certificates && has_groups,
         })
     }
 
@@ -132,10 +134,10 @@ impl Handshake {
             return Err(Alert::ProtocolVersion);
         }
         self.refuse_downgrade()?;
-        reader.vector8().ok_or(Alert::DecodeError)?;
-        let number = reader.u16().ok_or(Alert::DecodeError)?;
+        reader.vector8().filter(|session| session.len() <= 32).ok_or(Alert::DecodeError)?;
+        let (number, compression) = reader.u16().zip(reader.u8()).ok_or(Alert::DecodeError)?;
         let suite = self.suites().find(|suite| suite.number() == number).ok_or(Alert::IllegalParameter)?;
-        if reader.u8() != Some(0) {
+        if compression != 0 {
             return Err(Alert::IllegalParameter);
         }
         let extended_master_secret = self.extensions(reader)?;
@@ -166,12 +168,16 @@ impl Handshake {
             if seen.contains(&number) {
                 return Err(Alert::IllegalParameter);
             }
-            // RFC 5746 §3.4: in a first handshake it is empty.
-            if number == extension::RENEGOTIATION_INFO && body != [0] {
-                return Err(Alert::HandshakeFailure);
-            }
-            if number == extension::CONNECTION_ID {
-                self.identifiers = Some(self.identifiers(body)?);
+            match number {
+                // RFC 5746 §3.4: in a first handshake it is empty.
+                extension::RENEGOTIATION_INFO if body != [0] => return Err(Alert::HandshakeFailure),
+                // RFC 7627 §5.1, RFC 6066 §3: they say all by being there.
+                extension::EXTENDED_MASTER_SECRET | extension::SERVER_NAME if !body.is_empty() => {
+                    return Err(Alert::DecodeError);
+                }
+                extension::EC_POINT_FORMATS => check_point_formats(body)?,
+                extension::CONNECTION_ID => self.identifiers = Some(self.identifiers(body)?),
+                _ => {}
             }
             seen.push(number);
         }
@@ -182,7 +188,8 @@ impl Handshake {
         match number {
             extension::EXTENDED_MASTER_SECRET | extension::RENEGOTIATION_INFO => true,
             extension::SUPPORTED_GROUPS | extension::EC_POINT_FORMATS => self.has_curves(),
-            extension::SIGNATURE_ALGORITHMS | extension::SERVER_NAME => self.config.server.is_some(),
+            // Not SIGNATURE_ALGORITHMS: RFC 5246 §7.4.1.4.1 has no server send it.
+            extension::SERVER_NAME => self.config.server.is_some(),
             extension::CONNECTION_ID => self.ours.is_some(),
             _ => false,
         }
@@ -198,4 +205,11 @@ impl Handshake {
         }
         Ok(Box::new(Identifiers { ours, theirs: theirs.into() }))
     }
+}
+
+/// RFC 8422 §5.1.2: uncompressed has to be there.
+fn check_point_formats(body: &[u8]) -> Result<(), Alert> {
+    let mut reader = Reader(body);
+    let formats = reader.vector8().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?;
+    if formats.contains(&0) { Ok(()) } else { Err(Alert::IllegalParameter) }
 }

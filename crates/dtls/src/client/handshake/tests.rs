@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use zeroize::Zeroizing;
+
 use super::*;
 use crate::{
     CookieKey, Credentials, Endpoint, EndpointConfig, Event, Inbox,

@@ -129,7 +129,7 @@ impl Newer {
                     let number = reader.u16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?;
                     group = Some(Group::parse(number).filter(|group| config.groups.contains(group)));
                 }
-                _ => return Err(Alert::UnsupportedExtension),
+                number => return Err(extension::misplaced(number)),
             }
         }
         match group {
@@ -166,29 +166,36 @@ pub(crate) struct ServerHello<'a> {
 }
 
 impl<'a> ServerHello<'a> {
-    /// `None`: it is one of DTLS 1.2, or of nothing.
+    /// `None`: it is one of DTLS 1.2.
     pub(crate) fn parse(body: &'a [u8]) -> Option<Result<Self, Alert>> {
+        Self::read(body).transpose()
+    }
+
+    fn read(body: &'a [u8]) -> Result<Option<Self>, Alert> {
         let mut reader = Reader(body);
-        let version = reader.u16()?;
-        let random = reader.array()?;
-        let session_id = reader.vector8()?;
-        let suite = reader.u16()?;
-        let compression = reader.u8()?;
-        let mut list = Reader(reader.vector16().filter(|_| reader.is_empty())?);
+        let (version, random) = reader.u16().zip(reader.array()).ok_or(Alert::DecodeError)?;
+        let session_id = reader.vector8().ok_or(Alert::DecodeError)?;
+        let (suite, compression) = reader.u16().zip(reader.u8()).ok_or(Alert::DecodeError)?;
+        if reader.is_empty() {
+            return Ok(None);
+        }
+        let mut list = Reader(reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?);
         let mut extensions: Vec<(u16, &[u8])> = Vec::new();
         let mut is_twice = false;
         while !list.is_empty() {
-            let extension = (list.u16()?, list.vector16()?);
+            let extension = list.u16().zip(list.vector16()).ok_or(Alert::DecodeError)?;
             is_twice |= extensions.iter().any(|(number, _)| *number == extension.0);
             extensions.push(extension);
         }
-        let (_, chosen) = extensions.iter().find(|(number, _)| *number == extension::SUPPORTED_VERSIONS)?;
+        let chosen = extensions.iter().find(|(number, _)| *number == extension::SUPPORTED_VERSIONS);
+        let Some((_, chosen)) = chosen else { return Ok(None) };
+        let chosen = <[u8; 2]>::try_from(*chosen).map_err(|_| Alert::DecodeError)?;
         // RFC 8446 §4.1.3, §4.2.1; RFC 9147 §5.3: the session's name is not echoed, and we have given none.
         let holds = version == DTLS_1_2 && session_id.is_empty() && compression == 0 && !is_twice;
-        if !holds || **chosen != DTLS_1_3.to_be_bytes() {
-            return Some(Err(Alert::IllegalParameter));
+        if !holds || chosen != DTLS_1_3.to_be_bytes() {
+            return Err(Alert::IllegalParameter);
         }
-        Some(Ok(Self { body, random, suite, extensions }))
+        Ok(Some(Self { body, random, suite, extensions }))
     }
 
     pub(crate) fn is_retry(&self) -> bool {

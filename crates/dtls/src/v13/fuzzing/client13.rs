@@ -222,6 +222,7 @@ impl Server {
                 }
                 Content::ApplicationData => data.push(plain),
                 Content::Handshake | Content::Ack | Content::Alert => {}
+                Content::Unknown => panic!("a record of no type"),
             }
         }
     }

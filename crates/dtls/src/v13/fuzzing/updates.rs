@@ -166,8 +166,9 @@ impl Attack {
                     self.pending.push(opened.number);
                 }
                 Content::ApplicationData => self.answers += 1,
-                Content::Ack => assert!(ack::numbers(&plain).count() > 0),
+                Content::Ack => assert!(ack::numbers(&plain).is_ok_and(|numbers| numbers.count() > 0)),
                 Content::Alert => {}
+                Content::Unknown => panic!("a record of no type"),
             }
         }
         assert!(rest.is_empty(), "what is no record");
@@ -321,13 +322,19 @@ impl Attack {
                 self.check(Fate::Lives);
             }
             11 => {
-                let datagram = self.seal(0, Content::Ack, input.bytes());
-                // One that is not well formed names nothing, and one that is may name anything.
-                self.arrive_unknown(&datagram);
+                let body = input.bytes();
+                let datagram = self.seal(0, Content::Ack, body);
+                if ack::numbers(body).is_err() {
+                    self.arrive(&datagram);
+                    self.check(Fate::Ends);
+                } else {
+                    // It may name anything.
+                    self.arrive_unknown(&datagram);
+                }
             }
             12 => {
                 let body = input.bytes();
-                let ends = body.len() == 2 && body.get(1) != Some(&USER_CANCELED);
+                let ends = body.len() != 2 || body.get(1) != Some(&USER_CANCELED);
                 let datagram = self.seal(0, Content::Alert, body);
                 self.arrive(&datagram);
                 self.check(if ends { Fate::Ends } else { Fate::Lives });
@@ -387,9 +394,10 @@ impl Attack {
         wire::put_vector8(&mut list, cid);
         wire::put_vector16(&mut body, &list);
         body.push(how >> 1 & 1);
-        let fate = if self.cid_len == 0 { Fate::Ends } else { Fate::Lives };
+        let (is_now, is_too_long) = (how >> 1 & 1 == 0, cid.len() > wire::OTHERS_MAX);
+        let fate = if self.cid_len == 0 || is_now && is_too_long { Fate::Ends } else { Fate::Lives };
         // The acknowledgement comes under the new one already.
-        if fate == Fate::Lives && how >> 1 & 1 == 0 && !cid.is_empty() && cid.len() <= wire::OTHERS_MAX {
+        if fate == Fate::Lives && is_now && !cid.is_empty() {
             self.cid_len = cid.len();
         }
         self.say(message::NEW_CONNECTION_ID, &body, fate);

@@ -30,6 +30,8 @@ const IDENTITY_MAX: usize = 255;
 const IDENTITIES_MAX: usize = 4;
 /// Bytes of names of authorities in a CertificateRequest; more would not help a device to choose.
 const AUTHORITIES_MAX: usize = 1024;
+/// RFC 8446 §4.2.11: bytes of the shortest binder.
+const BINDER_MIN: usize = 32;
 /// RFC 8446 §4.2.9.
 pub(in crate::v13) const PSK_KE: u8 = 0;
 pub(in crate::v13) const PSK_DHE_KE: u8 = 1;
@@ -68,10 +70,6 @@ impl<'a> Proof<'a> {
     ) -> Result<Self, Refusal> {
         let hello = &verified.hello;
         let share = share_of(hello, retry)?;
-        // RFC 8446 §4.2.9.
-        if hello.psks.is_some() && hello.psk_modes.is_none() {
-            return Err(Alert::MissingExtension.into());
-        }
         if let (true, Some(offered), Some(modes)) = (host.credentials.has_psk(), hello.psks, hello.psk_modes) {
             return psk(host, from, verified, retry, &offered, modes, share);
         }
@@ -187,19 +185,29 @@ pub(crate) struct Psks<'a> {
 }
 
 impl<'a> Psks<'a> {
-    pub(crate) fn parse(body: &'a [u8]) -> Option<Self> {
+    pub(crate) fn parse(body: &'a [u8]) -> Result<Self, Alert> {
+        let (psks, identities, binders) = Self::counted(body).ok_or(Alert::DecodeError)?;
+        if identities == binders { Ok(psks) } else { Err(Alert::IllegalParameter) }
+    }
+
+    /// With the numbers of both.
+    fn counted(body: &'a [u8]) -> Option<(Self, usize, usize)> {
         let mut reader = Reader(body);
-        let identities = reader.vector16()?;
+        let identities = reader.vector16().filter(|list| !list.is_empty())?;
         let binders_len = reader.0.len();
-        let binders = reader.vector16().filter(|_| reader.is_empty())?;
-        let psks = Self { identities, binders, binders_len };
+        let binders = reader.vector16().filter(|list| reader.is_empty() && !list.is_empty())?;
         let (mut names, mut codes) = (Reader(identities), Reader(binders));
+        let (mut names_count, mut codes_count) = (0, 0);
         while !names.is_empty() {
-            names.vector16()?;
+            names.vector16().filter(|name| !name.is_empty())?;
             names.take(4)?;
-            codes.vector8()?;
+            names_count += 1;
         }
-        (codes.is_empty() && !identities.is_empty()).then_some(psks)
+        while !codes.is_empty() {
+            codes.vector8().filter(|code| code.len() >= BINDER_MIN)?;
+            codes_count += 1;
+        }
+        Some((Self { identities, binders, binders_len }, names_count, codes_count))
     }
 
     /// Identities and their binders.

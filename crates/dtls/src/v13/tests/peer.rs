@@ -285,7 +285,7 @@ impl Peer {
                 }
             }
             Content::Ack => {
-                let acknowledged = ack::numbers(&plain).any(|number| self.sent.contains(&number));
+                let acknowledged = ack::numbers(&plain).unwrap().any(|number| self.sent.contains(&number));
                 if acknowledged && self.data.is_some() && opened.number.epoch >= 3 {
                     (self.done, self.again_at) = (true, None);
                     if std::mem::take(&mut self.requested) {
@@ -295,6 +295,7 @@ impl Peer {
             }
             Content::ApplicationData => self.heard.push(Heard::Data(plain)),
             Content::Alert => self.heard.push(Heard::Alert(Alert::parse(plain[1]))),
+            Content::Unknown => panic!("a record of no type"),
         }
     }
 

@@ -1,0 +1,32 @@
+//! Changes of what the server says, before it says it.
+
+use super::Server13;
+
+impl Server13 {
+    pub(crate) fn edit(&mut self, kind: u8, edit: impl FnOnce(&mut Vec<u8>) + 'static) -> &mut Self {
+        self.edits.push((kind, Box::new(edit)));
+        self
+    }
+
+    pub(crate) fn skip(&mut self, kind: u8) -> &mut Self {
+        self.plan.retain(|at| *at != kind);
+        self
+    }
+
+    pub(crate) fn twice(&mut self, kind: u8) -> &mut Self {
+        self.before(kind, kind)
+    }
+
+    pub(crate) fn before(&mut self, kind: u8, new: u8) -> &mut Self {
+        let place = self.plan.iter().position(|at| *at == kind).unwrap();
+        self.plan.insert(place, new);
+        self
+    }
+
+    pub(crate) fn swap(&mut self, one: u8, other: u8) -> &mut Self {
+        let place = |kind| self.plan.iter().position(|at| *at == kind).unwrap();
+        let (one, other) = (place(one), place(other));
+        self.plan.swap(one, other);
+        self
+    }
+}

@@ -1,0 +1,7 @@
+//! Our server of DTLS 1.3, and clients that misbehave.
+
+pub(crate) mod handshake;
+pub(crate) mod hello;
+pub(crate) mod session;
+
+pub(crate) const TABLES: [&[crate::case::Case]; 3] = [hello::CASES, handshake::CASES, session::CASES];
