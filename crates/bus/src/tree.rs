@@ -362,9 +362,8 @@ fn remove_sorted(list: &mut Vec<Arc<Sub>>, key: (SlotId, u64)) -> Option<Arc<Sub
 mod tests {
     use super::*;
     use crate::{
-        counters::Tally,
         id::WorkerId,
-        route::{Batch, Picks, Standing, Subscriber, Wake},
+        route::{Batch, Picks, Pushed, Standing, Subscriber, Wake},
         subscription::SubscribeOptions,
     };
 
@@ -375,7 +374,7 @@ mod tests {
             Standing::Away
         }
 
-        fn push(&self, _: WorkerId, _: bool, _: &Batch<'_, '_>, _: Picks<'_>, _: &mut Tally) -> Wake {
+        fn push(&self, _: WorkerId, _: bool, _: &Batch<'_, '_>, _: Picks<'_>, _: &mut Pushed) -> Wake {
             Wake::Done
         }
 

@@ -327,9 +327,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.rare.as_ref().is_some_and(|rare| rare.pause.is_some())
     }
 
-    /// Whether this publisher stops where it is, in what was read already.
-    pub(super) fn is_stopped(&self) -> bool {
-        self.rare.as_ref().and_then(|rare| rare.pause.as_ref()).is_some_and(|pause| pause.is_stop())
+    /// Whether this publisher stops where it is, and the rest of what was read already is held. Not when the memory for
+    /// unfinished packets, in which that counts, is used up.
+    pub(super) fn holds_input(&self) -> bool {
+        let is_stopped = self.rare.as_ref().and_then(|rare| rare.pause.as_ref()).is_some_and(|pause| pause.is_stop());
+        is_stopped && self.ctx.shared.mqtt.unfinished_share() == 0
     }
 
     /// Whether the client is not read because of its own unread output.

@@ -29,7 +29,7 @@ pub(super) enum Input {
     Partial(Vec<u8>),
     /// Bytes that came with CONNECT and have not been decoded.
     Unread(Vec<u8>),
-    /// Bytes that a publisher that pauses has sent already, counted in the memory of the bus.
+    /// Bytes that a publisher that pauses has sent already.
     Held(Vec<u8>),
     /// A packet larger than the worker's buffer, in one of its own: its payload is never copied again.
     Large(Box<Large>),
@@ -50,15 +50,10 @@ impl Input {
     /// The bytes that count as unfinished: those that came with CONNECT are decoded in the same poll.
     fn counted(&self) -> usize {
         match self {
-            Self::Partial(bytes) => bytes.len(),
-            Self::Unread(_) | Self::Held(_) => 0,
+            Self::Partial(bytes) | Self::Held(bytes) => bytes.len(),
+            Self::Unread(_) => 0,
             Self::Large(large) => large.bytes.capacity(),
         }
-    }
-
-    /// The bytes that count in the memory of the bus.
-    const fn held(&self) -> usize {
-        if let Self::Held(bytes) = self { bytes.len() } else { 0 }
     }
 
     /// Whether a packet larger than the read buffer is under way.
@@ -101,7 +96,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Ok(Poll::Ready(()))
             }
             Input::Held(bytes) => {
-                self.ctx.bus().memory().change(bytes.len(), 0);
+                self.ctx.shared.mqtt.change_unfinished(bytes.len(), 0);
                 self.take(&bytes)?;
                 Ok(Poll::Ready(()))
             }
@@ -152,9 +147,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.unfinished_since = Timestamp::NEVER;
             return Ok(());
         }
-        if self.is_stopped() {
+        if self.holds_input() {
             self.unfinished_since = Timestamp::NEVER;
-            self.ctx.bus().memory().change(0, rest.len());
+            self.ctx.shared.mqtt.change_unfinished(0, rest.len());
             self.input = Input::Held(rest.to_vec());
             return Ok(());
         }
@@ -245,7 +240,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut control = 0;
         let end = loop {
             let rest = bytes.get(used..).unwrap_or_default();
-            if batch.is_empty() && self.is_stopped() {
+            if batch.is_empty() && self.holds_input() {
                 break None;
             }
             match decode(rest, version, &limits) {
@@ -407,7 +402,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         self.ctx.shared.mqtt.change_unfinished(self.input.counted(), 0);
-        self.ctx.bus().memory().change(self.input.held(), 0);
         self.ctx.shared.shutdown.closed(self.drain_progress.is_some());
     }
 }
