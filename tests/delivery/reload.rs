@@ -55,6 +55,7 @@ const ROWS: &[Row] = &[
     operation::DRAIN,
     operation::LOG,
     operation::REFUSED,
+    operation::REFUSED_ACTIONS,
 ];
 
 pub(crate) fn cases() -> Vec<Case> {

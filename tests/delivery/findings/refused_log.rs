@@ -23,7 +23,7 @@ pub(super) fn lines(gateway: &Gateway) -> Vec<String> {
 }
 
 /// Waits for a line with all of these words.
-fn wait_line(gateway: &Gateway, words: &[&str]) -> Result<String> {
+pub(super) fn wait_line(gateway: &Gateway, words: &[&str]) -> Result<String> {
     let deadline = std::time::Instant::now() + PATIENCE;
     loop {
         let found = lines(gateway).into_iter().find(|line| words.iter().all(|word| line.contains(word)));

@@ -136,7 +136,8 @@ pub(super) fn owner() -> Result<String> {
     let reasons = filter.lines().find_map(|line| line.strip_prefix("_reason = \"(?:")).context("no _reason")?;
     let reasons: Vec<&str> = reasons.trim_end_matches(')').split('|').collect();
     let files = [("users.toml", &*users::file(&["ada"]))];
-    let gateway = Gateway::start_furnished(&["proxy.addresses=[\"127.0.0.1\"]"], &files)?;
+    let gateway =
+        Gateway::start_furnished(&["proxy.addresses=[\"127.0.0.1\"]", "log.refused_logins_per_address=100"], &files)?;
     for number in 1..=20 {
         answer(&mut begin(&gateway, Ipv4Addr::new(127, 0, 8, number), "ada", "guess")?)?;
     }
@@ -146,8 +147,7 @@ pub(super) fn owner() -> Result<String> {
         users::http_with(gateway.address("http")?, &fields, "GET", "/topics/a", b"")?;
     }
     let reason = |peer: &str, word: &str| -> Result<String> {
-        let lines = refused_log::lines(&gateway);
-        let line = lines.iter().rfind(|line| line.contains(peer) && line.contains(word)).context("no line")?;
+        let line = refused_log::wait_line(&gateway, &[peer, word])?;
         let (_, reason) = line.split_once(" reason=\"").context("no reason")?;
         Ok(reason.split('"').next().unwrap_or_default().to_owned())
     };
@@ -200,7 +200,7 @@ pub(super) fn blind() -> Result<String> {
         let socket = std::net::UdpSocket::bind((from, 0))?;
         socket.set_read_timeout(Some(Duration::from_secs(5)))?;
         // Uri-Path is option 11; each is answered before the next.
-        let get = coap::message(0, 1, u16::try_from(number)?, b"t", &[(11, b"plant")], b"");
+        let get = coap::message(0, 1, u16::try_from(number)?, b"t", &[(11, b"ps"), (11, b"plant")], b"");
         socket.send_to(&get, server)?;
         socket.recv(&mut [0; 1500]).context("no answer")?;
     }

@@ -22,6 +22,10 @@ pub(super) const REFUSED: Row = Row {
     keys: &["log.refused_logins_per_minute", "log.refused_logins_per_address"],
     case: Case { name: "reload: log.refused_logins_*", run: refused },
 };
+pub(super) const REFUSED_ACTIONS: Row = Row {
+    keys: &["log.refused_actions_per_minute", "log.refused_actions_per_principal"],
+    case: Case { name: "reload: log.refused_actions_*", run: refused_actions },
+};
 
 /// A subscriber that acknowledges nothing of what it has been sent.
 fn deaf(subject: &Subject) -> Result<Connection> {
@@ -68,6 +72,27 @@ fn refused() -> Result<String> {
         ensure!(!quiet.contains(LINE), "{limit} = 0 lets through {quiet}");
         subject.set(limit, "5")?;
         guess(&subject)?;
+        subject.gateway.wait_log(LINE, PATIENCE).with_context(|| limit.to_owned())?;
+    }
+    Ok(String::new())
+}
+
+fn refused_actions() -> Result<String> {
+    const LINE: &str = "action refused";
+    let rules = "[[allow]]\nanonymous = true\nread = [\"lobby/#\"]\n";
+    for limit in ["log.refused_actions_per_minute", "log.refused_actions_per_principal"] {
+        let mut subject = Subject::start(&[(limit, "0")], &[("acl.toml", rules)])?;
+        let ask = |subject: &Subject, topic: &str| -> Result<()> {
+            let mut reader = Connection::open(subject.gateway.address("mqtt")?, V5, topic)?;
+            let codes = reader.subscribe(1, &[topic], 1)?;
+            ensure!(codes.last() == Some(&0x87), "SUBACK {codes:x?}");
+            Ok(())
+        };
+        ask(&subject, "plant/1")?;
+        let quiet = subject.gateway.whole_log();
+        ensure!(!quiet.contains(LINE), "{limit} = 0 lets through {quiet}");
+        subject.set(limit, "5")?;
+        ask(&subject, "plant/2")?;
         subject.gateway.wait_log(LINE, PATIENCE).with_context(|| limit.to_owned())?;
     }
     Ok(String::new())
