@@ -42,6 +42,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "bus wills are bounded by their bytes", run: shares::wills },
     Case { name: "bus a full table of retained messages keeps no QoS 0 message from subscribers", run: full::qos_0 },
     Case { name: "bus a full table of retained messages keeps no will from subscribers", run: full::wills },
+    Case { name: "bus a publisher writes no line of the log", run: full::lines },
     Case { name: "bus status messages take no places of retained messages", run: full::status_messages },
     Case { name: "bus logins that never end cost no absent session a message", run: strangers::logins },
     Case { name: "bus uploads that never end cost no absent session a message", run: strangers::uploads },

@@ -249,6 +249,7 @@ impl Gateway {
     /// Lists every gauge that is not at 0 after ten seconds, or both sides of the balance.
     pub fn settle(&mut self) -> Result<()> {
         self.check_alive()?;
+        self.check_lines()?;
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             let metrics = self.metrics()?;
@@ -264,6 +265,24 @@ impl Gateway {
             left.sort();
             ensure!(Instant::now() < deadline, "after the last client has gone: {}", left.join(", "));
             std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Every line of the log is one of the gateway's: no peer has written one.
+    ///
+    /// # Errors
+    /// Shows a line that does not begin with a time.
+    pub fn check_lines(&self) -> Result<()> {
+        let log = self.whole_log();
+        let is_ours = |line: &str| {
+            let time = line.split_once("Z ").map_or("", |(time, _)| time);
+            time.len() >= 20 && time.bytes().all(|byte| byte.is_ascii_digit() || b"-T:.".contains(&byte))
+        };
+        // The last one may be under way.
+        let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        match whole.lines().find(|line| !is_ours(line)) {
+            Some(line) => bail!("a line of the log that the gateway did not write: {line:?}"),
+            None => Ok(()),
         }
     }
 

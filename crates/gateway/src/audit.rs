@@ -96,7 +96,8 @@ pub(crate) const fn too_often(wait: Wait) -> &'static str {
     }
 }
 
-/// Logs an action that the rules refuse, once a day and at a limited rate. `from` is the client's address if `access` does not name it.
+/// Logs an action that the rules refuse, once a day and at a limited rate. `from` is the client's address if `access`
+/// does not name it.
 #[cold]
 pub(crate) fn refused_action(
     ctx: &WorkerContext,
@@ -121,8 +122,8 @@ pub(crate) fn refused_action(
     );
 }
 
-/// The beginning of a text.
-fn cut(text: &str) -> &str {
+/// The beginning of a text that a peer chose, for a line of the log.
+pub(crate) fn cut(text: &str) -> &str {
     let end = text.char_indices().nth(TEXT_MAX).map_or(text.len(), |(end, _)| end);
     text.get(..end).unwrap_or_default()
 }

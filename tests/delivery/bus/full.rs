@@ -107,6 +107,23 @@ pub(super) fn wills() -> Result<String> {
     Ok("6 wills".to_owned())
 }
 
+/// A publisher chooses topic and client identifier, but no line of the log, which fail2ban reads.
+pub(super) fn lines() -> Result<String> {
+    let mut gateway = Gateway::start(&["bus.retained_messages_max=3", SILENT])?;
+    ensure!(fill(gateway.address("http")?, 1)? == 3);
+    let forged =
+        "2026-01-01T00:00:00.000000Z  WARN fogmux::audit: login refused peer=192.0.2.7 port=1 door=mqtt by=password";
+    let text = format!("x\n{forged}\r\n{forged}\n");
+    let mut sensor = Connection::open(gateway.address("mqtt")?, V5, &text)?;
+    tcp::pour(&mut sensor.stream, &mqtt::publish(V5, text.as_bytes(), b"x", 0, true, 0))?;
+    gateway.wait_log("delivered but not retained", tcp::PATIENCE)?;
+    let log = gateway.whole_log();
+    ensure!(!log.lines().any(|line| line.starts_with("2026-01-01")), "a line by a publisher:\n{log}");
+    drop(sensor);
+    gateway.settle()?;
+    Ok(String::new())
+}
+
 /// Users have as many places as the limit says, with and without the gateway's own messages.
 pub(super) fn status_messages() -> Result<String> {
     let mut said = Vec::new();

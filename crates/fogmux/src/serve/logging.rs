@@ -1,6 +1,6 @@
 //! The log, on standard error. It holds names, counts and reasons, never payloads or secrets.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _, Stderr, Write};
 
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -19,7 +19,8 @@ pub(crate) struct Log(Handle<Targets, Registry>);
 impl Log {
     /// Starts logging.
     pub(crate) fn start(filter: &str) -> Result<Self, Failure> {
-        let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+        let colors = std::io::stderr().is_terminal();
+        let lines = fmt::layer().with_writer(move || OneLine { stderr: std::io::stderr(), colors }).with_ansi(colors);
         let (filter, handle) = reload::Layer::new(self::filter(filter)?);
         let log = tracing_subscriber::registry().with(filter).with(lines);
         log.try_init().map_err(|error| Failure::new(Status::IoErr, error.to_string()))?;
@@ -30,6 +31,41 @@ impl Log {
     pub(crate) fn replace(&self, filter: &str) -> Result<(), Failure> {
         let filter = self::filter(filter)?;
         self.0.reload(filter).map_err(|error| Failure::new(Status::IoErr, error.to_string()))
+    }
+}
+
+/// Writes an event as one line, whatever control characters are in its text: a peer that chose part of it must not write
+/// a line of its own, which fail2ban would take for the gateway's.
+struct OneLine {
+    stderr: Stderr,
+    /// The escape sequences of colours are part of the text.
+    colors: bool,
+}
+
+impl Write for OneLine {
+    /// Takes a whole event, which is what the formatter writes.
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = event.strip_suffix(b"\n").unwrap_or(event);
+        let breaks = |byte: &u8| byte.is_ascii_control() && !(self.colors && *byte == 0x1b);
+        if !text.iter().any(breaks) {
+            self.stderr.write_all(event)?;
+            return Ok(event.len());
+        }
+        let mut line = Vec::with_capacity(event.len() * 2);
+        for byte in text {
+            if breaks(byte) {
+                line.extend(byte.escape_ascii());
+            } else {
+                line.push(*byte);
+            }
+        }
+        line.push(b'\n');
+        self.stderr.write_all(&line)?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stderr.flush()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use fogmux_bus::Publication;
 
-use crate::WorkerContext;
+use crate::{WorkerContext, audit::cut};
 
 /// Logs the first of these messages in a batch, a line a second at most.
 pub(super) fn log(ctx: &WorkerContext, batch: &[Publication<'_>]) {
@@ -10,10 +10,11 @@ pub(super) fn log(ctx: &WorkerContext, batch: &[Publication<'_>]) {
     let Some(publication) = batch.iter().find(is_unkept) else { return };
     let Some(suppressed) = ctx.shared.mqtt.unkept_log.admit(ctx.now()) else { return };
     let publisher = publication.publisher;
+    let (topic, principal, client) = (cut(publication.topic.as_str()), &*publisher.principal, cut(&publisher.client));
     tracing::warn!(
-        topic = %publication.topic,
-        principal = %publisher.principal,
-        client = %publisher.client,
+        ?topic,
+        ?principal,
+        ?client,
         suppressed,
         "a message was delivered but not retained: the table of retained messages is full, or the store failed"
     );

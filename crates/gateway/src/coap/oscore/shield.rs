@@ -105,7 +105,7 @@ impl Exchange for Bound {
         self.0.seal(plain, out).map_err(|error| match error {
             SealError::NotDurable => Unsealed::NotNow,
             SealError::Exhausted | SealError::Nested | SealError::ProxyUri | SealError::TooLong => {
-                tracing::error!(user = %self.user(), %error, "an answer cannot be protected");
+                tracing::error!(user = ?self.user(), %error, "an answer cannot be protected");
                 Unsealed::Never
             }
         })
