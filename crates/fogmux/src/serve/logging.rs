@@ -34,8 +34,8 @@ impl Log {
     }
 }
 
-/// Writes an event as one line, whatever control characters are in its text: a peer that chose part of it must not write
-/// a line of its own, which fail2ban would take for the gateway's.
+/// Writes an event as one line, whatever control characters are in its text: a peer that chose part of it must not
+/// write a line of its own, which fail2ban would take for the gateway's.
 struct OneLine {
     stderr: Stderr,
     /// The escape sequences of colours are part of the text.
