@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;
@@ -90,6 +91,10 @@ pub(crate) struct Client {
     /// Acknowledgements that go out before the next read.
     output: Vec<u8>,
     pub(crate) acknowledges: bool,
+    /// PUBREC is answered by PUBREL.
+    pub(crate) releases: bool,
+    /// Reads so few bytes at a time, after such a pause.
+    pub(crate) pace: Option<(Duration, usize)>,
 }
 
 impl Client {
@@ -97,8 +102,16 @@ impl Client {
         let mut wire = wire::open(gateway, login.transport, login.buffer)?;
         wire.write_all(&login.packet())?;
         wire.flush()?;
-        let mut client =
-            Self { wire, version: login.version, input: Vec::new(), used: 0, output: Vec::new(), acknowledges: true };
+        let mut client = Self {
+            wire,
+            version: login.version,
+            input: Vec::new(),
+            used: 0,
+            output: Vec::new(),
+            acknowledges: true,
+            releases: true,
+            pace: None,
+        };
         let (first, body) = client.packet()?.context("closed instead of CONNACK")?;
         ensure!(first == 0x20 && body.get(1) == Some(&0), "CONNACK {first:#x} {body:?}");
         Ok(client)
@@ -201,7 +214,7 @@ impl Client {
                 let body = body.to_vec();
                 self.used += head + length;
                 // PUBREC of ours is answered by PUBREL, that of the peer by us.
-                if first >> 4 == 5 {
+                if first >> 4 == 5 && self.releases {
                     let id = number(&body, 0)?;
                     self.acknowledge(0x60, id);
                 }
@@ -221,7 +234,11 @@ impl Client {
             // A peer that has gone is found by reading.
             let _ = self.wire.write_all(&output).and_then(|()| self.wire.flush());
         }
-        let mut buffer = vec![0; 64 << 10];
+        let size = self.pace.map_or(64 << 10, |(pause, size)| {
+            std::thread::sleep(pause);
+            size
+        });
+        let mut buffer = vec![0; size];
         match self.wire.read(&mut buffer) {
             Ok(0) => Ok(false),
             Ok(count) => {
