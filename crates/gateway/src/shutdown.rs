@@ -105,16 +105,16 @@ impl Shutdown {
     }
 
     /// Looks at the kernel's send queues of connections to these ports. Returns whether a client has taken something
-    /// since the last look, and whether the queues are empty, as far as they can be looked at.
+    /// since the last look, and whether no more is waiting for clients to read, as far as can be seen.
     pub(crate) fn look(&self, ports: &[u16]) -> (bool, bool) {
         let number = self.looks.fetch_add(1, Relaxed) + 1;
         let queues = if ports.is_empty() { None } else { Unsent::read(ports).ok() };
         let mut look = self.look.write().unwrap_or_else(PoisonError::into_inner);
         let progress =
             queues.as_ref().zip(look.queues.as_ref()).is_some_and(|(now, then)| now.has_progress_since(then));
-        let is_empty = queues.as_ref().is_none_or(Unsent::is_empty);
+        let is_read = queues.as_ref().is_none_or(Unsent::is_read);
         *look = Look { number, queues };
-        (progress, is_empty)
+        (progress, is_read)
     }
 
     /// The number of looks that have begun.

@@ -22,13 +22,14 @@ pub(crate) struct Login<'a> {
     /// Session Expiry Interval in seconds (version 5); 0 ends the session with the connection.
     pub(crate) session: u32,
     pub(crate) keep_alive: u16,
-    /// Topic of a will, QoS 0.
+    /// Topic of a will.
     pub(crate) will: Option<&'a str>,
+    pub(crate) will_qos: u8,
 }
 
 impl<'a> Login<'a> {
     pub(crate) const fn new(client: &'a str, transport: Transport) -> Self {
-        Self { client, version: V4, transport, buffer: None, session: 0, keep_alive: 60, will: None }
+        Self { client, version: V4, transport, buffer: None, session: 0, keep_alive: 60, will: None, will_qos: 0 }
     }
 
     pub(crate) const fn v5(self) -> Self {
@@ -37,7 +38,7 @@ impl<'a> Login<'a> {
 
     fn packet(&self) -> Vec<u8> {
         let clean = u8::from(self.session == 0) << 1;
-        let will = if self.will.is_some() { 4 } else { 0 };
+        let will = if self.will.is_some() { 4 | self.will_qos << 3 } else { 0 };
         let mut body = string(b"MQTT");
         body.extend([self.version, clean | will]);
         body.extend(self.keep_alive.to_be_bytes());

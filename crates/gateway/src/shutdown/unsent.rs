@@ -13,6 +13,10 @@ use std::{
 
 const TABLES: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
 
+/// A queue of so many bytes waits for its client to read; a shorter one may be an answer on its way to a client that goes
+/// on asking.
+const WAITING_BYTES: u32 = 4 << 10;
+
 /// The queues that are not empty, by the address of the client.
 #[derive(Debug, Default)]
 pub(crate) struct Unsent(HashMap<SocketAddr, u32>);
@@ -39,13 +43,19 @@ impl Unsent {
         }
     }
 
-    /// Whether some client has taken something since an earlier look.
-    pub(crate) fn has_progress_since(&self, earlier: &Self) -> bool {
-        earlier.0.iter().any(|(remote, before)| self.0.get(remote).is_none_or(|now| now < before))
+    /// The queues that wait for their clients to read.
+    fn waiting(&self) -> impl Iterator<Item = (&SocketAddr, &u32)> {
+        self.0.iter().filter(|(_, bytes)| **bytes >= WAITING_BYTES)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Whether a client that was waited for has taken something since an earlier look.
+    pub(crate) fn has_progress_since(&self, earlier: &Self) -> bool {
+        earlier.waiting().any(|(remote, before)| self.0.get(remote).is_none_or(|now| now < before))
+    }
+
+    /// Whether no client is waited for.
+    pub(crate) fn is_read(&self) -> bool {
+        self.waiting().next().is_none()
     }
 
     /// Whether something is on its way to this client.
@@ -53,9 +63,9 @@ impl Unsent {
         self.0.contains_key(&SocketAddr::new(remote.ip().to_canonical(), remote.port()))
     }
 
-    /// The number of clients, and of bytes.
+    /// The number of clients that are waited for, and of bytes.
     pub(crate) fn count(&self) -> (usize, u64) {
-        (self.0.len(), self.0.values().map(|bytes| u64::from(*bytes)).sum())
+        (self.waiting().count(), self.waiting().map(|(_, bytes)| u64::from(*bytes)).sum())
     }
 }
 
@@ -101,7 +111,7 @@ mod tests {
     fn lines_are_read() {
         let head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n";
         let rows = "\
-            0: 0100007F:075B 0100007F:C5B4 01 00000010:00000000 00:00000000 00000000 0 0 1 1\n\
+            0: 0100007F:075B 0100007F:C5B4 01 00001000:00000000 00:00000000 00000000 0 0 1 1\n\
             1: 0100007F:075B 00000000:0000 0A 00000000:00000003 00:00000000 00000000 0 0 1 1\n\
             2: 0100007F:0016 0100007F:C5B5 01 00000010:00000000 00:00000000 00000000 0 0 1 1\n\
             3: 0000000000000000FFFF00000100007F:075B 0000000000000000FFFF00000100007F:0001 04 000000FF:0 0 0 0\n\
@@ -109,7 +119,7 @@ mod tests {
             5: nonsense\n";
         let mut queues = Unsent::default();
         queues.add(&format!("{head}{rows}"), &[1883]);
-        assert_eq!(queues.count(), (3, 16 + 255 + 1));
+        assert_eq!(queues.count(), (1, 4096), "the others are on their way");
         assert!(queues.has("127.0.0.1:50612".parse().unwrap()) && queues.has("[::1]:2".parse().unwrap()));
         // The same client, as a listener for both families sees it.
         assert!(queues.has("127.0.0.1:1".parse().unwrap()) && queues.has("[::ffff:127.0.0.1]:1".parse().unwrap()));
@@ -119,7 +129,7 @@ mod tests {
     #[test]
     fn progress_is_a_queue_that_became_shorter() {
         let queues = |list: &[(u16, u32)]| {
-            Unsent(list.iter().map(|(port, bytes)| (([127, 0, 0, 1], *port).into(), *bytes)).collect())
+            Unsent(list.iter().map(|(port, kib)| (([127, 0, 0, 1], *port).into(), *kib << 10)).collect())
         };
         let before = queues(&[(1, 10), (2, 10)]);
         for (now, has_progress) in [
@@ -128,10 +138,13 @@ mod tests {
             (queues(&[(1, 99), (2, 9)]), true),
             (queues(&[(1, 10)]), true),
             (queues(&[]), true),
+            (queues(&[(1, 10), (2, 10), (3, 0)]), false),
         ] {
             assert_eq!(now.has_progress_since(&before), has_progress, "{now:?}");
         }
         assert!(!before.has_progress_since(&queues(&[])));
+        let answer = queues(&[(1, 3)]);
+        assert!(!queues(&[]).has_progress_since(&answer) && answer.is_read() && !before.is_read());
     }
 
     #[test]
