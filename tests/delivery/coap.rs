@@ -5,6 +5,7 @@ mod ends;
 mod many;
 mod newest;
 mod oscore;
+mod slow;
 mod versions;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,11 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "coap udp uploads without room for all leave some to end", run: many::uploads_without_room },
     Case { name: "coap one connection observes 1000 topics", run: many::observations },
     Case { name: "coap dtls versions are those of the configuration", run: versions::offered },
+    Case {
+        name: "coap tcp client that is slow to read is not cut for a Ping that it could not answer",
+        run: slow::unread,
+    },
+    Case { name: "coap tcp client that is slow to read gets its answers during a shutdown", run: slow::shutdown },
     Case { name: "coap connections gauge counts observing endpoints", run: ends::gauge },
 ];
 

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use fogmux_tests::{suite::Case, tcp};
 
 pub(crate) const CASES: &[Case] = &[
+    Case { name: "http an answer that is still being read is no idle connection", run: door::slow_answer },
     Case { name: "http a stream delivers any number of retained messages", run: streams::retained },
     Case { name: "http a stream delivers retained messages of any size", run: streams::sizes },
     Case { name: "http a reader that pauses gets the backlog", run: streams::backlog },

@@ -3,6 +3,7 @@
 mod backlog;
 mod burst;
 pub(crate) mod client;
+mod ends;
 mod pace;
 mod retained;
 mod shutdown;
@@ -14,6 +15,15 @@ use fogmux_tests::suite::Case;
 
 /// The cases of each file.
 pub(crate) fn cases() -> Vec<Case> {
-    [retained::CASES, backlog::CASES, slow::CASES, pace::CASES, burst::CASES, shutdown::CASES, subscribe::CASES]
-        .concat()
+    [
+        retained::CASES,
+        backlog::CASES,
+        slow::CASES,
+        pace::CASES,
+        burst::CASES,
+        ends::CASES,
+        shutdown::CASES,
+        subscribe::CASES,
+    ]
+    .concat()
 }

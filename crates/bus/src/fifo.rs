@@ -143,6 +143,7 @@ impl Mailbox for FifoMailbox {
     }
 
     fn readiness(&self) -> Readiness {
-        if self.queue.len() > BUSY_MESSAGES { Readiness::Busy } else { Readiness::Ready }
+        let FifoLimits { messages, bytes } = self.limits;
+        Readiness::of_queue((self.queue.len(), messages), (self.bytes, bytes), BUSY_MESSAGES)
     }
 }

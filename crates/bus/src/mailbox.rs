@@ -101,6 +101,25 @@ pub enum Readiness {
 }
 
 impl Readiness {
+    /// Returns that of a queue with two bounds, whichever is nearer: congested above half of one, busy above a quarter of
+    /// the bytes or `busy` messages.
+    #[must_use]
+    pub const fn of_queue(
+        (messages, messages_max): (usize, usize),
+        (bytes, bytes_max): (usize, usize),
+        busy: usize,
+    ) -> Self {
+        if messages == 0 {
+            Self::Ready
+        } else if messages > messages_max / 2 || bytes > bytes_max / 2 {
+            Self::Congested
+        } else if messages > busy || bytes > bytes_max / 4 {
+            Self::Busy
+        } else {
+            Self::Ready
+        }
+    }
+
     pub(crate) const fn from_u8(value: u8) -> Self {
         match value {
             0 => Self::Ready,
@@ -134,5 +153,31 @@ pub trait Mailbox: Send + 'static {
     /// batch.
     fn slow_down(&mut self) -> Option<SlowDown> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_is_as_ready_as_its_nearer_bound_allows() {
+        use Readiness::{Busy, Congested, Ready};
+        for (messages, bytes, readiness) in [
+            (0, 0, Ready),
+            // What was sent already does not make a reader busy that waits for nothing.
+            (0, 1000, Ready),
+            (1, 250, Ready),
+            (1, 251, Busy),
+            (1, 500, Busy),
+            (1, 501, Congested),
+            (64, 0, Ready),
+            (65, 0, Busy),
+            (500, 0, Busy),
+            (501, 0, Congested),
+        ] {
+            let found = Readiness::of_queue((messages, 1000), (bytes, 1000), 64);
+            assert_eq!(found, readiness, "{messages} messages of {bytes} bytes");
+        }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use fogmux_coap::stream::{Frame, Framing, Heard, Session, SessionConfig};
+use fogmux_coap::stream::{Due, Frame, Framing, Heard, Session, SessionConfig};
 use fogmux_coap::{Code, Timestamp, Token};
 use proptest::prelude::*;
 
@@ -104,4 +104,23 @@ fn s5_3_settings_add_up() {
         let limits = session.limits();
         assert_eq!((limits.message_bytes_max, limits.bert), (bytes, bert));
     }
+}
+
+#[test]
+fn no_deadline_runs_while_nothing_is_read() {
+    let (mut out, second) = (Vec::new(), Duration::from_secs(1));
+    let mut session = Session::open(CONFIG, Framing::Stream, Timestamp::ZERO, &mut out);
+    session.excuse(second);
+    assert_eq!(session.next_timeout(), Timestamp::ZERO + CONFIG.settings_timeout + second, "CSM");
+    // CSM without options.
+    session.take(Timestamp::ZERO, &[0, 0xe1]).unwrap();
+    session.set_incomplete(Timestamp::ZERO, true);
+    session.excuse(second);
+    assert_eq!(session.next_timeout(), Timestamp::ZERO + CONFIG.message_timeout + second, "a message that has begun");
+    session.set_incomplete(Timestamp::ZERO, false);
+    let silent = Timestamp::ZERO + CONFIG.idle_timeout + second;
+    assert_eq!(session.next_timeout(), silent, "silence");
+    assert_eq!(session.handle_timeout(silent, &mut out), Due::Pinged);
+    session.excuse(second);
+    assert_eq!(session.next_timeout(), silent + CONFIG.pong_timeout + second, "Pong");
 }

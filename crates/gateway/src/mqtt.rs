@@ -144,6 +144,6 @@ pub async fn housekeeping(ctx: Rc<WorkerContext>) {
     ctx.emptying().await;
     while !ctx.shared.shutdown.is_over() {
         door.ring_all();
-        tokio::time::sleep(deadline::DRAIN_TICK).await;
+        tokio::time::sleep(crate::shutdown::DRAIN_TICK).await;
     }
 }

@@ -46,12 +46,16 @@ const BLOCK: usize = 16;
 const WILLS: Duration = Duration::from_millis(100);
 /// The longest wait until all MQTT clients are read for acknowledgements only.
 const QUIESCING_MAX: Duration = Duration::from_secs(2);
-/// How long clients may all take nothing of their output while the gateway shuts down.
+/// How long clients may all take nothing of their output while the gateway shuts down, at least; a third of the time
+/// that the shutdown has, if that is longer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The part of a shutdown's time that is reserved for closing connections.
 const CLOSING_TIME: Duration = Duration::from_secs(1);
 /// The interval at which the shutdown checks its progress.
 const LOOK: Duration = Duration::from_millis(5);
+/// The interval at which it looks at the kernel's send queues, and how many times as long as a look that is at least.
+const QUEUES_LOOK: Duration = Duration::from_millis(50);
+const QUEUES_SHARE: u32 = 10;
 
 /// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -296,7 +300,8 @@ impl RunningGateway {
     /// whether every worker was done before `deadline`.
     pub async fn drain(mut self, deadline: Duration) -> bool {
         let end = Instant::now() + deadline;
-        wind_down(&self.shared, &self.draining, deadline).await;
+        let ports: Vec<u16> = self.addresses.iter().map(|(_, address)| address.port()).collect();
+        wind_down(&self.shared, &self.draining, deadline, &ports).await;
         let all = async {
             for _ in 0..self.threads.len() {
                 self.finished.recv().await;
@@ -317,13 +322,17 @@ impl RunningGateway {
         if clients > 0 {
             tracing::warn!(clients, messages, "event streams and XMPP clients did not read everything");
         }
+        let (clients, bytes) = self.shared.shutdown.unsent();
+        if clients > 0 {
+            tracing::warn!(clients, bytes, "clients did not take everything that was written to their connections");
+        }
         in_time
     }
 }
 
 /// Leads the workers through the phases of a shutdown, at most until `deadline` is nearly over; the connections that are
-/// left close after it.
-pub(crate) async fn wind_down(shared: &Shared, draining: &watch::Sender<Phase>, deadline: Duration) {
+/// left close after it. `ports` are those of the listeners.
+pub(crate) async fn wind_down(shared: &Shared, draining: &watch::Sender<Phase>, deadline: Duration, ports: &[u16]) {
     let end = Instant::now() + deadline;
     draining.send_replace(Phase::Quiescing);
     let shutdown = &shared.shutdown;
@@ -333,16 +342,32 @@ pub(crate) async fn wind_down(shared: &Shared, draining: &watch::Sender<Phase>, 
     // A batch that was being published at that moment is delivered by now.
     sleep(LOOK).await;
     draining.send_replace(Phase::Emptying);
+    wait_until(end - CLOSING_TIME.min(deadline / 4), emptied(shutdown, ports, PATIENCE.max(deadline / 3))).await;
+    draining.send_replace(Phase::Closing);
+}
+
+/// Whether every client has taken everything, or for a while none has taken anything; to be asked again and again.
+fn emptied(shutdown: &Shutdown, ports: &[u16], patience: Duration) -> impl FnMut() -> bool {
     let mut taken = (shutdown.progress(), Instant::now());
-    let emptied = || {
+    let mut next = taken.1;
+    move || {
+        let now = Instant::now();
         let progress = shutdown.progress();
         if progress != taken.0 {
-            taken = (progress, Instant::now());
+            taken = (progress, now);
         }
-        shutdown.is_over() || taken.1.elapsed() >= PATIENCE
-    };
-    wait_until(end - CLOSING_TIME.min(deadline / 4), emptied).await;
-    draining.send_replace(Phase::Closing);
+        if now < next {
+            return now.duration_since(taken.1) >= patience;
+        }
+        // Asked before the look: what they wrote last is in the queues.
+        let is_over = shutdown.is_over();
+        let (has_progress, is_read) = shutdown.look(ports);
+        next = Instant::now() + QUEUES_LOOK.max(now.elapsed() * QUEUES_SHARE);
+        if has_progress {
+            taken.1 = now;
+        }
+        is_over && is_read
+    }
 }
 
 /// Waits until `holds` returns true, or until `end`.

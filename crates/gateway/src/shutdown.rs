@@ -1,12 +1,24 @@
-//! The progress of a shutdown: it waits until every MQTT connection, event stream and XMPP connection has been sent what
-//! was published, as long as any of them still takes something.
+//! The progress of a shutdown: it waits until every MQTT connection, event stream, XMPP connection and CoAP connection
+//! over TCP has been sent what was published, and their hosts have acknowledged it, as long as any of them still takes
+//! something.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+mod unsent;
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
+use unsent::Unsent;
+
 use crate::context::Shared;
+
+/// The interval at which connections ask whether they are done during a shutdown.
+pub(crate) const DRAIN_TICK: Duration = Duration::from_millis(100);
 
 /// Counts over all workers.
 #[derive(Debug, Default)]
@@ -18,6 +30,18 @@ pub(crate) struct Shutdown {
     progress: AtomicUsize,
     unacknowledged: Left,
     unread: Left,
+    /// Looks at the kernel's send queues that have begun.
+    looks: AtomicUsize,
+    look: RwLock<Look>,
+}
+
+/// A look at the kernel's send queues.
+#[derive(Debug, Default)]
+struct Look {
+    /// Its number, from 1 on.
+    number: usize,
+    /// Nothing, if they cannot be looked at.
+    queues: Option<Unsent>,
 }
 
 /// Messages that were left undelivered.
@@ -80,6 +104,36 @@ impl Shutdown {
         self.publishing.load(Relaxed) == 0
     }
 
+    /// Looks at the kernel's send queues of connections to these ports. Returns whether a client has taken something
+    /// since the last look, and whether no more is waiting for clients to read, as far as can be seen.
+    pub(crate) fn look(&self, ports: &[u16]) -> (bool, bool) {
+        let number = self.looks.fetch_add(1, Relaxed) + 1;
+        let queues = if ports.is_empty() { None } else { Unsent::read(ports).ok() };
+        let mut look = self.look.write().unwrap_or_else(PoisonError::into_inner);
+        let progress =
+            queues.as_ref().zip(look.queues.as_ref()).is_some_and(|(now, then)| now.has_progress_since(then));
+        let is_read = queues.as_ref().is_none_or(Unsent::is_read);
+        *look = Look { number, queues };
+        (progress, is_read)
+    }
+
+    /// The number of looks that have begun.
+    fn looks(&self) -> usize {
+        self.looks.load(Relaxed)
+    }
+
+    /// Whether a client's host has acknowledged everything that was written before so many looks had begun.
+    fn has_taken(&self, peer: SocketAddr, looks: usize) -> bool {
+        let look = self.look.read().unwrap_or_else(PoisonError::into_inner);
+        look.number > looks && !look.queues.as_ref().is_some_and(|queues| queues.has(peer))
+    }
+
+    /// The number of clients whose hosts have not acknowledged everything that was written, and of those bytes.
+    pub(crate) fn unsent(&self) -> (usize, u64) {
+        let look = self.look.read().unwrap_or_else(PoisonError::into_inner);
+        look.queues.as_ref().map(Unsent::count).unwrap_or_default()
+    }
+
     /// Whether nobody is left.
     pub(crate) fn is_over(&self) -> bool {
         self.open.load(Relaxed) == 0
@@ -96,7 +150,25 @@ impl Shutdown {
     }
 }
 
-/// The reader of an event stream or an XMPP connection, as long as it is there.
+/// Whether a connection has written everything, and the number of looks at the kernel's send queues that had begun by
+/// then.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Written(Option<usize>);
+
+impl Written {
+    /// Notes whether everything is written; to be asked again until it returns true: the client's host has acknowledged
+    /// it. A connection that is closed earlier may lose it.
+    pub(crate) fn is_taken(&mut self, is_written: bool, shutdown: &Shutdown, peer: SocketAddr) -> bool {
+        match self.0 {
+            Some(looks) if is_written => return shutdown.has_taken(peer, looks),
+            None if is_written => self.0 = Some(shutdown.looks()),
+            Some(_) | None => self.0 = None,
+        }
+        false
+    }
+}
+
+/// The reader of an event stream, or of an XMPP connection or a CoAP connection over TCP, as long as it is there.
 #[derive(Debug)]
 pub(crate) struct Reading(Arc<Shared>);
 

@@ -306,3 +306,28 @@ pub(super) fn mqtt_inside() -> Result<String> {
     gateway.wait_exit(Duration::from_secs(20))?;
     Ok(format!("{wills} wills"))
 }
+
+pub(super) fn slow_answer() -> Result<String> {
+    const BYTES: usize = 8 << 20;
+    let settings = ["http.payload_bytes_max=9MiB", "mqtt.packet_bytes_max=10MiB", "http.idle_timeout=1s"];
+    let gateway = Gateway::start(&settings)?;
+    let mut request =
+        format!("PUT /topics/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: {BYTES}\r\n\r\n").into_bytes();
+    request.resize(request.len() + BYTES, b'x');
+    let mut stream = tcp::connect(gateway.address("http")?)?;
+    stream.write_all(&request)?;
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer)?;
+    ensure!(answer.starts_with(b"HTTP/1.1 201"), "{}", String::from_utf8_lossy(&answer));
+    let mut slow = tcp::connect_narrow(gateway.address("http")?, 16 << 10)?;
+    slow.write_all(b"GET /topics/a HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+    // Longer than an idle connection has.
+    std::thread::sleep(Duration::from_millis(3500));
+    let (mut came, mut step) = (0, vec![0; 256 << 10]);
+    while came < BYTES {
+        let read = slow.read(&mut step).with_context(|| format!("after {came} bytes"))?;
+        ensure!(read > 0, "the end after {came} bytes");
+        came += read;
+    }
+    Ok(String::new())
+}

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;
@@ -21,13 +22,14 @@ pub(crate) struct Login<'a> {
     /// Session Expiry Interval in seconds (version 5); 0 ends the session with the connection.
     pub(crate) session: u32,
     pub(crate) keep_alive: u16,
-    /// Topic of a will, QoS 0.
+    /// Topic of a will.
     pub(crate) will: Option<&'a str>,
+    pub(crate) will_qos: u8,
 }
 
 impl<'a> Login<'a> {
     pub(crate) const fn new(client: &'a str, transport: Transport) -> Self {
-        Self { client, version: V4, transport, buffer: None, session: 0, keep_alive: 60, will: None }
+        Self { client, version: V4, transport, buffer: None, session: 0, keep_alive: 60, will: None, will_qos: 0 }
     }
 
     pub(crate) const fn v5(self) -> Self {
@@ -36,7 +38,7 @@ impl<'a> Login<'a> {
 
     fn packet(&self) -> Vec<u8> {
         let clean = u8::from(self.session == 0) << 1;
-        let will = if self.will.is_some() { 4 } else { 0 };
+        let will = if self.will.is_some() { 4 | self.will_qos << 3 } else { 0 };
         let mut body = string(b"MQTT");
         body.extend([self.version, clean | will]);
         body.extend(self.keep_alive.to_be_bytes());
@@ -90,6 +92,10 @@ pub(crate) struct Client {
     /// Acknowledgements that go out before the next read.
     output: Vec<u8>,
     pub(crate) acknowledges: bool,
+    /// PUBREC is answered by PUBREL.
+    pub(crate) releases: bool,
+    /// Reads so few bytes at a time, after such a pause.
+    pub(crate) pace: Option<(Duration, usize)>,
 }
 
 impl Client {
@@ -97,8 +103,16 @@ impl Client {
         let mut wire = wire::open(gateway, login.transport, login.buffer)?;
         wire.write_all(&login.packet())?;
         wire.flush()?;
-        let mut client =
-            Self { wire, version: login.version, input: Vec::new(), used: 0, output: Vec::new(), acknowledges: true };
+        let mut client = Self {
+            wire,
+            version: login.version,
+            input: Vec::new(),
+            used: 0,
+            output: Vec::new(),
+            acknowledges: true,
+            releases: true,
+            pace: None,
+        };
         let (first, body) = client.packet()?.context("closed instead of CONNACK")?;
         ensure!(first == 0x20 && body.get(1) == Some(&0), "CONNACK {first:#x} {body:?}");
         Ok(client)
@@ -201,7 +215,7 @@ impl Client {
                 let body = body.to_vec();
                 self.used += head + length;
                 // PUBREC of ours is answered by PUBREL, that of the peer by us.
-                if first >> 4 == 5 {
+                if first >> 4 == 5 && self.releases {
                     let id = number(&body, 0)?;
                     self.acknowledge(0x60, id);
                 }
@@ -221,7 +235,11 @@ impl Client {
             // A peer that has gone is found by reading.
             let _ = self.wire.write_all(&output).and_then(|()| self.wire.flush());
         }
-        let mut buffer = vec![0; 64 << 10];
+        let size = self.pace.map_or(64 << 10, |(pause, size)| {
+            std::thread::sleep(pause);
+            size
+        });
+        let mut buffer = vec![0; size];
         match self.wire.read(&mut buffer) {
             Ok(0) => Ok(false),
             Ok(count) => {

@@ -192,6 +192,15 @@ impl Session {
         self.pinged = None;
     }
 
+    /// Grants more time: for so long, nothing that the other end may have sent was read.
+    pub fn excuse(&mut self, unread: Duration) {
+        self.opened = self.opened + unread;
+        self.heard = self.heard + unread;
+        for since in [&mut self.incomplete, &mut self.pinged].into_iter().flatten() {
+            *since = *since + unread;
+        }
+    }
+
     /// When [`Session::handle_timeout`] is due.
     #[must_use]
     pub fn next_timeout(&self) -> Timestamp {

@@ -259,6 +259,12 @@ fn is_late(conn: &Conn) -> bool {
         progress.active.set(now);
         return false;
     }
+    if progress.blocked.get() {
+        // The answer is still being written, which has a deadline of its own.
+        progress.active.set(now);
+        progress.head_since.set(progress.head_since.get().map(|_| now));
+        return false;
+    }
     progress.head_since.get().is_some_and(|since| now.since(since) >= config.header_timeout)
         || now.since(progress.active.get()) >= config.idle_timeout
 }

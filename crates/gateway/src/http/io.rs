@@ -31,6 +31,8 @@ pub(super) struct Progress {
     pub(super) active: Cell<Timestamp>,
     /// Requests being answered.
     pub(super) open: Cell<u32>,
+    /// The peer has yet to take bytes that were written: hyper reads nothing meanwhile.
+    pub(super) blocked: Cell<bool>,
     handover: Cell<Handover>,
     bytes_in: Cell<u64>,
     bytes_out: Cell<u64>,
@@ -125,6 +127,7 @@ impl<S> Io<S> {
         match polled {
             Poll::Ready(Ok(written)) => {
                 self.progress.wrote(written);
+                self.progress.blocked.set(false);
                 self.stalled = None;
                 Poll::Ready(Ok(written))
             }
@@ -134,6 +137,7 @@ impl<S> Io<S> {
                 let tick = timeout.min(TICK);
                 let fresh = || Stalled { since: Instant::now(), tick: Box::pin(tokio::time::sleep(tick)) };
                 let stalled = self.stalled.get_or_insert_with(fresh);
+                self.progress.blocked.set(true);
                 while stalled.tick.as_mut().poll(cx).is_ready() {
                     if stalled.since.elapsed() >= timeout {
                         self.ctx.shared.metrics.http.timed_out.increment();

@@ -108,6 +108,7 @@ impl Bounds {
         !self.memory.is_overfull()
     }
 
+    /// The bound that a client gets which does not read, or of QoS 0. One that reads keeps its own, whatever others hold.
     pub(super) fn scale(&self, bytes: usize) -> usize {
         let used = self.memory.used();
         if used <= self.tight_bytes {
@@ -117,10 +118,5 @@ impl Bounds {
         } else {
             bytes / VERY_TIGHT
         }
-    }
-
-    /// As [`scale`](Self::scale), for a client that reads: its bounds shrink only after those of clients that do not.
-    pub(super) fn scale_for_reader(&self, bytes: usize) -> usize {
-        if self.memory.used() <= self.tight_bytes + self.tight_bytes / 2 { bytes } else { bytes / TIGHT }
     }
 }

@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::{
     connection::{Connection, End},
     mailbox::MqttMailbox,
+    will::Will,
 };
 use crate::WorkerContext;
 
@@ -40,7 +41,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let gave_way = end == End::Displaced && self.slot.with(|mailbox| mailbox.gave_way);
         let end = if gave_way { End::GaveWay } else { end };
         self.count(end);
-        self.leave(end);
+        if let Some(will) = self.leave(end) {
+            // When many go at once, all of them give back what they held before the first will is published: otherwise
+            // their mailboxes would take each other's wills, and clients that read pay for that.
+            tokio::task::yield_now().await;
+            will.publish(&self.ctx);
+        }
         if matches!(end, End::Closed | End::Unreachable) {
             return;
         }
@@ -154,8 +160,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Leaves the session, which may continue without a connection, and publishes or delays the will.
-    fn leave(&mut self, end: End) {
+    /// Leaves the session, which may continue without a connection. Returns the will, if it is to be published now.
+    fn leave(&mut self, end: End) -> Option<Box<Will>> {
         let (ctx, key) = (&self.ctx, self.key());
         let door = &ctx.shared.mqtt;
         // §3.1.2.5: published unless the client sent DISCONNECT with reason 0x00.
@@ -164,10 +170,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let resumed = door.sessions.get(&key).is_some_and(|slot| Arc::ptr_eq(&slot, &self.slot));
             // The session continues with the new connection, which comes before the end of any delay ([MQTT-3.1.3-9]);
             // if the session has ended, so has the delay.
-            if let Some(will) = will.filter(|will| !resumed || will.delay == 0) {
-                will.publish(ctx);
-            }
-            return;
+            return will.filter(|will| !resumed || will.delay == 0);
         }
         if end == End::Draining {
             let left = self.slot.with_claim(self.claim, |mailbox| mailbox.unacknowledged()).unwrap_or(0);
@@ -181,13 +184,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Some(slot) = door.sessions.detach(&key, &self.slot, self.claim, keep, self.now) {
             door.end_session(ctx, &slot);
         }
-        let Some(will) = will else { return };
+        let will = will?;
         let delay = will.delay.min(self.session_expiry);
         if delay == 0 {
-            will.publish(ctx);
-        } else {
-            door.delay_will(key, *will, self.now + Duration::from_secs(u64::from(delay)));
+            return Some(will);
         }
+        door.delay_will(key, *will, self.now + Duration::from_secs(u64::from(delay)));
+        None
     }
 }
 

@@ -25,7 +25,9 @@ use super::{
     wheel::Entry,
     will::Will,
 };
-use crate::{WorkerContext, credential::Expiry, egress::Egress, liveness::check_sleep, pause::Pause, turn};
+use crate::{
+    WorkerContext, credential::Expiry, egress::Egress, liveness::check_sleep, pause::Pause, shutdown::Written, turn,
+};
 
 /// Turns a connection takes before others get theirs.
 pub(super) const TURNS: usize = 4;
@@ -126,6 +128,8 @@ pub(super) struct Connection<S> {
     pub(super) awaiting: bool,
     pub(super) now: Timestamp,
     pub(super) last_read: Timestamp,
+    /// Since when the client is not read, for our own reasons: such time counts against no deadline.
+    pub(super) unread_since: Timestamp,
     /// Bytes read since the task was woken.
     pub(super) read_bytes: usize,
     /// Retained messages looked at since the task was woken.
@@ -134,8 +138,8 @@ pub(super) struct Connection<S> {
     pub(super) unfinished_since: Timestamp,
     pub(super) entry: Option<Entry>,
     pub(super) keep_alive: u16,
-    /// During a shutdown, when something was last read or written.
-    pub(super) drain_progress: Option<Timestamp>,
+    /// The shutdown of the connection, once it has begun.
+    pub(super) draining: Option<Written>,
     /// When the door wakes this task at the latest.
     pub(super) alarm: Timestamp,
 }
@@ -203,12 +207,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             awaiting: false,
             now,
             last_read: now,
+            unread_since: Timestamp::NEVER,
             read_bytes: 0,
             looks: 0,
             unfinished_since: Timestamp::NEVER,
             entry: None,
             keep_alive: negotiation.keep_alive,
-            drain_progress: None,
+            draining: None,
             alarm: Timestamp::NEVER,
             ctx,
         }
@@ -283,7 +288,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         for turn in 0..TURNS {
             let held_back = self.is_held_back();
-            let mut progress = self.may_read(cx) && self.poll_receive(cx)?.is_ready();
+            let reads = self.may_read(cx);
+            self.note_reading(reads);
+            let mut progress = reads && self.poll_receive(cx)?.is_ready();
             if self.pending() > 0 {
                 progress |= self.poll_pending(cx)?;
             }
@@ -320,11 +327,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         rare.pause = None;
         false
-    }
-
-    /// Whether this publisher pauses.
-    pub(super) fn is_pausing(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.pause.is_some())
     }
 
     /// Whether this publisher stops where it is, and the rest of what was read already is held. Not when the memory for

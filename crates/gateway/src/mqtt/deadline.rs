@@ -6,23 +6,35 @@ use fogmux_bus::Timestamp;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::connection::{Connection, End};
-use crate::{context::Phase, credential::Expiry};
+use crate::{context::Phase, credential::Expiry, shutdown::Written};
 
 /// How long a client may take for one packet once unfinished packets take too much memory.
 const UNFINISHED_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a client may neither read nor acknowledge during a shutdown.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
-/// The interval at which connections are woken during a shutdown.
-pub(super) const DRAIN_TICK: Duration = Duration::from_millis(100);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn keep_alive_deadline(&self) -> Timestamp {
         match self.keep_alive {
             0 => Timestamp::NEVER,
-            // It is not read for a moment.
-            _ if self.is_pausing() => Timestamp::NEVER,
+            // Its packets may be waiting in the socket.
+            _ if self.unread_since != Timestamp::NEVER => Timestamp::NEVER,
             // [MQTT-3.1.2-22]: one and a half times.
             seconds => self.last_read + Duration::from_millis(u64::from(seconds) * 1500),
+        }
+    }
+
+    /// Notes whether the client is read in this turn. The time in which it was not is none of its silence.
+    pub(super) fn note_reading(&mut self, reads: bool) {
+        match (reads, self.unread_since) {
+            (true, Timestamp::NEVER) => {}
+            (true, since) => {
+                let held_back = self.now.since(since);
+                self.last_read = self.last_read + held_back;
+                if self.unfinished_since != Timestamp::NEVER {
+                    self.unfinished_since = self.unfinished_since + held_back;
+                }
+                self.unread_since = Timestamp::NEVER;
+            }
+            (false, since) => self.unread_since = since.min(self.now),
         }
     }
 
@@ -79,8 +91,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Begins the shutdown of the connection: publishes the will, and from now on handles only acknowledgements.
     pub(super) fn begin_drain(&mut self) -> Result<(), End> {
-        if self.drain_progress.is_none() {
-            self.drain_progress = Some(self.now);
+        if self.draining.is_none() {
+            self.draining = Some(Written::default());
             if let Some(will) = self.will.take() {
                 will.publish(&self.ctx);
             }
@@ -89,11 +101,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.ctx.phase() == Phase::Closing { Err(End::Draining) } else { Ok(()) }
     }
 
-    /// Whether everything is delivered and acknowledged during a shutdown, or the client makes no progress.
-    pub(super) fn is_drained(&self) -> bool {
-        let Some(progress) = self.drain_progress.filter(|_| self.ctx.phase() == Phase::Emptying) else { return false };
-        let is_sent = self.egress.is_idle() && self.output.is_empty() && self.pending() == 0;
-        (is_sent && self.slot.with_claim(self.claim, |mailbox| mailbox.is_drained()).unwrap_or(true))
-            || progress + DRAIN_PATIENCE <= self.now
+    /// Whether everything is delivered and acknowledged during a shutdown, that of QoS 0 by the client's host.
+    pub(super) fn is_drained(&mut self) -> bool {
+        let Some(written) = self.draining.as_mut().filter(|_| self.ctx.phase() == Phase::Emptying) else {
+            return false;
+        };
+        let pending = self.rare.as_ref().map_or(0, |rare| rare.pending.len());
+        let is_sent = self.egress.is_idle() && self.output.is_empty() && pending == 0;
+        let is_empty = is_sent && self.slot.with_claim(self.claim, |mailbox| mailbox.is_drained()).unwrap_or(true);
+        written.is_taken(is_empty, &self.ctx.shared.shutdown, self.peer)
     }
 }

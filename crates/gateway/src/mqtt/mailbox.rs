@@ -227,6 +227,14 @@ impl MqttMailbox {
         drained
     }
 
+    /// Notes that the socket has no room for more. Returns whether the client is to be disconnected.
+    pub(super) fn note_blocked(&mut self) -> bool {
+        if let Some(pace) = &mut self.pace {
+            pace.blocked();
+        }
+        self.is_overrun()
+    }
+
     /// Whether a drain would yield something, retransmissions aside.
     pub(super) fn is_sendable(&self) -> bool {
         let may_send = |kept: &Kept| kept.qos == Qos::AtMostOnce || self.window_open();

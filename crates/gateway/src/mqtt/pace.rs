@@ -61,6 +61,17 @@ struct Flow {
     taken: usize,
 }
 
+/// Whether the client's connection has run since something was queued.
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    /// It has, and took what it could.
+    Had,
+    /// It was woken then and has not run.
+    Due(Timestamp),
+    /// Its socket has no room, which ends its turns until there is some.
+    Blocked,
+}
+
 /// The pace at which a client takes its queue; exists while the queue is not empty.
 #[derive(Debug)]
 pub(super) struct Pace {
@@ -68,6 +79,7 @@ pub(super) struct Pace {
     /// The bytes queued since publishers were last asked to pause, and when.
     came: usize,
     came_at: Timestamp,
+    turn: Turn,
     /// For the fairness of its pace.
     fair: Flow,
     is_fair: bool,
@@ -85,6 +97,7 @@ impl Pace {
             progress: Arc::new(Progress::new(now)),
             came: 0,
             came_at: now,
+            turn: Turn::Had,
             fair: flow,
             is_fair: true,
             now: flow,
@@ -98,13 +111,24 @@ impl Pace {
         self.is_fair && self.reads(now)
     }
 
-    /// Whether it has taken something recently.
+    /// Whether it has taken something recently. While its connection waits for a turn on a busy worker, that is the time
+    /// before: the client may have taken everything meanwhile.
     pub(super) fn reads(&self, now: Timestamp) -> bool {
-        now.since(self.progress.read_at()) < READS
+        let as_of = match self.turn {
+            Turn::Due(since) => since,
+            Turn::Had | Turn::Blocked => now,
+        };
+        as_of.since(self.progress.read_at()) < READS
     }
 
-    /// Notes that the client took this many bytes, and whether it is still far behind.
+    /// Notes that the connection's socket has no room.
+    pub(super) const fn blocked(&mut self) {
+        self.turn = Turn::Blocked;
+    }
+
+    /// Notes a turn of the connection, in which it took this many bytes, and whether it is still far behind.
     pub(super) fn took(&mut self, bytes: usize, is_far: bool, now: Timestamp) {
+        self.turn = Turn::Had;
         if bytes > 0 {
             self.progress.took(bytes, now);
             self.fair.taken = self.fair.taken.saturating_add(bytes);
@@ -125,6 +149,9 @@ impl Pace {
     pub(super) const fn came(&mut self, bytes: usize, now: Timestamp) {
         self.came = self.came.saturating_add(bytes);
         self.came_at = now;
+        if matches!(self.turn, Turn::Had) {
+            self.turn = Turn::Due(now);
+        }
     }
 
     /// The pause for the publisher of what came since the last call; `queue_bytes_max` is the bound of the queue.
@@ -335,6 +362,24 @@ mod tests {
         assert!(until.is_waiting(READS, at(10)));
         pace.took(1, true, at(11));
         assert!(!until.is_waiting(READS, at(11)));
+    }
+
+    #[test]
+    fn the_time_in_which_a_connection_waits_for_its_turn_is_not_the_readers() {
+        for (blocked, reads) in [(false, true), (true, false)] {
+            let mut pace = Pace::new(at(0));
+            if blocked {
+                pace.blocked();
+            }
+            pace.came(BUFFER, at(10));
+            assert!(pace.reads(at(1999)));
+            assert_eq!(pace.reads(at(5000)), reads);
+            // It had its turn, took nothing, and is woken again.
+            pace.took(0, true, at(5000));
+            assert!(!pace.reads(at(5000)));
+            pace.came(BUFFER, at(5001));
+            assert!(!pace.reads(at(5001)));
+        }
     }
 
     #[test]

@@ -218,7 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Packet::Publish(publish) = packet else {
             return self.handle_all(bytes).map(|_| ());
         };
-        if self.drain_progress.is_some() {
+        if self.draining.is_some() {
             return Ok(());
         }
         let incoming = self.inbound.handle_publish(&publish);
@@ -276,7 +276,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     #[inline]
     fn handle_publish<'a>(&mut self, publish: &Publish<'a>, batch: &mut Batch<'a>) -> Result<(), End> {
         // During a shutdown a message might not be delivered, so it is not acknowledged: the client sends it again.
-        if self.drain_progress.is_some() {
+        if self.draining.is_some() {
             return Ok(());
         }
         let incoming = self.inbound.handle_publish(publish);
@@ -402,7 +402,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         self.ctx.shared.mqtt.change_unfinished(self.input.counted(), 0);
-        self.ctx.shared.shutdown.closed(self.drain_progress.is_some());
+        self.ctx.shared.shutdown.closed(self.draining.is_some());
     }
 }
 

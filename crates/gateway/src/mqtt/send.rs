@@ -64,10 +64,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Notes that the client reads or acknowledges, which gives it more time during a shutdown.
-    pub(super) fn note_progress(&mut self) {
-        if let Some(progress) = &mut self.drain_progress {
-            *progress = self.now;
+    /// Notes that the client reads or acknowledges, which a shutdown waits for.
+    pub(super) fn note_progress(&self) {
+        if self.draining.is_some() {
             self.ctx.shared.shutdown.note_progress();
         }
     }
@@ -86,7 +85,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Checks whether the session was taken over or its queue overran, without clearing the mailbox's ready flag: the
     /// socket has no room, and as long as the flag stays set deliveries do not wake the task.
     fn look_in(&self) -> Result<(), End> {
-        match self.slot.with_claim(self.claim, |mailbox| mailbox.is_overrun()) {
+        match self.slot.with_claim(self.claim, MqttMailbox::note_blocked) {
             Err(_) => Err(End::Displaced),
             Ok(true) => Err(End::Overrun),
             Ok(false) => Ok(()),

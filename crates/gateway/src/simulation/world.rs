@@ -101,7 +101,7 @@ impl World {
 
     /// Shuts down as the process does.
     pub(super) async fn shut_down(&self) -> Result<(), String> {
-        wind_down(self.shared(), &self.drain, DRAIN).await;
+        wind_down(self.shared(), &self.drain, DRAIN, &[]).await;
         for _ in 0..GOODBYES_SECONDS * 10 {
             let sockets = self.sockets.borrow().iter().filter(|task| !task.is_finished()).count();
             if (self.open(), sockets) == (0, 0) {

@@ -2,6 +2,7 @@
 
 use std::{
     future::{Future as _, poll_fn},
+    net::SocketAddr,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -15,7 +16,12 @@ use tokio::{
 };
 
 use super::{core::Core, read};
-use crate::{context::Phase, credential, liveness, shutdown::Reading, turn};
+use crate::{
+    context::Phase,
+    credential, liveness,
+    shutdown::{DRAIN_TICK, Reading, Written},
+    turn,
+};
 
 /// How often a client that reads nothing is checked.
 const TICK: Duration = Duration::from_secs(2);
@@ -26,6 +32,7 @@ const TURNS: usize = 8;
 /// A bound connection.
 pub(super) struct Session<S> {
     stream: S,
+    peer: SocketAddr,
     core: Core,
     claim: Claim,
     /// The beginning of a stanza.
@@ -40,6 +47,8 @@ pub(super) struct Session<S> {
     open: Option<Pin<Box<Sleep>>>,
     /// Runs while the limit of unacknowledged stanzas is reached.
     unacknowledged: Option<Pin<Box<Sleep>>>,
+    /// Since when the client is not read, for our own reasons: such time counts against no deadline.
+    unread_since: Option<Instant>,
     /// Bytes of `kept` that the door counts.
     accounted: usize,
     /// When the login expires, as a token does, in seconds since 1970.
@@ -75,10 +84,17 @@ fn left(unix_s: u64) -> Duration {
 struct Over;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
-    pub(super) fn new(stream: S, core: Core, claim: Claim, kept: Vec<u8>, expires_unix_s: Option<u64>) -> Self {
+    pub(super) fn new(
+        (stream, peer): (S, SocketAddr),
+        core: Core,
+        claim: Claim,
+        kept: Vec<u8>,
+        expires_unix_s: Option<u64>,
+    ) -> Self {
         let reading = Some(Reading::begin(&core.ctx.shared));
         Self {
             stream,
+            peer,
             core,
             reading,
             empties: false,
@@ -89,6 +105,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             stalled: None,
             open: None,
             unacknowledged: None,
+            unread_since: None,
             accounted: 0,
             expires_unix_s,
             expires: None,
@@ -108,6 +125,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
         {
             let mut phase = std::pin::pin!(ctx.reached(Phase::Emptying));
+            let mut written = Written::default();
+            let mut tick = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
             let drained = poll_fn(|cx| {
                 if self.poll(cx).is_ready() {
                     return Poll::Ready(false);
@@ -119,7 +138,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                     self.empties = true;
                     phase.set(ctx.reached(Phase::Closing));
                 }
-                if self.empties && self.is_drained() { Poll::Ready(true) } else { Poll::Pending }
+                if !self.empties {
+                    return Poll::Pending;
+                }
+                if written.is_taken(self.is_drained(), &ctx.shared.shutdown, self.peer) {
+                    return Poll::Ready(true);
+                }
+                // Nothing else tells when its host has taken everything.
+                while tick.as_mut().poll(cx).is_ready() {
+                    tick.as_mut().reset(Instant::now() + DRAIN_TICK);
+                }
+                Poll::Pending
             });
             let drained = drained.await;
             let left = self.core.me.inbox.with_claim(self.claim, |inbox| inbox.len()).unwrap_or(0);
@@ -152,14 +181,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     /// Turns, until there is nothing to do; ready when the connection is over.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         for _ in 0..TURNS {
-            ready!(self.poll_completion(cx));
+            if self.poll_completion(cx).is_pending() {
+                self.note_unread();
+                return Poll::Pending;
+            }
             self.check_control(cx);
             let Ok(()) = self.core.fill(self.claim, cx) else { return Poll::Ready(()) };
             match self.poll_write(cx) {
                 Poll::Ready(Err(Over)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) => self.stalled = None,
                 // The mailbox's ready flag is not cleared, so deliveries do not wake the task.
-                Poll::Pending => return self.poll_stalled(cx),
+                Poll::Pending => {
+                    self.note_unread();
+                    return self.poll_stalled(cx);
+                }
             }
             if self.core.machine.is_closed() {
                 return Poll::Ready(());
@@ -167,6 +202,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             match self.poll_read(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(Over)) => return Poll::Ready(()),
+                Poll::Pending if self.unread_since.is_some() => return Poll::Pending,
                 Poll::Pending if self.is_overdue(cx) => {
                     let error = StreamError::new(StreamCondition::PolicyViolation, "a stanza took too long");
                     self.core.machine.fail(error, &mut self.core.out);
@@ -289,6 +325,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
     }
 
+    /// The client is not read now, for our own reasons.
+    fn note_unread(&mut self) {
+        self.unread_since.get_or_insert_with(Instant::now);
+    }
+
+    /// The client is read again. The time in which it was not is none of its delays.
+    fn excuse(&mut self) {
+        let Some(since) = self.unread_since.take() else { return };
+        let held_back = since.elapsed();
+        for deadline in [&mut self.open, &mut self.unacknowledged].into_iter().flatten() {
+            let at = deadline.deadline() + held_back;
+            deadline.as_mut().reset(at);
+        }
+    }
+
+    /// Whether publishers have to wait: for memory, or this one for a subscriber.
+    fn poll_held_back(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let ctx = &self.core.ctx;
+        if ctx.bus().memory().pressure() {
+            ready!(Pin::new(&mut ctx.bus().memory().relieved()).poll(cx));
+        }
+        if let Some(pause) = &mut self.core.pause {
+            ready!(pause.poll(ctx.now(), cx));
+            self.core.pause = None;
+        }
+        Poll::Ready(())
+    }
+
     /// Whether a stanza has been incomplete for too long.
     fn is_overdue(&mut self, cx: &mut Context<'_>) -> bool {
         if self.kept.is_empty() {
@@ -338,15 +402,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Reads once and handles the input. Publishers are paused while mailboxes hold too much.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Over>> {
+        if self.poll_held_back(cx).is_pending() {
+            self.note_unread();
+            return Poll::Pending;
+        }
+        self.excuse();
         let core = &mut self.core;
         let ctx = std::rc::Rc::clone(&core.ctx);
-        if ctx.bus().memory().pressure() {
-            ready!(Pin::new(&mut ctx.bus().memory().relieved()).poll(cx));
-        }
-        if let Some(pause) = &mut core.pause {
-            ready!(pause.poll(ctx.now(), cx));
-            core.pause = None;
-        }
         core.reserve();
         if core.stopped {
             // Input that was read earlier comes first.

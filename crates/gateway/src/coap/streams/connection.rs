@@ -23,7 +23,9 @@ use super::{
     End, Hub, Taken, WireKind,
     wire::{Frames, Said},
 };
-use crate::{Peer, WorkerContext, coap::door::machine_time, coap::transport::Path, pause::Pause, turn};
+use crate::{
+    Peer, WorkerContext, coap::door::machine_time, coap::transport::Path, pause::Pause, shutdown::Reading, turn,
+};
 
 /// The largest read once a message has begun.
 const READ_MORE: usize = 16 << 10;
@@ -55,12 +57,18 @@ struct Connection<S> {
     written: usize,
     /// Since when nothing was written of what waits.
     stuck: Option<Timestamp>,
+    /// Since when the peer is not read, for our own reasons: such time counts against no deadline of the session.
+    unread_since: Option<Timestamp>,
     sleep: Pin<Box<Sleep>>,
     armed: Option<Timestamp>,
     /// Nothing is read any more; at this time the connection ends at the latest.
     closing: Option<Timestamp>,
     /// A pause of this publisher, for a subscriber to catch up.
     pause: Option<Box<Pause>>,
+    /// A shutdown waits for it, until everything is written.
+    reading: Option<Reading>,
+    /// The gateway shuts down.
+    empties: bool,
 }
 
 /// Serves a connection until it ends.
@@ -90,14 +98,22 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         writing: Vec::new(),
         written: 0,
         stuck: None,
+        unread_since: None,
         sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
         armed: None,
         closing: None,
         pause: None,
+        reading: Some(Reading::begin(&ctx.shared)),
+        empties: false,
         ctx,
     };
     let mut closing = Some(Box::pin(connection.ctx.closing()));
+    let mut emptying = Some(Box::pin(connection.ctx.emptying()));
     let ended = poll_fn(|cx| {
+        if emptying.as_mut().is_some_and(|emptying| emptying.as_mut().poll(cx).is_ready()) {
+            emptying = None;
+            connection.empties = true;
+        }
         if closing.as_mut().is_some_and(|closing| closing.as_mut().poll(cx).is_ready()) {
             closing = None;
             connection.say_goodbye();
@@ -136,6 +152,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Poll::Ready(Ok(()));
             }
             let written = self.poll_write(cx)?;
+            if self.empties && written.is_ready() && !self.hub.owes(self.path) {
+                self.reading = None;
+            }
             if written.is_pending() && self.poll_deadline(cx) {
                 return Poll::Ready(Ok(()));
             }
@@ -147,13 +166,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     Poll::Pending
                 };
             }
-            if written.is_pending() {
-                // It does not read: nothing more is done for it until it does.
+            // While it does not read, nothing more is done for it.
+            if written.is_pending() || self.poll_pause(cx).is_pending() {
+                self.unread_since.get_or_insert(self.ctx.now());
                 return Poll::Pending;
             }
-            if let Some(pause) = &mut self.pause {
-                ready!(pause.poll(self.ctx.now(), cx));
-                self.pause = None;
+            if let Some(since) = self.unread_since.take() {
+                self.session.excuse(self.ctx.now().since(since));
+                // Its deadlines run again.
+                if self.poll_deadline(cx) {
+                    return Poll::Ready(Ok(()));
+                }
             }
             if !self.unread && ready!(self.poll_read(cx))? == 0 {
                 return Poll::Ready(Ok(()));
@@ -162,6 +185,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         turn::again(cx);
         Poll::Pending
+    }
+
+    /// Whether this publisher does not pause any more.
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.poll(self.ctx.now(), cx));
+            self.pause = None;
+        }
+        Poll::Ready(())
     }
 
     /// Writes what waits. Pending while the other end does not take it.
@@ -191,6 +223,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Poll::Ready(Ok(bytes)) => {
                     self.written += bytes;
                     self.stuck = None;
+                    if let Some(reading) = self.reading.as_ref().filter(|_| self.empties) {
+                        reading.note_progress();
+                    }
                     self.ctx.shared.metrics.coap.bytes_out.add(u64::try_from(bytes).unwrap_or_default());
                 }
                 Poll::Ready(Err(error)) => return Err(error),
@@ -296,8 +331,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> bool {
         loop {
             let stuck = self.stuck.map(|since| since + self.ctx.shared.coap.config.write_timeout);
-            let session =
-                self.closing.is_none().then(|| Timestamp::from_millis(self.session.next_timeout().as_millis()));
+            let is_judged = self.closing.is_none() && self.unread_since.is_none();
+            let session = is_judged.then(|| Timestamp::from_millis(self.session.next_timeout().as_millis()));
             let Some(at) = [self.closing, stuck, session].into_iter().flatten().min() else { return false };
             if self.armed != Some(at) {
                 self.armed = Some(at);
@@ -316,6 +351,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 tracing::debug!(reason = %Abort::Deaf, "a CoAP connection is cut");
                 self.ctx.shared.metrics.coap.timed_out.increment();
                 return true;
+            }
+            if self.unread_since.is_some() {
+                continue;
             }
             let mut bytes = Vec::new();
             let due = self.session.handle_timeout(machine_time(now), &mut bytes);

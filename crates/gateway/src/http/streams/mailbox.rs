@@ -388,7 +388,9 @@ impl Mailbox for StreamMailbox {
     }
 
     fn readiness(&self) -> Readiness {
-        if self.waiting.len() > BUSY_MESSAGES { Readiness::Busy } else { Readiness::Ready }
+        // The bytes of what was sent already count as well: they displace messages that wait.
+        let Limits { messages, bytes, .. } = self.limits;
+        Readiness::of_queue((self.waiting.len(), messages), (self.bytes, bytes), BUSY_MESSAGES)
     }
 }
 

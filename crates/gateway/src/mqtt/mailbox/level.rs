@@ -2,10 +2,7 @@
 
 use fogmux_bus::{Qos, SlowDown, Timestamp};
 
-use super::{
-    super::{bounds::Bounds, pace::Pace},
-    MqttMailbox,
-};
+use super::{super::pace::Pace, MqttMailbox};
 
 impl MqttMailbox {
     /// How much of its bounds the queue takes up.
@@ -22,17 +19,19 @@ impl MqttMailbox {
     }
 
     /// A single message always fits: it is shared, and its size was bounded on the way in. So does each of QoS 1 and 2
-    /// for a client that publishers wait for.
+    /// for a client that publishers wait for. The bounds of a client that reads do not shrink for what others hold.
     pub(super) fn fits(&self, cost: usize, qos: Qos, now: Timestamp) -> bool {
-        let (mut reads, mut waits) = (false, self.connected);
-        if let Some(pace) = &self.pace {
-            (reads, waits) = (pace.reads(now), waits && pace.is_fair(now));
-        }
-        let scale = if reads { Bounds::scale_for_reader } else { Bounds::scale };
+        let queue_bytes = self.bounds.queue_bytes;
+        let (reads, waits) = match &self.pace {
+            Some(pace) => (pace.reads(now), pace.is_fair(now)),
+            // It is not behind; that says nothing about QoS 0, of which no pace is measured.
+            None => (qos != Qos::AtMostOnce, true),
+        };
         self.queue.is_empty()
-            || (waits && qos != Qos::AtMostOnce && self.bounds.may_exceed())
+            || (self.connected && waits && qos != Qos::AtMostOnce && self.bounds.may_exceed())
             || (self.queue.len() < self.bounds.queue_messages
-                && self.queue_bytes + cost <= scale(&self.bounds, self.bounds.queue_bytes))
+                && self.queue_bytes + cost
+                    <= if self.connected && reads { queue_bytes } else { self.bounds.scale(queue_bytes) })
     }
 
     /// Notes that the client took so much. Once it is no longer behind, its pace says nothing: it may take no more than

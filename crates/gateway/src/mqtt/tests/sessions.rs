@@ -125,6 +125,17 @@ fn drain_sends_wills_and_says_goodbye() {
         leaving.send(&message("t", b"too late", Qos::AtLeastOnce)).await;
         reader.nothing().await;
         house.drain.send_replace(crate::context::Phase::Emptying);
+        let shutdown = &house.ctx.shared.shutdown;
+        tokio::task::spawn_local({
+            let shared = std::sync::Arc::clone(&house.ctx.shared);
+            async move {
+                while !shared.shutdown.is_over() {
+                    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                    shared.shutdown.look(&[]);
+                }
+            }
+        });
+        assert!(!shutdown.is_over(), "two clients are there");
         assert_eq!(reader.disconnected().await, ReasonCode::SERVER_SHUTTING_DOWN);
         assert_eq!(leaving.disconnected().await, ReasonCode::SERVER_SHUTTING_DOWN);
     });
