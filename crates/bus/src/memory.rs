@@ -10,6 +10,12 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+/// The fraction of the high mark that has to be given back before publishers that pause go on. Little, because doors that
+/// answer each request take it as soon as the mark is passed, and those that pause must not wait for much longer.
+const LOW: usize = 16;
+/// The fraction of the high mark that one client may hold beyond its own bound, and all of them beyond the mark.
+const EXCESS: usize = 8;
+
 /// Bytes held in mailboxes, against a high and a low mark.
 #[derive(Debug)]
 pub struct Memory {
@@ -26,7 +32,7 @@ impl Memory {
             used: AtomicUsize::new(0),
             waiting_messages: AtomicUsize::new(0),
             high: high_bytes,
-            low: high_bytes / 4 * 3,
+            low: high_bytes - high_bytes / LOW,
             waiting: Mutex::new(Vec::new()),
         }
     }
@@ -60,7 +66,13 @@ impl Memory {
     /// Whether more came than the publications that were under way when publishers had to pause.
     #[must_use]
     pub fn is_overfull(&self) -> bool {
-        self.used() > self.high.saturating_add(self.high / 4)
+        self.used() > self.high.saturating_add(self.high / EXCESS)
+    }
+
+    /// The bytes that one client may hold beyond its own bound, because publishers wait for it.
+    #[must_use]
+    pub const fn excess_max(&self) -> usize {
+        self.high / EXCESS
     }
 
     /// Completes once there is room again.

@@ -103,9 +103,9 @@ impl Bounds {
     }
 
     /// Whether a client that reads a fair amount may hold more than its bounds, because publishers wait for it: each of
-    /// them brings what it had under way. Memory bounds it.
-    pub(super) fn may_exceed(&self) -> bool {
-        !self.memory.is_overfull()
+    /// them brings what it had under way. What it holds itself bounds that, for the memory is everybody's.
+    pub(super) fn may_exceed(&self, bytes: usize) -> bool {
+        bytes < self.queue_bytes.saturating_add(self.memory.excess_max()) && !self.memory.is_overfull()
     }
 
     /// The bound that a client gets which does not read, or of QoS 0. One that reads keeps its own, whatever others hold.

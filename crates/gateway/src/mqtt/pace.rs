@@ -27,12 +27,12 @@ const PAUSE: Duration = Duration::from_millis(4);
 const LONG_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause after one turn for a pace: after a single large message.
 const PACED_MAX: Duration = Duration::from_secs(1);
-/// The longest pause for a subscriber whose queue is nearly full, after a turn of [`TURN_BYTES`] and after a larger one,
-/// which is a single large message. It ends as soon as the subscriber has taken enough.
+/// The longest pause for a subscriber whose queue is nearly full. It ends as soon as the subscriber has taken enough. Not
+/// longer, because a publisher's own subscriptions and its PINGREQ wait as well.
 const NEARLY_MAX: Duration = Duration::from_secs(2);
-const NEARLY_LARGE_MAX: Duration = Duration::from_secs(15);
-/// The most that a publisher is read in a turn, unless a single message is larger, with what messages cost beside.
-const TURN_BYTES: usize = 128 << 10;
+/// A publisher waits until the subscriber has taken so many times what it brought itself, at most, unless more publishers
+/// than that share the pace: others fill the queue, and perhaps the subscriber itself does.
+const OWN: usize = 128;
 /// The time in which the pace is measured, twice: long enough for a socket that takes much at a time.
 const MEASURED: Duration = Duration::from_secs(1);
 /// The most publishers that share a pace evenly.
@@ -178,6 +178,9 @@ impl Pace {
             Distance::Far => None,
             Distance::Nearly(excess) => Some(excess),
         };
+        // What was there before, unless this publisher brought next to nothing of it.
+        let others = usize::try_from(self.shares * 2 / SHARE).unwrap_or(OWN).max(OWN);
+        let excess = excess.map(|excess| excess.min(bytes.saturating_mul(others)));
         self.progress.set_far(true);
         let per_byte = self.per_byte(now);
         let nanos = per_byte.unwrap_or_default();
@@ -190,7 +193,6 @@ impl Pace {
         };
         let paced = Duration::from_nanos(paced);
         let longest = match (excess, per_byte) {
-            (Some(_), _) if bytes > TURN_BYTES => NEARLY_LARGE_MAX,
             (Some(_), _) => NEARLY_MAX,
             (None, Some(_)) => paced.clamp(PAUSE, PACED_MAX),
             (None, None) => LONG_PAUSE,
@@ -339,8 +341,7 @@ mod tests {
                 for tick in [10, 600] {
                     let seen = run(per_second, publishers, tick, message);
                     let context = format!("{per_second} bytes a second, {publishers} of {message}: {seen:?}");
-                    let longest = if message > 64 << 10 { 15_100 } else { 2100 };
-                    assert!(seen.longest <= longest, "{context}");
+                    assert!(seen.longest <= 2100, "{context}");
                     assert!(!seen.was_unfair, "{context}");
                     // A pause ends after two seconds: publishers have further turns meanwhile, which are short unless
                     // a single message is long.
@@ -362,6 +363,20 @@ mod tests {
         assert!(until.is_waiting(READS, at(10)));
         pace.took(1, true, at(11));
         assert!(!until.is_waiting(READS, at(11)));
+    }
+
+    #[test]
+    fn a_publisher_of_little_waits_for_little_of_a_queue_that_others_filled() {
+        for (bytes, excess, left) in [(300, 4 << 20, 300 * OWN), (BUFFER, 4 << 20, 4 << 20), (1, 1, 1)] {
+            let mut pace = Pace::new(at(0));
+            pace.came(bytes, at(0));
+            let asked = pace.slow_down(Distance::Nearly(excess), QUEUE).expect("a pause");
+            let until = asked.until.expect("a subscriber");
+            pace.took(left - 1, true, at(10));
+            assert!(until.is_waiting(READS, at(10)));
+            pace.took(1, true, at(11));
+            assert!(!until.is_waiting(READS, at(11)), "{bytes} bytes of {excess}");
+        }
     }
 
     #[test]

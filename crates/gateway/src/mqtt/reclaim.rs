@@ -4,7 +4,9 @@
 //! Once a second, while mailboxes hold more than [`is_very_tight`](super::bounds::Bounds::is_very_tight) allows: sessions
 //! without a connection are cut down to a common level, the oldest messages first, so that those that hold little lose
 //! nothing; a session whose messages in flight alone are above the level ends, which its client sees at its next CONNECT.
-//! Connected clients that take hardly anything of what they hold are disconnected, down to a level of their own.
+//! Connected clients that take hardly anything of what they hold are disconnected, down to a level of their own. If
+//! publishers have to pause nevertheless, those are that hold most, however much they read: nobody's queue keeps
+//! publishers of other topics waiting.
 
 use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
 
@@ -40,6 +42,8 @@ pub(super) struct Reclaim {
     queue_bytes: usize,
     next: Timestamp,
     taken: HashMap<SlotId, (u32, Timestamp)>,
+    /// Since when publishers have had to pause at each check.
+    pressed_since: Timestamp,
 }
 
 struct Holder {
@@ -50,7 +54,7 @@ struct Holder {
 
 impl Reclaim {
     pub(super) fn new(queue_bytes: usize) -> Self {
-        Self { queue_bytes, next: Timestamp::default(), taken: HashMap::new() }
+        Self { queue_bytes, next: Timestamp::default(), taken: HashMap::new(), pressed_since: Timestamp::NEVER }
     }
 
     /// Looks whether memory is nearly gone, and has some of it given back if it is.
@@ -67,21 +71,34 @@ impl Reclaim {
         bounds.set_absent_bytes(door.config.tight_bytes / KEPT / door.sessions_away().max(1));
         if !bounds.is_very_tight() {
             self.taken = HashMap::new();
+            self.pressed_since = Timestamp::NEVER;
             return;
         }
         let (connected, absent): (Vec<Holder>, _) = holders(ctx).await.into_iter().partition(|h| h.held.connected);
         let trimmed = trim(ctx, &absent).await;
+        let heavy = if self.is_pressed(ctx, now) { heavy(&connected, self.queue_bytes) } else { Vec::new() };
         let slow = self.slow(connected, now);
-        let cut = disconnect(ctx, &slow);
+        heavy.iter().for_each(|slot| slot.with_wake(|mailbox| mailbox.evict()));
+        let cut = disconnect(ctx, &slow) + heavy.len();
         if trimmed + cut > 0 {
             let bytes = ctx.bus().memory().used();
             tracing::warn!(
                 absent = trimmed,
                 disconnected = cut,
                 bytes,
-                "memory is nearly gone: MQTT sessions and clients that hold most of it and take nothing gave way"
+                "memory is nearly gone: MQTT sessions and clients that hold most of it gave way"
             );
         }
+    }
+
+    /// Whether publishers have had to pause for some time.
+    fn is_pressed(&mut self, ctx: &WorkerContext, now: Timestamp) -> bool {
+        if !ctx.bus().memory().pressure() {
+            self.pressed_since = Timestamp::NEVER;
+            return false;
+        }
+        self.pressed_since = self.pressed_since.min(now);
+        now.since(self.pressed_since) >= PATIENCE
     }
 
     /// Those that took hardly anything of what they hold for some time.
@@ -138,6 +155,15 @@ async fn trim(ctx: &WorkerContext, absent: &[Holder]) -> usize {
         }
     }
     trimmed
+}
+
+/// The clients that hold more than the rest, if half of all that they hold is to be given back; none that holds less than
+/// half of a queue.
+fn heavy(connected: &[Holder], queue_bytes: usize) -> Vec<Arc<Slot<MqttMailbox>>> {
+    let mut sizes: Vec<usize> = connected.iter().map(|holder| holder.held.bytes).collect();
+    let half = sizes.iter().sum::<usize>() / 2;
+    let level = level(&mut sizes, half).max(queue_bytes / 2);
+    connected.iter().filter(|holder| holder.held.bytes > level).map(|holder| Arc::clone(&holder.slot)).collect()
 }
 
 /// Disconnects slow clients that hold more than their level. Returns how many.

@@ -28,7 +28,7 @@ impl MqttMailbox {
             None => (qos != Qos::AtMostOnce, true),
         };
         self.queue.is_empty()
-            || (self.connected && waits && qos != Qos::AtMostOnce && self.bounds.may_exceed())
+            || (self.connected && waits && qos != Qos::AtMostOnce && self.bounds.may_exceed(self.queue_bytes))
             || (self.queue.len() < self.bounds.queue_messages
                 && self.queue_bytes + cost
                     <= if self.connected && reads { queue_bytes } else { self.bounds.scale(queue_bytes) })
