@@ -173,7 +173,7 @@ fn identifiers() -> Result<String> {
                 let mut publisher =
                     Client::login(&gateway, &Login { session: 60, ..Login::new("publisher", Transport::Tcp).v5() })?;
                 let payloads: Vec<_> = part.map(u32::to_be_bytes).collect();
-                publisher.publish_all(payloads.iter().map(|payload| ("t", payload.as_slice())), 2, false, 200)?;
+                publisher.publish_all(payloads.iter().map(|payload| ("t", payload.as_slice())), 2, false, 100)?;
                 finish(&mut publisher)?;
             }
             Ok(())
@@ -197,6 +197,12 @@ fn identifiers() -> Result<String> {
 /// Sends what the client has yet to say, PUBREL, and waits until it has come.
 fn finish(client: &mut Client) -> Result<()> {
     client.send(&[0xc0, 0])?;
-    while client.next()? != Came::Pong {}
-    Ok(())
+    loop {
+        match client.next()? {
+            Came::Pong => return Ok(()),
+            Came::Disconnect(reason) => anyhow::bail!("DISCONNECT {reason:#x}"),
+            Came::End => anyhow::bail!("the end instead of PINGRESP"),
+            Came::Message(_) | Came::Suback(_) | Came::Acknowledged(..) => {}
+        }
+    }
 }

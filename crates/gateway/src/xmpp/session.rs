@@ -1,8 +1,10 @@
 //! A bound connection: the loop over socket, mailbox and deadlines.
 
+mod deadlines;
+
 use std::{
     future::{Future as _, poll_fn},
-    net::SocketAddr,
+    net::Ipv4Addr,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -15,6 +17,7 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
+use self::deadlines::Stalled;
 use super::{core::Core, read};
 use crate::{
     context::Phase,
@@ -23,16 +26,12 @@ use crate::{
     turn,
 };
 
-/// How often a client that reads nothing is checked.
-const TICK: Duration = Duration::from_secs(2);
-
 /// Turns before other tasks of the worker run.
 const TURNS: usize = 8;
 
 /// A bound connection.
 pub(super) struct Session<S> {
     stream: S,
-    peer: SocketAddr,
     core: Core,
     claim: Claim,
     /// The beginning of a stanza.
@@ -42,7 +41,7 @@ pub(super) struct Session<S> {
     /// The stream below may hold bytes back.
     unflushed: bool,
     /// Runs while the client reads nothing.
-    stalled: Option<Stalled>,
+    stalled: Option<Box<Stalled>>,
     /// Runs while a stanza has begun and not ended.
     open: Option<Pin<Box<Sleep>>>,
     /// Runs while the limit of unacknowledged stanzas is reached.
@@ -63,12 +62,6 @@ pub(super) struct Session<S> {
     empties: bool,
 }
 
-/// A client that reads nothing.
-struct Stalled {
-    since: Instant,
-    tick: Pin<Box<Sleep>>,
-}
-
 impl<S> Drop for Session<S> {
     fn drop(&mut self) {
         self.core.ctx.shared.xmpp.open.change(self.accounted, 0);
@@ -84,17 +77,10 @@ fn left(unix_s: u64) -> Duration {
 struct Over;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
-    pub(super) fn new(
-        (stream, peer): (S, SocketAddr),
-        core: Core,
-        claim: Claim,
-        kept: Vec<u8>,
-        expires_unix_s: Option<u64>,
-    ) -> Self {
+    pub(super) fn new(stream: S, core: Core, claim: Claim, kept: Vec<u8>, expires_unix_s: Option<u64>) -> Self {
         let reading = Some(Reading::begin(&core.ctx.shared));
         Self {
             stream,
-            peer,
             core,
             reading,
             empties: false,
@@ -126,7 +112,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         {
             let mut phase = std::pin::pin!(ctx.reached(Phase::Emptying));
             let mut written = Written::default();
-            let mut tick = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
+            let mut tick: Option<Pin<Box<Sleep>>> = None;
             let drained = poll_fn(|cx| {
                 if self.poll(cx).is_ready() {
                     return Poll::Ready(false);
@@ -141,10 +127,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 if !self.empties {
                     return Poll::Pending;
                 }
-                if written.is_taken(self.is_drained(), &ctx.shared.shutdown, self.peer) {
+                let peer = self.core.me.gate.access().peer().unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into());
+                if written.is_taken(self.is_drained(), &ctx.shared.shutdown, peer) {
                     return Poll::Ready(true);
                 }
                 // Nothing else tells when its host has taken everything.
+                let tick = tick.get_or_insert_with(|| Box::pin(tokio::time::sleep(DRAIN_TICK)));
                 while tick.as_mut().poll(cx).is_ready() {
                     tick.as_mut().reset(Instant::now() + DRAIN_TICK);
                 }
@@ -202,12 +190,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             match self.poll_read(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(Over)) => return Poll::Ready(()),
-                Poll::Pending if self.unread_since.is_some() => return Poll::Pending,
-                Poll::Pending if self.is_overdue(cx) => {
+                Poll::Pending if self.unread_since.is_none() && self.is_overdue(cx) => {
                     let error = StreamError::new(StreamCondition::PolicyViolation, "a stanza took too long");
                     self.core.machine.fail(error, &mut self.core.out);
                 }
-                Poll::Pending if self.is_forgotten(cx) => {
+                Poll::Pending if self.unread_since.is_none() && self.is_forgotten(cx) => {
                     let error = StreamError::new(StreamCondition::ConnectionTimeout, "stanzas were not acknowledged");
                     self.core.machine.fail(error, &mut self.core.out);
                 }
@@ -306,40 +293,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Cuts a client that reads nothing for too long, or at the next tick if mailboxes hold so much that publishers are
-    /// paused.
-    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.check_sleep(!self.is_unwritten());
-        let ctx = &self.core.ctx;
-        let timeout = ctx.shared.xmpp.config.write_timeout;
-        let tick = timeout.min(TICK);
-        let fresh = || Stalled { since: Instant::now(), tick: Box::pin(tokio::time::sleep(tick)) };
-        let stalled = self.stalled.get_or_insert_with(fresh);
-        loop {
-            ready!(stalled.tick.as_mut().poll(cx));
-            if stalled.since.elapsed() >= timeout || ctx.bus().memory().pressure() {
-                ctx.shared.metrics.xmpp.timed_out.increment();
-                return Poll::Ready(());
-            }
-            stalled.tick.as_mut().reset(Instant::now() + tick);
-        }
-    }
-
-    /// The client is not read now, for our own reasons.
-    fn note_unread(&mut self) {
-        self.unread_since.get_or_insert_with(Instant::now);
-    }
-
-    /// The client is read again. The time in which it was not is none of its delays.
-    fn excuse(&mut self) {
-        let Some(since) = self.unread_since.take() else { return };
-        let held_back = since.elapsed();
-        for deadline in [&mut self.open, &mut self.unacknowledged].into_iter().flatten() {
-            let at = deadline.deadline() + held_back;
-            deadline.as_mut().reset(at);
-        }
-    }
-
     /// Whether publishers have to wait: for memory, or this one for a subscriber.
     fn poll_held_back(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let ctx = &self.core.ctx;
@@ -351,38 +304,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             self.core.pause = None;
         }
         Poll::Ready(())
-    }
-
-    /// Whether a stanza has been incomplete for too long.
-    fn is_overdue(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.kept.is_empty() {
-            self.open = None;
-            return false;
-        }
-        let timeout = self.core.ctx.shared.xmpp.config.stanza_timeout;
-        let overdue = self.open.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
-        let overdue = overdue.as_mut().poll(cx).is_ready() && !self.core.machine.is_closed();
-        if overdue {
-            self.open = None;
-            self.core.ctx.shared.metrics.xmpp.timed_out.increment();
-        }
-        overdue
-    }
-
-    /// Whether a client that uses stream management has not acknowledged stanzas for too long.
-    fn is_forgotten(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.core.machine.management().has_room() || self.core.machine.is_closed() {
-            self.unacknowledged = None;
-            return false;
-        }
-        let timeout = self.core.ctx.shared.xmpp.config.write_timeout;
-        let waits = self.unacknowledged.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
-        let forgotten = waits.as_mut().poll(cx).is_ready();
-        if forgotten {
-            self.unacknowledged = None;
-            self.core.ctx.shared.metrics.xmpp.timed_out.increment();
-        }
-        forgotten
     }
 
     /// So many bytes are done with; the others are kept, and counted.

@@ -1,5 +1,7 @@
 //! One connection: reads messages, writes what waits for it, and keeps its deadlines.
 
+mod deadlines;
+
 use std::{
     future::{Future, poll_fn},
     io,
@@ -12,7 +14,7 @@ use std::{
 use fogmux_bus::Timestamp;
 use fogmux_coap::{
     server::Room,
-    stream::{Abort, Due, Session, signal},
+    stream::{Abort, Session, signal},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
@@ -323,52 +325,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 });
                 self.pause = Pause::of(slow_down).map(Box::new);
                 end
-            }
-        }
-    }
-
-    /// Does what is due, and sets the alarm. Whether the connection is to end at once.
-    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> bool {
-        loop {
-            let stuck = self.stuck.map(|since| since + self.ctx.shared.coap.config.write_timeout);
-            let is_judged = self.closing.is_none() && self.unread_since.is_none();
-            let session = is_judged.then(|| Timestamp::from_millis(self.session.next_timeout().as_millis()));
-            let Some(at) = [self.closing, stuck, session].into_iter().flatten().min() else { return false };
-            if self.armed != Some(at) {
-                self.armed = Some(at);
-                self.sleep.as_mut().reset(self.ctx.shared.clock.instant(at));
-            }
-            if self.sleep.as_mut().poll(cx).is_pending() {
-                return false;
-            }
-            self.armed = None;
-            // The alarm of the runtime has a grain of its own: it is due now, whatever our clock says.
-            let now = self.ctx.now().max(at);
-            if self.closing.is_some_and(|closing| now >= closing) {
-                return true;
-            }
-            if stuck.is_some_and(|stuck| now >= stuck) {
-                tracing::debug!(reason = %Abort::Deaf, "a CoAP connection is cut");
-                self.ctx.shared.metrics.coap.timed_out.increment();
-                return true;
-            }
-            if self.unread_since.is_some() {
-                continue;
-            }
-            let mut bytes = Vec::new();
-            let due = self.session.handle_timeout(machine_time(now), &mut bytes);
-            self.hub.write(self.path, |_, output| output.extend_from_slice(&bytes));
-            match due {
-                Due::Nothing => {}
-                Due::Pinged => {
-                    // Written in the next turn.
-                    cx.waker().wake_by_ref();
-                }
-                Due::Over(abort) => {
-                    self.ctx.shared.metrics.coap.timed_out.increment();
-                    self.abort(abort);
-                    cx.waker().wake_by_ref();
-                }
             }
         }
     }

@@ -1,0 +1,92 @@
+//! The deadlines of a connection: for output that it does not take, unfinished stanzas, and acknowledgements.
+
+use std::{
+    future::Future as _,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::{Instant, Sleep},
+};
+
+use super::Session;
+
+/// How often a client that reads nothing is checked.
+const TICK: Duration = Duration::from_secs(2);
+
+/// A client that reads nothing.
+pub(super) struct Stalled {
+    since: Instant,
+    tick: Pin<Box<Sleep>>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
+    /// Cuts a client that reads nothing for too long, or at the next tick if mailboxes hold so much that publishers are
+    /// paused.
+    pub(super) fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.check_sleep(!self.is_unwritten());
+        let ctx = &self.core.ctx;
+        let timeout = ctx.shared.xmpp.config.write_timeout;
+        let tick = timeout.min(TICK);
+        let fresh = || Box::new(Stalled { since: Instant::now(), tick: Box::pin(tokio::time::sleep(tick)) });
+        let stalled = self.stalled.get_or_insert_with(fresh);
+        loop {
+            ready!(stalled.tick.as_mut().poll(cx));
+            if stalled.since.elapsed() >= timeout || ctx.bus().memory().pressure() {
+                ctx.shared.metrics.xmpp.timed_out.increment();
+                return Poll::Ready(());
+            }
+            stalled.tick.as_mut().reset(Instant::now() + tick);
+        }
+    }
+
+    /// The client is not read now, for our own reasons.
+    pub(super) fn note_unread(&mut self) {
+        self.unread_since.get_or_insert_with(Instant::now);
+    }
+
+    /// The client is read again. The time in which it was not is none of its delays.
+    pub(super) fn excuse(&mut self) {
+        let Some(since) = self.unread_since.take() else { return };
+        let held_back = since.elapsed();
+        for deadline in [&mut self.open, &mut self.unacknowledged].into_iter().flatten() {
+            let at = deadline.deadline() + held_back;
+            deadline.as_mut().reset(at);
+        }
+    }
+
+    /// Whether a stanza has been incomplete for too long.
+    pub(super) fn is_overdue(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.kept.is_empty() {
+            self.open = None;
+            return false;
+        }
+        let timeout = self.core.ctx.shared.xmpp.config.stanza_timeout;
+        let overdue = self.open.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        let overdue = overdue.as_mut().poll(cx).is_ready() && !self.core.machine.is_closed();
+        if overdue {
+            self.open = None;
+            self.core.ctx.shared.metrics.xmpp.timed_out.increment();
+        }
+        overdue
+    }
+
+    /// Whether a client that uses stream management has not acknowledged stanzas for too long.
+    pub(super) fn is_forgotten(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.core.machine.management().has_room() || self.core.machine.is_closed() {
+            self.unacknowledged = None;
+            return false;
+        }
+        let timeout = self.core.ctx.shared.xmpp.config.write_timeout;
+        let waits = self.unacknowledged.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        let forgotten = waits.as_mut().poll(cx).is_ready();
+        if forgotten {
+            self.unacknowledged = None;
+            self.core.ctx.shared.metrics.xmpp.timed_out.increment();
+        }
+        forgotten
+    }
+}
