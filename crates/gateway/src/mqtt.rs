@@ -15,6 +15,7 @@ mod connection;
 mod deadline;
 mod early;
 mod early_room;
+mod farewell;
 mod kept;
 mod login;
 mod mailbox;

@@ -41,6 +41,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let gave_way = end == End::Displaced && self.slot.with(|mailbox| mailbox.gave_way);
         let end = if gave_way { End::GaveWay } else { end };
         self.count(end);
+        if end == End::Displaced && self.will.is_some() && self.has_taken_leave() {
+            self.will = None;
+        }
         if let Some(will) = self.leave(end) {
             // When many go at once, all of them give back what they held before the first will is published: otherwise
             // their mailboxes would take each other's wills, and clients that read pay for that.

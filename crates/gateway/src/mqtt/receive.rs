@@ -48,11 +48,19 @@ impl Input {
     }
 
     /// The bytes that count as unfinished: those that came with CONNECT are decoded in the same poll.
-    fn counted(&self) -> usize {
+    pub(super) fn counted(&self) -> usize {
         match self {
             Self::Partial(bytes) | Self::Held(bytes) => bytes.len(),
             Self::Unread(_) => 0,
             Self::Large(large) => large.bytes.capacity(),
+        }
+    }
+
+    /// The bytes, and how many of what follows belong to a packet of which they are not kept.
+    pub(super) fn into_rest(self) -> (Vec<u8>, usize) {
+        match self {
+            Self::Partial(bytes) | Self::Unread(bytes) | Self::Held(bytes) => (bytes, 0),
+            Self::Large(large) => (Vec::new(), large.total - large.bytes.len()),
         }
     }
 

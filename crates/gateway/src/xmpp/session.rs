@@ -160,6 +160,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Closes the stream, with a second for the last output.
     async fn shut_down(&mut self) {
+        // The store may take longer than the shutdown, and fail: what waits for it is not known to be true.
+        self.drop_unconfirmed();
         let error = StreamError::new(StreamCondition::SystemShutdown, "");
         self.core.machine.fail(error, &mut self.core.out);
         let goodbye = poll_fn(|cx| self.poll_write(cx));
@@ -223,13 +225,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Holds answers back until what they promise is stored.
     fn poll_completion(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while let Some((start, completion)) = self.core.waiting.front_mut() {
+        while let Some((_, completion)) = self.core.waiting.front_mut() {
             let kept = ready!(Pin::new(completion).poll(cx));
             if kept.is_err() {
                 // The store failed: the answers from there on would be false and must not be sent.
-                let true_until = self.written.max(*start);
-                self.core.out.truncate(true_until);
-                self.core.waiting.clear();
+                self.drop_unconfirmed();
                 let error = StreamError::new(StreamCondition::InternalServerError, "the store failed");
                 self.core.machine.fail(error, &mut self.core.out);
                 break;
@@ -237,6 +237,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             self.core.waiting.pop_front();
         }
         Poll::Ready(())
+    }
+
+    /// Drops the answers that wait for the store, and what follows them.
+    fn drop_unconfirmed(&mut self) {
+        if let Some((start, _)) = self.core.waiting.front() {
+            let true_until = self.written.max(*start);
+            self.core.out.truncate(true_until);
+            self.core.waiting.clear();
+        }
     }
 
     fn check_control(&mut self, cx: &mut Context<'_>) {
