@@ -65,7 +65,7 @@ struct Life {
 impl Life {
     fn start(shelf: &Shelf, unix_ms: u64) -> Self {
         let bus = Bus::new(&BusConfig::default(), Box::new(shelf.clone()), Timestamp::ZERO, unix_ms);
-        let worker = Worker::new(Arc::clone(&bus), WorkerId(0));
+        let worker = bus.worker(WorkerId(0));
         Self { bus, worker, now_ms: 0, origin_unix_ms: unix_ms }
     }
 
@@ -79,7 +79,7 @@ impl Life {
         let mut publication = Publication::new(name.as_ref(), Payload::Slice(b"1"), &publisher, self.now(), unix_ms);
         publication.retain = true;
         publication.expires_at = Some(self.now() + std::time::Duration::from_millis(LIFE_MS));
-        self.worker.publish(&mut [publication]);
+        drop(self.worker.publish(&mut [publication]));
     }
 
     fn set_clock(&mut self, unix_ms: u64) {

@@ -50,14 +50,17 @@ struct Place<W> {
     bytes: usize,
 }
 
+/// A topic's write, and what to go back to.
+type TopicWrite = Place<(Write, Option<Before>)>;
+
 /// The writes that have gathered.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     /// Sorted, as the disk prefers. A tree, unlike a hash table, never moves all its entries while publishers wait.
-    writes: BTreeMap<Topic, Place<(Write, Option<Before>)>>,
+    writes: BTreeMap<Topic, TopicWrite>,
     records: HashMap<Box<str>, Place<Value>>,
     /// Writes that were followed by larger ones of the same topic or record, for which their portion had no room.
-    earlier: Vec<(Topic, Place<(Write, Option<Before>)>)>,
+    earlier: Vec<(Topic, TopicWrite)>,
     earlier_records: Vec<(Box<str>, Place<Value>)>,
     /// Bytes of each portion, and the completion of those who wait for it.
     portions: Vec<(usize, Option<Arc<Completer>>)>,

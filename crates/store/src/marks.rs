@@ -24,8 +24,9 @@ const FILE: &str = "commits";
 /// The number's key in each keyspace. No topic contains U+0000, and no door's key begins with it.
 pub(crate) const KEY: &[u8] = b"\0commit";
 
-/// The place of a refused commit in the file.
-const REFUSED_AT: u64 = 16;
+/// Bytes of a number with its checksum. A refused commit's follow those of the last commit.
+const MARK_BYTES: usize = 16;
+const REFUSED_AT: u64 = MARK_BYTES as u64;
 
 /// The last commit, as the file has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ impl Found {
 /// The number of the commit that was refused last, if one was.
 pub(crate) fn refused(directory: &Path) -> io::Result<Option<u64>> {
     let bytes = contents(directory)?.unwrap_or_default();
-    Ok(bytes.get(REFUSED_AT as usize..).and_then(parse))
+    Ok(bytes.get(MARK_BYTES..).and_then(parse))
 }
 
 fn contents(directory: &Path) -> io::Result<Option<Vec<u8>>> {
@@ -76,9 +77,9 @@ fn parse(bytes: &[u8]) -> Option<u64> {
     (xxh3_64(number) == u64::from_le_bytes(*checksum)).then_some(u64::from_le_bytes(*number))
 }
 
-fn with_checksum(number: u64) -> [u8; 16] {
+fn with_checksum(number: u64) -> [u8; MARK_BYTES] {
     let number = number.to_le_bytes();
-    let mut bytes = [0; 16];
+    let mut bytes = [0; MARK_BYTES];
     bytes[..8].copy_from_slice(&number);
     bytes[8..].copy_from_slice(&xxh3_64(&number).to_le_bytes());
     bytes
@@ -102,7 +103,7 @@ impl Marks {
         file.write_all_at(&with_checksum(last), 0)?;
         if file.metadata()?.len() <= REFUSED_AT {
             // The place is there before the disk is full.
-            file.write_all_at(&[0; 16], REFUSED_AT)?;
+            file.write_all_at(&[0; MARK_BYTES], REFUSED_AT)?;
         }
         let last = last.max(refused);
         Ok(Self { file, number: AtomicU64::new(last), done: AtomicU64::new(last) })

@@ -61,12 +61,16 @@ impl Disk {
 
     /// Takes all room but `left` bytes.
     fn fill(&self, left: u64) -> Result<()> {
-        let output = Command::new("df").args(["--output=avail", "-B1"]).arg(&self.seen).output()?;
+        let output = Command::new("stat").args(["-f", "-c", "%a %S"]).arg(&self.seen).output()?;
         let text = String::from_utf8(output.stdout)?;
-        let free: u64 = text.lines().last().context("no line of df")?.trim().parse()?;
+        let (blocks, bytes) = text.trim().split_once(' ').context("stat -f")?;
+        let free = blocks.parse::<u64>()? * bytes.parse::<u64>()?;
         let mut file = fs::File::create(self.seen.join("filler"))?;
-        Ok(std::io::copy(&mut std::io::Read::take(std::io::repeat(1), free.saturating_sub(left)), &mut file)
-            .map(drop)?)
+        let filler = std::io::copy(&mut std::io::Read::take(std::io::repeat(1), free.saturating_sub(left)), &mut file);
+        match filler {
+            Err(error) if error.kind() != std::io::ErrorKind::StorageFull => Err(error.into()),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     fn empty(&self) -> Result<()> {
@@ -142,11 +146,12 @@ fn newer() -> Result<String> {
     let version = data.join("store/version");
     let ours = fs::read(&version)?;
     fs::write(&version, b"FJL\x04")?;
+    let mut told = String::new();
     for start in 1..=10 {
         let Err(error) = Gateway::start_as(plan) else { anyhow::bail!("start {start} took a store of a newer format") };
-        let told = format!("{error:#}");
-        ensure!(told.contains("has format 4") && told.contains("format 3"), "start {start}: {told}");
+        told = format!("{error:#}");
     }
+    ensure!(told.contains("has format 4") && told.contains("format 3"), "{told}");
     fs::write(&version, ours)?;
     let mut gateway = Gateway::start_as(plan)?;
     nothing_is_gone(&gateway, &data)?;
