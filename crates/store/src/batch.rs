@@ -94,9 +94,9 @@ impl Gathered {
         self.portions.is_empty()
     }
 
-    /// Replaces the write of a topic, or adds one. `before` is the message to go back to if it fails. `reserve` is asked
-    /// for room in bytes, with the payload where a message is kept here besides the topic's latest. Returns the portion,
-    /// or `None` without room.
+    /// Replaces the write of a topic, or adds one. `before` is the message to go back to if it fails. `reserve` is
+    /// asked for room in bytes, with the payload where a message is kept here besides the topic's latest. Returns the
+    /// portion, or `None` without room.
     pub(crate) fn put(
         &mut self,
         topic: &Topic,

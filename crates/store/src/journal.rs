@@ -3,7 +3,8 @@
 //! A power cut leaves the end of a journal half-written, and pages reach the disk in any order: the last batch may
 //! have its end but not its middle. The database cuts a batch without an end itself, but refuses to start when a batch
 //! is whole in length and wrong in checksum, and trusts a damaged length. So each journal is walked first, and cut
-//! behind its last good batch, and before a commit that was refused to its publishers ([`marks`]). The walk allocates nothing, whatever the lengths say.
+//! behind its last good batch, and before a commit that was refused to its publishers ([`marks`]). The walk allocates
+//! nothing, whatever the lengths say.
 //!
 //! The format is that of `fjall` 3: a batch is Start (tag 1, number of items u32, sequence u64), items, and End
 //! (tag 3, xxh3 of the items' bytes u64, `FJL` 3); an item is tag 2, type u8, compression u8, keyspace u64, length of

@@ -46,8 +46,8 @@ pub enum OpenError {
     InUse(PathBuf),
     /// Written by a release that is newer, or much older, than this one.
     #[error(
-        "{path} has format {found}, and this release reads and writes format {FORMAT}; nothing in it was changed: start \
-         the release that wrote it, or name another directory in store.path"
+        "{path} has format {found}, and this release reads and writes format {FORMAT}; nothing in it was changed: \
+         start the release that wrote it, or name another directory in store.path"
     )]
     Format {
         /// The directory.
@@ -217,7 +217,7 @@ fn repair(path: &Path, counters: &Counters, damaged: &mut dyn FnMut(&Path) -> io
         tracing::warn!(bytes = cut.torn_bytes, path = %path.display(), "cut a torn write from the end of the journal");
     }
     if cut.refused > 0 {
-        tracing::info!(path = %path.display(), "took the last commit back: it had failed, and was refused to its publishers");
+        tracing::info!(path = %path.display(), "took a failed commit back, which was refused to its publishers");
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! The count of attempts to open the tree that ended the process, and of what they prove.
 //!
 //! The database panics on some kinds of damage, twice in a row where it unwinds, which ends the process. So a file says
-//! while the tree is opened that an attempt is under way, and a panic is noted in it. An attempt that panicked each time
-//! proves damage. One that ended without a word proves none: it was killed, or the power went. An attempt that returns
+//! while the tree is opened that an attempt is under way, and a panic is noted in it. Attempts that all panicked prove
+//! damage. One that ended without a word proves none: it was killed, or the power went. An attempt that returns
 //! leaves no count.
 
 use std::{
