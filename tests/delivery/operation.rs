@@ -1,5 +1,6 @@
 //! Operation: full and read-only disks, damaged stores, descriptor limits, memory after load.
 
+mod clock;
 mod damage;
 mod descriptors;
 mod disk;
@@ -7,6 +8,7 @@ mod memory;
 mod polite;
 mod pressure;
 mod shutdown;
+mod store;
 mod vanished;
 
 use std::io::Write;
@@ -23,6 +25,13 @@ pub(crate) const CASES: &[Case] = &[
     disk::FIRST_START,
     disk::FULL_LATER,
     disk::FULL_LATER_GROUP,
+    store::NO_ROOM,
+    store::NEWER,
+    store::REFUSED,
+    clock::UNSET,
+    clock::BEHIND,
+    clock::AHEAD,
+    clock::OVERDUE,
     damage::DELETED,
     damage::TRUNCATED,
     damage::FLIPPED,

@@ -20,7 +20,7 @@ struct Program {
     package: &'static str,
 }
 
-const CLIENTS: [Program; 14] = [
+const CLIENTS: [Program; 15] = [
     Program { name: "mosquitto_pub", package: "mosquitto-clients" },
     Program { name: "coap-client-notls", package: "libcoap3-bin" },
     Program { name: "coap-client-openssl", package: "libcoap3-bin" },
@@ -30,6 +30,7 @@ const CLIENTS: [Program; 14] = [
     Program { name: "ip", package: "iproute2" },
     Program { name: "unshare", package: "util-linux" },
     Program { name: "curl", package: "curl" },
+    Program { name: "faketime", package: "faketime" },
     Program { name: "node", package: "nodejs" },
     Program { name: "npm", package: "npm" },
     Program { name: "javac", package: "default-jdk-headless" },

@@ -19,7 +19,7 @@ use crate::{
     memory::Memory,
     message::Message,
     order::Order,
-    retained::{Retained, RetainedChunk, RetainedStore},
+    retained::{ClockSet, Retained, RetainedChunk, RetainedStore},
     route::{Sub, Subscriber},
     share::{NoRoom, RESERVE_PERCENT, Room},
     slot::Slot,
@@ -284,6 +284,13 @@ impl Bus {
     #[must_use]
     pub fn sweep(&self, after: Option<&Topic>, limit: usize, now: Timestamp) -> Option<Topic> {
         self.retained.sweep(after, limit, now)
+    }
+
+    /// Brings up to `limit` retained messages behind `after` in line with a wall clock that was set, and their stored
+    /// expiries with it. Returns where to go on, `None` at the end.
+    #[must_use]
+    pub fn restamp(&self, clock: ClockSet, after: Option<&Topic>, limit: usize, now: Timestamp) -> Option<Topic> {
+        self.retained.restamp(clock, after, limit, now)
     }
 
     /// Number of retained messages and their bytes.

@@ -48,7 +48,7 @@ pub use memory::{Memory, Relieved};
 pub use message::{Door, Message, MessageId, Payload, Precondition, Properties, Publication, Publisher, Qos, etag};
 pub use outcome::Outcome;
 pub use retained::{
-    Completer, Completion, Forgetful, RetainedChunk, RetainedError, RetainedStore, StoreFailed, Stored, Undo,
+    ClockSet, Completer, Completion, Forgetful, RetainedChunk, RetainedError, RetainedStore, StoreFailed, Stored, Undo,
 };
 pub use session::{AttachError, Attached, GaveWay, SessionKey, Sessions};
 pub use share::{NoRoom, RESERVE_PERCENT, Room, Share, Shares};

@@ -1,5 +1,6 @@
 //! Retained messages: the latest value of each topic, in order of topics, and the store that outlives the process.
 
+mod clock;
 mod map;
 mod restored;
 
@@ -13,9 +14,10 @@ use std::{
 
 use bytes::Bytes;
 
+pub use self::clock::ClockSet;
 use self::{
+    clock::{Clocked, expires_unix_ms},
     map::{Map, Sizes, is_status},
-    restored::Shared,
 };
 use crate::{
     filter::Filter,
@@ -134,7 +136,8 @@ pub trait RetainedStore: Send + Sync {
     /// The completion of writes of a topic that are under way; ready if there are none. A client that clears a topic
     /// twice is told so when the first removal is on the disk, for until then it may be undone.
     fn pending(&self, topic: &str) -> Completion;
-    /// Visits every stored message, once, at the start.
+    /// Visits every stored message, at the start, and again when a clock turns out to have been ahead. A store whose
+    /// disk cannot be written may visit none then.
     fn load(&self, visit: &mut dyn FnMut(Stored));
     /// Registers the function to call for each topic whose write failed after its completion was handed out. A store
     /// whose completions are never [`Completion::Waiting`] does not need it.
@@ -196,6 +199,8 @@ pub(crate) struct Retained {
     store: Box<dyn RetainedStore>,
     messages: Room,
     bytes: Room,
+    /// Locked after `map`.
+    clocked: Mutex<Clocked>,
 }
 
 /// The outcome of retaining a publication.
@@ -217,26 +222,11 @@ impl Retained {
                 None => map.remove(hash, topic),
             }
         }));
-        Self { map, store, messages, bytes }
+        Self { map, store, messages, bytes, clocked: Mutex::default() }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Map> {
         self.map.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Loads the stored messages. `now` and `now_unix_ms` are the same moment on both clocks.
-    pub(crate) fn load(&self, now: Timestamp, now_unix_ms: u64) {
-        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
-        let mut shared = Shared::default();
-        self.store.load(&mut |stored| {
-            let left = stored.expires_unix_ms.map(|at| at.saturating_sub(now_unix_ms));
-            if left == Some(0) {
-                return;
-            }
-            let message = Arc::new(shared.restore(stored, now, left));
-            let hash = map.hash(&message.topic);
-            map.insert(hash, &message);
-        });
     }
 
     /// Evaluates a publication's precondition; then, if it has the retain flag, makes it its topic's retained message,
@@ -268,11 +258,9 @@ impl Retained {
         let old_bytes = kept.map_or(0, |kept| footprint::of(kept));
         let sizes = Sizes { bytes: footprint::of(message), old_bytes };
         self.admit(&map, kept, message, sizes)?;
-        let left = message.expires_at.map(|at| at.since(message.ingest).as_millis());
-        let expires = left.map(|ms| message.ingest_unix_ms.saturating_add(u64::try_from(ms).unwrap_or(u64::MAX)));
         // Under the lock, so that the store sees writes of one topic in the order in which they became the latest; and
         // before the map changes, so that a message the store refuses is never read.
-        let completion = self.store.put(message, expires, kept);
+        let completion = self.store.put(message, expires_unix_ms(message), kept);
         taken(&completion)?;
         map.replace(hash, message, sizes);
         Ok(Kept { replaced, completion })
@@ -351,6 +339,7 @@ impl Retained {
 
     /// Removes expired messages among up to `limit` behind `after`. Returns where to go on.
     pub(crate) fn sweep(&self, after: Option<&Topic>, limit: usize, now: Timestamp) -> Option<Topic> {
+        self.sweep_loaded(limit, now);
         let (expired, next) = {
             let map = self.read();
             let mut last = None;

@@ -133,7 +133,7 @@ fn open_store(config: &Config, directory: &Path) -> Result<FjallStore, Failure> 
     };
     FjallStore::open(&wanted).map_err(|error| match error {
         OpenError::InUse(_) => Failure::new(Status::Unavailable, format!("{error}; is there a gateway already?")),
-        OpenError::Format(_) | OpenError::Io { .. } => Failure::new(Status::IoErr, error),
+        OpenError::Format { .. } | OpenError::Io { .. } => Failure::new(Status::IoErr, error),
     })
 }
 

@@ -6,13 +6,13 @@ use std::{
     rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use fogmux_auth::{Authority, LoginGuard, Refusals, SourceSet};
-use fogmux_bus::{Bus, Timestamp, Worker, WorkerId};
+use fogmux_bus::{Bus, ClockSet, Timestamp, Worker, WorkerId};
 use fogmux_net::{Admission, Channel};
 use tokio::{sync::watch, time::Instant};
 
@@ -25,19 +25,22 @@ use crate::{
 /// CPU a message in our measurements.
 pub const READ_BUFFER_BYTES: usize = 64 << 10;
 
-/// Monotonic and wall-clock time from one origin: the start of the process.
-#[derive(Clone, Copy, Debug)]
+/// More than the wall clock and the monotonic one come apart when nobody sets one.
+const APART_MAX_MS: u64 = 2_000;
+
+/// Monotonic time since the start of the process, and the wall-clock time of that start. What elapses is judged by the
+/// monotonic clock alone; the wall clock may be set at any time.
+#[derive(Clone, Debug)]
 pub struct Clock {
     origin: Instant,
-    origin_unix_ms: u64,
+    origin_unix_ms: Arc<AtomicU64>,
 }
 
 impl Clock {
     /// Starts counting.
     #[must_use]
     pub fn start() -> Self {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { origin: Instant::now(), origin_unix_ms: u64::try_from(unix.as_millis()).unwrap_or_default() }
+        Self { origin: Instant::now(), origin_unix_ms: Arc::new(AtomicU64::new(wall_unix_ms())) }
     }
 
     /// Milliseconds since the start; never goes back.
@@ -46,11 +49,26 @@ impl Clock {
         Timestamp::from_millis(u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// A bus timestamp as milliseconds since 1970. The wall clock is read once, at the start, so that ages are exact
-    /// whatever NTP does to a Pi without a battery.
+    /// A bus timestamp as milliseconds since 1970, by the wall clock as it was at the last [look](Self::look).
     #[must_use]
-    pub const fn unix_ms(&self, at: Timestamp) -> u64 {
-        self.origin_unix_ms.saturating_add(at.as_millis())
+    pub fn unix_ms(&self, at: Timestamp) -> u64 {
+        self.origin_unix_ms.load(Ordering::Relaxed).saturating_add(at.as_millis())
+    }
+
+    /// Looks whether the wall clock was set: a board without a battery starts in 1970, or when it was shut down, and
+    /// hears of the time later.
+    pub(crate) fn look(&self) -> Option<ClockSet> {
+        self.compare(wall_unix_ms())
+    }
+
+    fn compare(&self, unix_ms: u64) -> Option<ClockSet> {
+        let before_unix_ms = self.origin_unix_ms.load(Ordering::Relaxed);
+        let origin_unix_ms = unix_ms.saturating_sub(self.now().as_millis());
+        if origin_unix_ms.abs_diff(before_unix_ms) <= APART_MAX_MS {
+            return None;
+        }
+        self.origin_unix_ms.store(origin_unix_ms, Ordering::Relaxed);
+        Some(ClockSet { before_unix_ms, origin_unix_ms })
     }
 
     /// A bus timestamp as an instant, for timers.
@@ -60,6 +78,11 @@ impl Clock {
             .checked_add(std::time::Duration::from_millis(at.as_millis()))
             .unwrap_or_else(|| self.origin + std::time::Duration::from_secs(86_400 * 365))
     }
+}
+
+fn wall_unix_ms() -> u64 {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(unix.as_millis()).unwrap_or_default()
 }
 
 /// The peer of a connection, and how it came in.

@@ -1,6 +1,7 @@
 //! The committer: the thread that writes what has gathered, synchronises once, and resolves the completions.
 
 use std::{
+    collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, OnceLock, atomic::Ordering::Relaxed},
 };
@@ -8,14 +9,12 @@ use std::{
 use fogmux_bus::{StoreFailed, Topic, Undo};
 
 use crate::{
+    batch::{Portion, Write},
     counters::{Counters, State},
     durability::Durability,
-    queue::{Batch, Queue, Write},
+    queue::Queue,
     record::Record,
 };
-
-/// Encoded bytes handed to the disk at once, which bounds the memory of a commit besides the messages.
-const CHUNK_BYTES: usize = 1 << 20;
 
 /// A change of a key: its new value, or `None` if it is removed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,16 +25,29 @@ pub(crate) enum Change {
     Record(Box<str>, Option<Box<[u8]>>),
 }
 
+/// How far a write has come when it returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The kernel has it.
+    Written,
+    /// The disk has it.
+    Synced,
+}
+
 /// The storage that the committer writes to.
 pub(crate) trait Disk: Send {
     /// The error of a failed write.
     type Error: std::fmt::Display;
 
     /// Writes the changes in one atomic step.
-    fn write(&self, changes: &mut Vec<Change>) -> Result<(), Self::Error>;
+    fn write(&self, changes: &mut Vec<Change>, until: Until) -> Result<(), Self::Error>;
 
     /// Returns when everything written is on the disk.
     fn sync(&self) -> Result<(), Self::Error>;
+
+    /// Sees to it that the last write, which failed, is not found when the disk is opened again: some of it, or all,
+    /// may have been written.
+    fn take_back(&self);
 }
 
 /// Writes until the queue is closed or a write fails. A failure is final: after a failed fsync the kernel may have
@@ -50,23 +62,28 @@ pub(crate) fn run<D: Disk>(
     undo: &OnceLock<Undo>,
 ) {
     let mut result = Ok(());
-    while let Some(mut batch) = queue.take() {
-        result = guarded(|| commit(&mut batch, &disk, durability, counters));
+    while let Some(gathered) = queue.take() {
+        let mut portions = gathered.into_portions().into();
+        result = commit(&mut portions, &disk, durability, counters);
         if let Err(error) = &result {
+            if durability.waits() {
+                // Before anybody is told.
+                let _ = guarded(|| {
+                    disk.take_back();
+                    Ok(())
+                });
+            }
             // Before any completion fails, so that the reason is known by then.
             counters.stop(State::ReadOnly, error.clone());
-            let waiting = queue.fail();
-            // The later batch first: the messages it replaced may be those of the earlier one.
-            for batch in [waiting, batch] {
-                if let Some(undo) = undo.get() {
-                    batch.undo(undo);
-                }
-                batch.complete(Err(StoreFailed));
+            portions.extend(queue.fail().into_portions());
+            if let Some(undo) = undo.get() {
+                // The later writes first: the messages they replaced may be those of the earlier ones.
+                portions.iter().rev().for_each(|portion| portion.undo(undo));
             }
+            portions.into_iter().for_each(|portion| portion.complete(Err(StoreFailed)));
             queue.settled();
             break;
         }
-        batch.complete(Ok(()));
         queue.settled();
     }
     if result.is_ok() && !durability.syncs() {
@@ -86,11 +103,43 @@ fn guarded(work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("the database panicked".to_owned()))
 }
 
-fn commit<D: Disk>(batch: &mut Batch, disk: &D, durability: Durability, counters: &Counters) -> Result<(), String> {
+/// Commits the portions in order, and takes those that are done out. Where acknowledgements wait, each is synchronised
+/// and acknowledged before the next is written.
+fn commit<D: Disk>(
+    portions: &mut VecDeque<Portion>,
+    disk: &D,
+    durability: Durability,
+    counters: &Counters,
+) -> Result<(), String> {
+    let until = if durability.waits() { Until::Synced } else { Until::Written };
     let mut changes = Vec::new();
+    while let Some(portion) = portions.front_mut() {
+        let bytes = encode(portion, &mut changes)?;
+        let count = changes.len() as u64;
+        guarded(|| disk.write(&mut changes, until).map_err(|error| error.to_string()))?;
+        changes.clear();
+        counters.bytes.fetch_add(bytes as u64, Relaxed);
+        counters.records.fetch_add(count, Relaxed);
+        if let Some(done) = portions.pop_front()
+            && until == Until::Synced
+        {
+            counters.commits.fetch_add(1, Relaxed);
+            done.complete(Ok(()));
+        }
+    }
+    if until == Until::Written {
+        if durability.syncs() {
+            guarded(|| disk.sync().map_err(|error| error.to_string()))?;
+        }
+        counters.commits.fetch_add(1, Relaxed);
+    }
+    Ok(())
+}
+
+/// Moves the writes of a portion into `changes`. Returns their bytes.
+fn encode(portion: &mut Portion, changes: &mut Vec<Change>) -> Result<usize, String> {
     let mut bytes = 0;
-    let mut written = 0_u64;
-    for (topic, write) in std::mem::take(&mut batch.writes) {
+    for (topic, write) in std::mem::take(&mut portion.writes) {
         let record = match write {
             Write::Put(message, expires) => {
                 let mut record = Vec::with_capacity(message.payload.len() + 64);
@@ -101,33 +150,15 @@ fn commit<D: Disk>(batch: &mut Batch, disk: &D, durability: Durability, counters
         };
         bytes += topic.len() + record.as_ref().map_or(0, Vec::len);
         changes.push(Change::Topic(topic, record));
-        if bytes >= CHUNK_BYTES {
-            written += flush(disk, &mut changes, &mut bytes, counters)?;
-        }
     }
-    for (key, value) in batch.records.drain() {
+    for (key, value) in std::mem::take(&mut portion.records) {
         bytes += key.len() + value.as_ref().map_or(0, |value| value.len());
         changes.push(Change::Record(key, value));
-        if bytes >= CHUNK_BYTES {
-            written += flush(disk, &mut changes, &mut bytes, counters)?;
-        }
     }
-    written += flush(disk, &mut changes, &mut bytes, counters)?;
-    if durability.syncs() {
-        disk.sync().map_err(|error| error.to_string())?;
-    }
-    counters.commits.fetch_add(1, Relaxed);
-    counters.records.fetch_add(written, Relaxed);
-    Ok(())
+    Ok(bytes)
 }
 
-fn flush<D: Disk>(disk: &D, changes: &mut Vec<Change>, bytes: &mut usize, counters: &Counters) -> Result<u64, String> {
-    let count = changes.len() as u64;
-    disk.write(changes).map_err(|error| error.to_string())?;
-    changes.clear();
-    counters.bytes.fetch_add(std::mem::take(bytes) as u64, Relaxed);
-    Ok(count)
-}
-
+#[cfg(test)]
+mod oracle;
 #[cfg(test)]
 mod tests;

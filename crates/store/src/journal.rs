@@ -3,7 +3,8 @@
 //! A power cut leaves the end of a journal half-written, and pages reach the disk in any order: the last batch may
 //! have its end but not its middle. The database cuts a batch without an end itself, but refuses to start when a batch
 //! is whole in length and wrong in checksum, and trusts a damaged length. So each journal is walked first, and cut
-//! behind its last good batch. The walk allocates nothing, whatever the lengths say.
+//! behind its last good batch, and before a commit that was refused to its publishers ([`marks`]). The walk allocates
+//! nothing, whatever the lengths say.
 //!
 //! The format is that of `fjall` 3: a batch is Start (tag 1, number of items u32, sequence u64), items, and End
 //! (tag 3, xxh3 of the items' bytes u64, `FJL` 3); an item is tag 2, type u8, compression u8, keyspace u64, length of
@@ -12,11 +13,13 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, BufReader, Read, Seek},
+    io::{self, BufRead as _, BufReader, Read, Seek},
     path::Path,
 };
 
 use xxhash_rust::xxh3::Xxh3;
+
+use crate::marks;
 
 const START: u8 = 1;
 const ITEM: u8 = 2;
@@ -26,14 +29,27 @@ const MAGIC: [u8; 4] = *b"FJL\x03";
 const READ_BYTES: usize = 64 << 10;
 const TAIL_BYTES: u64 = 1 << 20;
 
-/// Cuts the torn tails of all journals in a directory. Returns how many bytes other than padding were cut. `damaged` is
-/// called before a journal is cut in which other batches follow the damage.
-pub(crate) fn cut_torn_tails(directory: &Path, damaged: &mut dyn FnMut(&Path)) -> io::Result<u64> {
-    let mut cut = 0;
+/// The result of cutting the journals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cut {
+    /// Bytes of torn tails, other than padding.
+    pub(crate) torn_bytes: u64,
+    /// Commits that were whole, and refused to their publishers.
+    pub(crate) refused: u64,
+}
+
+/// Cuts the torn tails of all journals in a directory, and the commit with the number `refused`. `damaged` is called
+/// before a journal is cut in which other batches follow the damage; if it fails, nothing is cut.
+pub(crate) fn cut(
+    directory: &Path,
+    refused: Option<u64>,
+    damaged: &mut dyn FnMut(&Path) -> io::Result<()>,
+) -> io::Result<Cut> {
+    let mut cut = Cut::default();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "jnl") && path.is_file() {
-            cut += cut_torn_tail(&path, damaged)?;
+            cut_one(&path, refused, damaged, &mut cut)?;
         }
     }
     Ok(cut)
@@ -50,19 +66,49 @@ pub(crate) fn numbers(directory: &Path) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-fn cut_torn_tail(path: &Path, damaged: &mut dyn FnMut(&Path)) -> io::Result<u64> {
-    let good = Walk::new(File::open(path)?).good_bytes()?;
-    let tail = tail(path, good)?;
+/// Whether a journal holds nothing but padding.
+pub(crate) fn is_blank(path: &Path) -> io::Result<bool> {
+    let mut reader = BufReader::with_capacity(READ_BYTES, File::open(path)?);
+    loop {
+        let bytes = reader.fill_buf()?;
+        if bytes.is_empty() {
+            return Ok(true);
+        }
+        if bytes.iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+        let count = bytes.len();
+        reader.consume(count);
+    }
+}
+
+fn cut_one(
+    path: &Path,
+    refused: Option<u64>,
+    damaged: &mut dyn FnMut(&Path) -> io::Result<()>,
+    cut: &mut Cut,
+) -> io::Result<()> {
+    let good = Walk::new(File::open(path)?, refused).good_bytes()?;
+    let shorten = || {
+        let file = OpenOptions::new().write(true).open(path)?;
+        file.set_len(good.bytes)?;
+        file.sync_all()
+    };
+    // A store that refused a commit has written none behind it.
+    if good.is_refused_behind {
+        cut.refused += 1;
+        return shorten();
+    }
+    let tail = tail(path, good.bytes)?;
     let torn = tail.iter().rposition(|&byte| byte != 0).map_or(0, |index| index as u64 + 1);
     if torn > 0 {
         if tail.windows(MAGIC.len()).any(|bytes| bytes == MAGIC) {
-            damaged(path);
+            damaged(path)?;
         }
-        let file = OpenOptions::new().write(true).open(path)?;
-        file.set_len(good)?;
-        file.sync_all()?;
+        shorten()?;
+        cut.torn_bytes += torn;
     }
-    Ok(torn)
+    Ok(())
 }
 
 // The first MiB behind `start`. Journals are made 64 MiB long and filled: zeros at the end are no torn write, and the
@@ -79,25 +125,40 @@ struct Walk<R> {
     reader: R,
     position: u64,
     hasher: Xxh3,
+    /// The number of a commit that does not count.
+    refused: Option<u64>,
+    /// The number of the commit in this batch.
+    commit: Option<u64>,
+}
+
+/// The whole batches at the beginning of a journal.
+struct Good {
+    bytes: u64,
+    /// Whether the commit behind them is the refused one.
+    is_refused_behind: bool,
 }
 
 /// The end of the readable part: end of file or damage, which are treated alike.
 struct Torn;
 
 impl Walk<BufReader<File>> {
-    fn new(file: File) -> Self {
-        Self { reader: BufReader::with_capacity(READ_BYTES, file), position: 0, hasher: Xxh3::new() }
+    fn new(file: File, refused: Option<u64>) -> Self {
+        let reader = BufReader::with_capacity(READ_BYTES, file);
+        Self { reader, position: 0, hasher: Xxh3::new(), refused, commit: None }
     }
 }
 
 impl<R: Read> Walk<R> {
-    /// The length of the whole batches at the beginning.
-    fn good_bytes(mut self) -> io::Result<u64> {
-        let mut good = 0;
+    /// The length of the whole batches at the beginning, up to the refused one.
+    fn good_bytes(mut self) -> io::Result<Good> {
+        let mut bytes = 0;
         while self.batch()?.is_ok() {
-            good = self.position;
+            if self.commit.is_some() && self.commit == self.refused {
+                return Ok(Good { bytes, is_refused_behind: true });
+            }
+            bytes = self.position;
         }
-        Ok(good)
+        Ok(Good { bytes, is_refused_behind: false })
     }
 
     fn batch(&mut self) -> io::Result<Result<(), Torn>> {
@@ -116,6 +177,7 @@ impl<R: Read> Walk<R> {
         let items = u32::from_le_bytes(self.take()?);
         self.take::<8>()?;
         self.hasher.reset();
+        self.commit = None;
         for _ in 0..items {
             if !self.item()? {
                 return Ok(false);
@@ -132,10 +194,14 @@ impl<R: Read> Walk<R> {
         match self.take()? {
             [ITEM] => {
                 self.take::<10>()?;
-                let key = u64::from(u16::from_le_bytes(self.take()?));
+                let key = u16::from_le_bytes(self.take()?);
                 self.take::<4>()?;
-                let value = u64::from(u32::from_le_bytes(self.take()?));
-                self.skip(key + value)?;
+                let value = u32::from_le_bytes(self.take()?);
+                if usize::from(key) == marks::KEY.len() && value == u64::BITS / 8 {
+                    self.commit_or_other()?;
+                } else {
+                    self.skip(u64::from(key) + u64::from(value))?;
+                }
                 Ok(true)
             }
             [CLEAR] => {
@@ -144,6 +210,16 @@ impl<R: Read> Walk<R> {
             }
             _ => Ok(false),
         }
+    }
+
+    // A key and a value as long as those of the commit's number.
+    fn commit_or_other(&mut self) -> io::Result<()> {
+        let key: [u8; marks::KEY.len()] = self.take()?;
+        let value = u64::from_le_bytes(self.take()?);
+        if key == *marks::KEY {
+            self.commit = Some(value);
+        }
+        Ok(())
     }
 
     fn take<const N: usize>(&mut self) -> io::Result<[u8; N]> {

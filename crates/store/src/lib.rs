@@ -10,6 +10,7 @@
 //! the disk is full or read-only. Damage on disk, lost commits included, is skipped, counted and logged, and never
 //! keeps the gateway from starting. The store never blocks a caller and never logs a payload.
 
+mod batch;
 mod committer;
 mod counters;
 mod durability;

@@ -1,18 +1,28 @@
-//! Opening the tree in whatever state it is: damaged parts are cut, or the whole is moved aside for inspection.
+//! Opening the tree in whatever state it is: damaged parts are cut, and a tree that is proved damaged is moved aside.
+//!
+//! Nothing else moves a tree aside: a disk without room, a permission, a failing disk, too many open files, another
+//! process or a newer format say nothing about the data. What is moved aside is never deleted.
+
+mod attempts;
+mod faults;
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io,
-    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::atomic::Ordering::Relaxed,
     time::{SystemTime, UNIX_EPOCH},
 };
 
+pub use self::faults::is_unwritable;
+use self::{
+    attempts::{Attempt, Past},
+    faults::{Fault, check_readable, judge},
+};
 use crate::{
     counters::{Counters, State},
     journal,
-    marks::Found,
+    marks::{self, Found},
     scratch::{self, Scratch},
     tree::Tree,
 };
@@ -23,18 +33,10 @@ const LOCK: &str = "lock";
 const VERSION: &str = "version";
 const MAGIC: &[u8] = b"FJL";
 const FORMAT: u8 = 3;
-/// The database's directory of keyspaces, each with a file that names its tables. Keyspace 0 is the database's own, the
-/// others are ours.
+/// The database's directory of keyspaces, each with a file that names its tables: the database's own and ours.
 const KEYSPACES: &str = "keyspaces";
 const TABLES: &str = "current";
-const KEYSPACES_OURS: u64 = 2;
-/// A file that counts attempts to open the tree that have not succeeded.
-const OPENING: &str = "opening";
-/// Attempts without success before the tree is taken for damaged. The database panics on some kinds of damage, twice in
-/// a row where it unwinds, which ends the process; a few power cuts while starting are no damage.
-const ATTEMPTS_MAX: u32 = 5;
-/// Free bytes that the disk must have to be written.
-const ROOM_BYTES: usize = 256 << 10;
+const KEYSPACES_ALL: usize = 3;
 
 /// Why the store cannot be opened. Damage is no reason: it is repaired or moved aside.
 #[derive(Debug, thiserror::Error)]
@@ -43,8 +45,16 @@ pub enum OpenError {
     #[error("{0} is in use by another process")]
     InUse(PathBuf),
     /// Written by a release that is newer, or much older, than this one.
-    #[error("{0} was written in another format than this release reads")]
-    Format(PathBuf),
+    #[error(
+        "{path} has format {found}, and this release reads and writes format {FORMAT}; nothing in it was changed: \
+         start the release that wrote it, or name another directory in store.path"
+    )]
+    Format {
+        /// The directory.
+        path: PathBuf,
+        /// Its format.
+        found: u8,
+    },
     /// The system refuses: permissions, space, a read-only file system.
     #[error("{path}: {source}")]
     Io {
@@ -55,6 +65,12 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    fn io(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Io { path: path.to_owned(), source }
+    }
+}
+
 /// An open store.
 #[derive(Debug)]
 pub(crate) struct Opened {
@@ -62,42 +78,89 @@ pub(crate) struct Opened {
     pub(crate) tree: Option<Tree>,
     /// The copy that the tree is read from, if the disk cannot be written.
     pub(crate) scratch: Option<Scratch>,
-    /// The lock of the original, if the tree is a copy.
+    /// The lock of the original, if the tree is a copy or was not opened.
     _lock: Option<File>,
 }
 
 /// Opens or creates the tree in `path`; if the disk cannot be written, opens a copy for reading.
 pub(crate) fn open(path: &Path, counters: &Counters) -> Result<Opened, OpenError> {
     match open_writable(path, counters) {
-        Ok(tree) => Ok(Opened { tree: Some(tree), scratch: None, _lock: None }),
         Err(OpenError::Io { source, .. }) if is_unwritable(&source) => open_copy(path, counters, &source),
-        Err(error) => Err(error),
+        done => done,
     }
 }
 
-/// Whether an error means that the disk is full, read-only or failing, as opposed to a missing permission or a wrong
-/// path.
-#[must_use]
-pub fn is_unwritable(error: &io::Error) -> bool {
-    const EIO: i32 = 5;
-    let kinds = [io::ErrorKind::QuotaExceeded, io::ErrorKind::ReadOnlyFilesystem, io::ErrorKind::StorageFull];
-    kinds.contains(&error.kind()) || error.raw_os_error() == Some(EIO)
+fn open_writable(path: &Path, counters: &Counters) -> Result<Opened, OpenError> {
+    // Before anything is written.
+    check_format(path)?;
+    fs::create_dir_all(path).map_err(OpenError::io(path))?;
+    let lock = lock(path)?;
+    let past = Past::read(path);
+    if past.is_unexplained() {
+        past.forget(path);
+        return Ok(leave_alone(path, counters, lock));
+    }
+    let tree = match prepare_and_open(path, counters, lock, &past) {
+        Ok(tree) => tree,
+        Err(Fault::Error(error)) => return Err(error),
+        Err(Fault::Damage(reason)) => renew(path, counters, &reason)?,
+    };
+    Ok(Opened { tree: Some(tree), scratch: None, _lock: None })
+}
+
+fn prepare_and_open(path: &Path, counters: &Counters, lock: File, past: &Past) -> Result<Tree, Fault> {
+    if let Some(damage) = past.proof() {
+        return Err(Fault::Damage(damage));
+    }
+    // Under the database's lock, so that nobody's journal is cut while it is written.
+    repair(path, counters, &mut |damaged| keep_journal(path, damaged))?;
+    let attempt = Attempt::begin(path, past).map_err(OpenError::io(path))?;
+    drop(lock);
+    let opened = attempt.run(|| Tree::open(path, counters));
+    attempt.end(path);
+    opened.map_err(|failed| judge(path, failed))
+}
+
+/// Moves a damaged tree aside and makes a new one.
+fn renew(path: &Path, counters: &Counters, damage: &str) -> Result<Tree, OpenError> {
+    // What a failing disk does to the database looks like damage, and may be read by another controller or kernel.
+    check_readable(path).map_err(OpenError::io(path))?;
+    move_aside(path, counters, damage).map_err(OpenError::io(path))?;
+    fs::create_dir_all(path).map_err(OpenError::io(path))?;
+    let lock = lock(path)?;
+    prepare_and_open(path, counters, lock, &Past::default()).map_err(|fault| match fault {
+        Fault::Error(error) => error,
+        Fault::Damage(damage) => OpenError::io(path)(io::Error::other(damage)),
+    })
+}
+
+/// Serves without a store that ends the process for a reason that is not known.
+fn leave_alone(path: &Path, counters: &Counters, lock: File) -> Opened {
+    let reason = format!(
+        "{}: the process ended {} times in a row while it opened this store, and left no word why; it was not touched",
+        path.display(),
+        attempts::UNEXPLAINED_MAX
+    );
+    tracing::error!(
+        reason,
+        state = State::Failed.name(),
+        "the store is not used: nothing that is to be kept is taken; see what ended the process (a limit of memory, a \
+         time limit, the power), and restart: it is tried again"
+    );
+    counters.stop(State::Failed, reason);
+    Opened { tree: None, scratch: None, _lock: Some(lock) }
 }
 
 fn open_copy(path: &Path, counters: &Counters, why: &io::Error) -> Result<Opened, OpenError> {
-    let io_error = |source| OpenError::Io { path: path.to_owned(), source };
     let lock = match File::open(path.join(LOCK)) {
         Ok(lock) => Some(take(lock, path)?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(io_error(error)),
+        Err(error) => return Err(OpenError::io(path)(error)),
     };
     let there = path.join(VERSION).exists();
     let copied = if there { Scratch::copy(path).map(Some) } else { Ok(None) };
     let copied = copied.map_err(|error| error.to_string()).and_then(|copied| match copied {
-        Some((scratch, copy)) => match open_writable(&copy, counters) {
-            Ok(tree) => Ok((Some(tree), Some(scratch))),
-            Err(error) => Err(error.to_string()),
-        },
+        Some((scratch, copy)) => read_copy(&copy, counters).map(|tree| (Some(tree), Some(scratch))),
         None => Ok((None, None)),
     });
     let (state, tree, scratch, reason) = match copied {
@@ -115,26 +178,21 @@ fn open_copy(path: &Path, counters: &Counters, why: &io::Error) -> Result<Opened
     Ok(Opened { tree, scratch, _lock: lock })
 }
 
-fn open_writable(path: &Path, counters: &Counters) -> Result<Tree, OpenError> {
-    let io_error = |source| OpenError::Io { path: path.to_owned(), source };
-    fs::create_dir_all(path).map_err(io_error)?;
-    if let Condition::Hopeless(reason) = repair(path, counters)? {
-        move_aside(path, counters, &reason).map_err(io_error)?;
-        fs::create_dir_all(path).map_err(io_error)?;
-    }
-    match attempt(path, counters)? {
-        Ok(tree) => Ok(tree),
-        Err(reason) => {
-            move_aside(path, counters, &reason).map_err(io_error)?;
-            fs::create_dir_all(path).map_err(io_error)?;
-            attempt(path, counters)?.map_err(|reason| io_error(io::Error::other(reason)))
-        }
-    }
+/// Opens a copy. Its original is whole as long as it is not proved damaged, so that nothing is moved or counted.
+fn read_copy(copy: &Path, counters: &Counters) -> Result<Tree, String> {
+    let opened = repair(copy, counters, &mut |_| Ok(())).and_then(|()| {
+        let opened = attempts::guarded(|| Tree::open(copy, counters));
+        opened.map_err(|failed| judge(copy, failed))
+    });
+    opened.map_err(|fault| match fault {
+        Fault::Error(error) => error.to_string(),
+        Fault::Damage(damage) => damage,
+    })
 }
 
-enum Condition {
-    Fair,
-    Hopeless(String),
+fn lock(path: &Path) -> Result<File, OpenError> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK));
+    take(file.map_err(OpenError::io(path))?, path)
 }
 
 fn take(lock: File, path: &Path) -> Result<File, OpenError> {
@@ -145,29 +203,44 @@ fn take(lock: File, path: &Path) -> Result<File, OpenError> {
     Ok(lock)
 }
 
-// Under the database's lock, so that nobody's journal is cut while it is written.
-fn repair(path: &Path, counters: &Counters) -> Result<Condition, OpenError> {
-    let io_error = |source| OpenError::Io { path: path.to_owned(), source };
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK)).map_err(io_error)?;
-    let lock = take(lock, path)?;
-    if count_attempt(path).map_err(io_error)? > ATTEMPTS_MAX {
-        return Ok(Condition::Hopeless("it could not be opened several times in a row".to_owned()));
+/// Checks what the database does not, and cuts the journals. `damaged` keeps a copy of a journal that is cut although
+/// batches follow; without a copy nothing is cut.
+fn repair(path: &Path, counters: &Counters, damaged: &mut dyn FnMut(&Path) -> io::Result<()>) -> Result<(), Fault> {
+    let failed = |error| faults::of_io(path, error);
+    clear_unfinished(path).map_err(failed)?;
+    if let Some(missing) = missing(path).map_err(failed)? {
+        return Err(Fault::Damage(format!("{missing} is gone")));
     }
-    check_format(path)?;
-    if let Some(missing) = missing(path).map_err(io_error)? {
-        return Ok(Condition::Hopeless(format!("{missing} is gone")));
+    let cut = journal::cut(path, marks::refused(path).map_err(failed)?, damaged).map_err(failed)?;
+    if cut.torn_bytes > 0 {
+        counters.cut_bytes.fetch_add(cut.torn_bytes, Relaxed);
+        tracing::warn!(bytes = cut.torn_bytes, path = %path.display(), "cut a torn write from the end of the journal");
     }
-    match journal::cut_torn_tails(path, &mut |damaged| keep_journal(path, damaged)) {
-        Ok(0) => {}
-        Ok(bytes) => {
-            counters.cut_bytes.fetch_add(bytes, Relaxed);
-            tracing::warn!(bytes, path = %path.display(), "cut a torn write from the end of the store's journal");
+    if cut.refused > 0 {
+        tracing::info!(path = %path.display(), "took a failed commit back, which was refused to its publishers");
+    }
+    Ok(())
+}
+
+/// Removes the empty journal of a store whose making was interrupted: it holds nothing, and the database does not go on
+/// with it.
+fn clear_unfinished(path: &Path) -> io::Result<()> {
+    let version = path.join(VERSION);
+    let empty = |file: &Path| fs::metadata(file).map_or(true, |found| found.is_file() && found.len() == 0);
+    let keyspaces = fs::read_dir(path.join(KEYSPACES)).map_or(0, Iterator::count);
+    if !empty(&version) || Found::read(path)? != Found::Nothing || keyspaces > 0 {
+        return Ok(());
+    }
+    let journals: Vec<_> = journal::numbers(path)?.iter().map(|number| path.join(format!("{number}.jnl"))).collect();
+    for journal in &journals {
+        if !journal::is_blank(journal)? {
+            return Ok(());
         }
-        // The database will say what is wrong with it.
-        Err(error) => tracing::warn!(%error, path = %path.display(), "cannot walk the store's journal"),
     }
-    drop(lock);
-    Ok(Condition::Fair)
+    for file in journals.iter().chain([&version]).filter(|file| file.exists()) {
+        fs::remove_file(file)?;
+    }
+    Ok(())
 }
 
 // The file of a store that is missing. The database would take such a store for a new one and remove the files that the
@@ -176,11 +249,23 @@ fn missing(path: &Path) -> io::Result<Option<String>> {
     if Found::read(path)? == Found::Nothing {
         return Ok(None);
     }
-    let tables = (0..=KEYSPACES_OURS).map(|number| format!("{KEYSPACES}/{number}/{TABLES}"));
-    for file in tables.chain([VERSION.to_owned()]) {
-        if !path.join(&file).try_exists()? {
-            return Ok(Some(file));
+    if !path.join(VERSION).try_exists()? {
+        return Ok(Some(VERSION.to_owned()));
+    }
+    let keyspaces = path.join(KEYSPACES);
+    let mut count = 0;
+    if keyspaces.try_exists()? {
+        for entry in fs::read_dir(&keyspaces)? {
+            let name = entry?.file_name();
+            if !keyspaces.join(&name).join(TABLES).try_exists()? {
+                return Ok(Some(format!("{KEYSPACES}/{}/{TABLES}", name.display())));
+            }
+            count += 1;
         }
+    }
+    // Their numbers depend on how often making them was interrupted.
+    if count < KEYSPACES_ALL {
+        return Ok(Some(format!("one of the {KEYSPACES}")));
     }
     let numbers = journal::numbers(path)?;
     if numbers.is_empty() {
@@ -192,86 +277,50 @@ fn missing(path: &Path) -> io::Result<Option<String>> {
 
 // The database takes an unknown format for damage, but a newer release may have written it.
 fn check_format(path: &Path) -> Result<(), OpenError> {
-    let mark = fs::read(path.join(VERSION)).unwrap_or_default();
+    let mark = match fs::read(path.join(VERSION)) {
+        Ok(mark) => mark,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(OpenError::io(path)(error)),
+    };
     match mark.strip_prefix(MAGIC).and_then(<[u8]>::first) {
-        Some(&format) if format != FORMAT => Err(OpenError::Format(path.to_owned())),
+        Some(&found) if found != FORMAT => Err(OpenError::Format { path: path.to_owned(), found }),
         _ => Ok(()),
     }
 }
 
-fn count_attempt(path: &Path) -> io::Result<u32> {
-    let marker = path.join(OPENING);
-    let count = fs::read_to_string(&marker).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0_u32) + 1;
-    // Padded, so that a disk without room is noticed before the database is half-way through opening.
-    let mut text = count.to_string();
-    text.extend(std::iter::repeat_n(' ', ROOM_BYTES));
-    fs::write(&marker, text)?;
-    File::open(&marker)?.sync_all()?;
-    Ok(count)
-}
-
-// The outer error is for the operator to solve, the inner one names the damage.
-fn attempt(path: &Path, counters: &Counters) -> Result<Result<Tree, String>, OpenError> {
-    let opened = catch_unwind(AssertUnwindSafe(|| Tree::open(path, counters)));
-    let _ = fs::remove_file(path.join(OPENING));
-    match opened {
-        Ok(Ok(tree)) => Ok(Ok(tree)),
-        Ok(Err(error)) => judge(path, error).map(Err),
-        Err(_) => Ok(Err("the database panicked".to_owned())),
-    }
-}
-
-fn judge(path: &Path, error: fjall::Error) -> Result<String, OpenError> {
-    if matches!(error, fjall::Error::Locked) {
-        return Err(OpenError::InUse(path.to_owned()));
-    }
-    let damage = error.to_string();
-    match system_error(error) {
-        Some(source) if is_refusal(&source) => Err(OpenError::Io { path: path.to_owned(), source }),
-        _ => Ok(damage),
-    }
-}
-
-fn system_error(error: fjall::Error) -> Option<io::Error> {
-    if let fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) = error {
-        Some(source)
-    } else {
-        None
-    }
-}
-
-// Whether the operator can remove the cause, which says nothing about the data.
-fn is_refusal(error: &io::Error) -> bool {
-    const OUT_OF_FILES: [i32; 2] = [23, 24];
-    let kinds = [
-        io::ErrorKind::OutOfMemory,
-        io::ErrorKind::PermissionDenied,
-        io::ErrorKind::QuotaExceeded,
-        io::ErrorKind::ReadOnlyFilesystem,
-        io::ErrorKind::StorageFull,
-    ];
-    kinds.contains(&error.kind()) || error.raw_os_error().is_some_and(|code| OUT_OF_FILES.contains(&code))
-}
-
 // Nothing follows a torn write; damage may be followed by commits, which the database cannot read.
-fn keep_journal(path: &Path, journal: &Path) {
+fn keep_journal(path: &Path, journal: &Path) -> io::Result<()> {
     let aside = aside(path, ".jnl");
     let mut unlimited = u64::MAX;
-    let kept = scratch::copy_file(journal, &aside, &mut unlimited);
+    if let Err(error) = scratch::copy_file(journal, &aside, &mut unlimited) {
+        // A part of a copy is none.
+        let _ = fs::remove_file(&aside);
+        return Err(error);
+    }
     tracing::error!(
         journal = %journal.display(),
         aside = %aside.display(),
-        error = kept.err().map(tracing::field::display),
         "the store's journal is damaged and is cut there, what was written later is lost; a copy is kept"
     );
+    Ok(())
 }
 
-/// A name beside the store's for damaged files.
+/// A free name beside the store's for damaged files. A clock that is not set gives the same time at each start.
 fn aside(path: &Path, suffix: &str) -> PathBuf {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".damaged-{now}{suffix}"));
-    path.with_file_name(name)
+    let name = |more: &str| {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".damaged-{now}{more}{suffix}"));
+        path.with_file_name(name)
+    };
+    let mut free = name("");
+    for number in 2_u32.. {
+        if free.symlink_metadata().is_err() {
+            break;
+        }
+        free = name(&format!("-{number}"));
+    }
+    free
 }
 
 fn move_aside(path: &Path, counters: &Counters, reason: &str) -> io::Result<()> {
@@ -288,62 +337,4 @@ fn move_aside(path: &Path, counters: &Counters, reason: &str) -> io::Result<()> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn neighbours(path: &Path) -> usize {
-        fs::read_dir(path.parent().unwrap()).unwrap().count()
-    }
-
-    #[test]
-    fn a_tree_of_another_process_is_left_alone() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("store");
-        let counters = Counters::default();
-        let _tree = open(&path, &counters).unwrap();
-        assert!(matches!(open(&path, &counters), Err(OpenError::InUse(_))));
-        assert_eq!(neighbours(&path), 1);
-    }
-
-    #[test]
-    fn a_tree_of_a_later_release_is_left_alone() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("store");
-        let counters = Counters::default();
-        drop(open(&path, &counters).unwrap());
-        fs::write(path.join(VERSION), b"FJL\x09").unwrap();
-        assert!(matches!(open(&path, &counters), Err(OpenError::Format(_))));
-        assert_eq!(neighbours(&path), 1);
-    }
-
-    #[test]
-    fn a_tree_without_its_head_is_moved_aside() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("store");
-        let counters = Counters::default();
-        drop(open(&path, &counters).unwrap());
-        fs::write(path.join(VERSION), b"rubbish").unwrap();
-        drop(open(&path, &counters).unwrap());
-        assert_eq!((counters.snapshot().moved_aside, neighbours(&path)), (1, 2));
-    }
-
-    #[test]
-    fn a_tree_that_kills_whoever_opens_it_is_moved_aside_in_the_end() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("store");
-        let counters = Counters::default();
-        drop(open(&path, &counters).unwrap());
-        assert!(!path.join(OPENING).exists());
-        fs::write(path.join(OPENING), ATTEMPTS_MAX.to_string()).unwrap();
-        drop(open(&path, &counters).unwrap());
-        assert_eq!((counters.snapshot().moved_aside, neighbours(&path)), (1, 2));
-    }
-
-    #[test]
-    fn a_directory_that_cannot_be_made_is_an_error() {
-        let home = tempfile::tempdir().unwrap();
-        let file = home.path().join("file");
-        fs::write(&file, b"").unwrap();
-        assert!(matches!(open(&file.join("store"), &Counters::default()), Err(OpenError::Io { .. })));
-    }
-}
+mod tests;

@@ -5,17 +5,18 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::Ordering::Relaxed},
     thread,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use fogmux_bus::{Completion, Message, RetainedStore, Stored, Topic, Undo};
 
 use crate::{
+    batch::Write,
     committer,
     counters::{Counters, Snapshot, State},
     durability::Durability,
     open::{self, OpenError, Opened},
-    queue::{Queue, Write},
+    queue::Queue,
     record,
     tree::Tree,
 };
@@ -196,16 +197,10 @@ impl RetainedStore for FjallStore {
     }
 
     fn load(&self, visit: &mut dyn FnMut(Stored)) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let damaged = &self.0.counters.damaged_records;
-        let (mut loaded, mut expired) = (0_u64, 0_u64);
+        let mut loaded = 0_u64;
         let Some(tree) = self.0.tree() else { return };
         tree.read_all(&self.0.counters, &mut |key, value| match read(key, value) {
-            // The bus drops messages that expired while the gateway was off without removing them from the store.
-            Ok(stored) if stored.expires_unix_ms.is_some_and(|at| u128::from(at) <= now) => {
-                expired += 1;
-                drop(self.push(&stored.topic, Write::Remove, None));
-            }
             Ok(stored) => {
                 loaded += 1;
                 visit(stored);
@@ -215,7 +210,7 @@ impl RetainedStore for FjallStore {
                 tracing::warn!(%error, bytes = value.len(), "skipped a damaged retained message");
             }
         });
-        tracing::info!(loaded, expired, damaged = damaged.load(Relaxed), "retained messages are back");
+        tracing::info!(loaded, damaged = damaged.load(Relaxed), "retained messages are back");
     }
 }
 

@@ -9,8 +9,9 @@ use std::{
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use crate::{
-    committer::{Change, Disk},
+    committer::{Change, Disk, Until},
     counters::Counters,
+    journal,
     marks::{self, Found, Marks},
 };
 
@@ -43,6 +44,7 @@ pub(crate) struct Tree {
     keyspace: Keyspace,
     records: Keyspace,
     marks: Arc<Marks>,
+    path: Arc<Path>,
 }
 
 impl Tree {
@@ -61,7 +63,41 @@ impl Tree {
         let keyspace = database.keyspace(RETAINED, options(MEMTABLE_BYTES))?;
         let records = database.keyspace(RECORDS, options(RECORDS_MEMTABLE_BYTES))?;
         let last = check_commits(found, &keyspace, &records, counters)?;
-        Ok(Self { database, keyspace, records, marks: Arc::new(Marks::open(path, last)?) })
+        Ok(Self { database, keyspace, records, marks: Arc::new(Marks::open(path, last)?), path: path.into() })
+    }
+
+    /// Writes the changes as the next commit.
+    fn commit(&self, changes: &mut Vec<Change>, until: Until) -> fjall::Result<()> {
+        let mut batch = self.database.batch();
+        for change in changes.drain(..) {
+            match change {
+                Change::Topic(topic, Some(record)) => batch.insert(&self.keyspace, topic.as_bytes(), record),
+                Change::Topic(topic, None) => batch.remove(&self.keyspace, topic.as_bytes()),
+                Change::Record(key, Some(value)) => batch.insert(&self.records, key.as_bytes(), &*value),
+                Change::Record(key, None) => batch.remove(&self.records, key.as_bytes()),
+            }
+        }
+        let number = self.marks.begin().to_le_bytes();
+        batch.insert(&self.keyspace, marks::KEY, number);
+        batch.insert(&self.records, marks::KEY, number);
+        let mode = match until {
+            // To the kernel at once, so that acknowledged data survives the end of the process.
+            Until::Written => PersistMode::Buffer,
+            // Before the database has the batch in memory: one that fails never comes into a table.
+            Until::Synced => PersistMode::SyncData,
+        };
+        batch.durability(Some(mode)).commit()
+    }
+
+    fn note_commits(&self) {
+        // Without it a later loss may go unnoticed; nothing is lost now.
+        if let Err(error) = self.marks.write() {
+            tracing::warn!(%error, "the number of the last commit cannot be noted");
+        }
+    }
+
+    fn cut_off(&self, commit: u64) -> std::io::Result<journal::Cut> {
+        journal::cut(&self.path, Some(commit), &mut |_| Ok(()))
     }
 
     fn wait_for_tables(&self) {
@@ -156,32 +192,48 @@ fn damaged(counters: &Counters, error: &fjall::Error) {
 impl Disk for Tree {
     type Error = fjall::Error;
 
-    fn write(&self, changes: &mut Vec<Change>) -> fjall::Result<()> {
-        let mut batch = self.database.batch();
-        for change in changes.drain(..) {
-            match change {
-                Change::Topic(topic, Some(record)) => batch.insert(&self.keyspace, topic.as_bytes(), record),
-                Change::Topic(topic, None) => batch.remove(&self.keyspace, topic.as_bytes()),
-                Change::Record(key, Some(value)) => batch.insert(&self.records, key.as_bytes(), &*value),
-                Change::Record(key, None) => batch.remove(&self.records, key.as_bytes()),
-            }
+    fn write(&self, changes: &mut Vec<Change>, until: Until) -> fjall::Result<()> {
+        self.commit(changes, until)?;
+        self.marks.succeeded();
+        if until == Until::Synced {
+            self.note_commits();
         }
-        let number = self.marks.advance().to_le_bytes();
-        batch.insert(&self.keyspace, marks::KEY, number);
-        batch.insert(&self.records, marks::KEY, number);
-        // To the kernel at once, so that acknowledged data survives the end of the process.
-        batch.durability(Some(PersistMode::Buffer)).commit()?;
         self.wait_for_tables();
         Ok(())
     }
 
     fn sync(&self) -> fjall::Result<()> {
         self.database.persist(PersistMode::SyncData)?;
-        // Without it a later loss may go unnoticed; nothing is lost now.
-        if let Err(error) = self.marks.write() {
-            tracing::warn!(%error, "the number of the last commit cannot be noted");
-        }
+        self.note_commits();
         Ok(())
+    }
+
+    fn take_back(&self) {
+        let Some(commit) = self.marks.failed() else { return };
+        let Err(error) = self.marks.refuse(commit) else { return };
+        // A file system that cannot write into a file may still cut one.
+        let cut = self.cut_off(commit);
+        tracing::error!(
+            %error,
+            cut = cut.is_ok(),
+            "the failed commit cannot be noted as refused; unless its journal was cut, its values may be there after a \
+             restart"
+        );
+    }
+}
+
+#[cfg(test)]
+impl Tree {
+    /// Begins a commit that fails. Returns the length of the journal.
+    pub(crate) fn begin_to_fail(&self, path: &Path) -> usize {
+        self.marks.begin();
+        let bytes = std::fs::read(path.join("0.jnl")).unwrap();
+        bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)
+    }
+
+    /// [`Disk::take_back`] on a file system that writes into no file.
+    pub(crate) fn cut_back(&self) {
+        self.cut_off(self.marks.failed().unwrap()).unwrap();
     }
 }
 

@@ -157,21 +157,6 @@ fn what_was_acknowledged_survives_a_kill() {
     }
 }
 
-#[test]
-fn what_expired_while_off_does_not_come_back_and_leaves_the_disk() {
-    let home = Home::new();
-    let store = home.open(Durability::Always);
-    assert!(wait(store.put(&message("old", "x"), Some(now_ms() - 1), None)));
-    drop(store);
-    let store = home.open(Durability::Always);
-    assert!(load(&store).is_empty());
-    drop(store);
-    let store = home.open(Durability::Always);
-    assert!(load(&store).is_empty());
-    drop(store);
-    assert_eq!(home.open(Durability::Always).counters().records, 0);
-}
-
 // Where in the journal file a value is.
 fn find(haystack: &[u8], needle: &[u8]) -> usize {
     haystack.windows(needle.len()).position(|window| window == needle).unwrap()

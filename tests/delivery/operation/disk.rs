@@ -45,7 +45,7 @@ fn apart<'a>(script: &'a str, data: &'a str) -> Result<Option<Vec<&'a str>>> {
     Ok(Some(namespace.iter().copied().chain(["sh", "-c", script, data]).collect()))
 }
 
-const SKIPPED: &str = "(skipped: no mount namespaces here)";
+pub(super) const SKIPPED: &str = "(skipped: no mount namespaces here)";
 
 /// A gateway on what an earlier one kept, on a disk made by `script`.
 fn on_disk(script: &str, check: impl FnOnce(&mut Gateway) -> Result<()>) -> Result<String> {

@@ -53,3 +53,22 @@ impl Shared {
         }
     }
 }
+
+/// The same message with other times.
+pub(super) fn again(message: &Message, ingest_unix_ms: u64, expires_at: Option<Timestamp>) -> Message {
+    Message {
+        id: message.id,
+        tag: message.tag.clone(),
+        topic: message.topic.clone(),
+        payload: message.payload.clone(),
+        qos: message.qos,
+        retain: message.retain,
+        clears: message.clears,
+        content_type: message.content_type.clone(),
+        expires_at,
+        properties: message.properties.clone(),
+        publisher: Arc::clone(&message.publisher),
+        ingest: message.ingest,
+        ingest_unix_ms,
+    }
+}

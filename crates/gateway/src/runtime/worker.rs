@@ -94,6 +94,7 @@ fn housekeeping(ctx: &Rc<WorkerContext>) {
     spawn_local(http::housekeeping(Rc::clone(ctx)));
     spawn_local(xmpp::housekeeping(Rc::clone(ctx)));
     spawn_local(sweep(Rc::clone(ctx)));
+    spawn_local(follow_clock(Rc::clone(ctx)));
     spawn_local(sys::publish(Rc::clone(ctx)));
 }
 
@@ -105,6 +106,24 @@ async fn sweep(ctx: Rc<WorkerContext>) {
     loop {
         ticks.tick().await;
         after = ctx.bus().sweep(after.as_ref(), LOOKED_AT, ctx.now());
+    }
+}
+
+/// Notices that the wall clock was set, and brings the retained messages in line with it.
+async fn follow_clock(ctx: Rc<WorkerContext>) {
+    const TURN: usize = 256;
+    let mut ticks = tokio::time::interval(std::time::Duration::from_secs(1));
+    loop {
+        ticks.tick().await;
+        let Some(clock) = ctx.shared.clock.look() else { continue };
+        let mut after = None;
+        loop {
+            after = ctx.bus().restamp(clock, after.as_ref(), TURN, ctx.now());
+            if after.is_none() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
     }
 }
 

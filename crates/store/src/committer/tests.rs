@@ -20,20 +20,31 @@ struct Platter {
     syncs: AtomicUsize,
     broken: AtomicBool,
     panics: AtomicBool,
+    taken_back: AtomicUsize,
+    /// Synchronisations that succeed before the disk is broken; 0 for all.
+    good_syncs: AtomicUsize,
 }
 
 impl Disk for Arc<Platter> {
     type Error = &'static str;
 
-    fn write(&self, changes: &mut Vec<Change>) -> Result<(), Self::Error> {
+    fn write(&self, changes: &mut Vec<Change>, until: Until) -> Result<(), Self::Error> {
         self.writes.lock().unwrap().append(changes);
-        Ok(())
+        if until == Until::Synced { self.sync() } else { Ok(()) }
     }
 
     fn sync(&self) -> Result<(), Self::Error> {
-        self.syncs.fetch_add(1, SeqCst);
+        let before = self.syncs.fetch_add(1, SeqCst);
+        let good = self.good_syncs.load(SeqCst);
+        if good > 0 && before >= good {
+            return Err("as told");
+        }
         assert!(!self.panics.load(SeqCst), "as told");
         if self.broken.load(SeqCst) { Err("no such luck") } else { Ok(()) }
+    }
+
+    fn take_back(&self) {
+        self.taken_back.fetch_add(1, SeqCst);
     }
 }
 
@@ -79,7 +90,7 @@ impl Rig {
     }
 }
 
-fn message(topic: &str, payload: &'static [u8]) -> Arc<Message> {
+pub(super) fn message(topic: &str, payload: impl Into<bytes::Bytes>) -> Arc<Message> {
     Arc::new(Message {
         id: MessageId(0),
         topic: Topic::new(topic).unwrap(),
@@ -102,7 +113,7 @@ fn peek(completion: &Completion) -> Poll<Result<(), StoreFailed>> {
 }
 
 // Blocks this thread, as a door's task would wait.
-fn wait(completion: &Completion) -> Result<(), StoreFailed> {
+pub(super) fn wait(completion: &Completion) -> Result<(), StoreFailed> {
     struct Unpark(thread::Thread);
     impl std::task::Wake for Unpark {
         fn wake(self: Arc<Self>) {
@@ -184,7 +195,7 @@ fn a_failed_sync_fails_who_waits_and_is_never_tried_again() {
     rig.platter.broken.store(false, SeqCst);
     assert!(matches!(rig.put("a", b"y"), Completion::Failed));
     rig.finish();
-    assert_eq!(rig.syncs(), 1);
+    assert_eq!((rig.syncs(), rig.platter.taken_back.load(SeqCst)), (1, 1));
     assert_eq!(rig.counters.snapshot().state, State::ReadOnly);
 }
 
@@ -223,11 +234,45 @@ fn a_write_is_pending_until_its_completion_resolves() {
     assert_eq!(written.as_mut().poll(&mut cx), Poll::Pending);
     drop(rig.queue.fail());
     assert!(!rig.queue.pending("a").is_ready(), "its failure is still to be undone");
-    taken.complete(Err(StoreFailed));
+    taken.into_portions().into_iter().for_each(|portion| portion.complete(Err(StoreFailed)));
     rig.queue.settled();
     assert_eq!(written.as_mut().poll(&mut cx), Poll::Ready(Err(StoreFailed)));
     assert_eq!(gathered.as_mut().poll(&mut cx), Poll::Ready(Err(StoreFailed)));
     assert!(rig.queue.pending("a").is_ready());
     rig.start();
     rig.finish();
+}
+
+#[test]
+fn a_failure_refuses_what_is_not_on_the_disk_and_nothing_else() {
+    const LARGE: &[u8] = &[0; 400_000];
+    let mut rig = Rig::new(Durability::Group, 1 << 20);
+    rig.platter.good_syncs.store(2, SeqCst);
+    // Two of them to a portion.
+    let completions: Vec<_> = (0..8).map(|n| rig.put(&format!("{n}"), LARGE)).collect();
+    rig.start();
+    let results: Vec<_> = completions.iter().map(|completion| wait(completion).is_ok()).collect();
+    assert_eq!(results, [true, true, true, true, false, false, false, false]);
+    rig.finish();
+    assert_eq!((rig.syncs(), rig.platter.taken_back.load(SeqCst)), (3, 1));
+}
+
+#[test]
+fn a_larger_value_waits_beside_the_one_that_another_portion_has() {
+    let mut rig = Rig::new(Durability::Group, 1 << 24);
+    let small = rig.put("a", b"x");
+    let first = rig.put("b", &[0; 900_000]);
+    // No room in the portion of `a`, whose publisher is told when that is written.
+    let large = rig.put("a", &[1; 500_000]);
+    let again = rig.put("a", &[2; 500_000]);
+    rig.platter.good_syncs.store(1, SeqCst);
+    rig.start();
+    assert_eq!([small, first, large, again].map(|completion| wait(&completion).is_ok()), [true, true, false, false]);
+    let writes = rig.finish();
+    let of = |index: usize| {
+        let Change::Topic(topic, record) = &writes[index] else { panic!("{writes:?}") };
+        (topic.as_str(), crate::record::decode(topic.clone(), record.as_ref().unwrap()).unwrap().payload.len())
+    };
+    assert_eq!([of(0), of(1), of(2)], [("a", 1), ("b", 900_000), ("a", 500_000)]);
+    assert_eq!(writes.len(), 3);
 }

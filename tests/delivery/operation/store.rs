@@ -1,0 +1,215 @@
+//! The store over several starts: nothing but damage takes it away, and what was refused to its publisher is not there
+//! afterwards.
+//!
+//! The disk is a tmpfs in a mount namespace that several gateways enter one after another.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fogmux_tests::gateway::{Gateway, Plan};
+use fogmux_tests::suite::Case;
+use fogmux_tests::tcp;
+use rustix::process::Signal;
+
+use super::{http, keep};
+
+pub(super) const NO_ROOM: Case = Case { name: "ten starts on a disk without room take nothing away", run: no_room };
+pub(super) const NEWER: Case =
+    Case { name: "ten starts of a release before the store's take nothing away", run: newer };
+pub(super) const REFUSED: Case =
+    Case { name: "what a full disk refused is not there after a restart, what it took is", run: refused };
+
+const VALUES: u16 = 20;
+
+/// A small disk in a namespace, which goes with it.
+struct Disk {
+    holder: Child,
+    /// The namespace's mount point, seen from here.
+    seen: PathBuf,
+    enter: Vec<String>,
+}
+
+impl Disk {
+    /// `None` where there are no mount namespaces.
+    fn new(at: &Path, size: &str) -> Result<Option<Self>> {
+        fs::create_dir_all(at)?;
+        let root = Command::new("id").arg("-u").output()?.stdout == b"0\n";
+        let (flags, user): (&str, &[&str]) =
+            if root { ("-m", &[]) } else { ("-rm", &["-U", "--preserve-credentials"]) };
+        if !Command::new("unshare").args([flags, "true"]).status()?.success() {
+            return Ok(None);
+        }
+        let script = format!(r#"mount -t tmpfs -o size={size},mode=700 tmpfs "$0" && echo && exec cat"#);
+        let mut holder = Command::new("unshare")
+            .args([flags, "sh", "-c", &script])
+            .arg(at)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut mounted = [0];
+        let mut told = holder.stdout.take().context("no standard output")?;
+        std::io::Read::read_exact(&mut told, &mut mounted).context("no tmpfs")?;
+        let pid = holder.id().to_string();
+        let enter = ["nsenter", "-t", &pid, "-m"].iter().chain(user).map(|&word| word.to_owned()).collect();
+        let seen = Path::new("/proc").join(&pid).join("root").join(at.strip_prefix("/")?);
+        Ok(Some(Self { holder, seen, enter }))
+    }
+
+    /// Takes all room but `left` bytes.
+    fn fill(&self, left: u64) -> Result<()> {
+        let output = Command::new("stat").args(["-f", "-c", "%a %S"]).arg(&self.seen).output()?;
+        let text = String::from_utf8(output.stdout)?;
+        let (blocks, bytes) = text.trim().split_once(' ').context("stat -f")?;
+        let free = blocks.parse::<u64>()? * bytes.parse::<u64>()?;
+        let mut file = fs::File::create(self.seen.join("filler"))?;
+        let filler = std::io::copy(&mut std::io::Read::take(std::io::repeat(1), free.saturating_sub(left)), &mut file);
+        match filler {
+            Err(error) if error.kind() != std::io::ErrorKind::StorageFull => Err(error.into()),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    fn empty(&self) -> Result<()> {
+        Ok(fs::remove_file(self.seen.join("filler"))?)
+    }
+
+    fn start(&self, data: &Path, settings: &[&str]) -> Result<Gateway> {
+        let launcher: Vec<&str> = self.enter.iter().map(String::as_str).collect();
+        Gateway::start_as(Plan { data: Some(data), launcher: &launcher, unready: true, settings, ..Plan::default() })
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+fn stop(mut gateway: Gateway) -> Result<()> {
+    gateway.signal(Signal::TERM)?;
+    gateway.wait_exit(Duration::from_secs(30))?;
+    Ok(())
+}
+
+/// All values are there, and no directory of a store that was moved aside.
+fn nothing_is_gone(gateway: &Gateway, data: &Path) -> Result<()> {
+    for number in 1..=VALUES {
+        let kept = http(gateway, "GET", &format!("/topics/kept/{number:06}"), b"")?;
+        ensure!(kept.0 == 200, "value {number}: {kept:?}\n{}", gateway.log());
+    }
+    let names: Vec<_> = fs::read_dir(data)?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+    let aside = names.iter().find(|name| name.to_string_lossy().contains("damaged"));
+    ensure!(aside.is_none(), "moved aside: {aside:?}\n{}", gateway.log());
+    Ok(())
+}
+
+fn no_room() -> Result<String> {
+    let home = tempfile::tempdir()?;
+    let data = home.path().join("data");
+    let Some(disk) = Disk::new(&data, "12m")? else { return Ok(super::disk::SKIPPED.to_owned()) };
+    let first = disk.start(&data, &[])?;
+    keep(&first, VALUES, 100)?;
+    stop(first)?;
+    // Nothing at all, a page, and about what one start writes.
+    for (left, starts) in [(0, 1), (4096, 1), (120 << 10, 7), (250 << 10, 1)] {
+        disk.fill(left)?;
+        for _ in 0..starts {
+            let gateway = disk.start(&data, &[])?;
+            nothing_is_gone(&gateway, &disk.seen)?;
+            let ready = http(&gateway, "GET", "/readyz", b"")?;
+            ensure!(ready.0 == 503 && ready.1.contains("store"), "/readyz: {ready:?}");
+            stop(gateway)?;
+        }
+        disk.empty()?;
+    }
+    let mut gateway = disk.start(&data, &[])?;
+    nothing_is_gone(&gateway, &disk.seen)?;
+    let (ready, put) = (http(&gateway, "GET", "/readyz", b"")?, http(&gateway, "PUT", "/topics/new", b"1")?);
+    ensure!(ready.0 == 200 && put.0 < 300, "with room again: {ready:?}, PUT {put:?}");
+    gateway.settle()?;
+    Ok(String::new())
+}
+
+fn newer() -> Result<String> {
+    let home = tempfile::tempdir()?;
+    let data = home.path().join("data");
+    fs::create_dir(&data)?;
+    let plan = Plan { data: Some(&data), ..Plan::default() };
+    let first = Gateway::start_as(plan)?;
+    keep(&first, VALUES, 100)?;
+    stop(first)?;
+    let version = data.join("store/version");
+    let ours = fs::read(&version)?;
+    fs::write(&version, b"FJL\x04")?;
+    let mut told = String::new();
+    for start in 1..=10 {
+        let Err(error) = Gateway::start_as(plan) else { anyhow::bail!("start {start} took a store of a newer format") };
+        told = format!("{error:#}");
+    }
+    ensure!(told.contains("has format 4") && told.contains("format 3"), "{told}");
+    fs::write(&version, ours)?;
+    let mut gateway = Gateway::start_as(plan)?;
+    nothing_is_gone(&gateway, &data)?;
+    gateway.settle()?;
+    Ok(String::new())
+}
+
+fn refused() -> Result<String> {
+    let (mut taken, mut refused) = (0, 0);
+    // As much room as one, two and three of many commits take, and a part of one.
+    for left in [1_300_u64 << 10, 2_400 << 10, 700 << 10] {
+        let home = tempfile::tempdir()?;
+        let data = home.path().join("data");
+        let Some(disk) = Disk::new(&data, "16m")? else { return Ok(super::disk::SKIPPED.to_owned()) };
+        let gateway = disk.start(&data, &["store.durability=group"])?;
+        disk.fill(left)?;
+        let results = publish(&gateway)?;
+        ensure!(results.contains(&503), "{left} bytes were room enough: {results:?}");
+        compare(&gateway, &results).context("while it runs")?;
+        stop(gateway)?;
+        let gateway = disk.start(&data, &["store.durability=group"])?;
+        compare(&gateway, &results).context("after a restart on the full disk")?;
+        stop(gateway)?;
+        disk.empty()?;
+        let mut gateway = disk.start(&data, &["store.durability=group"])?;
+        compare(&gateway, &results).context("after a restart with room")?;
+        gateway.settle()?;
+        refused += results.iter().filter(|&&status| status == 503).count();
+        taken += results.iter().filter(|&&status| status < 300).count();
+    }
+    Ok(format!("({taken} taken, {refused} refused)"))
+}
+
+/// Publishes 3.8 MB of retained messages at once. Returns the status of each.
+fn publish(gateway: &Gateway) -> Result<Vec<u16>> {
+    let payload = "x".repeat(38_000);
+    let line =
+        |number: u16| format!("{{\"topic\":\"all/{number}\",\"retain\":true,\"qos\":1,\"payload\":\"{payload}\"}}\n");
+    let body: String = (0..100).map(line).collect();
+    let mut request = format!(
+        "POST /publish HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/x-ndjson\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    request.write_all(body.as_bytes())?;
+    let answer = String::from_utf8(tcp::ask(gateway.address("http")?, &request)?)?;
+    let status = |line: &str| line.split_once("\"status\":")?.1.get(..3)?.parse().ok();
+    let results: Vec<u16> = answer.lines().filter_map(status).collect();
+    ensure!(results.len() == 100, "{} results: {answer:.300}", results.len());
+    Ok(results)
+}
+
+fn compare(gateway: &Gateway, results: &[u16]) -> Result<()> {
+    for (number, published) in results.iter().enumerate() {
+        let read = http(gateway, "GET", &format!("/topics/all/{number}"), b"")?.0;
+        let expected = if *published == 503 { 404 } else { 200 };
+        ensure!(read == expected, "{number} was published with {published} and is read with {read}: {results:?}");
+    }
+    Ok(())
+}
