@@ -11,9 +11,9 @@ use std::{
 };
 
 use fogmux_bus::{
-    Bus, BusConfig, Completer, Completion, Completions, FifoLimits, FifoMailbox, Filter, Message, Outcome, Payload,
-    Publication, Publisher, Qos, RetainedStore, StoreFailed, Stored, SubscribeOptions, Subscription, Timestamp, Topic,
-    TopicRef, Undo, WorkerId,
+    Bus, BusConfig, Completer, Completion, Completions, Door, FifoLimits, FifoMailbox, Filter, Message, Outcome,
+    Payload, Publication, Publisher, Qos, RetainedStore, StoreFailed, Stored, SubscribeOptions, Subscription,
+    Timestamp, Topic, TopicRef, Undo, WorkerId,
 };
 use proptest::prelude::*;
 
@@ -108,6 +108,11 @@ enum Kind {
     Live,
 }
 
+/// A publisher that is told of every refusal.
+fn client() -> Arc<Publisher> {
+    Arc::new(Publisher { principal: Arc::from("ada"), client: Arc::from(""), door: Door::Http, slot: None })
+}
+
 fn resolved(completion: &Completion) -> bool {
     match pin!(completion.clone()).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result.is_ok(),
@@ -129,7 +134,7 @@ fn run(batches: &[Vec<(Kind, usize)>], taken: Vec<bool>, writes_left: usize, goo
     let slot = bus.slot(FifoMailbox::new(ROOMY), WorkerId(0));
     let all = Subscription::to(Filter::new("#").unwrap());
     bus.subscribe(&slot, &all, SubscribeOptions::default()).unwrap();
-    let (mut worker, me, mut number) = (bus.worker(WorkerId(0)), Publisher::internal(), 0_u32);
+    let (mut worker, me, mut number) = (bus.worker(WorkerId(0)), client(), 0_u32);
     let mut published: Vec<(Kind, usize, Vec<u8>, Outcome, Completion)> = Vec::new();
     for kinds in batches {
         let items: Vec<(Kind, usize, String, Vec<u8>)> = kinds
