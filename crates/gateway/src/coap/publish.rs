@@ -163,7 +163,7 @@ impl Core {
         if self.holding.has_many_for(peer) {
             return Err(Response::unavailable(RETRY_AFTER));
         }
-        if self.deferred.iter().map(|deferred| deferred.answers.len()).sum::<usize>() + self.holding.len()
+        if self.deferred.iter().map(|deferred| deferred.answers.len()).sum::<usize>()
             >= self.ctx.shared.coap.config.pending_max
             || self.ctx.bus().memory().pressure()
         {
@@ -227,7 +227,10 @@ impl Core {
         answers: impl Iterator<Item = (Ticket<Path>, Kind, Outcome)>,
     ) {
         let Published { completions, slow_down, .. } = published;
-        let holds = !self.is_reliable && slow_down.as_ref().is_some_and(|asked| asked.until.is_some());
+        // Without room an answer is not held back: no peer is refused for what others wait for.
+        let holds = !self.is_reliable
+            && slow_down.as_ref().is_some_and(|asked| asked.until.is_some())
+            && self.holding.len() < self.ctx.shared.coap.config.pending_max / 2;
         let mut held = Vec::new();
         for (index, (ticket, kind, outcome)) in answers.enumerate() {
             let completion = completions.of(index);
