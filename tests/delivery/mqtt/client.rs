@@ -92,8 +92,6 @@ pub(crate) struct Client {
     /// Acknowledgements that go out before the next read.
     output: Vec<u8>,
     pub(crate) acknowledges: bool,
-    /// PUBREC is answered by PUBREL.
-    pub(crate) releases: bool,
     /// Reads so few bytes at a time, after such a pause.
     pub(crate) pace: Option<(Duration, usize)>,
 }
@@ -110,7 +108,6 @@ impl Client {
             used: 0,
             output: Vec::new(),
             acknowledges: true,
-            releases: true,
             pace: None,
         };
         let (first, body) = client.packet()?.context("closed instead of CONNACK")?;
@@ -215,7 +212,7 @@ impl Client {
                 let body = body.to_vec();
                 self.used += head + length;
                 // PUBREC of ours is answered by PUBREL, that of the peer by us.
-                if first >> 4 == 5 && self.releases {
+                if first >> 4 == 5 {
                     let id = number(&body, 0)?;
                     self.acknowledge(0x60, id);
                 }

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use fogmux_tests::gateway::Gateway;
-use fogmux_tests::mqtt;
 use fogmux_tests::suite::Case;
 use rustix::process::Signal;
 
@@ -17,7 +16,6 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "the keep alive is not judged while a client is not read for its own output", run: keep_alive },
     Case { name: "SIGTERM leaves no client that reads, however slowly and at what QoS", run: slow_shutdown },
     Case { name: "a subscriber that reads is not cut for the wills of clients that leave at once", run: wills },
-    Case { name: "identifiers of QoS 2 outlive a connection until PUBREL, and lose nothing", run: identifiers },
 ];
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -124,85 +122,4 @@ fn wills() -> Result<String> {
     drop(reader);
     gateway.settle()?;
     Ok(String::new())
-}
-
-/// Publishes at QoS 2 as far as PUBREC.
-fn received(client: &mut Client, id: u16, duplicate: bool, payload: &[u8]) -> Result<()> {
-    let mut packet = mqtt::publish(mqtt::V5, b"t", payload, 2, false, id);
-    if duplicate && let Some(first) = packet.first_mut() {
-        *first |= 8;
-    }
-    client.send(&packet)?;
-    let came = client.next()?;
-    ensure!(came == Came::Acknowledged(id, 0), "{came:?}");
-    Ok(())
-}
-
-fn identifiers() -> Result<String> {
-    let gateway = Gateway::start(&[])?;
-    let mut reader = Client::login(&gateway, &Login { session: 60, ..Login::new("reader", Transport::Tcp).v5() })?;
-    reader.subscribe(&["t"], 2)?;
-    let login = Login { session: 60, ..Login::new("publisher", Transport::Tcp).v5() };
-    // Without PUBREL the identifier stays in use, whatever the connection and the DUP flag ([MQTT-4.3.3-10]).
-    let open = || -> Result<Client> {
-        let mut publisher = Client::login(&gateway, &login)?;
-        publisher.releases = false;
-        Ok(publisher)
-    };
-    let mut publisher = open()?;
-    received(&mut publisher, 7, false, b"first")?;
-    for duplicate in [false, true] {
-        publisher = open()?;
-        received(&mut publisher, 7, duplicate, b"the same")?;
-    }
-    publisher.send(&mqtt::packet(0x62, &7_u16.to_be_bytes()))?;
-    received(&mut publisher, 7, false, b"second")?;
-    publisher.send(&mqtt::packet(0x62, &7_u16.to_be_bytes()))?;
-    for expected in [b"first".as_slice(), b"second"] {
-        let came = reader.message_or("a message")?.payload;
-        ensure!(came == expected, "{} came", String::from_utf8_lossy(&came));
-    }
-    finish(&mut publisher)?;
-    drop(publisher);
-    // Both reconnect in the middle of it.
-    let login = Login { session: 60, ..Login::new("reader", Transport::Tcp).v5() };
-    let (half, total) = (1500_u32, 3000);
-    thread::scope(|scope| -> Result<()> {
-        let publishing = scope.spawn(|| -> Result<()> {
-            for part in [0..half, half..total] {
-                let mut publisher =
-                    Client::login(&gateway, &Login { session: 60, ..Login::new("publisher", Transport::Tcp).v5() })?;
-                let payloads: Vec<_> = part.map(u32::to_be_bytes).collect();
-                publisher.publish_all(payloads.iter().map(|payload| ("t", payload.as_slice())), 2, false, 100)?;
-                finish(&mut publisher)?;
-            }
-            Ok(())
-        });
-        let mut expected = 0;
-        while expected < total {
-            if expected == total / 4 {
-                // What was in flight and not acknowledged comes again.
-                reader = Client::login(&gateway, &login)?;
-            }
-            let came = reader.message_or("a message")?;
-            let number = u32::from_be_bytes(came.payload.as_slice().try_into()?);
-            ensure!(number == expected || (came.duplicate && number < expected), "{number} instead of {expected}");
-            expected += u32::from(number == expected);
-        }
-        publishing.join().map_err(|_| anyhow!("panic"))?
-    })
-    .map(|()| String::new())
-}
-
-/// Sends what the client has yet to say, PUBREL, and waits until it has come.
-fn finish(client: &mut Client) -> Result<()> {
-    client.send(&[0xc0, 0])?;
-    loop {
-        match client.next()? {
-            Came::Pong => return Ok(()),
-            Came::Disconnect(reason) => anyhow::bail!("DISCONNECT {reason:#x}"),
-            Came::End => anyhow::bail!("the end instead of PINGRESP"),
-            Came::Message(_) | Came::Suback(_) | Came::Acknowledged(..) => {}
-        }
-    }
 }
