@@ -353,7 +353,7 @@ impl World {
         let data = format!("answer {}", self.answers);
         let mut out = Vec::new();
         let mut send = |to, bytes: &[u8]| out.push((to, bytes.to_vec()));
-        self.endpoint.send(self.now, peer, association, data.as_bytes(), &mut send);
+        let _ = self.endpoint.send(self.now, peer, association, data.as_bytes(), &mut send);
         self.carry(out);
     }
 
@@ -425,7 +425,7 @@ impl World {
                     assert!(data.starts_with(owner), "{data:?} in an association of {owner:?}");
                     assert!(seen.insert(data.to_vec()), "{data:?} came twice");
                 }
-                Event::Ended { .. } | Event::Failed { .. } => {}
+                Event::Moved { .. } | Event::Ended { .. } | Event::Failed { .. } => {}
             }
         }
         self.inbox.clear();

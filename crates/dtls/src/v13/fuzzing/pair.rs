@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::toys;
 use crate::{
-    Association, CookieKey, Credentials, Endpoint, EndpointConfig, Event, Inbox, Platform, Suite, Suite13,
+    Association, CookieKey, Credentials, Endpoint, EndpointConfig, Event, Inbox, Platform, Sent, Suite, Suite13,
     client::{Client, ClientConfig, ClientEvent},
     v13::schedule::Secret,
     wire::{HANDSHAKE_HEADER, RECORD_HEADER},
@@ -224,7 +224,7 @@ impl Pair {
                 Event::Ended { association, .. } => {
                     self.association.take_if(|ours| *ours == association);
                 }
-                Event::Failed { .. } => {}
+                Event::Moved { .. } | Event::Failed { .. } => {}
             }
         }
         self.inbox.clear();
@@ -269,7 +269,7 @@ impl Pair {
             down.push_back(bytes.to_vec());
             said.push(bytes.to_vec());
         };
-        self.endpoint.send(self.now, self.from, association, data, &mut send)
+        self.endpoint.send(self.now, self.from, association, data, &mut send) != Sent::Ended
     }
 
     /// Another client gets a session at once, and nothing is left when all are gone.
