@@ -6,6 +6,7 @@ mod disk;
 mod memory;
 mod polite;
 mod pressure;
+mod reload;
 mod shutdown;
 mod vanished;
 
@@ -23,6 +24,8 @@ pub(crate) const CASES: &[Case] = &[
     disk::FIRST_START,
     disk::FULL_LATER,
     disk::FULL_LATER_GROUP,
+    reload::FULL,
+    reload::FULL_LATER,
     damage::DELETED,
     damage::TRUNCATED,
     damage::FLIPPED,
