@@ -218,7 +218,10 @@ fn s4_2_8_a_device_that_has_rebooted_gets_in_beside_its_old_session() {
     net.reboot(psk(Suite::PskAes128Ccm8));
     // The old one is good until the new one is proved.
     let out = &mut net.to_client;
-    assert_eq!(net.server.send(net.now, address(5000), old, b"still", &mut |_, bytes| out.push_back(bytes.to_vec())), Sent::Yes);
+    assert_eq!(
+        net.server.send(net.now, address(5000), old, b"still", &mut |_, bytes| out.push_back(bytes.to_vec())),
+        Sent::Yes
+    );
     net.to_client.clear();
     assert!(net.shake());
     net.exchange();

@@ -301,9 +301,11 @@ fn s9_no_more_goes_to_a_new_address_than_three_times_what_came_from_there() {
     net.from = address(7000);
     let datagram = net.client.seal(Content::ApplicationData, &[1; 60]);
     net.arrive(&datagram);
-    assert!(net.inbox.events().any(|event| {
-        event == Event::Moved { peer: address(5000), association, validated: false }
-    }));
+    assert!(
+        net.inbox
+            .events()
+            .any(|event| { event == Event::Moved { peer: address(5000), association, validated: false } })
+    );
     let (mut sent, mut outcomes) = (0, Vec::new());
     for size in [400].into_iter().chain([30; 100]) {
         let send = &mut |to, bytes: &[u8]| {
