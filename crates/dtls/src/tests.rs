@@ -3,6 +3,7 @@
 mod doubt;
 mod keys;
 mod net;
+mod review;
 mod room;
 mod wear;
 

@@ -1,6 +1,8 @@
 //! SIGHUP on a full disk: what can be reloaded is, and the rest once there is space.
 
 use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -100,6 +102,21 @@ fn in_part(gateway: &mut Gateway, home: &Path, keys: &str) -> Result<()> {
     Ok(())
 }
 
+/// So many contexts that their lines in the journal do not fit the rest of its last page.
+const MANY: u16 = 150;
+
+fn contexts(directory: &Path) -> Result<()> {
+    for number in 0x100..0x100 + MANY {
+        let text = format!(
+            "user = \"lamp{number}\"\nsender_id = \"00\"\nrecipient_id = \"{number:04x}\"\n\
+             master_secret = \"{number:032x}\"\n"
+        );
+        let file = directory.join(format!("lamp{number}.toml"));
+        fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?.write_all(text.as_bytes())?;
+    }
+    Ok(())
+}
+
 fn full_at_start() -> Result<String> {
     on_disk(FULL_DISK, true, in_part)
 }
@@ -114,6 +131,7 @@ fn full_later() -> Result<String> {
         fs::create_dir(&other)?;
         let place = other.to_str().context("a path")?;
         ensure!(fogmux(&["pki", "oscore", "lamp", "--data", place, "--out", keys])?, "pki oscore");
+        contexts(&other.join("oscore"))?;
         let filler = format!("{data}/filler");
         let _ = std::io::copy(&mut std::io::repeat(0), &mut fs::File::create(&filler)?);
         let more = format!("coap.oscore.directory = {:?}\n", other.join("oscore").display().to_string());
