@@ -113,10 +113,11 @@ fn damages(whole: &str) -> Vec<(&'static str, Option<String>)> {
 /// Puts this in the place of a file; nothing is a directory.
 fn put(file: &Path, text: Option<&str>) -> Result<()> {
     let _ = fs::remove_file(file).or_else(|_| fs::remove_dir(file));
-    Ok(match text {
-        Some(text) => fs::write(file, text)?,
-        None => fs::create_dir(file)?,
-    })
+    match text {
+        Some(text) => fs::write(file, text),
+        None => fs::create_dir(file),
+    }
+    .map_err(Into::into)
 }
 
 pub(super) fn damaged() -> Result<String> {
@@ -126,10 +127,9 @@ pub(super) fn damaged() -> Result<String> {
     furnished(&data)?;
     let list = data.join("pki/crl.pem");
     let whole = fs::read_to_string(&list)?;
-    let mut serve = vec![damages(&whole)];
     // One that is configured has to be there.
-    serve.push(vec![("gone", Some(whole.clone()))]);
-    for (what, text) in serve.into_iter().flatten() {
+    let gone = ("gone", Some(whole.clone()));
+    for (what, text) in damages(&whole).into_iter().chain([gone]) {
         put(&list, text.as_deref())?;
         let mut gateway = Command::new("timeout");
         gateway.args(["20", &binary, "serve", "--json", "--free-ports", "--data"]).arg(&data);
