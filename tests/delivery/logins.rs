@@ -30,6 +30,9 @@ pub(crate) const CASES: &[Case] = &[
         run: certificates::named,
     },
     Case { name: "logins: revocation lists that have expired", run: revocations::expired },
+    Case { name: "logins: a revocation list that is damaged at the start admits nobody", run: revocations::damaged },
+    Case { name: "logins: a revocation list that is damaged later stays in force", run: revocations::damaged_later },
+    Case { name: "logins: revocation lists of other authorities admit nobody", run: revocations::foreign },
 ];
 
 /// Two hashes of `secret` by mosquitto_passwd. Verifying one costs as much memory as a hash of our own.

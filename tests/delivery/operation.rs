@@ -7,6 +7,7 @@ mod disk;
 mod memory;
 mod polite;
 mod pressure;
+mod reload;
 mod shutdown;
 mod store;
 mod vanished;
@@ -32,6 +33,8 @@ pub(crate) const CASES: &[Case] = &[
     clock::BEHIND,
     clock::AHEAD,
     clock::OVERDUE,
+    reload::FULL,
+    reload::FULL_LATER,
     damage::DELETED,
     damage::TRUNCATED,
     damage::FLIPPED,

@@ -89,6 +89,12 @@ class Session:
                 return answer
         raise Missing("silence instead of an answer")
 
+    async def empty(self, kind, number):
+        """An Empty message: a ping, an acknowledgement or a Reset (RFC 7252 §4.1)."""
+        message = Message(code=codes.EMPTY)
+        message.mtype, message.mid, message.token = kind, number, b""
+        await self.tell(f"send {message.encode().hex()}")
+
     async def put(self, topic, payload):
         answer = await self.request(codes.PUT, f"ps/{topic}", payload)
         if not answer.code.is_successful():

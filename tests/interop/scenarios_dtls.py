@@ -4,6 +4,9 @@ import asyncio
 import itertools
 import subprocess
 
+from aiocoap.numbers import codes
+from aiocoap.numbers.types import ACK, CON, RST
+
 from client import Missing, Refused, run
 from clients_dtls import MBEDTLS, TINYDTLS, WOLFSSL, Libcoap, Server, mbed, tiny, tokio_dtls, wolf
 from keyring import LockedGateway
@@ -15,6 +18,28 @@ SUITES = {
     "TLS13-AES128-CCM-8-SHA256": "TLS_AES_128_CCM_8_SHA256",
 }
 """wolfSSL's names and IANA's."""
+
+
+async def _turned_away(gateway, kind, peer, *more):
+    """A client whose credentials are wrong has no session."""
+    for what, credential in gateway.ring.wrong(kind, "").items():
+        try:
+            async with peer(gateway, credential, *more) as session:
+                # The last word of a handshake is the gateway's: what it thinks of a certificate comes after.
+                await session.put("open/dtls/wrong", b"wrong")
+        except (Refused, Missing):
+            continue
+        require(what, False, "was let in")
+
+
+async def _carries_every_size(gateway, kind, peer):
+    """What a client writes it reads."""
+    for size in (0, 1, 16, 1000):
+        async with peer(gateway, gateway.ring.right(kind, "alice", "")) as session:
+            for number in range(20):
+                payload = bytes([number]) * size
+                await session.put("open/dtls/sizes", payload)
+                expect(f"{size} bytes", await session.get("open/dtls/sizes"), payload)
 
 
 @scenario
@@ -38,14 +63,7 @@ async def wolfssl_makes_sessions_of_dtls_1_3_by_every_suite_group_and_kind_of_ke
 async def wolfssl_is_let_in_to_what_is_its_own_and_nothing_else(binary):
     async with LockedGateway(binary) as gateway:
         for kind in ("psk", "certificate"):
-            for what, credential in gateway.ring.wrong(kind, "").items():
-                try:
-                    async with wolf(gateway, credential) as session:
-                        # The last word of a handshake is the gateway's: what it thinks of a certificate comes after.
-                        await session.put("open/dtls/wrong", b"wrong")
-                except (Refused, Missing):
-                    continue
-                require(what, False, "was let in")
+            await _turned_away(gateway, kind, wolf)
         async with wolf(gateway, gateway.ring.right("psk", "bob", "")) as session:
             try:
                 await session.put("open/dtls/bob", b"bob only reads")
@@ -94,6 +112,38 @@ async def wolfssl_keeps_its_session_at_other_ports_and_with_other_keys(binary):
                 require("without identifier", False, "was heard")
 
 
+@scenario
+async def wolfssl_is_notified_of_the_newest_value_at_every_port_it_moves_to(binary):
+    """An address that it has moved to gets three times what came from there, until an answer to a ping validates it."""
+    async with LockedGateway(binary, "[workers]\ncount = 3\n") as gateway:
+        credential = gateway.ring.right("psk", "alice", "")
+        older = ["--suite", "PSK-AES128-CCM-8"]
+        for version, flags in (("1.3", []), ("1.2", older)):
+            topic, values = f"open/dtls/observed/{version}", (b"%d" % number + b"." * 600 for number in itertools.count())
+            async with wolf(gateway, credential, version) as writer, \
+                    wolf(gateway, credential, version, "--cid", "0102030405", *flags) as session:
+                await writer.put(topic, next(values))
+                await session.request(codes.GET, f"ps/{topic}", observe=0)
+                for move in range(4):
+                    expect("rebind", await session.tell("rebind"), "moved")
+                    # The only message from there besides those that CoAP asks of every endpoint.
+                    await session.empty(CON, 9000 + move)
+                    for _ in range(6):
+                        newest = next(values)
+                        await writer.put(topic, newest)
+                    require(f"{version}, move {move}", await _reads_up_to(session, newest), "ends on an old value")
+
+
+async def _reads_up_to(session, newest):
+    """Answers as every endpoint does (RFC 7252 §4.2, §4.3) until this value has come."""
+    while (message := await session.receive()) is not None:
+        if message.mtype == CON:
+            await session.empty(RST if message.code == codes.EMPTY else ACK, message.mid)
+        if message.payload == newest:
+            return True
+    return False
+
+
 MBEDTLS_SUITES = {
     "psk": ("TLS-PSK-WITH-AES-128-CCM-8", "TLS-PSK-WITH-AES-128-CCM", "TLS-PSK-WITH-AES-128-GCM-SHA256"),
     "certificate": ("TLS-ECDHE-ECDSA-WITH-AES-128-CCM-8", "TLS-ECDHE-ECDSA-WITH-AES-128-CCM",
@@ -118,32 +168,15 @@ async def mbedtls_makes_sessions_of_dtls_1_2_by_every_suite_and_kind_of_key(bina
                     expect(suite, (session.protocol, session.suite), ("DTLSv1_2", suite))
                     await session.put(f"open/dtls/mbed/{kind}/{number}", suite.encode())
                     expect(suite, await session.get(f"open/dtls/mbed/{kind}/{number}"), suite.encode())
-            for what, credential in gateway.ring.wrong(kind, "").items():
-                try:
-                    async with mbed(gateway, credential, suites[0]) as session:
-                        await session.put("open/dtls/wrong", b"wrong")
-                except (Refused, Missing):
-                    continue
-                require(what, False, "was let in")
+            await _turned_away(gateway, kind, mbed, suites[0])
 
 
 @scenario
 async def tinydtls_makes_sessions_of_dtls_1_2_with_a_key_in_both_roles(binary):
     print(f"  tinydtls: {version(*TINYDTLS, 'version')}")
     async with LockedGateway(binary) as gateway:
-        for size in (0, 1, 16, 1000):
-            async with tiny(gateway, gateway.ring.right("psk", "alice", "")) as session:
-                for number in range(20):
-                    payload = bytes([number]) * size
-                    await session.put("open/dtls/tiny", payload)
-                    expect(f"{size} bytes", await session.get("open/dtls/tiny"), payload)
-        for what, credential in gateway.ring.wrong("psk", "").items():
-            try:
-                async with tiny(gateway, credential) as session:
-                    await session.put("open/dtls/wrong", b"wrong")
-            except (Refused, Missing):
-                continue
-            require(what, False, "was let in")
+        await _carries_every_size(gateway, "psk", tiny)
+        await _turned_away(gateway, "psk", tiny)
         key = gateway.ring.psks["alice"]
         async with Server(*TINYDTLS, "server", "--psk", "alice", key.decode()) as server:
             by_key = ["--psk-id", "alice", "--psk", key.hex()]
@@ -154,19 +187,8 @@ async def tinydtls_makes_sessions_of_dtls_1_2_with_a_key_in_both_roles(binary):
 @scenario
 async def tokio_dtls_makes_sessions_of_dtls_1_3(binary):
     async with LockedGateway(binary) as gateway:
-        for size in (0, 1, 16, 1000):
-            async with tokio_dtls(gateway, gateway.ring.right("certificate", "alice", "")) as session:
-                for number in range(20):
-                    payload = bytes([number]) * size
-                    await session.put("open/dtls/tokio", payload)
-                    expect(f"{size} bytes", await session.get("open/dtls/tokio"), payload)
-        for what, credential in gateway.ring.wrong("certificate", "").items():
-            try:
-                async with tokio_dtls(gateway, credential) as session:
-                    await session.put("open/dtls/wrong", b"wrong")
-            except (Refused, Missing):
-                continue
-            require(what, False, "was let in")
+        await _carries_every_size(gateway, "certificate", tokio_dtls)
+        await _turned_away(gateway, "certificate", tokio_dtls)
 
 
 async def _ask(binary, what, server, path, flags, payload, update=False):

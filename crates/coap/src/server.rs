@@ -10,6 +10,7 @@ mod confirmables;
 mod dedup;
 mod downloads;
 mod echo;
+mod moved;
 mod peers;
 pub mod protection;
 mod receive;
@@ -72,6 +73,8 @@ pub struct Server<P> {
     timers: Timers,
     sweep_at: Timestamp,
     events: VecDeque<Event>,
+    /// Peers that have shown that they receive at their new address.
+    validated: VecDeque<P>,
     echo_key: Box<dyn EchoKey>,
     protection: Option<Box<dyn Protection>>,
     hash: FixedState,
@@ -238,6 +241,7 @@ impl<P: Peer> Server<P> {
             timers: Timers::default(),
             sweep_at: Timestamp::ZERO,
             events: VecDeque::new(),
+            validated: VecDeque::new(),
             echo_key,
             protection: None,
             hash,
@@ -296,6 +300,7 @@ impl<P: Peer> Server<P> {
             match timer {
                 timers::Timer::Confirmable(key) => self.confirmable_due(now, key, out),
                 timers::Timer::Relation(key) => self.pump(now, key, out),
+                timers::Timer::Ping(key, message_id) => self.ping_due(now, key, message_id, out),
                 timers::Timer::Acknowledge(peer, message_id) => self.acknowledge_late(peer, message_id, out),
             }
         }
@@ -311,7 +316,7 @@ impl<P: Peer> Server<P> {
         self.timers.prune(|timer, at| match timer {
             timers::Timer::Confirmable(key) => confirmables.get(*key).is_some(),
             timers::Timer::Relation(key) => relations.get(*key).is_some_and(|entry| entry.alarm() == Some(at)),
-            timers::Timer::Acknowledge(..) => true,
+            timers::Timer::Acknowledge(..) | timers::Timer::Ping(..) => true,
         });
     }
 }

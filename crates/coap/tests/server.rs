@@ -10,6 +10,8 @@ mod convergence;
 mod exchange;
 #[path = "server/lossy.rs"]
 mod lossy;
+#[path = "server/moved.rs"]
+mod moved;
 #[path = "server/observe.rs"]
 mod observe;
 #[path = "server/options.rs"]

@@ -144,3 +144,20 @@ impl std::fmt::Display for Alert {
         f.write_str(name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s7_2_every_number_is_read_and_written_and_has_a_name() {
+        let mut names = std::collections::HashSet::new();
+        for byte in 0..=u8::MAX {
+            let alert = Alert::parse(byte);
+            assert_eq!(alert.byte(), byte);
+            assert!(names.insert(alert.to_string()), "{alert} twice");
+        }
+        assert_eq!(Alert::CloseNotify.bytes(), [1, 0]);
+        assert_eq!(Alert::CertificateRequired.bytes(), [2, 116]);
+    }
+}

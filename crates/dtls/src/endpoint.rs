@@ -6,6 +6,7 @@ mod handshakes;
 mod link;
 mod moves;
 mod networks;
+mod opening;
 mod records;
 mod room;
 mod slots;
@@ -40,6 +41,18 @@ impl Peer for SocketAddr {
     fn address(&self) -> SocketAddr {
         *self
     }
+}
+
+/// What became of data that was to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "data that was withheld is as good as lost"]
+pub enum Sent {
+    /// It is sent.
+    Yes,
+    /// It is as good as lost: more than may go to a new address before [`Endpoint::validate`].
+    Withheld,
+    /// There is no such session any more.
+    Ended,
 }
 
 /// All associations of a socket.
@@ -166,7 +179,7 @@ impl<P: Peer> Endpoint<P> {
         self
     }
 
-    /// Protects data for a session and sends it. `false`: there is no such session any more.
+    /// Protects data for a session and sends it, if that may be.
     pub fn send(
         &mut self,
         now: Duration,
@@ -174,14 +187,17 @@ impl<P: Peer> Endpoint<P> {
         association: Association,
         data: &[u8],
         send: &mut dyn FnMut(P, &[u8]),
-    ) -> bool {
+    ) -> Sent {
         let slot = self.slot_of_session(peer, association);
-        let Some(entry) = slot.and_then(|slot| self.slots.get_mut(slot)).and_then(Option::as_mut) else { return false };
+        let entry = slot.and_then(|slot| self.slots.get_mut(slot)).and_then(Option::as_mut);
+        let Some(entry) = entry else { return Sent::Ended };
         let peer = entry.peer;
-        let Some(live) = entry.session.as_mut().filter(|live| live.association == association) else { return false };
+        let Some(live) = entry.session.as_mut().filter(|live| live.association == association) else {
+            return Sent::Ended;
+        };
         // It ends when something is heard of it; until then nothing is said.
         if live.is_revoked() {
-            return false;
+            return Sent::Ended;
         }
         self.scratch.clear();
         let sealed = live.session.seal(data, &mut self.scratch).is_some();
@@ -191,18 +207,18 @@ impl<P: Peer> Endpoint<P> {
             if let (Some(slot), true) = (slot, due) {
                 self.set_alarm(slot);
             }
-            return false;
+            return Sent::Ended;
         }
         live.active = now;
         let due = std::mem::take(&mut live.resting) || due;
-        // A datagram that may not be sent is as good as lost.
-        if live.moved.as_mut().is_none_or(|moved| moved.may_send(self.scratch.len())) {
+        let may_go = live.moved.as_mut().is_none_or(|moved| moved.may_send(self.scratch.len()));
+        if may_go {
             send(peer, &self.scratch);
         }
         if let (Some(slot), true) = (slot, due) {
             self.set_alarm(slot);
         }
-        true
+        if may_go { Sent::Yes } else { Sent::Withheld }
     }
 
     /// Ends a session and tells the peer.

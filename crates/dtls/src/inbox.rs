@@ -64,6 +64,16 @@ pub enum Event<'a, P> {
         /// One record's.
         data: &'a [u8],
     },
+    /// A session has another address (RFC 9146 §6), and goes on under the name it was established with.
+    Moved {
+        /// Whose.
+        peer: P,
+        /// Which.
+        association: Association,
+        /// Whether the peer is known to receive there. If not, little is sent there before
+        /// [`Endpoint::validate`](crate::Endpoint::validate).
+        validated: bool,
+    },
     /// A session is gone.
     Ended {
         /// Whose.
@@ -88,6 +98,7 @@ pub enum Event<'a, P> {
 enum Kept<P> {
     Established(P, Association, Box<Channel>),
     Data(P, Association, Range<usize>),
+    Moved(P, Association, bool),
     Ended(P, Association, End),
     Failed(P, Alert, Option<Box<[u8]>>),
 }
@@ -115,6 +126,10 @@ impl<P: Copy> Inbox<P> {
         self.kept.push(Kept::Data(peer, association, start..self.bytes.len()));
     }
 
+    pub(super) fn moved(&mut self, peer: P, association: Association, validated: bool) {
+        self.kept.push(Kept::Moved(peer, association, validated));
+    }
+
     pub(super) fn ended(&mut self, peer: P, association: Association, end: End) {
         self.kept.push(Kept::Ended(peer, association, end));
     }
@@ -132,6 +147,9 @@ impl<P: Copy> Inbox<P> {
             Kept::Data(peer, association, range) => {
                 let data = self.bytes.get(range.clone()).unwrap_or_default();
                 Event::Data { peer: *peer, association: *association, data }
+            }
+            Kept::Moved(peer, association, validated) => {
+                Event::Moved { peer: *peer, association: *association, validated: *validated }
             }
             Kept::Ended(peer, association, end) => Event::Ended { peer: *peer, association: *association, end: *end },
             Kept::Failed(peer, alert, identity) => {

@@ -46,7 +46,7 @@ pub use {
     channel::{Channel, ChannelSuite},
     cookie::CookieKey,
     credentials::{Credentials, Watch},
-    endpoint::{Counters, Endpoint, EndpointConfig, Peer},
+    endpoint::{Counters, Endpoint, EndpointConfig, Peer, Sent},
     exchange::Group,
     inbox::{Association, End, Event, Inbox},
     platform::Platform,

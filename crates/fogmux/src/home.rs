@@ -43,6 +43,16 @@ pub(crate) fn prepare(config: &Config, directory: &Path) -> Result<Home, Failure
         made => made.map_err(|error| Failure::io(directory.display(), &error))?,
     }
     let directory = std::path::absolute(directory).map_err(|error| Failure::io(directory.display(), &error))?;
+    // One that is gone later stays in force; at a start there is nothing that could.
+    if let Some(file) = &config.tls.crl_file
+        && data::found(file.clone())?.is_none()
+    {
+        let file = file.display();
+        return Err(Failure::new(
+            Status::Config,
+            format!("tls.crl_file: {file} is not there; nothing would be revoked"),
+        ));
+    }
     let made = go_on(certificate(config, &directory), "there is no certificate: listeners that encrypt stay closed")?;
     let (tls, authority) = made.map_or((None, None), |(tls, authority)| (Some(tls), authority));
     let admin = go_on(administrator(config, &directory), "there are no users: nobody can log in with a password")?;

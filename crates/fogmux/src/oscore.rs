@@ -18,10 +18,18 @@ pub(crate) fn read(keyring: &Keyring, config: &Config, data: &Path) -> Result<Fr
     keyring.read(&directory(config, data)).map_err(refused)
 }
 
-/// Puts what was read into use.
+/// Puts what was read into use. If that fails, contexts that are gone are out of use nevertheless.
 pub(crate) fn put_in_place(keyring: &Keyring, fresh: Fresh, data: &Path) -> Result<(), Failure> {
-    data::create(&data.join(data::OSCORE))?;
+    let made = data::create(&data.join(data::OSCORE));
+    if !fresh.is_empty() {
+        made?;
+    }
     keyring.replace(fresh, &journal_path(data)).map_err(|error| Failure::new(Status::IoErr, error))
+}
+
+/// The log line about [`put_in_place`] that failed.
+pub(crate) fn not_in_use(failure: &Failure) -> String {
+    format!("new OSCORE contexts are not in use: {}", failure.message().unwrap_or_default())
 }
 
 fn refused(error: KeyringError) -> Failure {

@@ -99,6 +99,17 @@ pub struct MqttMetrics {
     pub expired_sessions: Counter,
 }
 
+/// Reloads by SIGHUP, by outcome.
+#[derive(Debug, Default)]
+pub struct Reloads {
+    /// Everything was put in place.
+    pub applied: Counter,
+    /// A part was not; the log says which.
+    pub partial: Counter,
+    /// Nothing was, because something does not hold.
+    pub refused: Counter,
+}
+
 /// The counters of all doors.
 #[derive(Debug, Default)]
 pub struct Metrics {
@@ -116,6 +127,8 @@ pub struct Metrics {
     pub xmpp: DoorMetrics,
     /// Refusals in tables that all principals share.
     pub shares: ShareMetrics,
+    /// Reloads by SIGHUP.
+    pub reloads: Reloads,
     /// Tasks that slept on output that they could have sent. Checked in debug builds only, and 0 if all is well.
     pub missed_wakes: Counter,
     /// The store on disk, if there is one, which has its own counters.

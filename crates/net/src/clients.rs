@@ -2,18 +2,16 @@
 //!
 //! One [`ClientTrust`] serves every listener and every stack, so that a certificate that is revoked is revoked
 //! everywhere. The list's file is looked at (not read) before every verification, and read when it has changed: a
-//! revocation holds from the next handshake on. Resumed sessions are verified like new ones. On request, connections
+//! revocation holds from the next handshake on. A list that cannot be used never admits a certificate: at the start it is
+//! an error, later the list before stays in force. Resumed sessions are verified like new ones. On request, connections
 //! that are open when their certificate is revoked are cut ([`ClientTrust::cut_revoked`]).
+
+mod cut;
 
 use std::{
     fmt, fs, io,
     path::Path,
-    pin::pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll, Waker},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak},
     time::{Duration, SystemTime},
 };
 
@@ -28,6 +26,8 @@ use rustls::{
     },
 };
 
+pub use self::cut::Cut;
+use self::cut::CutState;
 use crate::{
     certificate::read_certificates, channel::ClientCertificate, error::TlsError, profile::KeyKind, provider::provider,
 };
@@ -68,7 +68,12 @@ struct Current {
     lists: Vec<CertificateRevocationListDer<'static>>,
     /// When the first of the lists is to be followed by another (`nextUpdate`, RFC 5280 §5.1.2.5).
     next_update: Option<SystemTime>,
+    /// How many of the lists are of one of the authorities.
+    own: usize,
 }
+
+/// The fault of a file of revocation lists.
+const FOREIGN: &str = "no revocation list in it is of an authority that client certificates are verified against";
 
 /// Attributes that tell one version of a file from the next without reading it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,10 +98,10 @@ impl Stamp {
 
 impl ClientTrust {
     /// Trusts the authorities in a PEM file, except for certificates in the PEM file of revocation lists, which need
-    /// not exist yet.
+    /// not exist yet. If no list in it is of one of the authorities, certificates that no list covers are refused.
     ///
     /// # Errors
-    /// [`TlsError`], with the file.
+    /// [`TlsError`], with the file: one that cannot be read, is empty, or has something else in it than lists.
     pub fn load(authorities: &Path, revocations: &Path) -> Result<Self, TlsError> {
         Self::load_with(authorities, revocations, ListExpiry::Warn)
     }
@@ -108,6 +113,10 @@ impl ClientTrust {
     pub fn load_with(authorities: &Path, revocations: &Path, expiry: ListExpiry) -> Result<Self, TlsError> {
         let stamp = Stamp::of(revocations);
         let current = Current::new([authorities, revocations], expiry, read_lists(revocations)?, stamp)?;
+        if current.is_foreign() {
+            let file = revocations.display();
+            tracing::error!(%file, "{FOREIGN}: certificates that no list covers are refused");
+        }
         Ok(Self(Arc::new(Inner {
             authorities: authorities.into(),
             revocations: revocations.into(),
@@ -122,7 +131,7 @@ impl ClientTrust {
     /// revoked certificates, nor keep a renewed authority from being read.
     ///
     /// # Errors
-    /// [`TlsError`]; everything stays as it was.
+    /// [`TlsError`] as at the start, and if the lists are of other authorities; everything stays as it was.
     pub fn reload(&self) -> Result<(), TlsError> {
         let stamp = Stamp::of(&self.0.revocations);
         let mut lists = read_lists(&self.0.revocations)?;
@@ -134,6 +143,10 @@ impl ClientTrust {
             }
         }
         let fresh = Current::new(self.files(), self.0.expiry, lists, stamp)?;
+        let was_foreign = self.0.current.read().unwrap_or_else(PoisonError::into_inner).is_foreign();
+        if fresh.is_foreign() && !was_foreign {
+            return Err(failed(&self.0.revocations, FOREIGN));
+        }
         *self.0.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
     }
@@ -214,23 +227,22 @@ impl ClientTrust {
     #[must_use]
     pub fn watch(&self, chain: &[CertificateDer<'_>]) -> Cut {
         let chain = chain.iter().map(|certificate| certificate.clone().into_owned()).collect();
-        let state = Arc::new(CutState { chain, cut: AtomicBool::new(false), waker: Mutex::default() });
+        let state = Arc::new(CutState::new(chain));
         let mut open = self.open();
         // Those that are gone are swept out whenever the list would grow.
         if open.len() == open.capacity() {
             open.retain(|watched| watched.strong_count() > 0);
         }
         open.push(Arc::downgrade(&state));
-        Cut(state)
+        Cut::of(state)
     }
 
     /// Cuts the connections whose certificate has been revoked; gives how many.
     pub fn cut_revoked(&self) -> usize {
         let open: Vec<_> = self.open().iter().filter_map(Weak::upgrade).collect();
-        let revoked = |state: &&Arc<CutState>| match state.chain.split_first() {
+        let revoked = |state: &&Arc<CutState>| match state.chain().split_first() {
             Some((leaf, rest)) => {
-                self.verify(leaf, rest) == Err(Error::InvalidCertificate(CertificateError::Revoked))
-                    && !state.cut.load(Ordering::Relaxed)
+                self.verify(leaf, rest) == Err(Error::InvalidCertificate(CertificateError::Revoked)) && !state.is_cut()
             }
             None => false,
         };
@@ -259,18 +271,36 @@ impl Current {
         for certificate in read_certificates(authorities)? {
             roots.add(certificate).map_err(|error| failed(authorities, error))?;
         }
-        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
-            .with_crls(lists.clone())
+        let names = roots.subjects();
+        let own = lists.iter().filter(|list| is_of(list, &names)).count();
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider()).with_crls(lists.clone());
+        let builder = if lists.is_empty() || own > 0 {
             // Authorities without a list of their own are believed: not everybody keeps one.
-            .allow_unknown_revocation_status();
+            builder.allow_unknown_revocation_status()
+        } else {
+            // The lists may be of authorities below, whose certificates the clients send.
+            builder.only_check_end_entity_revocation()
+        };
         let builder = match expiry {
             ListExpiry::Warn => builder,
             ListExpiry::Refuse => builder.enforce_revocation_expiration(),
         };
         let verifier = builder.build().map_err(|error| failed(revocations, error))?;
         let next_update = lists.iter().filter_map(|list| next_update(list)).min();
-        Ok(Self { verifier, stamp, lists, next_update })
+        Ok(Self { verifier, stamp, lists, next_update, own })
     }
+
+    /// Whether there are lists, but none of the authorities.
+    const fn is_foreign(&self) -> bool {
+        self.own == 0 && !self.lists.is_empty()
+    }
+}
+
+/// Whether a list was issued by one of these authorities.
+fn is_of(list: &[u8], authorities: &[DistinguishedName]) -> bool {
+    let Ok((_, list)) = x509_parser::parse_x509_crl(list) else { return false };
+    let issuer = list.issuer().as_raw();
+    authorities.iter().any(|authority| authority.as_ref() == issuer)
 }
 
 /// When a list is to be followed by another.
@@ -280,16 +310,16 @@ fn next_update(list: &[u8]) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
-/// The lists in a file; none where there is no file, or nothing in it.
+/// The lists in a file; none where there is no file.
 fn read_lists(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
     let text = match fs::read(file) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(failed(file, error)),
     };
     let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&text).collect();
     let lists = lists.map_err(|error| failed(file, error))?;
-    if lists.is_empty() && !text.is_empty() {
+    if lists.is_empty() {
         return Err(failed(file, "there is no revocation list in it"));
     }
     Ok(lists)
@@ -360,60 +390,5 @@ impl ClientCertVerifier for Verifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// A connection's share in the fate of its certificate.
-pub struct Cut(Arc<CutState>);
-
-struct CutState {
-    chain: Vec<CertificateDer<'static>>,
-    cut: AtomicBool,
-    waker: Mutex<Option<Waker>>,
-}
-
-impl CutState {
-    fn cut(&self) {
-        self.cut.store(true, Ordering::Release);
-        if let Some(waker) = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            waker.wake();
-        }
-    }
-}
-
-impl Cut {
-    /// Ready once the certificate has been revoked. One task at a time is woken.
-    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let state = &self.0;
-        let mut waker = state.waker.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.cut.load(Ordering::Acquire) {
-            return Poll::Ready(());
-        }
-        if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            *waker = Some(cx.waker().clone());
-        }
-        Poll::Pending
-    }
-
-    /// Whether the certificate has been revoked.
-    #[must_use]
-    pub fn is_cut(&self) -> bool {
-        self.0.cut.load(Ordering::Acquire)
-    }
-
-    /// Runs `work` until it ends or the certificate is revoked.
-    pub async fn or_until<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let mut work = pin!(work);
-        std::future::poll_fn(|cx| match self.poll(cx) {
-            Poll::Ready(()) => Poll::Ready(None),
-            Poll::Pending => work.as_mut().poll(cx).map(Some),
-        })
-        .await
-    }
-}
-
-impl fmt::Debug for Cut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cut").field("is_cut", &self.is_cut()).finish_non_exhaustive()
     }
 }

@@ -229,7 +229,7 @@ impl Origin {
                         self.server.forget(&peer);
                     }
                 }
-                dtls::Event::Failed { .. } => {}
+                dtls::Event::Moved { .. } | dtls::Event::Failed { .. } => {}
             }
         }
     }
@@ -312,7 +312,8 @@ impl Origin {
         if let Some(Protected { endpoint, current, records, .. }) = &mut self.dtls {
             for (to, message) in self.out.iter() {
                 if let Some(association) = current.get(&to) {
-                    endpoint.send(elapsed, to, *association, message, &mut |to, record| records.push(to, record));
+                    let _ =
+                        endpoint.send(elapsed, to, *association, message, &mut |to, record| records.push(to, record));
                 }
             }
             self.out.clear();

@@ -29,13 +29,13 @@ pub(super) const FULL_LATER_GROUP: Case =
 /// Behind these stand the directory and the command to run.
 const READ_ONLY_MOUNT: &str = r#"mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@""#;
 const SMALL_DISK: &str = r#"mount -t tmpfs -o size=6m,mode=700 tmpfs "$0" && exec "$@""#;
-const FULL_DISK: &str = r#"cp -a "$0" "$0.copy" && mount -t tmpfs -o size=12m,mode=700 tmpfs "$0" && cp -a "$0.copy/." "$0" &&
+pub(super) const FULL_DISK: &str = r#"cp -a "$0" "$0.copy" && mount -t tmpfs -o size=12m,mode=700 tmpfs "$0" && cp -a "$0.copy/." "$0" &&
     { cat /dev/zero > "$0/filler" 2>/dev/null; exec "$@"; }"#;
 const FULL_EMPTY_DISK: &str = r#"mount -t tmpfs -o size=64k,mode=700 tmpfs "$0" &&
     { cat /dev/zero > "$0/filler" 2>/dev/null; exec "$@"; }"#;
 
 /// Runs what follows in a mount namespace after `script`.
-fn apart<'a>(script: &'a str, data: &'a str) -> Result<Option<Vec<&'a str>>> {
+pub(super) fn apart<'a>(script: &'a str, data: &'a str) -> Result<Option<Vec<&'a str>>> {
     let user = Command::new("id").arg("-u").output()?;
     let namespace: &[&str] = if user.stdout == b"0\n" { &["unshare", "-m"] } else { &["unshare", "-rm"] };
     let (program, flags) = namespace.split_first().context("no command")?;

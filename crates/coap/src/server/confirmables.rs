@@ -39,6 +39,22 @@ impl Backoff {
     pub(crate) const fn sent(&self) -> Timestamp {
         self.sent
     }
+
+    /// When it is to be sent again, or given up.
+    pub(crate) fn due(&self) -> Timestamp {
+        self.sent + self.timeout
+    }
+
+    /// Doubles the time for one more transmission, sent now. `false` when there were `max` already.
+    pub(crate) fn again(&mut self, now: Timestamp, max: u8) -> bool {
+        if self.retransmitted >= max {
+            return false;
+        }
+        self.retransmitted += 1;
+        self.timeout *= 2;
+        self.sent = now;
+        true
+    }
 }
 
 impl<P: Peer> Server<P> {
@@ -63,7 +79,7 @@ impl<P: Peer> Server<P> {
 
     /// Tracks a Confirmable that has just been sent.
     pub(crate) fn track(&mut self, confirmable: Confirmable) -> Option<Key> {
-        let due = confirmable.backoff.sent + confirmable.backoff.timeout;
+        let due = confirmable.backoff.due();
         let peer = confirmable.peer;
         let key = self.confirmables.insert(confirmable)?;
         self.peers.get_mut(peer)?.in_flight.push(key);
@@ -73,7 +89,10 @@ impl<P: Peer> Server<P> {
 
     /// Handles an Empty acknowledgement.
     pub(crate) fn acknowledged(&mut self, now: Timestamp, from: &P, message_id: u16, out: &mut Outbox<P>) {
-        let Some((key, peer)) = self.find_in_flight(from, message_id) else { return };
+        let Some((key, peer)) = self.find_in_flight(from, message_id) else {
+            self.answers_ping(now, from, message_id, out);
+            return;
+        };
         let Some(confirmable) = self.take_confirmable(key) else { return };
         if confirmable.backoff.retransmitted == 0
             && let Some(peer) = self.peers.get_mut(peer)
@@ -96,6 +115,9 @@ impl<P: Peer> Server<P> {
     /// Handles a Reset of a Confirmable, or of a Non-confirmable notification (RFC 7641 §3.6).
     pub(crate) fn reset(&mut self, now: Timestamp, from: &P, message_id: u16, out: &mut Outbox<P>) {
         let Some((key, peer)) = self.find_in_flight(from, message_id) else {
+            if self.answers_ping(now, from, message_id, out) {
+                return;
+            }
             if let Some(relation) = self.find_notified(from, message_id) {
                 self.remove_relation(relation, GoneReason::Reset);
             }
@@ -112,8 +134,12 @@ impl<P: Peer> Server<P> {
     pub(crate) fn confirmable_due(&mut self, now: Timestamp, key: Key, out: &mut Outbox<P>) {
         let max = self.config.transmission.max_retransmit;
         let Some(confirmable) = self.confirmables.get_mut(key) else { return };
+        if now < confirmable.backoff.due() {
+            // It has begun again since this timer was set.
+            return;
+        }
         let (peer, relation) = (confirmable.peer, confirmable.relation);
-        if confirmable.backoff.retransmitted >= max {
+        if !confirmable.backoff.again(now, max) {
             self.counters.timed_out += 1;
             self.take_confirmable(key);
             if let Some(relation) = relation {
@@ -123,12 +149,23 @@ impl<P: Peer> Server<P> {
             self.admit_waiting(now, peer, out);
             return;
         }
-        confirmable.backoff.retransmitted += 1;
-        confirmable.backoff.timeout *= 2;
-        confirmable.backoff.sent = now;
-        let due = now + confirmable.backoff.timeout;
+        self.transmit_again(now, key, out);
+    }
+
+    /// Begins a Confirmable again whose transmissions may have gone to an address that its peer has left.
+    pub(crate) fn start_again(&mut self, now: Timestamp, key: Key, out: &mut Outbox<P>) {
+        let backoff = self.fresh_backoff(now);
+        if let Some(confirmable) = self.confirmables.get_mut(key) {
+            confirmable.backoff = backoff;
+            self.transmit_again(now, key, out);
+        }
+    }
+
+    fn transmit_again(&mut self, now: Timestamp, key: Key, out: &mut Outbox<P>) {
+        let Some(confirmable) = self.confirmables.get(key) else { return };
+        let (peer, relation) = (confirmable.peer, confirmable.relation);
         self.counters.retransmitted += 1;
-        self.timers.add(due, Timer::Confirmable(key));
+        self.timers.add(confirmable.backoff.due(), Timer::Confirmable(key));
         if relation.is_some_and(|relation| self.is_replaced(now, relation, out)) {
             // The newer state also takes over the back-off of the older one.
             return;

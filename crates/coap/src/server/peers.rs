@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use crate::block::BlockSize;
 use crate::peer::Peer;
 use crate::server::dedup::{Budget, Exchanges};
+use crate::server::moved::Moved;
 use crate::server::relations::Allowance;
 use crate::slab::{Key, Slab};
 use crate::time::Timestamp;
@@ -31,8 +32,10 @@ pub(crate) struct PeerState<P> {
     pub(crate) relations: SmallVec<[Key; 1]>,
     /// The size limits of messages to it.
     pub(crate) limits: Limits,
-    /// It does not read its connection: notifications wait.
+    /// Notifications wait: it does not read its connection, or is not known to receive at its address.
     pub(crate) congested: bool,
+    /// It has moved to an address that is not validated.
+    pub(crate) moved: Option<Box<Moved>>,
     /// The budget of Non-confirmable messages until the peer has to acknowledge something.
     pub(crate) allowance: Allowance,
     /// Smoothed round-trip time, once a Confirmable was acknowledged at its first transmission.
@@ -152,6 +155,7 @@ impl<P: Peer> Peers<P> {
             relations: SmallVec::new(),
             limits: self.limits,
             congested: false,
+            moved: None,
             allowance: Allowance::full(now),
             round_trip: None,
         })?;

@@ -97,6 +97,7 @@ impl<P: Peer> Server<P> {
             }
             return None;
         };
+        self.ping_if_awaited(now, peer, out);
         if self.is_repeat(now, peer, &message, confirmable, out) {
             return None;
         }

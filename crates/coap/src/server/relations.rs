@@ -93,7 +93,7 @@ pub(crate) struct Relation {
     /// The security context of the newest registration, if that was protected.
     exchange: Option<Rc<dyn Exchange>>,
     limits: Limits,
-    /// Its peer does not read.
+    /// Its peer does not read, or is not known to receive at its address.
     pub(crate) congested: bool,
     sequence: u32,
     /// The Confirmable that is not acknowledged yet; at most one (RFC 7641 §4.5.1).
@@ -126,6 +126,16 @@ impl Relation {
     /// When a timer is set for it.
     pub(crate) const fn alarm(&self) -> Option<Timestamp> {
         self.alarm
+    }
+
+    /// Notes that its newest notification may be lost.
+    pub(crate) fn doubt(&mut self) {
+        self.dirty |= self.sent_at.is_some() && self.proof != Proof::Given;
+    }
+
+    /// Whether it has something to send that it may not send now.
+    pub(crate) const fn waits(&self) -> bool {
+        self.dirty || self.last.is_some()
     }
 
     /// The identifier of the security context; 0 for none.

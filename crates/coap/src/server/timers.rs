@@ -13,6 +13,8 @@ pub(crate) enum Timer {
     Confirmable(Key),
     /// A relation may be notified again.
     Relation(Key),
+    /// A ping of the peer was not answered.
+    Ping(Key, u16),
     /// A request is still not answered.
     Acknowledge(Key, u16),
 }

@@ -2,13 +2,20 @@
 
 use std::collections::HashMap;
 
-use super::{Association, Endpoint, Peer, entry::Live, networks::network};
-use crate::{Platform, wire::Cid};
+use super::{Association, Endpoint, Inbox, Peer, entry::Live, networks::network};
+use crate::{
+    Platform,
+    wire::{Cid, OTHERS_MAX},
+};
 
-/// Bytes that may go to a new address for each that came from there. Whoever moves has proved who it is, not that it
-/// receives there: a client of ours that forges its address must not make us flood another (RFC 9146 §6). The same
-/// factor as CoAP's for strangers (RFC 9175 §2.4) and QUIC's (RFC 9000 §8).
+/// Bytes that may go to a new address for each that came from there, until it is validated. A peer that moves has proved
+/// its identity, not that it receives there: a client that forges its address must not make us flood another (RFC 9146
+/// §6). The same factor as CoAP's for unverified addresses (RFC 9175 §2.4) and QUIC's (RFC 9000 §8.1).
 const AMPLIFICATION: usize = 3;
+
+/// Bytes of the allowance that larger datagrams leave, so that a message that validates the address fits at any time: a
+/// CoAP message without token and payload in a record of DTLS 1.2, with the longest identifier and tag.
+const PROBE_BYTES: usize = 13 + OTHERS_MAX + 8 + 4 + 1 + 16;
 
 /// Who is where, but for those at the address where they were met.
 pub(crate) struct Names<P> {
@@ -22,21 +29,27 @@ pub(crate) struct Names<P> {
 /// A session that is elsewhere than where it was made.
 pub(super) struct Moved<P> {
     pub(super) from: P,
-    /// Bytes that may still be sent to the new address.
-    allowance: usize,
+    /// Bytes that may still be sent to the new address; `None` once that is validated.
+    allowance: Option<usize>,
 }
 
 impl<P> Moved<P> {
     /// Whether a datagram may go, and takes it off the allowance.
     pub(super) fn may_send(&mut self, bytes: usize) -> bool {
-        let left = self.allowance.checked_sub(bytes);
-        self.allowance = left.unwrap_or(self.allowance);
-        left.is_some()
+        let Some(allowance) = &mut self.allowance else { return true };
+        let reserve = if bytes > PROBE_BYTES { PROBE_BYTES } else { 0 };
+        if *allowance < bytes.saturating_add(reserve) {
+            return false;
+        }
+        *allowance -= bytes;
+        true
     }
 
     /// Something genuine came from the new address.
     pub(super) const fn heard(&mut self, bytes: usize) {
-        self.allowance = self.allowance.saturating_add(bytes.saturating_mul(AMPLIFICATION));
+        if let Some(allowance) = &mut self.allowance {
+            *allowance = allowance.saturating_add(bytes.saturating_mul(AMPLIFICATION));
+        }
     }
 }
 
@@ -102,14 +115,28 @@ impl<P: Peer> Endpoint<P> {
         here.or_else(|| self.names.moved.get(&(peer, association)).copied())
     }
 
+    /// Lifts the limit on what may be sent to the address of a session that has moved. The caller has heard of something
+    /// that the peer can only know by receiving there, and no [`Event::Moved`](crate::Event::Moved) has come since.
+    pub fn validate(&mut self, peer: P, association: Association) {
+        let slot = self.slot_of_session(peer, association);
+        let entry = slot.and_then(|slot| self.slots.get_mut(slot)).and_then(Option::as_mut);
+        let live = entry.and_then(|entry| entry.session.as_mut());
+        if let Some(moved) = live.and_then(|live| live.moved.as_mut()) {
+            moved.allowance = None;
+        }
+    }
+
     /// A record that is genuine and newer than all before came from elsewhere: the session goes there, unless somebody
     /// else is there or from there has come too much. It cannot take the place of another, for nobody has proved yet
     /// who receives at that address.
-    pub(super) fn relocate(&mut self, slot: usize, to: P) {
+    pub(super) fn relocate(&mut self, slot: usize, to: P, inbox: &mut Inbox<P>) {
         let taken = self.networks.of(to.address().ip()).sessions;
         let is_full = taken >= self.config.sessions_per_address_max && !network(to.address().ip()).is_loopback();
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
         let from = entry.peer;
+        if from == to {
+            return;
+        }
         let is_near = network(from.address().ip()) == network(to.address().ip());
         if self.peers.contains_key(&to) || entry.handshake.is_some() || (is_full && !is_near) {
             return;
@@ -121,9 +148,10 @@ impl<P: Peer> Endpoint<P> {
             live.moved = None;
             self.names.moved.remove(&(known_as, live.association));
         } else {
-            live.moved = Some(Box::new(Moved { from: known_as, allowance: 0 }));
+            live.moved = Some(Box::new(Moved { from: known_as, allowance: Some(0) }));
             self.names.moved.insert((known_as, live.association), slot);
         }
+        inbox.moved(known_as, live.association, live.moved.is_none());
         let anonymous = usize::from(live.anonymous);
         entry.peer = to;
         self.peers.remove(&from);

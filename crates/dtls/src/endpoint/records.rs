@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     Endpoint, Inbox, Peer,
     link::{Link, Shake},
+    opening::Opening,
 };
 use crate::{
     Alert, End,
@@ -25,35 +26,22 @@ impl<P: Peer> Endpoint<P> {
         inbox: &mut Inbox<P>,
         send: &mut dyn FnMut(P, &[u8]),
     ) {
+        let start = inbox.bytes.len();
+        let open = |link: &mut Link, bytes: &mut Vec<u8>| match link {
+            Link::V12(session) => {
+                let newest = session.is_newest(record);
+                session.open(record, bytes).map(|content| (content, newest))
+            }
+            Link::V13(_) => None,
+        };
+        match self.open(now, (slot, peer), inbox, send, open) {
+            Opening::Opened(ContentType::ApplicationData) => return self.deliver(slot, start, inbox),
+            Opening::Opened(content) => return self.handle_inner(slot, content, start, inbox, send),
+            Opening::Ended => return,
+            Opening::Failed => {}
+        }
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
         let here = entry.peer == peer;
-        let start = inbox.bytes.len();
-        if let Some(live) = &mut entry.session
-            && let Link::V12(session) = &mut live.session
-        {
-            // RFC 9146 §6: verified, and newer than all before.
-            let moves = !here && session.is_newest(record);
-            if let Some(content) = session.open(record, &mut inbox.bytes) {
-                if !live.wake(now) {
-                    inbox.bytes.truncate(start);
-                    self.end(slot, End::Revoked, inbox, send);
-                    return;
-                }
-                if content == ContentType::ApplicationData {
-                    inbox.data(live.known_as(entry.peer), live.association, start);
-                } else {
-                    self.handle_inner(slot, content, start, inbox, send);
-                }
-                if moves {
-                    self.relocate(slot, peer);
-                }
-                return;
-            }
-        }
-        if let Some(live) = entry.session.as_mut().filter(|live| live.resting) {
-            // What did not open may be anybody's: it must not make sessions heavy that are at rest.
-            live.session.rest();
-        }
         if entry.session.as_ref().is_some_and(|live| live.session.wear() == Wear::Spent) {
             self.end(slot, End::Spent, inbox, send);
             return;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     Endpoint, Inbox, Peer,
     link::{Link, Shake},
+    opening::Opening,
 };
 use crate::platform::Host;
 use crate::{
@@ -65,30 +66,21 @@ impl<P: Peer> Endpoint<P> {
         inbox: &mut Inbox<P>,
         send: &mut dyn FnMut(P, &[u8]),
     ) {
+        let start = inbox.bytes.len();
+        let open = |link: &mut Link, bytes: &mut Vec<u8>| match link {
+            Link::V12(_) => None,
+            Link::V13(session) => session.open(record, bytes).map(|heard| (heard, heard.newest)),
+        };
+        match self.open(now, (slot, peer), inbox, send, open) {
+            Opening::Opened(heard) if heard.content == Content::ApplicationData => {
+                return self.deliver(slot, start, inbox);
+            }
+            Opening::Opened(heard) => return self.handle_heard(now, slot, heard, start, inbox, send),
+            Opening::Ended => return,
+            Opening::Failed => {}
+        }
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
         let here = entry.peer == peer;
-        let start = inbox.bytes.len();
-        if let Some(live) = &mut entry.session
-            && let Link::V13(session) = &mut live.session
-        {
-            if let Some(heard) = session.open(record, &mut inbox.bytes) {
-                if !live.wake(now) {
-                    inbox.bytes.truncate(start);
-                    self.end(slot, End::Revoked, inbox, send);
-                    return;
-                }
-                // RFC 9146 §6: verified, and newer than all before.
-                if !here && heard.newest {
-                    self.relocate(slot, peer);
-                }
-                self.handle_heard(now, slot, heard, start, inbox, send);
-                return;
-            }
-            if live.resting {
-                // What did not open may be anybody's: it must not make sessions heavy that are at rest.
-                session.rest();
-            }
-        }
         match entry.handshake.as_mut().map(|begun| &mut begun.handshake) {
             Some(Shake::V13(handshake)) if here => {
                 self.scratch.clear();
@@ -118,7 +110,7 @@ impl<P: Peer> Endpoint<P> {
         }
     }
 
-    /// What a session has heard; it is in the inbox from `start` on.
+    /// What a session has heard, and is no data; it is in the inbox from `start` on.
     fn handle_heard(
         &mut self,
         now: Duration,
@@ -131,10 +123,6 @@ impl<P: Peer> Endpoint<P> {
         let Some(entry) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
         let Some(live) = &mut entry.session else { return };
         let Link::V13(session) = &mut live.session else { return };
-        if heard.content == Content::ApplicationData {
-            inbox.data(live.known_as(entry.peer), live.association, start);
-            return;
-        }
         let inner = inbox.bytes.split_off(start);
         self.scratch.clear();
         match heard.content {

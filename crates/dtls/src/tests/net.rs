@@ -4,7 +4,7 @@ use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
 use super::keys::{Keys, platform};
 use crate::{
-    Association, CookieKey, Endpoint, EndpointConfig, Event, Inbox,
+    Association, CookieKey, Endpoint, EndpointConfig, Event, Inbox, Sent,
     client::{Client, ClientConfig, ClientEvent},
 };
 
@@ -159,9 +159,8 @@ impl Net {
         let last = self.inbox.events().last();
         let Some(Event::Data { peer, association, data: b"question" }) = last else { panic!("{last:?}") };
         let out = &mut self.to_client;
-        assert!(
-            self.server.send(self.now, peer, association, b"answer", &mut |_, bytes| out.push_back(bytes.to_vec()))
-        );
+        let send = &mut |_, bytes: &[u8]| out.push_back(bytes.to_vec());
+        assert_eq!(self.server.send(self.now, peer, association, b"answer", send), Sent::Yes);
         self.travel();
         assert_eq!(self.events.last(), Some(&ClientEvent::Data(b"answer".to_vec())));
     }

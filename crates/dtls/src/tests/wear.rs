@@ -60,7 +60,7 @@ fn blocks_that_were_sealed_end_a_session_and_the_peer_is_told() {
     net.exchange();
     assert!(!spent(&net));
     // The last that is allowed, and one too many.
-    for (last, allowed) in [(b"1", true), (b"2", false)] {
+    for (last, allowed) in [(b"1", Sent::Yes), (b"2", Sent::Ended)] {
         let out = &mut net.to_client;
         let send = &mut |_, bytes: &[u8]| out.push_back(bytes.to_vec());
         assert_eq!(net.server.send(net.now, address(5000), association, last, send), allowed);
@@ -79,8 +79,8 @@ fn s4_1_numbers_that_are_used_up_end_a_session() {
     session(&mut net.server).skip((1 << 48) - 2);
     let out = &mut net.to_client;
     let send = &mut |_, bytes: &[u8]| out.push_back(bytes.to_vec());
-    assert!(net.server.send(net.now, address(5000), association, b"last", send));
-    assert!(!net.server.send(net.now, address(5000), association, b"none", send));
+    assert_eq!(net.server.send(net.now, address(5000), association, b"last", send), Sent::Yes);
+    assert_eq!(net.server.send(net.now, address(5000), association, b"none", send), Sent::Ended);
     net.wait();
     net.travel();
     assert!(spent(&net));

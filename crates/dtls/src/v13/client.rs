@@ -17,7 +17,7 @@ use super::{
     record::{Content, Number, Opened, Reading, Sealed, Writing},
     schedule::{self, Early, Stage, Transcript},
     server::{ACK_AFTER, EPOCH_HANDSHAKE},
-    session::{EPOCH_DATA, Parts, Session},
+    session::{EPOCH_DATA, Session, Terms},
 };
 use crate::{
     Alert, Channel, ChannelSuite, Platform,
@@ -64,14 +64,11 @@ pub(crate) struct ClientHandshake {
     stage: Stage,
     by_psk: bool,
     reassembly: Reassembly,
-    next_in: u16,
-    next_out: u16,
     flight: Flight,
     read: Reading,
     write: Writing,
     data: Option<(Reading, Writing)>,
-    ours: Option<Cid>,
-    theirs: Box<[u8]>,
+    terms: Terms,
     received: Vec<Number>,
     ack_at: Option<Duration>,
 }
@@ -126,9 +123,15 @@ impl ClientHandshake {
             read: Reading::new(aead, traffic(Side::Server), EPOCH_HANDSHAKE),
             write: Writing::new(aead, traffic(Side::Client), EPOCH_HANDSHAKE),
             state: State::EncryptedExtensions,
-            // RFC 9147 §9: where the server has answered nothing there are no identifiers at all.
-            ours: ours.filter(|_| theirs.is_some()),
-            theirs: theirs.unwrap_or_default().into(),
+            terms: Terms {
+                side: Side::Client,
+                aead,
+                // RFC 9147 §9: where the server has answered nothing there are no identifiers at all.
+                ours: ours.filter(|_| theirs.is_some()),
+                theirs: theirs.unwrap_or_default().into(),
+                next_in,
+                next_out,
+            },
             reassembly: Reassembly::new(next_in, MESSAGES_MAX),
             flight: Flight::new(Vec::new()),
             data: None,
@@ -141,8 +144,6 @@ impl ClientHandshake {
             transcript,
             stage,
             by_psk,
-            next_in,
-            next_out,
         };
         this.log("CLIENT_HANDSHAKE_TRAFFIC_SECRET", &this.stage.traffic(Side::Client, &at_server_hello));
         this.log("SERVER_HANDSHAKE_TRAFFIC_SECRET", &this.stage.traffic(Side::Server, &at_server_hello));
@@ -159,7 +160,7 @@ impl ClientHandshake {
         if self.ack_at.is_some_and(|at| at <= now) {
             self.ack_at = None;
             let mut out = Vec::new();
-            if self.write.seal(&self.theirs, Content::Ack, &ack::body(&self.received), &mut out).is_some() {
+            if self.write.seal(&self.terms.theirs, Content::Ack, &ack::body(&self.received), &mut out).is_some() {
                 send(&out);
             }
         }
@@ -170,14 +171,14 @@ impl ClientHandshake {
     }
 
     fn send(&mut self, now: Duration, send: &mut dyn FnMut(&[u8])) {
-        let Self { flight, write, theirs, .. } = self;
+        let Self { flight, write, terms, .. } = self;
         // Nothing of it is in the clear.
-        flight.send(now, &mut Writers { plain: &mut 0, sealed: write, cid: theirs }, send);
+        flight.send(now, &mut Writers { plain: &mut 0, sealed: write, cid: &terms.theirs }, send);
     }
 
     /// Takes in a record.
     pub(crate) fn handle(&mut self, now: Duration, record: &Sealed<'_>, send: &mut dyn FnMut(&[u8])) -> ClientStep {
-        if !record.is_for(self.ours.as_ref()) {
+        if !record.is_for(self.terms.ours.as_ref()) {
             return ClientStep::Waiting;
         }
         let mut plain = Vec::new();
@@ -228,7 +229,7 @@ impl ClientHandshake {
 
     fn refuse(&mut self, alert: Alert, send: &mut dyn FnMut(&[u8])) -> ClientStep {
         let mut out = Vec::new();
-        if self.write.seal(&self.theirs, Content::Alert, &alert.bytes(), &mut out).is_some() {
+        if self.write.seal(&self.terms.theirs, Content::Alert, &alert.bytes(), &mut out).is_some() {
             send(&out);
         }
         self.state = State::Over;
@@ -239,7 +240,7 @@ impl ClientHandshake {
     fn messages(&mut self, now: Duration, payload: &[u8], send: &mut dyn FnMut(&[u8])) -> Result<(), Alert> {
         self.reassembly.push_all(payload)?;
         while let Some(message) = self.reassembly.pop() {
-            self.next_in = message.sequence.wrapping_add(1);
+            self.terms.next_in = message.sequence.wrapping_add(1);
             if self.handle_message(&message)? {
                 self.ack_at = None;
                 self.send(now, send);
@@ -312,8 +313,8 @@ impl ClientHandshake {
     }
 
     fn put(&mut self, messages: &mut Vec<u8>, kind: u8, body: &[u8]) {
-        put_message(messages, kind, self.next_out, body);
-        self.next_out = self.next_out.wrapping_add(1);
+        put_message(messages, kind, self.terms.next_out, body);
+        self.terms.next_out = self.terms.next_out.wrapping_add(1);
         self.transcript.add(kind, body);
     }
 
@@ -322,22 +323,8 @@ impl ClientHandshake {
         let State::Acknowledgement(certificate) = std::mem::replace(&mut self.state, State::Over) else {
             return Err(Alert::InternalError);
         };
-        let (read, write) = self.data.take().ok_or(Alert::InternalError)?;
-        let aead = self.suite.aead();
-        // The value left here is never used.
-        let before =
-            std::mem::replace(&mut self.read, Reading::new(aead, schedule::Secret::default(), EPOCH_HANDSHAKE));
-        let session = Session::new(Parts {
-            aead,
-            read,
-            before,
-            write,
-            ours: self.ours,
-            theirs: std::mem::take(&mut self.theirs),
-            next_in: self.next_in,
-            next_out: self.next_out,
-            side: Side::Client,
-        });
+        let keys = self.data.take().ok_or(Alert::InternalError)?;
+        let session = Session::new(&self.terms, keys, &mut self.read);
         let channel = Channel { suite: ChannelSuite::V13(self.suite), certificate, psk_identity: None };
         Ok(ClientStep::Done(Box::new(session), Box::new(channel)))
     }

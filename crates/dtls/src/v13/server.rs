@@ -16,7 +16,7 @@ use super::{
     flight::{Flight, Writers},
     record::{Content, Number, Opened, Reading, Sealed, Writing},
     schedule::{self, Hash, Transcript},
-    session::{EPOCH_DATA, Parts, Session},
+    session::{EPOCH_DATA, Session, Terms},
 };
 use crate::{
     Alert, Channel, ChannelSuite, Watch, exchange,
@@ -70,16 +70,13 @@ pub(crate) struct Handshake {
     hello: Hash,
     verifier: Option<Arc<dyn ClientCertVerifier>>,
     reassembly: Reassembly,
-    next_in: u16,
-    next_out: u16,
     flight: Flight,
     plain_sent: u64,
     read: Reading,
     write: Writing,
     data_read: Option<Reading>,
     data_write: Writing,
-    ours: Option<Cid>,
-    theirs: Box<[u8]>,
+    terms: Terms,
     received: Vec<Number>,
     ack_at: Option<Duration>,
     identity: Option<Box<[u8]>>,
@@ -128,6 +125,8 @@ impl Handshake {
         let traffic = |side| stage.traffic(side, &hello_hash);
         let data = |side| master.traffic(side, &finished_hash);
         let next_in = verified.message_sequence.wrapping_add(1);
+        let theirs = theirs.unwrap_or_default().into();
+        let terms = Terms { side: Side::Server, aead, ours, theirs, next_in, next_out: sequence };
         let handshake = Self {
             state: if verifier.is_some() { State::Certificate } else { State::Finished(Chain::new()) },
             suite: retry.suite,
@@ -135,16 +134,13 @@ impl Handshake {
             hello: schedule::hash(verified.message),
             verifier,
             reassembly: Reassembly::new(next_in, MESSAGES_MAX),
-            next_in,
-            next_out: sequence,
             flight: Flight::new(messages),
             plain_sent: verified.record_sequence,
             read: Reading::new(aead, traffic(Side::Client), EPOCH_HANDSHAKE),
             write: Writing::new(aead, traffic(Side::Server), EPOCH_HANDSHAKE),
             data_read: Some(Reading::new(aead, data(Side::Client), EPOCH_DATA)),
             data_write: Writing::new(aead, data(Side::Server), EPOCH_DATA),
-            ours,
-            theirs: theirs.unwrap_or_default().into(),
+            terms,
             received: Vec::new(),
             ack_at: None,
             identity,
@@ -155,8 +151,8 @@ impl Handshake {
 
     /// Sends the flight, for the first time or again.
     pub(crate) fn send(&mut self, now: Duration, send: &mut dyn FnMut(&[u8])) {
-        let Self { flight, plain_sent, write, theirs, .. } = self;
-        flight.send(now, &mut Writers { plain: plain_sent, sealed: write, cid: theirs }, send);
+        let Self { flight, plain_sent, write, terms, .. } = self;
+        flight.send(now, &mut Writers { plain: plain_sent, sealed: write, cid: &terms.theirs }, send);
     }
 
     /// Does what is due: says what has come, or says the flight again.
@@ -166,7 +162,7 @@ impl Handshake {
             let mut out = Vec::new();
             // §7: under the keys of the handshake, for the client need not have others yet.
             let acknowledged = ack::body(&self.received);
-            if self.write.seal(&self.theirs, Content::Ack, &acknowledged, &mut out).is_some() {
+            if self.write.seal(&self.terms.theirs, Content::Ack, &acknowledged, &mut out).is_some() {
                 send(&out);
             }
         }
@@ -187,7 +183,7 @@ impl Handshake {
 
     /// The identifier that it hands out.
     pub(crate) const fn identifier(&self) -> Option<&Cid> {
-        self.ours.as_ref()
+        self.terms.ours.as_ref()
     }
 
     /// Whether this is the ClientHello that began it, once more. Nobody else knows its cookie.
@@ -198,12 +194,12 @@ impl Handshake {
     /// Appends the alert with which a handshake fails. Our Finished is said, so that the keys are those of data
     /// (RFC 8446 §6): a client that has sent its own has them.
     pub(crate) fn put_alert(&mut self, alert: Alert, out: &mut Vec<u8>) {
-        let _ = self.data_write.seal(&self.theirs, Content::Alert, &alert.bytes(), out);
+        let _ = self.data_write.seal(&self.terms.theirs, Content::Alert, &alert.bytes(), out);
     }
 
     /// Takes in a record.
     pub(crate) fn handle(&mut self, now: Duration, host: Host<'_>, record: &Sealed<'_>, out: &mut Vec<u8>) -> Step {
-        if !record.is_for(self.ours.as_ref()) {
+        if !record.is_for(self.terms.ours.as_ref()) {
             return Step::Waiting;
         }
         let mut plain = Vec::new();
@@ -244,7 +240,7 @@ impl Handshake {
     /// Deals with messages as long as there are any.
     fn advance(&mut self, host: Host<'_>, out: &mut Vec<u8>) -> Result<Step, Alert> {
         while let Some(message) = self.reassembly.pop() {
-            self.next_in = message.sequence.wrapping_add(1);
+            self.terms.next_in = message.sequence.wrapping_add(1);
             if let Some(step) = self.handle_message(host, &message, out)? {
                 return Ok(step);
             }
@@ -301,23 +297,11 @@ impl Handshake {
             certificate: chain.first().cloned(),
             psk_identity: self.identity.take(),
         };
-        let aead = self.suite.aead();
-        // Both go into the session; what stays here is never used.
-        let spent = || schedule::Secret::new([0; 32]);
         let read = self.data_read.take().ok_or(Alert::InternalError)?;
-        let before = std::mem::replace(&mut self.read, Reading::new(aead, spent(), EPOCH_HANDSHAKE));
-        let write = std::mem::replace(&mut self.data_write, Writing::new(aead, spent(), EPOCH_DATA));
-        let mut session = Box::new(Session::new(Parts {
-            aead,
-            read,
-            before,
-            write,
-            ours: self.ours,
-            theirs: std::mem::take(&mut self.theirs),
-            next_in: self.next_in,
-            next_out: self.next_out,
-            side: Side::Server,
-        }));
+        // The value left here is never used.
+        let spent = Writing::new(self.terms.aead, schedule::Secret::default(), EPOCH_DATA);
+        let write = std::mem::replace(&mut self.data_write, spent);
+        let mut session = Box::new(Session::new(&self.terms, (read, write), &mut self.read));
         session.put_ack(&self.received, out);
         Ok(Step::Done(session, Box::new(channel), host.credentials.watch(chain)))
     }

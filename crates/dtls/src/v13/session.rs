@@ -7,6 +7,8 @@ use super::{
     ack,
     flight::{INTERVAL_FIRST, INTERVAL_LAST},
     record::{Content, Number, Opened, Reading, Sealed, Writing},
+    schedule::Secret,
+    server::EPOCH_HANDSHAKE,
 };
 use crate::{
     Alert,
@@ -70,17 +72,17 @@ struct Update {
     prompted: bool,
 }
 
-/// What made a session.
-pub(super) struct Parts {
+/// The terms of an association, from the hellos on: all but its keys.
+#[derive(Clone)]
+pub(super) struct Terms {
+    pub(super) side: Side,
     pub(super) aead: Aead,
-    pub(super) read: Reading,
-    pub(super) before: Reading,
-    pub(super) write: Writing,
+    /// The identifier under which records come to us, and the one in those to the peer.
     pub(super) ours: Option<Cid>,
     pub(super) theirs: Box<[u8]>,
+    /// The numbers of the next handshake messages.
     pub(super) next_in: u16,
     pub(super) next_out: u16,
-    pub(super) side: Side,
 }
 
 /// What a record was.
@@ -93,9 +95,12 @@ pub(crate) struct Heard {
 }
 
 impl Session {
-    pub(super) fn new(parts: Parts) -> Self {
-        let Parts { aead, read, before, write, ours, theirs, next_in, next_out, side } = parts;
-        let before = Some(Box::new(before));
+    /// After a handshake with the keys of data; the keys of the handshake are taken too, for messages that are late.
+    pub(super) fn new(terms: &Terms, (read, write): (Reading, Writing), handshake: &mut Reading) -> Self {
+        let Terms { side, aead, ours, theirs, next_in, next_out } = terms.clone();
+        // The value left there is never used.
+        let spent = Reading::new(aead, Secret::default(), EPOCH_HANDSHAKE);
+        let before = Some(Box::new(std::mem::replace(handshake, spent)));
         Self { aead, read, before, write, ours, theirs, next_in, next_out, side, update: None, asked: false }
     }
 

@@ -9,55 +9,28 @@ pub(crate) mod toys;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
+    net::SocketAddr,
     time::Duration,
 };
 
+use self::toys::{HANDSHAKES_MAX, SESSIONS_MAX, platform};
 use fogmux_dtls::{
     Association, CookieKey, Credentials, Endpoint, EndpointConfig, Event, Inbox, Platform, Suite,
     client::{Client, ClientConfig, ClientEvent},
 };
-use rustls::{server::danger::ClientCertVerifier, sign::CertifiedKey};
-use zeroize::Zeroizing;
 
-/// Handshakes under way at once, so few that scripts meet the limit.
-const HANDSHAKES_MAX: usize = 3;
-/// Sessions at once, likewise.
-const SESSIONS_MAX: usize = 4;
 /// Datagrams remembered for repetition.
 const OLD_MAX: usize = 64;
 /// Datagrams under way; more are lost.
 const QUEUE_MAX: usize = 64;
 
-fn platform() -> Platform {
-    Platform { crypto: toys::provider(), wall_clock: toys::wall_clock() }
-}
-
-/// Two keys that are known, and a certificate that belongs to the first; a third client tries a key that is not known, and
-/// the certificate with another key than its own.
-struct Keys;
-
-impl Credentials for Keys {
-    fn certified_key(&self) -> Option<Arc<CertifiedKey>> {
-        Some(toys::certified(false))
-    }
-
-    fn client_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
-        Some(Arc::new(toys::Known))
-    }
-
-    fn has_psk(&self) -> bool {
-        true
-    }
-
-    fn psk(&self, _: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        let key: &[u8] = match identity {
-            b"one" => b"the key of one",
-            b"two" => b"the key of two",
-            _ => return None,
-        };
-        Some(Zeroizing::new(key.to_vec()))
+/// Two keys are known, and a certificate that belongs to the first; a third client tries a key that is not known, and the
+/// certificate with another key than its own.
+fn key_of(identity: &[u8]) -> Option<&'static [u8]> {
+    match identity {
+        b"one" => Some(b"the key of one"),
+        b"two" => Some(b"the key of two"),
+        _ => None,
     }
 }
 
@@ -127,9 +100,7 @@ fn config(number: usize, how: u8) -> ClientConfig {
     let (identity, key) = keys_of(number);
     let by_certificate = how & 128 != 0 && number != 1;
     let mut config = if by_certificate {
-        let name = "fog.example".try_into().unwrap_or_else(|error| panic!("{error}"));
-        let certified_key = Some(toys::certified(number != 0));
-        ClientConfig { certified_key, ..ClientConfig::certificates(Arc::new(toys::Known), name) }
+        toys::by_certificate(number != 0)
     } else {
         let suites = [Suite::PskAes128Ccm8, Suite::PskAes128Gcm, Suite::EcdhePskAes128Ccm];
         let suites = suites.into_iter().cycle().skip(usize::from(how)).take(1).collect();
@@ -161,16 +132,8 @@ fn start(number: usize, how: u8, now: Duration) -> (Client, Vec<Vec<u8>>) {
 
 impl World {
     fn new() -> Self {
-        let config = EndpointConfig {
-            sessions_max: SESSIONS_MAX,
-            handshakes_max: HANDSHAKES_MAX,
-            handshakes_per_address_max: HANDSHAKES_MAX,
-            ..EndpointConfig::default()
-        };
-        let cookies = Arc::new(CookieKey::new(&[7; 32]));
-        let endpoint = Endpoint::new(config, Arc::new(Keys), platform(), cookies).identified_by(1);
         let mut world = Self {
-            endpoint,
+            endpoint: toys::endpoint(toys::Keys(key_of)),
             parties: Vec::new(),
             incoming: VecDeque::new(),
             old: VecDeque::new(),
@@ -353,7 +316,7 @@ impl World {
         let data = format!("answer {}", self.answers);
         let mut out = Vec::new();
         let mut send = |to, bytes: &[u8]| out.push((to, bytes.to_vec()));
-        self.endpoint.send(self.now, peer, association, data.as_bytes(), &mut send);
+        let _ = self.endpoint.send(self.now, peer, association, data.as_bytes(), &mut send);
         self.carry(out);
     }
 
@@ -425,7 +388,7 @@ impl World {
                     assert!(data.starts_with(owner), "{data:?} in an association of {owner:?}");
                     assert!(seen.insert(data.to_vec()), "{data:?} came twice");
                 }
-                Event::Ended { .. } | Event::Failed { .. } => {}
+                Event::Moved { .. } | Event::Ended { .. } | Event::Failed { .. } => {}
             }
         }
         self.inbox.clear();

@@ -1,7 +1,13 @@
 //! Cryptography for scripts: the same numbers each time, key exchanges that anybody can compute, and one certificate.
 //! The course of a script depends on its bytes alone, and costs next to nothing but the protocol.
 
-use std::{cell::Cell, fmt, sync::Arc, time::Duration};
+use std::{
+    cell::Cell,
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, NamedGroup, PeerMisbehaved, SignatureScheme,
@@ -12,6 +18,15 @@ use rustls::{
     sign::CertifiedKey,
     time_provider::TimeProvider,
 };
+use zeroize::Zeroizing;
+
+// The crate under test, by its own name for fuzz targets and by that of a dependency for tests.
+use super::{ClientConfig, CookieKey, Credentials, Endpoint, EndpointConfig, Platform};
+
+/// Handshakes under way at once, so few that scripts meet the limit.
+pub(crate) const HANDSHAKES_MAX: usize = 3;
+/// Sessions at once, likewise.
+pub(crate) const SESSIONS_MAX: usize = 4;
 
 /// Bytes of every toy public key and of what is agreed on.
 const POINT: usize = 32;
@@ -98,11 +113,11 @@ impl TimeProvider for Noon {
     }
 }
 
-pub(crate) fn wall_clock() -> Arc<dyn TimeProvider> {
-    Arc::new(Noon)
+pub(crate) fn platform() -> Platform {
+    Platform { crypto: provider(), wall_clock: Arc::new(Noon) }
 }
 
-pub(crate) fn provider() -> Arc<CryptoProvider> {
+fn provider() -> Arc<CryptoProvider> {
     let kx_groups = vec![&ToyGroup(NamedGroup::X25519) as _, &ToyGroup(NamedGroup::secp256r1) as _];
     Arc::new(CryptoProvider { secure_random: &Repeatable, kx_groups, ..ring::default_provider() })
 }
@@ -122,6 +137,44 @@ pub(crate) fn certified(stolen: bool) -> Arc<CertifiedKey> {
     Arc::new(CertifiedKey::new(vec![certificate()], key.unwrap_or_else(|error| panic!("the key: {error}"))))
 }
 
+/// The server's certificate, and the key of each identity.
+pub(crate) struct Keys(pub(crate) fn(&[u8]) -> Option<&'static [u8]>);
+
+impl Credentials for Keys {
+    fn certified_key(&self) -> Option<Arc<CertifiedKey>> {
+        Some(certified(false))
+    }
+
+    fn client_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
+        Some(Arc::new(Known))
+    }
+
+    fn has_psk(&self) -> bool {
+        true
+    }
+
+    fn psk(&self, _: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        self.0(identity).map(|key| Zeroizing::new(key.to_vec()))
+    }
+}
+
+/// An endpoint with little room.
+pub(crate) fn endpoint(keys: Keys) -> Endpoint<SocketAddr> {
+    let config = EndpointConfig {
+        sessions_max: SESSIONS_MAX,
+        handshakes_max: HANDSHAKES_MAX,
+        handshakes_per_address_max: HANDSHAKES_MAX,
+        ..EndpointConfig::default()
+    };
+    Endpoint::new(config, Arc::new(keys), platform(), Arc::new(CookieKey::new(&[7; 32]))).identified_by(1)
+}
+
+/// A client that shows [`certified`] and believes [`Known`].
+pub(crate) fn by_certificate(stolen: bool) -> ClientConfig {
+    let name = "fog.example".try_into().unwrap_or_else(|error| panic!("{error}"));
+    ClientConfig { certified_key: Some(certified(stolen)), ..ClientConfig::certificates(Arc::new(Known), name) }
+}
+
 /// Believes [`certificate`] and no other, of clients and of servers.
 pub(crate) struct Known;
 
@@ -136,9 +189,22 @@ fn known(leaf: &CertificateDer<'_>) -> Result<(), Error> {
     (*leaf == certificate()).then_some(()).ok_or(error)
 }
 
-/// Signatures are verified by the crate, and never by these.
-fn never() -> Result<HandshakeSignatureValid, Error> {
-    Err(Error::General("not asked for".to_owned()))
+/// Signatures are verified by the crate, and never by these: the same methods of two traits.
+macro_rules! signatures {
+    ($($method:ident),+) => {
+        $(fn $method(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(Error::General("not asked for".to_owned()))
+        })+
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            vec![SignatureScheme::ED25519]
+        }
+    };
 }
 
 impl ServerCertVerifier for Known {
@@ -153,27 +219,7 @@ impl ServerCertVerifier for Known {
         known(leaf).map(|()| ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        never()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        never()
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
+    signatures!(verify_tls12_signature, verify_tls13_signature);
 }
 
 impl ClientCertVerifier for Known {
@@ -190,25 +236,5 @@ impl ClientCertVerifier for Known {
         known(leaf).map(|()| ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        never()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        never()
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
+    signatures!(verify_tls12_signature, verify_tls13_signature);
 }

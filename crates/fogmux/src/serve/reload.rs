@@ -1,4 +1,5 @@
-//! SIGHUP: everything is read and checked before anything is replaced. If a problem is found, nothing changes.
+//! SIGHUP: everything is read and checked before anything is replaced. If a problem is found, nothing changes. A part
+//! that cannot be put in place then, because of the disk for example, stays as it was; all others are.
 
 use std::time::Duration;
 
@@ -65,21 +66,23 @@ impl Reloader {
 
     /// Reads everything again; logs what came of it.
     pub(crate) fn reload(&mut self, running: &Running) {
-        const NOTHING: &str = "nothing was reloaded; everything stays as it was";
-        // Certificates and contexts that could be taken are; those are also read again by themselves.
-        const IN_PART: &str = "not everything was reloaded; configuration, users and rules stay as they were";
-        let done = self.read(running).map_err(|failures| (failures, NOTHING)).and_then(|fresh| {
-            let placed = self.put_in_place(fresh, running);
-            placed.map_err(|failure| (vec![failure], IN_PART))
-        });
-        match done {
-            Ok(()) => tracing::info!("configuration, users, rules and certificates are read again"),
-            Err((failures, outcome)) => {
-                for line in failures.iter().filter_map(Failure::message).flat_map(lines) {
-                    tracing::error!("{line}");
-                }
-                tracing::error!("{outcome}");
+        let reloads = &running.gateway.shared.metrics.reloads;
+        let problems = match self.read(running) {
+            Ok(fresh) => self.put_in_place(fresh, running),
+            Err(failures) => {
+                failures.iter().filter_map(Failure::message).flat_map(lines).for_each(|line| tracing::error!("{line}"));
+                tracing::error!("nothing was reloaded; everything stays as it was");
+                reloads.refused.increment();
+                return;
             }
+        };
+        if problems.is_empty() {
+            tracing::info!("configuration, users, rules and certificates are read again");
+            reloads.applied.increment();
+        } else {
+            problems.into_iter().flat_map(lines).for_each(|line| tracing::error!("{line}"));
+            tracing::error!("everything else is read again and holds; SIGHUP tries the rest once more");
+            reloads.partial.increment();
         }
     }
 
@@ -103,13 +106,19 @@ impl Reloader {
         }
     }
 
-    fn put_in_place(&mut self, fresh: Fresh, running: &Running) -> Result<(), Failure> {
-        // Steps that can fail come first.
-        if let Some(tls) = running.gateway.tls() {
-            tls.reload().map_err(|error| Failure::new(crate::exit::Status::IoErr, error))?;
+    /// Puts all in place that can be; says what could not.
+    fn put_in_place(&mut self, fresh: Fresh, running: &Running) -> Vec<String> {
+        let mut problems = Vec::new();
+        if let Some(Err(error)) = running.gateway.tls().map(fogmux_net::TlsConfig::reload) {
+            problems.push(format!("certificates and revocations stay as they were: {error}"));
         }
-        oscore::put_in_place(&running.gateway.shared.coap.oscore, fresh.contexts, &self.home.directory)?;
-        self.log.replace(&fresh.config.log.filter)?;
+        let keyring = &running.gateway.shared.coap.oscore;
+        if let Err(failure) = oscore::put_in_place(keyring, fresh.contexts, &self.home.directory) {
+            problems.push(oscore::not_in_use(&failure));
+        }
+        if let Err(failure) = self.log.replace(&fresh.config.log.filter) {
+            problems.extend(failure.message());
+        }
         // Before the rules, whose new generation makes every connection look again.
         let mut listeners = self.config.listeners.clone();
         listeners.take_over(&fresh.config.listeners);
@@ -129,7 +138,7 @@ impl Reloader {
         }
         self.config.take_over(fresh.config);
         self.watch = fresh.watch;
-        Ok(())
+        problems
     }
 }
 

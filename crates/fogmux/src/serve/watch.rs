@@ -135,10 +135,7 @@ impl Watch {
         }
         match fresh.and_then(|fresh| oscore::put_in_place(keyring, fresh, &home.directory)) {
             Ok(()) => tracing::info!("OSCORE contexts are read again"),
-            Err(failure) => {
-                let why = failure.message().unwrap_or_default();
-                tracing::error!("OSCORE contexts stay as they were: {why}");
-            }
+            Err(failure) => tracing::error!("{}", oscore::not_in_use(&failure)),
         }
     }
 }

@@ -112,6 +112,9 @@ impl<T: Transport> Door<T> {
                     }
                     self.core.receive(now, &self.transport, &self.room);
                     self.room.clear();
+                    while let Some(path) = self.core.server.poll_validated() {
+                        self.transport.validate(path);
+                    }
                     // Clients that have been answered go on while the rest is handled.
                     if self.flush(cx).is_pending() {
                         return Poll::Pending;
@@ -252,6 +255,10 @@ impl Core {
                 let peer = Peer { sources, listener: by, ..Peer::plain(path.remote, anonymous) }.over(channel);
                 self.admission.open(path.association, peer, mark);
             }
+            Change::Moved { path, validated } => {
+                self.server.moved(self.machine_now(), &path, validated, &mut self.out);
+            }
+            Change::Withheld(path) => self.server.withheld(self.machine_now(), &path, &mut self.out),
             Change::Closed(path) => {
                 self.admission.close(path.association);
                 self.server.forget(&path);

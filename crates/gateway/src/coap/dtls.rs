@@ -19,7 +19,7 @@ use std::{
 use fogmux_auth::Door;
 use fogmux_bus::Timestamp;
 use fogmux_coap::Outbox;
-use fogmux_dtls::{Alert, Association, CookieKey, End, Endpoint, EndpointConfig, Event, Inbox, Peer as _};
+use fogmux_dtls::{Alert, Association, CookieKey, End, Endpoint, EndpointConfig, Event, Inbox, Peer as _, Sent};
 use fogmux_net::{
     Channel,
     dtls::{ListenerCredentials, platform},
@@ -213,6 +213,9 @@ impl Dtls {
                     shared.metrics.coap.accepted.increment();
                     self.changes.push_back(Change::Opened(within(peer, association), Arc::new(channel)));
                 }
+                Event::Moved { peer, association, validated } => {
+                    self.changes.push_back(Change::Moved { path: within(peer, association), validated });
+                }
                 Event::Ended { peer, association, end } => {
                     tracing::debug!(peer = %peer.remote, ?end, "DTLS session ended");
                     if end == End::Evicted {
@@ -255,7 +258,7 @@ impl Transport for Dtls {
         if self.poll_flush(cx).is_pending() {
             return Poll::Pending;
         }
-        let mut worked = !self.ended.is_empty();
+        let mut worked = !self.ended.is_empty() || !self.changes.is_empty();
         self.changes.extend(self.ended.drain(..).map(Change::Closed));
         worked |= self.poll_due(cx);
         worked |= self.poll_look(cx);
@@ -293,7 +296,7 @@ impl Transport for Dtls {
     fn datagrams(&self) -> impl Iterator<Item = (Path, &[u8])> {
         self.inbox.events().filter_map(|event| match event {
             Event::Data { peer, association, data } => Some((within(peer, association), data)),
-            Event::Established { .. } | Event::Ended { .. } | Event::Failed { .. } => None,
+            Event::Established { .. } | Event::Moved { .. } | Event::Ended { .. } | Event::Failed { .. } => None,
         })
     }
 
@@ -309,12 +312,20 @@ impl Transport for Dtls {
                 *bytes += datagram.len() as u64;
                 sealed.push(to, datagram);
             };
-            // A session that has ended is sent nothing.
-            let _ = self.endpoint.send(now, outside(path), Association::numbered(path.association), datagram, send);
+            let association = Association::numbered(path.association);
+            match self.endpoint.send(now, outside(path), association, datagram, send) {
+                // A session that has ended is sent nothing.
+                Sent::Yes | Sent::Ended => {}
+                Sent::Withheld => self.changes.push_back(Change::Withheld(path)),
+            }
         }
         out.clear();
         let _ = self.poll_flush(cx);
         Poll::Ready(bytes)
+    }
+
+    fn validate(&mut self, path: Path) {
+        self.endpoint.validate(outside(path), Association::numbered(path.association));
     }
 
     fn review(&mut self, may_go_on: &mut dyn FnMut(u64) -> bool) -> bool {

@@ -60,6 +60,14 @@ impl Peer for Path {
 pub(crate) enum Change {
     /// A handshake is finished.
     Opened(Path, Arc<Channel>),
+    /// The peer has another address, and the path goes on under its name.
+    Moved {
+        path: Path,
+        /// Whether it is known to receive there.
+        validated: bool,
+    },
+    /// A message was not sent, because too little has come from its new address.
+    Withheld(Path),
     /// It has ended, with all its state.
     Closed(Path),
 }
@@ -100,6 +108,9 @@ pub(crate) trait Transport {
 
     /// Writes the outbox and empties it; returns how many bytes. What the socket does not take stays for the next call.
     fn poll_send(&mut self, cx: &mut Context<'_>, out: &mut Outbox<Path>) -> Poll<u64>;
+
+    /// Notes that a peer receives at the address that it has moved to.
+    fn validate(&mut self, _path: Path) {}
 
     /// Looks at associations after the rules have changed, and ends those that may not go on. Returns whether more are
     /// left, or something has ended.

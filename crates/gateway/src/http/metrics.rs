@@ -50,6 +50,16 @@ impl Collector for Snapshot {
         let missed = ConstCounter::new(metrics.missed_wakes.get());
         let help = "Tasks that slept on output that they could have sent (debug builds)";
         missed.encode(encoder.encode_descriptor("missed_wakes", help, None, missed.metric_type())?)?;
+        let reloads = [
+            ("applied", &metrics.reloads.applied),
+            ("partial", &metrics.reloads.partial),
+            ("refused", &metrics.reloads.refused),
+        ];
+        let help = "Reloads by SIGHUP: of everything, of all but what the log names, and of nothing";
+        let mut family = descriptor(&mut encoder, "reloads", help, MetricType::Counter)?;
+        for (outcome, count) in reloads {
+            ConstCounter::new(count.get()).encode(family.encode_family(&[("outcome", outcome)])?)?;
+        }
         let refused = ConstCounter::new(self.0.verifiers.refused());
         let help = "Logins refused because too many waited for their password to be verified";
         refused.encode(encoder.encode_descriptor("logins_busy", help, None, refused.metric_type())?)?;

@@ -74,7 +74,10 @@ impl<P: Peer> Server<P> {
             return Notified::Sent;
         }
         if entry.is_blocked(now) {
-            return self.postpone(now, key);
+            let peer = entry.peer;
+            let postponed = self.postpone(now, key);
+            self.ping_if_awaited(now, peer, out);
+            return postponed;
         }
         if !entry.admits(&notification.response) {
             // RFC 7641 §4.2: the Content-Format cannot change, so the observation ends.
@@ -94,7 +97,9 @@ impl<P: Peer> Server<P> {
         if let Some(entry) = self.relations.get_mut(key) {
             entry.dirty = false;
             entry.last = Some(Last { code: error.code, max_age: error.max_age });
+            let peer = entry.peer;
             self.send_last(now, key, out);
+            self.ping_if_awaited(now, peer, out);
         }
     }
 
@@ -314,6 +319,10 @@ impl Relation {
 
     /// The time of its alarm, if it waits for time only and none is set that is as early.
     fn new_alarm(&mut self, config: &ServerConfig, now: Timestamp) -> Option<Timestamp> {
+        if self.congested {
+            // What ends that continues the relation.
+            return None;
+        }
         let at = if self.dirty || self.last.is_some() {
             (now < self.not_before).then_some(self.not_before)
         } else if config.reliable || self.in_flight.is_some() {

@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::{
     client12, client13,
     input::Input,
-    pair::{Secrets, Way, platform},
+    pair::{Secrets, Way},
     server::{any_fragment, number},
     toys,
+    toys::platform,
 };
 use crate::{
     client::{Client, ClientEvent},

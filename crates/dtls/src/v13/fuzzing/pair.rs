@@ -3,17 +3,17 @@
 use std::{
     collections::{HashMap, VecDeque},
     fmt,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use rustls::{KeyLog, server::danger::ClientCertVerifier, sign::CertifiedKey};
+use rustls::KeyLog;
 use zeroize::Zeroizing;
 
-use super::toys;
+use super::toys::{self, HANDSHAKES_MAX, SESSIONS_MAX, platform};
 use crate::{
-    Association, CookieKey, Credentials, Endpoint, EndpointConfig, Event, Inbox, Platform, Suite, Suite13,
+    Association, Endpoint, Event, Inbox, Sent, Suite, Suite13,
     client::{Client, ClientConfig, ClientEvent},
     v13::schedule::Secret,
     wire::{HANDSHAKE_HEADER, RECORD_HEADER},
@@ -23,32 +23,10 @@ pub(super) const IDENTITY: &[u8] = b"device";
 pub(super) const KEY: &[u8] = b"the key of the device";
 /// Bytes that one datagram may make an end say: the longest flight there is here, twice.
 const ANSWER_MAX: usize = 4000;
-const SESSIONS_MAX: usize = 4;
-const HANDSHAKES_MAX: usize = 3;
 
-pub(super) fn platform() -> Platform {
-    Platform { crypto: toys::provider(), wall_clock: toys::wall_clock() }
-}
-
-/// A key, and a certificate.
-pub(super) struct Keys;
-
-impl Credentials for Keys {
-    fn certified_key(&self) -> Option<Arc<CertifiedKey>> {
-        Some(toys::certified(false))
-    }
-
-    fn client_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
-        Some(Arc::new(toys::Known))
-    }
-
-    fn has_psk(&self) -> bool {
-        true
-    }
-
-    fn psk(&self, _: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        (identity == IDENTITY).then(|| Zeroizing::new(KEY.to_vec()))
-    }
+/// The keys of an endpoint with one device.
+pub(super) fn keys() -> toys::Keys {
+    toys::Keys(|identity| (identity == IDENTITY).then_some(KEY))
 }
 
 /// The secrets of one client, by the labels of a key log.
@@ -114,13 +92,8 @@ impl Way {
     }
 
     pub(super) fn config(self, secrets: &Arc<Secrets>) -> ClientConfig {
-        let mut config = if self.by_certificate {
-            let name = "fog.example".try_into().unwrap_or_else(|error| panic!("{error}"));
-            let certified_key = Some(toys::certified(false));
-            ClientConfig { certified_key, ..ClientConfig::certificates(Arc::new(toys::Known), name) }
-        } else {
-            ClientConfig::psk(IDENTITY, KEY)
-        };
+        let mut config =
+            if self.by_certificate { toys::by_certificate(false) } else { ClientConfig::psk(IDENTITY, KEY) };
         (config.suites, config.suites_13) = (vec![self.suite()], vec![self.suite_13()]);
         if self.is_newer {
             config.suites.clear();
@@ -162,20 +135,12 @@ pub(super) struct Pair {
 impl Pair {
     pub(super) fn new(way: Way) -> Self {
         toys::reseed(0x9E37_79B9_7F4A_7C15);
-        let config = EndpointConfig {
-            sessions_max: SESSIONS_MAX,
-            handshakes_max: HANDSHAKES_MAX,
-            handshakes_per_address_max: HANDSHAKES_MAX,
-            ..EndpointConfig::default()
-        };
-        let cookies = Arc::new(CookieKey::new(&[7; 32]));
-        let endpoint = Endpoint::new(config, Arc::new(Keys), platform(), cookies).identified_by(1);
         let secrets = Arc::new(Secrets::default());
         let (client, up) = start(way.config(&secrets), Duration::ZERO);
         let greeting = up.front().cloned().unwrap_or_default();
         let random = greeting.get(RECORD_HEADER + HANDSHAKE_HEADER + 2..).and_then(|rest| rest.first_chunk());
         Self {
-            endpoint,
+            endpoint: toys::endpoint(keys()),
             client,
             secrets,
             random: random.copied().unwrap_or_default(),
@@ -224,7 +189,7 @@ impl Pair {
                 Event::Ended { association, .. } => {
                     self.association.take_if(|ours| *ours == association);
                 }
-                Event::Failed { .. } => {}
+                Event::Moved { .. } | Event::Failed { .. } => {}
             }
         }
         self.inbox.clear();
@@ -269,7 +234,7 @@ impl Pair {
             down.push_back(bytes.to_vec());
             said.push(bytes.to_vec());
         };
-        self.endpoint.send(self.now, self.from, association, data, &mut send)
+        self.endpoint.send(self.now, self.from, association, data, &mut send) != Sent::Ended
     }
 
     /// Another client gets a session at once, and nothing is left when all are gone.

@@ -43,7 +43,7 @@ fn agreed(net: &Net) -> ChannelSuite {
     });
     let theirs = net.inbox.events().find_map(|event| match event {
         Event::Established { channel, .. } => Some(channel.suite),
-        Event::Data { .. } | Event::Ended { .. } | Event::Failed { .. } => None,
+        Event::Data { .. } | Event::Moved { .. } | Event::Ended { .. } | Event::Failed { .. } => None,
     });
     assert_eq!(made, theirs);
     made.unwrap()

@@ -19,7 +19,11 @@ fn net(offered: &[(&'static [u8], &'static [u8])]) -> Net {
 fn guessed(net: &Net) -> Vec<Vec<u8>> {
     let of = |event| match event {
         Event::Failed { alert: Alert::DecryptError, identity, .. } => identity.map(<[u8]>::to_vec),
-        Event::Failed { .. } | Event::Established { .. } | Event::Data { .. } | Event::Ended { .. } => None,
+        Event::Failed { .. }
+        | Event::Established { .. }
+        | Event::Data { .. }
+        | Event::Moved { .. }
+        | Event::Ended { .. } => None,
     };
     net.inbox.events().filter_map(of).collect()
 }

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
 use super::peer::{Heard, Offer, Peer};
 use crate::{
-    CookieKey, Credentials, Endpoint, EndpointConfig, Event, Inbox,
+    CookieKey, Credentials, Endpoint, EndpointConfig, Event, Inbox, Sent,
     tests::{Dice, MS, address, platform, psk_keys},
     v13::record::Content,
 };
@@ -116,7 +116,7 @@ impl Net {
         assert_eq!(peer, address(5000), "known as it was at first");
         let out = &mut self.to_client;
         let send = &mut |to, bytes: &[u8]| out.push_back((to, bytes.to_vec()));
-        assert!(self.server.send(self.now, peer, association, b"answer", send));
+        assert_eq!(self.server.send(self.now, peer, association, b"answer", send), Sent::Yes);
         let to = self.to_client.back().map(|(to, _)| *to);
         if to == Some(self.from) {
             self.travel();

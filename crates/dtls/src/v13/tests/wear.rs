@@ -6,7 +6,7 @@ use super::{
     peer::{Heard, Offer},
 };
 use crate::{
-    Alert, Association, End, Event,
+    Alert, Association, End, Event, Sent,
     tests::{MS, address},
     v13::{Content, Suite13, session::Session},
 };
@@ -204,5 +204,5 @@ fn association(net: &Net) -> Association {
 fn say(net: &mut Net, association: Association, data: &[u8]) -> bool {
     let out = &mut net.to_client;
     let send = &mut |to, bytes: &[u8]| out.push_back((to, bytes.to_vec()));
-    net.server.send(net.now, address(5000), association, data, send)
+    net.server.send(net.now, address(5000), association, data, send) == Sent::Yes
 }

@@ -15,7 +15,7 @@ use std::{
     path::Path,
     sync::mpsc::{self, Receiver, Sender, SyncSender},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use fogmux_oscore::{CHUNK, Fingerprint, Id, Reservation};
@@ -23,6 +23,9 @@ use sha2::{Digest as _, Sha256};
 
 /// Beyond this many lines more than contexts, the file is written anew.
 const LINES_MAX: usize = 8192;
+
+/// How soon a journal that could not be written is written again for the next chunk of numbers.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// How often, and how far apart, a lock is tried.
 const LOCK_ATTEMPTS: u32 = 20;
@@ -201,7 +204,7 @@ impl Journal {
     pub(super) fn open(path: &Path, lock: Lock, records: Records) -> io::Result<Self> {
         let file = records.write(path)?;
         let (commands, waiting) = mpsc::channel();
-        let mut writer = Writer { path: path.to_owned(), _lock: lock, file, records, lines: 0, failed: false };
+        let mut writer = Writer { path: path.to_owned(), _lock: lock, file, records, lines: 0, failed: None };
         thread::Builder::new().name("oscore-journal".to_owned()).spawn(move || writer.run(&waiting))?;
         Ok(Self { commands })
     }
@@ -225,8 +228,9 @@ struct Writer {
     file: File,
     records: Records,
     lines: usize,
-    /// A sync failed: what is on the disk is not known any more, so nothing is promised any more.
-    failed: bool,
+    /// When a sync failed last: what the file holds is not known any more, so nothing is promised before another file
+    /// has taken its place.
+    failed: Option<Instant>,
 }
 
 impl Writer {
@@ -234,7 +238,7 @@ impl Writer {
         while let Ok(first) = waiting.recv() {
             // All that wait have one sync together.
             let commands: Vec<Command> = std::iter::once(first).chain(waiting.try_iter()).collect();
-            let written = !self.failed && self.write(&commands);
+            let written = self.write(&commands);
             for command in commands {
                 match command {
                     Command::Reserve(reservation) if written => reservation.is_durable(),
@@ -249,6 +253,11 @@ impl Writer {
 
     fn write(&mut self, commands: &[Command]) -> bool {
         let mut lines = String::new();
+        // Somebody waits for those that are put; chunks are asked for again with every message that needs one.
+        let is_urgent = commands.iter().any(|command| matches!(command, Command::Put(..)));
+        if self.failed.is_some_and(|at| !is_urgent && at.elapsed() < RETRY_AFTER) {
+            return false;
+        }
         for command in commands {
             match command {
                 Command::Reserve(reservation) => {
@@ -260,17 +269,20 @@ impl Writer {
                 }
             }
         }
-        let written = if self.lines > LINES_MAX + self.records.known.len() {
+        let written = if self.failed.is_some() || self.lines > LINES_MAX + self.records.known.len() {
             self.lines = 0;
             self.records.write(&self.path).map(|file| self.file = file)
         } else {
             self.file.write_all(lines.as_bytes()).and_then(|()| self.file.sync_data())
         };
-        if let Err(error) = &written {
-            self.failed = true;
-            tracing::error!(%error, journal = %self.path.display(), "OSCORE sequence numbers cannot be saved: \
-                no notification and no new request is protected any more until the gateway is restarted");
+        let journal = self.path.display();
+        match (&written, self.failed) {
+            (Err(error), None) => tracing::error!(%error, %journal, "OSCORE sequence numbers cannot be saved: \
+                no notification and no new request is protected until they can"),
+            (Ok(()), Some(_)) => tracing::info!(%journal, "OSCORE sequence numbers are saved again"),
+            (Err(_), Some(_)) | (Ok(()), None) => {}
         }
+        self.failed = written.is_err().then(Instant::now);
         written.is_ok()
     }
 

@@ -68,6 +68,14 @@ pub struct Fresh {
     files: Vec<ContextFile>,
 }
 
+impl Fresh {
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+}
+
 /// Why contexts cannot be used; all reasons at once.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
@@ -113,7 +121,7 @@ impl Keyring {
     /// used the first time there is a context.
     ///
     /// # Errors
-    /// [`KeyringError`]; then nothing has changed.
+    /// [`KeyringError`]; then nothing has been added. Contexts that are gone are out of use.
     pub fn replace(&self, fresh: Fresh, journal: &Path) -> Result<(), KeyringError> {
         let failed = |problem: &dyn fmt::Display| KeyringError(vec![format!("{}: {problem}", journal.display())]);
         self.occupy(&fresh)?;
@@ -127,16 +135,17 @@ impl Keyring {
                 None => missing.push(file),
             }
         }
-        if !missing.is_empty() {
-            let made = self.make(&missing, journal).map_err(|error| failed(&error))?;
-            for context in made {
+        let made = if missing.is_empty() { Ok(Vec::new()) } else { self.make(&missing, journal) };
+        let outcome = made.map_err(|error| failed(&error)).and_then(|made| {
+            made.into_iter().try_for_each(|context| {
                 ring.add(Arc::clone(&context)).map_err(clash)?;
                 known.insert(*context.fingerprint(), context);
-            }
-        }
+                Ok(())
+            })
+        });
         *lock(&self.ring) = Arc::new(ring);
         self.generation.fetch_add(1, Ordering::Release);
-        Ok(())
+        outcome
     }
 
     /// Takes the directory that contexts are from.

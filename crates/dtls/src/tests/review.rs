@@ -1,0 +1,132 @@
+//! Sessions whose permission is taken back, and datagrams told apart before they are opened.
+
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use rustls::{pki_types::CertificateDer, server::danger::ClientCertVerifier, sign::CertifiedKey};
+use zeroize::Zeroizing;
+
+use super::{
+    super::*,
+    keys::{Keys, platform, psk_keys},
+    net::{Net, address, endpoint, older},
+};
+use crate::{
+    Watch,
+    client::{ClientConfig, ClientEvent},
+};
+
+/// The keys of others, and one permission for all.
+struct Revoking {
+    keys: Arc<Keys>,
+    revoked: Arc<AtomicBool>,
+}
+
+impl Credentials for Revoking {
+    fn certified_key(&self) -> Option<Arc<CertifiedKey>> {
+        self.keys.certified_key()
+    }
+
+    fn client_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
+        self.keys.client_verifier()
+    }
+
+    fn has_psk(&self) -> bool {
+        self.keys.has_psk()
+    }
+
+    fn psk(&self, from: IpAddr, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        self.keys.psk(from, identity)
+    }
+
+    fn watch(&self, _: &[CertificateDer<'static>]) -> Option<Watch> {
+        let revoked = Arc::clone(&self.revoked);
+        Some(Watch::new(move || revoked.load(Ordering::Relaxed)))
+    }
+}
+
+/// The offers of a client, by version.
+fn configs() -> [ClientConfig; 2] {
+    [older(ClientConfig::psk(b"device", b"secret")), ClientConfig::psk(b"device", b"secret")]
+}
+
+fn is_revoked(net: &Net) -> bool {
+    matches!(net.inbox.events().last(), Some(Event::Ended { end: End::Revoked, .. }))
+}
+
+#[test]
+fn a_session_that_is_revoked_hears_and_says_nothing_more() {
+    for config in configs() {
+        let revoked = Arc::new(AtomicBool::new(false));
+        let keys = Revoking { keys: psk_keys(), revoked: Arc::clone(&revoked) };
+        let cookies = Arc::new(CookieKey::new(&[3; 32]));
+        let server = Endpoint::new(EndpointConfig::default(), Arc::new(keys), platform(), cookies);
+        let mut net = Net::of_any(server, config);
+        assert!(net.shake());
+        net.exchange();
+        let association = net.association();
+        revoked.store(true, Ordering::Relaxed);
+        let out = &mut net.to_server;
+        net.client.send(b"after all", &mut |bytes| out.push_back(bytes.to_vec()));
+        assert_eq!(net.server.send(net.now, address(5000), association, b"no", &mut |_, _| ()), Sent::Ended);
+        net.travel();
+        assert!(is_revoked(&net));
+        assert!(!net.inbox.events().any(|event| matches!(event, Event::Data { data: b"after all", .. })));
+        assert!(matches!(net.events.last(), Some(ClientEvent::Ended(_))), "{:?}", net.events);
+        assert_eq!((net.server.sessions(), net.server.peers.len()), (0, 0));
+    }
+}
+
+#[test]
+fn a_review_ends_what_does_not_hold_and_tells_the_peer() {
+    for config in configs() {
+        let mut net = Net::of_any(endpoint(psk_keys(), EndpointConfig::default()), config);
+        assert!(net.shake());
+        net.exchange();
+        let association = net.association();
+        let mut asked = Vec::new();
+        let mut review = |net: &mut Net, holds: bool| {
+            let out = &mut net.to_client;
+            let holds = &mut |association| {
+                asked.push(association);
+                holds
+            };
+            net.server.review(0, holds, &mut net.inbox, &mut |_, bytes| out.push_back(bytes.to_vec()))
+        };
+        assert_eq!(review(&mut net, true), None);
+        net.exchange();
+        assert_eq!(review(&mut net, false), None);
+        assert_eq!(asked, [association; 2]);
+        assert!(is_revoked(&net));
+        net.travel();
+        assert!(matches!(net.events.last(), Some(ClientEvent::Ended(_))), "{:?}", net.events);
+    }
+}
+
+#[test]
+fn datagrams_of_sessions_are_told_from_those_of_handshakes() {
+    for config in configs() {
+        let mut net = Net::of_any(endpoint(psk_keys(), EndpointConfig::default()), config);
+        let hello = net.to_server.front().cloned().unwrap();
+        assert!(!net.server.is_of_session(address(5000), &hello));
+        assert!(net.shake());
+        // The last flight may still be under way.
+        (0..20).for_each(|_| {
+            net.travel();
+            net.wait();
+        });
+        let mut data = Vec::new();
+        net.client.send(b"question", &mut |bytes| data = bytes.to_vec());
+        assert!(net.server.is_of_session(address(5000), &data));
+        assert!(!net.server.is_of_session(address(5001), &data), "of nobody");
+        assert!(!net.server.is_of_session(address(5000), &hello), "the next handshake");
+        for end in 0..data.len().min(5) {
+            assert!(!net.server.is_of_session(address(5000), &data[..end]), "{end} bytes");
+        }
+    }
+}
