@@ -8,8 +8,8 @@ mod owner;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-pub use owner::Owner;
 use owner::Node;
+pub use owner::Owner;
 
 /// Oldest entries of an owner among which one that rests is looked for.
 const OLDEST: usize = 8;
@@ -34,6 +34,17 @@ struct Entry<T> {
     owner: Owner,
     weight: usize,
     value: T,
+}
+
+/// An entry that gave way.
+#[derive(Debug, PartialEq, Eq)]
+pub struct GaveWay<T> {
+    /// Its number.
+    pub number: u64,
+    /// Its owner.
+    pub owner: Owner,
+    /// Its value.
+    pub value: T,
 }
 
 impl<T> Room<T> {
@@ -142,17 +153,19 @@ impl<T> Room<T> {
         all.filter_map(|(_, number)| Some((*number, &self.entries.get(number)?.value)))
     }
 
-    /// The entry that gives way next, if the room is overfull: one of the owner that has most. Of its oldest entries the
-    /// one that has rested for longest, as `rests` tells; if none rests, its newest, so that older ones come to an end.
-    pub fn gives_way<R: Ord>(&self, rests: impl Fn(&T) -> Option<R>) -> Option<u64> {
+    /// Removes the entry that gives way next, if the room is overfull: one of the owner that has most. Of its oldest
+    /// entries the one that has rested for longest goes, as `rests` tells; if none rests, its newest, so that older ones
+    /// come to an end.
+    pub fn give_way<R: Ord>(&mut self, rests: impl Fn(&T) -> Option<R>) -> Option<GaveWay<T>> {
         if !self.is_overfull() {
             return None;
         }
-        let heaviest = self.heaviest()?;
-        let resting = self.of_owner(&heaviest).take(OLDEST);
+        let owner = self.heaviest()?;
+        let resting = self.of_owner(&owner).take(OLDEST);
         let resting = resting.filter_map(|(number, value)| Some((rests(value)?, number)));
         let longest = resting.reduce(|longest, other| if other.0 > longest.0 { other } else { longest });
-        longest.map(|(_, number)| number).or_else(|| Some(self.of_owner(&heaviest).next_back()?.0))
+        let number = longest.map(|(_, number)| number).or_else(|| Some(self.of_owner(&owner).next_back()?.0))?;
+        Some(GaveWay { number, value: self.leave(number)?, owner })
     }
 
     fn weight_of(&self, node: &Node) -> usize {

@@ -20,15 +20,17 @@ fn owners() -> Vec<Owner> {
     ["ada", "bob", "eve"].map(user).into_iter().chain(hosts.map(host)).collect()
 }
 
-/// Ends entries until the room is no longer overfull, and checks each: none of an owner that has no more than its share.
+/// Has entries give way until the room is no longer overfull, and checks each: none is of an owner that has no more than
+/// its share.
 fn give_way(room: &mut Room<u64>) -> Vec<u64> {
     let mut gone = Vec::new();
-    while let Some(number) = room.gives_way(|_| None::<()>) {
-        let victim = room.entries[&number].owner.clone();
-        assert_is_above_its_share(room, &victim);
-        room.leave(number);
-        gone.push(number);
+    while room.is_overfull() {
+        assert_is_above_its_share(room, &room.heaviest().unwrap());
+        let (heaviest, next) = (room.heaviest().unwrap(), room.give_way(|_| None::<()>).unwrap());
+        assert_eq!(next.owner, heaviest);
+        gone.push(next.number);
     }
+    assert_eq!(room.give_way(|_| Some(())), None);
     gone
 }
 
@@ -117,16 +119,20 @@ fn all_nameless_clients_have_one_share_and_networks_share_it() {
 
 #[test]
 fn of_an_owner_the_one_that_rests_gives_way_or_the_newest() {
-    let mut room = Room::new(30);
-    let [first, second, third] = [5_u64, 9, 0].map(|rested| room.enter(user("ada"), 10, rested));
-    assert_eq!(room.gives_way(|_| Some(())), None, "there is room");
-    let fourth = room.enter(user("ada"), 10, 0);
-    assert_eq!(room.gives_way(|rested| (*rested >= 5).then_some(*rested)), Some(second));
-    assert_eq!(room.gives_way(|rested| (*rested > 9).then_some(*rested)), Some(fourth));
-    assert_eq!(room.gives_way(|_| Some(())), Some(first), "the oldest of equals");
-    assert_eq!(room.leave(second), Some(9));
-    assert!(!room.set(second, 1) && room.set(third, 10));
-    assert_eq!((room.len(), room.free()), (3, 0));
+    let mut room = Room::new(40);
+    let [first, second, third, fourth] = [5_u64, 9, 0, 0].map(|rested| room.enter(user("ada"), 10, rested));
+    assert_eq!(room.give_way(|_| Some(())), None, "there is room");
+    let mut more = |least: u64| {
+        let number = room.enter(user("ada"), 10, 0);
+        (number, room.give_way(|rested| (*rested >= least).then_some(*rested)).unwrap().number)
+    };
+    assert_eq!(more(5).1, second);
+    assert_eq!(more(5).1, first);
+    let (newest, gone) = more(5);
+    assert_eq!(newest, gone);
+    assert_eq!(more(0).1, third, "the oldest of equals");
+    assert!(!room.set(second, 1) && room.set(fourth, 10));
+    assert_eq!((room.len(), room.free(), room.get(fourth)), (4, 0, Some(&0)));
 }
 
 #[test]

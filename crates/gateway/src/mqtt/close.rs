@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::{
     connection::{Connection, End},
     mailbox::MqttMailbox,
+    receive::Input,
 };
 use crate::WorkerContext;
 
@@ -37,6 +38,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if let Some(entry) = self.entry {
             self.ctx.shared.mqtt.unregister(entry);
         }
+        // Nothing of it is handled any more, and the goodbye takes a while.
+        (self.input, self.unfinished) = (Input::new(Vec::new()), None);
         let gave_way = end == End::Displaced && self.slot.with(|mailbox| mailbox.gave_way);
         let end = if gave_way { End::GaveWay } else { end };
         self.count(end);

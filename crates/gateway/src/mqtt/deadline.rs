@@ -1,4 +1,4 @@
-//! The deadlines of a connection: keep alive, stalls, unfinished packets, expiring credentials, shutdown.
+//! The deadlines of a connection: keep alive, stalls, expiring credentials, shutdown.
 
 use std::{task::Poll, time::Duration};
 
@@ -8,8 +8,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::connection::{Connection, End};
 use crate::{context::Phase, credential::Expiry};
 
-/// How long a client may take for one packet once unfinished packets take too much memory.
-const UNFINISHED_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a client may neither read nor acknowledge during a shutdown.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
 /// The interval at which connections are woken during a shutdown.
@@ -33,14 +31,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// When to check whether unfinished packets take too much memory.
-    fn unfinished_deadline(&self) -> Timestamp {
-        if self.unfinished_since == Timestamp::NEVER {
-            return Timestamp::NEVER;
-        }
-        self.unfinished_since + UNFINISHED_PATIENCE
-    }
-
     /// When the credential expires.
     fn expiry(&self) -> Timestamp {
         self.rare.as_ref().and_then(|rare| rare.expires).map_or(Timestamp::NEVER, Expiry::at)
@@ -60,14 +50,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let mut next = self.keep_alive_deadline().min(self.stall_deadline());
         next = next.min(self.expiry());
-        if self.unfinished_deadline() <= self.now {
-            if self.ctx.shared.mqtt.unfinished_share() > 0 {
-                return Poll::Ready(self.too_much_unfinished());
-            }
-            next = next.min(self.now + UNFINISHED_PATIENCE);
-        } else {
-            next = next.min(self.unfinished_deadline());
-        }
         if next < self.alarm || self.alarm <= self.now {
             self.alarm = next;
             if let Some(entry) = self.entry {

@@ -2,6 +2,7 @@
 
 use std::{
     future::{Future as _, poll_fn},
+    net::SocketAddr,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -15,7 +16,13 @@ use tokio::{
 };
 
 use super::{core::Core, read};
-use crate::{context::Phase, credential, liveness, shutdown::Reading, turn};
+use crate::{
+    context::Phase,
+    credential, liveness,
+    shutdown::Reading,
+    turn,
+    unfinished::{Place, SMALL_BYTES, owner},
+};
 
 /// How often a client that reads nothing is checked.
 const TICK: Duration = Duration::from_secs(2);
@@ -40,8 +47,8 @@ pub(super) struct Session<S> {
     open: Option<Pin<Box<Sleep>>>,
     /// Runs while the limit of unacknowledged stanzas is reached.
     unacknowledged: Option<Pin<Box<Sleep>>>,
-    /// Bytes of `kept` that the door counts.
-    accounted: usize,
+    /// Its place among the unfinished stanzas of all clients.
+    place: Place,
     /// When the login expires, as a token does, in seconds since 1970.
     expires_unix_s: Option<u64>,
     /// Until then, by the clock as it was when the rules were last looked at.
@@ -60,12 +67,6 @@ struct Stalled {
     tick: Pin<Box<Sleep>>,
 }
 
-impl<S> Drop for Session<S> {
-    fn drop(&mut self) {
-        self.core.ctx.shared.xmpp.open.change(self.accounted, 0);
-    }
-}
-
 /// From now until a moment of the wall clock, in seconds since 1970.
 fn left(unix_s: u64) -> Duration {
     Duration::from_secs(unix_s.saturating_sub(credential::unix_s()))
@@ -75,8 +76,17 @@ fn left(unix_s: u64) -> Duration {
 struct Over;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
-    pub(super) fn new(stream: S, core: Core, claim: Claim, kept: Vec<u8>, expires_unix_s: Option<u64>) -> Self {
+    pub(super) fn new(
+        stream: S,
+        core: Core,
+        claim: Claim,
+        kept: Vec<u8>,
+        expires_unix_s: Option<u64>,
+        address: SocketAddr,
+    ) -> Self {
         let reading = Some(Reading::begin(&core.ctx.shared));
+        let owner = owner(core.me.gate.access().principal(), address);
+        let place = Place::new(&core.ctx.shared.xmpp.unfinished, owner);
         Self {
             stream,
             core,
@@ -89,7 +99,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             stalled: None,
             open: None,
             unacknowledged: None,
-            accounted: 0,
+            place,
             expires_unix_s,
             expires: None,
             // The first turn checks: the rules may have changed since the login.
@@ -151,6 +161,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Turns, until there is nothing to do; ready when the connection is over.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let polled = self.poll_turns(cx);
+        if polled.is_pending() && !self.core.machine.is_closed() && self.poll_gave_way(cx) {
+            let error = StreamError::new(StreamCondition::ResourceConstraint, "too many large stanzas at once");
+            self.core.machine.fail(error, &mut self.core.out);
+            self.kept = Vec::new();
+            self.place.leave();
+            turn::again(cx);
+        }
+        polled
+    }
+
+    fn poll_turns(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         for _ in 0..TURNS {
             ready!(self.poll_completion(cx));
             self.check_control(cx);
@@ -329,11 +351,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         if self.kept.is_empty() {
             self.kept = Vec::new();
         }
-        let before = std::mem::replace(&mut self.accounted, self.kept.capacity());
-        if !self.core.ctx.shared.xmpp.open.change(before, self.accounted) {
-            let error = StreamError::new(StreamCondition::ResourceConstraint, "too many large stanzas at once");
-            self.core.machine.fail(error, &mut self.core.out);
-        }
+    }
+
+    /// Counts the stanza that has not come whole, before the task sleeps. Says whether it has to end for those of others.
+    fn poll_gave_way(&mut self, cx: &Context<'_>) -> bool {
+        let bytes = if self.kept.len() <= SMALL_BYTES { 0 } else { self.kept.capacity() };
+        !self.place.set(&self.core.ctx, bytes) || bytes > 0 && self.place.waiter().poll_gave_way(cx).is_ready()
     }
 
     /// Reads once and handles the input. Publishers are paused while mailboxes hold too much.
