@@ -128,9 +128,9 @@ impl ShareMetrics {
         self.gave_way.add(Table::EventStreams, 1);
     }
 
-    /// Counts an entry that gave way, and logs whose it was, a line a second at most.
-    pub(crate) fn gave_way(&self, table: Table, owner: &Owner, now: Timestamp) {
-        self.gave_way.add(table, 1);
+    /// Counts entries that gave way, and logs whose the last one was, a line a second at most.
+    pub(crate) fn gave_way(&self, table: Table, owner: &Owner, count: u64, now: Timestamp) {
+        self.gave_way.add(table, count);
         if let Some(suppressed) = self.log.admit(now) {
             let table = table.name();
             tracing::warn!(table, %owner, suppressed, "a table is full, and an entry of the one that has most gave way");

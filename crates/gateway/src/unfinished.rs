@@ -84,7 +84,7 @@ impl Unfinished {
         };
         while let Some(gone) = room.give_way(rests) {
             gone.value.give_way();
-            ctx.shared.metrics.shares.gave_way(self.table, &gone.owner, now);
+            ctx.shared.metrics.shares.gave_way(self.table, &gone.owner, 1, now);
         }
     }
 }

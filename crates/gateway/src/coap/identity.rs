@@ -251,6 +251,12 @@ impl Identity {
         nothing
     }
 
+    /// Its user, if it is not anonymous.
+    pub(super) fn user(&self) -> Option<Arc<str>> {
+        let principal = self.gate.0.principal();
+        (!principal.anonymous).then(|| Arc::clone(&principal.name))
+    }
+
     /// Whether both are the same principal, with the same groups and variables.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.gate.0.principal() == other.gate.0.principal()

@@ -116,6 +116,9 @@ impl Snapshot {
         for (table, refused) in shares.each_refused().chain(of_bus) {
             ConstCounter::new(refused).encode(family.encode_family(&[("table", table)])?)?;
         }
+        let help = "Bytes of unfinished CoAP uploads";
+        let uploads = ConstGauge::new(self.0.metrics.coap_uploads_bytes.get());
+        uploads.encode(descriptor(encoder, "coap_uploads_bytes", help, MetricType::Gauge)?)?;
         let help = "Entries that ended for those of another principal";
         let mut family = descriptor(encoder, "share_gave_way", help, MetricType::Counter)?;
         for (table, gave_way) in shares.each_gave_way() {
