@@ -239,7 +239,13 @@ mod tests {
                 let mut complete = 0;
                 for number in 0..10 {
                     open.retain(|id| {
-                        let progress = uploads.accept(Timestamp::ZERO, (*id, owner(id.0)), block(number, number < 9), None, &[0; 16]);
+                        let progress = uploads.accept(
+                            Timestamp::ZERO,
+                            (*id, owner(id.0)),
+                            block(number, number < 9),
+                            None,
+                            &[0; 16],
+                        );
                         complete += usize::from(matches!(progress, Progress::Complete(_)));
                         assert!(uploads.bytes() <= 1600);
                         progress == Progress::Continue
