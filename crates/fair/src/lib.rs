@@ -73,14 +73,6 @@ impl<T> Room<T> {
         self.weight_of(&owner.0)
     }
 
-    /// The weights that count against an owner: that of its own entries, and for a nameless one those of its network and
-    /// of all nameless ones.
-    #[must_use]
-    pub fn shares(&self, owner: &Owner) -> Vec<usize> {
-        let path = std::iter::successors(Some(owner.0.clone()), Node::parent);
-        path.filter(|node| *node != Node::All).map(|node| self.weight_of(&node)).collect()
-    }
-
     /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {

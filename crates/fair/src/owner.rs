@@ -36,6 +36,12 @@ impl Owner {
         Self(Node::Principal(name))
     }
 
+    /// Whether it is a principal with a name.
+    #[must_use]
+    pub const fn is_principal(&self) -> bool {
+        matches!(self.0, Node::Principal(_))
+    }
+
     /// A client without a name, or one that has not logged in yet.
     #[must_use]
     pub fn nameless(address: IpAddr) -> Self {

@@ -140,26 +140,30 @@ impl Place {
 
     /// The input holds so many bytes from now on. False if it has to end for that of others.
     pub(crate) fn set(&mut self, ctx: &WorkerContext, bytes: usize) -> bool {
+        if bytes <= SMALL_BYTES {
+            self.leave();
+            // It ended by itself before it had to.
+            if self.waiter.has_given_way() {
+                self.waiter = Arc::default();
+            }
+            return true;
+        }
+        if self.waiter.has_given_way() {
+            return false;
+        }
         let now = ctx.now();
-        match self.counted {
-            None if bytes <= SMALL_BYTES => return true,
-            None if self.waiter.has_given_way() => return false,
-            None => {
-                self.waiter.touched.store(now.as_millis(), Relaxed);
-                let mut room = lock(&self.all.room);
-                self.counted = Some((room.enter(self.owner.clone(), bytes, Arc::clone(&self.waiter)), bytes));
-                self.all.make_room(ctx, &mut room, now);
-            }
-            Some(_) if bytes <= SMALL_BYTES => self.leave(),
-            Some((number, before)) => {
-                self.waiter.touched.store(now.as_millis(), Relaxed);
-                if before != bytes {
-                    self.counted = Some((number, bytes));
-                    let mut room = lock(&self.all.room);
+        self.waiter.touched.store(now.as_millis(), Relaxed);
+        if self.counted.is_none_or(|(_, before)| before != bytes) {
+            let mut room = lock(&self.all.room);
+            let number = match self.counted {
+                Some((number, _)) => {
                     room.set(number, bytes);
-                    self.all.make_room(ctx, &mut room, now);
+                    number
                 }
-            }
+                None => room.enter(self.owner.clone(), bytes, Arc::clone(&self.waiter)),
+            };
+            self.counted = Some((number, bytes));
+            self.all.make_room(ctx, &mut room, now);
         }
         !self.waiter.has_given_way()
     }

@@ -251,7 +251,7 @@ pub(super) fn keys() -> Result<String> {
     for batch in 0..KEYS / 100 {
         let of = |n: usize| post("eve", "/topics/eve", &format!("Idempotency-Key: {batch}-{n}\r\n"), 1) + "x";
         eve.write_all((0..100).map(of).collect::<String>().as_bytes())?;
-        let (mut answers, mut buffer) = (Vec::new(), [0; 16_384]);
+        let (mut answers, mut buffer): (Vec<u8>, _) = (Vec::new(), [0; 16_384]);
         while answers.windows(9).filter(|part| part == b"HTTP/1.1 ").count() < 100 {
             let count = eve.read(&mut buffer)?;
             ensure!(count > 0, "closed");
