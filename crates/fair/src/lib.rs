@@ -136,8 +136,8 @@ impl<T> Room<T> {
         Some(value)
     }
 
-    /// The owner that has most: of the principals, with all nameless clients as one of them; of those the network, and of
-    /// its hosts the one.
+    /// The owner that has most: of the principals, with all nameless clients as one of them; of those the network, and
+    /// of its hosts the one.
     #[must_use]
     pub fn heaviest(&self) -> Option<Owner> {
         let mut node = Node::All;
@@ -154,8 +154,8 @@ impl<T> Room<T> {
     }
 
     /// Removes the entry that gives way next, if the room is overfull: one of the owner that has most. Of its oldest
-    /// entries the one that has rested for longest goes, as `rests` tells; if none rests, its newest, so that older ones
-    /// come to an end.
+    /// entries the one that has rested for longest goes, as `rests` tells; if none rests, its newest, so that older
+    /// ones come to an end.
     pub fn give_way<R: Ord>(&mut self, rests: impl Fn(&T) -> Option<R>) -> Option<GaveWay<T>> {
         if !self.is_overfull() {
             return None;

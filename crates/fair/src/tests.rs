@@ -20,8 +20,8 @@ fn owners() -> Vec<Owner> {
     ["ada", "bob", "eve"].map(user).into_iter().chain(hosts.map(host)).collect()
 }
 
-/// Has entries give way until the room is no longer overfull, and checks each: none is of an owner that has no more than
-/// its share.
+/// Has entries give way until the room is no longer overfull, and checks each: none is of an owner that has no more
+/// than its share.
 fn give_way(room: &mut Room<u64>) -> Vec<u64> {
     let mut gone = Vec::new();
     while room.is_overfull() {

@@ -1,4 +1,4 @@
-//! Refusals in tables that all principals share (ADR 0031, ADR 0036): counters, and a log line that names the principal.
+//! Refusals in tables that all principals share (ADR 0031, ADR 0036): counters, and a log line that names whose it was.
 
 use fogmux_bus::Timestamp;
 use fogmux_fair::Owner;
@@ -133,7 +133,7 @@ impl ShareMetrics {
         self.gave_way.add(table, count);
         if let Some(suppressed) = self.log.admit(now) {
             let table = table.name();
-            tracing::warn!(table, %owner, suppressed, "a table is full, and an entry of the one that has most gave way");
+            tracing::warn!(table, %owner, suppressed, "a table is full, and an entry of who has most gave way");
         }
     }
 

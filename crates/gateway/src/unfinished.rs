@@ -1,6 +1,6 @@
 //! Unfinished input of clients: packets, stanzas and uploads that have begun and not ended (ADR 0036).
 //!
-//! Each door has a bound for those of all its clients. Above it the input of the principal that has most gives way. Only
+//! Each door has a bound for those of all its clients. Above it input of the principal that has most gives way. Only
 //! input that is still there when its task goes to sleep is counted, and only more than a little: a client that sends
 //! messages of usual size costs no lock.
 

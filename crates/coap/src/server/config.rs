@@ -44,7 +44,7 @@ pub struct ServerConfig {
     pub uploads_max: usize,
     /// Unfinished uploads of one peer; one more is answered 4.29 unless another rests.
     pub uploads_per_peer_max: usize,
-    /// Bytes of all unfinished uploads; beyond, an upload of the user that has most goes: one that rests, or its newest.
+    /// Bytes of all unfinished uploads; beyond, one of the user that has most goes: one that rests, or its newest.
     pub upload_bytes_max: usize,
     /// How long an upload may rest.
     pub upload_lifetime: Duration,

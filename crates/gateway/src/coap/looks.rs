@@ -1,9 +1,9 @@
 //! How much work the retained messages may make that requests look through without finding much.
 //!
-//! A request for a list is a few bytes, and its filter may match none of a hundred thousand topics. Looking at those takes
-//! a worker some ten milliseconds, for which all its other clients wait. So lists have an allowance for each second; a
-//! request that looks at little needs none of it. One client may take half of it, the rest is for clients that have taken
-//! less; and clients with a name have one of their own (ADR 0036).
+//! A request for a list is a few bytes, and its filter may match none of a hundred thousand topics. Looking at those
+//! takes a worker some ten milliseconds, for which all its other clients wait. So lists have an allowance for each second; a
+//! request that looks at little needs none of it. One client may take half of it, the rest is for clients that have
+//! taken less; and clients with a name have one of their own (ADR 0036).
 
 use std::{collections::HashMap, time::Duration};
 
@@ -15,8 +15,9 @@ pub(super) const LOOKS_PER_TURN: usize = 1024;
 
 /// Looks that a request has for nothing.
 const FREE: usize = 1024;
-/// The allowance of one client that is alone: a whole list of as many topics as there may be by default. With others there
-/// is as much again, and that for clients with a name and for those without. All of it takes a tenth of a worker's time.
+/// The allowance of one client that is alone: a whole list of as many topics as there may be by default. With others
+/// there is as much again, and that for clients with a name and for those without. All of it takes about a tenth of a
+/// worker's time.
 const MOST: usize = 256 << 10;
 /// The time for which the allowance is.
 const PERIOD: Duration = Duration::from_secs(1);

@@ -330,8 +330,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.rare.as_ref().is_some_and(|rare| rare.pause.is_some())
     }
 
-    /// Whether this publisher stops where it is, and the rest of what was read already is held. Not when that has to give
-    /// way to unfinished packets of others.
+    /// Whether this publisher stops where it is, and the rest of what was read already is held. Not when that has to
+    /// give way to unfinished packets of others.
     pub(super) fn holds_input(&self) -> bool {
         let is_stopped = self.rare.as_ref().and_then(|rare| rare.pause.as_ref()).is_some_and(|pause| pause.is_stop());
         is_stopped && !self.unfinished.as_ref().is_some_and(|place| place.waiter().has_given_way())

@@ -102,7 +102,7 @@ where
     };
     let ended = tokio::select! {
         biased;
-        () = waiter.gave_way() => Err(StreamError::new(StreamCondition::ResourceConstraint, "too many large stanzas at once")),
+        () = waiter.gave_way() => Err(crowded()),
         ended = attempt.run() => ended,
         () = ctx.drain() => Err(StreamError::new(StreamCondition::SystemShutdown, "")),
     };
@@ -123,6 +123,10 @@ where
             Login::Gone
         }
     }
+}
+
+fn crowded() -> StreamError {
+    StreamError::new(StreamCondition::ResourceConstraint, "too many large stanzas at once")
 }
 
 fn late() -> StreamError {

@@ -353,7 +353,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
     }
 
-    /// Counts the stanza that has not come whole, before the task sleeps. Says whether it has to end for those of others.
+    /// Counts the stanza that has not come whole, before the task sleeps. Says whether it has to end for others.
     fn poll_gave_way(&mut self, cx: &Context<'_>) -> bool {
         let bytes = if self.kept.len() <= SMALL_BYTES { 0 } else { self.kept.capacity() };
         !self.place.set(&self.core.ctx, bytes) || bytes > 0 && self.place.waiter().poll_gave_way(cx).is_ready()
