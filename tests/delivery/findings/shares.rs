@@ -209,7 +209,7 @@ pub(super) fn uploads() -> Result<String> {
 }
 
 pub(super) fn lists() -> Result<String> {
-    const TOPICS: usize = 5_000;
+    const TOPICS: usize = 2_000;
     let mut gateway = Gateway::start(&["workers.count=1"])?;
     let mut publisher = Connection::open(gateway.address("mqtt")?, V5, "p")?;
     let all = (0..TOPICS).flat_map(|n| mqtt::publish(V5, format!("big/{n}").as_bytes(), b"x", 0, true, 0));
@@ -219,7 +219,7 @@ pub(super) fn lists() -> Result<String> {
     let path: [(u16, &[u8]); 3] = [(coap::URI_PATH, b".well-known"), (coap::URI_PATH, b"core"), (15, b"rt=none")];
     let get = |id: u16, token: &[u8]| coap::message(1, 1, id, token, &path, b"");
     let (device, flood) = (endpoint(&gateway, NEAR)?, endpoint(&gateway, FAR)?);
-    for round in 0..5 {
+    for round in 0..3 {
         for number in 0..40 {
             flood.send(&get(1 + round * 40 + number, b"f"))?;
         }
