@@ -230,6 +230,7 @@ pub(super) fn lists() -> Result<String> {
     }
     let name = "fogmux_share_refused_total{table=\"coap_lists\"}";
     gateway.wait_metric(name, PATIENCE, |count| count > 0.0)?;
+    drop(publisher);
     gateway.settle()?;
     Ok(String::new())
 }
