@@ -317,7 +317,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         });
         let me = Me { jid, gate, publisher, inbox, control };
         let core = Core::new(ctx, self.machine, me, self.out);
-        Login::Bound(Box::new(Session::new(self.stream, core, claim, self.input, expires_unix_s, self.peer.address)))
+        Login::Bound(Box::new(Session::new(self.stream, core, claim, self.input, expires_unix_s)))
     }
 
     async fn read(&mut self) -> io::Result<usize> {

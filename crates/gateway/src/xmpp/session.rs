@@ -47,8 +47,8 @@ pub(super) struct Session<S> {
     open: Option<Pin<Box<Sleep>>>,
     /// Runs while the limit of unacknowledged stanzas is reached.
     unacknowledged: Option<Pin<Box<Sleep>>>,
-    /// Its place among the unfinished stanzas of all clients.
-    place: Place,
+    /// Its place among the unfinished stanzas of all clients, while it has more than a little.
+    place: Option<Box<Place>>,
     /// When the login expires, as a token does, in seconds since 1970.
     expires_unix_s: Option<u64>,
     /// Until then, by the clock as it was when the rules were last looked at.
@@ -76,17 +76,8 @@ fn left(unix_s: u64) -> Duration {
 struct Over;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
-    pub(super) fn new(
-        stream: S,
-        core: Core,
-        claim: Claim,
-        kept: Vec<u8>,
-        expires_unix_s: Option<u64>,
-        address: SocketAddr,
-    ) -> Self {
+    pub(super) fn new(stream: S, core: Core, claim: Claim, kept: Vec<u8>, expires_unix_s: Option<u64>) -> Self {
         let reading = Some(Reading::begin(&core.ctx.shared));
-        let owner = owner(core.me.gate.access().principal(), address);
-        let place = Place::new(&core.ctx.shared.xmpp.unfinished, owner);
         Self {
             stream,
             core,
@@ -99,7 +90,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             stalled: None,
             open: None,
             unacknowledged: None,
-            place,
+            place: None,
             expires_unix_s,
             expires: None,
             // The first turn checks: the rules may have changed since the login.
@@ -166,7 +157,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             let error = StreamError::new(StreamCondition::ResourceConstraint, "too many large stanzas at once");
             self.core.machine.fail(error, &mut self.core.out);
             self.kept = Vec::new();
-            self.place.leave();
+            self.place = None;
             turn::again(cx);
         }
         polled
@@ -356,7 +347,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     /// Counts the stanza that has not come whole, before the task sleeps. Says whether it has to end for others.
     fn poll_gave_way(&mut self, cx: &Context<'_>) -> bool {
         let bytes = if self.kept.len() <= SMALL_BYTES { 0 } else { self.kept.capacity() };
-        !self.place.set(&self.core.ctx, bytes) || bytes > 0 && self.place.waiter().poll_gave_way(cx).is_ready()
+        if bytes == 0 {
+            self.place = None;
+            return false;
+        }
+        let (ctx, gate) = (&self.core.ctx, &self.core.me.gate);
+        let fresh = || {
+            let access = gate.access();
+            let peer = access.peer().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
+            Box::new(Place::new(&ctx.shared.xmpp.unfinished, owner(access.principal(), peer)))
+        };
+        let place = self.place.get_or_insert_with(fresh);
+        !place.set(ctx, bytes) || place.waiter().poll_gave_way(cx).is_ready()
     }
 
     /// Reads once and handles the input. Publishers are paused while mailboxes hold too much.
