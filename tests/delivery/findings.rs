@@ -4,6 +4,7 @@ mod access;
 mod guesses;
 mod refused_log;
 mod secrets;
+mod shares;
 mod strangers;
 
 use std::io::{Read, Write};
@@ -41,6 +42,13 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "findings: nothing that a client sends changes what its proxy appends", run: strangers::appended },
     Case { name: "findings: the owner of a name is not banned for guesses of others", run: strangers::owner },
     Case { name: "findings: an owner of nodes subscribes nobody else", run: strangers::forced },
+    Case { name: "findings: unfinished uploads of one user refuse none of another", run: shares::http },
+    Case { name: "findings: unfinished stanzas of one user end none of another", run: shares::xmpp },
+    Case { name: "findings: unfinished packets of one user cut none of another", run: shares::mqtt },
+    Case { name: "findings: unfinished logins from one network end none from another", run: shares::logins },
+    Case { name: "findings: unfinished uploads over CoAP end none from another network", run: shares::uploads },
+    Case { name: "findings: lists for one client over CoAP refuse none for another", run: shares::lists },
+    Case { name: "findings: idempotency keys of one user push out none of another", run: shares::keys },
     Case { name: "findings: a flood of addresses hides no refused action", run: strangers::blind },
 ];
 

@@ -15,6 +15,11 @@ pub trait Peer: Copy + Eq + Hash {
     /// reached from outside.
     fn is_verified(&self) -> bool;
 
+    /// The number of its security association or connection; 0 is none.
+    fn association(&self) -> u64 {
+        0
+    }
+
     /// Whether there is no network in between that notifications could congest.
     fn is_local(&self) -> bool;
 }

@@ -24,8 +24,10 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
+use fogmux_fair::Owner;
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
@@ -69,6 +71,8 @@ pub struct Server<P> {
     observing: usize,
     confirmables: Slab<Confirmable>,
     uploads: Uploads,
+    /// The users of associations.
+    owners: HashMap<u64, Arc<str>, FixedState>,
     downloads: Downloads,
     timers: Timers,
     sweep_at: Timestamp,
@@ -237,6 +241,7 @@ impl<P: Peer> Server<P> {
             observing: 0,
             confirmables: Slab::new(),
             uploads: Uploads::new(&config, hash.clone()),
+            owners: HashMap::with_hasher(hash.clone()),
             downloads: Downloads::new(&config, hash.clone()),
             timers: Timers::default(),
             sweep_at: Timestamp::ZERO,
@@ -255,6 +260,23 @@ impl<P: Peer> Server<P> {
     /// Sets the protection that opens requests with an OSCORE option; without it they are answered 4.02.
     pub fn set_protection(&mut self, protection: Box<dyn Protection>) {
         self.protection = Some(protection);
+    }
+
+    /// Notes whose association or connection a peer's is, so that its uploads are of that user's share. It ends with
+    /// [`Server::forget`].
+    pub fn belongs_to(&mut self, peer: &P, user: Arc<str>) {
+        self.owners.insert(peer.association(), user);
+    }
+
+    /// Bytes of unfinished uploads; small ones count for more than they have.
+    #[must_use]
+    pub fn uploads_bytes(&self) -> usize {
+        self.uploads.bytes()
+    }
+
+    /// How many uploads had to go for those of others since the last call, and whose was the last.
+    pub fn take_gave_way(&mut self) -> Option<(u64, Owner)> {
+        self.uploads.take_gave_way()
     }
 
     /// Counts since the start.

@@ -31,10 +31,7 @@ mod translate;
 mod websocket;
 
 use std::{
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -44,6 +41,11 @@ use tokio::sync::watch;
 
 pub use connection::serve;
 pub use quic::serve_quic;
+
+use crate::{
+    shares,
+    unfinished::{REST, Unfinished},
+};
 
 /// Configuration of the HTTP door. Every field has a default.
 #[derive(Clone, Debug)]
@@ -58,7 +60,8 @@ pub struct HttpConfig {
     pub batch_lines_max: usize,
     /// Most bytes of a request's header section.
     pub header_bytes_max: usize,
-    /// Bytes of all unfinished uploads together; at least eight batches of the largest kind fit whatever it says.
+    /// Bytes of all unfinished uploads together; at least eight batches of the largest kind fit whatever it says. Beyond,
+    /// one of the principal that has most ends.
     pub uploads_bytes_max: usize,
     /// Whether passwords and tokens are taken over connections without TLS from other machines.
     pub password_without_tls: bool,
@@ -146,8 +149,8 @@ pub struct HttpDoor {
     /// The configuration.
     pub config: HttpConfig,
     streams: streams::Registry,
-    /// Bytes of unfinished uploads.
-    uploads: AtomicUsize,
+    /// Unfinished uploads.
+    uploads: Arc<Unfinished>,
     idempotency: Mutex<idempotency::Store<idempotent::Kept>>,
     /// People who are logged in.
     sessions: Mutex<Table<session::Session>>,
@@ -165,7 +168,11 @@ impl HttpDoor {
         let alt_svc = config.http3_port.and_then(|port| HeaderValue::from_str(&fogmux_http::alt_svc::http3(port)).ok());
         Self {
             streams: streams::Registry::new(&config),
-            uploads: AtomicUsize::new(0),
+            uploads: Unfinished::new(
+                shares::Table::HttpUploads,
+                config.uploads_bytes_max.max(config.batch_bytes_max.saturating_mul(8)),
+                REST,
+            ),
             idempotency: Mutex::new(idempotency::Store::new(idempotency::Limits::default())),
             sessions: Mutex::new(Table::new(config.sessions_max)),
             second_look: watch::Sender::new(()),
@@ -178,7 +185,7 @@ impl HttpDoor {
     /// Bytes of unfinished uploads.
     #[must_use]
     pub fn uploads_bytes(&self) -> usize {
-        self.uploads.load(Relaxed)
+        self.uploads.bytes()
     }
 
     /// The OpenAPI document of the door.

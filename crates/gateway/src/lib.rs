@@ -28,6 +28,7 @@ mod simulation;
 mod sys;
 mod throttle;
 mod turn;
+mod unfinished;
 pub mod verifiers;
 pub mod xmpp;
 

@@ -121,6 +121,8 @@ pub struct Metrics {
     pub mqtt_only: MqttMetrics,
     /// CoAP.
     pub coap: DoorMetrics,
+    /// Bytes of unfinished uploads over CoAP.
+    pub coap_uploads_bytes: Gauge,
     /// HTTP.
     pub http: DoorMetrics,
     /// XMPP.

@@ -14,7 +14,6 @@ mod config;
 mod connection;
 mod deadline;
 mod early;
-mod early_room;
 mod farewell;
 mod kept;
 mod login;

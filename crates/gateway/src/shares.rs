@@ -1,6 +1,7 @@
-//! Refusals in tables that all principals share (ADR 0031): counters, and a log line that names the principal.
+//! Refusals in tables that all principals share (ADR 0031, ADR 0036): counters, and a log line that names whose it was.
 
 use fogmux_bus::Timestamp;
+use fogmux_fair::Owner;
 
 use crate::{metrics::Counter, throttle::Throttle};
 
@@ -17,7 +18,44 @@ pub(crate) enum Table {
     Nodes,
     /// Event streams of HTTP.
     EventStreams,
+    /// Looks at retained messages for lists over CoAP.
+    CoapLists,
+    /// Unfinished MQTT logins.
+    MqttLogins,
+    /// Unfinished MQTT packets.
+    MqttPackets,
+    /// Unfinished block-wise uploads over CoAP.
+    CoapUploads,
+    /// Unfinished request bodies of HTTP.
+    HttpUploads,
+    /// Unfinished stanzas of XMPP.
+    XmppStanzas,
+    /// Idempotency keys of HTTP.
+    IdempotencyKeys,
 }
+
+/// The tables in which entries are refused.
+const REFUSING: [Table; 7] = [
+    Table::Sessions,
+    Table::Wills,
+    Table::Observations,
+    Table::Nodes,
+    Table::EventStreams,
+    Table::CoapLists,
+    Table::IdempotencyKeys,
+];
+
+/// The tables in which entries end for those of others.
+const GIVING_WAY: [Table; 8] = [
+    Table::Sessions,
+    Table::EventStreams,
+    Table::MqttLogins,
+    Table::MqttPackets,
+    Table::CoapUploads,
+    Table::HttpUploads,
+    Table::XmppStanzas,
+    Table::IdempotencyKeys,
+];
 
 impl Table {
     const fn name(self) -> &'static str {
@@ -27,6 +65,13 @@ impl Table {
             Self::Observations => "observations",
             Self::Nodes => "nodes",
             Self::EventStreams => "event_streams",
+            Self::CoapLists => "coap_lists",
+            Self::MqttLogins => "mqtt_logins",
+            Self::MqttPackets => "mqtt_packets",
+            Self::CoapUploads => "coap_uploads",
+            Self::HttpUploads => "http_uploads",
+            Self::XmppStanzas => "xmpp_stanzas",
+            Self::IdempotencyKeys => "idempotency_keys",
         }
     }
 }
@@ -34,32 +79,31 @@ impl Table {
 /// Counters of what principals were refused, or lost, for the sake of others.
 #[derive(Debug, Default)]
 pub struct ShareMetrics {
-    sessions: Counter,
-    wills: Counter,
-    observations: Counter,
-    nodes: Counter,
-    event_streams: Counter,
-    /// MQTT sessions that ended so that another principal got a place or a name.
-    pub(crate) sessions_gave_way: Counter,
-    /// Event streams without a reader that did.
-    pub(crate) event_streams_gave_way: Counter,
+    refused: PerTable,
+    gave_way: PerTable,
     log: Throttle,
 }
 
-impl ShareMetrics {
-    const fn counter(&self, table: Table) -> &Counter {
-        match table {
-            Table::Sessions => &self.sessions,
-            Table::Wills => &self.wills,
-            Table::Observations => &self.observations,
-            Table::Nodes => &self.nodes,
-            Table::EventStreams => &self.event_streams,
+/// A counter for each table.
+#[derive(Debug, Default)]
+struct PerTable([Counter; 12]);
+
+impl PerTable {
+    fn add(&self, table: Table, count: u64) {
+        if let Some(counter) = self.0.get(table as usize) {
+            counter.add(count);
         }
     }
 
+    fn get(&self, table: Table) -> u64 {
+        self.0.get(table as usize).map_or(0, Counter::get)
+    }
+}
+
+impl ShareMetrics {
     /// Counts a refusal, and logs whose it was, a line a second at most.
     pub(crate) fn refused(&self, table: Table, principal: &str, now: Timestamp) {
-        self.counter(table).increment();
+        self.refused.add(table, 1);
         if let Some(suppressed) = self.log.admit(now) {
             let table = table.name();
             tracing::warn!(table, principal, suppressed, "a table is nearly full, and its rest is reserved for others");
@@ -68,15 +112,38 @@ impl ShareMetrics {
 
     /// Counts a session that gave way, and logs whose it was, a line a second at most.
     pub(crate) fn session_gave_way(&self, principal: &str, client: &str, now: Timestamp) {
-        self.sessions_gave_way.increment();
+        self.gave_way.add(Table::Sessions, 1);
         if let Some(suppressed) = self.log.admit(now) {
             tracing::warn!(principal, client, suppressed, "an MQTT session gave way to one of another principal");
         }
     }
 
-    /// Every table with its count.
-    pub(crate) fn each(&self) -> [(&'static str, u64); 5] {
-        let tables = [Table::Sessions, Table::Wills, Table::Observations, Table::Nodes, Table::EventStreams];
-        tables.map(|table| (table.name(), self.counter(table).get()))
+    /// Sessions that gave way.
+    pub(crate) fn sessions_gave_way(&self) -> u64 {
+        self.gave_way.get(Table::Sessions)
+    }
+
+    /// Counts an event stream without a reader that gave way.
+    pub(crate) fn event_stream_gave_way(&self) {
+        self.gave_way.add(Table::EventStreams, 1);
+    }
+
+    /// Counts entries that gave way, and logs whose the last one was, a line a second at most.
+    pub(crate) fn gave_way(&self, table: Table, owner: &Owner, count: u64, now: Timestamp) {
+        self.gave_way.add(table, count);
+        if let Some(suppressed) = self.log.admit(now) {
+            let table = table.name();
+            tracing::warn!(table, %owner, suppressed, "a table is full, and an entry of who has most gave way");
+        }
+    }
+
+    /// Every table with the count of its refusals.
+    pub(crate) fn each_refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        REFUSING.into_iter().map(|table| (table.name(), self.refused.get(table)))
+    }
+
+    /// Every table with the count of entries that gave way.
+    pub(crate) fn each_gave_way(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        GIVING_WAY.into_iter().map(|table| (table.name(), self.gave_way.get(table)))
     }
 }

@@ -18,7 +18,6 @@ mod kept;
 mod login;
 mod names;
 mod nodes;
-mod open;
 mod owner;
 mod presence;
 mod publish;
@@ -36,8 +35,13 @@ use fogmux_net::{Stream, TlsAcceptor};
 use fogmux_xmpp::{Jid, Limits, ServerConfig, stream::StartTls};
 use tokio::net::TcpStream;
 
-use self::{accounts::Accounts, kept::Records, login::Login, nodes::Nodes, open::OpenStanzas, session::Session};
-use crate::{Listener, Peer, WorkerContext, runtime::handshake};
+use self::{accounts::Accounts, kept::Records, login::Login, nodes::Nodes, session::Session};
+use crate::{
+    Listener, Peer, WorkerContext,
+    runtime::handshake,
+    shares::Table,
+    unfinished::{REST, Unfinished},
+};
 
 #[cfg(test)]
 pub(crate) use self::translate::forget_cached;
@@ -54,7 +58,7 @@ pub struct XmppDoor {
     service: Jid,
     nodes: Arc<Nodes>,
     accounts: Accounts,
-    open: OpenStanzas,
+    unfinished: Arc<Unfinished>,
 }
 
 impl XmppDoor {
@@ -72,9 +76,20 @@ impl XmppDoor {
             service,
             nodes: Arc::new(Nodes::new(config.nodes_max, records.clone())),
             accounts: Accounts::new(config.subscriptions_per_account_max, records),
-            open: OpenStanzas::new(config.open_stanzas_bytes_max),
+            unfinished: Unfinished::new(
+                Table::XmppStanzas,
+                // A stanza of the largest size fits in any case, in a buffer that doubles.
+                config.open_stanzas_bytes_max.max(config.stanza_bytes_max.saturating_mul(2)),
+                REST,
+            ),
             config,
         }
+    }
+
+    /// Bytes of unfinished stanzas.
+    #[must_use]
+    pub fn unfinished_bytes(&self) -> usize {
+        self.unfinished.bytes()
     }
 }
 

@@ -3,8 +3,10 @@
 //! The store is bounded in entries and bytes, and entries expire. It keeps answers of finished requests and the mark of
 //! unfinished ones; keys belong to a principal.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
+
+use fogmux_fair::{Owner, Room};
 
 /// Longest key in bytes.
 pub const KEY_BYTES_MAX: usize = 255;
@@ -57,98 +59,124 @@ pub struct Ticket(u64);
 
 #[derive(Debug)]
 struct Entry<A> {
-    serial: u64,
+    scope: Scope,
     fingerprint: u64,
-    answer: Option<A>,
     bytes: usize,
+    /// The answer, and how long it is kept; a request under way has none.
+    answer: Option<(A, Duration)>,
 }
 
 /// The answers of the last requests with a key. `now` is any clock that only goes forward.
+///
+/// Each owner has a share: when the store is full, the oldest answer of the owner that has most goes.
 #[derive(Debug)]
 pub struct Store<A> {
     limits: Limits,
-    entries: HashMap<Scope, Entry<A>>,
-    /// Finished entries, oldest first.
-    finished: VecDeque<(Duration, u64, Scope)>,
-    bytes: usize,
-    serial: u64,
+    /// What an entry counts for at least, so that the bound in bytes is one in number, too.
+    least: usize,
+    by_scope: HashMap<Scope, u64>,
+    room: Room<Entry<A>>,
+    /// The numbers of finished entries by their end.
+    finished: BTreeSet<(Duration, u64)>,
+    gave_way: Option<(u64, Owner)>,
 }
 
 impl<A: Clone> Store<A> {
     /// Empty.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { limits, entries: HashMap::new(), finished: VecDeque::new(), bytes: 0, serial: 0 }
+        Self {
+            limits,
+            least: limits.bytes.div_ceil(limits.entries.max(1)).max(1),
+            by_scope: HashMap::new(),
+            room: Room::new(limits.bytes),
+            finished: BTreeSet::new(),
+            gave_way: None,
+        }
     }
 
     /// Asks about a request. `fingerprint` is a hash of everything that makes it the same request.
-    pub fn begin(&mut self, now: Duration, scope: &Scope, fingerprint: u64) -> Verdict<A> {
+    pub fn begin(&mut self, now: Duration, scope: &Scope, owner: &Owner, fingerprint: u64) -> Verdict<A> {
         self.expire(now);
-        if let Some(entry) = self.entries.get(scope) {
+        if let Some(entry) = self.by_scope.get(scope).and_then(|number| self.room.get(*number)) {
             if entry.fingerprint != fingerprint {
                 return Verdict::Mismatch;
             }
-            return entry.answer.clone().map_or(Verdict::Conflict, Verdict::Replay);
+            return entry.answer.clone().map_or(Verdict::Conflict, |(answer, _)| Verdict::Replay(answer));
         }
         let bytes = scope.principal.len() + scope.key.len();
-        while self.entries.len() >= self.limits.entries || self.bytes + bytes > self.limits.bytes {
-            if !self.drop_oldest() {
-                return Verdict::Full;
-            }
+        let entry = Entry { scope: scope.clone(), fingerprint, bytes, answer: None };
+        let number = self.room.enter(owner.clone(), bytes.max(self.least), entry);
+        self.make_room();
+        // Requests under way do not give way. They are few: those of others may take twice the room.
+        let is_full = self.room.is_overfull() && self.room.heaviest().as_ref() == Some(owner);
+        if is_full || self.room.len() > self.limits.entries.saturating_mul(2) {
+            self.room.leave(number);
+            return Verdict::Full;
         }
-        self.serial += 1;
-        self.bytes += bytes;
-        self.entries.insert(scope.clone(), Entry { serial: self.serial, fingerprint, answer: None, bytes });
-        Verdict::Perform(Ticket(self.serial))
+        self.by_scope.insert(scope.clone(), number);
+        Verdict::Perform(Ticket(number))
     }
 
     /// Keeps the answer, which takes `bytes`. One that does not fit is forgotten: the next request is done anew.
-    pub fn finish(&mut self, now: Duration, scope: &Scope, ticket: Ticket, answer: A, bytes: usize) {
+    pub fn finish(&mut self, now: Duration, ticket: Ticket, answer: A, bytes: usize) {
         self.expire(now);
-        let Some(entry) = self.entries.get_mut(scope).filter(|entry| entry.serial == ticket.0) else { return };
-        entry.answer = Some(answer);
+        let Some(entry) = self.room.get_mut(ticket.0) else { return };
+        let until = now + self.limits.lifetime;
+        entry.answer = Some((answer, until));
         entry.bytes += bytes;
-        self.bytes += bytes;
-        self.finished.push_back((now + self.limits.lifetime, ticket.0, scope.clone()));
-        while self.bytes > self.limits.bytes && self.drop_oldest() {}
+        let weight = entry.bytes.max(self.least);
+        self.room.set(ticket.0, weight);
+        self.finished.insert((until, ticket.0));
+        self.make_room();
     }
 
     /// The request came to nothing; the key is free again.
-    pub fn abandon(&mut self, scope: &Scope, ticket: Ticket) {
-        if self.entries.get(scope).is_some_and(|entry| entry.serial == ticket.0 && entry.answer.is_none()) {
-            self.remove(scope);
+    pub fn abandon(&mut self, ticket: Ticket) {
+        if self.room.get(ticket.0).is_some_and(|entry| entry.answer.is_none()) {
+            self.remove(ticket.0);
         }
     }
 
     /// How many keys are known.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.by_scope.len()
     }
 
     /// Whether no key is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.by_scope.is_empty()
+    }
+
+    /// How many answers had to go for others since the last call, and whose was the last.
+    pub fn take_gave_way(&mut self) -> Option<(u64, Owner)> {
+        self.gave_way.take()
     }
 
     fn expire(&mut self, now: Duration) {
-        while self.finished.front().is_some_and(|(until, ..)| *until <= now) {
-            self.drop_oldest();
+        while let Some((_, number)) = self.finished.first().copied().filter(|(until, _)| *until <= now) {
+            self.remove(number);
         }
     }
 
-    fn drop_oldest(&mut self) -> bool {
-        let Some((_, serial, scope)) = self.finished.pop_front() else { return false };
-        if self.entries.get(&scope).is_some_and(|entry| entry.serial == serial) {
-            self.remove(&scope);
+    fn make_room(&mut self) {
+        while self.room.is_overfull() {
+            let Some(owner) = self.room.heaviest() else { return };
+            let oldest = self.room.of_owner(&owner).find(|(_, entry)| entry.answer.is_some());
+            let Some((number, _)) = oldest else { return };
+            self.remove(number);
+            let before = self.gave_way.take().map_or(0, |(count, _)| count);
+            self.gave_way = Some((before + 1, owner));
         }
-        true
     }
 
-    fn remove(&mut self, scope: &Scope) {
-        if let Some(entry) = self.entries.remove(scope) {
-            self.bytes -= entry.bytes;
+    fn remove(&mut self, number: u64) {
+        let Some(entry) = self.room.leave(number) else { return };
+        self.by_scope.remove(&entry.scope);
+        if let Some((_, until)) = entry.answer {
+            self.finished.remove(&(until, number));
         }
     }
 }
@@ -172,33 +200,61 @@ mod tests {
         Scope { principal: "p".into(), key: key.into() }
     }
 
+    fn ada() -> Owner {
+        Owner::principal("ada".into())
+    }
+
     const NOW: Duration = Duration::from_secs(1);
 
     #[test]
     fn a_second_request_gets_the_first_answer() {
         let mut store = Store::new(Limits::default());
-        let Verdict::Perform(ticket) = store.begin(NOW, &scope("k"), 7) else { panic!() };
-        assert_eq!(store.begin(NOW, &scope("k"), 7), Verdict::Conflict);
-        store.finish(NOW, &scope("k"), ticket, 202, 3);
-        assert_eq!(store.begin(NOW, &scope("k"), 7), Verdict::Replay(202));
-        assert_eq!(store.begin(NOW, &scope("k"), 8), Verdict::Mismatch);
-        assert!(matches!(store.begin(NOW + Duration::from_secs(601), &scope("k"), 8), Verdict::Perform(_)));
+        let Verdict::Perform(ticket) = store.begin(NOW, &scope("k"), &ada(), 7) else { panic!() };
+        assert_eq!(store.begin(NOW, &scope("k"), &ada(), 7), Verdict::Conflict);
+        store.finish(NOW, ticket, 202, 3);
+        assert_eq!(store.begin(NOW, &scope("k"), &ada(), 7), Verdict::Replay(202));
+        assert_eq!(store.begin(NOW, &scope("k"), &ada(), 8), Verdict::Mismatch);
+        assert!(matches!(store.begin(NOW + Duration::from_secs(601), &scope("k"), &ada(), 8), Verdict::Perform(_)));
     }
 
     #[test]
     fn an_abandoned_key_is_free() {
         let mut store: Store<u16> = Store::new(Limits::default());
-        let Verdict::Perform(ticket) = store.begin(NOW, &scope("k"), 7) else { panic!() };
-        store.abandon(&scope("k"), ticket);
+        let Verdict::Perform(ticket) = store.begin(NOW, &scope("k"), &ada(), 7) else { panic!() };
+        store.abandon(ticket);
         assert!(store.is_empty());
-        assert!(matches!(store.begin(NOW, &scope("k"), 9), Verdict::Perform(_)));
+        assert!(matches!(store.begin(NOW, &scope("k"), &ada(), 9), Verdict::Perform(_)));
     }
 
     #[test]
     fn unfinished_requests_are_never_evicted() {
         let mut store: Store<u16> = Store::new(Limits { entries: 1, ..Limits::default() });
-        assert!(matches!(store.begin(NOW, &scope("a"), 1), Verdict::Perform(_)));
-        assert_eq!(store.begin(NOW, &scope("b"), 1), Verdict::Full);
+        assert!(matches!(store.begin(NOW, &scope("a"), &ada(), 1), Verdict::Perform(_)));
+        assert_eq!(store.begin(NOW, &scope("b"), &ada(), 1), Verdict::Full);
+    }
+
+    #[test]
+    fn keys_of_one_principal_push_out_none_of_another() {
+        let mut store = Store::new(Limits { entries: 100, ..Limits::default() });
+        let eve = Owner::principal("eve".into());
+        for key in 0..40 {
+            let Verdict::Perform(ticket) = store.begin(NOW, &scope(&format!("a{key}")), &ada(), 1) else { panic!() };
+            store.finish(NOW, ticket, key, 3);
+        }
+        // The last are still under way.
+        for key in 0..1000 {
+            let Verdict::Perform(ticket) = store.begin(NOW, &scope(&format!("e{key}")), &eve, 1) else { break };
+            if key < 900 {
+                store.finish(NOW, ticket, 0, 3);
+            }
+        }
+        assert!(store.len() <= 101);
+        for key in 0..40 {
+            assert_eq!(store.begin(NOW, &scope(&format!("a{key}")), &ada(), 1), Verdict::Replay(key));
+        }
+        assert_eq!(store.begin(NOW, &scope("more"), &eve, 1), Verdict::Full);
+        assert!(matches!(store.begin(NOW, &scope("more"), &ada(), 1), Verdict::Perform(_)));
+        assert!(store.take_gave_way().is_some_and(|(count, owner)| count > 800 && owner == eve));
     }
 
     #[test]
@@ -218,12 +274,13 @@ mod tests {
             for (second, (key, fingerprint, bytes, finish)) in steps.into_iter().enumerate() {
                 let now = Duration::from_secs(second as u64);
                 let scope = scope(&key.to_string());
-                if let Verdict::Perform(ticket) = store.begin(now, &scope, fingerprint) {
-                    if finish { store.finish(now, &scope, ticket, (), bytes) } else { store.abandon(&scope, ticket) }
+                if let Verdict::Perform(ticket) = store.begin(now, &scope, &ada(), fingerprint) {
+                    if finish { store.finish(now, ticket, (), bytes) } else { store.abandon(ticket) }
                 }
                 prop_assert!(store.len() <= 8);
-                prop_assert!(store.bytes <= 100);
-                prop_assert_eq!(store.bytes, store.entries.values().map(|entry| entry.bytes).sum::<usize>());
+                prop_assert!(store.room.weight() <= 100);
+                prop_assert_eq!(store.by_scope.len(), store.room.len());
+                prop_assert_eq!(store.finished.len(), store.room.len());
             }
         }
     }

@@ -39,11 +39,12 @@ pub struct ServerConfig {
     pub cached_safe_bytes_max: usize,
     /// After this an answer that is still not there is announced by an empty acknowledgement; less than ACK_TIMEOUT.
     pub acknowledge_after: Duration,
-    /// Unfinished uploads in all; beyond, the peer that has most of them makes room.
+    /// Unfinished uploads in all; beyond, the user that has most of them makes room. Each counts for no less than
+    /// `upload_bytes_max` divided by this.
     pub uploads_max: usize,
     /// Unfinished uploads of one peer; one more is answered 4.29 unless another rests.
     pub uploads_per_peer_max: usize,
-    /// Bytes of all unfinished uploads; one that rests goes first, or else one of the peer that has most.
+    /// Bytes of all unfinished uploads; beyond, one of the user that has most goes: one that rests, or its newest.
     pub upload_bytes_max: usize,
     /// How long an upload may rest.
     pub upload_lifetime: Duration,

@@ -1,5 +1,9 @@
 //! What comes in: sorted by type and code, repeats recognised, bodies put together, before anyone else sees it.
 
+use std::sync::Arc;
+
+use fogmux_fair::Owner;
+
 use crate::block::Block;
 use crate::code::{Class, Code};
 use crate::encode;
@@ -248,7 +252,8 @@ impl<P: Peer> Server<P> {
         ticket.outer_block1 = Some(block);
         ticket.block1 = Some(block);
         let id = (ticket.peer, 0, outer_cache_key(outer, &self.hash));
-        match self.uploads.accept(now, id, block, number(OptionNumber::SIZE1), outer.payload()) {
+        let owner = self.owner(&ticket);
+        match self.uploads.accept(now, (id, owner), block, number(OptionNumber::SIZE1), outer.payload()) {
             Progress::Complete(bytes) => {
                 ticket.block1 = None;
                 return Some((ticket, Body::Whole(bytes)));
@@ -323,12 +328,19 @@ impl<P: Peer> Server<P> {
         by_itself || self.peers.get(ticket.peer).is_some_and(|peer| now < peer.verified_until)
     }
 
+    /// The owner of what a request leaves unfinished: the user of its security context or of its association.
+    fn owner(&self, ticket: &Ticket<P>) -> Owner {
+        let of_association = || self.owners.get(&ticket.address.association()).map(Arc::clone);
+        let name = ticket.exchange.as_ref().map(|exchange| Arc::clone(exchange.user())).or_else(of_association);
+        name.map_or_else(|| Owner::nameless(ticket.address.host()), Owner::principal)
+    }
+
     /// RFC 7959 §2.5: puts a body together.
     fn take_body(&mut self, now: Timestamp, ticket: &Ticket<P>, request: &mut Request<'_>) -> BodyState {
         let progress = match request.block1 {
             Some(block) if block.number > 0 || block.more => {
                 let id = ticket.transfer();
-                self.uploads.accept(now, id, block, request.size1, request.body.as_slice())
+                self.uploads.accept(now, (id, self.owner(ticket)), block, request.size1, request.body.as_slice())
             }
             Some(_) | None if request.body.as_slice().len() > self.config.body_bytes_max => {
                 Progress::Refused(Code::REQUEST_ENTITY_TOO_LARGE)

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fogmux_fair::{GaveWay, Owner, Room};
 use foldhash::fast::FixedState;
 
 use crate::block::Block;
@@ -17,19 +18,24 @@ const RESTING: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 struct Upload {
+    id: Id,
     body: Vec<u8>,
     touched: Timestamp,
 }
 
+/// The uploads, with a share of the room for each owner: when it is full, an upload of the owner that has most goes.
 #[derive(Debug)]
 pub(crate) struct Uploads {
-    map: HashMap<Id, Upload, FixedState>,
-    bytes: usize,
+    map: HashMap<Id, u64, FixedState>,
+    room: Room<Upload>,
     body_bytes_max: usize,
     bytes_max: usize,
-    count_max: usize,
+    /// The weight of a small upload, so that the bound in bytes is one in number, too.
+    least: usize,
     per_peer_max: usize,
     lifetime: Duration,
+    /// How many uploads went since somebody asked, and whose was the last.
+    gave_way: Option<(u64, Owner)>,
 }
 
 /// What becomes of a block.
@@ -47,12 +53,13 @@ impl Uploads {
     pub(crate) fn new(config: &ServerConfig, hash: FixedState) -> Self {
         Self {
             map: HashMap::with_hasher(hash),
-            bytes: 0,
+            room: Room::new(config.upload_bytes_max),
             body_bytes_max: config.body_bytes_max,
             bytes_max: config.upload_bytes_max,
-            count_max: config.uploads_max,
+            least: config.upload_bytes_max.div_ceil(config.uploads_max.max(1)).max(1),
             per_peer_max: config.uploads_per_peer_max,
             lifetime: config.upload_lifetime,
+            gave_way: None,
         }
     }
 
@@ -60,11 +67,21 @@ impl Uploads {
         self.map.is_empty()
     }
 
+    /// Bytes of the room that are used.
+    pub(crate) fn bytes(&self) -> usize {
+        self.room.weight()
+    }
+
+    /// How many uploads had to go for others since the last call, and whose was the last.
+    pub(crate) fn take_gave_way(&mut self) -> Option<(u64, Owner)> {
+        self.gave_way.take()
+    }
+
     /// Takes a block in.
     pub(crate) fn accept(
         &mut self,
         now: Timestamp,
-        id: Id,
+        (id, owner): (Id, Owner),
         block: Block,
         size1: Option<u32>,
         payload: &[u8],
@@ -84,103 +101,86 @@ impl Uploads {
             self.remove(id);
             return Progress::Refused(Code::REQUEST_ENTITY_TOO_LARGE);
         }
-        if block.number == 0 && !self.begin(now, id) {
+        if block.number == 0 && !self.begin(now, id, owner) {
             return Progress::Refused(Code::TOO_MANY_REQUESTS);
         }
-        let Some(upload) = self.map.get_mut(&id) else {
+        let Some(number) = self.map.get(&id).copied() else {
             return Progress::Refused(Code::REQUEST_ENTITY_INCOMPLETE);
         };
-        if upload.body.len() != block.offset() {
+        let Some(upload) = self.room.get_mut(number).filter(|upload| upload.body.len() == block.offset()) else {
             // RFC 7959 §2.9.2: blocks that do not join.
             self.remove(id);
             return Progress::Refused(Code::REQUEST_ENTITY_INCOMPLETE);
-        }
+        };
         upload.body.extend_from_slice(payload);
         upload.touched = now;
-        self.bytes += payload.len();
-        if block.more {
-            return if self.make_room(now, id) {
-                Progress::Continue
-            } else {
-                Progress::Refused(Code::TOO_MANY_REQUESTS)
-            };
+        if !block.more {
+            return Progress::Complete(self.remove(id).map(|upload| Bytes::from(upload.body)).unwrap_or_default());
         }
-        Progress::Complete(self.remove(id).map(|upload| Bytes::from(upload.body)).unwrap_or_default())
+        self.room.set(number, end.max(self.least));
+        self.make_room(now);
+        let is_there = self.map.contains_key(&id);
+        if is_there { Progress::Continue } else { Progress::Refused(Code::TOO_MANY_REQUESTS) }
     }
 
     /// Drops what rests too long.
     pub(crate) fn sweep(&mut self, now: Timestamp) {
-        let lifetime = self.lifetime;
-        self.map.retain(|_, upload| now.since(upload.touched) < lifetime);
-        self.bytes = self.map.values().map(|upload| upload.body.len()).sum();
+        let (room, lifetime) = (&mut self.room, self.lifetime);
+        self.map.retain(|_, number| {
+            let stays = room.get(*number).is_some_and(|upload| now.since(upload.touched) < lifetime);
+            if !stays {
+                room.leave(*number);
+            }
+            stays
+        });
     }
 
-    /// RFC 7959 §2.5: block 0 begins anew whatever was there. `false`: there is no room for one more.
-    fn begin(&mut self, now: Timestamp, id: Id) -> bool {
+    /// RFC 7959 §2.5: block 0 begins anew whatever was there. `false`: the peer has too many already.
+    fn begin(&mut self, now: Timestamp, id: Id, owner: Owner) -> bool {
         self.remove(id);
         if self.map.keys().filter(|other| other.0 == id.0).count() >= self.per_peer_max {
-            match self.oldest_but(id, Some(id.0)) {
+            match self.oldest(id.0) {
                 Some((oldest, touched)) if now.since(touched) >= RESTING => self.remove(oldest),
                 _ => return false,
             };
         }
-        if self.map.len() >= self.count_max {
-            let victim = self.victim(now, id, |_| 1);
-            if victim == id {
-                return false;
-            }
-            self.remove(victim);
-        }
-        self.map.insert(id, Upload { body: Vec::new(), touched: now });
+        let number = self.room.enter(owner, self.least, Upload { id, body: Vec::new(), touched: now });
+        self.map.insert(id, number);
         true
     }
 
     /// Drops those of a peer that is gone.
     pub(crate) fn forget(&mut self, peer: Key) {
-        self.map.retain(|id, _| id.0 != peer);
-        self.bytes = self.map.values().map(|upload| upload.body.len()).sum();
-    }
-
-    /// `false`: the upload `id` itself had to go.
-    fn make_room(&mut self, now: Timestamp, id: Id) -> bool {
-        while self.bytes > self.bytes_max && self.map.len() > 1 {
-            let victim = self.victim(now, id, |upload| upload.body.len());
-            self.remove(victim);
-            if victim == id {
-                return false;
+        let room = &mut self.room;
+        self.map.retain(|id, number| {
+            let stays = id.0 != peer;
+            if !stays {
+                room.leave(*number);
             }
-        }
-        true
+            stays
+        });
     }
 
-    /// The upload that makes room: one that rests, or else one of the peer that has most by `weight`. If that is the peer
-    /// of `id`, it is `id` itself: uploads that go on side by side do not take each other's room until none ends.
-    fn victim(&self, now: Timestamp, id: Id, weight: impl Fn(&Upload) -> usize) -> Id {
-        if let Some((oldest, touched)) = self.oldest_but(id, None)
-            && now.since(touched) >= RESTING
-        {
-            return oldest;
+    /// Drops uploads while there are too many: one of the owner that has most, which may be the one that goes on.
+    fn make_room(&mut self, now: Timestamp) {
+        let rests = |upload: &Upload| Some(now.since(upload.touched)).filter(|rested| *rested >= RESTING);
+        while let Some(GaveWay { owner, value, .. }) = self.room.give_way(rests) {
+            self.map.remove(&value.id);
+            let before = self.gave_way.take().map_or(0, |(count, _)| count);
+            self.gave_way = Some((before + 1, owner));
         }
-        let mut of_peers: HashMap<Key, usize, FixedState> = HashMap::with_hasher(self.map.hasher().clone());
-        for (other, upload) in self.map.iter().filter(|(other, _)| **other != id) {
-            *of_peers.entry(other.0).or_default() += weight(upload);
-        }
-        let own = of_peers.remove(&id.0).unwrap_or(0) + self.map.get(&id).map_or(1, weight);
-        let heaviest = of_peers.into_iter().max_by_key(|(_, weight)| *weight);
-        let peer = heaviest.filter(|(_, weight)| *weight >= own).map(|(peer, _)| peer);
-        peer.and_then(|peer| self.oldest_but(id, Some(peer))).map_or(id, |(oldest, _)| oldest)
     }
 
-    /// The upload other than `id` that has rested for longest, of one peer or of all.
-    fn oldest_but(&self, id: Id, peer: Option<Key>) -> Option<(Id, Timestamp)> {
-        let others = self.map.iter().filter(|(other, _)| **other != id && peer.is_none_or(|peer| other.0 == peer));
-        others.map(|(other, upload)| (*other, upload.touched)).min_by_key(|(_, touched)| *touched)
+    /// The upload of a peer that has rested for longest.
+    fn oldest(&self, peer: Key) -> Option<(Id, Timestamp)> {
+        let own = self.map.iter().filter(|(id, _)| id.0 == peer);
+        let own = own.filter_map(|(id, number)| Some((*id, self.room.get(*number)?.touched)));
+        own.min_by_key(|(_, touched)| *touched)
     }
 
     fn remove(&mut self, id: Id) -> Option<Upload> {
-        let upload = self.map.remove(&id)?;
-        self.bytes = self.bytes.saturating_sub(upload.body.len());
-        Some(upload)
+        let number = self.map.remove(&id)?;
+        self.room.leave(number)
     }
 }
 
@@ -194,6 +194,14 @@ mod tests {
         Uploads::new(config, FixedState::with_seed(1))
     }
 
+    fn anybody() -> Owner {
+        Owner::nameless([192, 0, 2, 1].into())
+    }
+
+    fn owner(peer: Key) -> Owner {
+        Owner::principal(format!("{peer:?}").into())
+    }
+
     fn block(number: u32, more: bool) -> Block {
         Block { number, more, size: BlockSize::from_exponent(0).unwrap() }
     }
@@ -203,7 +211,7 @@ mod tests {
         let mut slab = Slab::new();
         let id = (slab.insert(()).unwrap(), 0, 9);
         let mut uploads = uploads(&ServerConfig::default());
-        let mut accept = |b, payload: &[u8]| uploads.accept(Timestamp::ZERO, id, b, None, payload);
+        let mut accept = |b, payload: &[u8]| uploads.accept(Timestamp::ZERO, (id, anybody()), b, None, payload);
         assert_eq!(accept(block(1, true), &[1; 16]), Progress::Refused(Code::REQUEST_ENTITY_INCOMPLETE));
         assert_eq!(accept(block(0, true), &[1; 16]), Progress::Continue);
         assert_eq!(accept(block(2, true), &[1; 16]), Progress::Refused(Code::REQUEST_ENTITY_INCOMPLETE));
@@ -231,9 +239,15 @@ mod tests {
                 let mut complete = 0;
                 for number in 0..10 {
                     open.retain(|id| {
-                        let progress = uploads.accept(Timestamp::ZERO, *id, block(number, number < 9), None, &[0; 16]);
+                        let progress = uploads.accept(
+                            Timestamp::ZERO,
+                            (*id, owner(id.0)),
+                            block(number, number < 9),
+                            None,
+                            &[0; 16],
+                        );
                         complete += usize::from(matches!(progress, Progress::Complete(_)));
-                        assert!(uploads.bytes <= 1600);
+                        assert!(uploads.bytes() <= 1600);
                         progress == Progress::Continue
                     });
                 }
@@ -251,12 +265,33 @@ mod tests {
         let peer = Slab::new().insert(()).unwrap();
         let mut begin = |seconds: u64, name| {
             let now = Timestamp::from_millis(seconds * 1000);
-            uploads.accept(now, (peer, 0, name), block(0, true), None, &[0; 16])
+            uploads.accept(now, ((peer, 0, name), anybody()), block(0, true), None, &[0; 16])
         };
         assert_eq!(begin(0, 1), Progress::Continue);
         assert_eq!(begin(1, 2), Progress::Continue);
         assert_eq!(begin(9, 3), Progress::Refused(Code::TOO_MANY_REQUESTS));
         assert_eq!(begin(10, 3), Progress::Continue);
+    }
+
+    #[test]
+    fn uploads_of_strangers_do_not_end_that_of_a_user() {
+        let (mut slab, mut uploads) = (Slab::new(), uploads(&ServerConfig::default()));
+        let device = (slab.insert(()).unwrap(), 7, 1);
+        for number in 0..1000 {
+            let now = Timestamp::from_millis(u64::from(number));
+            let took = uploads.accept(now, (device, owner(device.0)), block(number, true), None, &[0; 16]);
+            assert_eq!(took, Progress::Continue);
+            for host in 0..20 {
+                let stranger = Owner::nameless([192, 0, u8::try_from(number % 200).unwrap(), host].into());
+                let id = (slab.insert(()).unwrap(), 0, 9);
+                let took = uploads.accept(now, (id, stranger), block(0, true), None, &[0; 16]);
+                assert!(matches!(took, Progress::Continue | Progress::Refused(Code::TOO_MANY_REQUESTS)));
+            }
+        }
+        assert!(uploads.take_gave_way().is_some_and(|(count, _)| count > 10_000));
+        assert!(uploads.map.len() <= 1024);
+        let last = uploads.accept(Timestamp::ZERO, (device, owner(device.0)), block(1000, false), None, &[0; 3]);
+        assert!(matches!(last, Progress::Complete(body) if body.len() == 16_003));
     }
 
     #[test]
@@ -268,14 +303,14 @@ mod tests {
         for millis in 0..100 {
             let id = (slab.insert(()).unwrap(), 0, millis);
             let now = Timestamp::from_millis(millis);
-            assert_eq!(uploads.accept(now, id, block(0, true), None, &[0; 16]), Progress::Continue);
-            assert_eq!(uploads.accept(now, id, block(1, true), None, &[0; 16]), Progress::Continue);
-            assert!(uploads.bytes <= 64 && uploads.map.len() <= 3);
+            assert_eq!(uploads.accept(now, (id, owner(id.0)), block(0, true), None, &[0; 16]), Progress::Continue);
+            assert_eq!(uploads.accept(now, (id, owner(id.0)), block(1, true), None, &[0; 16]), Progress::Continue);
+            assert!(uploads.bytes() <= 64 && uploads.map.len() <= 3);
         }
         let id = (slab.insert(()).unwrap(), 0, 7);
-        let lie = uploads.accept(Timestamp::ZERO, id, block(0, true), Some(u32::MAX), &[0; 16]);
+        let lie = uploads.accept(Timestamp::ZERO, (id, anybody()), block(0, true), Some(u32::MAX), &[0; 16]);
         assert_eq!(lie, Progress::Refused(Code::REQUEST_ENTITY_TOO_LARGE));
         uploads.sweep(Timestamp::from_millis(1_000_000));
-        assert!(uploads.is_empty() && uploads.bytes == 0);
+        assert!(uploads.is_empty() && uploads.bytes() == 0);
     }
 }

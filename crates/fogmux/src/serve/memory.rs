@@ -48,10 +48,11 @@ impl Activity {
     }
 }
 
-/// Bytes that the gauges know of: connections, queues, logins, uploads and retained messages.
+/// Bytes that the gauges know of: connections, queues, unfinished input and retained messages.
 fn held_bytes(shared: &Shared) -> u64 {
     let (_, retained) = shared.bus.retained_size();
-    let queued = shared.bus.memory().used() + shared.mqtt.logins_bytes() + shared.http.uploads_bytes();
+    let unfinished = shared.mqtt.unfinished_bytes() + shared.mqtt.logins_bytes() + shared.xmpp.unfinished_bytes();
+    let queued = shared.bus.memory().used() + unfinished + shared.http.uploads_bytes();
     shared.admission.connections() as u64 * CONNECTION_BYTES + queued as u64 + retained as u64
 }
 

@@ -32,7 +32,7 @@ use super::{
     translate::{self, Parameters, Target},
     transport::{Change, Listener, Path, Transport},
 };
-use crate::{Peer, WorkerContext, liveness};
+use crate::{Peer, WorkerContext, liveness, shares::Table};
 
 /// Turns before other tasks of the worker have theirs.
 const TURNS_MAX: usize = 2;
@@ -76,6 +76,7 @@ pub(super) struct Core {
     pub(super) lists: Allowance,
     counted: Counters,
     peers_counted: i64,
+    uploads_counted: i64,
     /// Streams, not datagrams.
     pub(super) is_reliable: bool,
 }
@@ -241,6 +242,7 @@ impl Core {
             lists: Allowance::default(),
             counted: Counters::default(),
             peers_counted: 0,
+            uploads_counted: 0,
             is_reliable,
             ctx,
         })
@@ -253,7 +255,7 @@ impl Core {
                 let Listener { by, anonymous, sources } = self.admission.listener();
                 let mark = KeyMark::of(&self.ctx, &channel);
                 let peer = Peer { sources, listener: by, ..Peer::plain(path.remote, anonymous) }.over(channel);
-                self.admission.open(path.association, peer, mark);
+                self.opened(path, peer, mark);
             }
             Change::Moved { path, validated } => {
                 self.server.moved(self.machine_now(), &path, validated, &mut self.out);
@@ -264,6 +266,16 @@ impl Core {
                 self.server.forget(&path);
                 self.note_events();
             }
+        }
+    }
+
+    /// Notes an association or a connection, and whose it is.
+    pub(super) fn opened(&mut self, path: Path, peer: Peer, mark: KeyMark) {
+        self.admission.open(path.association, peer, mark);
+        let who = Who::Association(path.association);
+        let identity = self.admission.identity(&self.ctx, self.ctx.now(), &who);
+        if let Some(user) = identity.and_then(|identity| identity.user()) {
+            self.server.belongs_to(&path, user);
         }
     }
 
@@ -413,6 +425,14 @@ impl Core {
             metrics.timed_out.add(counters.timed_out - self.counted.timed_out);
             metrics.rejected.add(counters.peers_refused - self.counted.peers_refused);
             self.counted = counters;
+        }
+        if let Some((count, owner)) = self.server.take_gave_way() {
+            self.ctx.shared.metrics.shares.gave_way(Table::CoapUploads, &owner, count, self.ctx.now());
+        }
+        let uploads = i64::try_from(self.server.uploads_bytes()).unwrap_or(i64::MAX);
+        if uploads != self.uploads_counted {
+            self.ctx.shared.metrics.coap_uploads_bytes.change(uploads - self.uploads_counted);
+            self.uploads_counted = uploads;
         }
         if self.is_reliable {
             // Stream connections are counted where they are accepted.

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 
-use fogmux_auth::{Access, Action, Door, SourceKind, Verified};
+use fogmux_auth::{Access, Action, Door, Principal, SourceKind, Verified};
 use fogmux_bus::{Publisher, ReadGate, SlotId, Timestamp};
 use fogmux_coap::{Code, Ticket};
 use fogmux_net::Channel;
@@ -249,6 +249,17 @@ impl Identity {
             self.note(ctx, from, Action::Read, filter);
         }
         nothing
+    }
+
+    /// Its principal.
+    pub(super) fn principal(&self) -> &Principal {
+        self.gate.0.principal()
+    }
+
+    /// Its user, if it is not anonymous.
+    pub(super) fn user(&self) -> Option<Arc<str>> {
+        let principal = self.principal();
+        (!principal.anonymous).then(|| Arc::clone(&principal.name))
     }
 
     /// Whether both are the same principal, with the same groups and variables.

@@ -163,7 +163,7 @@ impl Hub {
         };
         lines.insert(association, line);
         drop(lines);
-        self.core.borrow_mut().admission.open(association, peer, KeyMark::default());
+        self.core.borrow_mut().opened(path, peer, KeyMark::default());
         self.agree(path, StreamLimits { message_bytes_max: signal::MESSAGE_BYTES_BASE, bert: false });
         path
     }

@@ -51,6 +51,10 @@ impl Peer for Path {
         self.association != 0 || self.remote.is_verified()
     }
 
+    fn association(&self) -> u64 {
+        self.association
+    }
+
     fn is_local(&self) -> bool {
         self.remote.is_local()
     }

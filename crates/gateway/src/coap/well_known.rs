@@ -14,6 +14,7 @@ use super::{
     translate::ROOT,
     transport::Path,
 };
+use crate::{shares::Table, unfinished};
 
 /// The resource type of a topic (RFC 6690 §3.1).
 const TOPIC_TYPE: &str = "fogmux.topic";
@@ -74,7 +75,8 @@ impl Core {
     /// Says whether the list is to be shown: others may have asked for too many of late.
     fn fill(&mut self, ask: &Ask<'_>, filter: &Filter, list: &mut List<'_>) -> bool {
         let mut after: Option<Topic> = None;
-        let mut looks = self.lists.begin(ask.now);
+        let owner = unfinished::owner(ask.identity.principal(), ask.from);
+        let mut looks = self.lists.begin(ask.now, owner);
         loop {
             let chunk = self.ctx.bus().retained(filter, after.as_ref(), CHUNK, ask.now);
             for message in chunk.messages.iter().filter(|message| ask.identity.gate.may_read(&message.topic)) {
@@ -86,7 +88,12 @@ impl Core {
                 return true;
             }
             if !may_go_on {
-                return looks.is_all_there_is();
+                let is_shown = looks.is_all_there_is();
+                if !is_shown {
+                    let principal = &ask.identity.principal().name;
+                    self.ctx.shared.metrics.shares.refused(Table::CoapLists, principal, ask.now);
+                }
+                return is_shown;
             }
         }
     }

@@ -40,7 +40,7 @@ where
     }
     let config = &conn.ctx.shared.http.config;
     let bounds = Bounds::of(config, config.batch_bytes_max);
-    let collected = body::collect(&conn.ctx, &parts.headers, body, bounds).await?;
+    let collected = body::collect(&conn.ctx, &parts.headers, body, bounds, identity.owner(conn)).await?;
     if ndjson::lines(collected.bytes()).nth(config.batch_lines_max).is_some() {
         let detail = format!("at most {} lines", config.batch_lines_max);
         return Err(Problem::new(Kind::ContentTooLarge).detail(detail));

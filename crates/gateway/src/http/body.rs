@@ -3,12 +3,12 @@
 use std::{
     pin::{Pin, pin},
     rc::Rc,
-    sync::atomic::Ordering::Relaxed,
     task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
+use fogmux_fair::Owner;
 use fogmux_http::{Kind, Problem};
 use http::{
     HeaderMap,
@@ -19,7 +19,7 @@ use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout_at};
 
 use super::HttpConfig;
-use crate::WorkerContext;
+use crate::{WorkerContext, unfinished::Place};
 
 /// The largest buffer that is allocated before a byte has come.
 const RESERVE_BYTES_MAX: usize = 64 << 10;
@@ -77,6 +77,7 @@ pub(super) async fn collect<B>(
     headers: &HeaderMap,
     body: B,
     bounds: Bounds,
+    owner: Owner,
 ) -> Result<Collected, Problem<'static>>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -92,7 +93,7 @@ where
         return Ok(Collected::Owned(Bytes::new()));
     }
     let announced = announced.and_then(|length| usize::try_from(length).ok());
-    read(ctx, body, announced, bounds).await
+    read(ctx, body, announced, bounds, Place::new(&ctx.shared.http.uploads, owner)).await
 }
 
 async fn read<B>(
@@ -100,17 +101,27 @@ async fn read<B>(
     mut body: B,
     announced: Option<usize>,
     bounds: Bounds,
+    mut place: Place,
 ) -> Result<Collected, Problem<'static>>
 where
     B: Body<Data = Bytes> + Unpin,
 {
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
-    let mut held = Held { ctx: Rc::clone(ctx), bytes: 0 };
     let began = Instant::now();
     loop {
         let deadline = began + bounds.time(first.len() + whole.len());
-        let frame = timeout_at(deadline, body.frame()).await.map_err(|_| late(ctx))?;
+        let held = whole.capacity().max(first.len());
+        let frame = match std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut body).poll_frame(cx))).await {
+            Poll::Ready(frame) => frame,
+            // It is waited for, so what there is of it counts.
+            Poll::Pending if !place.set(ctx, held) => return Err(gave_way()),
+            Poll::Pending => tokio::select! {
+                biased;
+                () = place.waiter().gave_way() => return Err(gave_way()),
+                frame = timeout_at(deadline, body.frame()) => frame.map_err(|_| late(ctx))?,
+            },
+        };
         let Some(frame) = frame else { break };
         let frame = frame.map_err(|_| Problem::new(Kind::BadRequest).detail("the body is cut short"))?;
         // Trailers are nobody's.
@@ -130,9 +141,6 @@ where
             first = Bytes::new();
         }
         whole.extend_from_slice(&data);
-        if !held.set(whole.capacity()) {
-            return Err(Problem::new(Kind::Unavailable).detail("too many uploads at once").retry_after(5));
-        }
     }
     Ok(if whole.is_empty() { Collected::Borrowed(first) } else { Collected::Owned(whole.freeze()) })
 }
@@ -142,36 +150,12 @@ fn late(ctx: &WorkerContext) -> Problem<'static> {
     Problem::new(Kind::RequestTimeout).detail("the body did not arrive in time")
 }
 
+fn gave_way() -> Problem<'static> {
+    Problem::new(Kind::Unavailable).detail("too many uploads at once").retry_after(5)
+}
+
 fn too_large(limit: usize) -> Problem<'static> {
     Problem::new(Kind::ContentTooLarge).detail(format!("at most {limit} bytes"))
-}
-
-/// Memory of an unfinished upload, counted against the bound of all uploads, and not among the queues: nobody
-/// loses a message or waits for an upload.
-struct Held {
-    ctx: Rc<WorkerContext>,
-    bytes: usize,
-}
-
-impl Held {
-    /// False when all uploads together hold too much.
-    fn set(&mut self, bytes: usize) -> bool {
-        let door = &self.ctx.shared.http;
-        // Wraps on the way down, as two's complement does.
-        let all = door
-            .uploads
-            .fetch_add(bytes.wrapping_sub(self.bytes), Relaxed)
-            .wrapping_add(bytes)
-            .wrapping_sub(self.bytes);
-        self.bytes = bytes;
-        all <= door.config.uploads_bytes_max.max(door.config.batch_bytes_max.saturating_mul(8))
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.set(0);
-    }
 }
 
 /// Bytes of an unwanted body that are still read and thrown away, and for how long: time is what it is about, the bytes

@@ -8,6 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use fogmux_fair::Owner;
 use fogmux_http::{
     Kind, Problem,
     idempotency::{self, Scope, Ticket, Verdict},
@@ -15,6 +16,7 @@ use fogmux_http::{
 use http::{HeaderName, HeaderValue, Response, StatusCode, header::CONTENT_TYPE, request::Parts};
 
 use super::{identity::Identity, payload::Payload, respond, service::Conn};
+use crate::shares::Table;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -34,7 +36,7 @@ pub(super) enum Claimed {
 
 /// A key while its request is performed; dropped without an answer, it is free again.
 pub(super) struct Held {
-    inner: Option<(Rc<Conn>, Scope, Ticket)>,
+    inner: Option<(Rc<Conn>, Ticket)>,
 }
 
 /// Distinct for each run: a fingerprint never leaves the process.
@@ -51,13 +53,30 @@ pub(super) fn claim(
     let key = idempotency::key(value.as_bytes())
         .ok_or(Problem::new(Kind::BadRequest).detail("Idempotency-Key is 1 to 255 visible characters"))?;
     let scope = Scope { principal: Box::from(&*identity.principal().name), key: key.into() };
-    let verdict = conn.ctx.shared.http.idempotency().begin(now(conn), &scope, fingerprint(parts, body));
+    let owner = identity.owner(conn);
+    let verdict = {
+        let mut store = conn.ctx.shared.http.idempotency();
+        let verdict = store.begin(now(conn), &scope, &owner, fingerprint(parts, body));
+        note(conn, store.take_gave_way());
+        verdict
+    };
     match verdict {
-        Verdict::Perform(ticket) => Ok(Claimed::Perform(Held { inner: Some((Rc::clone(conn), scope, ticket)) })),
+        Verdict::Perform(ticket) => Ok(Claimed::Perform(Held { inner: Some((Rc::clone(conn), ticket)) })),
         Verdict::Replay(kept) => Ok(Claimed::Replay(kept.response())),
         Verdict::Conflict => Err(Problem::new(Kind::IdempotencyConflict).retry_after(1)),
         Verdict::Mismatch => Err(Problem::new(Kind::IdempotencyMismatch)),
-        Verdict::Full => Err(Problem::new(Kind::Unavailable).detail("too many idempotency keys").retry_after(1)),
+        Verdict::Full => {
+            let principal = &identity.principal().name;
+            conn.ctx.shared.metrics.shares.refused(Table::IdempotencyKeys, principal, conn.ctx.now());
+            Err(Problem::new(Kind::Unavailable).detail("too many idempotency keys").retry_after(1))
+        }
+    }
+}
+
+/// Counts answers that went for those of others.
+fn note(conn: &Conn, gave_way: Option<(u64, Owner)>) {
+    if let Some((count, owner)) = gave_way {
+        conn.ctx.shared.metrics.shares.gave_way(Table::IdempotencyKeys, &owner, count, conn.ctx.now());
     }
 }
 
@@ -86,14 +105,16 @@ impl Held {
             Ok(response) => response,
             Err(problem) => return respond::problem(&problem),
         };
-        if let Some((_, scope, ticket)) = self.inner.take() {
+        if let Some((_, ticket)) = self.inner.take() {
             let kept = Kept {
                 status: response.status(),
                 content_type: response.headers().get(CONTENT_TYPE).cloned(),
                 body: response.body().known().unwrap_or_default(),
             };
             let bytes = kept.body.len() + size_of::<Kept>();
-            conn.ctx.shared.http.idempotency().finish(now(conn), &scope, ticket, kept, bytes);
+            let mut store = conn.ctx.shared.http.idempotency();
+            store.finish(now(conn), ticket, kept, bytes);
+            note(conn, store.take_gave_way());
         }
         response
     }
@@ -101,8 +122,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some((conn, scope, ticket)) = self.inner.take() {
-            conn.ctx.shared.http.idempotency().abandon(&scope, ticket);
+        if let Some((conn, ticket)) = self.inner.take() {
+            conn.ctx.shared.http.idempotency().abandon(ticket);
         }
     }
 }

@@ -9,6 +9,7 @@ use std::{
 
 use fogmux_auth::{Access, Action, Decision, Door, LogIn, Principal, Refused, SourceKind, Verified};
 use fogmux_bus::{Publisher, ReadGate, Timestamp};
+use fogmux_fair::Owner;
 use fogmux_http::{
     Kind, Problem,
     authorization::{self, Authorization, Credentials},
@@ -20,11 +21,12 @@ use http::{
 };
 use sha2::{Digest as _, Sha256};
 
-use super::session as sessions;
+use super::{service::Conn, session as sessions};
 use crate::{
     Peer, WorkerContext,
     audit::{self, RefusedLogin},
     credential::{self, Denied, Expiry, Login},
+    unfinished,
 };
 
 /// Credentials remembered on one connection; a proxy may carry several.
@@ -56,6 +58,11 @@ impl Identity {
 
     pub(super) fn principal(&self) -> &Principal {
         self.gate.0.principal()
+    }
+
+    /// The owner of what its requests leave unfinished.
+    pub(super) fn owner(&self, conn: &Conn) -> Owner {
+        unfinished::owner(self.principal(), conn.peer.address)
     }
 
     /// When the credential ends.

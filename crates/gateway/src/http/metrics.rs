@@ -123,15 +123,16 @@ impl Snapshot {
         let count = bus.counters();
         let of_bus = [("retained", &count.share_retained), ("subscriptions", &count.share_subscriptions)];
         let of_bus = of_bus.map(|(table, counter)| (table, counter.load(Relaxed)));
-        for (table, refused) in shares.each().into_iter().chain(of_bus) {
+        for (table, refused) in shares.each_refused().chain(of_bus) {
             ConstCounter::new(refused).encode(family.encode_family(&[("table", table)])?)?;
         }
+        let help = "Bytes of unfinished CoAP uploads";
+        let uploads = ConstGauge::new(self.0.metrics.coap_uploads_bytes.get());
+        uploads.encode(descriptor(encoder, "coap_uploads_bytes", help, MetricType::Gauge)?)?;
         let help = "Entries that ended for those of another principal";
         let mut family = descriptor(encoder, "share_gave_way", help, MetricType::Counter)?;
-        for (table, counter) in
-            [("sessions", &shares.sessions_gave_way), ("event_streams", &shares.event_streams_gave_way)]
-        {
-            ConstCounter::new(counter.get()).encode(family.encode_family(&[("table", table)])?)?;
+        for (table, gave_way) in shares.each_gave_way() {
+            ConstCounter::new(gave_way).encode(family.encode_family(&[("table", table)])?)?;
         }
         let help = "Entries of the principal that has most";
         let mut family = descriptor(encoder, "share_largest", help, MetricType::Gauge)?;
@@ -204,7 +205,9 @@ impl Snapshot {
             ("bus_subscriptions_bytes", "Bytes of subscriptions", bus.subscriptions_bytes()),
             ("mqtt_wills_bytes", "Bytes of MQTT wills", self.0.mqtt.wills_bytes()),
             ("mqtt_logins_bytes", "Bytes of MQTT logins under way", self.0.mqtt.logins_bytes()),
+            ("mqtt_unfinished_bytes", "Bytes of unfinished MQTT packets", self.0.mqtt.unfinished_bytes()),
             ("http_uploads_bytes", "Bytes of unfinished HTTP uploads", self.0.http.uploads_bytes()),
+            ("xmpp_unfinished_bytes", "Bytes of unfinished XMPP stanzas", self.0.xmpp.unfinished_bytes()),
             ("logins_waiting", "Logins that wait for their password to be verified", self.0.verifiers.waiting()),
             ("http_event_streams", "Event streams", streams),
             ("http_event_streams_parked", "Event streams that wait for their reader", parked),

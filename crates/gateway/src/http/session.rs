@@ -4,6 +4,7 @@ use std::{rc::Rc, sync::MutexGuard, time::Duration};
 
 use bytes::Bytes;
 use fogmux_auth::{Principal, Rules, SourceKind, Verified};
+use fogmux_fair::Owner;
 use fogmux_http::{
     Problem, cookie,
     login::{self, PAGE, PAGE_POLICY},
@@ -81,7 +82,8 @@ where
 {
     let config = &conn.ctx.shared.http.config;
     let bounds = Bounds::of(config, login::BYTES_MAX);
-    let collected = body::collect(&conn.ctx, &parts.headers, body, bounds).await?;
+    let owner = Owner::nameless(conn.peer.address.ip());
+    let collected = body::collect(&conn.ctx, &parts.headers, body, bounds, owner).await?;
     let credentials = login::parse(topics::content_type(&parts.headers)?, collected.bytes())?;
     // From before the login: if the password is changed meanwhile, the session has none that holds.
     let rules = conn.ctx.authority().rules();

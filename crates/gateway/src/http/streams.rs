@@ -173,7 +173,7 @@ impl Registry {
                     return Err(NoStream::TooMany);
                 };
                 if *entry.stream.principal != *principal {
-                    shares.event_streams_gave_way.increment();
+                    shares.event_stream_gave_way();
                 }
             }
         }

@@ -102,7 +102,7 @@ where
     translate::check(content_type, properties.as_deref())?;
     let config = &conn.ctx.shared.http.config;
     let bounds = Bounds::of(config, config.payload_bytes_max);
-    let collected = body::collect(&conn.ctx, &parts.headers, body, bounds).await?;
+    let collected = body::collect(&conn.ctx, &parts.headers, body, bounds, identity.owner(conn)).await?;
     let put = Put { topic, query: &query, content_type, properties, collected: &collected };
     if parts.method == Method::PUT {
         return keep(conn, identity, &put, &parts.headers).await;

@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::{
     connection::{Connection, End},
     mailbox::MqttMailbox,
+    receive::Input,
     will::Will,
 };
 use crate::WorkerContext;
@@ -44,6 +45,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if end == End::Displaced && self.will.is_some() && self.has_taken_leave() {
             self.will = None;
         }
+        // Nothing of it is handled any more, and the goodbye takes a while.
+        (self.input, self.unfinished) = (Input::new(Vec::new()), None);
         if let Some(will) = self.leave(end) {
             // When many go at once, all of them give back what they held before the first will is published: otherwise
             // their mailboxes would take each other's wills, and clients that read pay for that.

@@ -9,8 +9,8 @@ pub struct MqttConfig {
     pub login_deadline: Duration,
     /// Largest CONNECT, in bytes; its sender is not authenticated yet.
     pub connect_bytes_max: usize,
-    /// Bytes of all logins under way; those of 2 KiB and less do not count. Beyond, the one that has been waiting longest
-    /// for its client ends.
+    /// Bytes of all logins under way; those of 2 KiB and less do not count. Beyond, the oldest of the host
+    /// that has most ends.
     pub logins_bytes_max: usize,
     /// Longest client identifier, in bytes.
     pub client_id_bytes_max: usize,
@@ -20,8 +20,8 @@ pub struct MqttConfig {
     pub user_without_password: bool,
     /// Largest packet a client may send, in bytes.
     pub packet_bytes_max: u32,
-    /// Bytes of unfinished packets of all clients together. Above it packets larger than the read buffer wait, and
-    /// clients that have been sending one for some seconds are cut.
+    /// Bytes of unfinished packets of all clients together; those of 2 KiB and less do not count. Beyond, one of the
+    /// principal that has most ends.
     pub unfinished_bytes_max: usize,
     /// Unacknowledged QoS 1 and 2 messages a client may have (Receive Maximum).
     pub receive_maximum: u16,

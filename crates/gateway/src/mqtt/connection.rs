@@ -27,6 +27,7 @@ use super::{
 };
 use crate::{
     WorkerContext, credential::Expiry, egress::Egress, liveness::check_sleep, pause::Pause, shutdown::Written, turn,
+    unfinished::Place,
 };
 
 /// Turns a connection takes before others get theirs.
@@ -134,8 +135,8 @@ pub(super) struct Connection<S> {
     pub(super) read_bytes: usize,
     /// Retained messages looked at since the task was woken.
     pub(super) looks: usize,
-    /// Since when the packet at the front of the input is unfinished.
-    pub(super) unfinished_since: Timestamp,
+    /// Its place among the unfinished packets of all clients, once it has had more than a little of them.
+    pub(super) unfinished: Option<Box<Place>>,
     pub(super) entry: Option<Entry>,
     pub(super) keep_alive: u16,
     /// The shutdown of the connection, once it has begun.
@@ -210,7 +211,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             unread_since: Timestamp::NEVER,
             read_bytes: 0,
             looks: 0,
-            unfinished_since: Timestamp::NEVER,
+            unfinished: None,
             entry: None,
             keep_alive: negotiation.keep_alive,
             draining: None,
@@ -257,7 +258,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         {
             return Poll::Ready(end);
         }
-        match self.turns(cx) {
+        let more = self.turns(cx).and_then(|more| Ok(self.poll_unfinished(cx)? || more));
+        match more {
             Ok(true) => {
                 turn::again(cx);
                 Poll::Pending
@@ -329,11 +331,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         false
     }
 
-    /// Whether this publisher stops where it is, and the rest of what was read already is held. Not when the memory for
-    /// unfinished packets, in which that counts, is used up.
+    /// Whether this publisher stops where it is, and the rest of what was read already is held. Not when that has to
+    /// give way to unfinished packets of others.
     pub(super) fn holds_input(&self) -> bool {
         let is_stopped = self.rare.as_ref().and_then(|rare| rare.pause.as_ref()).is_some_and(|pause| pause.is_stop());
-        is_stopped && self.ctx.shared.mqtt.unfinished_share() == 0
+        is_stopped && !self.unfinished.as_ref().is_some_and(|place| place.waiter().has_given_way())
     }
 
     /// Whether the client is not read because of its own unread output.
@@ -342,12 +344,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Whether the client may be read: not while it pauses, does not read its output, or has too many acknowledgements
-    /// waiting; publishers not while memory is tight; and no large packet while there are too many unfinished ones.
+    /// waiting; and publishers not while memory is tight.
     fn may_read(&mut self, cx: &mut Context<'_>) -> bool {
         if self.poll_pause(cx) || self.is_fanning_out(cx) {
-            return false;
-        }
-        if self.input.is_large() && self.ctx.shared.mqtt.unfinished_share() > 0 {
             return false;
         }
         if self.is_held_back() {

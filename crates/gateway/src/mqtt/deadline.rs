@@ -1,4 +1,4 @@
-//! The deadlines of a connection: keep alive, stalls, unfinished packets, expiring credentials, shutdown.
+//! The deadlines of a connection: keep alive, stalls, expiring credentials, shutdown.
 
 use std::{task::Poll, time::Duration};
 
@@ -7,9 +7,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::connection::{Connection, End};
 use crate::{context::Phase, credential::Expiry, shutdown::Written};
-
-/// How long a client may take for one packet once unfinished packets take too much memory.
-const UNFINISHED_PATIENCE: Duration = Duration::from_secs(2);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn keep_alive_deadline(&self) -> Timestamp {
@@ -27,11 +24,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match (reads, self.unread_since) {
             (true, Timestamp::NEVER) => {}
             (true, since) => {
-                let held_back = self.now.since(since);
-                self.last_read = self.last_read + held_back;
-                if self.unfinished_since != Timestamp::NEVER {
-                    self.unfinished_since = self.unfinished_since + held_back;
-                }
+                self.last_read = self.last_read + self.now.since(since);
                 self.unread_since = Timestamp::NEVER;
             }
             (false, since) => self.unread_since = since.min(self.now),
@@ -43,14 +36,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Timestamp::NEVER => Timestamp::NEVER,
             since => since + self.ctx.shared.mqtt.config.stall_max,
         }
-    }
-
-    /// When to check whether unfinished packets take too much memory.
-    fn unfinished_deadline(&self) -> Timestamp {
-        if self.unfinished_since == Timestamp::NEVER {
-            return Timestamp::NEVER;
-        }
-        self.unfinished_since + UNFINISHED_PATIENCE
     }
 
     /// When the credential expires.
@@ -72,14 +57,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let mut next = self.keep_alive_deadline().min(self.stall_deadline());
         next = next.min(self.expiry());
-        if self.unfinished_deadline() <= self.now {
-            if self.ctx.shared.mqtt.unfinished_share() > 0 {
-                return Poll::Ready(self.too_much_unfinished());
-            }
-            next = next.min(self.now + UNFINISHED_PATIENCE);
-        } else {
-            next = next.min(self.unfinished_deadline());
-        }
         if next < self.alarm || self.alarm <= self.now {
             self.alarm = next;
             if let Some(entry) = self.entry {

@@ -7,18 +7,19 @@ use std::{
     sync::Arc,
 };
 
+use fogmux_fair::Owner;
 use fogmux_mqtt::{AuthStep, DecodeError, Limits, Packet, ProtocolError, ReasonCode, Version, decode};
 use tokio::{
     io::{AsyncRead, ReadBuf},
-    sync::Notify,
     time::{Instant, timeout_at},
 };
 
 use super::login::Failed;
-use crate::{WorkerContext, context::READ_BUFFER_BYTES};
-
-/// Bytes of an unfinished login that are taken in any case, and not counted.
-const SMALL_BYTES: usize = 2048;
+use crate::{
+    Peer, WorkerContext,
+    context::READ_BUFFER_BYTES,
+    unfinished::{Place, SMALL_BYTES, Waiter},
+};
 
 /// Bytes of a login. Those of more than a little have a bound together (`logins_bytes_max`).
 pub(super) struct Early {
@@ -26,21 +27,21 @@ pub(super) struct Early {
     ctx: Rc<WorkerContext>,
     /// When the client has to have said everything.
     deadline: Instant,
-    /// Its place among the logins that hold more than a little.
-    place: Option<Place>,
-}
-
-struct Place {
-    number: u64,
-    /// Notified when the login has to end for others.
-    ended: Arc<Notify>,
+    /// Its place among all logins under way.
+    place: Place,
 }
 
 impl Early {
     /// Begins the login of a client, which has the time of the configuration for it.
-    pub(super) fn new(ctx: Rc<WorkerContext>) -> Self {
+    pub(super) fn new(ctx: Rc<WorkerContext>, peer: &Peer) -> Self {
         let deadline = Instant::now() + ctx.shared.mqtt.config.login_deadline;
-        Self { bytes: Vec::new(), ctx, deadline, place: None }
+        let place = Place::new(ctx.shared.mqtt.logins(), Owner::nameless(peer.address.ip()));
+        Self { bytes: Vec::new(), ctx, deadline, place }
+    }
+
+    /// Tells when the login has to end for others.
+    pub(super) fn waiter(&self) -> Arc<Waiter> {
+        Arc::clone(self.place.waiter())
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -49,7 +50,8 @@ impl Early {
 
     /// Takes what stands behind `at` away from here.
     pub(super) fn split_off(&mut self, at: usize) -> Self {
-        let mut rest = Self { bytes: Vec::new(), ctx: Rc::clone(&self.ctx), deadline: self.deadline, place: None };
+        let (ctx, place) = (Rc::clone(&self.ctx), self.place.beside());
+        let mut rest = Self { bytes: Vec::new(), ctx, deadline: self.deadline, place };
         rest.extend(self.bytes.get(at..).unwrap_or_default());
         self.bytes.truncate(at);
         rest
@@ -57,12 +59,9 @@ impl Early {
 
     fn extend(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-        if self.place.is_none() && self.bytes.len() <= SMALL_BYTES {
-            return;
-        }
-        let room = self.ctx.shared.mqtt.early();
-        let place = self.place.get_or_insert_with(|| Place { number: room.enter(), ended: Arc::default() });
-        room.set(place.number, self.bytes.capacity());
+        let counted = if self.bytes.len() <= SMALL_BYTES { 0 } else { self.bytes.capacity() };
+        // If it has to end itself, its waiter tells.
+        let _ = self.place.set(&self.ctx, counted);
     }
 
     /// Reads until a CONNECT is whole; gives its length. Any other first packet ends the connection ([MQTT-3.1.0-1]).
@@ -139,21 +138,7 @@ impl Early {
 
     /// Reads once, before the deadline.
     async fn read<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Result<(), Failed> {
-        let deadline = self.deadline;
-        let Some(Place { number, ended }) = &self.place else {
-            return timeout_at(deadline, self.read_some(stream, READ_BUFFER_BYTES)).await.map_err(|_| Failed::Late)?;
-        };
-        let (ctx, number, ended) = (Rc::clone(&self.ctx), *number, Arc::clone(ended));
-        if !ctx.shared.mqtt.early().wait(number, &ended) {
-            return Err(gave_way(&ctx));
-        }
-        let read = tokio::select! {
-            biased;
-            () = ended.notified() => return Err(gave_way(&ctx)),
-            read = timeout_at(deadline, self.read_some(stream, READ_BUFFER_BYTES)) => read,
-        };
-        ctx.shared.mqtt.early().wait_no_longer(number);
-        read.map_err(|_| Failed::Late)?
+        timeout_at(self.deadline, self.read_some(stream, READ_BUFFER_BYTES)).await.map_err(|_| Failed::Late)?
     }
 
     /// Reads once, so many bytes at most; an error at the end.
@@ -172,20 +157,6 @@ impl Early {
             Ok(_) | Err(_) => Err(Failed::Silently),
         }
     }
-}
-
-impl Drop for Early {
-    fn drop(&mut self) {
-        if let Some(place) = &self.place {
-            self.ctx.shared.mqtt.early().leave(place.number);
-        }
-    }
-}
-
-/// The logins under way hold too much, and this is the one that ends.
-fn gave_way(ctx: &WorkerContext) -> Failed {
-    ctx.shared.metrics.mqtt_only.logins_gave_way.increment();
-    Failed::Silently
 }
 
 fn misbehaved(error: &DecodeError) -> Failed {

@@ -17,8 +17,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Whether the client has sent DISCONNECT with reason 0x00. Reads what has arrived; the other packets are dropped,
     /// as all are that follow the end of a connection, and its client has no acknowledgement of them.
     pub(super) fn has_taken_leave(&mut self) -> bool {
-        let input = std::mem::replace(&mut self.input, Input::Partial(Vec::new()));
-        self.ctx.shared.mqtt.change_unfinished(input.counted(), 0);
+        let input = std::mem::replace(&mut self.input, Input::new(Vec::new()));
         let (mut bytes, mut skip) = input.into_rest();
         let mut read = 0;
         loop {

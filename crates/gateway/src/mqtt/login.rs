@@ -38,7 +38,8 @@ pub(super) async fn login<S>(ctx: Rc<WorkerContext>, mut stream: S, peer: Peer) 
 where
     S: Transport,
 {
-    let mut early = Early::new(Rc::clone(&ctx));
+    let mut early = Early::new(Rc::clone(&ctx), &peer);
+    let waiter = early.waiter();
     let attempt = async {
         let used = early.read_connect(&mut stream).await?;
         ctx.shared.metrics.mqtt_only.connects.increment();
@@ -50,6 +51,10 @@ where
     let result = tokio::select! {
         biased;
         () = ctx.drain() => Err(Failed::Silently),
+        () = waiter.gave_way() => {
+            ctx.shared.metrics.mqtt_only.logins_gave_way.increment();
+            Err(Failed::Silently)
+        }
         result = attempt => result,
     };
     match result {

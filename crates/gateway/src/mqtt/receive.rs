@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::{BufMut, BytesMut};
-use fogmux_bus::{Payload, Timestamp};
+use fogmux_bus::Payload;
 use fogmux_mqtt::{
     Ack, Disconnect, Frame, Incoming, Packet, PacketId, PacketType, Property, ProtocolError, Publish, Qos, ReasonCode,
     Received, decode,
@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::connection::{Connection, End};
+use crate::unfinished::{Place, SMALL_BYTES, owner};
 
 /// Messages published at once; more come in the next batch of the same turn.
 const BATCH_MAX: usize = 256;
@@ -47,11 +48,10 @@ impl Input {
         if rest.is_empty() { Self::Partial(rest) } else { Self::Unread(rest) }
     }
 
-    /// The bytes that count as unfinished: those that came with CONNECT are decoded in the same poll.
-    pub(super) fn counted(&self) -> usize {
+    /// The bytes that count as unfinished.
+    fn counted(&self) -> usize {
         match self {
-            Self::Partial(bytes) | Self::Held(bytes) => bytes.len(),
-            Self::Unread(_) => 0,
+            Self::Partial(bytes) | Self::Unread(bytes) | Self::Held(bytes) => bytes.len(),
             Self::Large(large) => large.bytes.capacity(),
         }
     }
@@ -99,12 +99,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Reads once and handles the bytes.
     pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, End> {
         match std::mem::replace(&mut self.input, Input::Partial(Vec::new())) {
-            Input::Unread(bytes) => {
-                self.take(&bytes)?;
-                Ok(Poll::Ready(()))
-            }
-            Input::Held(bytes) => {
-                self.ctx.shared.mqtt.change_unfinished(bytes.len(), 0);
+            Input::Unread(bytes) | Input::Held(bytes) => {
                 self.take(&bytes)?;
                 Ok(Poll::Ready(()))
             }
@@ -136,7 +131,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let length = partial.len() + count;
         if !partial.is_empty() {
             front.copy_from_slice(&partial);
-            self.ctx.shared.mqtt.change_unfinished(partial.len(), 0);
         }
         self.take(buffer.get(..length).unwrap_or_default())?;
         Ok(Poll::Ready(()))
@@ -152,12 +146,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let used = self.handle_all(bytes)?;
         let rest = bytes.get(used..).unwrap_or_default();
         if rest.is_empty() {
-            self.unfinished_since = Timestamp::NEVER;
             return Ok(());
         }
         if self.holds_input() {
-            self.unfinished_since = Timestamp::NEVER;
-            self.ctx.shared.mqtt.change_unfinished(0, rest.len());
             self.input = Input::Held(rest.to_vec());
             return Ok(());
         }
@@ -165,30 +156,45 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Ok(frame) => frame.map_or(0, |frame| frame.total_len()),
             Err(error) => return Err(self.misbehaved(&error, error.reason())),
         };
-        if used > 0 || self.unfinished_since == Timestamp::NEVER {
-            self.unfinished_since = self.now;
-        }
         // It must fit the buffer alone, or it could never be finished.
         self.input = if total >= crate::context::READ_BUFFER_BYTES {
             Input::Large(Box::new(Large { bytes: BytesMut::from(rest), total }))
         } else {
             Input::Partial(rest.to_vec())
         };
-        self.ctx.shared.mqtt.change_unfinished(0, self.input.counted());
-        if self.ctx.shared.mqtt.unfinished_share() > 1 { Err(self.too_much_unfinished()) } else { Ok(()) }
+        Ok(())
     }
 
-    /// All clients together have too many unfinished bytes.
-    pub(super) fn too_much_unfinished(&mut self) -> End {
-        self.misbehaved(&"unfinished packets take too much memory", ReasonCode::QUOTA_EXCEEDED)
+    /// Counts what is left of the input among the unfinished packets of all clients, before the task sleeps. Returns
+    /// whether there is more to do. When there is too much of it, a packet of the principal that has most ends with its
+    /// connection; input that was only held for a pause is handled at once instead.
+    pub(super) fn poll_unfinished(&mut self, cx: &Context<'_>) -> Result<bool, End> {
+        let bytes = self.input.counted();
+        if self.unfinished.is_none() && bytes <= SMALL_BYTES {
+            return Ok(false);
+        }
+        let (door, gate, peer) = (&self.ctx.shared.mqtt, &self.gate, self.peer);
+        let fresh = || Box::new(Place::new(door.unfinished(), owner(gate.access().principal(), peer)));
+        let place = self.unfinished.get_or_insert_with(fresh);
+        if place.set(&self.ctx, bytes) && (bytes <= SMALL_BYTES || place.waiter().poll_gave_way(cx).is_pending()) {
+            return Ok(false);
+        }
+        let Input::Held(held) = &mut self.input else {
+            return Err(self.misbehaved(&"unfinished packets take too much memory", ReasonCode::QUOTA_EXCEEDED));
+        };
+        let held = std::mem::take(held);
+        self.input = Input::Partial(Vec::new());
+        self.take(&held)?;
+        self.unfinished = None;
+        Ok(true)
     }
 
     /// Continues reading a large packet; its buffer grows with the bytes received, not with the announced length.
     fn poll_large(&mut self, cx: &mut Context<'_>, mut large: Box<Large>) -> Result<Poll<()>, End> {
         let Large { bytes, total } = &mut *large;
-        let (before, length) = (bytes.capacity(), bytes.len());
+        let length = bytes.len();
         let missing = *total - length;
-        if before == length {
+        if bytes.capacity() == length {
             bytes.reserve(missing.min(length.max(LARGE_STEP_BYTES)));
         }
         let room = missing.min(bytes.capacity() - length);
@@ -197,7 +203,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let read = self.stream.read_buf(&mut limited);
             std::pin::pin!(read).poll(cx)
         };
-        self.ctx.shared.mqtt.change_unfinished(before, bytes.capacity());
         let finished = bytes.len() >= *total;
         let poll = match poll {
             Poll::Pending => Ok(Poll::Pending),
@@ -214,8 +219,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.input = Input::Large(large);
             return poll;
         }
-        self.ctx.shared.mqtt.change_unfinished(bytes.capacity(), 0);
-        self.unfinished_since = Timestamp::NEVER;
         self.handle_large(&large.bytes.freeze())?;
         poll
     }
@@ -409,7 +412,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
-        self.ctx.shared.mqtt.change_unfinished(self.input.counted(), 0);
         self.ctx.shared.shutdown.closed(self.draining.is_some());
     }
 }

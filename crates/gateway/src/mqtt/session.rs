@@ -5,9 +5,10 @@ use std::{
     hash::BuildHasher,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::Waker,
+    time::Duration,
 };
 
 use fogmux_auth::ANONYMOUS;
@@ -18,12 +19,16 @@ use super::{
     LOOK,
     bounds::Bounds,
     config::{ClientIdentifiers, MqttConfig},
-    early_room::EarlyRoom,
     mailbox::{Leaves, Left, MqttMailbox},
     wheel::{Entry, Wheel},
     will::{Will, WillRoom, WillRooms},
 };
-use crate::{WorkerContext, shares::Table, throttle::Throttle};
+use crate::{
+    WorkerContext,
+    shares::Table,
+    throttle::Throttle,
+    unfinished::{REST, Unfinished},
+};
 
 /// The tag of all subscriptions of a session that are not shared: a message that several match is delivered once
 /// (§3.3.4).
@@ -130,12 +135,18 @@ pub struct MqttDoor {
     next_look: AtomicU64,
     /// Notified when an alarm is set that is due before that.
     earlier: Notify,
-    unfinished: AtomicUsize,
-    early: EarlyRoom,
+    unfinished: Arc<Unfinished>,
+    logins: Arc<Unfinished>,
     bounds: OnceLock<Arc<Bounds>>,
     /// Limits the log lines about slow subscribers.
     pub(super) slow_log: Throttle,
     pub(super) unkept_log: Throttle,
+}
+
+/// The room for unfinished packets, in which the buffer of a packet of the largest size fits in any case.
+fn unfinished_bytes_max(config: &MqttConfig) -> usize {
+    let packet = usize::try_from(config.packet_bytes_max).unwrap_or(usize::MAX);
+    config.unfinished_bytes_max.max(packet.saturating_add(crate::context::READ_BUFFER_BYTES))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -152,15 +163,19 @@ impl MqttDoor {
                 ClientIdentifiers::PerPrincipal => Sessions::new(config.sessions_max),
                 ClientIdentifiers::Shared => Sessions::new(config.sessions_max).absent_give_way(),
             },
-            // One login fits in any case.
-            early: EarlyRoom::new(config.logins_bytes_max.max(config.connect_bytes_max.saturating_mul(4))),
+            // One login fits in any case. Of those of one host the oldest goes.
+            logins: Unfinished::new(
+                Table::MqttLogins,
+                config.logins_bytes_max.max(config.connect_bytes_max.saturating_mul(4)),
+                Duration::ZERO,
+            ),
+            unfinished: Unfinished::new(Table::MqttPackets, unfinished_bytes_max(&config), REST),
             config,
             wills: Mutex::default(),
             will_rooms: Arc::default(),
             alarms: Mutex::default(),
             next_look: AtomicU64::new(0),
             earlier: Notify::new(),
-            unfinished: AtomicUsize::new(0),
             bounds: OnceLock::new(),
             slow_log: Throttle::default(),
             unkept_log: Throttle::default(),
@@ -189,28 +204,26 @@ impl MqttDoor {
         Arc::clone(self.bounds.get_or_init(|| Arc::new(Bounds::new(&self.config, ctx.bus().memory()))))
     }
 
-    pub(super) const fn early(&self) -> &EarlyRoom {
-        &self.early
+    /// The logins under way.
+    pub(super) const fn logins(&self) -> &Arc<Unfinished> {
+        &self.logins
     }
 
     /// Bytes of logins under way.
     #[must_use]
     pub fn logins_bytes(&self) -> usize {
-        self.early.bytes()
+        self.logins.bytes()
     }
 
-    /// Counts bytes of unfinished packets.
-    pub(super) fn change_unfinished(&self, before: usize, after: usize) {
-        if after > before {
-            self.unfinished.fetch_add(after - before, Relaxed);
-        } else if after < before {
-            self.unfinished.fetch_sub(before - after, Relaxed);
-        }
+    /// The unfinished packets of clients that are logged in.
+    pub(super) const fn unfinished(&self) -> &Arc<Unfinished> {
+        &self.unfinished
     }
 
-    /// The share of the room for unfinished packets that is used: 0 while there is room.
-    pub(super) fn unfinished_share(&self) -> usize {
-        self.unfinished.load(Relaxed) / self.config.unfinished_bytes_max.max(1)
+    /// Bytes of unfinished packets.
+    #[must_use]
+    pub fn unfinished_bytes(&self) -> usize {
+        self.unfinished.bytes()
     }
 
     /// Ends a session: nothing is delivered to it any more. Messages of its shared subscriptions that it has not taken

@@ -113,8 +113,8 @@ impl Reading {
             shared_subscriptions: wide(bus.shared_subscriptions()),
             resident_bytes: fogmux_memory::resident_bytes().unwrap_or(0),
             resident_bytes_max: fogmux_memory::resident_bytes_max().unwrap_or(0),
-            gave_way: metrics.shares.sessions_gave_way.get(),
-            share_refused: metrics.shares.each().iter().map(|(_, refused)| refused).sum::<u64>()
+            gave_way: metrics.shares.sessions_gave_way(),
+            share_refused: metrics.shares.each_refused().map(|(_, refused)| refused).sum::<u64>()
                 + count.share_retained.load(Relaxed)
                 + count.share_subscriptions.load(Relaxed),
             bus: vec![

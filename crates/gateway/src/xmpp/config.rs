@@ -11,7 +11,8 @@ pub struct XmppConfig {
     pub domain: String,
     /// Largest stanza after login, in bytes. A payload that is no text takes a third more than its size.
     pub stanza_bytes_max: usize,
-    /// Bytes that all connections together keep of stanzas that have not ended; beyond it large ones are refused.
+    /// Bytes that all connections together keep of stanzas that have not ended, above 2 KiB each. Beyond, one of the
+    /// account that has most ends.
     pub open_stanzas_bytes_max: usize,
     /// From accept to a bound resource.
     pub login_timeout: Duration,

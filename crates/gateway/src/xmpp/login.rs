@@ -4,6 +4,7 @@ use std::{future::poll_fn, io, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_auth::{Principal, Verified};
 use fogmux_bus::{FifoLimits, FifoMailbox, Publisher};
+use fogmux_fair::Owner;
 use fogmux_xmpp::{
     Jid, ServerEvent, ServerStream, StanzaCondition, StreamCondition, StreamError,
     stream::{BindRequest, SaslCondition, StartTls},
@@ -24,7 +25,10 @@ use super::{
     sasl::{Logins, Outcome},
     session::Session,
 };
-use crate::{Peer, WorkerContext};
+use crate::{
+    Peer, WorkerContext,
+    unfinished::{Place, SMALL_BYTES, owner},
+};
 
 /// The result of a login.
 pub(super) enum Login<S> {
@@ -82,6 +86,8 @@ async fn negotiate<S>(ctx: &Rc<WorkerContext>, stream: S, peer: Peer, logins: Lo
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let place = Place::new(&ctx.shared.xmpp.unfinished, Owner::nameless(peer.address.ip()));
+    let waiter = Arc::clone(place.waiter());
     let mut attempt = Attempt {
         ctx: Rc::clone(ctx),
         stream,
@@ -92,9 +98,11 @@ where
         input: Vec::new(),
         out: Vec::new(),
         deadline: rest.deadline,
+        place,
     };
     let ended = tokio::select! {
         biased;
+        () = waiter.gave_way() => Err(crowded()),
         ended = attempt.run() => ended,
         () = ctx.drain() => Err(StreamError::new(StreamCondition::SystemShutdown, "")),
     };
@@ -109,11 +117,16 @@ where
             if error.condition == StreamCondition::ConnectionTimeout {
                 ctx.shared.metrics.xmpp.timed_out.increment();
             }
+            attempt.input = Vec::new();
             attempt.machine.fail(error, &mut attempt.out);
             attempt.goodbye().await;
             Login::Gone
         }
     }
+}
+
+fn crowded() -> StreamError {
+    StreamError::new(StreamCondition::ResourceConstraint, "too many large stanzas at once")
 }
 
 fn late() -> StreamError {
@@ -150,6 +163,8 @@ struct Attempt<S> {
     /// When the client has to have said everything. The time that a password takes to be verified is the gateway's, which
     /// has a bound of its own: it is added.
     deadline: Instant,
+    /// Its place among the unfinished stanzas of all clients.
+    place: Place,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
@@ -245,6 +260,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         let domain = self.ctx.shared.xmpp.server.domain.as_str();
         match Jid::from_parts(Some(&local), domain, None) {
             Ok(jid) => {
+                self.place = self.place.owned_by(owner(&verified.principal, self.peer.address));
                 self.verified = Some(verified);
                 self.machine.succeed(jid, data, &mut self.out);
                 self.machine.reseed(random());
@@ -306,7 +322,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
 
     async fn read(&mut self) -> io::Result<usize> {
         let (ctx, stream, input) = (&self.ctx, &mut self.stream, &mut self.input);
-        poll_fn(|cx| read::poll_take(ctx, stream, input, cx, |_| 0)).await
+        let read = poll_fn(|cx| read::poll_take(ctx, stream, input, cx, |_| 0)).await?;
+        let counted = if input.len() <= SMALL_BYTES { 0 } else { input.capacity() };
+        // If it has to end, its waiter tells.
+        let _ = self.place.set(ctx, counted);
+        Ok(read)
     }
 
     async fn flush(&mut self) -> io::Result<()> {

@@ -4,7 +4,7 @@ mod deadlines;
 
 use std::{
     future::{Future as _, poll_fn},
-    net::Ipv4Addr,
+    net::{Ipv4Addr, SocketAddr},
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -24,6 +24,7 @@ use crate::{
     credential, liveness,
     shutdown::{DRAIN_TICK, Reading, Written},
     turn,
+    unfinished::{Place, SMALL_BYTES, owner},
 };
 
 /// Turns before other tasks of the worker run.
@@ -48,8 +49,8 @@ pub(super) struct Session<S> {
     unacknowledged: Option<Pin<Box<Sleep>>>,
     /// Since when the client is not read, for our own reasons: such time counts against no deadline.
     unread_since: Option<Instant>,
-    /// Bytes of `kept` that the door counts.
-    accounted: usize,
+    /// Its place among the unfinished stanzas of all clients, while it has more than a little.
+    place: Option<Box<Place>>,
     /// When the login expires, as a token does, in seconds since 1970.
     expires_unix_s: Option<u64>,
     /// Until then, by the clock as it was when the rules were last looked at.
@@ -60,12 +61,6 @@ pub(super) struct Session<S> {
     reading: Option<Reading>,
     /// The gateway shuts down: the connection ends when everything is sent.
     empties: bool,
-}
-
-impl<S> Drop for Session<S> {
-    fn drop(&mut self) {
-        self.core.ctx.shared.xmpp.open.change(self.accounted, 0);
-    }
 }
 
 /// From now until a moment of the wall clock, in seconds since 1970.
@@ -92,7 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             open: None,
             unacknowledged: None,
             unread_since: None,
-            accounted: 0,
+            place: None,
             expires_unix_s,
             expires: None,
             // The first turn checks: the rules may have changed since the login.
@@ -170,6 +165,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Turns, until there is nothing to do; ready when the connection is over.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let polled = self.poll_turns(cx);
+        if polled.is_pending() && !self.core.machine.is_closed() && self.poll_gave_way(cx) {
+            let error = StreamError::new(StreamCondition::ResourceConstraint, "too many large stanzas at once");
+            self.core.machine.fail(error, &mut self.core.out);
+            self.kept = Vec::new();
+            self.place = None;
+            turn::again(cx);
+        }
+        polled
+    }
+
+    fn poll_turns(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         for _ in 0..TURNS {
             if self.poll_completion(cx).is_pending() {
                 self.note_unread();
@@ -323,11 +330,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         if self.kept.is_empty() {
             self.kept = Vec::new();
         }
-        let before = std::mem::replace(&mut self.accounted, self.kept.capacity());
-        if !self.core.ctx.shared.xmpp.open.change(before, self.accounted) {
-            let error = StreamError::new(StreamCondition::ResourceConstraint, "too many large stanzas at once");
-            self.core.machine.fail(error, &mut self.core.out);
+    }
+
+    /// Counts the stanza that has not come whole, before the task sleeps. Says whether it has to end for others.
+    fn poll_gave_way(&mut self, cx: &Context<'_>) -> bool {
+        let bytes = if self.kept.len() <= SMALL_BYTES { 0 } else { self.kept.capacity() };
+        if bytes == 0 {
+            self.place = None;
+            return false;
         }
+        let (ctx, gate) = (&self.core.ctx, &self.core.me.gate);
+        let fresh = || {
+            let access = gate.access();
+            let peer = access.peer().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
+            Box::new(Place::new(&ctx.shared.xmpp.unfinished, owner(access.principal(), peer)))
+        };
+        let place = self.place.get_or_insert_with(fresh);
+        !place.set(ctx, bytes) || place.waiter().poll_gave_way(cx).is_ready()
     }
 
     /// Reads once and handles the input. Publishers are paused while mailboxes hold too much.
