@@ -30,9 +30,11 @@ const PACED_MAX: Duration = Duration::from_secs(1);
 /// The longest pause for a subscriber whose queue is nearly full. It ends as soon as the subscriber has taken enough. Not
 /// longer, because a publisher's own subscriptions and its PINGREQ wait as well.
 const NEARLY_MAX: Duration = Duration::from_secs(2);
-/// A publisher waits until the subscriber has taken so many times what it brought itself, at most, or more if more comes
-/// than is taken nevertheless: others fill the queue, and perhaps the subscriber itself does.
+/// A publisher waits until the subscriber has taken so many times what it brought itself, at most: others fill the queue,
+/// and perhaps the subscriber itself does.
 const OWN: u128 = 128;
+/// The most by which that is multiplied if more comes than is taken nevertheless.
+const OWN_SHARES: u128 = 4;
 /// The time in which the pace is measured, twice: long enough for a socket that takes much at a time.
 const MEASURED: Duration = Duration::from_secs(1);
 /// The most publishers that share a pace evenly.
@@ -179,7 +181,8 @@ impl Pace {
             Distance::Nearly(excess) => Some(excess),
         };
         // What was there before, unless this publisher brought next to nothing of it.
-        let own = usize::try_from(bytes as u128 * OWN * self.shares / SHARE).unwrap_or(usize::MAX);
+        let own =
+            usize::try_from(bytes as u128 * OWN * self.shares.min(SHARE * OWN_SHARES) / SHARE).unwrap_or(usize::MAX);
         let excess = excess.map(|excess| excess.min(own));
         self.progress.set_far(true);
         let per_byte = self.per_byte(now);
