@@ -4,6 +4,7 @@ mod backlog;
 mod burst;
 pub(crate) mod client;
 mod ends;
+mod hog;
 mod pace;
 mod retained;
 mod shutdown;
@@ -21,6 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
         slow::CASES,
         pace::CASES,
         burst::CASES,
+        hog::CASES,
         ends::CASES,
         shutdown::CASES,
         subscribe::CASES,
