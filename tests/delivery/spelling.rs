@@ -18,7 +18,7 @@ fn proxies() -> Result<String> {
     for address in ["127.0.0.1", "127.0.0.0/8", "::ffff:127.0.0.1", "::ffff:127.0.0.0/104"] {
         let setting = format!("proxy.addresses=[\"{address}\"]");
         let gateway = Gateway::start_furnished(&[&setting], &[("users.toml", &users::file(&["dev"]))])?;
-        // What comes from a named proxy is never local, so nobody is anonymous.
+        // A request from a named proxy is never local, so nobody is anonymous.
         let status = users::http(gateway.address("http")?, "", "PUT", "/topics/t", b"x")?;
         ensure!(status == 401, "{address}: an anonymous PUT through the proxy is answered {status}");
     }

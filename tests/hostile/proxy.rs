@@ -177,7 +177,7 @@ fn mutations(gateway: &Gateway) -> Result<String> {
                 if let Some(byte) = bytes.get_mut(place) {
                     *byte = value;
                 }
-                // What a longer header swallows never comes, of a shorter one some is left.
+                // A longer header swallows bytes that never come, a shorter one leaves some.
                 bytes.extend(&connect);
                 sent.push((value, send(gateway, "mqtts", &bytes)?));
             }

@@ -55,7 +55,7 @@ impl Default for BackoffConfig {
 pub struct Wait {
     /// How long to wait.
     pub time: Duration,
-    /// What it is waited for.
+    /// The reason for the wait.
     pub cause: WaitCause,
 }
 

@@ -165,7 +165,7 @@ mod tests {
         use Readiness::{Busy, Congested, Ready};
         for (messages, bytes, readiness) in [
             (0, 0, Ready),
-            // What was sent already does not make a reader busy that waits for nothing.
+            // Bytes that were sent already do not make a reader busy that waits for nothing.
             (0, 1000, Ready),
             (1, 250, Ready),
             (1, 251, Busy),

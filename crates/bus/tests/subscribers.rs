@@ -272,8 +272,8 @@ impl ReadGate for Corner {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(24))]
 
-    /// What a member leaves behind goes to those that may read it, in turn, however many others may not and wherever
-    /// they stand in the group.
+    /// Messages that a member leaves behind go to those that may read them, in turn, however many others may not and
+    /// wherever they stand in the group.
     #[test]
     fn what_may_be_read_is_handed_on(
         before in proptest::sample::select(vec![0_usize, 1, 63, 64, 65, 200]),

@@ -43,7 +43,7 @@ impl Peer for SocketAddr {
     }
 }
 
-/// What became of data that was to be sent.
+/// The fate of data that was to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "data that was withheld is as good as lost"]
 pub enum Sent {

@@ -29,7 +29,7 @@ const SHORTER: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Plan {
     look: Duration,
-    /// What is left of the pause after this look.
+    /// The rest of the pause after this look.
     left: Duration,
     /// When it was last looked whether the subscriber reads a fair amount, and what it had read by then.
     judged: Option<(Timestamp, u64)>,

@@ -72,7 +72,7 @@ struct Entry<A> {
 #[derive(Debug)]
 pub struct Store<A> {
     limits: Limits,
-    /// What an entry counts for at least, so that the bound in bytes is one in number, too.
+    /// The bytes that an entry counts for at least, so that the bound in bytes is one in number, too.
     least: usize,
     by_scope: HashMap<Scope, u64>,
     room: Room<Entry<A>>,

@@ -123,7 +123,7 @@ fn prepare_and_open(path: &Path, counters: &Counters, lock: File, past: &Past) -
 
 /// Moves a damaged tree aside and makes a new one.
 fn renew(path: &Path, counters: &Counters, damage: &str) -> Result<Tree, OpenError> {
-    // What a failing disk does to the database looks like damage, and may be read by another controller or kernel.
+    // Errors of a failing disk look like damage to the database, and another controller or kernel may read the data.
     check_readable(path).map_err(OpenError::io(path))?;
     move_aside(path, counters, damage).map_err(OpenError::io(path))?;
     fs::create_dir_all(path).map_err(OpenError::io(path))?;

@@ -50,7 +50,7 @@ pub(super) fn qos_0() -> Result<String> {
             }
             ensure!(status(http, "GET", "live/c", b"")? == 404, "{limit}: it is retained");
             let refused = mqtt::publish(version, b"live/d", &large, 1, true, 7);
-            // What comes behind a refused message in one turn is not lost with it.
+            // A message behind a refused one in one turn is not lost with it.
             let behind = if version == V5 { plain("live/d") } else { Vec::new() };
             tcp::pour(&mut sensor.stream, &[refused, behind].concat())?;
             match (version, sensor.read()) {

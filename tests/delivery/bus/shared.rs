@@ -215,7 +215,7 @@ pub(super) fn expired_session() -> Result<String> {
     Ok(String::new())
 }
 
-/// What waits for an event stream or an XMPP client that goes is for another member.
+/// Messages that wait for an event stream or an XMPP client that goes are for another member.
 pub(super) fn other_doors() -> Result<String> {
     const MESSAGES: u32 = 200;
     let mut said = Vec::new();

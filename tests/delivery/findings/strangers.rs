@@ -72,7 +72,7 @@ pub(super) fn pages() -> Result<String> {
     Ok(format!("{} requests", open.len()))
 }
 
-/// What a member of a shared group leaves behind comes to one that may read it, however many may not.
+/// Messages that a member of a shared group leaves behind come to one that may read them, however many may not.
 pub(super) fn corner() -> Result<String> {
     const RULES: &str =
         "[[allow]]\nuser = \"ada\"\nboth = [\"plant/#\"]\n\n[[allow]]\nuser = \"eve\"\nread = [\"plant/lobby\"]\n";

@@ -97,7 +97,7 @@ fn furnished(data: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What may become of a list: each of these is no list. A directory stands for a file that cannot be read.
+/// Damaged lists: each of these is no list. A directory stands for a file that cannot be read.
 fn damages(whole: &str) -> Vec<(&'static str, Option<String>)> {
     let first = whole.lines().next().unwrap_or_default().to_owned();
     vec![

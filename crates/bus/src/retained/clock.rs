@@ -59,7 +59,7 @@ impl Life {
     }
 }
 
-/// What the store gave back and the wall clock decides about.
+/// Messages that the store gave back, and whose expiry depends on the wall clock.
 #[derive(Debug, Default)]
 pub(super) struct Clocked {
     /// The lives of messages that expire.

@@ -249,7 +249,7 @@ impl Handshake {
         if message.kind == message::HELLO_REQUEST && message.body.is_empty() {
             return Ok(Next::Waiting);
         }
-        // What refuses it needs the keys.
+        // The refusal needs the keys.
         if let State::Finished(sent) = &self.state {
             self.check_last(sent, message)?;
         }

@@ -30,7 +30,7 @@ impl<P: Peer> Endpoint<P> {
         let start = inbox.bytes.len();
         let Some((found, newest)) = open(&mut live.session, &mut inbox.bytes) else {
             if live.resting {
-                // What did not open may be anybody's: it must not make sessions heavy that are at rest.
+                // A record that did not open may be anybody's: it must not make sessions heavy that are at rest.
                 live.session.rest();
             }
             return Opening::Failed;
@@ -47,7 +47,7 @@ impl<P: Peer> Endpoint<P> {
         Opening::Opened(found)
     }
 
-    /// What is in the inbox from `start` on is data of a session.
+    /// The inbox holds data of a session from `start` on.
     pub(super) fn deliver(&mut self, slot: usize, start: usize, inbox: &mut Inbox<P>) {
         let Some(entry) = self.slots.get(slot).and_then(Option::as_ref) else { return };
         if let Some(live) = &entry.session {

@@ -110,7 +110,7 @@ impl<P: Peer> Endpoint<P> {
         }
     }
 
-    /// What a session has heard, and is no data; it is in the inbox from `start` on.
+    /// Bytes that a session has heard, and that are no data; they are in the inbox from `start` on.
     fn handle_heard(
         &mut self,
         now: Duration,

@@ -66,7 +66,7 @@ struct Line {
     waker: Option<Waker>,
 }
 
-/// What came of the messages that a connection has read.
+/// The result of the messages that a connection has read.
 struct Taken {
     /// All were handled.
     all: bool,

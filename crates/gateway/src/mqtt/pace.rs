@@ -180,7 +180,7 @@ impl Pace {
             Distance::Far => None,
             Distance::Nearly(excess) => Some(excess),
         };
-        // What was there before, unless this publisher brought next to nothing of it.
+        // The whole excess, unless this publisher brought next to nothing of it.
         let own =
             usize::try_from(bytes as u128 * OWN * self.shares.min(SHARE * OWN_SHARES) / SHARE).unwrap_or(usize::MAX);
         let excess = excess.map(|excess| excess.min(own));

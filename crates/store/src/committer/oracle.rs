@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{FjallStore, StoreConfig, scratch::Scratch, tree::Tree};
 
-/// What happens to the write that fails.
+/// The state in which a failed write leaves the file.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     /// The disk takes nothing of it.

@@ -320,7 +320,7 @@ impl Relation {
     /// The time of its alarm, if it waits for time only and none is set that is as early.
     fn new_alarm(&mut self, config: &ServerConfig, now: Timestamp) -> Option<Timestamp> {
         if self.congested {
-            // What ends that continues the relation.
+            // The end of that continues the relation.
             return None;
         }
         let at = if self.dirty || self.last.is_some() {

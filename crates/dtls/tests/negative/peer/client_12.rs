@@ -262,7 +262,7 @@ impl Client12 {
 
     fn hear_record(&mut self, content: u8, number: u64, payload: &[u8]) {
         let plain = match &self.keys {
-            // What is protected with an identifier is of no interest to any case.
+            // No case looks at records that are protected with an identifier.
             _ if content == IDENTIFIED => return self.others += 1,
             Some((_, read)) if number >> 48 == 1 => read.open(content, number, payload).unwrap(),
             _ => payload.to_vec(),

@@ -94,7 +94,7 @@ impl House {
                 }
                 Event::Ended { peer, .. } => (peer, Said::Ended),
                 Event::Failed { peer, alert, .. } => (peer, Said::Failed(alert)),
-                // What may be sent there is not the subject here.
+                // The amount that may be sent there is not the subject here.
                 Event::Moved { .. } => continue,
             };
             if peer != friend() {

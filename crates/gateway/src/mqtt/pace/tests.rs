@@ -20,7 +20,7 @@ struct Publisher {
     turn: Option<usize>,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Default)]
 struct Seen {
     /// The longest wait of a publisher, after the fifth second.
