@@ -4,6 +4,7 @@ mod backlog;
 mod burst;
 pub(crate) mod client;
 mod ends;
+mod farewell;
 mod hog;
 mod pace;
 mod retained;
@@ -22,6 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         slow::CASES,
         pace::CASES,
         burst::CASES,
+        farewell::CASES,
         hog::CASES,
         ends::CASES,
         shutdown::CASES,

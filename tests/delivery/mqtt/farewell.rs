@@ -1,0 +1,65 @@
+//! DISCONNECT that the gateway reads late, because its client's publications make it pause: the will is void
+//! ([MQTT-3.14.4-3]).
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, ensure};
+use fogmux_tests::gateway::Gateway;
+use fogmux_tests::suite::Case;
+
+use super::client::{Client, Login};
+use super::wire::{SMALL_BUFFER, Transport};
+
+pub(crate) const CASES: &[Case] =
+    &[Case { name: "a will is void once DISCONNECT was sent, however late it is read", run: void }];
+
+/// Devices with one client identifier publish, end their connection and come again, beside a subscriber that is far
+/// behind.
+fn void() -> Result<String> {
+    const TIMES: usize = 30;
+    let settings = ["mqtt.queue_bytes_max=256KiB", "mqtt.out_bytes_max=16KiB", "mqtt.inflight_bytes_max=16KiB"];
+    let mut gateway = Gateway::start(&settings)?;
+    let mut watcher = Client::open(&gateway, "watcher", Transport::Tcp)?;
+    watcher.subscribe(&["wills/#"], 1)?;
+    let login = Login { buffer: Some(SMALL_BUFFER), ..Login::new("slow", Transport::Tcp) };
+    let mut slow = Client::login(&gateway, &login)?;
+    slow.subscribe(&["t"], 1)?;
+    slow.pace = Some((Duration::from_millis(20), 1 << 10));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| -> Result<()> {
+        let reader = scope.spawn(|| while !done.load(Relaxed) && slow.next().is_ok() {});
+        let payload = vec![b'x'; 1000];
+        let fill = |count: usize| -> Result<()> {
+            let mut filler = Client::open(&gateway, "filler", Transport::Tcp)?;
+            filler.publish_all((0..count).map(|_| ("t", payload.as_slice())), 1, false, 100)?;
+            Ok(())
+        };
+        let devices = || -> Result<()> {
+            fill(400)?;
+            for time in 0..TIMES {
+                let login = Login { will: Some("wills/device"), ..Login::new("device", Transport::Tcp) };
+                let mut device = Client::login(&gateway, &login)?;
+                device.publish_all([("t", payload.as_slice())], 1, false, 1)?;
+                device.send(&[0xe0, 0])?;
+                drop(device);
+                if time % 10 == 9 {
+                    fill(30)?;
+                }
+            }
+            let mut last = Client::open(&gateway, "device", Transport::Tcp)?;
+            last.publish_all([("wills/end", b"".as_slice())], 1, false, 1)?;
+            Ok(())
+        };
+        let ended = devices();
+        done.store(true, Relaxed);
+        reader.join().map_err(|_| anyhow!("panic"))?;
+        ended
+    })?;
+    let first = watcher.message_or("the end")?;
+    ensure!(first.topic == "wills/end", "a will of a client that sent DISCONNECT");
+    drop((watcher, slow));
+    gateway.settle()?;
+    Ok(format!("{TIMES} times"))
+}
