@@ -1,6 +1,7 @@
 //! The door over real sockets, by clause of XEP-0060 and RFC 6120.
 
 mod logins;
+mod shutdown;
 
 use std::{
     rc::Rc,
@@ -13,7 +14,7 @@ use fogmux_auth::{
     AnonymousPolicy, Authority, Rules, Users,
     scram::{ScramClient, ScramHash},
 };
-use fogmux_bus::{BusConfig, Forgetful};
+use fogmux_bus::{BusConfig, Forgetful, RetainedStore};
 use fogmux_net::{TlsAcceptor, TlsConfig};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
@@ -49,6 +50,16 @@ fn listen() -> Listen {
 }
 
 fn start(xmpp: XmppConfig, listen: Listen, tls: Option<TlsConfig>, rules: Rules) -> RunningGateway {
+    start_on(Box::new(Forgetful), xmpp, listen, tls, rules)
+}
+
+fn start_on(
+    store: Box<dyn RetainedStore>,
+    xmpp: XmppConfig,
+    listen: Listen,
+    tls: Option<TlsConfig>,
+    rules: Rules,
+) -> RunningGateway {
     let config = GatewayConfig {
         workers: 2,
         bus: BusConfig::default(),
@@ -64,7 +75,7 @@ fn start(xmpp: XmppConfig, listen: Listen, tls: Option<TlsConfig>, rules: Rules)
         http: Default::default(),
         xmpp,
     };
-    Gateway::start(config, Arc::new(Authority::new(rules)), Box::new(Forgetful)).expect("a gateway")
+    Gateway::start(config, Arc::new(Authority::new(rules)), store).expect("a gateway")
 }
 
 /// A connection, with TLS or without.
