@@ -49,7 +49,7 @@ impl Clock {
         Timestamp::from_millis(u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// A bus timestamp as milliseconds since 1970, by the wall clock as it was at the last [look](Self::look).
+    /// A bus timestamp as milliseconds since 1970, by the wall clock as it was a second ago at most.
     #[must_use]
     pub fn unix_ms(&self, at: Timestamp) -> u64 {
         self.origin_unix_ms.load(Ordering::Relaxed).saturating_add(at.as_millis())
