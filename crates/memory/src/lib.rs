@@ -39,6 +39,18 @@ pub fn give_back() {
     }
 }
 
+/// Returns the free top of this thread's heap to the system, if it is large. [`give_back`] leaves it alone, except that
+/// of the first heap: glibc looks at the top of another only when a block of 64 KiB or more is freed into it.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub fn give_back_top() {
+    const BLOCK_BYTES: usize = 128 << 10;
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(BLOCK_BYTES)));
+}
+
+/// Returns the free top of this thread's heap to the system, where the allocator can.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub const fn give_back_top() {}
+
 /// Sets the thresholds of the allocator, where it has any.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub const fn configure() {}

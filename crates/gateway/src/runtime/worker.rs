@@ -127,12 +127,14 @@ async fn follow_clock(ctx: Rc<WorkerContext>) {
     }
 }
 
-/// Drops the worker's outdated routes, and with them the last references to subscribers that are gone.
+/// Drops the worker's outdated routes, and with them the last references to subscribers that are gone; then has the
+/// worker's heap give back what is free at its top.
 async fn sweep_routes(ctx: Rc<WorkerContext>) {
     let mut ticks = tokio::time::interval(std::time::Duration::from_secs(1));
     loop {
         ticks.tick().await;
         ctx.worker.borrow_mut().sweep_routes();
+        fogmux_memory::give_back_top();
     }
 }
 
