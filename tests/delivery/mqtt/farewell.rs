@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow, ensure};
 use fogmux_tests::gateway::Gateway;
 use fogmux_tests::suite::Case;
 
-use super::client::{Client, Login};
+use super::client::{Came, Client, Login};
 use super::wire::{SMALL_BUFFER, Transport};
 
 pub(crate) const CASES: &[Case] =
@@ -29,7 +29,11 @@ fn void() -> Result<String> {
     slow.pace = Some((Duration::from_millis(20), 1 << 10));
     let done = AtomicBool::new(false);
     thread::scope(|scope| -> Result<()> {
-        let reader = scope.spawn(|| while !done.load(Relaxed) && slow.next().is_ok() {});
+        let reader = scope.spawn(|| {
+            while !done.load(Relaxed) {
+                let Ok(Came::Message(_)) = slow.next() else { break };
+            }
+        });
         let payload = vec![b'x'; 1000];
         let fill = |count: usize| -> Result<()> {
             let mut filler = Client::open(&gateway, "filler", Transport::Tcp)?;
