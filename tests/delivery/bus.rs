@@ -7,7 +7,7 @@ mod memory;
 mod order;
 mod shared;
 mod shares;
-mod strangers;
+pub(crate) mod strangers;
 
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;

@@ -1,5 +1,5 @@
-//! Addresses, origins and hosts of the configuration, which may be written in several ways: what is accepted is compared
-//! in the form in which peers have it, and what could match nobody is refused.
+//! Addresses, origins and hosts of the configuration, which may be written in several ways: what is accepted is
+//! compared in the form in which peers have it, and what could match nobody is refused.
 
 use std::process::Command;
 

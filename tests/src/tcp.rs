@@ -53,12 +53,7 @@ pub fn connect(address: SocketAddr) -> Result<TcpStream> {
 pub fn connect_from(own: IpAddr, address: SocketAddr) -> Result<TcpStream> {
     let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
     socket.bind(&SocketAddr::new(own, 0).into()).with_context(|| format!("bind {own}"))?;
-    socket.connect_timeout(&address.into(), PATIENCE).with_context(|| format!("connect to {address}"))?;
-    let stream = TcpStream::from(socket);
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    Ok(stream)
+    connected(socket, address)
 }
 
 /// Connects with a receive buffer of so many bytes, or as few as the system has, so that the peer's output soon waits.
@@ -69,6 +64,10 @@ pub fn connect_narrow(address: SocketAddr, receive_bytes: usize) -> Result<TcpSt
     let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
     // Before the connection is made, for its window is agreed on then.
     socket.set_recv_buffer_size(receive_bytes)?;
+    connected(socket, address)
+}
+
+fn connected(socket: socket2::Socket, address: SocketAddr) -> Result<TcpStream> {
     socket.connect_timeout(&address.into(), PATIENCE).with_context(|| format!("connect to {address}"))?;
     let stream = TcpStream::from(socket);
     stream.set_nodelay(true)?;

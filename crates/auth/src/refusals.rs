@@ -1,6 +1,6 @@
 //! The rate of log lines about refusals: each refusal by a rule is logged once a day and at a limited rate
-//! ([`actions`]), refused logins have a rate of their own ([`lines`]). So a device that asks again every second does not
-//! fill the log.
+//! ([`actions`]), refused logins have a rate of their own ([`lines`]). So a device that asks again every second does
+//! not fill the log.
 
 mod actions;
 mod lines;

@@ -1,7 +1,7 @@
 //! The completions of a batch: the commit that each publication waits for.
 //!
-//! The store may take what it commits at any moment, so the publications of one batch may be written by several commits,
-//! of which the first succeeds and the second fails. Each publisher is told the outcome of its own.
+//! The store may take what it commits at any moment, so the publications of one batch may be written by several
+//! commits, of which the first succeeds and the second fails. Each publisher is told the outcome of its own.
 
 use std::sync::Arc;
 

@@ -101,8 +101,8 @@ pub enum Readiness {
 }
 
 impl Readiness {
-    /// Returns that of a queue with two bounds, whichever is nearer: congested above half of one, busy above a quarter of
-    /// the bytes or `busy` messages.
+    /// Returns that of a queue with two bounds, whichever is nearer: congested above half of one, busy above a quarter
+    /// of the bytes or `busy` messages.
     #[must_use]
     pub const fn of_queue(
         (messages, messages_max): (usize, usize),

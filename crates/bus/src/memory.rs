@@ -10,8 +10,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// The fraction of the high mark that has to be given back before publishers that pause go on. Little, because doors that
-/// answer each request take it as soon as the mark is passed, and those that pause must not wait for much longer.
+/// The fraction of the high mark that has to be given back before publishers that pause go on. Little, because doors
+/// that answer each request take it as soon as the mark is passed, and those that pause must not wait for much longer.
 const LOW: usize = 16;
 /// The fraction of the high mark that one client may hold beyond its own bound, and all of them beyond the mark.
 const EXCESS: usize = 8;

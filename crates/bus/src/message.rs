@@ -333,8 +333,8 @@ impl<'a> Publication<'a> {
         self.retain || self.precondition.is_some()
     }
 
-    /// Whether the publisher can be told of a refusal: not of a will, nor of an MQTT message of QoS 0, nor is the gateway
-    /// itself told. Requests of CoAP, HTTP and XMPP are always answered.
+    /// Whether the publisher can be told of a refusal: not of a will, nor of an MQTT message of QoS 0, nor is the
+    /// gateway itself told. Requests of CoAP, HTTP and XMPP are always answered.
     pub(crate) fn can_be_refused(&self) -> bool {
         let is_answered = match self.publisher.door {
             Door::Mqtt => self.qos != Qos::AtMostOnce,

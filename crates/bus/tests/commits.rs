@@ -1,5 +1,5 @@
-//! Publications whose store fails at some commit, wherever the commits fall within their batches: each publisher is told
-//! what became of its own message, a message that is refused is not readable, and one that is accepted is.
+//! Publications whose store fails at some commit, wherever the commits fall within their batches: each publisher is
+//! told what became of its own message, a message that is refused is not readable, and one that is accepted is.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -84,8 +84,8 @@ impl RetainedStore for Store {
         self.push(topic, before)
     }
 
-    /// As the real store: a commit that is taken counts whatever its topics are. It may be an older one than that of the
-    /// publication before.
+    /// As the real store: a commit that is taken counts whatever its topics are. It may be an older one than that of
+    /// the publication before.
     fn pending(&self, topic: &str) -> Completion {
         let state = self.lock();
         let gathered = state.commits.last().filter(|commit| !commit.is_taken);

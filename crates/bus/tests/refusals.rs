@@ -1,5 +1,5 @@
-//! No publication is lost in silence: it is refused to a publisher who is told, or every subscriber that matches gets it
-//! or is counted – with a table of retained messages that is full, shares that are used up, and a store that fails.
+//! No publication is lost in silence: it is refused to a publisher who is told, or every subscriber that matches gets
+//! it or is counted – with a table of retained messages that is full, shares that are used up, and a store that fails.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,4 @@
-//! What holds for any sequence of arrivals.
+//! Properties that hold for any sequence of arrivals.
 
 use std::{collections::HashMap, net::IpAddr};
 

@@ -86,8 +86,8 @@ const fn reason(denied: Denied) -> &'static str {
     }
 }
 
-/// The reason of an attempt that was not judged. `deploy/fail2ban` counts the first: whoever waits for a name may be its
-/// owner, at whose name strangers guess.
+/// The reason of an attempt that was not judged. `deploy/fail2ban` counts the first: whoever waits for a name may be
+/// its owner, at whose name strangers guess.
 pub(crate) const fn too_often(wait: Wait) -> &'static str {
     match wait.cause {
         WaitCause::Address => "too many failed attempts from this address",

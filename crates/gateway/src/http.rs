@@ -60,8 +60,8 @@ pub struct HttpConfig {
     pub batch_lines_max: usize,
     /// Most bytes of a request's header section.
     pub header_bytes_max: usize,
-    /// Bytes of all unfinished uploads together; at least eight batches of the largest kind fit whatever it says. Beyond,
-    /// one of the principal that has most ends.
+    /// Bytes of all unfinished uploads together; at least eight batches of the largest kind fit whatever it says.
+    /// Beyond, one of the principal that has most ends.
     pub uploads_bytes_max: usize,
     /// Whether passwords and tokens are taken over connections without TLS from other machines.
     pub password_without_tls: bool,

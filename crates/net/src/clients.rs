@@ -2,9 +2,9 @@
 //!
 //! One [`ClientTrust`] serves every listener and every stack, so that a certificate that is revoked is revoked
 //! everywhere. The list's file is looked at (not read) before every verification, and read when it has changed: a
-//! revocation holds from the next handshake on. A list that cannot be used never admits a certificate: at the start it is
-//! an error, later the list before stays in force. Resumed sessions are verified like new ones. On request, connections
-//! that are open when their certificate is revoked are cut ([`ClientTrust::cut_revoked`]).
+//! revocation holds from the next handshake on. A list that cannot be used never admits a certificate: at the start it
+//! is an error, later the list before stays in force. Resumed sessions are verified like new ones. On request,
+//! connections that are open when their certificate is revoked are cut ([`ClientTrust::cut_revoked`]).
 
 mod cut;
 

@@ -79,7 +79,7 @@ pub(crate) struct Portion {
     completer: Option<Arc<Completer>>,
 }
 
-/// Where a write goes.
+/// The place of a write.
 enum Room {
     /// In the place of an earlier one, with so many bytes more.
     Same { more: usize },

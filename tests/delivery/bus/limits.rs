@@ -27,8 +27,8 @@ pub(super) fn replaced() -> Result<String> {
     Ok(String::new())
 }
 
-/// A retained message that is refused takes nothing from the messages behind it, on its topic or another, that came with
-/// it in one segment.
+/// A retained message that is refused takes nothing from the messages behind it, on its topic or another, that came
+/// with it in one segment.
 pub(super) fn refused() -> Result<String> {
     let mut gateway = Gateway::start(&["bus.retained_messages_max=20"])?;
     let mut reader = Connection::open(gateway.address("mqtt")?, V4, "reader")?;

@@ -126,6 +126,17 @@ pub(super) fn uploads() -> Result<String> {
     Ok(String::new())
 }
 
+/// CONNECT of version 5 of 10 KB, most of it a will.
+pub(crate) fn large_login() -> Vec<u8> {
+    let mut body = mqtt::string(b"MQTT");
+    body.extend([V5, 2 | 4, 0, 60, 0]);
+    body.extend(mqtt::string(b"large"));
+    body.push(0);
+    body.extend(mqtt::string(b"will"));
+    body.extend(mqtt::string(&[b'w'; 10_000]));
+    mqtt::packet(0x10, &body)
+}
+
 /// Logins above their bound end, the oldest first, and one that is larger than most gets through meanwhile.
 pub(super) fn too_many_logins() -> Result<String> {
     let mut gateway = Gateway::start(&["mqtt.logins_bytes_max=1MiB"])?;
@@ -133,14 +144,8 @@ pub(super) fn too_many_logins() -> Result<String> {
     gateway.wait_metric("fogmux_mqtt_logins_gave_way_total", tcp::PATIENCE, |ended| ended >= 20.0)?;
     let bytes = gateway.sum(&[LOGIN_BYTES])?;
     ensure!(bytes <= 1 << 20, "{bytes} bytes are held");
-    // A login of 10 KB, whose will is most of it, in two parts.
-    let mut body = mqtt::string(b"MQTT");
-    body.extend([V5, 2 | 4, 0, 60, 0]);
-    body.extend(mqtt::string(b"large"));
-    body.push(0);
-    body.extend(mqtt::string(b"will"));
-    body.extend(mqtt::string(&[b'w'; 10_000]));
-    let login = mqtt::packet(0x10, &body);
+    // In two parts.
+    let login = large_login();
     let (begin, end) = login.split_at(login.len() / 2);
     let mut stream = tcp::connect(gateway.address("mqtt")?)?;
     stream.write_all(begin)?;

@@ -142,14 +142,7 @@ pub(super) fn mqtt() -> Result<String> {
 pub(super) fn logins() -> Result<String> {
     let mut gateway = Gateway::start(&["mqtt.logins_bytes_max=1MiB"])?;
     let address = gateway.address("mqtt")?;
-    // 10 KB, most of it a will.
-    let mut body = mqtt::string(b"MQTT");
-    body.extend([V5, 2 | 4, 0, 60, 0]);
-    body.extend(mqtt::string(b"large"));
-    body.push(0);
-    body.extend(mqtt::string(b"will"));
-    body.extend(mqtt::string(&[b'w'; 10_000]));
-    let login = mqtt::packet(0x10, &body);
+    let login = crate::bus::strangers::large_login();
     let (begin, end) = login.split_at(login.len() / 2);
     let mut stream = tcp::connect_from(NEAR, address)?;
     stream.write_all(begin)?;

@@ -31,7 +31,7 @@ pub(crate) const CASES: &[Case] = &[
 const PATIENCE: Duration = Duration::from_secs(30);
 const TOPIC: &str = "burst";
 
-/// Where a publisher publishes.
+/// The door that a publisher publishes at, and how.
 #[derive(Clone, Copy, Debug)]
 enum Door {
     Mqtt,

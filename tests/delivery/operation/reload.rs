@@ -45,7 +45,7 @@ fn device(gateway: &Gateway, keys: &str) -> Result<bool> {
     fogmux(&["pub", &url, "x", "--oscore", keys, "--timeout", "5"])
 }
 
-/// Where the gateway sees a file: its disk is mounted for it alone.
+/// The path at which the gateway sees a file: its disk is mounted for it alone.
 fn inside(gateway: &Gateway, file: &Path) -> String {
     format!("/proc/{}/root{}", gateway.pid(), file.display())
 }

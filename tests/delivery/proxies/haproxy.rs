@@ -191,8 +191,8 @@ pub(super) fn requests() -> Result<String> {
     Ok(String::new())
 }
 
-/// A health check says that HAProxy speaks for itself, or only connects, and ends: it must not pass for a client's guess,
-/// nor be in the way of clients.
+/// A health check says that HAProxy speaks for itself, or only connects, and ends: it must not pass for a client's
+/// guess, nor be in the way of clients.
 pub(super) fn checks() -> Result<String> {
     let settings = [NAMED, "listeners.mqtt.proxy_protocol=true", FEW_GUESSES, "auth.backoff.first=10s"];
     let mut gateway = users::gateway(&settings, &["dev"], &[])?;

@@ -1,8 +1,8 @@
 //! The rate of log lines about refused actions. Pure: the time is an argument.
 //!
 //! Each named principal has a share of the lines of a minute, and its first line is written however many others have
-//! had; all anonymous clients have one share together, because they have any number of addresses. What is not written is
-//! counted, and the next line about the principal carries the count.
+//! had; all anonymous clients have one share together, because they have any number of addresses. What is not written
+//! is counted, and the next line about the principal carries the count.
 
 use std::collections::{HashMap, HashSet};
 

@@ -8,9 +8,9 @@ use crate::{
     wire::{Cid, OTHERS_MAX},
 };
 
-/// Bytes that may go to a new address for each that came from there, until it is validated. A peer that moves has proved
-/// its identity, not that it receives there: a client that forges its address must not make us flood another (RFC 9146
-/// §6). The same factor as CoAP's for unverified addresses (RFC 9175 §2.4) and QUIC's (RFC 9000 §8.1).
+/// Bytes that may go to a new address for each that came from there, until it is validated. A peer that moves has
+/// proved its identity, not that it receives there: a client that forges its address must not make us flood another
+/// (RFC 9146 §6). The same factor as CoAP's for unverified addresses (RFC 9175 §2.4) and QUIC's (RFC 9000 §8.1).
 const AMPLIFICATION: usize = 3;
 
 /// Bytes of the allowance that larger datagrams leave, so that a message that validates the address fits at any time: a
@@ -115,8 +115,9 @@ impl<P: Peer> Endpoint<P> {
         here.or_else(|| self.names.moved.get(&(peer, association)).copied())
     }
 
-    /// Lifts the limit on what may be sent to the address of a session that has moved. The caller has heard of something
-    /// that the peer can only know by receiving there, and no [`Event::Moved`](crate::Event::Moved) has come since.
+    /// Lifts the limit on what may be sent to the address of a session that has moved. The caller has heard of
+    /// something that the peer can only know by receiving there, and no [`Event::Moved`](crate::Event::Moved) has come
+    /// since.
     pub fn validate(&mut self, peer: P, association: Association) {
         let slot = self.slot_of_session(peer, association);
         let entry = slot.and_then(|slot| self.slots.get_mut(slot)).and_then(Option::as_mut);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::{Handshake, Step};
 use crate::{Alert, platform::Host};
 
-/// How long the genuine Finished is awaited after a record that did not open. Clients say theirs again after one second,
-/// and two more (RFC 6347 §4.2.4.1): one with another key than ours is told with the second repeat.
+/// How long the genuine Finished is awaited after a record that did not open. Clients say theirs again after one
+/// second, and two more (RFC 6347 §4.2.4.1): one with another key than ours is told with the second repeat.
 const JUDGED_AFTER: Duration = Duration::from_millis(2500);
 /// Protected records that are tried in a handshake, so that keys cannot be guessed by sending a Finished for each.
 const TRIED_MAX: u8 = 8;
@@ -25,9 +25,9 @@ impl Doubt {
 }
 
 impl Handshake {
-    /// A record did not open. It may be anybody's (RFC 6347 §4.1.2.7), and the client's own may follow; but a client with
-    /// another key than ours goes on sending such, and has to be told.
-    /// That counts as a guess at once, or many handshakes could try a key each before the first of them is given up.
+    /// A record did not open. It may be anybody's (RFC 6347 §4.1.2.7), and the client's own may follow; but a client
+    /// with another key than ours goes on sending such, and has to be told. That counts as a guess at once, or many
+    /// handshakes could try a key each before the first of them is given up.
     pub(super) fn doubt(&mut self, now: Duration, host: Host<'_>) -> Step {
         if let (None, Some(identity)) = (&self.doubt, &self.identity) {
             host.credentials.wrong_key(self.from, identity);

@@ -24,8 +24,8 @@ const OLD_MAX: usize = 64;
 /// Datagrams under way; more are lost.
 const QUEUE_MAX: usize = 64;
 
-/// Two keys are known, and a certificate that belongs to the first; a third client tries a key that is not known, and the
-/// certificate with another key than its own.
+/// Two keys are known, and a certificate that belongs to the first; a third client tries a key that is not known, and
+/// the certificate with another key than its own.
 fn key_of(identity: &[u8]) -> Option<&'static [u8]> {
     match identity {
         b"one" => Some(b"the key of one"),

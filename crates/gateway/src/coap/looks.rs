@@ -1,9 +1,9 @@
 //! How much work the retained messages may make that requests look through without finding much.
 //!
 //! A request for a list is a few bytes, and its filter may match none of a hundred thousand topics. Looking at those
-//! takes a worker some ten milliseconds, for which all its other clients wait. So lists have an allowance for each second; a
-//! request that looks at little needs none of it. One client may take half of it, the rest is for clients that have
-//! taken less; and clients with a name have one of their own (ADR 0036).
+//! takes a worker some ten milliseconds, for which all its other clients wait. So lists have an allowance for each
+//! second; a request that looks at little needs none of it. One client may take half of it, the rest is for clients
+//! that have taken less; and clients with a name have one of their own (ADR 0036).
 
 use std::{collections::HashMap, time::Duration};
 

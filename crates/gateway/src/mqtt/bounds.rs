@@ -108,7 +108,8 @@ impl Bounds {
         bytes < self.queue_bytes.saturating_add(self.memory.excess_max()) && !self.memory.is_overfull()
     }
 
-    /// The bound that a client gets which does not read, or of QoS 0. One that reads keeps its own, whatever others hold.
+    /// The bound that a client gets which does not read, or of QoS 0. One that reads keeps its own, whatever others
+    /// hold.
     pub(super) fn scale(&self, bytes: usize) -> usize {
         let used = self.memory.used();
         if used <= self.tight_bytes {

@@ -27,11 +27,11 @@ const PAUSE: Duration = Duration::from_millis(4);
 const LONG_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause after one turn for a pace: after a single large message.
 const PACED_MAX: Duration = Duration::from_secs(1);
-/// The longest pause for a subscriber whose queue is nearly full. It ends as soon as the subscriber has taken enough. Not
-/// longer, because a publisher's own subscriptions and its PINGREQ wait as well.
+/// The longest pause for a subscriber whose queue is nearly full. It ends as soon as the subscriber has taken enough.
+/// Not longer, because a publisher's own subscriptions and its PINGREQ wait as well.
 const NEARLY_MAX: Duration = Duration::from_secs(2);
-/// A publisher waits until the subscriber has taken so many times what it brought itself, at most: others fill the queue,
-/// and perhaps the subscriber itself does.
+/// A publisher waits until the subscriber has taken so many times what it brought itself, at most: others fill the
+/// queue, and perhaps the subscriber itself does.
 const OWN: u128 = 128;
 /// The most by which that is multiplied if more comes than is taken nevertheless.
 const OWN_SHARES: u128 = 4;
@@ -113,8 +113,8 @@ impl Pace {
         self.is_fair && self.reads(now)
     }
 
-    /// Whether it has taken something recently. While its connection waits for a turn on a busy worker, that is the time
-    /// before: the client may have taken everything meanwhile.
+    /// Whether it has taken something recently. While its connection waits for a turn on a busy worker, that is the
+    /// time before: the client may have taken everything meanwhile.
     pub(super) fn reads(&self, now: Timestamp) -> bool {
         let as_of = match self.turn {
             Turn::Due(since) => since,

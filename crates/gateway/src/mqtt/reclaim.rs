@@ -66,8 +66,8 @@ impl Reclaim {
         self.next = now + INTERVAL;
         let door = &ctx.shared.mqtt;
         let bounds = door.bounds(ctx);
-        // An equal share of what absent sessions keep among them in any case: if all of them hold it, memory is no tighter
-        // than that allows.
+        // An equal share of what absent sessions keep among them in any case: if all of them hold it, memory is no
+        // tighter than that allows.
         bounds.set_absent_bytes(door.config.tight_bytes / KEPT / door.sessions_away().max(1));
         if !bounds.is_very_tight() {
             self.taken = HashMap::new();
@@ -76,10 +76,12 @@ impl Reclaim {
         }
         let (connected, absent): (Vec<Holder>, _) = holders(ctx).await.into_iter().partition(|h| h.held.connected);
         let trimmed = trim(ctx, &absent).await;
-        let heavy = if self.is_pressed(ctx, now) { heavy(&connected, self.queue_bytes) } else { Vec::new() };
-        let slow = self.slow(connected, now);
-        heavy.iter().for_each(|slot| slot.with_wake(|mailbox| mailbox.evict()));
-        let cut = disconnect(ctx, &slow) + heavy.len();
+        let mut cut = 0;
+        if self.is_pressed(ctx, now) {
+            let held: usize = connected.iter().map(|holder| holder.held.bytes).sum();
+            cut += disconnect(&connected, held / 2, self.queue_bytes / 2);
+        }
+        cut += disconnect(&self.slow(connected, now), door.config.tight_bytes / KEPT, 0);
         if trimmed + cut > 0 {
             let bytes = ctx.bus().memory().used();
             tracing::warn!(
@@ -157,20 +159,12 @@ async fn trim(ctx: &WorkerContext, absent: &[Holder]) -> usize {
     trimmed
 }
 
-/// The clients that hold more than the rest, if half of all that they hold is to be given back; none that holds less than
-/// half of a queue.
-fn heavy(connected: &[Holder], queue_bytes: usize) -> Vec<Arc<Slot<MqttMailbox>>> {
-    let mut sizes: Vec<usize> = connected.iter().map(|holder| holder.held.bytes).collect();
-    let half = sizes.iter().sum::<usize>() / 2;
-    let level = level(&mut sizes, half).max(queue_bytes / 2);
-    connected.iter().filter(|holder| holder.held.bytes > level).map(|holder| Arc::clone(&holder.slot)).collect()
-}
-
-/// Disconnects slow clients that hold more than their level. Returns how many.
-fn disconnect(ctx: &WorkerContext, slow: &[Holder]) -> usize {
-    let mut sizes: Vec<usize> = slow.iter().map(|holder| holder.held.bytes).collect();
-    let level = level(&mut sizes, ctx.shared.mqtt.config.tight_bytes / KEPT);
-    let heavy = slow.iter().filter(|holder| holder.held.bytes > level);
+/// Disconnects the clients that hold more than the rest, for all together to hold `budget` at most; none that holds
+/// less than `least`. Returns how many.
+fn disconnect(clients: &[Holder], budget: usize, least: usize) -> usize {
+    let mut sizes: Vec<usize> = clients.iter().map(|holder| holder.held.bytes).collect();
+    let level = level(&mut sizes, budget).max(least);
+    let heavy = clients.iter().filter(|holder| holder.held.bytes > level);
     heavy.inspect(|holder| holder.slot.with_wake(|mailbox| mailbox.evict())).count()
 }
 

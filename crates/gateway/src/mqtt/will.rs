@@ -109,8 +109,8 @@ impl Will {
         })
     }
 
-    /// Publishes the will; its expiry interval begins now. The rules may have changed since CONNECT. Nobody can be told of
-    /// a refusal, so subscribers get a will that cannot be retained as well ([MQTT-3.1.2-8]).
+    /// Publishes the will; its expiry interval begins now. The rules may have changed since CONNECT. Nobody can be told
+    /// of a refusal, so subscribers get a will that cannot be retained as well ([MQTT-3.1.2-8]).
     pub(super) fn publish(&self, ctx: &WorkerContext) {
         if !is_allowed(ctx, &self.gate, &self.topic) {
             return;

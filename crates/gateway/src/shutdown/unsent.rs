@@ -1,5 +1,5 @@
-//! The send queues of the kernel, as `/proc/net/tcp` lists them (proc_pid_net(5)): bytes that were written to a client's
-//! socket and that its host has not acknowledged.
+//! The send queues of the kernel, as `/proc/net/tcp` lists them (proc_pid_net(5)): bytes that were written to a
+//! client's socket and that its host has not acknowledged.
 //!
 //! Megabytes fit into such a queue. A client that reads slowly shows nothing but its queue becoming shorter, for much
 //! longer than a shutdown waits for one that takes nothing; and a connection that is closed with a queue loses it as
@@ -13,8 +13,8 @@ use std::{
 
 const TABLES: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
 
-/// A queue of so many bytes waits for its client to read; a shorter one may be an answer on its way to a client that goes
-/// on asking.
+/// A queue of so many bytes waits for its client to read; a shorter one may be an answer on its way to a client that
+/// goes on asking.
 const WAITING_BYTES: u32 = 4 << 10;
 
 /// The queues that are not empty, by the address of the client.

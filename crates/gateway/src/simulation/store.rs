@@ -56,8 +56,8 @@ struct Chances {
     state: u64,
     /// How often a write finds the queue full.
     refused_percent: u64,
-    /// How often the committer, a thread of its own, takes the batch right behind a write: what is published together is
-    /// then in several commits.
+    /// How often the committer, a thread of its own, takes the batch right behind a write: what is published together
+    /// is then in several commits.
     taken_percent: u64,
 }
 

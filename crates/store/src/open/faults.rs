@@ -1,4 +1,4 @@
-//! What an error says about the data: whether they are damaged, or the system refuses to read or write them.
+//! The meaning of errors for the data: whether they are damaged, or the system refuses to read or write them.
 
 use std::{
     any::Any,

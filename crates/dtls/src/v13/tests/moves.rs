@@ -1,4 +1,4 @@
-//! What may be sent to an address that a session has moved to (RFC 9147 §9, RFC 9146 §6).
+//! Bytes that may be sent to an address that a session has moved to (RFC 9147 §9, RFC 9146 §6).
 
 use super::{net::Net, peer::Offer, *};
 

@@ -33,8 +33,8 @@ impl MqttMailbox {
         self.evicted = self.connected;
     }
 
-    /// Whether there is room for a message that would make the queue longer: when memory is nearly gone, of absent clients
-    /// only for those that hold less than an equal share of what these may hold together.
+    /// Whether there is room for a message that would make the queue longer: when memory is nearly gone, of absent
+    /// clients only for those that hold less than an equal share of what these may hold together.
     pub(super) fn may_grow(&self, cost: usize) -> bool {
         self.connected
             || cost <= self.queue_bytes
