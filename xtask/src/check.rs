@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use crate::command::{cargo, cargo_benches, cargo_tree, run};
 use crate::links;
+use crate::setup;
 use crate::tree::Tree;
 
 /// Formatting is rustfmt's.
@@ -21,7 +22,19 @@ pub(crate) fn clippy(tree: &Tree) -> Result<()> {
 /// Unit, property and documentation tests of every crate; the black-box suites are parts of their own.
 pub(crate) fn unit(tree: &Tree) -> Result<()> {
     run(cargo_tree("test", &["--exclude", "fogmux-tests"]).current_dir(tree.root()))?;
+    links_of_root(tree)?;
     run(cargo_benches("test", &[]).current_dir(tree.root()))
+}
+
+/// The tests that lay links of network namespaces, which only root can do; cargo names them as ignored otherwise.
+fn links_of_root(tree: &Tree) -> Result<()> {
+    if !setup::is_root()? {
+        println!("unit: the tests of links need root and are left out");
+        return Ok(());
+    }
+    setup::links()?;
+    let arguments = ["--exclude", "fogmux-tests", "--test", "link", "--", "--ignored"];
+    run(cargo_tree("test", &arguments).current_dir(tree.root()))
 }
 
 /// rustdoc without a warning, and no link of a page that leads nowhere.

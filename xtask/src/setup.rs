@@ -55,6 +55,13 @@ const NEIGHBOURS: [Program; 3] = [
     Program { name: "haproxy", package: "haproxy" },
 ];
 
+const LINKS: [Program; 4] = [
+    Program { name: "ip", package: "iproute2" },
+    Program { name: "tc", package: "iproute2" },
+    Program { name: "nft", package: "nftables" },
+    Program { name: "ethtool", package: "ethtool" },
+];
+
 /// All of it.
 pub(crate) fn everything(tree: &Tree) -> Result<()> {
     h2spec(tree)?;
@@ -115,6 +122,12 @@ fn missing(programs: &[Program]) -> Vec<&'static str> {
     packages
 }
 
+/// The programs that lay links.
+pub(crate) fn links() -> Result<()> {
+    let packages = missing(&LINKS);
+    if packages.is_empty() { Ok(()) } else { debian(&packages) }
+}
+
 /// The program that reads our log in the tests of `deploy/`.
 pub(crate) fn log_reader() -> Result<()> {
     if on_path("fail2ban-regex") {
@@ -133,7 +146,7 @@ impl Quiet {
     const POLICY: &str = "/usr/sbin/policy-rc.d";
 
     fn begin() -> Result<Self> {
-        let ours = output(&mut command("id", &["-u"]))?.trim() == "0" && !Path::new(Self::POLICY).exists();
+        let ours = is_root()? && !Path::new(Self::POLICY).exists();
         if ours {
             // 101: the action is forbidden.
             fs::write(Self::POLICY, "#!/bin/sh\nexit 101\n").context(Self::POLICY)?;
@@ -150,6 +163,11 @@ impl Drop for Quiet {
             let _ = fs::remove_file(Self::POLICY);
         }
     }
+}
+
+/// Whether this process may install packages and lay links.
+pub(crate) fn is_root() -> Result<bool> {
+    Ok(output(&mut command("id", &["-u"]))?.trim() == "0")
 }
 
 /// The packages for a virtual environment of Python, if it is missing.
@@ -185,7 +203,7 @@ pub(crate) fn debian(packages: &[&str]) -> Result<()> {
         return said("Debian packages", "are there");
     }
     let list = packages.join(" ");
-    if !on_path("apt-get") || output(&mut command("id", &["-u"]))?.trim() != "0" {
+    if !on_path("apt-get") || !is_root()? {
         bail!("missing: {list}; run `apt-get install {list}` as root (or install their like) and try again");
     }
     println!("setup: Debian packages {list}");

@@ -1,5 +1,5 @@
-//! Links as they are: frames over them, counted, lost, late, and captured. These need root; without it they say so and
-//! do nothing, as do those for which a tool is missing.
+//! Links as they are: frames over them, counted, lost, late, and captured. They need root and iproute2, so plain
+//! `cargo test` lists them as ignored; `cargo xtask test unit` includes them where it runs as root.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -9,7 +9,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fogmux_traffic::link::{CLIENT, Conditions, GATEWAY, Laid, LinkError, Means};
+use fogmux_traffic::link::{CLIENT, Conditions, GATEWAY, Laid, Means};
 use fogmux_traffic::outcome::Wire;
 
 /// Ethernet, IPv4 and UDP.
@@ -18,16 +18,9 @@ const UDP_HEADERS: u64 = 14 + 20 + 8;
 const TCP_HEADERS: u64 = 14 + 20 + 32;
 const MTU_FRAME: usize = 1_514;
 
-/// A link, or nothing with the reason on the terminal.
-fn laid(conditions: &str) -> Option<Laid> {
-    match Laid::lay(&conditions.parse::<Conditions>().unwrap(), 1) {
-        Ok(laid) => Some(laid),
-        Err(error @ (LinkError::NotRoot | LinkError::Missing { .. })) => {
-            eprintln!("NOT TESTED: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+/// A link under these conditions.
+fn laid(conditions: &str) -> Laid {
+    Laid::lay(&conditions.parse::<Conditions>().unwrap(), 1).unwrap_or_else(|error| panic!("{conditions}: {error}"))
 }
 
 /// Runs something at the gateway's end, on a thread of its own.
@@ -92,8 +85,9 @@ fn count_of(from: &UdpSocket, to: &UdpSocket, count: u64) -> u64 {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn nothing_is_on_the_wire_but_what_is_sent() {
-    let Some(laid) = laid("lossless") else { return };
+    let laid = laid("lossless");
     thread::sleep(Duration::from_millis(1_500));
     assert_eq!(laid.wire(), Wire::default(), "no ARP, no IPv6, no IGMP");
     let (client, gateway) = udp(&laid);
@@ -109,8 +103,9 @@ fn nothing_is_on_the_wire_but_what_is_sent() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn the_gateway_runs_in_its_namespace_and_is_the_process_itself() {
-    let Some(laid) = laid("lossless") else { return };
+    let laid = laid("lossless");
     let wrapper = laid.wrapper();
     let mut command = Command::new(&wrapper[0]);
     let child = command.args(&wrapper[1..]).args(["sh", "-c", "echo $$; cat /proc/net/fib_trie; :"]);
@@ -122,9 +117,10 @@ fn the_gateway_runs_in_its_namespace_and_is_the_process_itself() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn the_thread_comes_back_and_nothing_is_left() {
     let home = || std::fs::read_link("/proc/thread-self/ns/net").unwrap();
-    let Some(laid) = laid("lossless") else { return };
+    let laid = laid("lossless");
     let before = home();
     let entered = laid.enter_client().unwrap();
     assert_ne!(home(), before);
@@ -137,10 +133,8 @@ fn the_thread_comes_back_and_nothing_is_left() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn what_a_killed_process_left_is_removed() {
-    if laid("lossless").is_none() {
-        return;
-    }
     // No process has this number: 2^22 is the greatest.
     let name = "fogmux-4194305-0-gateway";
     assert!(Command::new("ip").args(["netns", "add", name]).status().unwrap().success());
@@ -197,8 +191,9 @@ impl Lengths {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn no_frame_exceeds_the_mtu_and_the_capture_has_all_that_was_counted() {
-    let Some(laid) = laid("lossless") else { return };
+    let laid = laid("lossless");
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("frames.pcap");
     let capture = laid.capture(Some(&path), Lengths::default(), Lengths::add).unwrap();
@@ -235,11 +230,12 @@ fn check_file(file: &[u8], frames: u64) {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn as_much_is_lost_as_asked_for_in_each_direction() {
     for (conditions, up, down) in
         [("loss=20%", 0.2f64, 0.2f64), ("loss_down=25%", 0.0, 0.25), ("loss_up=10%,delay_up=100us", 0.1, 0.0)]
     {
-        let Some(laid) = laid(conditions) else { return };
+        let laid = laid(conditions);
         let (client, gateway) = udp(&laid);
         for (from, to, loss) in [(&client, &gateway, up), (&gateway, &client, down)] {
             let came = count_of(from, to, 4_000) as f64;
@@ -272,8 +268,9 @@ fn round_trips(laid: &Laid, count: usize) -> Vec<f64> {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn frames_are_as_late_as_asked_for() {
-    let Some(laid) = laid("delay=20ms") else { return };
+    let laid = laid("delay=20ms");
     let times = round_trips(&laid, 30);
     eprintln!("{}: shortest {:.3} ms, median {:.3} ms, longest {:.3} ms", laid.means(), times[0], times[15], times[29]);
     assert!(times[0] >= 40.0, "never early: {times:?}");
@@ -282,16 +279,18 @@ fn frames_are_as_late_as_asked_for() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn jitter_spreads_them() {
-    let Some(laid) = laid("delay=10ms,jitter=5ms") else { return };
+    let laid = laid("delay=10ms,jitter=5ms");
     let times = round_trips(&laid, 60);
     assert_eq!(laid.means(), Means::Relay);
     assert!(times[0] >= 10.0 && times[59] - times[0] > 5.0, "{times:?}");
 }
 
 #[test]
+#[ignore = "needs root"]
 fn a_rate_is_kept_to() {
-    let Some(laid) = laid("rate=2mbit") else { return };
+    let laid = laid("rate=2mbit");
     let bytes = 100_000;
     let took = transfer(&laid, bytes).as_secs_f64();
     let wire = laid.wire();
@@ -303,9 +302,10 @@ fn a_rate_is_kept_to() {
 }
 
 #[test]
+#[ignore = "needs root"]
 fn presets_can_be_laid() {
     for name in ["lan", "wifi", "802.15.4", "lte"] {
-        let Some(laid) = laid(name) else { return };
+        let laid = laid(name);
         let times = round_trips_of_any(&laid);
         eprintln!("{name}: by {}, {times:?}", laid.means());
     }
@@ -332,9 +332,10 @@ fn round_trips_of_any(laid: &Laid) -> Duration {
 
 /// With `acks=each` a receiver of two segments acknowledges both, though it has nothing to say.
 #[test]
+#[ignore = "needs root"]
 fn each_segment_is_acknowledged_when_asked_for() {
-    let acknowledged = |conditions: &str| -> Option<u64> {
-        let laid = laid(conditions)?;
+    let acknowledged = |conditions: &str| -> u64 {
+        let laid = laid(conditions);
         let listener = at_gateway(&laid, || TcpListener::bind((GATEWAY, 1883)).unwrap());
         let entered = laid.enter_client().unwrap();
         let mut client = TcpStream::connect((GATEWAY, 1883)).unwrap();
@@ -361,9 +362,9 @@ fn each_segment_is_acknowledged_when_asked_for() {
         }
         thread::sleep(Duration::from_millis(100));
         let wire = since(laid.wire(), before);
-        Some(wire.packets_up + wire.packets_down)
+        wire.packets_up + wire.packets_down
     };
-    let (Some(each), Some(delayed)) = (acknowledged("lossless,acks=each"), acknowledged("lossless")) else { return };
+    let (each, delayed) = (acknowledged("lossless,acks=each"), acknowledged("lossless"));
     assert_eq!(each, 40, "data and acknowledgement, both ways, ten times");
     assert!(delayed < each, "{delayed}");
 }
