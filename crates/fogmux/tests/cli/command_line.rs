@@ -107,7 +107,9 @@ fn passwd_takes_the_password_from_standard_input_and_acl_test_knows_the_user_the
 #[test]
 fn nobody_there_is_unavailable() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    for scheme in ["mqtt", "mqtts", "ws", "http", "https", "xmpp", "xmpps"] {
+    let schemes =
+        ["mqtt", "mqtts", "ws", "wss", "coap+tcp", "coaps+tcp", "coap+ws", "coaps+ws", "http", "https", "xmpp"];
+    for scheme in schemes.into_iter().chain(["xmpps", "coap", "coaps"]) {
         let done = run(&["get", "--timeout", "5", &format!("{scheme}://{closed}/t")]);
         assert_eq!(done.code, 69, "{scheme}: {}", done.stderr);
     }

@@ -2,13 +2,19 @@
 
 use crate::support::{Gateway, fogmux, run, run_with};
 
-const SCHEMES: [(&str, &[&str]); 11] = [
+/// All fourteen schemes, two of them in two versions.
+const SCHEMES: [(&str, &[&str]); 16] = [
     ("mqtt", &["--mqtt", "3.1.1"]),
     ("mqtt", &[]),
     ("mqtts", &[]),
     ("ws", &[]),
     ("wss", &[]),
     ("coap", &[]),
+    ("coaps", &[]),
+    ("coap+tcp", &[]),
+    ("coaps+tcp", &[]),
+    ("coap+ws", &[]),
+    ("coaps+ws", &[]),
     ("http", &[]),
     ("https", &["--http", "2"]),
     ("https", &["--http", "3"]),
@@ -76,7 +82,7 @@ fn a_wrong_password_is_no_permission_at_every_door_that_takes_one() {
     let data = directory.path().to_str().unwrap();
     assert_eq!(run_with(&["passwd", "--data", data, "alice"], "right\n").code, 0);
     let gateway = Gateway::start(directory.path(), &[]);
-    for (scheme, flags) in SCHEMES.iter().filter(|(scheme, _)| *scheme != "coap") {
+    for (scheme, flags) in SCHEMES.iter().filter(|(scheme, _)| !scheme.starts_with("coap")) {
         let url = gateway.url(scheme, "t");
         for (password, code) in [("right", 0), ("wrong", 77)] {
             let done =
@@ -91,7 +97,7 @@ fn a_wrong_password_is_no_permission_at_every_door_that_takes_one() {
 fn tls_without_the_authority_is_refused_and_insecure_says_so_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let gateway = Gateway::start(directory.path(), &[]);
-    for scheme in ["mqtts", "wss", "https", "xmpp", "xmpps"] {
+    for scheme in ["mqtts", "wss", "coaps", "coaps+tcp", "coaps+ws", "https", "xmpp", "xmpps"] {
         let url = gateway.url(scheme, "t");
         let done = run(&["pub", &url, "x"]);
         assert_eq!(done.code, 69, "{scheme}");
@@ -115,7 +121,7 @@ fn who_follows_is_told_when_the_gateway_stops() {
     let gateway = Gateway::start(directory.path(), &[]);
     assert_eq!(run(&["pub", "-r", &gateway.url("http", "here"), "x"]).code, 0);
     // CoAP has no word for it.
-    let doors = SCHEMES.iter().filter(|(scheme, _)| *scheme != "coap");
+    let doors = SCHEMES.iter().filter(|(scheme, _)| !scheme.starts_with("coap"));
     let followers: Vec<_> = doors
         .map(|(scheme, flags)| {
             let url = gateway.url(scheme, "#");

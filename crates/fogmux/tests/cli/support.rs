@@ -85,8 +85,10 @@ impl Gateway {
 
     pub(crate) fn url(&self, scheme: &str, topic: &str) -> String {
         let listener = match scheme {
-            "ws" => "http",
-            "wss" => "https",
+            "ws" | "coap+ws" => "http",
+            "wss" | "coaps+ws" => "https",
+            "coap+tcp" => "coap_tcp",
+            "coaps+tcp" => "coaps_tcp",
             other => other,
         };
         format!("{scheme}://{}/{topic}", self.address(listener))
