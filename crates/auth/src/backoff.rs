@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use foldhash::quality::RandomState;
 use home::Homes;
 
 use crate::users::USER_BYTES_MAX;
@@ -74,8 +75,8 @@ pub enum WaitCause {
 #[derive(Debug, Default)]
 pub struct Backoff {
     config: BackoffConfig,
-    addresses: HashMap<IpAddr, Failures>,
-    users: HashMap<Box<str>, Failures>,
+    addresses: HashMap<IpAddr, Failures, RandomState>,
+    users: HashMap<Box<str>, Failures, RandomState>,
     homes: Homes,
 }
 
@@ -266,7 +267,7 @@ impl Backoff {
 }
 
 fn entry<K: std::hash::Hash + Eq + Clone>(
-    table: &mut HashMap<K, Failures>,
+    table: &mut HashMap<K, Failures, RandomState>,
     key: K,
     entries_max: usize,
     now_ms: u64,

@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use foldhash::quality::RandomState;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
@@ -96,8 +97,8 @@ pub struct Rules {
     pub(crate) psks: Psks,
     tokens: Tokens,
     pub(crate) callback: Option<Callback>,
-    views: Mutex<HashMap<(Principal, Door), Arc<View>>>,
-    common: Mutex<HashMap<Together, Arc<Common>>>,
+    views: Mutex<HashMap<(Principal, Door), Arc<View>, RandomState>>,
+    common: Mutex<HashMap<Together, Arc<Common>, RandomState>>,
 }
 
 impl Rules {

@@ -12,6 +12,9 @@ use crate::{
 /// Waiting messages above which a reader counts as busy: more than one turn of a publisher.
 const BUSY_MESSAGES: usize = 64;
 
+/// Places that an empty queue keeps.
+const PLACES_KEPT: usize = 64;
+
 /// Bounds of a [`FifoMailbox`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FifoLimits {
@@ -57,8 +60,8 @@ impl FifoMailbox {
     pub fn pop(&mut self) -> Option<Queued> {
         let queued = self.queue.pop_front()?;
         self.bytes -= cost(&queued.message);
-        if self.queue.is_empty() && self.queue.capacity() > 64 {
-            self.queue = VecDeque::new();
+        if self.queue.is_empty() && self.queue.capacity() > PLACES_KEPT {
+            self.queue.shrink_to(PLACES_KEPT);
         }
         Some(queued)
     }

@@ -54,6 +54,15 @@ impl<'b> Encoder<'b> {
             return;
         };
         self.last = number.get();
+        if let (delta @ 0..=12, length @ 0..=12) = (delta, length) {
+            // Most options: one byte before the value (RFC 7252 §3.1).
+            let [_, delta] = delta.to_be_bytes();
+            let [_, length] = length.to_be_bytes();
+            self.buffer.reserve(1 + value.len());
+            self.buffer.push((delta << 4) | length);
+            self.buffer.extend_from_slice(value);
+            return;
+        }
         let ((delta_nibble, delta_bytes), (length_nibble, length_bytes)) = (extend(delta), extend(length));
         self.buffer.push((delta_nibble << 4) | length_nibble);
         self.buffer.extend_from_slice(delta_bytes.as_slice());

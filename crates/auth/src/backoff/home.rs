@@ -4,6 +4,8 @@
 
 use std::{collections::HashMap, net::IpAddr};
 
+use foldhash::quality::RandomState;
+
 use super::Failures;
 
 /// Sources remembered of one user; a device moves, but no account fills the table.
@@ -13,7 +15,7 @@ const OF_USER_MAX: usize = 16;
 /// weeks before it has to log in again.
 #[derive(Debug, Default)]
 pub(super) struct Homes {
-    by_user: HashMap<Box<str>, Vec<Home>>,
+    by_user: HashMap<Box<str>, Vec<Home>, RandomState>,
     /// Pairs in the table.
     len: usize,
 }

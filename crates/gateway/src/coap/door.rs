@@ -253,7 +253,7 @@ impl Core {
         match change {
             Change::Opened(path, channel) => {
                 let Listener { by, anonymous, sources } = self.admission.listener();
-                let mark = KeyMark::of(&self.ctx, &channel);
+                let mark = self.admission.mark(&self.ctx, &channel);
                 let peer = Peer { sources, listener: by, ..Peer::plain(path.remote, anonymous) }.over(channel);
                 self.opened(path, peer, mark);
             }

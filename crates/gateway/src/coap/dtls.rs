@@ -179,20 +179,20 @@ impl Dtls {
     }
 
     /// Handles waiting handshakes for a limited time; the rest have their turn after sessions and other tasks. Returns
-    /// whether there is or was work.
+    /// whether there were any.
     fn shake_hands(&mut self) -> bool {
+        if self.handshakes.is_empty() {
+            return false;
+        }
         let began = Instant::now();
-        let mut worked = false;
         while let Some((path, datagram)) = self.handshakes.pop() {
             let (now, sealed) = (self.now(), &mut self.sealed);
             self.endpoint.handle(now, path, &datagram, &mut self.inbox, &mut |to, datagram| sealed.push(to, datagram));
-            worked = true;
             if began.elapsed() >= HANDSHAKES_PER_TURN {
                 break;
             }
         }
-        // Those that are left need another turn.
-        worked || !self.handshakes.is_empty()
+        true
     }
 
     /// Turns the endpoint's events into changes.

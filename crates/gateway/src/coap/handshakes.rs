@@ -7,6 +7,9 @@ use super::transport::Path;
 /// Datagrams in the queue. One more is dropped, and its sender repeats it (RFC 6347 §4.2.4).
 const DATAGRAMS_MAX: usize = 1024;
 
+/// Places that the queue keeps when it is empty; after a flood it holds no more memory than these.
+const PLACES_KEPT: usize = 16;
+
 /// Bytes in the queue.
 const BYTES_MAX: usize = 1 << 20;
 
@@ -32,8 +35,7 @@ impl Handshakes {
         let step = self.steps.pop_front()?;
         self.bytes = self.bytes.saturating_sub(step.1.len());
         if self.steps.is_empty() {
-            // After a flood it holds no memory.
-            self.steps = VecDeque::new();
+            self.steps.shrink_to(PLACES_KEPT);
         }
         Some(step)
     }

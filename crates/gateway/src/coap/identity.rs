@@ -1,14 +1,13 @@
 //! The identity of a request: the owner of its security context or of its association, or anonymous where that is
 //! allowed.
 
-use std::{collections::HashMap, net::SocketAddr, sync::Arc};
+use std::{collections::HashMap, hash::BuildHasher as _, net::SocketAddr, sync::Arc};
 
 use fogmux_auth::{Access, Action, Door, Principal, SourceKind, Verified};
 use fogmux_bus::{Publisher, ReadGate, SlotId, Timestamp};
 use fogmux_coap::{Code, Ticket};
 use fogmux_net::Channel;
 use foldhash::quality::RandomState;
-use sha2::{Digest as _, Sha256};
 
 use super::transport::{Listener, Path};
 use crate::{
@@ -100,20 +99,10 @@ pub(super) struct Admission {
     contexts: HashMap<u64, Known, RandomState>,
 }
 
-/// Tells the key of a pre-shared key's identity from another key of the same identity.
+/// Tells the key of a pre-shared key's identity from another key of the same identity: a hash under a random seed
+/// that no peer sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct KeyMark([u8; 8]);
-
-impl KeyMark {
-    /// Of the key that the channel's identity has now; the same for every channel without an identity.
-    pub(super) fn of(ctx: &WorkerContext, channel: &Channel) -> Self {
-        let key = channel.psk_identity.as_deref().and_then(|identity| ctx.authority().psk_secret(identity));
-        key.map_or_else(Self::default, |key| {
-            let digest: [u8; 32] = Sha256::digest(key.as_slice()).into();
-            Self(digest.first_chunk().copied().unwrap_or_default())
-        })
-    }
-}
+pub(super) struct KeyMark(u64);
 
 /// No generation of rules has this number.
 const NEVER: u64 = u64::MAX;
@@ -121,6 +110,12 @@ const NEVER: u64 = u64::MAX;
 impl Admission {
     pub(super) fn new(listener: Listener, slot: SlotId) -> Self {
         Self { listener, slot, nobody: Known::NOTHING, associations: HashMap::default(), contexts: HashMap::default() }
+    }
+
+    /// The mark of the key that the channel's identity has now; the same for every channel without an identity.
+    pub(super) fn mark(&self, ctx: &WorkerContext, channel: &Channel) -> KeyMark {
+        let key = channel.psk_identity.as_deref().and_then(|identity| ctx.authority().psk_secret(identity));
+        key.map_or_else(KeyMark::default, |key| KeyMark(self.associations.hasher().hash_one(key.as_slice())))
     }
 
     /// Adds an association or a connection. The mark is that of the key by which it was made.
@@ -134,7 +129,7 @@ impl Admission {
         let Some((peer, mark, _)) = self.associations.get(&association) else { return true };
         let Some(channel) = &peer.channel else { return true };
         match &channel.psk_identity {
-            Some(identity) => *mark == KeyMark::of(ctx, channel) && ctx.authority().psk(identity).is_ok(),
+            Some(identity) => *mark == self.mark(ctx, channel) && ctx.authority().psk(identity).is_ok(),
             None => channel.certificate.is_some() || self.listener.admits_anonymous(&ctx.shared),
         }
     }

@@ -96,9 +96,9 @@ impl Core {
             }
             Newest::Shown => return,
         };
+        let (is_named, is_behind) = (watch.is_named(), !watch.backlog.is_empty());
         // For a filter, topics that have waited longer go first.
-        let waits = watch.is_named() && !watch.backlog.is_empty();
-        let told = if waits {
+        let told = if is_named && is_behind {
             Notified::Later
         } else if cleared {
             self.send_cleared(now, relation, &message.topic)
@@ -107,14 +107,13 @@ impl Core {
         };
         match told {
             Notified::Later => self.postpone(relation, message, cleared),
-            Notified::Sent => {
+            Notified::Sent if is_behind => {
                 // An observer of one topic has caught up.
-                let waited = self.watches.get_mut(relation).filter(|watch| !watch.is_named());
-                if let Some(marker) = waited.and_then(|watch| watch.backlog.pop()) {
+                if let Some(marker) = self.watches.get_mut(relation).and_then(|watch| watch.backlog.pop()) {
                     self.waiting.release(marker);
                 }
             }
-            Notified::Gone => {}
+            Notified::Sent | Notified::Gone => {}
         }
     }
 

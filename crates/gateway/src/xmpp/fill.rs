@@ -137,11 +137,16 @@ impl Core {
         }
         if !taken.is_empty() {
             self.reserve();
-            let fresh: Vec<&Queued> = taken.iter().filter(|queued| !queued.message.is_expired(now)).collect();
-            let expired = taken.len() - fresh.len();
-            let sent = fresh.iter().map(|queued| self.notify(heads, queued.tag, &queued.message)).sum();
+            let (mut sent, mut expired) = (0, 0);
+            for queued in &taken {
+                if queued.message.is_expired(now) {
+                    expired += 1;
+                } else {
+                    sent += self.notify(heads, queued.tag, &queued.message);
+                }
+            }
             self.machine.sent(sent, &mut self.out);
-            self.ctx.bus().counters().drained(fresh.len() as u64, expired as u64, 0);
+            self.ctx.bus().counters().drained(taken.len() as u64 - expired, expired, 0);
         }
         let looks = chunk.as_ref().map_or(0, |chunk| chunk.scanned);
         if let Some(chunk) = chunk {
@@ -234,11 +239,13 @@ impl Core {
 /// Takes a portion of the oldest deliveries.
 fn take(inbox: &mut FifoMailbox) -> Vec<Queued> {
     let mut bytes = 0;
-    let next = || {
-        if bytes >= OUT_BYTES_HIGH {
-            return None;
-        }
-        inbox.pop().inspect(|queued| bytes += queued.message.payload.len())
-    };
-    std::iter::from_fn(next).take(DELIVERIES_PER_TURN).collect()
+    let mut taken = Vec::with_capacity(inbox.len().min(DELIVERIES_PER_TURN));
+    while taken.len() < DELIVERIES_PER_TURN
+        && bytes < OUT_BYTES_HIGH
+        && let Some(queued) = inbox.pop()
+    {
+        bytes += queued.message.payload.len();
+        taken.push(queued);
+    }
+    taken
 }
