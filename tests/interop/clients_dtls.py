@@ -107,6 +107,20 @@ class Session:
         return answer.payload
 
 
+    async def get_blocks(self, topic):
+        """The payloads of a value, block by block as the gateway cuts it (RFC 7959 §2.4)."""
+        blocks, options = [], {}
+        while True:
+            answer = await self.request(codes.GET, f"ps/{topic}", **options)
+            if not answer.code.is_successful():
+                raise Refused(answer.code.dotted)
+            blocks.append(answer.payload)
+            block = answer.opt.block2
+            if block is None or not block.more:
+                return blocks
+            options["block2"] = (block.block_number + 1, False, block.size_exponent)
+
+
 def wolf(gateway, credential=NOBODY, version="1.3", *flags):
     """wolfSSL as a client of the gateway's CoAPS door."""
     host, port = gateway.coap_address("coaps")
@@ -125,10 +139,10 @@ def tiny(gateway, credential):
     return Session(*TINYDTLS, "client", host, str(port), *_keys(gateway.ca, credential))
 
 
-def tokio_dtls(gateway, credential):
+def tokio_dtls(gateway, credential, *flags):
     """tokio-dtls as a client of the gateway's CoAPS door."""
     host, port = gateway.coap_address("coaps")
-    return Session(*TOKIO_DTLS, "client", f"{host}:{port}", gateway.ca, *credential.certificate)
+    return Session(*TOKIO_DTLS, "client", f"{host}:{port}", gateway.ca, *credential.certificate, *flags)
 
 
 def _keys(ca, credential):

@@ -8,7 +8,7 @@ from aiocoap.numbers import codes
 from aiocoap.numbers.types import ACK, CON, RST
 
 from client import Missing, Refused, run
-from clients_dtls import MBEDTLS, TINYDTLS, WOLFSSL, Libcoap, Server, mbed, tiny, tokio_dtls, wolf
+from clients_dtls import MBEDTLS, TINYDTLS, TOKIO_DTLS, WOLFSSL, Libcoap, Server, mbed, tiny, tokio_dtls, wolf
 from keyring import LockedGateway
 from scenarios import expect, require, scenario
 
@@ -191,6 +191,19 @@ async def tokio_dtls_makes_sessions_of_dtls_1_3(binary):
         await _turned_away(gateway, "certificate", tokio_dtls)
 
 
+@scenario
+async def tokio_dtls_is_sent_no_more_than_it_takes_in_a_record(binary):
+    """RFC 8449: a value that would not fit is cut into blocks that do, besides 48 bytes of CoAP and one of DTLS."""
+    async with LockedGateway(binary) as gateway:
+        alice, whole = gateway.ring.right("certificate", "alice", ""), bytes(range(250)) * 4
+        for limit, size in ((64, 16), (200, 128), (1000, 512), (1200, 1024), (16385, 1024)):
+            async with tokio_dtls(gateway, alice, "--limit", str(limit)) as session:
+                await session.put("open/dtls/limit", whole)
+                blocks = await session.get_blocks("open/dtls/limit")
+                expect(f"limit of {limit}", b"".join(blocks), whole)
+                expect(f"limit of {limit}", max(map(len, blocks)), min(size, len(whole)))
+
+
 async def _ask(binary, what, server, path, flags, payload, update=False):
     """Our client asks a server of others'; both ends have to be content."""
     url = f"coaps://127.0.0.1:{server.port}/{path}"
@@ -252,6 +265,20 @@ async def our_client_makes_sessions_of_dtls_1_3_with_wolfssl(binary):
             async with Server(*WOLFSSL, "server", "0", "both", *theirs) as server:
                 await _ask(binary, way, server, "some/where", ours, b"both")
                 expect(way, server.protocol, "DTLSv1.3")
+
+
+@scenario
+async def our_client_makes_sessions_of_dtls_1_3_with_tokio_dtls(binary):
+    async with LockedGateway(binary) as gateway:
+        chain, private = gateway.ring.certificates["alice"]
+        known = [*TOKIO_DTLS, "server", gateway.ca, *(f"{gateway.data}/pki/server.{end}" for end in ("pem", "key"))]
+        by_certificate = ["--ca", gateway.ca, "--cert", chain, "--key", private]
+        # With the smaller limits our certificate has to come in pieces (RFC 8449).
+        for size, limit in itertools.product((1, 16, 1000), (64, 200, 16385)):
+            async with Server(*known, "--limit", str(limit)) as server:
+                what = f"{size} bytes, records of {limit}"
+                await _ask(binary, what, server, "some/where", by_certificate, b"7" * size)
+                expect(what, server.protocol, "DTLSv1.3")
 
 
 @scenario

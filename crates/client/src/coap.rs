@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use fogmux_coap::client::{Answer, CallId};
-use fogmux_coap::{Call, Client, ClientConfig, ClientEvent, Code, Outbox, Timestamp, content_format};
+use fogmux_coap::{BlockSize, Call, Client, ClientConfig, ClientEvent, Code, Outbox, Timestamp, content_format};
 use tokio::net::UdpSocket;
 use tokio::time::{Duration, Instant, sleep_until};
 
@@ -22,6 +22,9 @@ const LEVEL_BYTES_MAX: usize = 255;
 
 /// Bytes of a payload in one message over a connection; other messages have their turn in between.
 const CHUNK_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of a request beside its payload where the server takes short records only: header, token, a topic, and others.
+const REQUEST_BYTES: usize = 128;
 
 /// A socket to publish by.
 pub struct Publisher(Exchange);
@@ -182,6 +185,10 @@ impl Exchange {
         if let Some(limits) = link.limits() {
             config.reliable = true;
             (config.block_size, config.chunk) = limits.blocks(CHUNK_BYTES_MAX);
+        }
+        if let Some(most) = link.record_bytes_max() {
+            // RFC 8449: a server that takes less is sent smaller blocks.
+            config.block_size = config.block_size.min(BlockSize::at_most(most.saturating_sub(REQUEST_BYTES)));
         }
         Ok(Self {
             link,

@@ -49,6 +49,14 @@ impl Link {
         }
     }
 
+    /// The most bytes of a message under DTLS.
+    pub fn record_bytes_max(&self) -> Option<usize> {
+        match self {
+            Self::Plain { .. } | Self::Stream(_) => None,
+            Self::Protected(connection) => Some(connection.message_bytes_max()),
+        }
+    }
+
     /// Makes a handshake where the address asks for it.
     pub async fn open(socket: UdpSocket, url: &Url, options: &Options) -> Result<Self, ClientError> {
         if !url.secure {

@@ -43,7 +43,7 @@ use self::peers::{Limits, Peers};
 use self::relations::Relation;
 use self::timers::Timers;
 use self::uploads::Uploads;
-use crate::block::Block;
+use crate::block::{Block, BlockSize};
 use crate::code::Code;
 use crate::etag::ETag;
 use crate::jitter::Jitter;
@@ -59,6 +59,10 @@ const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// Peers looked at each time.
 const SWEEP_PEERS: usize = 1024;
+
+/// Bytes of an answer in a datagram beside its payload and Location-Path: header 4, token 8, ETag 9, Observe 4,
+/// Content-Format 3, Max-Age 5, Block1 and Block2 9, Size2 5, and the marker.
+const ANSWER_BYTES: usize = 48;
 
 /// The server machine of one socket.
 pub struct Server<P> {
@@ -266,6 +270,15 @@ impl<P: Peer> Server<P> {
     /// [`Server::forget`].
     pub fn belongs_to(&mut self, peer: &P, user: Arc<str>) {
         self.owners.insert(peer.association(), user);
+    }
+
+    /// Notes the most bytes that a message to an association may have, as RFC 8449 limits it over DTLS. Answers that would
+    /// be longer go in smaller blocks, of 16 bytes at least. It ends with [`Server::forget`].
+    pub fn limit_messages(&mut self, peer: &P, bytes_max: usize) {
+        let size = BlockSize::at_most(bytes_max.saturating_sub(ANSWER_BYTES));
+        if size < self.config.block_size {
+            self.peers.narrow(peer, Limits::of_datagrams(size));
+        }
     }
 
     /// Bytes of unfinished uploads; small ones count for more than they have.

@@ -3,6 +3,7 @@
 
 mod config;
 mod handshake;
+mod sending;
 
 use std::time::Duration;
 
@@ -170,38 +171,6 @@ impl Client {
             self.state = State::Over;
         }
         Some(what)
-    }
-
-    /// Appends a record that holds `data`, for who sends it himself; `false` when there is no session.
-    pub fn seal(&mut self, data: &[u8], out: &mut Vec<u8>) -> bool {
-        match &mut self.state {
-            State::Established(Session::V12(session)) => {
-                session.seal(ContentType::ApplicationData, data, out).is_some()
-            }
-            State::Established(Session::V13(session)) => session.seal(data, out).is_some(),
-            State::Handshake(_) | State::Newer(_) | State::Over => false,
-        }
-    }
-
-    /// Sends data; `false` when there is no session, or its keys are used up and it ends here.
-    pub fn send(&mut self, data: &[u8], send: &mut dyn FnMut(&[u8])) -> bool {
-        let mut record = Vec::new();
-        let sealed = self.seal(data, &mut record);
-        if sealed {
-            send(&record);
-        } else if self.is_spent() {
-            self.close(send);
-        }
-        sealed
-    }
-
-    /// Whether no record can be protected any more.
-    fn is_spent(&self) -> bool {
-        match &self.state {
-            State::Established(Session::V12(session)) => session.is_spent(),
-            State::Established(Session::V13(session)) => session.wear() == Wear::Spent,
-            State::Handshake(_) | State::Newer(_) | State::Over => false,
-        }
     }
 
     /// Changes the keys of what we send, and asks the server to change its own if `request`. Does nothing in DTLS 1.2

@@ -51,6 +51,8 @@ pub enum Sent {
     Yes,
     /// It is as good as lost: more than may go to a new address before [`Endpoint::validate`].
     Withheld,
+    /// It is not sent: the peer takes no record that large (RFC 8449, [`Endpoint::data_max`]).
+    TooLong,
     /// There is no such session any more.
     Ended,
 }
@@ -179,6 +181,15 @@ impl<P: Peer> Endpoint<P> {
         self
     }
 
+    /// The most bytes of data that may be sent to a session at once: what the peer takes in a record (RFC 8449). `None`
+    /// when there is no such session.
+    #[must_use]
+    pub fn data_max(&self, peer: P, association: Association) -> Option<usize> {
+        let slot = self.slot_of_session(peer, association)?;
+        let live = self.slots.get(slot)?.as_ref()?.session.as_ref()?;
+        (live.association == association).then(|| live.session.data_max())
+    }
+
     /// Protects data for a session and sends it, if that may be.
     pub fn send(
         &mut self,
@@ -198,6 +209,9 @@ impl<P: Peer> Endpoint<P> {
         // It ends when something is heard of it; until then nothing is said.
         if live.is_revoked() {
             return Sent::Ended;
+        }
+        if data.len() > live.session.data_max() {
+            return Sent::TooLong;
         }
         self.scratch.clear();
         let sealed = live.session.seal(data, &mut self.scratch).is_some();

@@ -7,6 +7,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use super::{
     Alert, CookieKey, Suite13,
+    limit::RecordLimit,
     v13::{self, Offer, Psks, Retry},
     wire::{self, ContentType, DTLS_1_0, DTLS_1_2, Fragment, Reader, Record, is_numbers, message},
 };
@@ -36,6 +37,8 @@ pub(super) struct ClientHello<'a> {
     pub(super) psks: Option<Psks<'a>>,
     /// What it wants in records to it, maybe nothing (RFC 9146 §3, RFC 9147 §9).
     pub(super) connection_id: Option<&'a [u8]>,
+    /// The most that it takes in a record (RFC 8449 §4).
+    pub(super) record_limit: Option<RecordLimit>,
 }
 
 impl<'a> ClientHello<'a> {
@@ -56,6 +59,7 @@ impl<'a> ClientHello<'a> {
         psk_modes: None,
         psks: None,
         connection_id: None,
+        record_limit: None,
     };
 
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, Alert> {
@@ -145,6 +149,7 @@ impl<'a> ClientHello<'a> {
                 extension::PSK_KEY_EXCHANGE_MODES => self.psk_modes = Some(short()?),
                 extension::PRE_SHARED_KEY => self.psks = Some(Psks::parse(body)?),
                 extension::CONNECTION_ID => self.connection_id = Some(short()?),
+                extension::RECORD_SIZE_LIMIT => self.record_limit = Some(RecordLimit::parse(body)?),
                 // RFC 5246 §7.4.1.4: what a server does not know it ignores.
                 _ => {}
             }

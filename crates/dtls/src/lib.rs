@@ -23,6 +23,7 @@ mod exchange;
 mod flight;
 mod hello;
 mod inbox;
+mod limit;
 mod platform;
 mod prf;
 mod protection;

@@ -6,6 +6,7 @@ use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use zeroize::Zeroizing;
 
 use super::{
+    limit::RecordLimit,
     suite::Aead,
     wire::{self, ContentType, DTLS_1_2, RECORD_HEADER, Record},
 };
@@ -21,6 +22,8 @@ pub(super) struct Protection {
     aead: Aead,
     key: Zeroizing<[u8; 16]>,
     salt: [u8; 4],
+    /// Of records that are sealed.
+    limit: RecordLimit,
     schedule: Option<Box<Schedule>>,
 }
 
@@ -32,11 +35,21 @@ pub(super) enum Schedule {
 
 impl Protection {
     pub(super) fn new(aead: Aead, key: [u8; 16], salt: [u8; 4]) -> Self {
-        Self { aead, key: Zeroizing::new(key), salt, schedule: None }
+        Self { aead, key: Zeroizing::new(key), salt, limit: RecordLimit::V12, schedule: None }
     }
 
     pub(super) const fn aead(&self) -> Aead {
         self.aead
+    }
+
+    /// Keeps to the limit of the end that reads what is sealed (RFC 8449 §4), and to the protocol's own.
+    pub(super) fn limit_to(&mut self, limit: RecordLimit) {
+        self.limit = limit.min(RecordLimit::V12);
+    }
+
+    /// The most bytes that a sealed record may hold.
+    pub(super) const fn limit(&self) -> usize {
+        self.limit.bytes()
     }
 
     /// Lets go of what can be computed again.
@@ -51,7 +64,7 @@ impl Protection {
 
     /// Appends a protected record. `None`: nothing was appended, for want of a cipher or because it is too long.
     pub(super) fn seal(&mut self, content: ContentType, number: u64, plain: &[u8], out: &mut Vec<u8>) -> Option<()> {
-        if plain.len() > PLAIN_MAX {
+        if plain.len() > self.limit() {
             return None;
         }
         let tag_len = self.aead.tag();
@@ -79,7 +92,8 @@ impl Protection {
         plain: &[u8],
         out: &mut Vec<u8>,
     ) -> Option<()> {
-        if plain.len() >= PLAIN_MAX {
+        // The type of the content is sealed too.
+        if plain.len() >= self.limit() {
             return None;
         }
         let tag_len = self.aead.tag();
@@ -330,6 +344,36 @@ mod tests {
                 wire::put_record(&mut theirs, ContentType::ApplicationData, DTLS_1_2, number, &payload);
                 let opened = open.open(&Record::split(&theirs).unwrap().0, &mut Vec::new());
                 assert_eq!(opened.is_some(), fits, "{aead:?}, {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn rfc_8449_s4_no_record_holds_more_than_its_reader_takes() {
+        let limit = |bytes: u16| RecordLimit::parse(&bytes.to_be_bytes()).unwrap();
+        for aead in [Aead::Gcm, Aead::Ccm, Aead::Ccm8] {
+            for (announced, most) in [(64, 64), (65, 65), (1000, 1000), (1 << 14, 1 << 14), ((1 << 14) + 1, 1 << 14)] {
+                let (mut seal, mut open) = pair(aead);
+                seal.limit_to(limit(announced));
+                let mut sealed = |len: usize, identified: bool| {
+                    let (plain, mut out) = (vec![7; len], Vec::new());
+                    let number = wire::number(1, 5);
+                    let content = ContentType::ApplicationData;
+                    let done = match identified {
+                        true => seal.seal_identified(&[9; wire::CID], content, number, &plain, &mut out),
+                        false => seal.seal(content, number, &plain, &mut out),
+                    };
+                    assert_eq!(done.is_none(), out.is_empty());
+                    if done.is_some() {
+                        let mut opened = Vec::new();
+                        open.open(&Record::split(&out).unwrap().0, &mut opened).unwrap();
+                        assert_eq!(opened, plain);
+                    }
+                    done.is_some()
+                };
+                assert_eq!([most, most + 1].map(|len| sealed(len, false)), [true, false], "{aead:?}, {announced}");
+                // The type of the content is one of the bytes.
+                assert_eq!([most - 1, most].map(|len| sealed(len, true)), [true, false], "{aead:?}, {announced}");
             }
         }
     }

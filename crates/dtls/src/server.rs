@@ -16,6 +16,7 @@ use super::{
     exchange::{self, Ephemeral},
     flight::Flight,
     hello::Verified,
+    limit::RecordLimit,
     platform::Host,
     prf::{self, MasterSecret, Randoms, Side},
     protection::{Protection, Window},
@@ -76,6 +77,8 @@ pub(super) struct Handshake {
     window: Window,
     early: Option<Vec<u8>>,
     identifiers: Option<Box<Identifiers>>,
+    /// The limit of the client's, if it has announced one.
+    limit: Option<RecordLimit>,
     identity: Option<Box<[u8]>>,
     too_early: bool,
     doubt: Option<Doubt>,
@@ -169,6 +172,7 @@ impl Handshake {
             window: Window::default(),
             early: None,
             identifiers,
+            limit: hello.record_limit,
             identity: None,
             too_early: false,
             doubt: None,
@@ -376,6 +380,7 @@ impl Handshake {
         let mut session = Box::new(Session::new(secrets.read, secrets.write, self.window, 0));
         session.keep_last_flight(finished, self.record_sequence);
         session.identify(self.identifiers.take());
+        session.limit_to(self.limit);
         let channel = Channel {
             suite: ChannelSuite::V12(self.suite),
             certificate: leaf.cloned(),

@@ -2,6 +2,7 @@
 
 use super::{
     Alert,
+    limit::RecordLimit,
     prf::VERIFY_DATA,
     protection::{Protection, Window},
     wire::{self, Cid, ContentType, DTLS_1_2, Record, SEQUENCE_MAX},
@@ -86,6 +87,19 @@ impl Session {
         self.identifiers = identifiers;
     }
 
+    /// Keeps to the limit that the other end has announced, if it has (RFC 8449 §4).
+    pub(super) fn limit_to(&mut self, limit: Option<RecordLimit>) {
+        if let Some(limit) = limit {
+            self.write.limit_to(limit);
+        }
+    }
+
+    /// The most bytes of data in a record. Under an identifier, the type of the content takes one (RFC 9146 §4).
+    pub(super) fn data_max(&self) -> usize {
+        let identified = self.identifiers.as_ref().is_some_and(|identifiers| !identifiers.theirs.is_empty());
+        self.write.limit() - usize::from(identified)
+    }
+
     /// The identifier under which records come to it.
     pub(super) fn identifier(&self) -> Option<&Cid> {
         self.identifiers.as_ref().map(|identifiers| &identifiers.ours)
@@ -113,6 +127,10 @@ impl Session {
     pub(super) fn seal(&mut self, content: ContentType, plain: &[u8], out: &mut Vec<u8>) -> Option<()> {
         // RFC 6347 §4.1: rather no association than a number used twice. What ends one is said beyond the limits.
         if self.sent > SEQUENCE_MAX || content == ContentType::ApplicationData && self.is_spent() {
+            return None;
+        }
+        // No number and no wear for what is not sent.
+        if plain.len() > self.data_max() {
             return None;
         }
         let number = wire::number(EPOCH, self.sent);
@@ -190,6 +208,29 @@ pub(super) fn put_change_cipher_spec(out: &mut Vec<u8>, record_sequence: &mut u6
 mod tests {
     use super::*;
     use crate::suite::Aead;
+
+    #[test]
+    fn rfc_8449_s4_what_is_too_long_takes_no_number_and_wears_nothing() {
+        let protection = |byte| Protection::new(Aead::Gcm, [byte; 16], [byte; 4]);
+        let mut session = Session::new(protection(1), protection(2), Window::default(), 0);
+        assert_eq!(session.data_max(), 1 << 14);
+        session.limit_to(Some(RecordLimit::MIN));
+        assert_eq!(session.data_max(), 64);
+        let mut out = Vec::new();
+        assert_eq!(session.seal(ContentType::ApplicationData, &[7; 65], &mut out), None);
+        assert_eq!((session.sent, session.blocks, out.len()), (0, 0, 0));
+        assert!(session.seal(ContentType::ApplicationData, &[7; 64], &mut out).is_some());
+        // What a session says of its own accord is shorter than every limit.
+        session.keep_last_flight([0; FINISHED], 0);
+        out.clear();
+        session.put_last_flight(&mut out);
+        session.put_alert(Alert::CloseNotify, &mut out);
+        assert_eq!(session.sent, 3);
+        for (theirs, most) in [(&b"cid"[..], 63), (b"", 64)] {
+            session.identify(Some(Box::new(Identifiers { ours: [1; 8], theirs: theirs.into() })));
+            assert_eq!(session.data_max(), most);
+        }
+    }
 
     #[test]
     fn s4_1_no_number_is_used_twice_when_they_are_used_up() {

@@ -61,11 +61,22 @@ impl Connection {
         self.channel.as_deref()
     }
 
+    /// The most bytes of one message to the server.
+    #[must_use]
+    pub fn message_bytes_max(&self) -> usize {
+        self.client.data_max()
+    }
+
     /// Sends one message.
     ///
     /// # Errors
-    /// The socket's, or the session is over.
+    /// The socket's, the session is over, or the server takes no record that large (RFC 8449).
     pub async fn send(&mut self, data: &[u8]) -> io::Result<()> {
+        let most = self.client.data_max();
+        if self.client.is_established() && data.len() > most {
+            let text = format!("the server takes messages of {most} bytes at most, and this one has {}", data.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         let mut out = Vec::new();
         if !self.client.send(data, &mut |datagram| out.push(datagram.to_vec())) {
             return Err(io::ErrorKind::NotConnected.into());

@@ -79,6 +79,8 @@ pub(crate) struct Peers<P> {
     max: usize,
     /// The size limits of messages, unless the peer announces others.
     limits: Limits,
+    /// The smaller limits of associations.
+    narrow: HashMap<u64, Limits, FixedState>,
     pub(crate) budget: Budget,
 }
 
@@ -111,7 +113,8 @@ impl Limits {
 impl<P: Peer> Peers<P> {
     pub(crate) fn new(max: usize, bytes_max: usize, limits: Limits, hash: FixedState) -> Self {
         let budget = Budget { used: 0, max: bytes_max };
-        Self { slab: Slab::new(), by_address: HashMap::with_hasher(hash), hand: 0, max, limits, budget }
+        let (by_address, narrow) = (HashMap::with_hasher(hash.clone()), HashMap::with_hasher(hash));
+        Self { slab: Slab::new(), by_address, hand: 0, max, limits, narrow, budget }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -144,6 +147,7 @@ impl<P: Peer> Peers<P> {
         if self.slab.len() >= self.max {
             self.evict()?;
         }
+        let limits = self.narrow.get(&address.association()).copied().unwrap_or(self.limits);
         let key = self.slab.insert(PeerState {
             address,
             seen: now,
@@ -153,7 +157,7 @@ impl<P: Peer> Peers<P> {
             in_flight: SmallVec::new(),
             waiting: VecDeque::new(),
             relations: SmallVec::new(),
-            limits: self.limits,
+            limits,
             congested: false,
             moved: None,
             allowance: Allowance::full(now),
@@ -161,6 +165,19 @@ impl<P: Peer> Peers<P> {
         })?;
         self.by_address.insert(address, key);
         Some(key)
+    }
+
+    /// Notes the limits of an association, for as long as that lives.
+    pub(crate) fn narrow(&mut self, address: &P, limits: Limits) {
+        self.narrow.insert(address.association(), limits);
+        if let Some(peer) = self.find(address).and_then(|key| self.get_mut(key)) {
+            peer.limits = limits;
+        }
+    }
+
+    /// The association has ended.
+    pub(crate) fn widen(&mut self, address: &P) {
+        self.narrow.remove(&address.association());
     }
 
     /// Forgets the longest silent of some peers; looks at all before it gives up.

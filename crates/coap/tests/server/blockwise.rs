@@ -48,6 +48,36 @@ fn s2_4_the_client_chooses_smaller_blocks() {
 }
 
 #[test]
+fn s2_4_a_peer_that_takes_short_messages_only_gets_smaller_blocks() {
+    let whole: Vec<u8> = (0..=255).cycle().take(1000).collect();
+    // RFC 8449 §4: no limit is below 64, of which DTLS 1.3 takes one for the type of the content.
+    for (most, exponent) in [(63, 0), (64, 0), (80, 1), (1000, 5), (1071, 5), (1072, 6), (1 << 14, 6)] {
+        let mut bench = Bench::new(ServerConfig::default());
+        bench.state = Some(whole.clone());
+        bench.server.limit_messages(&bench.peer, most);
+        let (mut joined, mut number) = (Vec::new(), 0);
+        loop {
+            let wanted = block(number, false, exponent);
+            let options = [PATH, (OptionNumber::BLOCK2, &wanted[..])];
+            // The first is cut though nobody asks for it.
+            let answer = bench.ask(Code::GET, &options[..usize::from(number > 0) + 1], &[]);
+            assert!(answer.bytes.len() <= most, "{} of {most} bytes", answer.bytes.len());
+            joined.extend_from_slice(answer.message().payload());
+            let more = answer.uint(OptionNumber::BLOCK2).is_some_and(|value| value & 8 != 0);
+            if !more {
+                break;
+            }
+            assert_eq!(answer.message().payload().len(), 16 << exponent);
+            number += 1;
+        }
+        assert_eq!(joined, whole);
+        // An association that follows has limits of its own.
+        bench.server.forget(&bench.peer);
+        assert_eq!(bench.ask(Code::GET, &[PATH], &[]).message().payload(), whole);
+    }
+}
+
+#[test]
 fn s2_5_an_upload_in_blocks() {
     let mut bench = Bench::new(ServerConfig::default());
     let mut upload = |number, more, part: &[u8]| {

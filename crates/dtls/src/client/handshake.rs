@@ -16,6 +16,7 @@ use crate::{
     Alert, Channel, ChannelSuite, Platform, Suite,
     exchange::Group,
     flight::Flight,
+    limit::RecordLimit,
     prf::{self, MasterSecret, Randoms, Side},
     reassembly::{Message, Reassembly},
     session::{self, EPOCH, Identifiers, Session, Told},
@@ -53,6 +54,8 @@ pub(super) struct Handshake {
     /// The identifier that we ask for, and those that were agreed on.
     ours: Option<Cid>,
     identifiers: Option<Box<Identifiers>>,
+    /// The limit of the server's, if it has announced one.
+    limit: Option<RecordLimit>,
     transcript: Vec<u8>,
     reassembly: Reassembly,
     flight: Flight,
@@ -107,6 +110,7 @@ impl Handshake {
             newer,
             ours,
             identifiers: None,
+            limit: None,
             transcript: Vec::new(),
             reassembly: Reassembly::new(0, MESSAGES_MAX),
             flight: Flight::default(),

@@ -27,6 +27,14 @@ impl Link {
         }
     }
 
+    /// The most bytes of data in a record.
+    pub(super) fn data_max(&self) -> usize {
+        match self {
+            Self::V12(session) => session.data_max(),
+            Self::V13(session) => session.data_max(),
+        }
+    }
+
     pub(super) fn put_alert(&mut self, alert: Alert, out: &mut Vec<u8>) {
         match self {
             Self::V12(session) => session.put_alert(alert, out),

@@ -7,6 +7,7 @@ pub(crate) const SUPPORTED_GROUPS: u16 = 10;
 pub(crate) const EC_POINT_FORMATS: u16 = 11;
 pub(crate) const SIGNATURE_ALGORITHMS: u16 = 13;
 pub(crate) const EXTENDED_MASTER_SECRET: u16 = 23;
+pub(crate) const RECORD_SIZE_LIMIT: u16 = 28;
 pub(crate) const PRE_SHARED_KEY: u16 = 41;
 pub(crate) const SUPPORTED_VERSIONS: u16 = 43;
 pub(crate) const COOKIE: u16 = 44;
@@ -27,12 +28,13 @@ pub(crate) fn misplaced(number: u16) -> Alert {
 }
 
 /// Those of a ClientHello that we look at.
-pub(crate) const OF_CLIENTS: [u16; 11] = [
+pub(crate) const OF_CLIENTS: [u16; 12] = [
     SUPPORTED_GROUPS,
     SIGNATURE_ALGORITHMS,
     EC_POINT_FORMATS,
     EXTENDED_MASTER_SECRET,
     RENEGOTIATION_INFO,
+    RECORD_SIZE_LIMIT,
     PRE_SHARED_KEY,
     SUPPORTED_VERSIONS,
     COOKIE,

@@ -12,6 +12,7 @@ use crate::{
     Alert, Credentials, Suite,
     exchange::{self, Ephemeral, Group},
     hello::{ClientHello, extension},
+    limit::RecordLimit,
     prf::Randoms,
     suite::Exchange,
     wire::{self, Cid, DTLS_1_2, Reader, message},
@@ -105,6 +106,9 @@ impl Answer {
             let mut vector = Vec::with_capacity(1 + cid.len());
             wire::put_vector8(&mut vector, cid);
             wire::put_extension(&mut extensions, extension::CONNECTION_ID, &vector);
+        }
+        if hello.record_limit.is_some() {
+            RecordLimit::V12.put(&mut extensions);
         }
         if !extensions.is_empty() {
             wire::put_vector16(&mut body, &extensions);

@@ -22,6 +22,7 @@ use super::{
 use crate::{
     Alert, Channel, ChannelSuite, Platform,
     client::ClientConfig,
+    limit::RecordLimit,
     prf::Side,
     reassembly::{Message, Reassembly},
     wire::{Cid, OTHERS_MAX, Reader, message, put_message, put_vector16},
@@ -119,9 +120,13 @@ impl ClientHandshake {
         if theirs.is_some_and(|cid| cid.len() > OTHERS_MAX) {
             return Err(Alert::IllegalParameter);
         }
+        let mut write = Writing::new(aead, traffic(Side::Client), EPOCH_HANDSHAKE);
+        // RFC 8449 §4: the server's limit comes with EncryptedExtensions. What has to be said before, alerts and
+        // acknowledgements, keeps to every limit there may be.
+        write.limit_to(RecordLimit::MIN);
         let this = Self {
             read: Reading::new(aead, traffic(Side::Server), EPOCH_HANDSHAKE),
-            write: Writing::new(aead, traffic(Side::Client), EPOCH_HANDSHAKE),
+            write,
             state: State::EncryptedExtensions,
             terms: Terms {
                 side: Side::Client,
@@ -133,7 +138,7 @@ impl ClientHandshake {
                 next_out,
             },
             reassembly: Reassembly::new(next_in, MESSAGES_MAX),
-            flight: Flight::new(Vec::new()),
+            flight: Flight::new(Vec::new(), 0),
             data: None,
             received: Vec::new(),
             ack_at: None,
@@ -160,7 +165,8 @@ impl ClientHandshake {
         if self.ack_at.is_some_and(|at| at <= now) {
             self.ack_at = None;
             let mut out = Vec::new();
-            if self.write.seal(&self.terms.theirs, Content::Ack, &ack::body(&self.received), &mut out).is_some() {
+            ack::put(&mut self.write, &self.terms.theirs, &self.received, &mut out);
+            if !out.is_empty() {
                 send(&out);
             }
         }
@@ -254,7 +260,8 @@ impl ClientHandshake {
         let body = &message.body;
         self.state = match (std::mem::replace(&mut self.state, State::Over), message.kind) {
             (State::EncryptedExtensions, message::ENCRYPTED_EXTENSIONS) => {
-                self.encrypted_extensions(body)?;
+                let limit = self.encrypted_extensions(body)?;
+                self.write.limit_to(limit.unwrap_or(RecordLimit::V13));
                 if self.by_psk { State::Finished(None, None) } else { State::Certificate(None) }
             }
             (State::Certificate(None), message::CERTIFICATE_REQUEST) => State::Certificate(Some(asked(body)?)),
@@ -292,7 +299,9 @@ impl ClientHandshake {
         self.log("CLIENT_TRAFFIC_SECRET_0", &traffic(Side::Client));
         self.log("SERVER_TRAFFIC_SECRET_0", &traffic(Side::Server));
         let read = Reading::new(aead, traffic(Side::Server), EPOCH_DATA);
-        self.data = Some((read, Writing::new(aead, traffic(Side::Client), EPOCH_DATA)));
+        let mut write = Writing::new(aead, traffic(Side::Client), EPOCH_DATA);
+        write.limit_to(self.write.limit());
+        self.data = Some((read, write));
         let mut messages = Vec::with_capacity(64);
         if let Some(schemes) = asked {
             let key = self.config.certified_key.clone();
@@ -308,7 +317,7 @@ impl ClientHandshake {
         }
         let finished = schedule::finished(self.write.secret(), &self.transcript.hash());
         self.put(&mut messages, message::FINISHED, &finished);
-        self.flight = Flight::new(messages);
+        self.flight = Flight::new(messages, self.write.content_max());
         Ok(())
     }
 

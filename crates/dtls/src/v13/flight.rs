@@ -7,7 +7,7 @@ use crate::wire::{self, ContentType, DTLS_1_2, Fragment, message};
 
 /// Bytes of a datagram of a handshake: what goes through IPv6 everywhere (RFC 8200 §5) with some room for tunnels.
 const DATAGRAM: usize = 1200;
-/// Bytes of a message that one record takes.
+/// Bytes of a message that one record takes, if the peer has no smaller limit (RFC 8449).
 const PIECE: usize = 1100;
 /// RFC 9147 §5.8.2: one second at first, doubled, up to a minute.
 pub(super) const INTERVAL_FIRST: Duration = Duration::from_secs(1);
@@ -42,14 +42,18 @@ pub(super) struct Writers<'a> {
 }
 
 impl Flight {
-    pub(super) fn new(messages: Vec<u8>) -> Self {
+    /// Cuts messages into records that hold `content_max` bytes.
+    pub(super) fn new(messages: Vec<u8>, content_max: usize) -> Self {
+        let most = content_max.saturating_sub(wire::HANDSHAKE_HEADER).clamp(1, PIECE);
         let mut pieces = Vec::new();
         let mut rest = &messages[..];
         while let Some((message, after)) = Fragment::split(rest) {
             let start = messages.len() - rest.len();
+            // RFC 8449 §4: what is in the clear is under no limit.
+            let most = if message.kind == message::SERVER_HELLO { PIECE } else { most };
             let mut offset = 0;
             loop {
-                let len = (message.length - offset).min(PIECE);
+                let len = (message.length - offset).min(most);
                 pieces.push(Piece { message: start, offset, len, arrived: false });
                 offset += len;
                 if offset >= message.length {
@@ -141,7 +145,46 @@ mod tests {
     use zeroize::Zeroizing;
 
     use super::*;
-    use crate::suite::Aead;
+    use crate::{
+        limit::RecordLimit,
+        suite::Aead,
+        v13::record::{Reading, Sealed},
+    };
+
+    #[test]
+    fn rfc_8449_s4_pieces_keep_to_the_limit_but_for_those_in_the_clear() {
+        let mut messages = Vec::new();
+        wire::put_message(&mut messages, message::SERVER_HELLO, 1, &[1; 90]);
+        wire::put_message(&mut messages, message::ENCRYPTED_EXTENSIONS, 2, &[]);
+        wire::put_message(&mut messages, message::CERTIFICATE, 3, &[2; 3000]);
+        for announced in [64_u16, 65, 100, 1112, 1113, 1114, (1 << 14) + 1] {
+            let mut sealed = Writing::new(Aead::Gcm, Zeroizing::new([1; 32]), 2);
+            sealed.limit_to(RecordLimit::parse(&announced.to_be_bytes()).unwrap());
+            let mut read = Reading::new(Aead::Gcm, Zeroizing::new([1; 32]), 2);
+            let mut flight = Flight::new(messages.clone(), sealed.content_max());
+            let (mut plain, mut certificate) = (0, Vec::new());
+            let writers = &mut Writers { plain: &mut plain, sealed: &mut sealed, cid: &[] };
+            flight.send(Duration::ZERO, writers, &mut |datagram| {
+                assert!(datagram.len() <= DATAGRAM);
+                let mut rest = datagram;
+                while !rest.is_empty() {
+                    let Some((record, after)) = Sealed::split(rest) else {
+                        let (record, after) = wire::Record::split(rest).unwrap();
+                        assert!(Fragment::split(record.payload).unwrap().0.is_whole(), "ServerHello");
+                        rest = after;
+                        continue;
+                    };
+                    rest = after;
+                    let mut inner = Vec::new();
+                    read.open(&record, &mut inner).unwrap();
+                    assert!(inner.len() < usize::from(announced), "{} of {announced}, and the type", inner.len());
+                    let fragment = Fragment::split(&inner).unwrap().0;
+                    certificate.resize(certificate.len() + fragment.body.len(), fragment.kind);
+                }
+            });
+            assert_eq!((plain, certificate.len()), (1, 3000), "{announced}");
+        }
+    }
 
     #[test]
     fn s7_2_only_what_has_not_arrived_goes_out_again() {
@@ -149,7 +192,7 @@ mod tests {
         wire::put_message(&mut messages, message::SERVER_HELLO, 1, &[1; 90]);
         wire::put_message(&mut messages, message::CERTIFICATE, 2, &[2; 3000]);
         wire::put_message(&mut messages, message::FINISHED, 3, &[3; 32]);
-        let mut flight = Flight::new(messages);
+        let mut flight = Flight::new(messages, 1 << 14);
         let mut sealed = Writing::new(Aead::Gcm, Zeroizing::new([1; 32]), 2);
         let mut plain = 4;
         let mut sizes = |flight: &mut Flight| {

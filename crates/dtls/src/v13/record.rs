@@ -14,6 +14,7 @@ pub(crate) use self::content::Content;
 use self::header::Header;
 use super::schedule::{self, Secret};
 use crate::{
+    limit::RecordLimit,
     protection::{PLAIN_MAX, Schedule, Window},
     suite::Aead,
     wire::{self, CID, Cid, ContentType, RECORD_HEADER, Reader},
@@ -183,16 +184,33 @@ pub(super) struct Writing {
     protection: Protection,
     epoch: u64,
     sent: u64,
+    limit: RecordLimit,
 }
 
 impl Writing {
     pub(super) const fn new(aead: Aead, secret: Secret, epoch: u64) -> Self {
-        Self { protection: Protection::new(aead, secret), epoch, sent: 0 }
+        Self { protection: Protection::new(aead, secret), epoch, sent: 0, limit: RecordLimit::V13 }
     }
 
     /// The epoch that follows (RFC 9147 §8).
     pub(super) fn next(&self) -> Self {
-        Self::new(self.protection.aead, schedule::updated(&self.protection.secret), self.epoch + 1)
+        let next = Self::new(self.protection.aead, schedule::updated(&self.protection.secret), self.epoch + 1);
+        Self { limit: self.limit, ..next }
+    }
+
+    /// Keeps to the limit of the peer (RFC 8449 §4), and to the protocol's own.
+    pub(super) fn limit_to(&mut self, limit: RecordLimit) {
+        self.limit = limit.min(RecordLimit::V13);
+    }
+
+    /// The limit of the peer.
+    pub(super) const fn limit(&self) -> RecordLimit {
+        self.limit
+    }
+
+    /// The most bytes that a record may hold beside the type of its content.
+    pub(super) const fn content_max(&self) -> usize {
+        self.limit.bytes() - 1
     }
 
     pub(super) const fn secret(&self) -> &Secret {
@@ -220,11 +238,11 @@ impl Writing {
 
     /// Appends a record; the length stays in the header, so that others may follow. Gives its number.
     pub(super) fn seal(&mut self, cid: &[u8], content: Content, plain: &[u8], out: &mut Vec<u8>) -> Option<Number> {
-        if plain.len() > PLAIN_MAX || self.sent > SEQUENCE_MAX {
+        if plain.len() > self.content_max() || self.sent > SEQUENCE_MAX {
             return None;
         }
         let (epoch, sequence, tag_len) = (self.epoch, self.sent, self.protection.aead.tag());
-        // §4.2.3: short ones are padded up to a sample.
+        // §4.2.3: short ones are padded up to a sample, which is below every limit.
         let inner = (plain.len() + 1).max(SAMPLE - tag_len);
         let [.., epoch_bits] = epoch.to_be_bytes();
         let [.., high, low] = sequence.to_be_bytes();
@@ -355,7 +373,8 @@ impl Reading {
         }
         let newest = self.window.is_newest(sequence);
         self.window.note(sequence);
-        // RFC 8446 §5.4: what it holds, its type and padding have 2^14 + 1 bytes at most.
+        // RFC 8446 §5.4: what it holds, its type and padding have 2^14 + 1 bytes at most. RFC 8449 §4: we announce that,
+        // and may discard what is above it.
         if body.len() > PLAIN_MAX + 1 {
             out.truncate(start);
             return None;

@@ -15,15 +15,17 @@ use super::{
     certificates::{chain, signed, verify},
     flight::{Flight, Writers},
     record::{Content, Number, Opened, Reading, Sealed, Writing},
-    schedule::{self, Hash, Transcript},
+    schedule::{self, Hash, Secret, Transcript},
     session::{EPOCH_DATA, Session, Terms},
 };
 use crate::{
     Alert, Channel, ChannelSuite, Watch, exchange,
     hello::Verified,
+    limit::RecordLimit,
     platform::Host,
     prf::Side,
     reassembly::{Message, Reassembly},
+    suite::Aead,
     wire::{Cid, OTHERS_MAX, Reader, message},
 };
 
@@ -126,6 +128,8 @@ impl Handshake {
         let data = |side| master.traffic(side, &finished_hash);
         let next_in = verified.message_sequence.wrapping_add(1);
         let theirs = theirs.unwrap_or_default().into();
+        let [write, data_write] = [(traffic(Side::Server), EPOCH_HANDSHAKE), (data(Side::Server), EPOCH_DATA)]
+            .map(|(secret, epoch)| writing(aead, secret, epoch, hello.record_limit));
         let terms = Terms { side: Side::Server, aead, ours, theirs, next_in, next_out: sequence };
         let handshake = Self {
             state: if verifier.is_some() { State::Certificate } else { State::Finished(Chain::new()) },
@@ -134,12 +138,12 @@ impl Handshake {
             hello: schedule::hash(verified.message),
             verifier,
             reassembly: Reassembly::new(next_in, MESSAGES_MAX),
-            flight: Flight::new(messages),
+            flight: Flight::new(messages, write.content_max()),
             plain_sent: verified.record_sequence,
             read: Reading::new(aead, traffic(Side::Client), EPOCH_HANDSHAKE),
-            write: Writing::new(aead, traffic(Side::Server), EPOCH_HANDSHAKE),
+            write,
             data_read: Some(Reading::new(aead, data(Side::Client), EPOCH_DATA)),
-            data_write: Writing::new(aead, data(Side::Server), EPOCH_DATA),
+            data_write,
             terms,
             received: Vec::new(),
             ack_at: None,
@@ -161,8 +165,8 @@ impl Handshake {
             self.ack_at = None;
             let mut out = Vec::new();
             // §7: under the keys of the handshake, for the client need not have others yet.
-            let acknowledged = ack::body(&self.received);
-            if self.write.seal(&self.terms.theirs, Content::Ack, &acknowledged, &mut out).is_some() {
+            ack::put(&mut self.write, &self.terms.theirs, &self.received, &mut out);
+            if !out.is_empty() {
                 send(&out);
             }
         }
@@ -305,4 +309,11 @@ impl Handshake {
         session.put_ack(&self.received, out);
         Ok(Step::Done(session, Box::new(channel), host.credentials.watch(chain)))
     }
+}
+
+/// An epoch that we write, under the limit that the client has announced, if it has (RFC 8449 §4).
+fn writing(aead: Aead, secret: Secret, epoch: u64, limit: Option<RecordLimit>) -> Writing {
+    let mut writing = Writing::new(aead, secret, epoch);
+    limit.into_iter().for_each(|limit| writing.limit_to(limit));
+    writing
 }

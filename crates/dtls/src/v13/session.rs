@@ -144,6 +144,11 @@ impl Session {
         }
     }
 
+    /// The most bytes of data in a record: with the type of the content, the limit of the peer (RFC 8449 §4).
+    pub(crate) const fn data_max(&self) -> usize {
+        self.write.content_max()
+    }
+
     /// Appends a record with data.
     pub(crate) fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Option<()> {
         if self.write.sent() >= self.aead.sealed_max() {
@@ -158,7 +163,7 @@ impl Session {
     }
 
     pub(super) fn put_ack(&mut self, numbers: &[Number], out: &mut Vec<u8>) {
-        let _ = self.write.seal(&self.theirs, Content::Ack, &ack::body(numbers), out);
+        ack::put(&mut self.write, &self.theirs, numbers, out);
     }
 
     /// Deals with a handshake message after the handshake; the answer is appended.

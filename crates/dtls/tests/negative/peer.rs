@@ -6,6 +6,7 @@ pub(crate) mod client_13;
 pub(crate) mod crypto;
 pub(crate) mod guest;
 pub(crate) mod house;
+mod limit;
 pub(crate) mod pki;
 pub(crate) mod schedule;
 pub(crate) mod server_12;

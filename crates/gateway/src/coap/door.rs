@@ -257,6 +257,7 @@ impl Core {
                 let peer = Peer { sources, listener: by, ..Peer::plain(path.remote, anonymous) }.over(channel);
                 self.opened(path, peer, mark);
             }
+            Change::Limited(path, bytes_max) => self.server.limit_messages(&path, bytes_max),
             Change::Moved { path, validated } => {
                 self.server.moved(self.machine_now(), &path, validated, &mut self.out);
             }

@@ -211,7 +211,10 @@ impl Dtls {
                         shared.logins.succeeded(peer.address().ip(), &user, now.as_millis());
                     }
                     shared.metrics.coap.accepted.increment();
-                    self.changes.push_back(Change::Opened(within(peer, association), Arc::new(channel)));
+                    let path = within(peer, association);
+                    self.changes.push_back(Change::Opened(path, Arc::new(channel)));
+                    let bytes_max = self.endpoint.data_max(peer, association);
+                    self.changes.extend(bytes_max.map(|bytes_max| Change::Limited(path, bytes_max)));
                 }
                 Event::Moved { peer, association, validated } => {
                     self.changes.push_back(Change::Moved { path: within(peer, association), validated });
@@ -317,6 +320,10 @@ impl Transport for Dtls {
                 // A session that has ended is sent nothing.
                 Sent::Yes | Sent::Ended => {}
                 Sent::Withheld => self.changes.push_back(Change::Withheld(path)),
+                Sent::TooLong => {
+                    tracing::debug!(peer = %path.remote, bytes = datagram.len(), "a message is too long for its peer");
+                    self.ctx.shared.metrics.coap_too_long.increment();
+                }
             }
         }
         out.clear();

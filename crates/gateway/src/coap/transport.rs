@@ -64,6 +64,8 @@ impl Peer for Path {
 pub(crate) enum Change {
     /// A handshake is finished.
     Opened(Path, Arc<Channel>),
+    /// The most bytes that a message to it may have (RFC 8449).
+    Limited(Path, usize),
     /// The peer has another address, and the path goes on under its name.
     Moved {
         path: Path,

@@ -129,6 +129,9 @@ impl Snapshot {
         let help = "Bytes of unfinished CoAP uploads";
         let uploads = ConstGauge::new(self.0.metrics.coap_uploads_bytes.get());
         uploads.encode(descriptor(encoder, "coap_uploads_bytes", help, MetricType::Gauge)?)?;
+        let too_long = ConstCounter::new(self.0.metrics.coap_too_long.get());
+        let help = "CoAP messages not sent because the peer takes no DTLS record that large";
+        too_long.encode(descriptor(encoder, "coap_too_long", help, MetricType::Counter)?)?;
         let help = "Entries that ended for those of another principal";
         let mut family = descriptor(encoder, "share_gave_way", help, MetricType::Counter)?;
         for (table, gave_way) in shares.each_gave_way() {

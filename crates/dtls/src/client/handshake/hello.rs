@@ -6,6 +6,7 @@ use crate::{
     Alert, Suite, exchange,
     flight::Flight,
     hello::{EMPTY_RENEGOTIATION_INFO, extension},
+    limit::RecordLimit,
     session::Identifiers,
     suite::Exchange,
     v13::{ClientHandshake, Greeted, SCHEMES_13, ServerHello},
@@ -90,6 +91,8 @@ impl Handshake {
             wire::put_vector8(&mut vector, cid);
             wire::put_extension(extensions, extension::CONNECTION_ID, &vector);
         }
+        // RFC 8449 §4: announced though it limits nothing, so that the server may announce its own.
+        if self.newer.is_some() { RecordLimit::V13 } else { RecordLimit::V12 }.put(extensions);
         if let Some(newer) = &self.newer {
             newer.put_extensions(self.speaks_older(), extensions);
             newer.put_psk(&self.config, extensions);
@@ -177,6 +180,7 @@ impl Handshake {
                 }
                 extension::EC_POINT_FORMATS => check_point_formats(body)?,
                 extension::CONNECTION_ID => self.identifiers = Some(self.identifiers(body)?),
+                extension::RECORD_SIZE_LIMIT => self.limit = Some(RecordLimit::parse(body)?),
                 _ => {}
             }
             seen.push(number);
@@ -186,7 +190,7 @@ impl Handshake {
 
     fn has_asked_for(&self, number: u16) -> bool {
         match number {
-            extension::EXTENDED_MASTER_SECRET | extension::RENEGOTIATION_INFO => true,
+            extension::EXTENDED_MASTER_SECRET | extension::RENEGOTIATION_INFO | extension::RECORD_SIZE_LIMIT => true,
             extension::SUPPORTED_GROUPS | extension::EC_POINT_FORMATS => self.has_curves(),
             // Not SIGNATURE_ALGORITHMS: RFC 5246 §7.4.1.4.1 has no server send it.
             extension::SERVER_NAME => self.config.server.is_some(),

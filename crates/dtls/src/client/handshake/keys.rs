@@ -110,6 +110,7 @@ impl Handshake {
         let (write, read) = prf::keys(agreed.suite, &master, &self.randoms);
         let mut session = Session::new(read, write, Window::default(), 0);
         session.identify(self.identifiers.take());
+        session.limit_to(self.limit);
         Sent { agreed, master, session, finished: Vec::new() }
     }
 }

@@ -7,16 +7,18 @@ use super::{ClientHandshake, SCHEMES};
 use crate::{
     Alert, exchange,
     hello::extension,
+    limit::RecordLimit,
     v13::client::ServerHello,
     wire::{Reader, is_numbers},
 };
 
 impl ClientHandshake {
-    /// RFC 8446 §4.3.1: only what was asked for, and only what belongs here.
-    pub(super) fn encrypted_extensions(&self, body: &[u8]) -> Result<(), Alert> {
+    /// RFC 8446 §4.3.1: only what was asked for, and only what belongs here. Gives the server's limit of records, if it
+    /// announces one (RFC 8449 §4).
+    pub(super) fn encrypted_extensions(&self, body: &[u8]) -> Result<Option<RecordLimit>, Alert> {
         let mut reader = Reader(body);
         let mut list = Reader(reader.vector16().filter(|_| reader.is_empty()).ok_or(Alert::DecodeError)?);
-        let mut seen = Vec::new();
+        let (mut seen, mut limit) = (Vec::new(), None);
         while !list.is_empty() {
             let (number, body) = list.u16().zip(list.vector16()).ok_or(Alert::DecodeError)?;
             // RFC 8446 §4.2.
@@ -25,6 +27,7 @@ impl ClientHandshake {
             }
             seen.push(number);
             match number {
+                extension::RECORD_SIZE_LIMIT => limit = Some(RecordLimit::parse(body)?),
                 extension::SUPPORTED_GROUPS => {}
                 extension::SERVER_NAME if self.config.server.is_some() && body.is_empty() => {}
                 extension::SERVER_NAME if self.config.server.is_some() => return Err(Alert::DecodeError),
@@ -33,7 +36,7 @@ impl ClientHandshake {
                 number => return Err(extension::misplaced(number)),
             }
         }
-        Ok(())
+        Ok(limit)
     }
 }
 

@@ -75,6 +75,8 @@ impl Server {
         Some(match next {
             0 => Say::Message(message::SERVER_HELLO, self.retry()),
             1 => Say::Message(message::SERVER_HELLO, self.answer()?),
+            // RFC 8449 §4: some take records of 64 bytes only.
+            2 if self.way.nth & 8 != 0 => Say::Message(message::ENCRYPTED_EXTENSIONS, vec![0, 6, 0, 28, 0, 2, 0, 64]),
             2 => Say::Message(message::ENCRYPTED_EXTENSIONS, vec![0, 0]),
             3..=5 if !by_certificate => return self.next(),
             // RFC 8446 §4.3.2: of any context, with the schemes that it takes.

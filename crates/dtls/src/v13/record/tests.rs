@@ -44,6 +44,38 @@ fn s4_2_1_no_number_is_used_twice_when_they_are_used_up() {
     assert!(write.seal(&[], Content::Alert, &[1, 0], &mut Vec::new()).is_none());
 }
 
+#[test]
+fn rfc_8449_s4_no_record_holds_more_than_its_reader_takes_whatever_the_epoch() {
+    let limit = |bytes: u16| RecordLimit::parse(&bytes.to_be_bytes()).unwrap();
+    for aead in [Aead::Gcm, Aead::Ccm, Aead::Ccm8] {
+        for (announced, most) in
+            [(64, 63), (65, 64), (1 << 14, (1 << 14) - 1), ((1 << 14) + 1, 1 << 14), ((1 << 14) + 2, 1 << 14)]
+        {
+            let (mut write, mut read) = pair(aead);
+            assert_eq!(write.content_max(), 1 << 14);
+            write.limit_to(limit(announced));
+            for _ in 0..3 {
+                for cid in [&[][..], &[9; CID]] {
+                    let mut bytes = Vec::new();
+                    let plain = vec![7; most + 1];
+                    assert_eq!(write.seal(cid, Content::ApplicationData, &plain, &mut bytes), None, "{announced}");
+                    assert_eq!(bytes, [], "and nothing was written");
+                    write.seal(cid, Content::ApplicationData, &plain[1..], &mut bytes).unwrap();
+                    let mut opened = Vec::new();
+                    read.open(&Sealed::split(&bytes).unwrap().0, &mut opened).unwrap();
+                    assert_eq!(opened.len(), most);
+                    // The shortest records are padded, which no limit forbids.
+                    bytes.clear();
+                    write.seal(cid, Content::Alert, &[], &mut bytes).unwrap();
+                    let inner = Sealed::split(&bytes).unwrap().0.body.len() - aead.tag();
+                    assert!(inner <= usize::from(announced));
+                }
+                (write, read) = (write.next(), read.next());
+            }
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn s4_2_2_numbers_near_the_newest_are_found_again(newest in 0_u64..1 << 40, step in -60_i64..30_000) {

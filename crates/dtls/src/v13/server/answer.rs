@@ -13,6 +13,7 @@ use crate::{
     Alert, Platform,
     exchange::{self, Ephemeral, Group},
     hello::{ClientHello, Verified, extension},
+    limit::RecordLimit,
     platform::Host,
     prf::Side,
     v13::{
@@ -277,7 +278,7 @@ impl Answer {
         let mut answer = Self { messages, sequence, transcript, at_server_hello: [0; 32], stage, master };
         answer.put(message::SERVER_HELLO, &hello::server_hello(&random, retry.suite, &extensions));
         answer.at_server_hello = answer.transcript.hash();
-        answer.put(message::ENCRYPTED_EXTENSIONS, &[0, 0]);
+        answer.put(message::ENCRYPTED_EXTENSIONS, &encrypted_extensions(&verified.hello));
         if let Some((key, signer)) = certificate {
             if let Some(verifier) = verifier {
                 answer.put(message::CERTIFICATE_REQUEST, &certificate_request(verifier));
@@ -298,6 +299,16 @@ impl Answer {
         self.sequence = self.sequence.wrapping_add(1);
         self.transcript.add(kind, body);
     }
+}
+
+/// RFC 8446 §4.3.1; of what a client may ask for, RFC 8449 §4 has its answer here.
+fn encrypted_extensions(hello: &ClientHello<'_>) -> Vec<u8> {
+    let (mut extensions, mut body) = (Vec::new(), Vec::new());
+    if hello.record_limit.is_some() {
+        RecordLimit::V13.put(&mut extensions);
+    }
+    wire::put_vector16(&mut body, &extensions);
+    body
 }
 
 /// RFC 8446 §4.3.2.

@@ -72,6 +72,28 @@ cases! {
         Server12::identified(), |e| { e.hello.put(ext::CONNECTION_ID, &[5, 1]); e.shake(); };
     connection_id_of_33_bytes: "9146 §3", "`connection_id` of 33 bytes", ILLEGAL_PARAMETER,
         Server12::identified(), |e| { e.hello.put(ext::CONNECTION_ID, &vec8(&[1; 33])); e.shake(); };
+    limit_of_63: "8449 §4", "`record_size_limit` of 63", ILLEGAL_PARAMETER,
+        Server12::psk(), |e| { e.hello.limit(63); e.shake(); };
+    limit_of_one_byte: "8449 §4", "`record_size_limit` of one byte", DECODE_ERROR,
+        Server12::psk(), |e| { e.hello.put(ext::RECORD_SIZE_LIMIT, &[64]); e.shake(); };
+    limit_of_three_bytes: "8449 §4", "`record_size_limit` of three bytes", DECODE_ERROR,
+        Server12::psk(), |e| { e.hello.put(ext::RECORD_SIZE_LIMIT, &[0, 64, 0]); e.shake(); };
+    limit_twice: "5246 §7.4.1.4", "`record_size_limit` twice", ILLEGAL_PARAMETER,
+        Server12::psk(), |e| { e.hello.limit(64); e.hello.twice(ext::RECORD_SIZE_LIMIT); e.shake(); };
+    limit_of_64: "8449 §4", "`record_size_limit` of 64: data of 65 bytes are not sent", Accepted,
+        Server12::psk(), |e| { e.hello.limit(64); e.gets_at_most(64); };
+    limit_of_64_and_identifier: "8449 §4", "the same with an identifier: 64 bytes are not sent", Accepted,
+        Server12::identified(), |e| { e.hello.limit(64); e.gets_at_most(63); };
+    limit_of_64_and_certificate: "8449 §4", "the same with certificates, which are in the clear", Accepted,
+        Server12::certificate(), |e| { e.hello.limit(64); e.gets_at_most(64); };
+    limit_of_the_protocol: "8449 §4", "`record_size_limit` of 2^14", Accepted,
+        Server12::psk(), |e| { e.hello.limit(1 << 14); e.gets_at_most(1 << 14); };
+    limit_above_the_protocol: "8449 §4", "`record_size_limit` of 2^14 + 1, which is as good as 2^14", Accepted,
+        Server12::psk(), |e| { e.hello.limit((1 << 14) + 1); e.gets_at_most(1 << 14); };
+    limit_for_both_versions: "8449 §4", "`record_size_limit` of 1000, to a client of both versions", Accepted,
+        Server12::both(), |e| { e.hello.limit(1000); e.gets_at_most(1000); };
+    limit_and_fragment_length: "8449 §5", "`max_fragment_length` beside `record_size_limit`", UNSUPPORTED_EXTENSION,
+        Server12::psk(), |e| { e.hello.limit(64); e.hello.put(ext::MAX_FRAGMENT_LENGTH, &[1]); e.shake(); };
     verify_twice: "6347 §4.2.1", "two HelloVerifyRequests: the second cookie counts", Accepted,
         Server12::psk(), |e| { e.greet(); e.verify(); e.shake(); };
     verify_late: "6347 §4.2.1", "HelloVerifyRequest behind ServerHello", UNEXPECTED_MESSAGE,

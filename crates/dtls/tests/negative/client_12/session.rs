@@ -1,5 +1,7 @@
 //! A session of DTLS 1.2 with a server.
 
+use fogmux_dtls::client::ClientEvent;
+
 use crate::{
     case::{
         Back::{Accepted, Closed, Ignored, Over, Warning},
@@ -8,7 +10,7 @@ use crate::{
     peer::{
         server_12::Server12,
         wire::{
-            self, ALERT, CHANGE_CIPHER_SPEC, DATA, HANDSHAKE,
+            self, ALERT, CHANGE_CIPHER_SPEC, DATA, Extensions as _, HANDSHAKE,
             kind::{FINISHED, HELLO_REQUEST, SERVER_HELLO},
             number,
         },
@@ -64,6 +66,27 @@ cases! {
         };
     record_too_long: "5246 §6.2.3", "a record that holds 2^14 + 1 bytes", Ignored,
         Server12::psk(), |e| { e.session(); let d = e.seal(DATA, &vec![0; (1 << 14) + 1]); silently(e, &d); };
+    record_above_our_limit: "8449 §4", "the same where we have announced 2^14", Ignored,
+        Server12::psk(), |e| {
+            e.hello.limit(64);
+            e.session();
+            let datagram = e.seal(DATA, &vec![0; (1 << 14) + 1]);
+            silently(e, &datagram);
+        };
+    record_above_the_limit_of_1_2: "8449 §4", "the same where we have offered both versions, and 2^14 + 1", Ignored,
+        Server12::both(), |e| {
+            e.hello.limit(64);
+            e.session();
+            let datagram = e.seal(DATA, &vec![0; (1 << 14) + 1]);
+            silently(e, &datagram);
+        };
+    record_of_our_limit: "8449 §4", "a record that holds 2^14 bytes", Accepted,
+        Server12::psk(), |e| {
+            e.hello.limit(64);
+            let data = vec![0; 1 << 14];
+            send(e, DATA, &data);
+            assert_eq!(e.guest.said.last(), Some(&ClientEvent::Data(data)));
+        };
     record_without_content: "6347 §4.1.2.7", "a record of zero bytes", Ignored,
         Server12::psk(), |e| { e.session(); silently(e, &wire::record(DATA, number(1, 50), &[])); };
     data_without_content: "5246 §6.2.1", "data of zero bytes", Accepted,

@@ -1,5 +1,7 @@
 //! A server's flight in DTLS 1.3, behind the ServerHello.
 
+use std::time::Duration;
+
 use crate::{
     case::{
         BAD_CERTIFICATE,
@@ -90,6 +92,45 @@ cases! {
         Server13::certificate(), |e| encrypted(e, &[(ext::SERVER_NAME, vec![1])]);
     encrypted_groups: "8446 §4.2.7", "`supported_groups`, for another time", Accepted,
         Server13::psk(), |e| encrypted(e, &[(ext::GROUPS, vec16(&[0, 23]))]);
+    limit_of_63: "8449 §4", "`record_size_limit` of 63", ILLEGAL_PARAMETER,
+        Server13::psk(), |e| { encrypted(e, &[(ext::RECORD_SIZE_LIMIT, vec![0, 63])]); };
+    limit_of_one_byte: "8449 §4", "`record_size_limit` of one byte", DECODE_ERROR,
+        Server13::psk(), |e| encrypted(e, &[(ext::RECORD_SIZE_LIMIT, vec![64])]);
+    limit_of_three_bytes: "8449 §4", "`record_size_limit` of three bytes", DECODE_ERROR,
+        Server13::psk(), |e| encrypted(e, &[(ext::RECORD_SIZE_LIMIT, vec![0, 64, 0])]);
+    limit_twice: "8446 §4.2", "`record_size_limit` twice", ILLEGAL_PARAMETER,
+        Server13::psk(), |e| {
+            encrypted(e, &[(ext::RECORD_SIZE_LIMIT, vec![0, 64]), (ext::RECORD_SIZE_LIMIT, vec![0, 64])]);
+        };
+    limit_of_64: "8449 §4", "`record_size_limit` of 64: data of 64 bytes and their type are not sent", Accepted,
+        Server13::psk(), |e| e.announce(64).gets_at_most(63);
+    limit_of_64_and_identifier: "8449 §4", "the same with an identifier", Accepted,
+        Server13::identified(), |e| e.announce(64).gets_at_most(63);
+    limit_of_64_and_certificate: "8449 §4", "`record_size_limit` of 64: our Certificate comes in pieces", Accepted,
+        Server13::certificate(), |e| e.announce(64).gets_at_most(63);
+    limit_that_comes_late: "8449 §4", "no EncryptedExtensions yet: acknowledgements keep to 64 bytes", Accepted,
+        Server13::certificate(), |e| {
+            greet(e);
+            e.announce(64);
+            // Pieces of the last message, which do not keep our client from the right ones.
+            for at in 0..8 {
+                let piece = wire::fragment(FINISHED, e.next + 4, 32, at, &[7]);
+                e.send(2, HANDSHAKE, &piece);
+            }
+            e.guest.wait(Duration::from_secs(1));
+            e.hear();
+            assert_eq!(e.acked.len(), 8);
+        };
+    limit_of_1_2: "8449 §4", "`record_size_limit` of 2^14", Accepted,
+        Server13::psk(), |e| e.announce(1 << 14).gets_at_most((1 << 14) - 1);
+    limit_of_the_protocol: "8449 §4", "`record_size_limit` of 2^14 + 1", Accepted,
+        Server13::psk(), |e| e.announce((1 << 14) + 1).gets_at_most(1 << 14);
+    limit_above_the_protocol: "8449 §4", "`record_size_limit` of 2^14 + 2, which is as good as 2^14 + 1", Accepted,
+        Server13::psk(), |e| e.announce((1 << 14) + 2).gets_at_most(1 << 14);
+    limit_and_fragment_length: "8449 §5", "`max_fragment_length` beside `record_size_limit`", UNSUPPORTED_EXTENSION,
+        Server13::psk(), |e| {
+            encrypted(e, &[(ext::RECORD_SIZE_LIMIT, vec![0, 64]), (ext::MAX_FRAGMENT_LENGTH, vec![1])]);
+        };
     request_with_a_key: "8446 §4.3.2", "CertificateRequest with a pre-shared key", UNEXPECTED_MESSAGE,
         Server13::psk(), |e| { e.before(FINISHED, CERTIFICATE_REQUEST).shake(); };
     request_twice: "8446 §4", "CertificateRequest twice", UNEXPECTED_MESSAGE,

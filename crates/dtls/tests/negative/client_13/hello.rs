@@ -88,6 +88,8 @@ cases! {
         Server13::identified(), |e| { e.hello.put(ext::CONNECTION_ID, &[5, 1]); e.shake(); };
     connection_id_of_33_bytes: "9147 §9", "`connection_id` of 33 bytes", ILLEGAL_PARAMETER,
         Server13::identified(), |e| { e.hello.put(ext::CONNECTION_ID, &vec8(&[1; 33])); e.shake(); };
+    limit_of_another_message: "8449 §4", "`record_size_limit`, which belongs elsewhere", ILLEGAL_PARAMETER,
+        Server13::psk(), |e| { e.hello.limit(64); e.shake(); };
     other_message_first: "8446 §4", "EncryptedExtensions in the clear instead of ServerHello", UNEXPECTED_MESSAGE,
         Server13::psk(), |e| e.say_clear(ENCRYPTED_EXTENSIONS, &[0, 0]);
     alert_fatal_in_the_clear: "8446 §6.2", "a fatal alert instead of ServerHello", Over,
@@ -111,6 +113,8 @@ cases! {
         Server13::psk(), |e| { e.retry(&[(ext::COOKIE, vec![0, 9, 1])]); };
     retry_extension_unknown: "8446 §4.1.4", "HelloRetryRequest with an unknown extension", UNSUPPORTED_EXTENSION,
         Server13::psk(), |e| { e.retry(&[(ext::UNKNOWN, Vec::new()), (ext::COOKIE, vec16(b"cookie"))]); };
+    retry_limit: "8449 §4", "HelloRetryRequest with `record_size_limit`", ILLEGAL_PARAMETER,
+        Server13::psk(), |e| { e.retry(&[(ext::RECORD_SIZE_LIMIT, vec![0, 64]), (ext::COOKIE, vec16(b"cookie"))]); };
     retry_suite_not_offered: "8446 §4.1.4", "HelloRetryRequest with a suite that was not offered", ILLEGAL_PARAMETER,
         Server13::psk(), |e| { e.hello.suite = 0x1304; e.retry_cookie(); };
     retry_and_1_2: "8446 §4.1.4", "ServerHello of DTLS 1.2 after a HelloRetryRequest", ILLEGAL_PARAMETER,

@@ -1,5 +1,7 @@
 //! A session of DTLS 1.3 with a server.
 
+use fogmux_dtls::client::ClientEvent;
+
 use crate::{
     case::{
         Back::{Accepted, Closed, Ignored, Over},
@@ -80,6 +82,26 @@ cases! {
         Server13::psk(), |e| { e.session(); silently(e, &[0b0010_1111, 0, 0, 0, 5, 1, 2, 3, 4, 5]); };
     record_too_long: "8446 §5.4", "a record that holds 2^14 + 2 bytes", Ignored,
         Server13::psk(), |e| { e.session(); let d = e.seal(3, DATA, &vec![7; (1 << 14) + 1]); silently(e, &d); };
+    record_above_our_limit: "8449 §4", "the same where both have announced a limit", Ignored,
+        Server13::psk(), |e| {
+            e.announce(64).session();
+            let datagram = e.seal(3, DATA, &vec![7; (1 << 14) + 1]);
+            silently(e, &datagram);
+        };
+    record_padded_above_our_limit: "8449 §4", "four bytes, and padding above that", Ignored,
+        Server13::psk(), |e| {
+            e.announce(64).session();
+            let before = e.guest.said.len();
+            e.send_inner(3, &[&b"data\x17"[..], &[0; 1 << 14]].concat());
+            assert_eq!(e.guest.said.len(), before);
+        };
+    record_of_our_limit: "8449 §4", "a record that holds 2^14 + 1 bytes", Accepted,
+        Server13::psk(), |e| {
+            e.announce(64).session();
+            let data = vec![7; 1 << 14];
+            e.send(3, DATA, &data);
+            assert_eq!(e.guest.said.last(), Some(&ClientEvent::Data(data)));
+        };
     data_without_content: "8446 §5.4", "data of zero bytes", Accepted,
         Server13::psk(), |e| send(e, DATA, b"");
     data_padded: "8446 §5.4", "data with zeros behind its type", Accepted,
@@ -120,6 +142,14 @@ cases! {
         Server13::psk(), |e| send(e, ALERT, &[1, 0, 0]);
     key_update: "9147 §8", "KeyUpdate, and data under the new keys", Accepted,
         Server13::psk(), |e| { e.session(); e.key_update(&[0]); e.next_keys(); };
+    key_update_and_limit: "8449 §4", "KeyUpdate that asks for ours, and a limit of 64: it holds for new keys", Accepted,
+        Server13::psk(), |e| {
+            e.announce(64).session();
+            e.key_update(&[1]);
+            e.next_keys();
+            e.acknowledge();
+            e.gets_at_most(63);
+        };
     key_update_unknown: "8446 §4.6.3", "`request_update` 2", ILLEGAL_PARAMETER,
         Server13::psk(), |e| say(e, KEY_UPDATE, &[2]);
     key_update_empty: "8446 §4.6.3", "KeyUpdate of zero bytes", DECODE_ERROR,

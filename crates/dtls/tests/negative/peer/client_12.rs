@@ -44,7 +44,7 @@ pub(crate) struct Client12 {
     /// Messages of our server that were not looked at.
     messages: VecDeque<(u8, Vec<u8>)>,
     alerts: Vec<(u8, u8)>,
-    data: Vec<Vec<u8>>,
+    pub(crate) data: Vec<Vec<u8>>,
     others: usize,
     greeted: bool,
     done: bool,
@@ -179,6 +179,9 @@ impl Client12 {
                 kind::SERVER_HELLO => {
                     let mut hello = wire::ServerHello::decode(&body);
                     self.server_random = hello.random;
+                    // RFC 8449 §4: where it was asked for, and nowhere else.
+                    let asked = wire::limit_in(&self.hello.extensions).is_some();
+                    assert_eq!(wire::limit_in(&hello.extensions), asked.then_some(1 << 14));
                     if hello.extensions.iter().any(|(at, _)| *at == ext::CONNECTION_ID) {
                         self.cid = wire::Extensions::get(&mut hello, ext::CONNECTION_ID)[1..].to_vec();
                     }
@@ -261,6 +264,11 @@ impl Client12 {
     }
 
     fn hear_record(&mut self, content: u8, number: u64, payload: &[u8]) {
+        if number >> 48 == 1 {
+            // Without nonce and tag.
+            let (inner, most) = (payload.len() - 24, wire::limit_in(&self.hello.extensions).unwrap_or(1 << 14));
+            assert!(inner <= most.min(1 << 14), "{inner} bytes, where {most} are the limit");
+        }
         let plain = match &self.keys {
             // No case looks at records that are protected with an identifier.
             _ if content == IDENTIFIED => return self.others += 1,

@@ -40,7 +40,7 @@ pub(crate) struct Client13 {
     /// Numbers of what our server has acknowledged.
     pub(crate) acked: Vec<(u64, u64)>,
     alerts: Vec<(u8, u8)>,
-    data: Vec<Vec<u8>>,
+    pub(crate) data: Vec<Vec<u8>>,
     others: usize,
     greeted: bool,
     finished: bool,
@@ -229,6 +229,8 @@ impl Client13 {
                 if rest[0] >> 5 == 1 {
                     let opened = self.read.iter().rev().find_map(|read| read.open(self.own, rest));
                     let (opened, after) = opened.expect("what our server says is under keys that are there");
+                    let most = wire::limit_in(&self.hello.extensions).unwrap_or(usize::MAX).min((1 << 14) + 1);
+                    assert!(opened.inner <= most, "{} bytes, where {most} are the limit", opened.inner);
                     rest = after;
                     self.heard(opened.content, opened.number.0, &opened.plain);
                 } else {
@@ -288,7 +290,14 @@ impl Client13 {
                 let next = self.read.last().unwrap().updated();
                 self.read.push(next);
             }
-            _ if epoch == 2 => self.schedule.add(kind, &body),
+            _ if epoch == 2 => {
+                self.schedule.add(kind, &body);
+                if kind == kind::ENCRYPTED_EXTENSIONS {
+                    // RFC 8449 §4: where it was asked for, and nowhere else.
+                    let asked = wire::limit_in(&self.hello.extensions).is_some();
+                    assert_eq!(wire::limit_in(&Cursor(&body).extensions()), asked.then_some((1 << 14) + 1));
+                }
+            }
             _ => self.others += 1,
         }
     }

@@ -164,6 +164,8 @@ pub(crate) struct Opened {
     pub(crate) content: u8,
     pub(crate) number: (u64, u64),
     pub(crate) plain: Vec<u8>,
+    /// Bytes of all that was inside: content, type and padding.
+    pub(crate) inner: usize,
 }
 
 impl Half13 {
@@ -227,8 +229,9 @@ impl Half13 {
             return None;
         }
         let plain = self.key.open_in_place(self.nonce(sequence), Aad::from(&header), &mut body).ok()?;
+        let inner = plain.len();
         let end = plain.iter().rposition(|byte| *byte != 0)?;
         let (content, plain) = (plain[end], plain[..end].to_vec());
-        Some((Opened { content, number: (self.epoch, sequence), plain }, rest))
+        Some((Opened { content, number: (self.epoch, sequence), plain, inner }, rest))
     }
 }

@@ -52,6 +52,21 @@ impl Guest {
         self.said.extend(self.client.handle(self.now, datagram, &mut |bytes| out.push_back(bytes.to_vec())));
     }
 
+    /// Lets time pass.
+    pub(crate) fn wait(&mut self, time: Duration) {
+        self.now += time;
+        let out = &mut self.out;
+        self.client.handle_timeout(self.now, &mut |bytes| out.push_back(bytes.to_vec()));
+    }
+
+    /// Asserts that our client sends so many bytes at once, and no byte more.
+    pub(crate) fn sends_at_most(&mut self, most: usize) {
+        assert_eq!(self.client.data_max(), most);
+        let out = &mut self.out;
+        assert!(!self.client.send(&vec![7; most + 1], &mut |_| panic!("it is too long")));
+        assert!(self.client.send(&vec![7; most], &mut |bytes| out.push_back(bytes.to_vec())));
+    }
+
     /// Asserts that it has given up, and with which alert.
     pub(crate) fn is_over(&mut self, alert: Option<u8>) {
         assert!(!self.client.is_established());

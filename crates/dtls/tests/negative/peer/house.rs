@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
 use fogmux_dtls::{
-    Alert, CookieKey, Endpoint, EndpointConfig, Event, Inbox, Sent, Suite,
+    Alert, Association, CookieKey, Endpoint, EndpointConfig, Event, Inbox, Sent, Suite,
     client::{Client, ClientConfig, ClientEvent},
 };
 
@@ -26,6 +26,8 @@ pub(crate) struct House {
     /// Datagrams to the enemy, and what was said of it.
     pub(crate) out: VecDeque<Vec<u8>>,
     pub(crate) said: Vec<Said>,
+    /// The enemy's newest session.
+    session: Option<(SocketAddr, Association)>,
     friend: Client,
     heard: Vec<ClientEvent>,
 }
@@ -52,6 +54,7 @@ impl House {
             enemy: address(6666),
             out: VecDeque::new(),
             said: Vec::new(),
+            session: None,
             friend,
             heard: Vec::new(),
         };
@@ -85,7 +88,10 @@ impl House {
         let mut answers = Vec::new();
         for event in inbox.events() {
             let (peer, said) = match event {
-                Event::Established { peer, .. } => (peer, Said::Established),
+                Event::Established { peer, association, .. } => {
+                    self.session = Some((peer, association)).filter(|_| peer != friend()).or(self.session);
+                    (peer, Said::Established)
+                }
                 Event::Data { peer, association, data } => {
                     if data == b"question" {
                         answers.push((peer, association));
@@ -115,6 +121,21 @@ impl House {
             self.heard.extend(self.friend.handle(self.now, &datagram, &mut |bytes| up.push(bytes.to_vec())));
             up.iter().for_each(|datagram| self.arrive_from(friend(), datagram));
         }
+    }
+
+    /// Sends data to the enemy.
+    pub(crate) fn send(&mut self, data: &[u8]) -> Sent {
+        let (peer, association) = self.session.unwrap();
+        let out = &mut self.out;
+        self.endpoint.send(self.now, peer, association, data, &mut |_, bytes| out.push_back(bytes.to_vec()))
+    }
+
+    /// Asserts that our server sends the enemy so many bytes at once, and no byte more.
+    pub(crate) fn sends_at_most(&mut self, most: usize) {
+        let (peer, association) = self.session.unwrap();
+        assert_eq!(self.endpoint.data_max(peer, association), Some(most));
+        assert_eq!((self.send(&vec![7; most + 1]), self.out.len()), (Sent::TooLong, 0));
+        assert_eq!(self.send(&vec![7; most]), Sent::Yes);
     }
 
     /// Asserts that the friend's session carries data both ways.

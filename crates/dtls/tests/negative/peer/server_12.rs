@@ -44,7 +44,7 @@ pub(crate) struct Server12 {
     own: &'static [u8],
     parts: Parts,
     alerts: Vec<(u8, u8)>,
-    data: Vec<Vec<u8>>,
+    pub(crate) data: Vec<Vec<u8>>,
     greeted: bool,
     flown: bool,
     done: bool,
@@ -188,7 +188,7 @@ impl Server12 {
         self.send_in(HANDSHAKE, &message, epoch);
     }
 
-    fn hear(&mut self) {
+    pub(crate) fn hear(&mut self) {
         while let Some(datagram) = self.guest.out.pop_front() {
             let mut reader = Cursor(&datagram);
             while !reader.0.is_empty() {
@@ -212,6 +212,9 @@ impl Server12 {
             Some((read, _)) if number >> 48 == 1 => (content, read.open(content, number, payload).unwrap()),
             _ => (content, payload.to_vec()),
         };
+        let most = wire::limit_in(&self.hello.extensions).unwrap_or(1 << 14).min(1 << 14);
+        let inner = plain.len() + usize::from(!cid.is_empty());
+        assert!(number >> 48 == 0 || inner <= most, "{inner} bytes, where {most} are the limit");
         match content {
             HANDSHAKE => {
                 for (kind, sequence, body) in self.parts.push(&plain) {

@@ -39,6 +39,8 @@ pub(crate) struct Server13 {
     read: Vec<Half13>,
     pub(crate) cid: Vec<u8>,
     own: usize,
+    /// The most that it takes in a record.
+    limit: usize,
     parts: Parts,
     /// Numbers of records with handshake messages that were not acknowledged.
     pub(crate) unacknowledged: Vec<(u64, u64)>,
@@ -46,7 +48,7 @@ pub(crate) struct Server13 {
     /// Messages after the handshake.
     pub(crate) later: Vec<(u8, Vec<u8>)>,
     alerts: Vec<(u8, u8)>,
-    data: Vec<Vec<u8>>,
+    pub(crate) data: Vec<Vec<u8>>,
     hellos: usize,
     flown: bool,
     done: bool,
@@ -116,6 +118,7 @@ impl Server13 {
             read: Vec::new(),
             cid: Vec::new(),
             own: 0,
+            limit: (1 << 14) + 1,
             parts: Parts::default(),
             unacknowledged: Vec::new(),
             acked: Vec::new(),
@@ -209,6 +212,7 @@ impl Server13 {
                     let opened = self.read.iter().rev().find_map(|read| read.open(self.own, rest));
                     let (opened, after) = opened.expect("what our client says is under keys that are there");
                     rest = after;
+                    assert!(opened.inner <= self.limit, "{} bytes, above the limit", opened.inner);
                     if opened.content == HANDSHAKE {
                         self.unacknowledged.push(opened.number);
                     }

@@ -36,10 +36,12 @@ pub(crate) mod kind {
 /// Numbers of extensions.
 pub(crate) mod ext {
     pub(crate) const SERVER_NAME: u16 = 0;
+    pub(crate) const MAX_FRAGMENT_LENGTH: u16 = 1;
     pub(crate) const GROUPS: u16 = 10;
     pub(crate) const POINT_FORMATS: u16 = 11;
     pub(crate) const SCHEMES: u16 = 13;
     pub(crate) const EXTENDED_MASTER_SECRET: u16 = 23;
+    pub(crate) const RECORD_SIZE_LIMIT: u16 = 28;
     pub(crate) const PRE_SHARED_KEY: u16 = 41;
     pub(crate) const EARLY_DATA: u16 = 42;
     pub(crate) const VERSIONS: u16 = 43;
@@ -191,6 +193,12 @@ impl ServerHello {
     }
 }
 
+/// The limit of records that is among extensions, if there is one.
+pub(crate) fn limit_in(extensions: &[(u16, Vec<u8>)]) -> Option<usize> {
+    let (_, body) = extensions.iter().find(|(number, _)| *number == ext::RECORD_SIZE_LIMIT)?;
+    Some(usize::from(u16::from_be_bytes(body[..].try_into().ok()?)))
+}
+
 /// Edits of lists of extensions.
 pub(crate) trait Extensions {
     fn list(&mut self) -> &mut Vec<(u16, Vec<u8>)>;
@@ -211,6 +219,11 @@ pub(crate) trait Extensions {
 
     fn without(&mut self, number: u16) {
         self.list().retain(|(at, _)| *at != number);
+    }
+
+    /// Announces the most that the peer takes in a record (RFC 8449 §4).
+    fn limit(&mut self, bytes: u16) {
+        self.put(ext::RECORD_SIZE_LIMIT, &bytes.to_be_bytes());
     }
 
     fn get(&mut self, number: u16) -> &mut Vec<u8> {

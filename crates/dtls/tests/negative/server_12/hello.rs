@@ -69,6 +69,31 @@ cases! {
         Client12::psk(), |e| { e.hello.put(ext::CONNECTION_ID, &[5, 1]); e.greet(); };
     connection_id_of_33_bytes: "9146 §3", "`connection_id` of 33 bytes: none is agreed on", Accepted,
         Client12::psk(), |e| { e.hello.put(ext::CONNECTION_ID, &vec8(&[1; 33])); e.greet(); };
+    limit_of_63: "8449 §4", "`record_size_limit` of 63", ILLEGAL_PARAMETER,
+        Client12::psk(), |e| { e.hello.limit(63); e.greet(); };
+    limit_of_one_byte: "8449 §4", "`record_size_limit` of one byte", DECODE_ERROR,
+        Client12::psk(), |e| { e.hello.put(ext::RECORD_SIZE_LIMIT, &[64]); e.greet(); };
+    limit_of_three_bytes: "8449 §4", "`record_size_limit` of three bytes", DECODE_ERROR,
+        Client12::psk(), |e| { e.hello.put(ext::RECORD_SIZE_LIMIT, &[0, 64, 0]); e.greet(); };
+    limit_twice: "5246 §7.4.1.4", "`record_size_limit` twice", ILLEGAL_PARAMETER,
+        Client12::psk(), |e| { e.hello.limit(64); e.hello.twice(ext::RECORD_SIZE_LIMIT); e.greet(); };
+    limit_of_64: "8449 §4", "`record_size_limit` of 64: data of 65 bytes are not sent", Accepted,
+        Client12::psk(), |e| { e.hello.limit(64); e.gets_at_most(64); };
+    limit_of_64_and_identifier: "8449 §4", "the same with an identifier: 64 bytes are not sent", Accepted,
+        Client12::identified(), |e| {
+            e.hello.limit(64);
+            e.gets_at_most(63);
+        };
+    limit_of_the_protocol: "8449 §4", "`record_size_limit` of 2^14", Accepted,
+        Client12::psk(), |e| { e.hello.limit(1 << 14); e.gets_at_most(1 << 14); };
+    limit_above_the_protocol: "8449 §4", "`record_size_limit` of 2^14 + 1, which servers take", Accepted,
+        Client12::psk(), |e| { e.hello.limit((1 << 14) + 1); e.gets_at_most(1 << 14); };
+    limit_and_fragment_length: "8449 §5", "`max_fragment_length` beside `record_size_limit`: ignored", Accepted,
+        Client12::psk(), |e| {
+            e.hello.put(ext::MAX_FRAGMENT_LENGTH, &[1]);
+            e.hello.limit(1000);
+            e.gets_at_most(1000);
+        };
     cookie_of_nobody: "6347 §4.2.1", "a cookie that we have not made: another is sent", Accepted,
         Client12::psk(), |e| { e.hello.cookie = vec![1; 16]; e.greet(); };
     hello_in_two_fragments: "6347 §4.2.1", "ClientHello in two fragments", Ignored,

@@ -7,8 +7,9 @@ use crate::{
     },
     peer::{
         client_12::Client12,
+        house::Said,
         wire::{
-            self, ALERT, CHANGE_CIPHER_SPEC, DATA, HANDSHAKE,
+            self, ALERT, CHANGE_CIPHER_SPEC, DATA, Extensions as _, HANDSHAKE,
             kind::{CLIENT_HELLO, CLIENT_KEY_EXCHANGE, FINISHED, HELLO_REQUEST},
             number,
         },
@@ -69,6 +70,21 @@ cases! {
         };
     record_too_long: "5246 §6.2.3", "a record that holds 2^14 + 1 bytes", Ignored,
         Client12::psk(), |e| { e.session(); let d = e.seal(DATA, &vec![0; (1 << 14) + 1]); silently(e, &d); };
+    record_above_our_limit: "8449 §4", "the same where we have announced 2^14", Ignored,
+        Client12::psk(), |e| {
+            e.hello.limit(64);
+            e.session();
+            let datagram = e.seal(DATA, &vec![0; (1 << 14) + 1]);
+            silently(e, &datagram);
+        };
+    record_of_our_limit: "8449 §4", "a record that holds 2^14 bytes", Accepted,
+        Client12::psk(), |e| {
+            e.hello.limit(64);
+            e.session();
+            let data = vec![0; 1 << 14];
+            e.send(DATA, &data);
+            assert_eq!(e.house.said.last(), Some(&Said::Data(data)));
+        };
     record_without_content: "6347 §4.1.2.7", "a record of zero bytes", Ignored,
         Client12::psk(), |e| { e.session(); silently(e, &wire::record(DATA, number(1, 50), &[])); };
     data_without_content: "5246 §6.2.1", "data of zero bytes", Accepted,

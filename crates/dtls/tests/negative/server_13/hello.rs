@@ -123,6 +123,34 @@ cases! {
         Client13::psk(), |e| { e.hello.put(ext::CONNECTION_ID, &[5, 1]); e.greet(); };
     connection_id_of_33_bytes: "9147 §9", "`connection_id` of 33 bytes: none is agreed on", Accepted,
         Client13::psk(), |e| { e.hello.put(ext::CONNECTION_ID, &vec8(&[1; 33])); e.greet(); };
+    limit_of_63: "8449 §4", "`record_size_limit` of 63", ILLEGAL_PARAMETER,
+        Client13::psk(), |e| { e.hello.limit(63); e.greet(); };
+    limit_of_63_then: "8449 §4", "the same in the second ClientHello", ILLEGAL_PARAMETER,
+        Client13::psk(), |e| { e.hello.limit(64); e.second(|h| h.limit(63)).greet(); };
+    limit_of_one_byte: "8449 §4", "`record_size_limit` of one byte", DECODE_ERROR,
+        Client13::psk(), |e| { e.hello.put(ext::RECORD_SIZE_LIMIT, &[64]); e.greet(); };
+    limit_of_three_bytes: "8449 §4", "`record_size_limit` of three bytes", DECODE_ERROR,
+        Client13::psk(), |e| { e.hello.put(ext::RECORD_SIZE_LIMIT, &[0, 64, 0]); e.greet(); };
+    limit_twice: "8446 §4.2", "`record_size_limit` twice", ILLEGAL_PARAMETER,
+        Client13::psk(), |e| { e.hello.limit(64); e.hello.twice(ext::RECORD_SIZE_LIMIT); e.greet(); };
+    limit_of_64: "8449 §4", "`record_size_limit` of 64: data of 64 bytes and their type are not sent", Accepted,
+        Client13::psk(), |e| { e.hello.limit(64); e.gets_at_most(63); };
+    limit_of_64_and_identifier: "8449 §4", "the same with an identifier", Accepted,
+        Client13::identified(), |e| { e.hello.limit(64); e.gets_at_most(63); };
+    limit_of_64_and_certificate: "8449 §4", "`record_size_limit` of 64: our Certificate comes in pieces", Accepted,
+        Client13::certificate(), |e| { e.hello.limit(64); e.gets_at_most(63); };
+    limit_of_1_2: "8449 §4", "`record_size_limit` of 2^14", Accepted,
+        Client13::psk(), |e| { e.hello.limit(1 << 14); e.gets_at_most((1 << 14) - 1); };
+    limit_of_the_protocol: "8449 §4", "`record_size_limit` of 2^14 + 1", Accepted,
+        Client13::psk(), |e| { e.hello.limit((1 << 14) + 1); e.gets_at_most(1 << 14); };
+    limit_above_the_protocol: "8449 §4", "`record_size_limit` of 2^14 + 2, which servers take", Accepted,
+        Client13::psk(), |e| { e.hello.limit((1 << 14) + 2); e.gets_at_most(1 << 14); };
+    limit_and_fragment_length: "8449 §5", "`max_fragment_length` beside `record_size_limit`: ignored", Accepted,
+        Client13::psk(), |e| {
+            e.hello.put(ext::MAX_FRAGMENT_LENGTH, &[1]);
+            e.hello.limit(1000);
+            e.gets_at_most(999);
+        };
     hello_in_two_fragments: "9147 §5.1", "ClientHello in two fragments", Ignored,
         Client13::psk(), |e| {
             let body = e.hello.encode();

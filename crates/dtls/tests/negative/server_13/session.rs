@@ -7,9 +7,10 @@ use crate::{
     },
     peer::{
         client_13::Client13,
+        house::Said,
         server_13::ack,
         wire::{
-            self, ACK, ALERT, CHANGE_CIPHER_SPEC, DATA, HANDSHAKE,
+            self, ACK, ALERT, CHANGE_CIPHER_SPEC, DATA, Extensions as _, HANDSHAKE,
             kind::{
                 CERTIFICATE, CLIENT_HELLO, FINISHED, HELLO_REQUEST, KEY_UPDATE, NEW_CONNECTION_ID, NEW_SESSION_TICKET,
                 REQUEST_CONNECTION_ID,
@@ -29,7 +30,7 @@ fn bent(enemy: &mut Client13, bend: fn(&mut Vec<u8>)) {
 
 /// A datagram of which those above hear nothing.
 fn silently(enemy: &mut Client13, datagram: &[u8]) {
-    enemy.house.said.retain(|said| *said == crate::peer::house::Said::Established);
+    enemy.house.said.retain(|said| *said == Said::Established);
     let before = enemy.house.said.len();
     enemy.raw(datagram);
     assert_eq!(enemy.house.said.len(), before, "{:?}", enemy.house.said);
@@ -91,6 +92,30 @@ cases! {
         Client13::psk(), |e| { e.session(); silently(e, &[0b0010_1111, 0, 0, 0, 5, 1, 2, 3, 4, 5]); };
     record_too_long: "8446 §5.4", "a record that holds 2^14 + 2 bytes", Ignored,
         Client13::psk(), |e| { e.session(); let d = e.seal(3, DATA, &vec![7; (1 << 14) + 1]); silently(e, &d); };
+    record_above_our_limit: "8449 §4", "the same where we have announced 2^14 + 1", Ignored,
+        Client13::psk(), |e| {
+            e.hello.limit(64);
+            e.session();
+            let datagram = e.seal(3, DATA, &vec![7; (1 << 14) + 1]);
+            silently(e, &datagram);
+        };
+    record_padded_above_our_limit: "8449 §4", "four bytes, and padding above that", Ignored,
+        Client13::psk(), |e| {
+            e.hello.limit(64);
+            e.session();
+            let inner = [&b"data\x17"[..], &[0; 1 << 14]].concat();
+            e.house.said.retain(|said| *said == Said::Established);
+            e.send_inner(3, &inner);
+            assert_eq!(e.house.said, [Said::Established]);
+        };
+    record_of_our_limit: "8449 §4", "a record that holds 2^14 + 1 bytes", Accepted,
+        Client13::psk(), |e| {
+            e.hello.limit(64);
+            e.session();
+            let data = vec![7; 1 << 14];
+            e.send(3, DATA, &data);
+            assert_eq!(e.house.said.last(), Some(&Said::Data(data)));
+        };
     data_without_content: "8446 §5.4", "data of zero bytes", Accepted,
         Client13::psk(), |e| send(e, DATA, b"");
     data_padded: "8446 §5.4", "data with zeros behind its type", Accepted,
@@ -131,6 +156,15 @@ cases! {
         Client13::psk(), |e| send(e, ALERT, &[1, 0, 0]);
     key_update: "9147 §8", "KeyUpdate, and data under the new keys", Accepted,
         Client13::psk(), |e| { e.session(); e.key_update(&[0]); e.next_keys(); };
+    key_update_and_limit: "8449 §4", "KeyUpdate that asks for ours, and a limit of 64: it holds for new keys", Accepted,
+        Client13::psk(), |e| {
+            e.hello.limit(64);
+            e.session();
+            e.key_update(&[1]);
+            e.next_keys();
+            e.send(4, ACK, &ack(&[(3, 0), (3, 1), (3, 2), (3, 3)]));
+            e.gets_at_most(63);
+        };
     key_update_unknown: "8446 §4.6.3", "`request_update` 2", ILLEGAL_PARAMETER,
         Client13::psk(), |e| say(e, KEY_UPDATE, &[2]);
     key_update_empty: "8446 §4.6.3", "KeyUpdate of zero bytes", DECODE_ERROR,

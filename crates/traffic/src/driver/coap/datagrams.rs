@@ -120,7 +120,8 @@ impl Datagrams {
             Some(session) => {
                 record.clear();
                 if !session.seal(message, record) {
-                    return Poll::Ready(Err(ended()));
+                    let fits = !session.is_established() || message.len() <= session.data_max();
+                    return Poll::Ready(Err(if fits { ended() } else { too_long(message, session.data_max()) }));
                 }
                 record
             }
@@ -234,6 +235,10 @@ fn refused(alert: &Alert) -> DriverError {
 
 fn ended() -> DriverError {
     DriverError::Connection("the server has ended the DTLS session".to_owned())
+}
+
+fn too_long(message: &[u8], bytes_max: usize) -> DriverError {
+    DriverError::Refused(format!("the server takes no message of {} bytes: {bytes_max} are the most", message.len()))
 }
 
 fn failed(error: &io::Error) -> DriverError {

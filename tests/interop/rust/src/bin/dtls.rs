@@ -1,7 +1,8 @@
 //! tokio-dtls (DTLS 1.3 only, certificates only) behind the line protocol of `clients_dtls.py`:
 //!
 //! `client ADDRESS CA [CHAIN KEY]` or `server CA CHAIN KEY`, all files PEM. A server prints `listening PORT` first and
-//! takes one client, whose certificate it demands.
+//! takes one client, whose certificate it demands. `--limit BYTES` behind it is what it announces as the most that it
+//! takes in a record (RFC 8449).
 //!
 //! Lines in: `send HEX`, `receive MILLISECONDS`, `close`. Lines out: `established DTLSv1.3 - CID -`, `data HEX`,
 //! `silence`, `failed WHY`.
@@ -20,9 +21,21 @@ use tokio_dtls::{ConfigOptions, DtlsConnection, DtlsServer};
 
 /// Ours in every session; `-` where the library is told of none.
 const IDENTIFIER: [u8; 4] = *b"tdtl";
+/// RFC 8449 §4: the protocol's own limit, 2^14 + 1.
+const LIMIT_MAX: u16 = 16_385;
+
+/// The limit of records that is announced, and the other arguments.
+fn limit(arguments: &[String]) -> Result<(u16, &[String]), Box<dyn Error>> {
+    match arguments {
+        [others @ .., flag, limit] if flag == "--limit" => Ok((limit.parse()?, others)),
+        _ => Ok((LIMIT_MAX, arguments)),
+    }
+}
 
 fn options(own: &[String]) -> Result<ConfigOptions, Box<dyn Error>> {
-    let config = Config::builder().connection_id(&IDENTIFIER).require_client_certificate(true).build()?;
+    let (limit, own) = limit(own)?;
+    let config = Config::builder().connection_id(&IDENTIFIER).record_size_limit(limit);
+    let config = config.require_client_certificate(true).build()?;
     let certificate = match own {
         [chain, key] => {
             let certificate = CertificateDer::from_pem_file(chain)?.to_vec();
@@ -85,7 +98,7 @@ async fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
             println!("listening {}", server.local_addr().port());
             serve(&server.accept().await?).await
         }
-        _ => Err("client ADDRESS CA [CHAIN KEY] | server CA CHAIN KEY".into()),
+        _ => Err("client ADDRESS CA [CHAIN KEY] [--limit BYTES] | server CA CHAIN KEY [--limit BYTES]".into()),
     }
 }
 

@@ -1,11 +1,21 @@
 //! Changes of what the server says, before it says it.
 
-use super::Server13;
+use super::{
+    Server13,
+    wire::{self, ext, kind, vec16},
+};
 
 impl Server13 {
     pub(crate) fn edit(&mut self, kind: u8, edit: impl FnOnce(&mut Vec<u8>) + 'static) -> &mut Self {
         self.edits.push((kind, Box::new(edit)));
         self
+    }
+
+    /// EncryptedExtensions with a limit of records (RFC 8449 §4), which every record of our client keeps to.
+    pub(crate) fn announce(&mut self, limit: u16) -> &mut Self {
+        self.limit = self.limit.min(usize::from(limit));
+        let body = vec16(&wire::extensions(&[(ext::RECORD_SIZE_LIMIT, limit.to_be_bytes().to_vec())]));
+        self.edit(kind::ENCRYPTED_EXTENSIONS, move |b| *b = body)
     }
 
     pub(crate) fn skip(&mut self, kind: u8) -> &mut Self {
