@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fogmux_auth::Authority;
 use fogmux_gateway::coap::oscore::Keyring;
-use fogmux_gateway::runtime::Listen;
+use fogmux_gateway::listener::Listen;
 use fogmux_gateway::xmpp::XmppConfig;
 use fogmux_gateway::{Gateway, GatewayConfig, Listener, RunningGateway, StartError};
 use fogmux_net::channel::Zeroizing;
@@ -30,7 +30,7 @@ pub(crate) struct Running {
 impl Running {
     /// Ends everything in good order. Whether all connections were done in time and everything is on the disk.
     pub(crate) async fn stop(self, deadline: Duration) -> bool {
-        let contexts = Arc::clone(&self.gateway.shared.coap.oscore);
+        let contexts = Arc::clone(self.gateway.oscore());
         let drained = self.gateway.drain(deadline).await;
         if !drained {
             tracing::warn!("some connections were cut off");

@@ -3,21 +3,27 @@
 //!
 //! A worker is a thread with a single-threaded runtime. A connection lives on one worker from accept to close, so its
 //! task needs no locks of its own; only mailboxes (see [`fogmux_bus`]) and each door's registry cross workers. No door
-//! calls another, except that the HTTP door hands WebSocket streams to the MQTT and CoAP doors.
+//! knows another: [`runtime`] knows all of them, and hands the HTTP door what serves MQTT and CoAP in a WebSocket.
 
 mod audit;
 #[cfg(test)]
 mod channels;
+mod clock;
 pub mod coap;
-pub mod context;
+mod counter;
 mod credential;
+mod door;
 mod egress;
+mod handshake;
 pub mod http;
 mod left;
+pub mod listener;
 mod liveness;
 pub mod metrics;
 pub mod mqtt;
 mod pause;
+mod peer;
+mod phase;
 pub mod proxy;
 mod psk_guard;
 pub mod runtime;
@@ -26,12 +32,18 @@ mod shutdown;
 #[cfg(test)]
 mod simulation;
 mod sys;
+mod tasks;
 mod throttle;
+pub mod transport;
 mod turn;
 mod unfinished;
 pub mod verifiers;
+pub mod worker;
 pub mod xmpp;
 
-pub use context::{Clock, Peer, Shared, WorkerContext};
+pub use clock::Clock;
 pub use credential::names_of;
-pub use runtime::{Gateway, GatewayConfig, Listener, RunningGateway, StartError};
+pub use listener::Listener;
+pub use peer::Peer;
+pub use runtime::{Gateway, GatewayConfig, RunningGateway, StartError};
+pub use worker::{Shared, WorkerContext};

@@ -94,7 +94,7 @@ impl Reloader {
         let rules = self.watch.rules(&config, &self.home).map_err(&mut note).ok();
         // Checks the files; the one in use reads them again below.
         let certificate = home::certificate(&config, &self.home.directory).map_err(&mut note).ok();
-        let keyring = &running.gateway.shared.coap.oscore;
+        let keyring = running.gateway.oscore();
         let contexts = oscore::read(keyring, &config, &self.home.directory).map_err(&mut note).ok();
         logging::check(&config.log.filter).unwrap_or_else(&mut note);
         watch.unchanged(&config, &self.home).unwrap_or_else(&mut note);
@@ -112,7 +112,7 @@ impl Reloader {
         if let Some(Err(error)) = running.gateway.tls().map(fogmux_net::TlsConfig::reload) {
             problems.push(format!("certificates and revocations stay as they were: {error}"));
         }
-        let keyring = &running.gateway.shared.coap.oscore;
+        let keyring = running.gateway.oscore();
         if let Err(failure) = oscore::put_in_place(keyring, fresh.contexts, &self.home.directory) {
             problems.push(oscore::not_in_use(&failure));
         }

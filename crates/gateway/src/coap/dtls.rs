@@ -27,13 +27,14 @@ use fogmux_net::{
 use tokio::time::Sleep;
 
 use super::{
+    context::CoapContext,
     handover::{Handover, Whose},
     handshakes::Handshakes,
     socket::Socket,
     transport::{Change, Listener, Path, Transport},
 };
 use crate::{
-    Shared, WorkerContext,
+    Shared,
     audit::RefusedLogin,
     psk_guard::{self, WRONG_KEY},
 };
@@ -66,7 +67,7 @@ pub struct DtlsListener {
 
 /// A UDP socket with DTLS on it.
 pub(super) struct Dtls {
-    ctx: Rc<WorkerContext>,
+    ctx: Rc<CoapContext>,
     socket: Socket,
     /// Its peers are paths without association; the CoAP machine's paths have one.
     endpoint: Endpoint<Path>,
@@ -92,13 +93,13 @@ pub(super) struct Dtls {
 }
 
 impl Dtls {
-    pub(super) fn new(ctx: Rc<WorkerContext>, socket: UdpSocket, listener: DtlsListener) -> io::Result<Self> {
+    pub(super) fn new(ctx: Rc<CoapContext>, socket: UdpSocket, listener: DtlsListener) -> io::Result<Self> {
         let DtlsListener { credentials, cookies, handover, admits } = listener;
         let (suites, suites_13) = (credentials.suites().to_vec(), credentials.suites_13().to_vec());
-        let config = EndpointConfig { suites, suites_13, ..ctx.shared.coap.config.dtls.clone() };
+        let config = EndpointConfig { suites, suites_13, ..ctx.door.config.dtls.clone() };
         let credentials = credentials.guarded(Arc::new(psk_guard::Datagrams(Arc::clone(&ctx.shared))));
-        let shared = Arc::clone(&ctx.shared);
-        let credentials = credentials.admitting_anonymous(Arc::new(move || admits.admits_anonymous(&shared)));
+        let (shared, door) = (Arc::clone(&ctx.shared), Arc::clone(&ctx.door));
+        let credentials = credentials.admitting_anonymous(Arc::new(move || admits.admits_anonymous(&shared, &door)));
         let reviewed = ctx.authority().generation();
         let mut endpoint = Endpoint::new(config, Arc::new(credentials), platform(), cookies);
         if let Some(number) = handover.number() {

@@ -22,6 +22,7 @@ use tokio::{
 };
 
 use super::{
+    context::HttpContext,
     follow::Follow,
     framing::Format,
     identity::Identity,
@@ -30,9 +31,8 @@ use super::{
     service::{Conn, Upgrade},
 };
 use crate::{
-    WorkerContext,
     metrics::{DoorMetrics, Metrics},
-    mqtt::Transport,
+    transport::Transport,
 };
 
 /// A stream of HTTP/2 shares its connection with others: the HTTP door's bound holds for all of them.
@@ -155,17 +155,17 @@ impl Accepted {
 /// Carries the WebSocket until it ends.
 pub(super) async fn run<T>(conn: &Rc<Conn>, io: T, carried: Carried)
 where
-    T: Transport,
+    T: Transport + 'static,
 {
     let ctx = &conn.ctx;
     match carried {
         Carried::Mqtt => {
             let _counted = Counted::new(ctx, |metrics| &metrics.mqtt);
-            crate::mqtt::serve(Rc::clone(ctx), bytes::ByteStream::new(io), conn.peer.clone()).await;
+            (ctx.upgrades.mqtt)(Box::new(bytes::ByteStream::new(io)), conn.peer.clone()).await;
         }
         Carried::Coap => {
             let _counted = Counted::new(ctx, |metrics| &metrics.coap);
-            crate::coap::serve_websocket(Rc::clone(ctx), io, conn.peer.clone()).await;
+            (ctx.upgrades.coap)(Box::new(io), conn.peer.clone()).await;
         }
         // An error: the reader has gone.
         Carried::Events(follow) => drop(Events::new(conn, io, follow).run().await),
@@ -174,12 +174,12 @@ where
 
 /// Counts a connection of another door inside a WebSocket in that door's metrics.
 struct Counted {
-    ctx: Rc<WorkerContext>,
+    ctx: Rc<HttpContext>,
     door: fn(&Metrics) -> &DoorMetrics,
 }
 
 impl Counted {
-    fn new(ctx: &Rc<WorkerContext>, door: fn(&Metrics) -> &DoorMetrics) -> Self {
+    fn new(ctx: &Rc<HttpContext>, door: fn(&Metrics) -> &DoorMetrics) -> Self {
         let metrics = door(&ctx.shared.metrics);
         metrics.accepted.increment();
         metrics.connections.change(1);
@@ -291,7 +291,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Events<T> {
 
     /// Writes all bytes, however long it takes, as long as the peer takes some within each write deadline.
     async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        let limit = self.conn.ctx.shared.http.config.write_timeout;
+        let limit = self.conn.ctx.door.config.write_timeout;
         while !bytes.is_empty() {
             let piece = bytes.get(..PIECE_BYTES).unwrap_or(bytes);
             let count = timeout(limit, self.io.write(piece)).await??;
