@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use crate::command::{cargo, cargo_benches, cargo_tree, run};
+use crate::graph;
 use crate::links;
 use crate::tree::Tree;
 
@@ -24,9 +25,10 @@ pub(crate) fn unit(tree: &Tree) -> Result<()> {
     run(cargo_benches("test", &[]).current_dir(tree.root()))
 }
 
-/// rustdoc without a warning, and no link of a page that leads nowhere.
+/// rustdoc without a warning, no link of a page that leads nowhere, and no circle among the gateway's modules.
 pub(crate) fn docs(tree: &Tree) -> Result<()> {
     let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"]);
     run(doc.current_dir(tree.root()).env("RUSTDOCFLAGS", "-D warnings"))?;
-    links::check(tree)
+    links::check(tree)?;
+    graph::check(tree)
 }
