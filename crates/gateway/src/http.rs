@@ -250,24 +250,21 @@ impl DoorService for Rc<HttpContext> {
     }
 }
 
-/// How often [`housekeeping`] looks whether the rules have changed.
+/// How often [`housekeeping`] looks for event streams that nobody came back for.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Ends event streams that nobody came back for, and has the others look again at rules that have changed; one worker
-/// runs it until drain.
+/// Ends event streams that nobody came back for, and has the others check their permissions when the rules have changed;
+/// one worker runs it until drain.
 pub async fn housekeeping(ctx: Rc<HttpContext>) {
     let door = &ctx.door;
     let mut drain = std::pin::pin!(ctx.drain());
-    let mut generation = ctx.authority().generation();
+    let mut rules = ctx.authority().changes();
+    let mut ticks = tokio::time::interval(LOOK);
     loop {
         tokio::select! {
             () = &mut drain => return,
-            () = tokio::time::sleep(LOOK) => {}
-        }
-        door.streams.expire(&ctx);
-        if generation != ctx.authority().generation() {
-            generation = ctx.authority().generation();
-            door.second_look.send_replace(());
+            Ok(()) = rules.changed() => drop(door.second_look.send_replace(())),
+            _ = ticks.tick() => door.streams.expire(&ctx),
         }
     }
 }

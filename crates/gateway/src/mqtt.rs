@@ -134,13 +134,13 @@ impl<S> std::fmt::Debug for Serve<'_, S> {
     }
 }
 
-/// Ends expired sessions, publishes delayed wills, and wakes connections whose alarm is due or whose rules have
-/// changed. One worker runs it; it sleeps until the next of these is due, a second at most. During a shutdown it
+/// Ends expired sessions, publishes delayed wills, and wakes connections whose alarm is due; all of them when the rules
+/// have changed. One worker runs it; it sleeps until the next of these is due, a second at most. During a shutdown it
 /// publishes the remaining wills and wakes connections until all have ended.
 pub async fn housekeeping(ctx: Rc<MqttContext>) {
     let door = &ctx.door;
     let mut drain = std::pin::pin!(ctx.drain());
-    let mut generation = ctx.authority().generation();
+    let mut rules = ctx.authority().changes();
     let mut reclaim = Reclaim::new(door.config.queue_bytes_max);
     loop {
         let next = ctx.shared.clock.instant(door.plan(ctx.now()));
@@ -148,6 +148,10 @@ pub async fn housekeeping(ctx: Rc<MqttContext>) {
             biased;
             () = &mut drain => break,
             () = door.planned_earlier() => continue,
+            Ok(()) = rules.changed() => {
+                door.ring_all();
+                continue;
+            }
             () = tokio::time::sleep_until(next) => {}
         }
         let now = ctx.now();
@@ -159,10 +163,6 @@ pub async fn housekeeping(ctx: Rc<MqttContext>) {
         door.publish_due_wills(&ctx, now);
         door.ring(now);
         reclaim.run(&ctx).await;
-        if generation != ctx.authority().generation() {
-            generation = ctx.authority().generation();
-            door.ring_all();
-        }
     }
     door.publish_due_wills(&ctx, Timestamp::NEVER);
     // Once for their wills, then repeatedly until all have ended.

@@ -197,23 +197,20 @@ async fn log_in_plain(ctx: &Rc<XmppContext>, stream: TcpStream, peer: Peer, tls:
     }
 }
 
-/// How often [`housekeeping`] checks for changed rules and expired subscriptions.
+/// How often [`housekeeping`] looks for expired subscriptions.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Wakes idle connections when the rules have changed, and ends expired subscriptions. One worker runs it until the
 /// shutdown.
 pub async fn housekeeping(ctx: Rc<XmppContext>) {
     let mut drain = std::pin::pin!(ctx.drain());
-    let mut generation = ctx.authority().generation();
+    let mut rules = ctx.authority().changes();
+    let mut ticks = tokio::time::interval(LOOK);
     loop {
         tokio::select! {
             () = &mut drain => return,
-            () = tokio::time::sleep(LOOK) => {}
-        }
-        ctx.door.accounts.expire(ctx.bus(), crate::credential::unix_s());
-        if generation != ctx.authority().generation() {
-            generation = ctx.authority().generation();
-            ctx.door.accounts.wake();
+            Ok(()) = rules.changed() => ctx.door.accounts.wake(),
+            _ = ticks.tick() => ctx.door.accounts.expire(ctx.bus(), crate::credential::unix_s()),
         }
     }
 }
