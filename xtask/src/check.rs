@@ -19,6 +19,15 @@ pub(crate) fn clippy(tree: &Tree) -> Result<()> {
     run(cargo_benches("clippy", &arguments).current_dir(tree.root()))
 }
 
+/// The program with one door only, for each of them.
+pub(crate) fn doors(tree: &Tree) -> Result<()> {
+    for door in graph::DOORS {
+        let arguments = ["check", "--package", "fogmux", "--no-default-features", "--features", door, "--locked"];
+        run(cargo(&arguments).current_dir(tree.root()))?;
+    }
+    Ok(())
+}
+
 /// Unit, property and documentation tests of every crate; the black-box suites are parts of their own.
 pub(crate) fn unit(tree: &Tree) -> Result<()> {
     run(cargo_tree("test", &["--exclude", "fogmux-tests"]).current_dir(tree.root()))?;

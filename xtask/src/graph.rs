@@ -13,8 +13,8 @@ use anyhow::{Result, bail};
 use crate::tree::Tree;
 use modules::Modules;
 
-/// Where the doors are: modules of the gateway that only [`COMPOSITION`] may import.
-const DOORS: [&str; 4] = ["coap", "http", "mqtt", "xmpp"];
+/// The doors: features, and modules of the gateway that only [`COMPOSITION`] may import.
+pub(crate) const DOORS: [&str; 4] = ["coap", "http", "mqtt", "xmpp"];
 /// The module that puts the doors together.
 const COMPOSITION: &str = "runtime";
 /// Named by no module; it re-exports what other crates use.
@@ -139,7 +139,7 @@ mod tests {
                 "a.rs",
                 r#"
                 //! [`crate::b::B`]
-                #[cfg(test)] use crate::b::{B, C}; #[cfg(test)] mod tests;
+                #[cfg(test)] use crate::b::{B, C}; #[cfg(all(test, feature = "x"))] mod tests;
                 #[cfg(test)] #[must_use] pub(crate) fn f<T>() -> B where T: C, { crate::b::B }
                 struct S { #[cfg(test)] seed: crate::b::B, rest: u8 }
                 fn g() -> S { let s = "crate::b::B"; S { #[cfg(test)] seed: crate::b::B, rest: 'x' as u8 } }

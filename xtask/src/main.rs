@@ -25,7 +25,7 @@ use tree::Tree;
 
 const USAGE: &str = "\
 cargo xtask test [PART]…   everything, or only these parts, in this order:
-                           fmt deny clippy unit docs deploy conformance delivery hostile interop bench
+                           fmt deny clippy doors unit docs deploy conformance delivery hostile interop bench
 cargo xtask graph          only checks the imports of the gateway's modules (a part of `docs`)
 cargo xtask setup          only installs what the tests need, under target/
 cargo xtask cross          builds for aarch64 and runs `fogmux demo` under qemu
@@ -40,10 +40,11 @@ struct Part {
     run: fn(&Tree) -> Result<()>,
 }
 
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     Part { name: "fmt", run: check::fmt },
     Part { name: "deny", run: deny::deny },
     Part { name: "clippy", run: check::clippy },
+    Part { name: "doors", run: check::doors },
     Part { name: "unit", run: check::unit },
     Part { name: "docs", run: check::docs },
     Part { name: "deploy", run: deploy::deploy },

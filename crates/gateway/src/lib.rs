@@ -5,21 +5,29 @@
 //! task needs no locks of its own; only mailboxes (see [`fogmux_bus`]) and each door's registry cross workers. No door
 //! knows another: [`runtime`] knows all of them, and hands the HTTP door what serves MQTT and CoAP in a WebSocket.
 
+#![cfg_attr(
+    not(all(feature = "coap", feature = "http", feature = "mqtt", feature = "xmpp")),
+    allow(unused, reason = "the doors of this build need only a part of what all need together")
+)]
+
 mod audit;
 #[cfg(test)]
 mod channels;
 mod clock;
+#[cfg(feature = "coap")]
 pub mod coap;
 mod counter;
 mod credential;
 mod door;
 mod egress;
 mod handshake;
+#[cfg(feature = "http")]
 pub mod http;
 mod left;
 pub mod listener;
 mod liveness;
 pub mod metrics;
+#[cfg(feature = "mqtt")]
 pub mod mqtt;
 mod pause;
 mod peer;
@@ -29,7 +37,7 @@ mod psk_guard;
 pub mod runtime;
 mod shares;
 mod shutdown;
-#[cfg(test)]
+#[cfg(all(test, feature = "coap", feature = "http", feature = "mqtt", feature = "xmpp"))]
 mod simulation;
 mod sys;
 mod tasks;
@@ -39,6 +47,7 @@ mod turn;
 mod unfinished;
 pub mod verifiers;
 pub mod worker;
+#[cfg(feature = "xmpp")]
 pub mod xmpp;
 
 pub use clock::Clock;

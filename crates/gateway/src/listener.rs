@@ -65,6 +65,17 @@ impl Listener {
         }
     }
 
+    /// Whether this program has that door.
+    #[must_use]
+    pub const fn has_door(self) -> bool {
+        match self.door() {
+            Door::Mqtt => cfg!(feature = "mqtt"),
+            Door::Coap => cfg!(feature = "coap"),
+            Door::Http => cfg!(feature = "http"),
+            Door::Xmpp => cfg!(feature = "xmpp"),
+        }
+    }
+
     /// Whether TLS comes first on its streams.
     #[must_use]
     pub const fn begins_with_tls(self) -> bool {

@@ -27,19 +27,23 @@ use tokio::{
 };
 
 use self::doors::Doors;
+#[cfg(feature = "coap")]
+use crate::coap::{CoapConfig, CoapDoor, oscore::Keyring};
+#[cfg(feature = "http")]
+use crate::http::{HttpConfig, HttpDoor};
+#[cfg(feature = "mqtt")]
+use crate::mqtt::{MqttConfig, MqttDoor};
+#[cfg(feature = "xmpp")]
+use crate::xmpp::{XmppConfig, XmppDoor};
 use crate::{
     clock::Clock,
-    coap::{CoapConfig, CoapDoor, oscore::Keyring},
-    http::{HttpConfig, HttpDoor},
     listener::{Listen, Listener},
     metrics::Metrics,
-    mqtt::{MqttConfig, MqttDoor},
     phase::Phase,
     proxy::ProxyConfig,
     shutdown::Shutdown,
     sys::Unstored,
     worker::Shared,
-    xmpp::{XmppConfig, XmppDoor},
 };
 
 /// Connections that share a worker before another is used: waking a second core costs more than the work of a few
@@ -80,14 +84,19 @@ pub struct GatewayConfig {
     /// The proxies in front of it.
     pub proxies: ProxyConfig,
     /// The MQTT door.
+    #[cfg(feature = "mqtt")]
     pub mqtt: MqttConfig,
     /// The CoAP door.
+    #[cfg(feature = "coap")]
     pub coap: CoapConfig,
     /// OSCORE contexts.
+    #[cfg(feature = "coap")]
     pub oscore: Arc<Keyring>,
     /// The HTTP door.
+    #[cfg(feature = "http")]
     pub http: HttpConfig,
     /// The XMPP door.
+    #[cfg(feature = "xmpp")]
     pub xmpp: XmppConfig,
 }
 
@@ -115,6 +124,9 @@ pub enum StartError {
         /// The reason.
         source: TlsError,
     },
+    /// A listener's door is not a part of this program.
+    #[error("this program was built without the door of {}", .0.name())]
+    NoDoor(Listener),
     /// A thread or its runtime could not be made.
     #[error("cannot start a worker: {0}")]
     Worker(io::Error),
@@ -130,7 +142,6 @@ pub struct RunningGateway {
     pub addresses: Vec<(Listener, SocketAddr)>,
     /// The state that its workers share.
     pub shared: Arc<Shared>,
-    doors: Doors,
     tls: Option<TlsConfig>,
     draining: watch::Sender<Phase>,
     threads: Vec<JoinHandle<()>>,
@@ -155,12 +166,16 @@ impl Gateway {
         let sockets = accept::bind(&config.listen, config.tls.as_ref(), &config.quic, workers)?;
         let addresses = sockets.addresses();
         let (draining, watched) = watch::channel(Phase::Open);
-        let mut http = config.http;
-        http.http3_port = addresses.iter().find(|(l, _)| *l == Listener::Http3).map(|(_, a)| a.port());
+        #[cfg(feature = "http")]
+        let http3_port = addresses.iter().find(|(l, _)| *l == Listener::Http3).map(|(_, a)| a.port());
         let doors = Doors {
+            #[cfg(feature = "mqtt")]
             mqtt: Arc::new(MqttDoor::new(config.mqtt)),
+            #[cfg(feature = "coap")]
             coap: Arc::new(CoapDoor::new(config.coap).with_contexts(config.oscore)),
-            http: Arc::new(HttpDoor::new(http)),
+            #[cfg(feature = "http")]
+            http: Arc::new(HttpDoor::new(HttpConfig { http3_port, ..config.http })),
+            #[cfg(feature = "xmpp")]
             xmpp: Arc::new(XmppDoor::new(config.xmpp)),
         };
         let store = config.store.map(OnceLock::from).unwrap_or_default();
@@ -168,6 +183,7 @@ impl Gateway {
             metrics: Metrics { store, counted: doors.counted(), ..Metrics::default() },
             admission: Admission::behind(config.accept, config.proxies.named),
             proxy: config.proxies.rules,
+            #[cfg(feature = "xmpp")]
             realm: doors.xmpp.realm().into(),
             ..Shared::new(bus, authority, clock, watched)
         });
@@ -176,7 +192,7 @@ impl Gateway {
         let (done, finished) = mpsc::unbounded_channel();
         let seats: Arc<[AtomicUsize]> = (0..workers).map(|_| AtomicUsize::new(0)).collect();
         let threads = worker::start(&shared, &doors, sockets, &seats, &done).map_err(StartError::Worker)?;
-        Ok(RunningGateway { addresses, shared, doors, tls: config.tls, draining, threads, finished })
+        Ok(RunningGateway { addresses, shared, tls: config.tls, draining, threads, finished })
     }
 }
 
@@ -185,12 +201,6 @@ impl RunningGateway {
     #[must_use]
     pub fn address(&self, listener: Listener) -> Option<SocketAddr> {
         self.addresses.iter().find(|(l, _)| *l == listener).map(|(_, address)| *address)
-    }
-
-    /// The OSCORE contexts in use, to be replaced or extended.
-    #[must_use]
-    pub fn oscore(&self) -> &Arc<Keyring> {
-        &self.doors.coap.oscore
     }
 
     /// The certificates in use, to be replaced by its `reload`.

@@ -26,7 +26,7 @@ mod read;
 mod sasl;
 mod session;
 mod subscribe;
-#[cfg(test)]
+#[cfg(all(test, feature = "coap", feature = "http", feature = "mqtt"))]
 mod tests;
 mod translate;
 

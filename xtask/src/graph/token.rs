@@ -80,7 +80,11 @@ fn without_tests(tokens: Vec<Token>) -> Vec<Token> {
 
 fn is_cfg_test(attribute: &[Token]) -> bool {
     let [Word(cfg), Group(_, condition)] = attribute else { return false };
-    cfg == "cfg" && matches!(condition.as_slice(), [Word(test)] if test == "test")
+    let condition = match condition.as_slice() {
+        [Word(all), Group(_, conditions)] if all == "all" => conditions.as_slice(),
+        one => one,
+    };
+    cfg == "cfg" && matches!(condition, [Word(test)] | [Word(test), Sign(','), ..] if test == "test")
 }
 
 /// Whether these are all tokens of an item, a field or a statement.

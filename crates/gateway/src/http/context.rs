@@ -8,12 +8,12 @@ use crate::{Peer, WorkerContext, transport::Transport};
 /// Serves a stream that a WebSocket carries until it ends.
 pub type Serve = Box<dyn Fn(Box<dyn Transport>, Peer) -> Pin<Box<dyn Future<Output = ()>>>>;
 
-/// The doors behind WebSockets.
+/// The doors behind WebSockets, as far as there are any.
 pub struct Upgrades {
     /// MQTT: takes the bytes inside the frames.
-    pub mqtt: Serve,
+    pub mqtt: Option<Serve>,
     /// CoAP: takes the frames, whose boundaries are those of its messages (RFC 8323 §4.2).
-    pub coap: Serve,
+    pub coap: Option<Serve>,
 }
 
 /// The state that the HTTP connections of one worker share.

@@ -83,6 +83,9 @@ pub(super) fn is_mqtt_at_root(route: &Route<'_>, parts: &Parts) -> bool {
 
 /// The handshake of MQTT. A client that names subprotocols must name MQTT's ([MQTT-6.0.0-3]).
 pub(super) fn mqtt(conn: &Rc<Conn>, parts: &Parts) -> Result<Response<Payload>, Problem<'static>> {
+    if conn.ctx.upgrades.mqtt.is_none() {
+        return Err(Problem::new(Kind::NotFound));
+    }
     let accepted = Accepted::of(parts)?;
     let protocol = handshake::subprotocol(&parts.headers, &MQTT);
     if protocol.is_none() && parts.headers.contains_key(SEC_WEBSOCKET_PROTOCOL) {
@@ -93,6 +96,9 @@ pub(super) fn mqtt(conn: &Rc<Conn>, parts: &Parts) -> Result<Response<Payload>, 
 
 /// The handshake of CoAP, which has to name the subprotocol (RFC 8323 §4.1).
 pub(super) fn coap(conn: &Rc<Conn>, parts: &Parts) -> Result<Response<Payload>, Problem<'static>> {
+    if conn.ctx.upgrades.coap.is_none() {
+        return Err(Problem::new(Kind::NotFound));
+    }
     let accepted = Accepted::of(parts)?;
     let protocol = handshake::subprotocol(&parts.headers, &COAP)
         .ok_or(Problem::new(Kind::BadRequest).detail("the subprotocol is coap"))?;
@@ -161,11 +167,13 @@ where
     match carried {
         Carried::Mqtt => {
             let _counted = Counted::new(ctx, |metrics| &metrics.mqtt);
-            (ctx.upgrades.mqtt)(Box::new(bytes::ByteStream::new(io)), conn.peer.clone()).await;
+            let Some(serve) = &ctx.upgrades.mqtt else { return };
+            serve(Box::new(bytes::ByteStream::new(io)), conn.peer.clone()).await;
         }
         Carried::Coap => {
             let _counted = Counted::new(ctx, |metrics| &metrics.coap);
-            (ctx.upgrades.coap)(Box::new(io), conn.peer.clone()).await;
+            let Some(serve) = &ctx.upgrades.coap else { return };
+            serve(Box::new(io), conn.peer.clone()).await;
         }
         // An error: the reader has gone.
         Carried::Events(follow) => drop(Events::new(conn, io, follow).run().await),

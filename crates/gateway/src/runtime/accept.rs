@@ -10,6 +10,7 @@ use std::{
     },
 };
 
+#[cfg(feature = "coap")]
 use fogmux_dtls::CookieKey;
 use fogmux_net::{
     TlsAcceptor, TlsConfig, TlsError,
@@ -20,8 +21,10 @@ use fogmux_net::{
 use tokio::{net::TcpListener, sync::mpsc};
 
 use super::{BLOCK, StartError};
+#[cfg(feature = "coap")]
+use crate::coap;
 use crate::{
-    Peer, WorkerContext, coap,
+    Peer, WorkerContext,
     door::Seat,
     listener::{Listen, Listener},
 };
@@ -36,10 +39,13 @@ pub(super) struct Tcp {
 /// A UDP socket of one worker, bound.
 pub(super) enum Udp {
     /// CoAP: one for each worker.
+    #[cfg(feature = "coap")]
     Coap { socket: std::net::UdpSocket, listener: coap::Listener },
     /// CoAP over DTLS: one for each worker.
+    #[cfg(feature = "coap")]
     Coaps { socket: std::net::UdpSocket, listener: coap::DtlsListener },
     /// QUIC: one in all, for two endpoints on one port were slower.
+    #[cfg(feature = "http")]
     Http3 { socket: std::net::UdpSocket, tls: TlsConfig, limits: QuicLimits, listen: Listen },
 }
 
@@ -79,8 +85,17 @@ pub(super) fn bind(
         Sockets { tcp: Vec::new(), udp: (0..workers).map(|_| Vec::new()).collect(), addresses: Vec::new() };
     for listen in listen {
         let address = match listen.listener {
+            listener if !listener.has_door() => return Err(StartError::NoDoor(listener)),
+            #[cfg(feature = "coap")]
             Listener::Coap => bind_coap(&mut sockets, listen)?,
+            #[cfg(feature = "coap")]
+            Listener::Coaps => bind_coaps(&mut sockets, listen, tls)?,
+            #[cfg(feature = "http")]
             Listener::Http3 => bind_http3(&mut sockets, listen, tls, quic)?,
+            #[cfg(not(feature = "coap"))]
+            listener @ (Listener::Coap | Listener::Coaps) => return Err(StartError::NoDoor(listener)),
+            #[cfg(not(feature = "http"))]
+            listener @ Listener::Http3 => return Err(StartError::NoDoor(listener)),
             Listener::Mqtt
             | Listener::Mqtts
             | Listener::CoapTcp
@@ -89,7 +104,6 @@ pub(super) fn bind(
             | Listener::Https
             | Listener::Xmpp
             | Listener::Xmpps => bind_stream(&mut sockets, listen, tls)?,
-            Listener::Coaps => bind_coaps(&mut sockets, listen, tls)?,
         };
         sockets.addresses.push((listen.listener, address));
     }
@@ -106,6 +120,7 @@ fn unusable(listen: &Listen) -> impl Fn(TlsError) -> StartError {
     move |source| StartError::Tls { listener, source }
 }
 
+#[cfg(feature = "coap")]
 fn bind_coap(sockets: &mut Sockets, listen: &Listen) -> Result<SocketAddr, StartError> {
     let failed = failed(listen);
     let mut address = listen.address;
@@ -119,6 +134,7 @@ fn bind_coap(sockets: &mut Sockets, listen: &Listen) -> Result<SocketAddr, Start
     Ok(address)
 }
 
+#[cfg(feature = "coap")]
 fn bind_coaps(sockets: &mut Sockets, listen: &Listen, tls: Option<&TlsConfig>) -> Result<SocketAddr, StartError> {
     let failed = failed(listen);
     let tls = tls.ok_or(StartError::NoCertificate(listen.listener))?;
@@ -139,6 +155,7 @@ fn bind_coaps(sockets: &mut Sockets, listen: &Listen, tls: Option<&TlsConfig>) -
     Ok(address)
 }
 
+#[cfg(feature = "http")]
 fn bind_http3(
     sockets: &mut Sockets,
     listen: &Listen,

@@ -8,9 +8,11 @@ use std::{
     sync::{Arc, atomic::AtomicUsize},
     task::Poll,
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use fogmux_bus::WorkerId;
+#[cfg(feature = "http")]
 use fogmux_net::quic;
 use tokio::{
     runtime::{Builder, LocalOptions},
@@ -23,10 +25,13 @@ use super::{
     doors::{Doors, WorkerDoors},
     proxied,
 };
+#[cfg(feature = "coap")]
+use crate::coap;
+#[cfg(feature = "http")]
+use crate::http;
 use crate::{
-    coap,
     door::Connection,
-    http, sys,
+    sys,
     tasks::Tasks,
     turn,
     worker::{Shared, WorkerContext},
@@ -64,10 +69,10 @@ pub(super) fn start(
             };
             drop(failed);
             let ctx = WorkerContext::new(shared, WorkerId(index));
-            let doors = doors.on(&ctx);
+            let (sys_interval, doors) = (doors.sys_interval(), doors.on(&ctx));
             runtime.block_on(async {
                 if let Some((tcp, senders)) = accept {
-                    housekeeping(&ctx, &doors);
+                    housekeeping(&ctx, &doors, sys_interval);
                     for listener in tcp {
                         spawn_local(accept::accept(Rc::clone(&ctx), listener, senders.clone(), Arc::clone(&seats)));
                     }
@@ -93,11 +98,11 @@ pub(super) fn start(
 }
 
 /// The tasks that one worker runs for all.
-fn housekeeping(ctx: &Rc<WorkerContext>, doors: &WorkerDoors) {
+fn housekeeping(ctx: &Rc<WorkerContext>, doors: &WorkerDoors, sys_interval: Duration) {
     doors.keep_house();
     spawn_local(sweep(Rc::clone(ctx)));
     spawn_local(follow_clock(Rc::clone(ctx)));
-    spawn_local(sys::publish(Rc::clone(ctx), doors.mqtt.door.config.sys_interval));
+    spawn_local(sys::publish(Rc::clone(ctx), sys_interval));
 }
 
 /// Removes expired retained messages, looking at a few thousand each second.
@@ -180,8 +185,11 @@ async fn run(
 
 fn serve_udp(doors: &WorkerDoors, udp: Udp, tasks: &Tasks) {
     match udp {
+        #[cfg(feature = "coap")]
         Udp::Coap { socket, listener } => tasks.spawn(coap::serve(Rc::clone(&doors.coap), socket, listener)),
+        #[cfg(feature = "coap")]
         Udp::Coaps { socket, listener } => tasks.spawn(coap::serve_dtls(Rc::clone(&doors.coap), socket, listener)),
+        #[cfg(feature = "http")]
         Udp::Http3 { socket, tls, limits, listen } => {
             match quic::server(socket, &tls, &listen.security, &[b"h3"], &limits) {
                 Ok(endpoint) => tasks.spawn(http::serve_quic(Rc::clone(&doors.http), endpoint, tls, listen)),
@@ -204,5 +212,7 @@ fn serve_tcp(ctx: &Rc<WorkerContext>, doors: &Rc<WorkerDoors>, accepted: Accepte
     }
     let Accepted { listener, stream, peer, tls, seat, proxied: _ } = accepted;
     let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { return };
-    doors.of(listener.door()).serve(Connection { listener, stream, peer, tls, seat }, tasks);
+    if let Some(door) = doors.of(listener.door()) {
+        door.serve(Connection { listener, stream, peer, tls, seat }, tasks);
+    }
 }
