@@ -1,5 +1,8 @@
 //! The interface between the runtime and the doors.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     net::IpAddr,
     sync::{
