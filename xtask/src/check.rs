@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use crate::command::{cargo, cargo_benches, cargo_tree, run};
+use crate::graph;
 use crate::links;
 use crate::setup;
 use crate::tree::Tree;
@@ -17,6 +18,15 @@ pub(crate) fn clippy(tree: &Tree) -> Result<()> {
     let arguments = ["--all-targets", "--", "-D", "warnings"];
     run(cargo_tree("clippy", &arguments).current_dir(tree.root()))?;
     run(cargo_benches("clippy", &arguments).current_dir(tree.root()))
+}
+
+/// The program with one door only, for each of them.
+pub(crate) fn doors(tree: &Tree) -> Result<()> {
+    for door in graph::DOORS {
+        let arguments = ["check", "--package", "fogmux", "--no-default-features", "--features", door, "--locked"];
+        run(cargo(&arguments).current_dir(tree.root()))?;
+    }
+    Ok(())
 }
 
 /// Unit, property and documentation tests of every crate; the black-box suites are parts of their own.
@@ -37,9 +47,10 @@ fn links_of_root(tree: &Tree) -> Result<()> {
     run(cargo_tree("test", &arguments).current_dir(tree.root()))
 }
 
-/// rustdoc without a warning, and no link of a page that leads nowhere.
+/// rustdoc without a warning, no link of a page that leads nowhere, and no circle among the gateway's modules.
 pub(crate) fn docs(tree: &Tree) -> Result<()> {
     let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"]);
     run(doc.current_dir(tree.root()).env("RUSTDOCFLAGS", "-D warnings"))?;
-    links::check(tree)
+    links::check(tree)?;
+    graph::check(tree)
 }

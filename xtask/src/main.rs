@@ -10,6 +10,7 @@ mod fail2ban;
 mod foreign;
 mod fuzz;
 mod gateway;
+mod graph;
 mod links;
 mod setup;
 mod simulate;
@@ -24,7 +25,8 @@ use tree::Tree;
 
 const USAGE: &str = "\
 cargo xtask test [PART]…   everything, or only these parts, in this order:
-                           fmt deny clippy unit docs deploy conformance delivery hostile interop bench
+                           fmt deny clippy doors unit docs deploy conformance delivery hostile interop bench
+cargo xtask graph          only checks the imports of the gateway's modules (a part of `docs`)
 cargo xtask setup          only installs what the tests need, under target/
 cargo xtask cross          builds for aarch64 and runs `fogmux demo` under qemu
 cargo xtask simulate [N]   runs N seeds of the simulation, 10 000 unless told otherwise, with optimisation
@@ -38,10 +40,11 @@ struct Part {
     run: fn(&Tree) -> Result<()>,
 }
 
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     Part { name: "fmt", run: check::fmt },
     Part { name: "deny", run: deny::deny },
     Part { name: "clippy", run: check::clippy },
+    Part { name: "doors", run: check::doors },
     Part { name: "unit", run: check::unit },
     Part { name: "docs", run: check::docs },
     Part { name: "deploy", run: deploy::deploy },
@@ -68,6 +71,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
     let mut words = arguments.iter().map(String::as_str);
     match words.next() {
         Some("test") => test(&tree, &words.collect::<Vec<_>>()),
+        Some("graph") => graph::check(&tree),
         Some("setup") => setup::everything(&tree),
         Some("cross") => cross::cross(&tree),
         Some("simulate") => simulate::simulate(&tree, words.next()),

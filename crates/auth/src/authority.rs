@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use tokio::sync::watch;
 use zeroize::Zeroizing;
 
 use crate::{
@@ -28,6 +29,7 @@ use crate::{
 pub struct Authority {
     rules: RwLock<Arc<Rules>>,
     generation: AtomicU64,
+    changes: watch::Sender<()>,
     remembered: Mutex<Remembered>,
 }
 
@@ -41,6 +43,7 @@ impl Authority {
         Self {
             rules: RwLock::new(Arc::new(rules)),
             generation: AtomicU64::new(1),
+            changes: watch::Sender::new(()),
             remembered: Mutex::new(Remembered::new()),
         }
     }
@@ -53,7 +56,7 @@ impl Authority {
             rules.users.keep_unchanged(&current.users);
             std::mem::replace(&mut *current, Arc::new(rules))
         };
-        self.generation.fetch_add(1, Ordering::Release);
+        self.next_generation();
         drop(before);
         self.remembered.lock().unwrap_or_else(PoisonError::into_inner).forget_gone();
     }
@@ -61,13 +64,24 @@ impl Authority {
     /// Makes every connection check whether its credentials are still valid, as after [`Self::replace`]: the clock was
     /// set.
     pub fn look_again(&self) {
+        self.next_generation();
+    }
+
+    fn next_generation(&self) {
         self.generation.fetch_add(1, Ordering::Release);
+        self.changes.send_replace(());
     }
 
     /// Grows with every [`Self::replace`] and [`Self::look_again`].
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    /// Notices each time that [`Self::generation`] grows from now on.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
     }
 
     /// The current rules.

@@ -133,7 +133,7 @@ fn principal(
     let (kind, named) = who.split_once(':').unwrap_or(("", who));
     match kind {
         "cert" => {
-            certificate(named).map(|certificate| authority.certificate(&names_of(&certificate, &config.xmpp.domain)))
+            certificate(named).map(|certificate| authority.certificate(&names_of(&certificate, config.xmpp_domain())))
         }
         "psk" => Ok(authority.psk(named.as_bytes())),
         "oscore" => Ok(authority.oscore(named)),

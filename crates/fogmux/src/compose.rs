@@ -6,9 +6,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use fogmux_auth::Authority;
-use fogmux_gateway::coap::oscore::Keyring;
-use fogmux_gateway::runtime::Listen;
-use fogmux_gateway::xmpp::XmppConfig;
+use fogmux_gateway::listener::Listen;
 use fogmux_gateway::{Gateway, GatewayConfig, Listener, RunningGateway, StartError};
 use fogmux_net::channel::Zeroizing;
 use fogmux_net::{PskSource, profile::Stack};
@@ -18,25 +16,27 @@ use crate::config::{Config, Tls};
 use crate::data;
 use crate::exit::{Failure, Status};
 use crate::home::{self, Home};
-use crate::{open_files, oscore};
+use crate::open_files;
+use crate::oscore::{self, Keyring};
 
 /// A gateway at work, and what is to be closed after it.
 pub(crate) struct Running {
     pub(crate) gateway: RunningGateway,
     pub(crate) authority: Arc<Authority>,
+    /// The OSCORE contexts in use.
+    pub(crate) contexts: Arc<Keyring>,
     store: FjallStore,
 }
 
 impl Running {
     /// Ends everything in good order. Whether all connections were done in time and everything is on the disk.
     pub(crate) async fn stop(self, deadline: Duration) -> bool {
-        let contexts = Arc::clone(&self.gateway.shared.coap.oscore);
         let drained = self.gateway.drain(deadline).await;
         if !drained {
             tracing::warn!("some connections were cut off");
         }
         if drained {
-            contexts.rest();
+            self.contexts.rest();
         }
         let closed = self.store.close();
         if !closed {
@@ -64,11 +64,16 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
         proxies: config.proxy.of_gateway(),
         store: Some(store.clone()),
         quic: config.http.quic,
-        mqtt: config.mqtt.clone(),
+        #[cfg(feature = "mqtt")]
+        mqtt: config.mqtt.door.clone(),
+        #[cfg(feature = "coap")]
         coap: config.coap.door.clone(),
+        #[cfg(feature = "coap")]
         oscore: Arc::clone(&contexts),
+        #[cfg(feature = "http")]
         http: config.http.door.clone(),
-        xmpp: XmppConfig { store: Some(Arc::new(store.clone())), ..config.xmpp.clone() },
+        #[cfg(feature = "xmpp")]
+        xmpp: fogmux_gateway::xmpp::XmppConfig { store: Some(Arc::new(store.clone())), ..config.xmpp.door.clone() },
     };
     let gateway = Gateway::start(gateway, Arc::clone(&authority), Box::new(store.clone())).map_err(|error| {
         store.close();
@@ -79,7 +84,7 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
     gateway.shared.logins.configure(config.auth.backoff);
     gateway.shared.refusals.configure(config.log.refused_logins, config.log.refused_actions);
     gateway.shared.verifiers.configure(config.auth.verification);
-    Ok(Running { gateway, authority, store })
+    Ok(Running { gateway, authority, contexts, store })
 }
 
 /// The OSCORE contexts of all users. Where the disk takes nothing there are none: their sequence numbers must be on the
@@ -137,8 +142,8 @@ fn open_store(config: &Config, directory: &Path) -> Result<FjallStore, Failure> 
     })
 }
 
-/// The listeners to open: without a certificate those that encrypt stay closed. HTTPS comes before HTTP/3, which takes
-/// its port when that is left to the system.
+/// The listeners to open, of the doors that this program has: without a certificate those that encrypt stay closed.
+/// HTTPS comes before HTTP/3, which takes its port when that is left to the system.
 pub(crate) fn listen(config: &Config, certificate: bool) -> Vec<Listen> {
     let listeners = &config.listeners;
     let all = [
@@ -159,7 +164,7 @@ pub(crate) fn listen(config: &Config, certificate: bool) -> Vec<Listen> {
     let quic = config.http.http3 && https.profile.stack == Stack::Rustls;
     let wanted = |listener| listener != Listener::Http3 || quic;
     all.into_iter()
-        .filter(|(listener, settings)| settings.enabled && wanted(*listener))
+        .filter(|(listener, settings)| settings.enabled && wanted(*listener) && listener.has_door())
         .filter(|(_, settings)| certificate || !settings.tls().is_some_and(|tls| tls.profile.is_encrypted()))
         .map(|(listener, settings)| Listen {
             listener,
@@ -177,7 +182,7 @@ fn not_started(error: &StartError) -> Failure {
     let status = match error {
         StartError::Bind { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Status::NoPerm,
         StartError::Bind { .. } => Status::Unavailable,
-        StartError::NoCertificate(_) | StartError::Tls { .. } => Status::Config,
+        StartError::NoCertificate(_) | StartError::Tls { .. } | StartError::NoDoor(_) => Status::Config,
         StartError::Worker(_) => Status::IoErr,
     };
     Failure::new(status, error.to_string())

@@ -1,6 +1,11 @@
 //! The fogmux daemon and its command line: the one place where the parts are put together. `main.rs` only calls
 //! [`run_command_line`]; that this is a library lets the fuzzer reach what reads the operator's file.
 
+#![cfg_attr(
+    not(all(feature = "coap", feature = "http", feature = "mqtt", feature = "xmpp")),
+    allow(unused, reason = "the doors of this build need only a part of what all need together")
+)]
+
 mod acl;
 mod admin_password;
 mod bench;

@@ -1,9 +1,19 @@
 //! OSCORE contexts on the disk of a gateway: where they are, and how they come into use.
 
+#[cfg(not(feature = "coap"))]
+mod absent;
+
 use std::path::{Path, PathBuf};
 
-use fogmux_gateway::coap::oscore::{Fresh, Keyring, KeyringError, journal_path};
+#[cfg(feature = "coap")]
+pub(crate) use fogmux_gateway::coap::oscore::{Fresh, Keyring};
+#[cfg(feature = "coap")]
+use fogmux_gateway::coap::oscore::{KeyringError, journal_path};
 
+#[cfg(not(feature = "coap"))]
+pub(crate) use self::absent::{Fresh, Keyring};
+#[cfg(not(feature = "coap"))]
+use self::absent::{KeyringError, journal_path};
 use crate::config::Config;
 use crate::data;
 use crate::exit::{Failure, Status};

@@ -7,13 +7,28 @@ use std::net::SocketAddr;
 
 use fogmux_auth::{Access, Action, Decision, Door, Refused, Suppressed, Wait, WaitCause};
 
-use crate::{Peer, Shared, WorkerContext, credential::Denied};
+use crate::{Peer, Shared, WorkerContext};
 
 /// The target of these lines, for `log.filter`.
 const TARGET: &str = "fogmux::audit";
 
 /// Characters of a peer's text that a line holds.
 const TEXT_MAX: usize = 128;
+
+/// Why a login was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// Too many recent failures.
+    TooOften(Wait),
+    /// The authority refused it.
+    Refused(Refused),
+}
+
+impl From<Refused> for Denied {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
 
 /// A login that was refused.
 #[derive(Clone, Copy)]

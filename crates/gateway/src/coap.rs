@@ -6,6 +6,7 @@
 
 mod backlog;
 mod config;
+mod context;
 mod door;
 mod dtls;
 mod expiry;
@@ -29,11 +30,11 @@ mod transport;
 mod well_known;
 
 pub use config::CoapConfig;
+pub use context::CoapContext;
 pub use dtls::DtlsListener;
 pub use fogmux_coap::server::Amplification;
 pub use fogmux_dtls::EndpointConfig;
 pub use handover::Handover;
-pub(crate) use streams::Hub;
 pub use streams::{serve_stream, serve_websocket};
 pub use transport::Listener;
 #[cfg(test)]
@@ -44,13 +45,18 @@ pub(crate) use {
 
 use std::{io, net::UdpSocket, rc::Rc, sync::Arc};
 
+use fogmux_net::listener::set_user_timeout;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::WorkerContext;
+use crate::{
+    door::{Connection, DoorService},
+    handshake::boxed_handshake,
+    tasks::Tasks,
+};
 
 /// The state that the workers of the CoAP door share: configuration and the key of Echo values. Sockets find it in
-/// [`crate::Shared::coap`].
+/// [`CoapContext`].
 pub struct CoapDoor {
     /// The configuration.
     pub config: CoapConfig,
@@ -123,8 +129,28 @@ impl std::fmt::Debug for CoapDoor {
     }
 }
 
+impl DoorService for Rc<CoapContext> {
+    fn serve(&self, connection: Connection, tasks: &Tasks) {
+        let Connection { listener, stream, peer, tls, seat } = connection;
+        let ctx = Self::clone(self);
+        set_user_timeout(&stream, ctx.door.config.unacknowledged_max);
+        let Some(tls) = tls else {
+            return tasks.spawn(async move {
+                let _seat = seat;
+                serve_stream(ctx, stream, peer).await;
+            });
+        };
+        tasks.spawn(async move {
+            let _seat = seat;
+            let handshake = Box::pin(boxed_handshake(&ctx, listener, stream, &tls, peer));
+            let Some((stream, peer)) = handshake.await else { return };
+            serve_stream(ctx, stream, peer).await;
+        });
+    }
+}
+
 /// Serves one worker's UDP socket until drain.
-pub async fn serve(ctx: Rc<WorkerContext>, socket: UdpSocket, listener: Listener) {
+pub async fn serve(ctx: Rc<CoapContext>, socket: UdpSocket, listener: Listener) {
     match socket::Socket::new(socket) {
         Ok(socket) => door::run(ctx, socket, listener).await,
         Err(error) => tracing::error!(%error, "the CoAP socket cannot be used"),
@@ -132,7 +158,7 @@ pub async fn serve(ctx: Rc<WorkerContext>, socket: UdpSocket, listener: Listener
 }
 
 /// Serves one worker's UDP socket of CoAP over DTLS until drain.
-pub async fn serve_dtls(ctx: Rc<WorkerContext>, socket: UdpSocket, listener: DtlsListener) {
+pub async fn serve_dtls(ctx: Rc<CoapContext>, socket: UdpSocket, listener: DtlsListener) {
     let admits = listener.admits;
     match dtls::Dtls::new(Rc::clone(&ctx), socket, listener) {
         Ok(socket) => door::run(ctx, socket, admits).await,

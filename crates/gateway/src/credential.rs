@@ -6,32 +6,18 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fogmux_auth::{
-    Attempt, CertificateIdentity, Door, LogIn, Principal, Question, Refused, SourceKind, Verified, Wait,
-    looks_like_token, prepared_name,
+    Attempt, CertificateIdentity, Door, LogIn, Principal, Question, Refused, SourceKind, Verified, looks_like_token,
+    prepared_name,
     sasl::{Context, SaslChannel},
 };
 use fogmux_bus::Timestamp;
 use fogmux_net::ClientCertificate;
 
+pub(crate) use crate::audit::Denied;
 use crate::{
     Peer, WorkerContext,
     audit::{self, RefusedLogin},
 };
-
-/// Why a login was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Denied {
-    /// Too many recent failures.
-    TooOften(Wait),
-    /// The authority refused it.
-    Refused(Refused),
-}
-
-impl From<Refused> for Denied {
-    fn from(refused: Refused) -> Self {
-        Self::Refused(refused)
-    }
-}
 
 /// The principal that the handshake has shown; `None` if it has shown no credential that the listener takes.
 ///
@@ -41,7 +27,7 @@ pub(crate) fn of_channel(ctx: &WorkerContext, peer: &Peer) -> Result<Option<Prin
     let Some(channel) = &peer.channel else { return Ok(None) };
     if let Some(certificate) = channel.certificate.as_deref().filter(|_| peer.sources.contains(SourceKind::Certificate))
     {
-        let identity = names_of(certificate, ctx.shared.xmpp.server.domain.as_str());
+        let identity = names_of(certificate, &ctx.shared.realm);
         return ctx.authority().certificate(&identity).map(Some);
     }
     if let Some(identity) = channel.psk_identity.as_deref().filter(|_| peer.sources.contains(SourceKind::Psk)) {

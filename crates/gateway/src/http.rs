@@ -7,9 +7,11 @@
 mod batch;
 mod body;
 mod connection;
+mod context;
 mod cors;
 mod exec;
 mod follow;
+mod forwarded;
 mod framing;
 mod idempotent;
 mod identity;
@@ -31,19 +33,26 @@ mod translate;
 mod websocket;
 
 use std::{
+    rc::Rc,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use fogmux_http::{idempotency, session::Table};
+use fogmux_net::listener::set_user_timeout;
 use http::HeaderValue;
-use tokio::sync::watch;
+use tokio::{sync::watch, task::spawn_local};
 
 pub use connection::serve;
+pub use context::{HttpContext, Serve, Upgrades};
 pub use quic::serve_quic;
 
 use crate::{
+    door::{Connection, DoorService},
+    handshake::boxed_handshake,
+    metrics::{Counted, Counts},
     shares,
+    tasks::Tasks,
     unfinished::{REST, Unfinished},
 };
 
@@ -143,7 +152,7 @@ impl Default for HttpConfig {
 }
 
 /// The state that the workers of the HTTP door share: configuration and registries. Connections find it in
-/// [`crate::Shared::http`].
+/// [`HttpContext`].
 #[derive(Debug)]
 pub struct HttpDoor {
     /// The configuration.
@@ -182,12 +191,6 @@ impl HttpDoor {
         }
     }
 
-    /// Bytes of unfinished uploads.
-    #[must_use]
-    pub fn uploads_bytes(&self) -> usize {
-        self.uploads.bytes()
-    }
-
     /// The OpenAPI document of the door.
     fn openapi(&self) -> bytes::Bytes {
         self.openapi.get_or_init(|| fogmux_http::openapi::document(env!("CARGO_PKG_VERSION")).into()).clone()
@@ -207,24 +210,61 @@ impl HttpDoor {
     }
 }
 
-/// How often [`housekeeping`] looks whether the rules have changed.
+impl Counted for HttpDoor {
+    fn counts(&self) -> Counts {
+        let ((streams, parked), uploads) = (self.streams.count(), self.uploads.bytes());
+        Counts {
+            unfinished_bytes: uploads,
+            gauges: vec![
+                ("http_uploads_bytes", "Bytes of unfinished HTTP uploads", uploads),
+                ("http_event_streams", "Event streams", streams),
+                ("http_event_streams_parked", "Event streams that wait for their reader", parked),
+            ],
+            ..Counts::default()
+        }
+    }
+}
+
+impl DoorService for Rc<HttpContext> {
+    fn serve(&self, connection: Connection, tasks: &Tasks) {
+        let Connection { listener, stream, peer, tls, seat } = connection;
+        let ctx = Self::clone(self);
+        set_user_timeout(&stream, ctx.door.config.unacknowledged_max);
+        let Some(tls) = tls else {
+            return tasks.spawn(async move {
+                let _seat = seat;
+                serve(ctx, stream, peer, None).await;
+            });
+        };
+        tasks.spawn(async move {
+            let _seat = seat;
+            let handshake = Box::pin(boxed_handshake(&ctx, listener, stream, &tls, peer));
+            let Some((stream, peer)) = handshake.await else { return };
+            let alpn = stream.alpn().map(<[u8]>::to_vec);
+            serve(ctx, stream, peer, alpn).await;
+        });
+    }
+
+    fn keep_house(&self) {
+        spawn_local(housekeeping(Self::clone(self)));
+    }
+}
+
+/// How often [`housekeeping`] looks for event streams that nobody came back for.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Ends event streams that nobody came back for, and has the others look again at rules that have changed; one worker
-/// runs it until drain.
-pub async fn housekeeping(ctx: std::rc::Rc<crate::WorkerContext>) {
-    let door = &ctx.shared.http;
+/// Ends event streams that nobody came back for, and has the others check their permissions when the rules have changed;
+/// one worker runs it until drain.
+pub async fn housekeeping(ctx: Rc<HttpContext>) {
+    let door = &ctx.door;
     let mut drain = std::pin::pin!(ctx.drain());
-    let mut generation = ctx.authority().generation();
+    let mut rules = ctx.authority().changes();
+    let mut ticks = tokio::time::interval(LOOK);
     loop {
         tokio::select! {
             () = &mut drain => return,
-            () = tokio::time::sleep(LOOK) => {}
-        }
-        door.streams.expire(&ctx);
-        if generation != ctx.authority().generation() {
-            generation = ctx.authority().generation();
-            door.second_look.send_replace(());
+            Ok(()) = rules.changed() => drop(door.second_look.send_replace(())),
+            _ = ticks.tick() => door.streams.expire(&ctx),
         }
     }
 }

@@ -3,35 +3,56 @@
 //!
 //! A worker is a thread with a single-threaded runtime. A connection lives on one worker from accept to close, so its
 //! task needs no locks of its own; only mailboxes (see [`fogmux_bus`]) and each door's registry cross workers. No door
-//! calls another, except that the HTTP door hands WebSocket streams to the MQTT and CoAP doors.
+//! knows another: [`runtime`] knows all of them, and hands the HTTP door what serves MQTT and CoAP in a WebSocket.
+
+#![cfg_attr(
+    not(all(feature = "coap", feature = "http", feature = "mqtt", feature = "xmpp")),
+    allow(unused, reason = "the doors of this build need only a part of what all need together")
+)]
 
 mod audit;
 #[cfg(test)]
 mod channels;
+mod clock;
+#[cfg(feature = "coap")]
 pub mod coap;
-pub mod context;
+mod counter;
 mod credential;
+mod door;
 mod egress;
+mod handshake;
+#[cfg(feature = "http")]
 pub mod http;
 mod left;
+pub mod listener;
 mod liveness;
 pub mod metrics;
+#[cfg(feature = "mqtt")]
 pub mod mqtt;
 mod pause;
+mod peer;
+mod phase;
 pub mod proxy;
 mod psk_guard;
 pub mod runtime;
 mod shares;
 mod shutdown;
-#[cfg(test)]
+#[cfg(all(test, feature = "coap", feature = "http", feature = "mqtt", feature = "xmpp"))]
 mod simulation;
 mod sys;
+mod tasks;
 mod throttle;
+pub mod transport;
 mod turn;
 mod unfinished;
 pub mod verifiers;
+pub mod worker;
+#[cfg(feature = "xmpp")]
 pub mod xmpp;
 
-pub use context::{Clock, Peer, Shared, WorkerContext};
+pub use clock::Clock;
 pub use credential::names_of;
-pub use runtime::{Gateway, GatewayConfig, Listener, RunningGateway, StartError};
+pub use listener::Listener;
+pub use peer::Peer;
+pub use runtime::{Gateway, GatewayConfig, RunningGateway, StartError};
+pub use worker::{Shared, WorkerContext};

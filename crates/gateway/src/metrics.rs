@@ -1,52 +1,15 @@
 //! Counters of the doors, shown at `/metrics`. The bus and the store have counters of their own.
 
-use std::sync::{
-    OnceLock,
-    atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
 };
 
+use fogmux_auth::Door;
 use fogmux_store::FjallStore;
 
+pub use crate::counter::{Counter, Gauge};
 use crate::shares::ShareMetrics;
-
-/// A number that only grows.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// One more.
-    pub fn increment(&self) {
-        self.add(1);
-    }
-
-    /// So many more.
-    pub fn add(&self, count: u64) {
-        self.0.fetch_add(count, Relaxed);
-    }
-
-    /// How many.
-    #[must_use]
-    pub fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-}
-
-/// A number that goes up and down.
-#[derive(Debug, Default)]
-pub struct Gauge(AtomicI64);
-
-impl Gauge {
-    /// Up or down.
-    pub fn change(&self, by: i64) {
-        self.0.fetch_add(by, Relaxed);
-    }
-
-    /// The number.
-    #[must_use]
-    pub fn get(&self) -> i64 {
-        self.0.load(Relaxed)
-    }
-}
 
 /// The counters of one door.
 #[derive(Debug, Default)]
@@ -110,6 +73,27 @@ pub struct Reloads {
     pub refused: Counter,
 }
 
+/// The values of a door that it computes when they are read.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Sessions, with and without a connection.
+    pub sessions: usize,
+    /// Sessions without a connection.
+    pub sessions_away: usize,
+    /// Sessions of the principal that has most.
+    pub sessions_largest_share: usize,
+    /// Bytes of input that clients have begun to send and not finished.
+    pub unfinished_bytes: usize,
+    /// Gauges of its own: name, description and value.
+    pub gauges: Vec<(&'static str, &'static str, usize)>,
+}
+
+/// A door that computes values when they are read.
+pub trait Counted: fmt::Debug + Send + Sync {
+    /// Computes them.
+    fn counts(&self) -> Counts;
+}
+
 /// The counters of all doors.
 #[derive(Debug, Default)]
 pub struct Metrics {
@@ -137,4 +121,33 @@ pub struct Metrics {
     pub missed_wakes: Counter,
     /// The store on disk, if there is one, which has its own counters.
     pub store: OnceLock<FjallStore>,
+    /// The doors that compute values when they are read.
+    pub counted: Vec<Arc<dyn Counted>>,
+}
+
+impl Metrics {
+    /// The counters of a door.
+    #[must_use]
+    pub const fn of(&self, door: Door) -> &DoorMetrics {
+        match door {
+            Door::Mqtt => &self.mqtt,
+            Door::Coap => &self.coap,
+            Door::Http => &self.http,
+            Door::Xmpp => &self.xmpp,
+        }
+    }
+
+    /// The computed values of all doors together.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let each = self.counted.iter().map(|door| door.counts());
+        each.fold(Counts::default(), |mut all, door| {
+            all.sessions += door.sessions;
+            all.sessions_away += door.sessions_away;
+            all.sessions_largest_share = all.sessions_largest_share.max(door.sessions_largest_share);
+            all.unfinished_bytes += door.unfinished_bytes;
+            all.gauges.extend(door.gauges);
+            all
+        })
+    }
 }

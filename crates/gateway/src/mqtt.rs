@@ -12,6 +12,7 @@ mod bounds;
 mod close;
 mod config;
 mod connection;
+mod context;
 mod deadline;
 mod early;
 mod farewell;
@@ -45,19 +46,44 @@ use std::{
 
 pub use config::{ClientIdentifiers, MqttConfig, SlowSubscriber};
 use connection::Connection;
+pub use context::MqttContext;
 use fogmux_bus::Timestamp;
 use reclaim::Reclaim;
 pub use session::MqttDoor;
-pub use transport::Transport;
+use tokio::task::spawn_local;
 
-use crate::{Peer, WorkerContext};
+use crate::{
+    Peer,
+    door::{self, DoorService},
+    handshake::handshake,
+    tasks::Tasks,
+    transport::Transport,
+};
 
 /// The longest time between two runs of the housekeeping. Will delays and session expiries are whole seconds, so that
 /// none begins and ends in between; an earlier alarm wakes it ([`MqttDoor::set_alarm`]).
 const LOOK: Duration = Duration::from_secs(1);
 
+impl DoorService for Rc<MqttContext> {
+    fn serve(&self, connection: door::Connection, tasks: &Tasks) {
+        let door::Connection { listener, stream, peer, tls, seat } = connection;
+        let ctx = Self::clone(self);
+        let Some(tls) = tls else { return tasks.spawn_flat(serve(ctx, stream, peer), seat) };
+        let after = tasks.clone();
+        tasks.spawn(async move {
+            let Some((stream, peer)) = handshake(&ctx, listener, stream, &tls, peer).await else { return };
+            // A task of its own, so that an idle connection does not pay for the size of a handshake.
+            after.spawn_flat(serve(ctx, stream, peer), seat);
+        });
+    }
+
+    fn keep_house(&self) {
+        spawn_local(housekeeping(Self::clone(self)));
+    }
+}
+
 /// Serves one connection until it ends.
-pub fn serve<'s, S>(ctx: Rc<WorkerContext>, stream: S, peer: Peer) -> Serve<'s, S>
+pub fn serve<'s, S>(ctx: Rc<MqttContext>, stream: S, peer: Peer) -> Serve<'s, S>
 where
     S: Transport + 's,
 {
@@ -108,13 +134,13 @@ impl<S> std::fmt::Debug for Serve<'_, S> {
     }
 }
 
-/// Ends expired sessions, publishes delayed wills, and wakes connections whose alarm is due or whose rules have
-/// changed. One worker runs it; it sleeps until the next of these is due, a second at most. During a shutdown it
+/// Ends expired sessions, publishes delayed wills, and wakes connections whose alarm is due; all of them when the rules
+/// have changed. One worker runs it; it sleeps until the next of these is due, a second at most. During a shutdown it
 /// publishes the remaining wills and wakes connections until all have ended.
-pub async fn housekeeping(ctx: Rc<WorkerContext>) {
-    let door = &ctx.shared.mqtt;
+pub async fn housekeeping(ctx: Rc<MqttContext>) {
+    let door = &ctx.door;
     let mut drain = std::pin::pin!(ctx.drain());
-    let mut generation = ctx.authority().generation();
+    let mut rules = ctx.authority().changes();
     let mut reclaim = Reclaim::new(door.config.queue_bytes_max);
     loop {
         let next = ctx.shared.clock.instant(door.plan(ctx.now()));
@@ -122,6 +148,10 @@ pub async fn housekeeping(ctx: Rc<WorkerContext>) {
             biased;
             () = &mut drain => break,
             () = door.planned_earlier() => continue,
+            Ok(()) = rules.changed() => {
+                door.ring_all();
+                continue;
+            }
             () = tokio::time::sleep_until(next) => {}
         }
         let now = ctx.now();
@@ -133,10 +163,6 @@ pub async fn housekeeping(ctx: Rc<WorkerContext>) {
         door.publish_due_wills(&ctx, now);
         door.ring(now);
         reclaim.run(&ctx).await;
-        if generation != ctx.authority().generation() {
-            generation = ctx.authority().generation();
-            door.ring_all();
-        }
     }
     door.publish_due_wills(&ctx, Timestamp::NEVER);
     // Once for their wills, then repeatedly until all have ended.

@@ -5,6 +5,8 @@
 //! while many devices are spread over all.
 
 pub(crate) mod accept;
+pub(crate) mod doors;
+mod proxied;
 pub(crate) mod worker;
 
 use std::{
@@ -15,27 +17,33 @@ use std::{
     time::Duration,
 };
 
-use fogmux_auth::{Authority, Door, LoginGuard, Refusals, SourceSet};
+use fogmux_auth::Authority;
 use fogmux_bus::{Bus, BusConfig, RetainedStore};
-use fogmux_net::{Admission, AdmissionLimits, Security, TlsConfig, TlsError, quic::QuicLimits};
+use fogmux_net::{Admission, AdmissionLimits, TlsConfig, TlsError, quic::QuicLimits};
 use fogmux_store::FjallStore;
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep},
 };
 
-pub(crate) use self::accept::handshake;
+use self::doors::Doors;
+#[cfg(feature = "coap")]
+use crate::coap::{CoapConfig, CoapDoor, oscore::Keyring};
+#[cfg(feature = "http")]
+use crate::http::{HttpConfig, HttpDoor};
+#[cfg(feature = "mqtt")]
+use crate::mqtt::{MqttConfig, MqttDoor};
+#[cfg(feature = "xmpp")]
+use crate::xmpp::{XmppConfig, XmppDoor};
 use crate::{
-    coap::{CoapConfig, CoapDoor, oscore::Keyring},
-    context::{Clock, OpenListeners, Phase, Shared},
-    http::{HttpConfig, HttpDoor},
+    clock::Clock,
+    listener::{Listen, Listener},
     metrics::Metrics,
-    mqtt::{MqttConfig, MqttDoor},
+    phase::Phase,
     proxy::ProxyConfig,
     shutdown::Shutdown,
     sys::Unstored,
-    verifiers::Verifiers,
-    xmpp::{XmppConfig, XmppDoor},
+    worker::Shared,
 };
 
 /// Connections that share a worker before another is used: waking a second core costs more than the work of a few
@@ -57,108 +65,6 @@ const LOOK: Duration = Duration::from_millis(5);
 const QUEUES_LOOK: Duration = Duration::from_millis(50);
 const QUEUES_SHARE: u32 = 10;
 
-/// The protocol of a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Listener {
-    /// MQTT over TCP.
-    Mqtt,
-    /// MQTT over TLS.
-    Mqtts,
-    /// CoAP over UDP.
-    Coap,
-    /// CoAP over DTLS.
-    Coaps,
-    /// CoAP over TCP (RFC 8323).
-    CoapTcp,
-    /// CoAP over TLS (RFC 8323).
-    CoapsTcp,
-    /// HTTP/1.1 and HTTP/2 with prior knowledge.
-    Http,
-    /// HTTP/1.1 and HTTP/2 over TLS.
-    Https,
-    /// HTTP/3 over QUIC.
-    Http3,
-    /// XMPP with STARTTLS.
-    Xmpp,
-    /// XMPP over TLS.
-    Xmpps,
-}
-
-impl Listener {
-    /// Its name in configuration and in the banner.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Mqtt => "mqtt",
-            Self::Mqtts => "mqtts",
-            Self::Coap => "coap",
-            Self::Coaps => "coaps",
-            Self::CoapTcp => "coap_tcp",
-            Self::CoapsTcp => "coaps_tcp",
-            Self::Http => "http",
-            Self::Https => "https",
-            Self::Http3 => "http3",
-            Self::Xmpp => "xmpp",
-            Self::Xmpps => "xmpps",
-        }
-    }
-
-    /// Its door in the access rules.
-    #[must_use]
-    pub const fn door(self) -> Door {
-        match self {
-            Self::Mqtt | Self::Mqtts => Door::Mqtt,
-            Self::Coap | Self::Coaps | Self::CoapTcp | Self::CoapsTcp => Door::Coap,
-            Self::Http | Self::Https | Self::Http3 => Door::Http,
-            Self::Xmpp | Self::Xmpps => Door::Xmpp,
-        }
-    }
-
-    /// Whether TLS comes first on its streams.
-    #[must_use]
-    pub const fn begins_with_tls(self) -> bool {
-        match self {
-            Self::Mqtts | Self::CoapsTcp | Self::Https | Self::Xmpps => true,
-            Self::Mqtt | Self::Coap | Self::Coaps | Self::CoapTcp | Self::Http | Self::Http3 | Self::Xmpp => false,
-        }
-    }
-}
-
-/// A listener's address and policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listen {
-    /// The protocol.
-    pub listener: Listener,
-    /// Address; port 0 takes a free one. [`Listener::Http3`] with port 0 takes the port of [`Listener::Https`].
-    pub address: SocketAddr,
-    /// Whether anonymous clients are admitted.
-    pub anonymous: bool,
-    /// The credentials it takes.
-    pub sources: SourceSet,
-    /// The TLS or DTLS profile, if it has one.
-    pub security: Security,
-    /// Whether anonymous clients are admitted from beyond this machine.
-    pub remote_anonymous: bool,
-    /// Whether connections come from proxies only and begin with a header of the PROXY protocol.
-    pub proxy_protocol: bool,
-}
-
-impl Listen {
-    /// A listener that takes every credential and admits no anonymous clients.
-    #[must_use]
-    pub fn new(listener: Listener, address: SocketAddr) -> Self {
-        Self {
-            listener,
-            address,
-            anonymous: false,
-            sources: SourceSet::ALL,
-            security: Security::default(),
-            remote_anonymous: false,
-            proxy_protocol: false,
-        }
-    }
-}
-
 /// The configuration of a gateway.
 pub struct GatewayConfig {
     /// Worker threads; at least one.
@@ -178,14 +84,19 @@ pub struct GatewayConfig {
     /// The proxies in front of it.
     pub proxies: ProxyConfig,
     /// The MQTT door.
+    #[cfg(feature = "mqtt")]
     pub mqtt: MqttConfig,
     /// The CoAP door.
+    #[cfg(feature = "coap")]
     pub coap: CoapConfig,
     /// OSCORE contexts.
+    #[cfg(feature = "coap")]
     pub oscore: Arc<Keyring>,
     /// The HTTP door.
+    #[cfg(feature = "http")]
     pub http: HttpConfig,
     /// The XMPP door.
+    #[cfg(feature = "xmpp")]
     pub xmpp: XmppConfig,
 }
 
@@ -213,6 +124,9 @@ pub enum StartError {
         /// The reason.
         source: TlsError,
     },
+    /// A listener's door is not a part of this program.
+    #[error("this program was built without the door of {}", .0.name())]
+    NoDoor(Listener),
     /// A thread or its runtime could not be made.
     #[error("cannot start a worker: {0}")]
     Worker(io::Error),
@@ -249,35 +163,35 @@ impl Gateway {
         let now = clock.now();
         let store = Box::new(Unstored(store));
         let bus = Bus::new(&BusConfig { workers, ..config.bus }, store, now, clock.unix_ms(now));
-        let open_to_anonymous = OpenListeners::default();
-        let open = config.listen.iter().filter(|listen| listen.anonymous);
-        open_to_anonymous.set(open.map(|listen| (listen.listener, listen.remote_anonymous)));
         let sockets = accept::bind(&config.listen, config.tls.as_ref(), &config.quic, workers)?;
         let addresses = sockets.addresses();
         let (draining, watched) = watch::channel(Phase::Open);
-        let mut http = config.http;
-        http.http3_port = addresses.iter().find(|(l, _)| *l == Listener::Http3).map(|(_, a)| a.port());
+        #[cfg(feature = "http")]
+        let http3_port = addresses.iter().find(|(l, _)| *l == Listener::Http3).map(|(_, a)| a.port());
+        let doors = Doors {
+            #[cfg(feature = "mqtt")]
+            mqtt: Arc::new(MqttDoor::new(config.mqtt)),
+            #[cfg(feature = "coap")]
+            coap: Arc::new(CoapDoor::new(config.coap).with_contexts(config.oscore)),
+            #[cfg(feature = "http")]
+            http: Arc::new(HttpDoor::new(HttpConfig { http3_port, ..config.http })),
+            #[cfg(feature = "xmpp")]
+            xmpp: Arc::new(XmppDoor::new(config.xmpp)),
+        };
+        let store = config.store.map(OnceLock::from).unwrap_or_default();
         let shared = Arc::new(Shared {
-            bus,
-            authority,
-            clock,
-            metrics: Metrics { store: config.store.map(OnceLock::from).unwrap_or_default(), ..Metrics::default() },
-            logins: LoginGuard::default(),
-            open_to_anonymous,
-            verifiers: Verifiers::default(),
-            refusals: Refusals::default(),
+            metrics: Metrics { store, counted: doors.counted(), ..Metrics::default() },
             admission: Admission::behind(config.accept, config.proxies.named),
             proxy: config.proxies.rules,
-            mqtt: MqttDoor::new(config.mqtt),
-            coap: CoapDoor::new(config.coap).with_contexts(config.oscore),
-            http: HttpDoor::new(http),
-            xmpp: XmppDoor::new(config.xmpp),
-            shutdown: Shutdown::default(),
-            draining: watched,
+            #[cfg(feature = "xmpp")]
+            realm: doors.xmpp.realm().into(),
+            ..Shared::new(bus, authority, clock, watched)
         });
+        let open = config.listen.iter().filter(|listen| listen.anonymous);
+        shared.open_to_anonymous.set(open.map(|listen| (listen.listener, listen.remote_anonymous)));
         let (done, finished) = mpsc::unbounded_channel();
         let seats: Arc<[AtomicUsize]> = (0..workers).map(|_| AtomicUsize::new(0)).collect();
-        let threads = worker::start(&shared, sockets, &seats, &done).map_err(StartError::Worker)?;
+        let threads = worker::start(&shared, &doors, sockets, &seats, &done).map_err(StartError::Worker)?;
         Ok(RunningGateway { addresses, shared, tls: config.tls, draining, threads, finished })
     }
 }

@@ -15,8 +15,6 @@ use std::{
 
 use unsent::Unsent;
 
-use crate::context::Shared;
-
 /// The interval at which connections ask whether they are done during a shutdown.
 pub(crate) const DRAIN_TICK: Duration = Duration::from_millis(100);
 
@@ -170,27 +168,27 @@ impl Written {
 
 /// The reader of an event stream, or of an XMPP connection or a CoAP connection over TCP, as long as it is there.
 #[derive(Debug)]
-pub(crate) struct Reading(Arc<Shared>);
+pub(crate) struct Reading(Arc<Shutdown>);
 
 impl Reading {
-    pub(crate) fn begin(shared: &Arc<Shared>) -> Self {
-        shared.shutdown.open.fetch_add(1, Relaxed);
-        Self(Arc::clone(shared))
+    pub(crate) fn begin(shutdown: &Arc<Shutdown>) -> Self {
+        shutdown.open.fetch_add(1, Relaxed);
+        Self(Arc::clone(shutdown))
     }
 
     /// It has taken something; to be said while the gateway shuts down.
     pub(crate) fn note_progress(&self) {
-        self.0.shutdown.note_progress();
+        self.0.note_progress();
     }
 
     /// It is told to go though so many messages wait for it.
     pub(crate) fn leave(&self, messages: usize) {
-        self.0.shutdown.unread.add(messages);
+        self.0.unread.add(messages);
     }
 }
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        self.0.shutdown.open.fetch_sub(1, Relaxed);
+        self.0.open.fetch_sub(1, Relaxed);
     }
 }

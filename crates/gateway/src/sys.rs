@@ -19,9 +19,8 @@ pub(crate) use unstored::Unstored;
 
 use crate::WorkerContext;
 
-/// Publishes the status at once and then every `sys_interval`, until the shutdown; never if that is zero.
-pub(crate) async fn publish(ctx: Rc<WorkerContext>) {
-    let interval = ctx.shared.mqtt.config.sys_interval;
+/// Publishes the status at once and then every `interval`, until the shutdown; never if that is zero.
+pub(crate) async fn publish(ctx: Rc<WorkerContext>, interval: Duration) {
     if interval.is_zero() {
         return;
     }

@@ -8,6 +8,7 @@
 mod access;
 mod accounts;
 mod config;
+mod context;
 mod control;
 mod core;
 mod discover;
@@ -25,30 +26,33 @@ mod read;
 mod sasl;
 mod session;
 mod subscribe;
-#[cfg(test)]
+#[cfg(all(test, feature = "coap", feature = "http", feature = "mqtt"))]
 mod tests;
 mod translate;
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
-use fogmux_net::{Stream, TlsAcceptor};
+use fogmux_net::{Stream, TlsAcceptor, listener::set_user_timeout};
 use fogmux_xmpp::{Jid, Limits, ServerConfig, stream::StartTls};
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, task::spawn_local};
 
 use self::{accounts::Accounts, kept::Records, login::Login, nodes::Nodes, session::Session};
 use crate::{
-    Listener, Peer, WorkerContext,
-    runtime::handshake,
+    Listener, Peer,
+    door::{Connection, DoorService},
+    handshake::handshake,
+    metrics::{Counted, Counts},
     shares::Table,
+    tasks::Tasks,
     unfinished::{REST, Unfinished},
 };
 
 #[cfg(test)]
 pub(crate) use self::translate::forget_cached;
-pub use self::{config::XmppConfig, kept::NodeStore};
+pub use self::{config::XmppConfig, context::XmppContext, kept::NodeStore};
 
 /// The state that the workers of the XMPP door share: configuration and registries. Connections find it in
-/// [`crate::Shared::xmpp`].
+/// [`XmppContext`].
 #[derive(Debug)]
 pub struct XmppDoor {
     /// The configuration.
@@ -86,15 +90,44 @@ impl XmppDoor {
         }
     }
 
-    /// Bytes of unfinished stanzas.
+    /// The domain of the users.
     #[must_use]
-    pub fn unfinished_bytes(&self) -> usize {
-        self.unfinished.bytes()
+    pub fn realm(&self) -> &str {
+        self.server.domain.as_str()
+    }
+}
+
+impl Counted for XmppDoor {
+    fn counts(&self) -> Counts {
+        let unfinished = self.unfinished.bytes();
+        Counts {
+            unfinished_bytes: unfinished,
+            gauges: vec![("xmpp_unfinished_bytes", "Bytes of unfinished XMPP stanzas", unfinished)],
+            ..Counts::default()
+        }
+    }
+}
+
+impl DoorService for Rc<XmppContext> {
+    fn serve(&self, connection: Connection, tasks: &Tasks) {
+        let Connection { listener, stream, peer, tls, seat } = connection;
+        let ctx = Self::clone(self);
+        set_user_timeout(&stream, ctx.door.config.unacknowledged_max);
+        match tls {
+            Some(tls) if listener == Listener::Xmpps => {
+                tasks.spawn_flat(Box::pin(serve_secure(ctx, stream, peer, tls)), seat);
+            }
+            tls => tasks.spawn_flat(Box::pin(serve_plain(ctx, stream, peer, tls)), seat),
+        }
+    }
+
+    fn keep_house(&self) {
+        spawn_local(housekeeping(Self::clone(self)));
     }
 }
 
 /// Serves one connection until it ends; `tls` is there for STARTTLS.
-pub async fn serve_plain(ctx: Rc<WorkerContext>, stream: TcpStream, peer: Peer, tls: Option<TlsAcceptor>) {
+pub async fn serve_plain(ctx: Rc<XmppContext>, stream: TcpStream, peer: Peer, tls: Option<TlsAcceptor>) {
     // Boxed, here and below, because a task is as large as its largest state, and handshake and login soon end.
     match Box::pin(log_in_plain(&ctx, stream, peer, tls)).await {
         Some(Bound::Plain(session)) => session.run().await,
@@ -104,12 +137,7 @@ pub async fn serve_plain(ctx: Rc<WorkerContext>, stream: TcpStream, peer: Peer, 
 }
 
 /// Serves one connection over direct TLS until it ends.
-pub fn serve_secure(
-    ctx: Rc<WorkerContext>,
-    stream: TcpStream,
-    peer: Peer,
-    tls: TlsAcceptor,
-) -> impl Future<Output = ()> {
+pub fn serve_secure(ctx: Rc<XmppContext>, stream: TcpStream, peer: Peer, tls: TlsAcceptor) -> impl Future<Output = ()> {
     // In a box of its own with all that it needs, which goes when the session begins.
     let session = Box::pin(async move {
         let (stream, peer) = handshake(&ctx, Listener::Xmpps, stream, &tls, peer).await?;
@@ -124,7 +152,7 @@ pub fn serve_secure(
 
 /// Serves one connection over any stream, as behind a handshake.
 #[cfg(test)]
-pub(crate) async fn serve_stream<S>(ctx: Rc<WorkerContext>, stream: S, peer: Peer)
+pub(crate) async fn serve_stream<S>(ctx: Rc<XmppContext>, stream: S, peer: Peer)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + 'static,
 {
@@ -146,12 +174,7 @@ fn bound<S>(login: Login<S>) -> Option<Box<Session<S>>> {
     }
 }
 
-async fn log_in_plain(
-    ctx: &Rc<WorkerContext>,
-    stream: TcpStream,
-    peer: Peer,
-    tls: Option<TlsAcceptor>,
-) -> Option<Bound> {
+async fn log_in_plain(ctx: &Rc<XmppContext>, stream: TcpStream, peer: Peer, tls: Option<TlsAcceptor>) -> Option<Bound> {
     // Output is written a turn at a time, so that waiting to fill a segment gains nothing.
     let _ = stream.set_nodelay(true);
     // Required except on loopback, for tools on the same machine, unless certificates are required.
@@ -174,23 +197,20 @@ async fn log_in_plain(
     }
 }
 
-/// How often [`housekeeping`] checks for changed rules and expired subscriptions.
+/// How often [`housekeeping`] looks for expired subscriptions.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Wakes idle connections when the rules have changed, and ends expired subscriptions. One worker runs it until the
 /// shutdown.
-pub async fn housekeeping(ctx: Rc<WorkerContext>) {
+pub async fn housekeeping(ctx: Rc<XmppContext>) {
     let mut drain = std::pin::pin!(ctx.drain());
-    let mut generation = ctx.authority().generation();
+    let mut rules = ctx.authority().changes();
+    let mut ticks = tokio::time::interval(LOOK);
     loop {
         tokio::select! {
             () = &mut drain => return,
-            () = tokio::time::sleep(LOOK) => {}
-        }
-        ctx.shared.xmpp.accounts.expire(ctx.bus(), crate::credential::unix_s());
-        if generation != ctx.authority().generation() {
-            generation = ctx.authority().generation();
-            ctx.shared.xmpp.accounts.wake();
+            Ok(()) = rules.changed() => ctx.door.accounts.wake(),
+            _ = ticks.tick() => ctx.door.accounts.expire(ctx.bus(), crate::credential::unix_s()),
         }
     }
 }

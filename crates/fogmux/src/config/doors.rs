@@ -4,11 +4,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fogmux_coap::server::Amplification;
+#[cfg(feature = "coap")]
+use fogmux_gateway::coap::{CoapConfig, EndpointConfig};
+#[cfg(feature = "http")]
+use fogmux_gateway::http::HttpConfig;
+#[cfg(feature = "mqtt")]
 use fogmux_gateway::mqtt::{ClientIdentifiers, MqttConfig, SlowSubscriber};
-use fogmux_gateway::{coap::CoapConfig, coap::EndpointConfig, http::HttpConfig, xmpp::XmppConfig};
+#[cfg(feature = "xmpp")]
+use fogmux_gateway::xmpp::XmppConfig;
 use fogmux_http::origin;
 use fogmux_net::quic::QuicLimits;
 
+use super::model::shown;
 use super::reader::{Reader, Section};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -23,12 +30,18 @@ pub(crate) struct Http {
     /// Serves HTTP/3 on the UDP port of the `https` listener.
     pub(crate) http3: bool,
     pub(crate) quic: QuicLimits,
+    #[cfg(feature = "http")]
     pub(crate) door: HttpConfig,
 }
 
 impl Default for Http {
     fn default() -> Self {
-        Self { http3: true, quic: QuicLimits::default(), door: HttpConfig::default() }
+        Self {
+            http3: true,
+            quic: QuicLimits::default(),
+            #[cfg(feature = "http")]
+            door: HttpConfig::default(),
+        }
     }
 }
 
@@ -36,7 +49,15 @@ impl Section for Http {
     fn read(&mut self, reader: &mut Reader<'_>) {
         reader.flag("http3", &mut self.http3);
         reader.section("quic", &mut self.quic);
-        let door = &mut self.door;
+        #[cfg(feature = "http")]
+        self.door.read(reader);
+    }
+}
+
+#[cfg(feature = "http")]
+impl Section for HttpConfig {
+    fn read(&mut self, reader: &mut Reader<'_>) {
+        let door = self;
         reader.size("payload_bytes_max", &mut door.payload_bytes_max, 1..=MESSAGE_BYTES);
         reader.size("batch_bytes_max", &mut door.batch_bytes_max, 1..=MESSAGE_BYTES);
         reader.count("batch_lines_max", &mut door.batch_lines_max, 1..=1_000_000);
@@ -81,6 +102,21 @@ impl Section for QuicLimits {
     }
 }
 
+/// The MQTT door.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mqtt {
+    #[cfg(feature = "mqtt")]
+    pub(crate) door: MqttConfig,
+}
+
+impl Section for Mqtt {
+    fn read(&mut self, reader: &mut Reader<'_>) {
+        #[cfg(feature = "mqtt")]
+        self.door.read(reader);
+    }
+}
+
+#[cfg(feature = "mqtt")]
 impl Section for MqttConfig {
     fn read(&mut self, reader: &mut Reader<'_>) {
         reader.duration("login_deadline", &mut self.login_deadline, SECOND..=HOUR);
@@ -121,8 +157,17 @@ impl Section for MqttConfig {
 /// The CoAP door and what is read again while it is open.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Coap {
+    #[cfg(feature = "coap")]
     pub(crate) door: CoapConfig,
     pub(crate) oscore: Oscore,
+}
+
+impl Coap {
+    /// Whether `other` differs by more than a reload takes over.
+    pub(super) fn needs_a_restart(&self, other: &Self) -> bool {
+        shown(&Self { oscore: Oscore::default(), ..self.clone() })
+            != shown(&Self { oscore: Oscore::default(), ..other.clone() })
+    }
 }
 
 /// OSCORE (RFC 8613).
@@ -134,6 +179,7 @@ pub(crate) struct Oscore {
 
 impl Section for Coap {
     fn read(&mut self, reader: &mut Reader<'_>) {
+        #[cfg(feature = "coap")]
         self.door.read(reader);
         reader.section("oscore", &mut self.oscore);
     }
@@ -145,6 +191,7 @@ impl Section for Oscore {
     }
 }
 
+#[cfg(feature = "coap")]
 impl Section for CoapConfig {
     fn read(&mut self, reader: &mut Reader<'_>) {
         reader.size("payload_bytes_max", &mut self.payload_bytes_max, 64..=MESSAGE_BYTES);
@@ -186,6 +233,7 @@ impl Section for CoapConfig {
     }
 }
 
+#[cfg(feature = "coap")]
 impl Section for EndpointConfig {
     fn read(&mut self, reader: &mut Reader<'_>) {
         reader.count("sessions_max", &mut self.sessions_max, 1..=10_000_000);
@@ -199,6 +247,21 @@ impl Section for EndpointConfig {
     }
 }
 
+/// The XMPP door.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Xmpp {
+    #[cfg(feature = "xmpp")]
+    pub(crate) door: XmppConfig,
+}
+
+impl Section for Xmpp {
+    fn read(&mut self, reader: &mut Reader<'_>) {
+        #[cfg(feature = "xmpp")]
+        self.door.read(reader);
+    }
+}
+
+#[cfg(feature = "xmpp")]
 impl Section for XmppConfig {
     fn read(&mut self, reader: &mut Reader<'_>) {
         reader.text("domain", &mut self.domain, is_domain, "a domain name such as \"fog.example\"");

@@ -6,15 +6,13 @@ use std::time::Duration;
 
 use fogmux_auth::{ActionLimits, LineLimits};
 use fogmux_bus::BusConfig;
-use fogmux_gateway::mqtt::MqttConfig;
 use fogmux_gateway::proxy::{ForwardHeader, ProxyConfig, ProxyRules};
-use fogmux_gateway::xmpp::XmppConfig;
 use fogmux_net::{AdmissionLimits, ListExpiry, proxy::Proxies};
 use fogmux_store::{Durability, StoreConfig};
 use tracing_subscriber::filter::Targets;
 
 use super::auth::Auth;
-use super::doors::{Coap, Http};
+use super::doors::{Coap, Http, Mqtt, Xmpp};
 use super::listeners::Listeners;
 use super::reader::{Reader, Section};
 
@@ -28,10 +26,10 @@ pub(crate) struct Config {
     /// Proxies in front of the listeners.
     pub(crate) proxy: Proxy,
     pub(crate) bus: BusConfig,
-    pub(crate) mqtt: MqttConfig,
+    pub(crate) mqtt: Mqtt,
     pub(crate) coap: Coap,
     pub(crate) http: Http,
-    pub(crate) xmpp: XmppConfig,
+    pub(crate) xmpp: Xmpp,
     pub(crate) store: Store,
     pub(crate) auth: Auth,
     pub(crate) tls: Tls,
@@ -59,7 +57,10 @@ impl Section for Config {
 impl Config {
     /// The domain of the XMPP door.
     pub(crate) fn xmpp_domain(&self) -> &str {
-        &self.xmpp.domain
+        #[cfg(feature = "xmpp")]
+        return &self.xmpp.door.domain;
+        #[cfg(not(feature = "xmpp"))]
+        return "localhost";
     }
 
     /// The sections in which `other` differs by more than a reload takes over.
@@ -73,7 +74,7 @@ impl Config {
             ("proxy", self.proxy != other.proxy),
             ("bus", self.bus != other.bus),
             ("mqtt", shown(&self.mqtt) != shown(&other.mqtt)),
-            ("coap", shown(&self.coap.door) != shown(&other.coap.door)),
+            ("coap", self.coap.needs_a_restart(&other.coap)),
             ("http", shown(&self.http) != shown(&other.http)),
             ("xmpp", shown(&self.xmpp) != shown(&other.xmpp)),
             ("store", self.store != other.store),
@@ -95,7 +96,7 @@ impl Config {
 }
 
 /// The doors own their settings and need not know how to compare them.
-fn shown(settings: &impl std::fmt::Debug) -> String {
+pub(super) fn shown(settings: &impl std::fmt::Debug) -> String {
     format!("{settings:?}")
 }
 

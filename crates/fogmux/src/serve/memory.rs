@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fogmux_gateway::context::Shared;
+use fogmux_gateway::Shared;
 
 /// The least growth that is worth a walk over all heaps.
 const WORTH_BYTES: u64 = 4 << 20;
@@ -51,8 +51,7 @@ impl Activity {
 /// Bytes that the gauges know of: connections, queues, unfinished input and retained messages.
 fn held_bytes(shared: &Shared) -> u64 {
     let (_, retained) = shared.bus.retained_size();
-    let unfinished = shared.mqtt.unfinished_bytes() + shared.mqtt.logins_bytes() + shared.xmpp.unfinished_bytes();
-    let queued = shared.bus.memory().used() + unfinished + shared.http.uploads_bytes();
+    let queued = shared.bus.memory().used() + shared.metrics.counts().unfinished_bytes;
     shared.admission.connections() as u64 * CONNECTION_BYTES + queued as u64 + retained as u64
 }
 

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use fogmux_auth::Rules;
-use fogmux_gateway::coap::oscore::Fresh as Contexts;
 
 use super::clock::Clock;
 use super::logging::{self, Log};
@@ -32,7 +31,7 @@ pub(crate) struct Reloader {
 struct Fresh {
     config: Config,
     rules: Rules,
-    contexts: Contexts,
+    contexts: oscore::Fresh,
     watch: Watch,
 }
 
@@ -94,8 +93,7 @@ impl Reloader {
         let rules = self.watch.rules(&config, &self.home).map_err(&mut note).ok();
         // Checks the files; the one in use reads them again below.
         let certificate = home::certificate(&config, &self.home.directory).map_err(&mut note).ok();
-        let keyring = &running.gateway.shared.coap.oscore;
-        let contexts = oscore::read(keyring, &config, &self.home.directory).map_err(&mut note).ok();
+        let contexts = oscore::read(&running.contexts, &config, &self.home.directory).map_err(&mut note).ok();
         logging::check(&config.log.filter).unwrap_or_else(&mut note);
         watch.unchanged(&config, &self.home).unwrap_or_else(&mut note);
         match (rules, certificate, contexts) {
@@ -112,8 +110,7 @@ impl Reloader {
         if let Some(Err(error)) = running.gateway.tls().map(fogmux_net::TlsConfig::reload) {
             problems.push(format!("certificates and revocations stay as they were: {error}"));
         }
-        let keyring = &running.gateway.shared.coap.oscore;
-        if let Err(failure) = oscore::put_in_place(keyring, fresh.contexts, &self.home.directory) {
+        if let Err(failure) = oscore::put_in_place(&running.contexts, fresh.contexts, &self.home.directory) {
             problems.push(oscore::not_in_use(&failure));
         }
         if let Err(failure) = self.log.replace(&fresh.config.log.filter) {

@@ -128,7 +128,7 @@ impl Watch {
         if !self.contexts.settled(&before) {
             return;
         }
-        let keyring = &running.gateway.shared.coap.oscore;
+        let keyring = &running.contexts;
         let fresh = oscore::read(keyring, config, &home.directory);
         if !self.contexts.read(before, contexts(config, home)) {
             return;

@@ -22,6 +22,7 @@ use tokio::{task::unconstrained, time::Sleep};
 
 use super::{
     backlog::Waiting,
+    context::CoapContext,
     holding::Holding,
     identity::{Admission, Identity, KeyMark, Who},
     looks::Allowance,
@@ -32,7 +33,7 @@ use super::{
     translate::{self, Parameters, Target},
     transport::{Change, Listener, Path, Transport},
 };
-use crate::{Peer, WorkerContext, liveness, shares::Table};
+use crate::{Peer, liveness, shares::Table};
 
 /// Turns before other tasks of the worker have theirs.
 const TURNS_MAX: usize = 2;
@@ -49,7 +50,7 @@ pub(super) struct Door<T> {
 
 /// Everything but the transport, so that the messages read can be borrowed from that.
 pub(super) struct Core {
-    pub(super) ctx: Rc<WorkerContext>,
+    pub(super) ctx: Rc<CoapContext>,
     pub(super) server: Server<Path>,
     pub(super) out: Outbox<Path>,
     pub(super) slot: Arc<Slot<Notifications>>,
@@ -82,8 +83,8 @@ pub(super) struct Core {
 }
 
 impl<T: Transport> Door<T> {
-    fn open(ctx: Rc<WorkerContext>, transport: T, listener: Listener) -> io::Result<Self> {
-        let config = &ctx.shared.coap.config;
+    fn open(ctx: Rc<CoapContext>, transport: T, listener: Listener) -> io::Result<Self> {
+        let config = &ctx.door.config;
         // With the reserve, which the door gives to those who have little.
         let observers_max = ctx.bus().room(config.observers_max).left(0);
         let machine = ServerConfig { observers_max, ..config.machine() };
@@ -186,7 +187,7 @@ impl<T: Transport> Door<T> {
 }
 
 /// Serves one worker's socket until drain.
-pub(crate) async fn run<T: Transport>(ctx: Rc<WorkerContext>, transport: T, listener: Listener) {
+pub(crate) async fn run<T: Transport>(ctx: Rc<CoapContext>, transport: T, listener: Listener) {
     let mut drain = Box::pin(ctx.closing());
     // This task is woken for each datagram: it asks for the shutdown only when it may have come.
     let mut phases = ctx.phases();
@@ -214,14 +215,14 @@ pub(crate) async fn run<T: Transport>(ctx: Rc<WorkerContext>, transport: T, list
 }
 
 impl Core {
-    pub(super) fn new(ctx: Rc<WorkerContext>, machine: ServerConfig, listener: Listener) -> io::Result<Self> {
+    pub(super) fn new(ctx: Rc<CoapContext>, machine: ServerConfig, listener: Listener) -> io::Result<Self> {
         let is_reliable = machine.reliable;
-        let mut server = Server::new(machine, ctx.shared.coap.seed()?, ctx.shared.coap.echo_key());
+        let mut server = Server::new(machine, ctx.door.seed()?, ctx.door.echo_key());
         let unopened = Rc::default();
         if let Some(protection) = oscore::protection(&ctx, &unopened) {
             server.set_protection(protection);
         }
-        let slot = ctx.bus().slot(Notifications::new(ctx.shared.coap.config.notification_bytes_max), ctx.id);
+        let slot = ctx.bus().slot(Notifications::new(ctx.door.config.notification_bytes_max), ctx.id);
         let claim = slot.claim(ctx.id);
         Ok(Self {
             admission: Admission::new(listener, slot.id()),

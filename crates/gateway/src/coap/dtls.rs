@@ -24,16 +24,17 @@ use fogmux_net::{
     Channel,
     dtls::{ListenerCredentials, platform},
 };
-use tokio::time::Sleep;
+use tokio::{sync::watch, task::unconstrained, time::Sleep};
 
 use super::{
+    context::CoapContext,
     handover::{Handover, Whose},
     handshakes::Handshakes,
     socket::Socket,
     transport::{Change, Listener, Path, Transport},
 };
 use crate::{
-    Shared, WorkerContext,
+    Shared,
     audit::RefusedLogin,
     psk_guard::{self, WRONG_KEY},
 };
@@ -41,9 +42,6 @@ use crate::{
 /// The time for handshakes in one turn. A step with certificates takes a few hundred microseconds, so that a flood of
 /// handshakes delays other clients by no more than about a millisecond.
 const HANDSHAKES_PER_TURN: Duration = Duration::from_micros(300);
-
-/// How often to look whether the rules have changed, as long as there are sessions.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 impl fogmux_dtls::Peer for Path {
     fn address(&self) -> SocketAddr {
@@ -66,7 +64,7 @@ pub struct DtlsListener {
 
 /// A UDP socket with DTLS on it.
 pub(super) struct Dtls {
-    ctx: Rc<WorkerContext>,
+    ctx: Rc<CoapContext>,
     socket: Socket,
     /// Its peers are paths without association; the CoAP machine's paths have one.
     endpoint: Endpoint<Path>,
@@ -81,9 +79,9 @@ pub(super) struct Dtls {
     ended: Vec<Path>,
     sleep: Pin<Box<Sleep>>,
     armed: Option<Duration>,
-    /// When to look whether the rules have changed.
-    look: Pin<Box<Sleep>>,
-    looks: bool,
+    rules: watch::Receiver<()>,
+    /// Completes when the rules have changed; made when there is a session.
+    changed: Option<Pin<Box<dyn Future<Output = ()>>>>,
     /// The generation of the rules that sessions were last reviewed under, and where that goes on.
     reviewed: u64,
     review_from: Option<usize>,
@@ -92,14 +90,14 @@ pub(super) struct Dtls {
 }
 
 impl Dtls {
-    pub(super) fn new(ctx: Rc<WorkerContext>, socket: UdpSocket, listener: DtlsListener) -> io::Result<Self> {
+    pub(super) fn new(ctx: Rc<CoapContext>, socket: UdpSocket, listener: DtlsListener) -> io::Result<Self> {
         let DtlsListener { credentials, cookies, handover, admits } = listener;
         let (suites, suites_13) = (credentials.suites().to_vec(), credentials.suites_13().to_vec());
-        let config = EndpointConfig { suites, suites_13, ..ctx.shared.coap.config.dtls.clone() };
+        let config = EndpointConfig { suites, suites_13, ..ctx.door.config.dtls.clone() };
         let credentials = credentials.guarded(Arc::new(psk_guard::Datagrams(Arc::clone(&ctx.shared))));
-        let shared = Arc::clone(&ctx.shared);
-        let credentials = credentials.admitting_anonymous(Arc::new(move || admits.admits_anonymous(&shared)));
-        let reviewed = ctx.authority().generation();
+        let (shared, door) = (Arc::clone(&ctx.shared), Arc::clone(&ctx.door));
+        let credentials = credentials.admitting_anonymous(Arc::new(move || admits.admits_anonymous(&shared, &door)));
+        let (rules, reviewed) = (ctx.authority().changes(), ctx.authority().generation());
         let mut endpoint = Endpoint::new(config, Arc::new(credentials), platform(), cookies);
         if let Some(number) = handover.number() {
             endpoint = endpoint.identified_by(number);
@@ -116,8 +114,8 @@ impl Dtls {
             ended: Vec::new(),
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
-            look: Box::pin(tokio::time::sleep(Duration::ZERO)),
-            looks: false,
+            rules,
+            changed: None,
             reviewed,
             review_from: None,
             crowded: 0,
@@ -150,21 +148,28 @@ impl Dtls {
         worked
     }
 
-    /// Looks now and then whether the rules have changed: sessions at rest have nothing else to wake for. Returns whether
-    /// they have.
-    fn poll_look(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.endpoint.sessions() == 0 {
-            self.looks = false;
+    /// Watches the rules: sessions at rest have nothing else to wake for. Returns whether they have changed.
+    fn poll_rules(&mut self, cx: &mut Context<'_>) -> bool {
+        // The task is registered already, by a future that it polled before.
+        if self.endpoint.sessions() == 0 || self.changed.is_some() && !self.rules.has_changed().unwrap_or(false) {
             return false;
         }
-        let mut changed = false;
-        if !self.looks || self.look.as_mut().poll(cx).is_ready() {
-            changed = self.reviewed != self.ctx.authority().generation();
-            self.looks = true;
-            self.look.as_mut().reset(self.ctx.shared.clock.instant(self.ctx.now() + LOOK_EVERY));
-            changed |= self.look.as_mut().poll(cx).is_ready();
+        let mut worked = false;
+        loop {
+            worked |= self.changed.is_some();
+            self.rules.mark_unchanged();
+            let mut rules = self.rules.clone();
+            // A task that has used up its budget would be polled again, and not be registered.
+            let mut changed: Pin<Box<dyn Future<Output = ()>>> = Box::pin(unconstrained(async move {
+                // An error means that the gateway is gone altogether.
+                let _ = rules.changed().await;
+            }));
+            let is_pending = changed.as_mut().poll(cx).is_pending();
+            self.changed = Some(changed);
+            if is_pending {
+                return worked;
+            }
         }
-        changed
     }
 
     /// Handles datagrams that reached other workers. Returns whether there were any.
@@ -264,7 +269,7 @@ impl Transport for Dtls {
         let mut worked = !self.ended.is_empty() || !self.changes.is_empty();
         self.changes.extend(self.ended.drain(..).map(Change::Closed));
         worked |= self.poll_due(cx);
-        worked |= self.poll_look(cx);
+        worked |= self.poll_rules(cx);
         let read = self.socket.poll_receive(cx)?.is_ready();
         if read {
             let now = self.now();

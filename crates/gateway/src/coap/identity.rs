@@ -9,9 +9,12 @@ use fogmux_coap::{Code, Ticket};
 use fogmux_net::Channel;
 use foldhash::quality::RandomState;
 
-use super::transport::{Listener, Path};
+use super::{
+    context::CoapContext,
+    transport::{Listener, Path},
+};
 use crate::{
-    Peer, WorkerContext,
+    Peer,
     audit::{self, RefusedLogin},
     credential,
 };
@@ -77,7 +80,7 @@ impl Known {
     /// The known identity, looked up again if the rules have changed or it has expired.
     fn get(
         &mut self,
-        ctx: &WorkerContext,
+        ctx: &CoapContext,
         now: Timestamp,
         look_up: impl FnOnce() -> Option<Arc<Identity>>,
     ) -> Option<Arc<Identity>> {
@@ -113,7 +116,7 @@ impl Admission {
     }
 
     /// The mark of the key that the channel's identity has now; the same for every channel without an identity.
-    pub(super) fn mark(&self, ctx: &WorkerContext, channel: &Channel) -> KeyMark {
+    pub(super) fn mark(&self, ctx: &CoapContext, channel: &Channel) -> KeyMark {
         let key = channel.psk_identity.as_deref().and_then(|identity| ctx.authority().psk_secret(identity));
         key.map_or_else(KeyMark::default, |key| KeyMark(self.associations.hasher().hash_one(key.as_slice())))
     }
@@ -125,12 +128,12 @@ impl Admission {
 
     /// Whether an association may go on after the rules have changed: the key that made it is still its identity's, or
     /// it needs none.
-    pub(super) fn may_go_on(&self, ctx: &WorkerContext, association: u64) -> bool {
+    pub(super) fn may_go_on(&self, ctx: &CoapContext, association: u64) -> bool {
         let Some((peer, mark, _)) = self.associations.get(&association) else { return true };
         let Some(channel) = &peer.channel else { return true };
         match &channel.psk_identity {
             Some(identity) => *mark == self.mark(ctx, channel) && ctx.authority().psk(identity).is_ok(),
-            None => channel.certificate.is_some() || self.listener.admits_anonymous(&ctx.shared),
+            None => channel.certificate.is_some() || self.listener.admits_anonymous(&ctx.shared, &ctx.door),
         }
     }
 
@@ -150,7 +153,7 @@ impl Admission {
     }
 
     /// The identity of a request; `None` is answered 4.01. `now` is the turn's, so that no request reads the clock.
-    pub(super) fn identity(&mut self, ctx: &WorkerContext, now: Timestamp, who: &Who) -> Option<Arc<Identity>> {
+    pub(super) fn identity(&mut self, ctx: &CoapContext, now: Timestamp, who: &Who) -> Option<Arc<Identity>> {
         let (slot, listener) = (self.slot, self.listener);
         // The listener's own policy counts, whatever its address.
         let anybody = |listens: bool| ctx.authority().anonymous(listens).filter(|_| listens);
@@ -164,7 +167,7 @@ impl Admission {
                 known.get(ctx, now, || {
                     let principal = match credential::of_channel(ctx, peer) {
                         Ok(Some(principal)) => principal,
-                        Ok(None) => anybody(peer.may_be_anonymous(ctx))?,
+                        Ok(None) => anybody(peer.may_be_anonymous(&ctx.shared.open_to_anonymous))?,
                         Err(refused) => {
                             tracing::debug!(%refused, "a CoAP association is nobody's");
                             audit::nobodys(ctx, peer, Door::Coap);
@@ -191,7 +194,7 @@ impl Admission {
                 let known = self.contexts.entry(*scope).or_insert(Known::NOTHING);
                 known.get(ctx, now, || {
                     // A withdrawn context belongs to nobody.
-                    let user = ctx.shared.coap.oscore.holds(*scope).then_some(user)?;
+                    let user = ctx.door.oscore.holds(*scope).then_some(user)?;
                     Some(identity(ctx, slot, &ctx.authority().oscore(user).ok()?.into()))
                 })
             }
@@ -199,7 +202,7 @@ impl Admission {
     }
 }
 
-fn identity(ctx: &WorkerContext, slot: SlotId, who: &Verified) -> Arc<Identity> {
+fn identity(ctx: &CoapContext, slot: SlotId, who: &Verified) -> Arc<Identity> {
     let Verified { principal, expires_unix_s } = who;
     let publisher = Publisher {
         principal: Arc::clone(&principal.name),
@@ -221,7 +224,7 @@ impl Identity {
     /// `None` when the action is allowed; 4.03 when it is not.
     pub(super) fn refusal(
         &self,
-        ctx: &WorkerContext,
+        ctx: &CoapContext,
         from: Option<SocketAddr>,
         action: Action,
         topic: &str,
@@ -238,7 +241,7 @@ impl Identity {
     }
 
     /// Whether nothing that the filter matches may be read.
-    pub(super) fn may_read_nothing(&self, ctx: &WorkerContext, from: Option<SocketAddr>, filter: &str) -> bool {
+    pub(super) fn may_read_nothing(&self, ctx: &CoapContext, from: Option<SocketAddr>, filter: &str) -> bool {
         let nothing = matches!(self.gate.0.may_subscribe(filter), fogmux_auth::Reach::Nothing(_));
         if nothing {
             self.note(ctx, from, Action::Read, filter);
@@ -263,7 +266,7 @@ impl Identity {
     }
 
     #[cold]
-    fn note(&self, ctx: &WorkerContext, from: Option<SocketAddr>, action: Action, topic: &str) {
+    fn note(&self, ctx: &CoapContext, from: Option<SocketAddr>, action: Action, topic: &str) {
         ctx.shared.metrics.coap.unauthorized.increment();
         let decision = self.gate.0.decide(action, topic);
         audit::refused_action(ctx, &self.gate.0, from, action, topic, &decision);

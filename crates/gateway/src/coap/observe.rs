@@ -266,7 +266,7 @@ impl Core {
         self.note_events();
         let Registered::New(relation) = registered else { return Some(registered) };
         let principal = &ask.identity.publisher.principal;
-        let room = self.ctx.bus().room(self.ctx.shared.coap.config.observers_max);
+        let room = self.ctx.bus().room(self.ctx.door.config.observers_max);
         if self.watches.admit(room, principal).is_err() {
             self.ctx.shared.metrics.shares.refused(Table::Observations, principal, ask.now);
             self.server.end_observation(relation);

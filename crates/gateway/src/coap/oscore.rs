@@ -18,10 +18,10 @@ use fogmux_coap::server::Protection;
 
 use self::shield::Shield;
 pub(super) use self::shield::Unopened;
-use crate::WorkerContext;
+use super::context::CoapContext;
 
 /// Opens protected requests for one socket, or for the streams of one worker. Those that it cannot open are noted in
 /// `unopened`.
-pub(super) fn protection(ctx: &WorkerContext, unopened: &Rc<Unopened>) -> Option<Box<dyn Protection>> {
-    Some(Box::new(Shield::new(Arc::clone(&ctx.shared.coap.oscore)).noting(Rc::clone(unopened))))
+pub(super) fn protection(ctx: &CoapContext, unopened: &Rc<Unopened>) -> Option<Box<dyn Protection>> {
+    Some(Box::new(Shield::new(Arc::clone(&ctx.door.oscore)).noting(Rc::clone(unopened))))
 }

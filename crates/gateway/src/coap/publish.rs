@@ -164,7 +164,7 @@ impl Core {
             return Err(Response::unavailable(RETRY_AFTER));
         }
         if self.deferred.iter().map(|deferred| deferred.answers.len()).sum::<usize>()
-            >= self.ctx.shared.coap.config.pending_max
+            >= self.ctx.door.config.pending_max
             || self.ctx.bus().memory().pressure()
         {
             return Err(Response::too_many_requests(RETRY_AFTER));
@@ -230,7 +230,7 @@ impl Core {
         // Without room an answer is not held back: no peer is refused for what others wait for.
         let holds = !self.is_reliable
             && slow_down.as_ref().is_some_and(|asked| asked.until.is_some())
-            && self.holding.len() < self.ctx.shared.coap.config.pending_max / 2;
+            && self.holding.len() < self.ctx.door.config.pending_max / 2;
         let mut held = Vec::new();
         for (index, (ticket, kind, outcome)) in answers.enumerate() {
             let completion = completions.of(index);

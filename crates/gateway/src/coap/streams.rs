@@ -28,14 +28,14 @@ use tokio::{
 };
 
 pub(super) use self::wire::WireKind;
-
 use super::{
+    context::CoapContext,
     door::{Core, machine_time},
     identity::KeyMark,
     publish::Batch,
     transport::{Listener, Path},
 };
-use crate::{Peer, WorkerContext};
+use crate::Peer;
 
 /// Bytes that wait for a connection before it is not read any more and its notifications are held.
 const OUTPUT_HIGH: usize = 64 << 10;
@@ -89,13 +89,13 @@ pub(super) enum End {
 
 impl Hub {
     /// The hub of a worker, made when there is none.
-    fn of(ctx: &Rc<WorkerContext>) -> std::io::Result<Rc<Self>> {
-        if let Some(hub) = ctx.coap_streams.borrow().upgrade() {
+    fn of(ctx: &Rc<CoapContext>) -> std::io::Result<Rc<Self>> {
+        if let Some(hub) = ctx.streams.borrow().upgrade() {
             return Ok(hub);
         }
         // Each connection has the policy of its own listener.
         let nobody = Listener { by: None, anonymous: false, sources: SourceSet::NONE };
-        let core = Core::new(Rc::clone(ctx), ctx.shared.coap.config.stream_machine(), nobody)?;
+        let core = Core::new(Rc::clone(ctx), ctx.door.config.stream_machine(), nobody)?;
         let hub = Rc::new(Self {
             core: RefCell::new(core),
             lines: RefCell::default(),
@@ -105,7 +105,7 @@ impl Hub {
             armed: Cell::new(None),
             said_goodbye: Cell::new(false),
         });
-        *ctx.coap_streams.borrow_mut() = Rc::downgrade(&hub);
+        *ctx.streams.borrow_mut() = Rc::downgrade(&hub);
         tokio::task::spawn_local(Rc::clone(&hub).run());
         Ok(hub)
     }
@@ -183,7 +183,7 @@ impl Hub {
             line.message_bytes_max = limits.message_bytes_max;
         }
         let mut core = self.core.borrow_mut();
-        let (now, chunk_max) = (core.machine_now(), core.ctx.shared.coap.config.message_bytes_max);
+        let (now, chunk_max) = (core.machine_now(), core.ctx.door.config.message_bytes_max);
         core.server.connect(now, path, limits, chunk_max);
     }
 
@@ -390,11 +390,11 @@ fn note_waker(held: &mut Option<Waker>, waker: &Waker) {
 }
 
 /// Serves a connection over TCP or TLS until it ends.
-pub async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(ctx: Rc<WorkerContext>, io: S, peer: Peer) {
+pub async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin>(ctx: Rc<CoapContext>, io: S, peer: Peer) {
     connection::serve(ctx, io, peer, WireKind::Stream).await;
 }
 
 /// Serves a WebSocket whose handshake is done (RFC 8323 §4, §8.1); `io` is what carries its frames.
-pub async fn serve_websocket<S: AsyncRead + AsyncWrite + Unpin>(ctx: Rc<WorkerContext>, io: S, peer: Peer) {
+pub async fn serve_websocket<S: AsyncRead + AsyncWrite + Unpin>(ctx: Rc<CoapContext>, io: S, peer: Peer) {
     connection::serve(ctx, io, peer, WireKind::WebSocket).await;
 }

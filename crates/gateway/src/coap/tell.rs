@@ -180,7 +180,7 @@ impl Core {
 
     /// Puts the topic of a message into the backlog of an observer.
     fn postpone(&mut self, relation: RelationId, message: &Arc<Message>, cleared: bool) {
-        let max = self.ctx.shared.coap.config.observer_queue_max;
+        let max = self.ctx.door.config.observer_queue_max;
         let Some(watch) = self.watches.get_mut(relation) else { return };
         let unneeded = match watch.backlog.push(self.waiting.mark(message), max) {
             Added::Waits => None,
@@ -204,7 +204,7 @@ impl Core {
 
     /// Ends the observations with the largest backlogs, when all backlogs together are too large.
     fn shed(&mut self) {
-        let max = self.ctx.shared.coap.config.notification_bytes_max;
+        let max = self.ctx.door.config.notification_bytes_max;
         if self.waiting.bytes() <= max {
             return;
         }

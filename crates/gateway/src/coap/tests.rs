@@ -13,26 +13,19 @@ use fogmux_coap::{
     Call, Client, ClientConfig, ClientEvent, Code, Outbox,
     client::{Answer, CallId},
 };
-use fogmux_net::{Admission, AdmissionLimits};
 use tokio::{
     net::UdpSocket,
     runtime::{Builder, LocalOptions},
     sync::watch,
 };
 
-use super::{Amplification, CoapConfig, CoapDoor, Listener, serve};
-use crate::{
-    Clock, Shared, WorkerContext,
-    http::{HttpConfig, HttpDoor},
-    metrics::Metrics,
-    mqtt::{MqttConfig, MqttDoor},
-    xmpp::{XmppConfig, XmppDoor},
-};
+use super::{Amplification, CoapConfig, CoapContext, CoapDoor, Listener, serve};
+use crate::{Clock, Shared, WorkerContext, runtime::doors::Doors};
 
 /// A worker with its door.
 pub(super) struct House {
-    pub(super) ctx: Rc<WorkerContext>,
-    drain: watch::Sender<crate::context::Phase>,
+    pub(super) ctx: Rc<CoapContext>,
+    drain: watch::Sender<crate::phase::Phase>,
     pub(super) address: std::net::SocketAddr,
 }
 
@@ -40,26 +33,10 @@ async fn house(config: CoapConfig, anonymous: bool) -> House {
     let clock = Clock::start();
     let now = clock.now();
     let bus = Bus::new(&BusConfig::default(), Box::new(Forgetful), now, clock.unix_ms(now));
-    let (drain, draining) = watch::channel(crate::context::Phase::Open);
-    let shared = Shared {
-        bus,
-        authority: Arc::new(Authority::new(Rules::default())),
-        clock,
-        metrics: Metrics::default(),
-        logins: fogmux_auth::LoginGuard::default(),
-        open_to_anonymous: crate::context::OpenListeners::default(),
-        verifiers: crate::verifiers::Verifiers::default(),
-        refusals: fogmux_auth::Refusals::default(),
-        admission: Admission::new(AdmissionLimits::default()),
-        proxy: crate::proxy::ProxyRules::default(),
-        mqtt: MqttDoor::new(MqttConfig::default()),
-        coap: CoapDoor::new(config),
-        http: HttpDoor::new(HttpConfig::default()),
-        xmpp: XmppDoor::new(XmppConfig::default()),
-        shutdown: crate::shutdown::Shutdown::default(),
-        draining,
-    };
-    let ctx = WorkerContext::new(Arc::new(shared), WorkerId(0));
+    let (drain, draining) = watch::channel(crate::phase::Phase::Open);
+    let shared = Shared::new(bus, Arc::new(Authority::new(Rules::default())), clock, draining);
+    let doors = Doors { coap: Arc::new(CoapDoor::new(config)), ..Doors::default() };
+    let ctx = doors.on(&WorkerContext::new(Arc::new(shared), WorkerId(0))).coap;
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     let listener = Listener { by: None, anonymous, sources: fogmux_auth::SourceSet::ALL };
@@ -77,7 +54,7 @@ pub(super) fn run(config: CoapConfig, anonymous: bool, test: impl AsyncFnOnce(Ho
 
 /// A client's end.
 struct Device {
-    ctx: Rc<WorkerContext>,
+    ctx: Rc<CoapContext>,
     socket: UdpSocket,
     client: Client,
     out: Outbox<()>,
@@ -348,7 +325,7 @@ fn observers_hear_when_the_gateway_goes() {
         let mut device = house.device().await;
         device.start(Call { observe: true, ..get("/ps/a") }).await;
         device.event().await;
-        house.drain.send_replace(crate::context::Phase::Closing);
+        house.drain.send_replace(crate::phase::Phase::Closing);
         let last = device.notification().await;
         assert_eq!((last.code, last.max_age), (Code::SERVICE_UNAVAILABLE, Some(10)));
     });

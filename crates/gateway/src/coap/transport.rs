@@ -12,6 +12,7 @@ use fogmux_auth::{SourceKind, SourceSet};
 use fogmux_coap::{Outbox, Peer};
 use fogmux_net::channel::Channel;
 
+use super::CoapDoor;
 use crate::Shared;
 
 /// The remote address, the local address it spoke to, and the association: an endpoint as in RFC 7252 §4.1 and §9.1.
@@ -92,9 +93,9 @@ pub struct Listener {
 impl Listener {
     /// Whether it admits a DTLS session without a certificate or a key: where anonymous clients are admitted, and where
     /// clients may be known by a security context inside.
-    pub(super) fn admits_anonymous(&self, shared: &Shared) -> bool {
+    pub(super) fn admits_anonymous(&self, shared: &Shared, door: &CoapDoor) -> bool {
         let open = self.by.map_or(self.anonymous, |by| shared.open_to_anonymous.contains(by));
-        let by_context = self.sources.contains(SourceKind::Oscore) && !shared.coap.oscore.is_empty();
+        let by_context = self.sources.contains(SourceKind::Oscore) && !door.oscore.is_empty();
         by_context || open && shared.authority.anonymous(open).is_some()
     }
 }

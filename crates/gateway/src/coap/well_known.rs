@@ -48,8 +48,7 @@ impl Core {
             self.respond(ask.now, ticket, &Response::new(Code::CONTENT));
             return;
         }
-        let mut list =
-            List { text: String::new(), href: String::new(), queries, left: self.ctx.shared.coap.config.links_max };
+        let mut list = List { text: String::new(), href: String::new(), queries, left: self.ctx.door.config.links_max };
         if filter.as_str() == "#" {
             list.add(&Link {
                 href: "/ps",

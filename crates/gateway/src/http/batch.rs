@@ -38,7 +38,7 @@ where
     if !ndjson::is_batch(topics::content_type(&parts.headers)?) {
         return Err(Problem::new(Kind::UnsupportedMediaType).detail("a batch is application/x-ndjson"));
     }
-    let config = &conn.ctx.shared.http.config;
+    let config = &conn.ctx.door.config;
     let bounds = Bounds::of(config, config.batch_bytes_max);
     let collected = body::collect(&conn.ctx, &parts.headers, body, bounds, identity.owner(conn)).await?;
     if ndjson::lines(collected.bytes()).nth(config.batch_lines_max).is_some() {
@@ -145,7 +145,7 @@ impl<'a> Line<'a> {
 
     fn message(conn: &Conn, identity: &Identity, line: &'a [u8]) -> Result<Ready<'a>, Problem<'static>> {
         let mut decoded = ndjson::parse_line(line)?;
-        let limit = conn.ctx.shared.http.config.payload_bytes_max;
+        let limit = conn.ctx.door.config.payload_bytes_max;
         if decoded.payload.len() > limit {
             return Err(Problem::new(Kind::ContentTooLarge).detail(format!("at most {limit} bytes")));
         }

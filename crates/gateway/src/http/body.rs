@@ -18,8 +18,8 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout_at};
 
-use super::HttpConfig;
-use crate::{WorkerContext, unfinished::Place};
+use super::{HttpConfig, context::HttpContext};
+use crate::unfinished::Place;
 
 /// The largest buffer that is allocated before a byte has come.
 const RESERVE_BYTES_MAX: usize = 64 << 10;
@@ -73,7 +73,7 @@ impl Bounds {
 /// Refuses by `Content-Length` before a byte is read, so that `Expect: 100-continue` saves the client the upload; then
 /// while reading.
 pub(super) async fn collect<B>(
-    ctx: &Rc<WorkerContext>,
+    ctx: &Rc<HttpContext>,
     headers: &HeaderMap,
     body: B,
     bounds: Bounds,
@@ -93,11 +93,11 @@ where
         return Ok(Collected::Owned(Bytes::new()));
     }
     let announced = announced.and_then(|length| usize::try_from(length).ok());
-    read(ctx, body, announced, bounds, Place::new(&ctx.shared.http.uploads, owner)).await
+    read(ctx, body, announced, bounds, Place::new(&ctx.door.uploads, owner)).await
 }
 
 async fn read<B>(
-    ctx: &Rc<WorkerContext>,
+    ctx: &Rc<HttpContext>,
     mut body: B,
     announced: Option<usize>,
     bounds: Bounds,
@@ -145,7 +145,7 @@ where
     Ok(if whole.is_empty() { Collected::Borrowed(first) } else { Collected::Owned(whole.freeze()) })
 }
 
-fn late(ctx: &WorkerContext) -> Problem<'static> {
+fn late(ctx: &HttpContext) -> Problem<'static> {
     ctx.shared.metrics.http.timed_out.increment();
     Problem::new(Kind::RequestTimeout).detail("the body did not arrive in time")
 }

@@ -14,13 +14,14 @@ use tokio::{
 use super::{
     HttpConfig,
     body::{UNWANTED_BYTES_MAX, UNWANTED_TIME_MAX},
+    context::HttpContext,
     exec::LocalExec,
     io::Io,
     service::{Conn, Upgrade},
     stream::EventStream,
     websocket,
 };
-use crate::{Peer, WorkerContext, mqtt::Transport};
+use crate::{Peer, transport::Transport};
 
 /// RFC 9113 §3.4.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -41,7 +42,7 @@ enum Protocol {
 }
 
 /// Serves one TCP or TLS connection (HTTP/1.1 or HTTP/2 by ALPN, else by the preface) until it ends.
-pub async fn serve<S>(ctx: Rc<WorkerContext>, mut stream: S, peer: Peer, alpn: Option<Vec<u8>>)
+pub async fn serve<S>(ctx: Rc<HttpContext>, mut stream: S, peer: Peer, alpn: Option<Vec<u8>>)
 where
     S: Transport + 'static,
 {
@@ -73,9 +74,9 @@ where
 }
 
 /// Waits for the first bytes and determines the protocol; `None` when they do not arrive in time.
-async fn first_bytes<S: AsyncRead + Unpin>(ctx: &WorkerContext, stream: &mut S) -> Option<(Protocol, Bytes)> {
+async fn first_bytes<S: AsyncRead + Unpin>(ctx: &HttpContext, stream: &mut S) -> Option<(Protocol, Bytes)> {
     tokio::select! {
-        sniffed = timeout(ctx.shared.http.config.header_timeout, sniff(stream)) => match sniffed {
+        sniffed = timeout(ctx.door.config.header_timeout, sniff(stream)) => match sniffed {
             Ok(sniffed) => sniffed,
             Err(_) => {
                 ctx.shared.metrics.http.timed_out.increment();
@@ -117,7 +118,7 @@ async fn serve_one<S>(conn: &Rc<Conn>, io: Io<S>) -> Option<(Io<S>, Upgrade)>
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let config = &conn.ctx.shared.http.config;
+    let config = &conn.ctx.door.config;
     let service = {
         let conn = Rc::clone(conn);
         hyper::service::service_fn(move |request| conn.call(request))
@@ -174,7 +175,7 @@ async fn serve_two<S>(conn: &Rc<Conn>, io: Io<S>)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let config = &conn.ctx.shared.http.config;
+    let config = &conn.ctx.door.config;
     let service = {
         let conn = Rc::clone(conn);
         hyper::service::service_fn(move |request| conn.call(request))
@@ -238,7 +239,7 @@ fn builder_two(config: &HttpConfig) -> http2::Builder<LocalExec> {
 
 /// When a deadline may have passed at the earliest.
 fn next_look(conn: &Conn) -> Instant {
-    let config = &conn.ctx.shared.http.config;
+    let config = &conn.ctx.door.config;
     let progress = &conn.progress;
     let at = match progress.head_since.get() {
         Some(since) => since + config.header_timeout,
@@ -252,7 +253,7 @@ fn next_look(conn: &Conn) -> Instant {
 /// Whether a header section takes too long, or nothing has been asked for too long.
 fn is_late(conn: &Conn) -> bool {
     conn.progress.flush(&conn.ctx);
-    let config = &conn.ctx.shared.http.config;
+    let config = &conn.ctx.door.config;
     let progress = &conn.progress;
     let now = conn.ctx.now();
     if progress.open.get() > 0 {

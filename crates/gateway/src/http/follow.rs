@@ -34,7 +34,7 @@ use super::{
     streams::{Chunk, Gap, NoStream, Place, Portion, Stream, Taken, Wanted},
     translate, websocket,
 };
-use crate::{context::Phase, liveness::check_sleep, shutdown::Reading, turn};
+use crate::{liveness::check_sleep, phase::Phase, shutdown::Reading, turn};
 
 /// The most that is taken from the mailbox and encoded at a time, of live and of retained messages each.
 const PORTION: Portion = Portion { messages: 64, bytes: 16 << 10 };
@@ -125,7 +125,7 @@ impl Follow {
         let header = parts.headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
         let last = header.or(query.since.as_deref()).filter(|text| !text.is_empty());
         let ctx = &conn.ctx;
-        let registry = &ctx.shared.http.streams;
+        let registry = &ctx.door.streams;
         let resumed = last.and_then(|text| registry.resume(ctx, text.parse().ok()?, &wanted));
         let mut first = Vec::new();
         if format == Format::Sse {
@@ -147,13 +147,13 @@ impl Follow {
             conn: Rc::clone(conn),
             identity: Rc::clone(identity),
             generation: ctx.authority().generation(),
-            second_look: Box::pin(ctx.shared.http.second_look()),
+            second_look: Box::pin(ctx.door.second_look()),
             stream,
             claim,
             format,
             drain: Box::pin(ctx.emptying()),
             phase: Phase::Open,
-            reading: Reading::begin(&ctx.shared),
+            reading: Reading::begin(&ctx.shared.shutdown),
             keep_alive: Box::pin(tokio::time::sleep_until(next_look(conn, identity))),
             first,
             walking: true,
@@ -197,7 +197,7 @@ impl Follow {
             return Poll::Ready(None);
         }
         if self.second_look.as_mut().poll(cx).is_ready() {
-            self.second_look = Box::pin(self.conn.ctx.shared.http.second_look());
+            self.second_look = Box::pin(self.conn.ctx.door.second_look());
             // Registers for the next.
             cx.waker().wake_by_ref();
             if !self.may_go_on() {
@@ -309,7 +309,7 @@ impl Follow {
 
     /// Ends the stream for good, because its reader has closed it.
     pub(super) fn end(&self) {
-        self.conn.ctx.shared.http.streams.end(&self.conn.ctx, &self.stream);
+        self.conn.ctx.door.streams.end(&self.conn.ctx, &self.stream);
     }
 }
 
@@ -319,13 +319,13 @@ impl Drop for Follow {
         if ctx.is_draining() {
             self.reading.leave(self.stream.slot.with_claim(self.claim, |mailbox| mailbox.waiting()).unwrap_or(0));
         }
-        ctx.shared.http.streams.park(ctx, &self.stream, self.claim);
+        ctx.door.streams.park(ctx, &self.stream, self.claim);
     }
 }
 
 /// When a quiet stream has to send a keep-alive, or end because its credential expires.
 fn next_look(conn: &Conn, identity: &Identity) -> tokio::time::Instant {
-    let next = tokio::time::Instant::now() + conn.ctx.shared.http.config.event_keep_alive;
+    let next = tokio::time::Instant::now() + conn.ctx.door.config.event_keep_alive;
     next.min(conn.ctx.shared.clock.instant(identity.expires()))
 }
 

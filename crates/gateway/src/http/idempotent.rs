@@ -55,7 +55,7 @@ pub(super) fn claim(
     let scope = Scope { principal: Box::from(&*identity.principal().name), key: key.into() };
     let owner = identity.owner(conn);
     let verdict = {
-        let mut store = conn.ctx.shared.http.idempotency();
+        let mut store = conn.ctx.door.idempotency();
         let verdict = store.begin(now(conn), &scope, &owner, fingerprint(parts, body));
         note(conn, store.take_gave_way());
         verdict
@@ -112,7 +112,7 @@ impl Held {
                 body: response.body().known().unwrap_or_default(),
             };
             let bytes = kept.body.len() + size_of::<Kept>();
-            let mut store = conn.ctx.shared.http.idempotency();
+            let mut store = conn.ctx.door.idempotency();
             store.finish(now(conn), ticket, kept, bytes);
             note(conn, store.take_gave_way());
         }
@@ -123,7 +123,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Some((conn, ticket)) = self.inner.take() {
-            conn.ctx.shared.http.idempotency().abandon(ticket);
+            conn.ctx.door.idempotency().abandon(ticket);
         }
     }
 }

@@ -21,9 +21,9 @@ use http::{
 };
 use sha2::{Digest as _, Sha256};
 
-use super::{service::Conn, session as sessions};
+use super::{context::HttpContext, service::Conn, session as sessions};
 use crate::{
-    Peer, WorkerContext,
+    Peer,
     audit::{self, RefusedLogin},
     credential::{self, Denied, Expiry, Login},
     unfinished,
@@ -44,7 +44,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    fn new(ctx: &WorkerContext, peer: &Peer, who: &Verified, session: Option<session::Key>) -> Rc<Self> {
+    fn new(ctx: &HttpContext, peer: &Peer, who: &Verified, session: Option<session::Key>) -> Rc<Self> {
         let access = ctx.authority().access(&who.principal, "", Door::Http).of_peer(peer.address);
         let publisher = Publisher {
             principal: Arc::clone(&who.principal.name),
@@ -71,7 +71,7 @@ impl Identity {
     }
 
     /// Whether the credential would still be accepted. Streams and WebSockets ask this from time to time.
-    pub(super) fn holds(&self, ctx: &WorkerContext) -> bool {
+    pub(super) fn holds(&self, ctx: &HttpContext) -> bool {
         let in_session = || self.session.is_none_or(|key| sessions::find(ctx, &key).is_some());
         self.expires.set(self.expires.get().map(|expires| expires.look_again(ctx)));
         ctx.now() < self.expires() && ctx.authority().admits(self.principal()) && in_session()
@@ -87,7 +87,7 @@ impl Gate {
     }
 
     /// Whether the action is allowed; 403 with the rule that refuses it.
-    pub(super) fn check(&self, ctx: &WorkerContext, action: Action, topic: &str) -> Result<(), Problem<'static>> {
+    pub(super) fn check(&self, ctx: &HttpContext, action: Action, topic: &str) -> Result<(), Problem<'static>> {
         let allowed = match action {
             Action::Read => self.0.may_read(topic),
             Action::Write => self.0.may_write(topic),
@@ -99,7 +99,7 @@ impl Gate {
     #[cold]
     pub(super) fn forbidden(
         &self,
-        ctx: &WorkerContext,
+        ctx: &HttpContext,
         action: Action,
         topic: &str,
         decision: &Decision,
@@ -162,7 +162,7 @@ struct Known {
 /// The identities of one connection.
 #[derive(Debug)]
 pub(super) struct Identities {
-    ctx: Rc<WorkerContext>,
+    ctx: Rc<HttpContext>,
     peer: Peer,
     /// The identity of requests without credentials, and the generation of the rules: the owner of the certificate, or
     /// anonymous.
@@ -171,7 +171,7 @@ pub(super) struct Identities {
 }
 
 impl Identities {
-    pub(super) fn new(ctx: &Rc<WorkerContext>, peer: Peer) -> Self {
+    pub(super) fn new(ctx: &Rc<HttpContext>, peer: Peer) -> Self {
         Self { ctx: Rc::clone(ctx), peer, silent: RefCell::default(), known: RefCell::default() }
     }
 
@@ -278,7 +278,7 @@ impl Identities {
         {
             return Ok(Rc::clone(identity));
         }
-        let open = self.peer.may_be_anonymous(&self.ctx);
+        let open = self.peer.may_be_anonymous(&self.ctx.shared.open_to_anonymous);
         let anonymous = || self.ctx.authority().anonymous(open).filter(|_| open);
         let principal = self.of_channel()?.or_else(anonymous).ok_or_else(|| self.needed())?;
         let channel = self.peer.channel.as_ref().filter(|_| principal.source == SourceKind::Certificate);
@@ -338,7 +338,7 @@ impl Identities {
     /// Passwords, tokens and cookies must not be sent in the clear.
     fn check_exposure(&self) -> Result<(), Problem<'static>> {
         let exposed = self.peer.is_exposed();
-        if exposed && !self.ctx.shared.http.config.password_without_tls {
+        if exposed && !self.ctx.door.config.password_without_tls {
             return Err(Problem::new(Kind::Forbidden).detail("passwords, tokens and cookies are taken over TLS only"));
         }
         Ok(())

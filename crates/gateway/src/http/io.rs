@@ -17,7 +17,8 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
-use crate::{WorkerContext, context::Phase, mqtt::Transport};
+use super::context::HttpContext;
+use crate::{phase::Phase, transport::Transport};
 
 /// The interval at which a peer that takes nothing is checked: the gateway may be shutting down.
 const TICK: Duration = Duration::from_secs(2);
@@ -40,7 +41,7 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Adds what was counted to the metrics.
-    pub(super) fn flush(&self, ctx: &WorkerContext) {
+    pub(super) fn flush(&self, ctx: &HttpContext) {
         let metrics = &ctx.shared.metrics.http;
         metrics.bytes_in.add(self.bytes_in.take());
         metrics.bytes_out.add(self.bytes_out.take());
@@ -83,7 +84,7 @@ enum Handover {
 pub(super) struct Io<S> {
     inner: S,
     prefix: Bytes,
-    ctx: Rc<WorkerContext>,
+    ctx: Rc<HttpContext>,
     progress: Rc<Progress>,
     write_timeout: Duration,
     stalled: Option<Stalled>,
@@ -96,13 +97,13 @@ struct Stalled {
 }
 
 impl<S> Io<S> {
-    pub(super) fn new(ctx: &Rc<WorkerContext>, inner: S, prefix: Bytes, progress: &Rc<Progress>) -> Self {
+    pub(super) fn new(ctx: &Rc<HttpContext>, inner: S, prefix: Bytes, progress: &Rc<Progress>) -> Self {
         Self {
             inner,
             prefix,
             ctx: Rc::clone(ctx),
             progress: Rc::clone(progress),
-            write_timeout: ctx.shared.http.config.write_timeout,
+            write_timeout: ctx.door.config.write_timeout,
             stalled: None,
         }
     }

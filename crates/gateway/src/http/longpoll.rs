@@ -34,7 +34,7 @@ pub(super) fn read(
 ) -> Result<Answer, Problem<'static>> {
     let query = Query::parse(parts.uri.query()).map_err(|invalid| invalid.problem())?;
     let wait = query.wait_seconds.map(|seconds| Duration::from_secs(u64::from(seconds)));
-    let wait = wait.map_or(Duration::ZERO, |wait| wait.min(conn.ctx.shared.http.config.wait_max));
+    let wait = wait.map_or(Duration::ZERO, |wait| wait.min(conn.ctx.door.config.wait_max));
     let current = conn.ctx.bus().latest(&topic, now);
     if wait.is_zero() || !worth_waiting(current.as_ref(), &parts.headers) {
         return topics::read(conn, identity, &topic, &parts, now).map(Answer::now);

@@ -18,13 +18,16 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::{payload::Payload, respond};
-use crate::{Shared, WorkerContext, metrics::DoorMetrics};
+use super::{context::HttpContext, payload::Payload, respond};
+use crate::{
+    Shared,
+    metrics::{Counts, DoorMetrics},
+};
 
 /// Responds with all metrics, in the format that the client prefers.
-pub(super) fn respond(ctx: &WorkerContext, headers: &HeaderMap) -> Response<Payload> {
+pub(super) fn respond(ctx: &HttpContext, headers: &HeaderMap) -> Response<Payload> {
     let mut registry = Registry::with_prefix("fogmux");
-    registry.register_collector(Box::new(Snapshot(Arc::clone(&ctx.shared))));
+    registry.register_collector(Box::new(Snapshot(Arc::clone(&ctx.shared), ctx.shared.metrics.counts())));
     let mut text = String::with_capacity(8192);
     if prometheus_client::encoding::text::encode(&mut text, &registry).is_err() {
         return respond::problem(&Problem::new(Kind::Internal));
@@ -40,7 +43,7 @@ pub(super) fn respond(ctx: &WorkerContext, headers: &HeaderMap) -> Response<Payl
 }
 
 #[derive(Debug)]
-struct Snapshot(Arc<Shared>);
+struct Snapshot(Arc<Shared>, Counts);
 
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
@@ -140,7 +143,7 @@ impl Snapshot {
         let help = "Entries of the principal that has most";
         let mut family = descriptor(encoder, "share_largest", help, MetricType::Gauge)?;
         let (subscriptions, retained) = bus.largest_shares();
-        let sessions = self.0.mqtt.sessions_largest_share();
+        let sessions = self.1.sessions_largest_share;
         for (table, entries) in [("sessions", sessions), ("subscriptions", subscriptions), ("retained", retained)] {
             let gauge = ConstGauge::new(i64::try_from(entries).unwrap_or(i64::MAX));
             gauge.encode(family.encode_family(&[("table", table)])?)?;
@@ -198,7 +201,6 @@ impl Snapshot {
             metric.encode(descriptor(encoder, name, help, metric.metric_type())?)?;
         }
         let (retained, retained_bytes) = bus.retained_size();
-        let (streams, parked) = self.0.http.streams.count();
         for (name, help, value) in [
             ("bus_retained_messages", "Messages kept", retained),
             ("bus_retained_bytes", "Bytes of messages kept", retained_bytes),
@@ -206,15 +208,11 @@ impl Snapshot {
             ("bus_mailbox_messages", "Messages that wait in mailboxes", bus.memory().waiting()),
             ("bus_subscriptions", "Subscriptions", bus.subscriptions()),
             ("bus_subscriptions_bytes", "Bytes of subscriptions", bus.subscriptions_bytes()),
-            ("mqtt_wills_bytes", "Bytes of MQTT wills", self.0.mqtt.wills_bytes()),
-            ("mqtt_logins_bytes", "Bytes of MQTT logins under way", self.0.mqtt.logins_bytes()),
-            ("mqtt_unfinished_bytes", "Bytes of unfinished MQTT packets", self.0.mqtt.unfinished_bytes()),
-            ("http_uploads_bytes", "Bytes of unfinished HTTP uploads", self.0.http.uploads_bytes()),
-            ("xmpp_unfinished_bytes", "Bytes of unfinished XMPP stanzas", self.0.xmpp.unfinished_bytes()),
             ("logins_waiting", "Logins that wait for their password to be verified", self.0.verifiers.waiting()),
-            ("http_event_streams", "Event streams", streams),
-            ("http_event_streams_parked", "Event streams that wait for their reader", parked),
-        ] {
+        ]
+        .into_iter()
+        .chain(self.1.gauges.iter().copied())
+        {
             let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             metric.encode(descriptor(encoder, name, help, metric.metric_type())?)?;
         }

@@ -27,8 +27,8 @@ use tokio::{
 };
 
 use self::body::RequestBody;
-use super::{payload::Payload, service::Conn};
-use crate::{Peer, WorkerContext, audit::RefusedLogin, runtime::Listen};
+use super::{context::HttpContext, payload::Payload, service::Conn};
+use crate::{Peer, audit::RefusedLogin, listener::Listen};
 
 /// The configuration that the connections of an endpoint share.
 type Way = (TlsConfig, Listen);
@@ -54,7 +54,7 @@ struct Guests {
 }
 
 /// Serves HTTP/3 on a QUIC endpoint until drain.
-pub async fn serve_quic(ctx: Rc<WorkerContext>, endpoint: quinn::Endpoint, tls: TlsConfig, listen: Listen) {
+pub async fn serve_quic(ctx: Rc<HttpContext>, endpoint: quinn::Endpoint, tls: TlsConfig, listen: Listen) {
     let way = Rc::new((tls, listen));
     let guests = Rc::new(Guests::default());
     let mut drain = pin!(ctx.drain());
@@ -80,9 +80,9 @@ pub async fn serve_quic(ctx: Rc<WorkerContext>, endpoint: quinn::Endpoint, tls: 
     let _ = timeout(LINGER, endpoint.wait_idle()).await;
 }
 
-fn welcome(ctx: &Rc<WorkerContext>, guests: &Rc<Guests>, incoming: quinn::Incoming, way: &Rc<Way>) {
+fn welcome(ctx: &Rc<HttpContext>, guests: &Rc<Guests>, incoming: quinn::Incoming, way: &Rc<Way>) {
     let metrics = &ctx.shared.metrics.http;
-    let most = ctx.shared.http.config.quic_connections_max;
+    let most = ctx.door.config.quic_connections_max;
     let count = guests.count.get();
     if count >= most {
         metrics.rejected.increment();
@@ -113,8 +113,8 @@ fn welcome(ctx: &Rc<WorkerContext>, guests: &Rc<Guests>, incoming: quinn::Incomi
     });
 }
 
-async fn serve_connection(ctx: &Rc<WorkerContext>, incoming: quinn::Incoming, (tls, listen): &Way) {
-    let config = &ctx.shared.http.config;
+async fn serve_connection(ctx: &Rc<HttpContext>, incoming: quinn::Incoming, (tls, listen): &Way) {
+    let config = &ctx.door.config;
     let from = incoming.remote_address();
     let handshake = async { incoming.accept()?.await };
     let quic = match timeout(config.header_timeout, handshake).await {
@@ -160,7 +160,7 @@ fn refused_certificate(error: &quinn::ConnectionError) -> Option<String> {
 
 /// Answers what comes in on a connection until it ends. At the end of a shutdown, a client that does not read its
 /// responses is not waited for: not even GOAWAY fits behind them.
-async fn converse(ctx: &Rc<WorkerContext>, conn: &Rc<Conn>, quic: &quinn::Connection) {
+async fn converse(ctx: &Rc<HttpContext>, conn: &Rc<Conn>, quic: &quinn::Connection) {
     let cut_off = async {
         ctx.closing().await;
         sleep(LINGER).await;
@@ -176,8 +176,8 @@ async fn converse(ctx: &Rc<WorkerContext>, conn: &Rc<Conn>, quic: &quinn::Connec
     ctx.shared.metrics.http.bytes_out.add(stats.udp_tx.bytes);
 }
 
-async fn answer(ctx: &Rc<WorkerContext>, conn: &Rc<Conn>, quic: &quinn::Connection) {
-    let config = &ctx.shared.http.config;
+async fn answer(ctx: &Rc<HttpContext>, conn: &Rc<Conn>, quic: &quinn::Connection) {
+    let config = &ctx.door.config;
     let field_bytes_max = config.header_bytes_max as u64;
     let mut builder = h3::server::builder();
     builder.max_field_section_size(field_bytes_max).send_grease(false);
@@ -228,7 +228,7 @@ type Resolver = RequestResolver<h3_quinn::Connection, Bytes>;
 type SendHalf = RequestStream<h3_quinn::SendStream<Bytes>, Bytes>;
 
 async fn serve_request(conn: Rc<Conn>, quic: quinn::Connection, resolver: Resolver) {
-    let limit = conn.ctx.shared.http.config.header_timeout;
+    let limit = conn.ctx.door.config.header_timeout;
     // A malformed request is answered by h3 itself.
     let Ok(Ok((request, stream))) = timeout(limit, resolver.resolve_request()).await else { return };
     let (mut send, recv) = stream.split();
@@ -252,7 +252,7 @@ async fn respond(
     send: &mut SendHalf,
     response: Response<Payload>,
 ) -> Option<()> {
-    let limit = conn.ctx.shared.http.config.write_timeout;
+    let limit = conn.ctx.door.config.write_timeout;
     let (mut parts, mut payload) = response.into_parts();
     let headers = &mut parts.headers;
     // RFC 9114 §4.2: nothing of the connection.

@@ -22,8 +22,9 @@ use http_body::Body;
 use super::{
     batch,
     body::Polite,
+    context::HttpContext,
     cors::Cors,
-    follow,
+    follow, forwarded,
     identity::{Identified, Identities, Identity},
     io::Progress,
     longpoll, metrics,
@@ -33,14 +34,14 @@ use super::{
     topics,
     websocket::{self, Carried},
 };
-use crate::{Peer, WorkerContext, proxy};
+use crate::Peer;
 
 /// Clients of one proxy whose identities are remembered on its connection.
 const BEHIND_MAX: usize = 8;
 
 /// One connection as its requests see it.
 pub(super) struct Conn {
-    pub(super) ctx: Rc<WorkerContext>,
+    pub(super) ctx: Rc<HttpContext>,
     pub(super) peer: Peer,
     pub(super) progress: Rc<Progress>,
     pub(super) identities: Identities,
@@ -59,7 +60,7 @@ pub(super) enum Upgrade {
 }
 
 impl Conn {
-    pub(super) fn new(ctx: &Rc<WorkerContext>, peer: Peer) -> Rc<Self> {
+    pub(super) fn new(ctx: &Rc<HttpContext>, peer: Peer) -> Rc<Self> {
         Rc::new(Self {
             ctx: Rc::clone(ctx),
             progress: Rc::default(),
@@ -103,17 +104,17 @@ impl Conn {
         let now = self.ctx.now();
         self.progress.active.set(now);
         let (parts, body) = request.into_parts();
-        let of = proxy::of_request(&self.ctx, &self.peer, parts.version, &parts.headers);
+        let of = forwarded::of_request(&self.ctx, &self.peer, parts.version, &parts.headers);
         let conn = of.map(|peer| self.seen_by(peer));
         let conn = conn.as_ref().unwrap_or(self);
         let head = parts.method == Method::HEAD;
-        let cors = Cors::of(&self.ctx.shared.http.config.origins, &parts.headers);
+        let cors = Cors::of(&self.ctx.door.config.origins, &parts.headers);
         let answer = match Polite::new(&parts.headers, body) {
             Ok(body) => conn.answer(parts, body, now, &cors),
             Err(body) => conn.answer(parts, body, now, &cors),
         };
         let answer = answer.unwrap_or_else(|problem| Answer::now(respond::refused(&problem, &conn.identities)));
-        let alt_svc = self.ctx.shared.http.alt_svc.as_ref().filter(|_| self.peer.secure).cloned();
+        let alt_svc = self.ctx.door.alt_svc.as_ref().filter(|_| self.peer.secure).cloned();
         answer.finish(Finish { head, alt_svc, cors, open: Some(open) })
     }
 
@@ -234,7 +235,7 @@ impl Conn {
     fn open_route(self: &Rc<Self>, route: &Route<'_>, parts: &Parts) -> Result<Response<Payload>, Problem<'static>> {
         const TEXT: &str = "text/plain; charset=utf-8";
         match route {
-            Route::OpenApi => Ok(respond::own(fogmux_http::openapi::CONTENT_TYPE, self.ctx.shared.http.openapi())),
+            Route::OpenApi => Ok(respond::own(fogmux_http::openapi::CONTENT_TYPE, self.ctx.door.openapi())),
             Route::Health => Ok(respond::own(TEXT, "ok\n")),
             Route::Ready => state::ready(self),
             Route::Index => Ok(respond::own(TEXT, INDEX)),
@@ -282,9 +283,9 @@ impl Conn {
             return if ours { Ok(()) } else { Err(Problem::new(Kind::ForeignOrigin)) };
         };
         let origin = origin.to_str().unwrap_or("null");
-        let secure = self.peer.secure || proxy::was_secure(&self.ctx, &self.peer, &parts.headers);
+        let secure = self.peer.secure || forwarded::was_secure(&self.ctx, &self.peer, &parts.headers);
         let allowed = host.is_some_and(|host| origin::is_same(origin, secure, host))
-            || self.ctx.shared.http.config.origins.iter().any(|allowed| allowed == origin);
+            || self.ctx.door.config.origins.iter().any(|allowed| allowed == origin);
         if allowed { Ok(()) } else { Err(Problem::new(Kind::ForeignOrigin)) }
     }
 
@@ -297,7 +298,7 @@ impl Conn {
         host: Option<&str>,
         identified: Option<&Identified>,
     ) -> Result<(), Problem<'static>> {
-        if !self.peer.may_be_anonymous(&self.ctx) || !self.peer.is_loopback() {
+        if !self.peer.may_be_anonymous(&self.ctx.shared.open_to_anonymous) || !self.peer.is_loopback() {
             return Ok(());
         }
         let Some(host) = host else { return Ok(()) };
@@ -310,7 +311,7 @@ impl Conn {
         let name = origin::without_port(host);
         let known = || {
             origin::is_local_name(host)
-                || self.ctx.shared.http.config.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
+                || self.ctx.door.config.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
         };
         if admitted || known() { Ok(()) } else { Err(Problem::new(Kind::Misdirected)) }
     }

@@ -19,13 +19,14 @@ use http_body::Body;
 
 use super::{
     body::{self, Bounds},
+    context::HttpContext,
     identity::digest,
     payload::Payload,
     respond,
     service::Conn,
     topics,
 };
-use crate::{WorkerContext, credential};
+use crate::credential;
 
 /// Digits of base 16 in a cookie: 256 bits.
 const COOKIE_BYTES: usize = 32;
@@ -38,16 +39,16 @@ pub(super) struct Session {
     password: Option<Key>,
 }
 
-fn table(ctx: &WorkerContext) -> MutexGuard<'_, Table<Session>> {
-    ctx.shared.http.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+fn table(ctx: &HttpContext) -> MutexGuard<'_, Table<Session>> {
+    ctx.door.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn now(ctx: &WorkerContext) -> Duration {
+fn now(ctx: &HttpContext) -> Duration {
     Duration::from_millis(ctx.now().as_millis())
 }
 
 /// Whose session it is, if it has not ended. It ends with the password that it began with.
-pub(super) fn find(ctx: &WorkerContext, key: &Key) -> Option<Verified> {
+pub(super) fn find(ctx: &HttpContext, key: &Key) -> Option<Verified> {
     let session = table(ctx).get(now(ctx), key).cloned()?;
     if session.password == password(&ctx.authority().rules(), &session.who.principal) {
         return Some(session.who);
@@ -61,10 +62,10 @@ fn password(rules: &Rules, principal: &Principal) -> Option<Key> {
 }
 
 /// Ends a session, and what was opened in it.
-pub(super) fn end(ctx: &WorkerContext, key: &Key) {
+pub(super) fn end(ctx: &HttpContext, key: &Key) {
     let ended = table(ctx).end(key);
     if ended {
-        ctx.shared.http.second_look.send_replace(());
+        ctx.door.second_look.send_replace(());
     }
 }
 
@@ -80,7 +81,7 @@ pub(super) async fn log_in<B>(conn: &Rc<Conn>, parts: &Parts, body: B) -> Result
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    let config = &conn.ctx.shared.http.config;
+    let config = &conn.ctx.door.config;
     let bounds = Bounds::of(config, login::BYTES_MAX);
     let owner = Owner::nameless(conn.peer.address.ip());
     let collected = body::collect(&conn.ctx, &parts.headers, body, bounds, owner).await?;

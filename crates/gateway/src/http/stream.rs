@@ -70,7 +70,7 @@ impl EventStream {
 /// Flushes within the write timeout: TLS takes bytes as written that the socket has no room for yet, so that the
 /// deadline on writes does not hold for them.
 async fn flush<S: AsyncWrite + Unpin>(conn: &Conn, io: &mut Io<S>) -> io::Result<()> {
-    let flushed = timeout(conn.ctx.shared.http.config.write_timeout, io.flush()).await;
+    let flushed = timeout(conn.ctx.door.config.write_timeout, io.flush()).await;
     flushed.unwrap_or_else(|elapsed| {
         conn.ctx.shared.metrics.http.timed_out.increment();
         Err(elapsed.into())

@@ -8,25 +8,18 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 use fogmux_auth::{Authority, Rules};
 use fogmux_bus::{Bus, BusConfig, Forgetful, Payload, Publication, Publisher, RetainedStore, TopicRef, WorkerId};
 use fogmux_http::websocket::{Opcode, push_frame};
-use fogmux_net::{Admission, AdmissionLimits};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
     runtime::{Builder, LocalOptions},
     sync::watch,
 };
 
-use super::{HttpConfig, HttpDoor, serve};
-use crate::{
-    Clock, Peer, Shared, WorkerContext,
-    coap::{CoapConfig, CoapDoor},
-    metrics::Metrics,
-    mqtt::{MqttConfig, MqttDoor},
-    xmpp::{XmppConfig, XmppDoor},
-};
+use super::{HttpConfig, HttpContext, HttpDoor, serve};
+use crate::{Clock, Peer, Shared, WorkerContext, runtime::doors::Doors};
 
 struct House {
-    ctx: Rc<WorkerContext>,
-    drain: watch::Sender<crate::context::Phase>,
+    ctx: Rc<HttpContext>,
+    drain: watch::Sender<crate::phase::Phase>,
 }
 
 fn run(config: HttpConfig, test: impl AsyncFnOnce(House)) {
@@ -40,26 +33,11 @@ fn run_under(config: HttpConfig, rules: Rules, test: impl AsyncFnOnce(House)) {
 fn run_on(store: Box<dyn RetainedStore>, config: HttpConfig, rules: Rules, test: impl AsyncFnOnce(House)) {
     let clock = Clock::start();
     let now = clock.now();
-    let (drain, draining) = watch::channel(crate::context::Phase::Open);
-    let shared = Shared {
-        bus: Bus::new(&BusConfig::default(), store, now, clock.unix_ms(now)),
-        authority: Arc::new(Authority::new(rules)),
-        clock,
-        metrics: Metrics::default(),
-        logins: fogmux_auth::LoginGuard::default(),
-        open_to_anonymous: crate::context::OpenListeners::default(),
-        verifiers: crate::verifiers::Verifiers::default(),
-        refusals: fogmux_auth::Refusals::default(),
-        admission: Admission::new(AdmissionLimits::default()),
-        proxy: crate::proxy::ProxyRules::default(),
-        mqtt: MqttDoor::new(MqttConfig::default()),
-        coap: CoapDoor::new(CoapConfig::default()),
-        http: HttpDoor::new(config),
-        xmpp: XmppDoor::new(XmppConfig::default()),
-        shutdown: crate::shutdown::Shutdown::default(),
-        draining,
-    };
-    let house = House { ctx: WorkerContext::new(Arc::new(shared), WorkerId(0)), drain };
+    let bus = Bus::new(&BusConfig::default(), store, now, clock.unix_ms(now));
+    let (drain, draining) = watch::channel(crate::phase::Phase::Open);
+    let shared = Shared::new(bus, Arc::new(Authority::new(rules)), clock, draining);
+    let doors = Doors { http: Arc::new(HttpDoor::new(config)), ..Doors::default() };
+    let house = House { ctx: doors.on(&WorkerContext::new(Arc::new(shared), WorkerId(0))).http, drain };
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
     runtime.block_on(async {
         tokio::time::timeout(Duration::from_secs(20), test(house)).await.expect("the test hangs");
@@ -302,7 +280,7 @@ fn a_stream_is_resumed_and_says_what_it_cannot() {
         assert_eq!(other.event().await.1["payload"], "k", "what is kept follows a gap");
         // Everything accepted before the shutdown is sent before the stream ends.
         house.publish("s/live", b"last");
-        house.drain.send_replace(crate::context::Phase::Emptying);
+        house.drain.send_replace(crate::phase::Phase::Emptying);
         assert_eq!(other.event().await.1["payload"], "last");
         other.until(b"0\r\n\r\n").await;
     });
@@ -358,7 +336,7 @@ fn a_websocket_carries_events() {
         reader.until(b"\x8a\x06there?").await;
         reader.until(b"\x88\x02\x03\xe8").await;
         assert!(!reader.more().await);
-        assert_eq!(house.ctx.shared.http.streams.count(), (0, 0), "a reader that says 1000 is done");
+        assert_eq!(house.ctx.door.streams.count(), (0, 0), "a reader that says 1000 is done");
     });
 }
 

@@ -100,7 +100,7 @@ where
     let content_type = content_type(&parts.headers)?;
     let properties = translate::query_properties(&query);
     translate::check(content_type, properties.as_deref())?;
-    let config = &conn.ctx.shared.http.config;
+    let config = &conn.ctx.door.config;
     let bounds = Bounds::of(config, config.payload_bytes_max);
     let collected = body::collect(&conn.ctx, &parts.headers, body, bounds, identity.owner(conn)).await?;
     let put = Put { topic, query: &query, content_type, properties, collected: &collected };

@@ -22,6 +22,7 @@ use tokio::{
 };
 
 use super::{
+    context::HttpContext,
     follow::Follow,
     framing::Format,
     identity::Identity,
@@ -30,9 +31,8 @@ use super::{
     service::{Conn, Upgrade},
 };
 use crate::{
-    WorkerContext,
     metrics::{DoorMetrics, Metrics},
-    mqtt::Transport,
+    transport::Transport,
 };
 
 /// A stream of HTTP/2 shares its connection with others: the HTTP door's bound holds for all of them.
@@ -83,6 +83,9 @@ pub(super) fn is_mqtt_at_root(route: &Route<'_>, parts: &Parts) -> bool {
 
 /// The handshake of MQTT. A client that names subprotocols must name MQTT's ([MQTT-6.0.0-3]).
 pub(super) fn mqtt(conn: &Rc<Conn>, parts: &Parts) -> Result<Response<Payload>, Problem<'static>> {
+    if conn.ctx.upgrades.mqtt.is_none() {
+        return Err(Problem::new(Kind::NotFound));
+    }
     let accepted = Accepted::of(parts)?;
     let protocol = handshake::subprotocol(&parts.headers, &MQTT);
     if protocol.is_none() && parts.headers.contains_key(SEC_WEBSOCKET_PROTOCOL) {
@@ -93,6 +96,9 @@ pub(super) fn mqtt(conn: &Rc<Conn>, parts: &Parts) -> Result<Response<Payload>, 
 
 /// The handshake of CoAP, which has to name the subprotocol (RFC 8323 §4.1).
 pub(super) fn coap(conn: &Rc<Conn>, parts: &Parts) -> Result<Response<Payload>, Problem<'static>> {
+    if conn.ctx.upgrades.coap.is_none() {
+        return Err(Problem::new(Kind::NotFound));
+    }
     let accepted = Accepted::of(parts)?;
     let protocol = handshake::subprotocol(&parts.headers, &COAP)
         .ok_or(Problem::new(Kind::BadRequest).detail("the subprotocol is coap"))?;
@@ -155,17 +161,19 @@ impl Accepted {
 /// Carries the WebSocket until it ends.
 pub(super) async fn run<T>(conn: &Rc<Conn>, io: T, carried: Carried)
 where
-    T: Transport,
+    T: Transport + 'static,
 {
     let ctx = &conn.ctx;
     match carried {
         Carried::Mqtt => {
             let _counted = Counted::new(ctx, |metrics| &metrics.mqtt);
-            crate::mqtt::serve(Rc::clone(ctx), bytes::ByteStream::new(io), conn.peer.clone()).await;
+            let Some(serve) = &ctx.upgrades.mqtt else { return };
+            serve(Box::new(bytes::ByteStream::new(io)), conn.peer.clone()).await;
         }
         Carried::Coap => {
             let _counted = Counted::new(ctx, |metrics| &metrics.coap);
-            crate::coap::serve_websocket(Rc::clone(ctx), io, conn.peer.clone()).await;
+            let Some(serve) = &ctx.upgrades.coap else { return };
+            serve(Box::new(io), conn.peer.clone()).await;
         }
         // An error: the reader has gone.
         Carried::Events(follow) => drop(Events::new(conn, io, follow).run().await),
@@ -174,12 +182,12 @@ where
 
 /// Counts a connection of another door inside a WebSocket in that door's metrics.
 struct Counted {
-    ctx: Rc<WorkerContext>,
+    ctx: Rc<HttpContext>,
     door: fn(&Metrics) -> &DoorMetrics,
 }
 
 impl Counted {
-    fn new(ctx: &Rc<WorkerContext>, door: fn(&Metrics) -> &DoorMetrics) -> Self {
+    fn new(ctx: &Rc<HttpContext>, door: fn(&Metrics) -> &DoorMetrics) -> Self {
         let metrics = door(&ctx.shared.metrics);
         metrics.accepted.increment();
         metrics.connections.change(1);
@@ -291,7 +299,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Events<T> {
 
     /// Writes all bytes, however long it takes, as long as the peer takes some within each write deadline.
     async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        let limit = self.conn.ctx.shared.http.config.write_timeout;
+        let limit = self.conn.ctx.door.config.write_timeout;
         while !bytes.is_empty() {
             let piece = bytes.get(..PIECE_BYTES).unwrap_or(bytes);
             let count = timeout(limit, self.io.write(piece)).await??;

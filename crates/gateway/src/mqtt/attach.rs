@@ -7,21 +7,21 @@ use fogmux_bus::{AttachError, Attached, Door, Publisher};
 use fogmux_mqtt::{Authentication, Connect, Negotiation, OutboundConfig, PropertyBuffer, ReasonCode};
 
 use super::{
-    access::Gate, authenticate::Admitted, connection::Granted, login::Refusal, mailbox::MqttMailbox,
-    reauthenticate::Extended, session::session_key, will::Will,
+    access::Gate, authenticate::Admitted, connection::Granted, context::MqttContext, login::Refusal,
+    mailbox::MqttMailbox, reauthenticate::Extended, session::session_key, will::Will,
 };
-use crate::{Peer, WorkerContext, credential::Expiry, shares::Table};
+use crate::{Peer, credential::Expiry, shares::Table};
 
 /// Attaches the client to its session and encodes CONNACK.
 pub(super) fn attach(
-    ctx: &Rc<WorkerContext>,
+    ctx: &Rc<MqttContext>,
     peer: &Peer,
     connect: &Connect<'_>,
     negotiation: &Negotiation,
     admitted: Admitted,
     generation: u64,
 ) -> Result<Granted, Refusal> {
-    let door = &ctx.shared.mqtt;
+    let door = &ctx.door;
     let Admitted { who: Verified { principal, expires_unix_s }, last } = admitted;
     let assigned = if negotiation.assign_client_id { Some(make_client_id()?) } else { None };
     let client: Arc<str> = Arc::from(assigned.as_deref().unwrap_or(connect.client_id));
@@ -97,7 +97,7 @@ fn outbound(negotiation: &Negotiation) -> OutboundConfig {
 }
 
 /// The gate of a continued session, with the permissions of the present credential.
-fn renewed(ctx: &WorkerContext, held: Arc<Gate>, shown: &Gate) -> Arc<Gate> {
+fn renewed(ctx: &MqttContext, held: Arc<Gate>, shown: &Gate) -> Arc<Gate> {
     if held.renew(shown.access()) {
         ctx.bus().invalidate();
     }

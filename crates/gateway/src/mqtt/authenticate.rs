@@ -13,11 +13,12 @@ use fogmux_mqtt::{Authentication, Connect, ReasonCode};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use super::{
+    context::MqttContext,
     early::Early,
     login::{Failed, Refusal},
 };
 use crate::{
-    Peer, WorkerContext,
+    Peer,
     audit::{self, RefusedLogin},
     credential::{self, Denied},
 };
@@ -40,7 +41,7 @@ pub(super) struct Last {
 
 /// A client that logs in.
 pub(super) struct Login<'a, S> {
-    pub(super) ctx: &'a WorkerContext,
+    pub(super) ctx: &'a MqttContext,
     pub(super) peer: &'a Peer,
     pub(super) connect: &'a Connect<'a>,
     pub(super) stream: &'a mut S,
@@ -97,7 +98,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
             return Some((user, password));
         }
         let other = channel.is_some() || Authentication::of(self.connect.properties).is_some();
-        if user.is_empty() || other || !self.ctx.shared.mqtt.config.user_without_password {
+        if user.is_empty() || other || !self.ctx.door.config.user_without_password {
             return None;
         }
         let tokens = self.ctx.authority().offered(self.peer.sources).contains(SourceKind::Token);
@@ -110,14 +111,14 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
     /// The anonymous principal, if the listener admits it.
     fn anonymous(&self) -> Option<Principal> {
         // The policy is that of this listener alone.
-        let open = self.peer.may_be_anonymous(self.ctx);
+        let open = self.peer.may_be_anonymous(&self.ctx.shared.open_to_anonymous);
         self.ctx.authority().anonymous(open).filter(|_| open)
     }
 
     /// A password, or a token in its place.
     async fn log_in(&mut self, user: &str, password: &[u8]) -> Result<Verified, Failed> {
         let exposed = self.peer.is_exposed();
-        if exposed && !self.ctx.shared.mqtt.config.password_without_tls {
+        if exposed && !self.ctx.door.config.password_without_tls {
             return Err(self.refused((ReasonCode::NOT_AUTHORIZED, "passwords are taken over TLS only")));
         }
         let login = credential::Login { door: Door::Mqtt, client: self.connect.client_id, user, password };
@@ -202,7 +203,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Login<'a, S> {
 
 /// Begins an exchange. Mechanisms that CONNECT has fields for are not offered.
 pub(super) fn begin(
-    ctx: &WorkerContext,
+    ctx: &MqttContext,
     peer: &Peer,
     channel: Option<&Principal>,
     hello: &Authentication<'_>,

@@ -7,11 +7,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::{
     connection::{Connection, End},
+    context::MqttContext,
     mailbox::MqttMailbox,
     receive::Input,
     will::Will,
 };
-use crate::WorkerContext;
 
 /// Bytes of a packet with a Reason String besides the string: an acknowledgement without codes, or one code.
 const PACKET_BYTES: usize = 64;
@@ -37,7 +37,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Sends DISCONNECT if the version has it, leaves the session, and handles the will.
     pub(super) async fn close(mut self: Box<Self>, end: End) {
         if let Some(entry) = self.entry {
-            self.ctx.shared.mqtt.unregister(entry);
+            self.ctx.door.unregister(entry);
         }
         let gave_way = end == End::Displaced && self.slot.with(|mailbox| mailbox.gave_way);
         let end = if gave_way { End::GaveWay } else { end };
@@ -160,7 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Logs a subscriber that is too slow, at most once a second.
     pub(super) fn log_slow(&self, reason: &str) {
-        if let Some(suppressed) = self.ctx.shared.mqtt.slow_log.admit(self.now) {
+        if let Some(suppressed) = self.ctx.door.slow_log.admit(self.now) {
             let (client, peer) = (&*self.publisher.client, self.peer);
             tracing::warn!(client, %peer, suppressed, "slow MQTT subscriber {reason}");
         }
@@ -169,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Leaves the session, which may continue without a connection. Returns the will, if it is to be published now.
     fn leave(&mut self, end: End) -> Option<Box<Will>> {
         let (ctx, key) = (&self.ctx, self.key());
-        let door = &ctx.shared.mqtt;
+        let door = &ctx.door;
         // §3.1.2.5: published unless the client sent DISCONNECT with reason 0x00.
         let will = self.will.take().filter(|_| end != End::Disconnected { will: false });
         if matches!(end, End::Displaced | End::GaveWay) {
@@ -221,7 +221,7 @@ const fn plainly(end: End) -> Option<&'static str> {
 }
 
 /// Closes our half of the stream, then reads and drops what still arrives, so that the peer can read the last packet.
-pub(super) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(ctx: &WorkerContext, stream: &mut S) {
+pub(super) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(ctx: &MqttContext, stream: &mut S) {
     let wait = async {
         if stream.shutdown().await.is_err() {
             return;

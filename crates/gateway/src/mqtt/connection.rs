@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
     access::{Gate, WriteCache},
+    context::MqttContext,
     mailbox::MqttMailbox,
     output::Output,
     publish::{FanOut, Pending},
@@ -26,8 +27,7 @@ use super::{
     will::Will,
 };
 use crate::{
-    WorkerContext, credential::Expiry, egress::Egress, liveness::check_sleep, pause::Pause, shutdown::Written, turn,
-    unfinished::Place,
+    credential::Expiry, egress::Egress, liveness::check_sleep, pause::Pause, shutdown::Written, turn, unfinished::Place,
 };
 
 /// Turns a connection takes before others get theirs.
@@ -97,7 +97,7 @@ pub(super) enum End {
 
 /// One client's connection.
 pub(super) struct Connection<S> {
-    pub(super) ctx: Rc<WorkerContext>,
+    pub(super) ctx: Rc<MqttContext>,
     pub(super) stream: S,
     pub(super) slot: Arc<Slot<MqttMailbox>>,
     pub(super) claim: Claim,
@@ -169,8 +169,8 @@ pub(super) struct Rare {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    pub(super) fn new(ctx: Rc<WorkerContext>, stream: S, granted: Granted, rest: Vec<u8>) -> Self {
-        let config = &ctx.shared.mqtt.config;
+    pub(super) fn new(ctx: Rc<MqttContext>, stream: S, granted: Granted, rest: Vec<u8>) -> Self {
+        let config = &ctx.door.config;
         let negotiation = granted.negotiation;
         let inbound = InboundConfig {
             role: Role::Server,
@@ -221,7 +221,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     pub(super) fn limits(&self) -> Limits {
-        let max = self.ctx.shared.mqtt.config.packet_bytes_max;
+        let max = self.ctx.door.config.packet_bytes_max;
         Limits { packet_bytes_max: usize::try_from(max).unwrap_or(usize::MAX) }
     }
 
@@ -243,7 +243,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// The session's key.
     pub(super) fn key(&self) -> SessionKey {
         let Publisher { principal, client, .. } = &*self.publisher;
-        session_key(self.ctx.shared.mqtt.config.client_identifiers, principal, client)
+        session_key(self.ctx.door.config.client_identifiers, principal, client)
     }
 
     /// Runs the connection; ready when it has ended.
@@ -251,7 +251,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.now = self.ctx.now();
         (self.read_bytes, self.looks) = (0, 0);
         if self.entry.is_none() {
-            self.entry = self.ctx.shared.mqtt.register(cx.waker());
+            self.entry = self.ctx.door.register(cx.waker());
         }
         if self.generation != self.ctx.authority().generation()
             && let Err(end) = self.follow_rules()

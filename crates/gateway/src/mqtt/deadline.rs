@@ -6,7 +6,7 @@ use fogmux_bus::Timestamp;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::connection::{Connection, End};
-use crate::{context::Phase, credential::Expiry, shutdown::Written};
+use crate::{credential::Expiry, phase::Phase, shutdown::Written};
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn keep_alive_deadline(&self) -> Timestamp {
@@ -34,7 +34,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn stall_deadline(&self) -> Timestamp {
         match self.egress.stalled_since() {
             Timestamp::NEVER => Timestamp::NEVER,
-            since => since + self.ctx.shared.mqtt.config.stall_max,
+            since => since + self.ctx.door.config.stall_max,
         }
     }
 
@@ -60,7 +60,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if next < self.alarm || self.alarm <= self.now {
             self.alarm = next;
             if let Some(entry) = self.entry {
-                self.ctx.shared.mqtt.set_alarm(entry, next);
+                self.ctx.door.set_alarm(entry, next);
             }
         }
         Poll::Pending

@@ -14,17 +14,17 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::login::Failed;
+use super::{context::MqttContext, login::Failed};
 use crate::{
-    Peer, WorkerContext,
-    context::READ_BUFFER_BYTES,
+    Peer,
     unfinished::{Place, SMALL_BYTES, Waiter},
+    worker::READ_BUFFER_BYTES,
 };
 
 /// Bytes of a login. Those of more than a little have a bound together (`logins_bytes_max`).
 pub(super) struct Early {
     bytes: Vec<u8>,
-    ctx: Rc<WorkerContext>,
+    ctx: Rc<MqttContext>,
     /// When the client has to have said everything.
     deadline: Instant,
     /// Its place among all logins under way.
@@ -33,9 +33,9 @@ pub(super) struct Early {
 
 impl Early {
     /// Begins the login of a client, which has the time of the configuration for it.
-    pub(super) fn new(ctx: Rc<WorkerContext>, peer: &Peer) -> Self {
-        let deadline = Instant::now() + ctx.shared.mqtt.config.login_deadline;
-        let place = Place::new(ctx.shared.mqtt.logins(), Owner::nameless(peer.address.ip()));
+    pub(super) fn new(ctx: Rc<MqttContext>, peer: &Peer) -> Self {
+        let deadline = Instant::now() + ctx.door.config.login_deadline;
+        let place = Place::new(ctx.door.logins(), Owner::nameless(peer.address.ip()));
         Self { bytes: Vec::new(), ctx, deadline, place }
     }
 
@@ -127,7 +127,7 @@ impl Early {
     }
 
     fn limits(&self) -> Limits {
-        Limits { packet_bytes_max: self.ctx.shared.mqtt.config.connect_bytes_max }
+        Limits { packet_bytes_max: self.ctx.door.config.connect_bytes_max }
     }
 
     /// Waits for the client, but not beyond its deadline. The deadline is for the client alone: the time that a password

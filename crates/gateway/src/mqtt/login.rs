@@ -13,10 +13,11 @@ use super::{
     close::linger,
     config::MqttConfig,
     connection::{Connection, Granted},
+    context::MqttContext,
     early::Early,
-    transport::{Transport, user_timeout},
+    transport::user_timeout,
 };
-use crate::{Peer, WorkerContext};
+use crate::{Peer, transport::Transport};
 
 /// Why a login failed.
 pub(super) enum Failed {
@@ -34,7 +35,7 @@ pub(super) enum Failed {
 pub(super) type Refusal = (ReasonCode, &'static str);
 
 /// Logs a client in, or answers why not.
-pub(super) async fn login<S>(ctx: Rc<WorkerContext>, mut stream: S, peer: Peer) -> Option<Box<Connection<S>>>
+pub(super) async fn login<S>(ctx: Rc<MqttContext>, mut stream: S, peer: Peer) -> Option<Box<Connection<S>>>
 where
     S: Transport,
 {
@@ -59,7 +60,7 @@ where
     };
     match result {
         Ok((granted, rest)) => {
-            stream.set_user_timeout(user_timeout(&ctx.shared.mqtt.config, granted.negotiation.keep_alive));
+            stream.set_user_timeout(user_timeout(&ctx.door.config, granted.negotiation.keep_alive));
             ctx.shared.metrics.mqtt_only.control_out.increment();
             Some(Box::new(Connection::new(ctx, stream, granted, rest)))
         }
@@ -72,7 +73,7 @@ where
 
 /// Decides about the CONNECT in `bytes`; input before CONNACK is read into `rest`.
 async fn grant<S>(
-    ctx: &Rc<WorkerContext>,
+    ctx: &Rc<MqttContext>,
     stream: &mut S,
     peer: &Peer,
     bytes: &[u8],
@@ -86,7 +87,7 @@ where
         _ => return Err(Failed::Silently),
     };
     let refused = |refusal| Failed::Refused(connect.version, refusal);
-    let config = &ctx.shared.mqtt.config;
+    let config = &ctx.door.config;
     if connect.client_id.len() > config.client_id_bytes_max {
         return Err(refused((ReasonCode::CLIENT_IDENTIFIER_NOT_VALID, "the client identifier is too long")));
     }
@@ -110,7 +111,7 @@ const fn server_limits(config: &MqttConfig) -> ServerLimits {
     }
 }
 
-async fn say_no<S>(ctx: &WorkerContext, stream: &mut S, bytes: &[u8], failed: &Failed)
+async fn say_no<S>(ctx: &MqttContext, stream: &mut S, bytes: &[u8], failed: &Failed)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {

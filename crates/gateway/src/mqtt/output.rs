@@ -9,7 +9,7 @@ use std::{
 use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 
-use crate::WorkerContext;
+use super::context::MqttContext;
 
 /// A buffer above this is not kept for others.
 const SPARE_BYTES_MAX: usize = 1 << 20;
@@ -32,7 +32,7 @@ struct Tail {
 
 impl Output {
     /// Where to append.
-    pub(super) fn buffer(&mut self, ctx: &WorkerContext) -> &mut Vec<u8> {
+    pub(super) fn buffer(&mut self, ctx: &MqttContext) -> &mut Vec<u8> {
         if let Some(tail) = &mut self.tail {
             return &mut tail.after;
         }
@@ -62,7 +62,7 @@ impl Output {
     }
 
     /// Gives the empty buffer to whoever needs one next: an idle connection holds none.
-    pub(super) fn release(&mut self, ctx: &WorkerContext) {
+    pub(super) fn release(&mut self, ctx: &MqttContext) {
         let bytes = std::mem::take(&mut self.bytes);
         let mut spare = ctx.spare.borrow_mut();
         if spare.capacity() < bytes.capacity() && bytes.capacity() <= SPARE_BYTES_MAX {

@@ -157,7 +157,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Err(error) => return Err(self.misbehaved(&error, error.reason())),
         };
         // It must fit the buffer alone, or it could never be finished.
-        self.input = if total >= crate::context::READ_BUFFER_BYTES {
+        self.input = if total >= crate::worker::READ_BUFFER_BYTES {
             Input::Large(Box::new(Large { bytes: BytesMut::from(rest), total }))
         } else {
             Input::Partial(rest.to_vec())
@@ -173,7 +173,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.unfinished.is_none() && bytes <= SMALL_BYTES {
             return Ok(false);
         }
-        let (door, gate, peer) = (&self.ctx.shared.mqtt, &self.gate, self.peer);
+        let (door, gate, peer) = (&self.ctx.door, &self.gate, self.peer);
         let fresh = || Box::new(Place::new(door.unfinished(), owner(gate.access().principal(), peer)));
         let place = self.unfinished.get_or_insert_with(fresh);
         if place.set(&self.ctx, bytes) && (bytes <= SMALL_BYTES || place.waiter().poll_gave_way(cx).is_pending()) {
@@ -348,7 +348,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     let how = &"a session that was to end with its connection (§3.14.2.2.2)";
                     return self.misbehaved(how, ReasonCode::PROTOCOL_ERROR);
                 }
-                self.session_expiry = seconds.min(self.ctx.shared.mqtt.config.session_expiry_max);
+                self.session_expiry = seconds.min(self.ctx.door.config.session_expiry_max);
             }
         }
         End::Disconnected { will: disconnect.reason != ReasonCode::SUCCESS }
@@ -367,7 +367,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn apply(&mut self, batch: &mut Batch<'_>) -> Result<(), End> {
-        let received_max = self.ctx.shared.mqtt.config.receive_maximum;
+        let received_max = self.ctx.door.config.receive_maximum;
         let (version, inbound, items) = (self.version, &mut self.inbound, &mut batch.items);
         let answered = batch.steps.iter().filter(|step| matches!(step, Step::Pubrec(..) | Step::Pubrel(_))).count();
         if answered > 0 {

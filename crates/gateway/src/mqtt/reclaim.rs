@@ -12,8 +12,7 @@ use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_bus::{SessionKey, Slot, SlotId, Timestamp};
 
-use super::mailbox::MqttMailbox;
-use crate::WorkerContext;
+use super::{context::MqttContext, mailbox::MqttMailbox};
 
 /// How often it is looked.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -58,13 +57,13 @@ impl Reclaim {
     }
 
     /// Looks whether memory is nearly gone, and has some of it given back if it is.
-    pub(super) async fn run(&mut self, ctx: &Rc<WorkerContext>) {
+    pub(super) async fn run(&mut self, ctx: &Rc<MqttContext>) {
         let now = ctx.now();
         if now < self.next {
             return;
         }
         self.next = now + INTERVAL;
-        let door = &ctx.shared.mqtt;
+        let door = &ctx.door;
         let bounds = door.bounds(ctx);
         // An equal share of what absent sessions keep among them in any case: if all of them hold it, memory is no
         // tighter than that allows.
@@ -94,7 +93,7 @@ impl Reclaim {
     }
 
     /// Whether publishers have had to pause for some time.
-    fn is_pressed(&mut self, ctx: &WorkerContext, now: Timestamp) -> bool {
+    fn is_pressed(&mut self, ctx: &MqttContext, now: Timestamp) -> bool {
         if !ctx.bus().memory().pressure() {
             self.pressed_since = Timestamp::NEVER;
             return false;
@@ -120,9 +119,9 @@ impl Reclaim {
 }
 
 /// Every mailbox that holds something.
-async fn holders(ctx: &WorkerContext) -> Vec<Holder> {
+async fn holders(ctx: &MqttContext) -> Vec<Holder> {
     let mut holders = Vec::new();
-    for (number, (key, slot)) in ctx.shared.mqtt.sessions.all().into_iter().enumerate() {
+    for (number, (key, slot)) in ctx.door.sessions.all().into_iter().enumerate() {
         if number % LOOKED_AT == LOOKED_AT - 1 {
             tokio::task::yield_now().await;
         }
@@ -135,8 +134,8 @@ async fn holders(ctx: &WorkerContext) -> Vec<Holder> {
 }
 
 /// Cuts absent sessions down to a common level. Returns how many lost something.
-async fn trim(ctx: &WorkerContext, absent: &[Holder]) -> usize {
-    let door = &ctx.shared.mqtt;
+async fn trim(ctx: &MqttContext, absent: &[Holder]) -> usize {
+    let door = &ctx.door;
     let tight = door.config.tight_bytes;
     let mut sizes: Vec<usize> = absent.iter().map(|holder| holder.held.bytes).collect();
     let others = ctx.bus().memory().used().saturating_sub(sizes.iter().sum());

@@ -19,12 +19,13 @@ use super::{
     LOOK,
     bounds::Bounds,
     config::{ClientIdentifiers, MqttConfig},
+    context::MqttContext,
     mailbox::{Leaves, Left, MqttMailbox},
     wheel::{Entry, Wheel},
     will::{Will, WillRoom, WillRooms},
 };
 use crate::{
-    WorkerContext,
+    metrics::{Counted, Counts},
     shares::Table,
     throttle::Throttle,
     unfinished::{REST, Unfinished},
@@ -51,7 +52,7 @@ pub(super) fn share_tag(subscription: &Subscription) -> u32 {
 pub(super) type LeftGroups = HashMap<u32, Arc<Subscription>>;
 
 /// Hands messages of shared subscriptions, found by their tags, to other members.
-fn hand_on(ctx: &WorkerContext, left: Left, groups: &LeftGroups) {
+fn hand_on(ctx: &MqttContext, left: Left, groups: &LeftGroups) {
     if left.messages.is_empty() {
         return;
     }
@@ -65,7 +66,7 @@ fn hand_on(ctx: &WorkerContext, left: Left, groups: &LeftGroups) {
 
 /// A client has left shared subscriptions, given by their tags, and its session goes on: what it was not sent goes to other
 /// members.
-pub(super) fn leave_groups(ctx: &WorkerContext, slot: &Slot<MqttMailbox>, claim: Claim, groups: &LeftGroups) {
+pub(super) fn leave_groups(ctx: &MqttContext, slot: &Slot<MqttMailbox>, claim: Claim, groups: &LeftGroups) {
     // The queue of a displaced connection belongs to the next one.
     let Ok(left) = slot.with_claim(claim, |mailbox| mailbox.take_shared(Leaves::Groups(groups))) else { return };
     hand_on(ctx, left, groups);
@@ -121,7 +122,7 @@ impl WaitingWills {
 }
 
 /// The state that the workers of the MQTT door share: configuration and registries. Connections find it in
-/// [`crate::Shared::mqtt`].
+/// [`MqttContext`].
 #[derive(Debug)]
 pub struct MqttDoor {
     /// The configuration.
@@ -146,7 +147,7 @@ pub struct MqttDoor {
 /// The room for unfinished packets, in which the buffer of a packet of the largest size fits in any case.
 fn unfinished_bytes_max(config: &MqttConfig) -> usize {
     let packet = usize::try_from(config.packet_bytes_max).unwrap_or(usize::MAX);
-    config.unfinished_bytes_max.max(packet.saturating_add(crate::context::READ_BUFFER_BYTES))
+    config.unfinished_bytes_max.max(packet.saturating_add(crate::worker::READ_BUFFER_BYTES))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -182,25 +183,12 @@ impl MqttDoor {
         }
     }
 
-    /// The number of sessions, with and without a connection.
-    #[must_use]
-    pub fn sessions(&self) -> usize {
-        self.sessions.len()
-    }
-
     /// The number of sessions without a connection.
-    #[must_use]
-    pub fn sessions_away(&self) -> usize {
+    pub(super) fn sessions_away(&self) -> usize {
         self.sessions.away()
     }
 
-    /// The largest number of sessions that one principal has.
-    #[must_use]
-    pub fn sessions_largest_share(&self) -> usize {
-        self.sessions.largest_share()
-    }
-
-    pub(super) fn bounds(&self, ctx: &WorkerContext) -> Arc<Bounds> {
+    pub(super) fn bounds(&self, ctx: &MqttContext) -> Arc<Bounds> {
         Arc::clone(self.bounds.get_or_init(|| Arc::new(Bounds::new(&self.config, ctx.bus().memory()))))
     }
 
@@ -209,26 +197,14 @@ impl MqttDoor {
         &self.logins
     }
 
-    /// Bytes of logins under way.
-    #[must_use]
-    pub fn logins_bytes(&self) -> usize {
-        self.logins.bytes()
-    }
-
     /// The unfinished packets of clients that are logged in.
     pub(super) const fn unfinished(&self) -> &Arc<Unfinished> {
         &self.unfinished
     }
 
-    /// Bytes of unfinished packets.
-    #[must_use]
-    pub fn unfinished_bytes(&self) -> usize {
-        self.unfinished.bytes()
-    }
-
     /// Ends a session: nothing is delivered to it any more. Messages of its shared subscriptions that it has not taken
     /// go to other members (§4.8.2).
-    pub(super) fn end_session(&self, ctx: &WorkerContext, slot: &Arc<Slot<MqttMailbox>>) {
+    pub(super) fn end_session(&self, ctx: &MqttContext, slot: &Arc<Slot<MqttMailbox>>) {
         let subscriptions = slot.with(|mailbox| mailbox.subscriptions.take());
         let mut groups = HashMap::new();
         for subscription in subscriptions.into_iter().flat_map(|subscriptions| subscriptions.into_all()) {
@@ -244,7 +220,7 @@ impl MqttDoor {
     }
 
     /// Ends a session that gave way to one of another principal. Its connection, if it has one, is told why.
-    pub(super) fn give_way(&self, ctx: &WorkerContext, gone: &GaveWay<MqttMailbox>) {
+    pub(super) fn give_way(&self, ctx: &MqttContext, gone: &GaveWay<MqttMailbox>) {
         ctx.shared.metrics.shares.session_gave_way(&gone.principal, client_of(&gone.key), ctx.now());
         gone.slot.with(|mailbox| mailbox.gave_way = true);
         if gone.connected {
@@ -265,7 +241,7 @@ impl MqttDoor {
     }
 
     /// Publishes the will of a session that ended before the delay was over.
-    pub(super) fn publish_will_of(&self, ctx: &WorkerContext, key: &SessionKey) {
+    pub(super) fn publish_will_of(&self, ctx: &MqttContext, key: &SessionKey) {
         let waiting = lock(&self.wills).remove(key);
         if let Some(will) = waiting {
             will.publish(ctx);
@@ -273,7 +249,7 @@ impl MqttDoor {
     }
 
     /// Publishes the wills whose delay is over.
-    pub(super) fn publish_due_wills(&self, ctx: &WorkerContext, now: Timestamp) {
+    pub(super) fn publish_due_wills(&self, ctx: &MqttContext, now: Timestamp) {
         // Published without the lock.
         while let Some(will) = self.pop_due_will(now) {
             will.publish(ctx);
@@ -284,13 +260,8 @@ impl MqttDoor {
         lock(&self.wills).pop_due(now)
     }
 
-    /// Bytes of all wills, of clients that are connected and of those that are not.
-    pub(crate) fn wills_bytes(&self) -> usize {
-        self.will_rooms.bytes()
-    }
-
     /// Room for a principal's will, if there is some.
-    pub(super) fn admit_will(&self, ctx: &WorkerContext, principal: &Arc<str>, bytes: usize) -> Option<WillRoom> {
+    pub(super) fn admit_will(&self, ctx: &MqttContext, principal: &Arc<str>, bytes: usize) -> Option<WillRoom> {
         let room = WillRoom::take(&self.will_rooms, ctx.bus().room(self.config.wills_bytes_max), principal, bytes);
         if let Err(NoRoom::Share) = room {
             ctx.shared.metrics.shares.refused(Table::Wills, principal, ctx.now());
@@ -340,5 +311,22 @@ impl MqttDoor {
     pub(super) fn ring_all(&self) {
         let all = lock(&self.alarms).all();
         all.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Counted for MqttDoor {
+    fn counts(&self) -> Counts {
+        let (logins, unfinished) = (self.logins.bytes(), self.unfinished.bytes());
+        Counts {
+            sessions: self.sessions.len(),
+            sessions_away: self.sessions.away(),
+            sessions_largest_share: self.sessions.largest_share(),
+            unfinished_bytes: logins + unfinished,
+            gauges: vec![
+                ("mqtt_wills_bytes", "Bytes of MQTT wills", self.will_rooms.bytes()),
+                ("mqtt_logins_bytes", "Bytes of MQTT logins under way", logins),
+                ("mqtt_unfinished_bytes", "Bytes of unfinished MQTT packets", unfinished),
+            ],
+        }
     }
 }

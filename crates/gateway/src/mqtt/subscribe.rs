@@ -36,7 +36,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.check_answer(wanted.len())?;
         let mut codes = Vec::with_capacity(wanted.len());
         let mut why = None;
-        let limit = self.ctx.shared.mqtt.config.subscriptions_max;
+        let limit = self.ctx.door.config.subscriptions_max;
         for (number, (subscription, options)) in wanted.into_iter().enumerate() {
             // Filters beyond what a client may have: looking at them would only hold up others.
             let subscribed =
@@ -103,7 +103,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             audit::refused_action(&self.ctx, &access, None, Action::Read, &subscription.filter, &decision);
             return Err((ReasonCode::NOT_AUTHORIZED, decision.to_string()));
         }
-        let config = &self.ctx.shared.mqtt.config;
+        let config = &self.ctx.door.config;
         let (count_max, bytes_max) = (config.subscriptions_max, config.subscriptions_bytes_max);
         if self.pulls() >= count_max {
             return Err(too_many());

@@ -16,52 +16,29 @@ use fogmux_mqtt::{
     Client, ClientLimits, Connect, Event, Outgoing, Packet, Properties, Property, PropertyBuffer, PublishProperties,
     Qos, ReasonCode, RetainHandling, SubscriptionOptions, Version,
 };
-use fogmux_net::{Admission, AdmissionLimits};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream},
     runtime::{Builder, LocalOptions},
     sync::watch,
 };
 
-use super::{MqttConfig, MqttDoor, serve};
-use crate::{
-    Clock, Peer, Shared, WorkerContext,
-    coap::{CoapConfig, CoapDoor},
-    http::{HttpConfig, HttpDoor},
-    metrics::Metrics,
-    xmpp::{XmppConfig, XmppDoor},
-};
+use super::{MqttConfig, MqttContext, MqttDoor, serve};
+use crate::{Clock, Peer, Shared, WorkerContext, runtime::doors::Doors};
 
 /// A worker with its door, and what begins a drain.
 struct House {
-    ctx: Rc<WorkerContext>,
-    drain: watch::Sender<crate::context::Phase>,
+    ctx: Rc<MqttContext>,
+    drain: watch::Sender<crate::phase::Phase>,
 }
 
 fn house_on(store: Box<dyn RetainedStore>, config: MqttConfig, rules: Rules) -> House {
     let clock = Clock::start();
     let now = clock.now();
     let bus = Bus::new(&BusConfig::default(), store, now, clock.unix_ms(now));
-    let (drain, draining) = watch::channel(crate::context::Phase::Open);
-    let shared = Shared {
-        bus,
-        authority: Arc::new(Authority::new(rules)),
-        clock,
-        metrics: Metrics::default(),
-        logins: fogmux_auth::LoginGuard::default(),
-        open_to_anonymous: crate::context::OpenListeners::default(),
-        verifiers: crate::verifiers::Verifiers::default(),
-        refusals: fogmux_auth::Refusals::default(),
-        admission: Admission::new(AdmissionLimits::default()),
-        proxy: crate::proxy::ProxyRules::default(),
-        mqtt: MqttDoor::new(config),
-        coap: CoapDoor::new(CoapConfig::default()),
-        http: HttpDoor::new(HttpConfig::default()),
-        xmpp: XmppDoor::new(XmppConfig::default()),
-        shutdown: crate::shutdown::Shutdown::default(),
-        draining,
-    };
-    let ctx = WorkerContext::new(Arc::new(shared), WorkerId(0));
+    let (drain, draining) = watch::channel(crate::phase::Phase::Open);
+    let shared = Shared::new(bus, Arc::new(Authority::new(rules)), clock, draining);
+    let doors = Doors { mqtt: Arc::new(MqttDoor::new(config)), ..Doors::default() };
+    let ctx = doors.on(&WorkerContext::new(Arc::new(shared), WorkerId(0))).mqtt;
     tokio::task::spawn_local(super::housekeeping(Rc::clone(&ctx)));
     House { ctx, drain }
 }

@@ -1,44 +1,11 @@
-//! The transports below MQTT.
+//! TCP's user timeout below MQTT.
 
 use std::time::Duration;
-
-use fogmux_net::listener;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-};
 
 use super::MqttConfig;
 
 /// The longest user timeout: about the time for which the system itself retransmits.
 const USER_TIMEOUT_MAX: Duration = Duration::from_secs(15 * 60);
-
-/// A byte stream below a connection.
-pub trait Transport: AsyncRead + AsyncWrite + Unpin {
-    /// Limits how long sent bytes may stay unacknowledged, if the stream has a TCP socket of its own.
-    fn set_user_timeout(&self, _limit: Duration) {}
-}
-
-impl Transport for TcpStream {
-    fn set_user_timeout(&self, limit: Duration) {
-        listener::set_user_timeout(self, limit);
-    }
-}
-
-impl Transport for fogmux_net::Stream {
-    fn set_user_timeout(&self, limit: Duration) {
-        Self::set_user_timeout(self, limit);
-    }
-}
-
-impl<T: Transport> Transport for Box<T> {
-    fn set_user_timeout(&self, limit: Duration) {
-        T::set_user_timeout(self, limit);
-    }
-}
-
-#[cfg(test)]
-impl Transport for tokio::io::DuplexStream {}
 
 /// TCP's user timeout for a client. It also ends connections whose peer does not read, which is tolerated for a while:
 /// so a short keep alive, which has a deadline of its own, does not shorten it.

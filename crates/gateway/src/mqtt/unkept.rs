@@ -2,13 +2,14 @@
 
 use fogmux_bus::Publication;
 
-use crate::{WorkerContext, audit::cut};
+use super::context::MqttContext;
+use crate::audit::cut;
 
 /// Logs the first of these messages in a batch, a line a second at most.
-pub(super) fn log(ctx: &WorkerContext, batch: &[Publication<'_>]) {
+pub(super) fn log(ctx: &MqttContext, batch: &[Publication<'_>]) {
     let is_unkept = |one: &&Publication<'_>| one.outcome().unkept && !one.outcome().refused;
     let Some(publication) = batch.iter().find(is_unkept) else { return };
-    let Some(suppressed) = ctx.shared.mqtt.unkept_log.admit(ctx.now()) else { return };
+    let Some(suppressed) = ctx.door.unkept_log.admit(ctx.now()) else { return };
     let publisher = publication.publisher;
     let (topic, principal, client) = (cut(publication.topic.as_str()), &*publisher.principal, cut(&publisher.client));
     tracing::warn!(

@@ -7,8 +7,8 @@ use fogmux_auth::Action;
 use fogmux_bus::{NoRoom, Payload, Properties, Publication, Publisher, Qos, Room, Shares, Topic};
 use fogmux_mqtt::ReasonCode;
 
-use super::{access::Gate, translate};
-use crate::{WorkerContext, audit};
+use super::{access::Gate, context::MqttContext, translate};
+use crate::audit;
 
 /// A Will Message, kept besides the connection.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Drop for WillRoom {
 impl Will {
     /// Takes the will of a CONNECT, if the client may write its topic.
     pub(super) fn new(
-        ctx: &WorkerContext,
+        ctx: &MqttContext,
         will: &fogmux_mqtt::Will<'_>,
         gate: &Arc<Gate>,
         publisher: &Arc<Publisher>,
@@ -93,7 +93,7 @@ impl Will {
         }
         // Each property has an allocation of its own: four times its bytes cover that.
         let bytes = size_of::<Self>() + topic.len() + will.payload.len() + 4 * will.properties.as_bytes().len();
-        let room = ctx.shared.mqtt.admit_will(ctx, &publisher.principal, bytes).ok_or(ReasonCode::QUOTA_EXCEEDED)?;
+        let room = ctx.door.admit_will(ctx, &publisher.principal, bytes).ok_or(ReasonCode::QUOTA_EXCEEDED)?;
         Ok(Self {
             topic,
             payload: Bytes::copy_from_slice(will.payload),
@@ -111,7 +111,7 @@ impl Will {
 
     /// Publishes the will; its expiry interval begins now. The rules may have changed since CONNECT. Nobody can be told
     /// of a refusal, so subscribers get a will that cannot be retained as well ([MQTT-3.1.2-8]).
-    pub(super) fn publish(&self, ctx: &WorkerContext) {
+    pub(super) fn publish(&self, ctx: &MqttContext) {
         if !is_allowed(ctx, &self.gate, &self.topic) {
             return;
         }
@@ -130,7 +130,7 @@ impl Will {
     }
 }
 
-fn is_allowed(ctx: &WorkerContext, gate: &Gate, topic: &str) -> bool {
+fn is_allowed(ctx: &MqttContext, gate: &Gate, topic: &str) -> bool {
     let access = gate.access();
     let allowed = access.may_write(topic);
     if !allowed {

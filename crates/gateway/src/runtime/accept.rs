@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     rc::Rc,
     sync::{
         Arc,
@@ -10,25 +10,23 @@ use std::{
     },
 };
 
+#[cfg(feature = "coap")]
 use fogmux_dtls::CookieKey;
 use fogmux_net::{
-    Admission, Admitted, HandshakeError, Stream, TlsAcceptor, TlsConfig, TlsError,
+    TlsAcceptor, TlsConfig, TlsError,
     dtls::ListenerCredentials,
     listener::{self, PortSharing, accept as accept_admitted},
     quic::QuicLimits,
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::mpsc,
-};
+use tokio::{net::TcpListener, sync::mpsc};
 
-use super::{BLOCK, Listen, Listener, StartError};
+use super::{BLOCK, StartError};
+#[cfg(feature = "coap")]
+use crate::coap;
 use crate::{
-    audit::RefusedLogin,
-    coap,
-    context::{Peer, Shared, WorkerContext},
-    metrics::DoorMetrics,
-    psk_guard,
+    Peer, WorkerContext,
+    door::Seat,
+    listener::{Listen, Listener},
 };
 
 /// A TCP listener, bound.
@@ -41,10 +39,13 @@ pub(super) struct Tcp {
 /// A UDP socket of one worker, bound.
 pub(super) enum Udp {
     /// CoAP: one for each worker.
+    #[cfg(feature = "coap")]
     Coap { socket: std::net::UdpSocket, listener: coap::Listener },
     /// CoAP over DTLS: one for each worker.
+    #[cfg(feature = "coap")]
     Coaps { socket: std::net::UdpSocket, listener: coap::DtlsListener },
     /// QUIC: one in all, for two endpoints on one port were slower.
+    #[cfg(feature = "http")]
     Http3 { socket: std::net::UdpSocket, tls: TlsConfig, limits: QuicLimits, listen: Listen },
 }
 
@@ -84,8 +85,17 @@ pub(super) fn bind(
         Sockets { tcp: Vec::new(), udp: (0..workers).map(|_| Vec::new()).collect(), addresses: Vec::new() };
     for listen in listen {
         let address = match listen.listener {
+            listener if !listener.has_door() => return Err(StartError::NoDoor(listener)),
+            #[cfg(feature = "coap")]
             Listener::Coap => bind_coap(&mut sockets, listen)?,
+            #[cfg(feature = "coap")]
+            Listener::Coaps => bind_coaps(&mut sockets, listen, tls)?,
+            #[cfg(feature = "http")]
             Listener::Http3 => bind_http3(&mut sockets, listen, tls, quic)?,
+            #[cfg(not(feature = "coap"))]
+            listener @ (Listener::Coap | Listener::Coaps) => return Err(StartError::NoDoor(listener)),
+            #[cfg(not(feature = "http"))]
+            listener @ Listener::Http3 => return Err(StartError::NoDoor(listener)),
             Listener::Mqtt
             | Listener::Mqtts
             | Listener::CoapTcp
@@ -94,7 +104,6 @@ pub(super) fn bind(
             | Listener::Https
             | Listener::Xmpp
             | Listener::Xmpps => bind_stream(&mut sockets, listen, tls)?,
-            Listener::Coaps => bind_coaps(&mut sockets, listen, tls)?,
         };
         sockets.addresses.push((listen.listener, address));
     }
@@ -111,6 +120,7 @@ fn unusable(listen: &Listen) -> impl Fn(TlsError) -> StartError {
     move |source| StartError::Tls { listener, source }
 }
 
+#[cfg(feature = "coap")]
 fn bind_coap(sockets: &mut Sockets, listen: &Listen) -> Result<SocketAddr, StartError> {
     let failed = failed(listen);
     let mut address = listen.address;
@@ -124,6 +134,7 @@ fn bind_coap(sockets: &mut Sockets, listen: &Listen) -> Result<SocketAddr, Start
     Ok(address)
 }
 
+#[cfg(feature = "coap")]
 fn bind_coaps(sockets: &mut Sockets, listen: &Listen, tls: Option<&TlsConfig>) -> Result<SocketAddr, StartError> {
     let failed = failed(listen);
     let tls = tls.ok_or(StartError::NoCertificate(listen.listener))?;
@@ -144,6 +155,7 @@ fn bind_coaps(sockets: &mut Sockets, listen: &Listen, tls: Option<&TlsConfig>) -
     Ok(address)
 }
 
+#[cfg(feature = "http")]
 fn bind_http3(
     sockets: &mut Sockets,
     listen: &Listen,
@@ -195,41 +207,6 @@ fn bind_stream(sockets: &mut Sockets, listen: &Listen, tls: Option<&TlsConfig>) 
     Ok(address)
 }
 
-/// A connection's place on a worker and under the limits, given back when dropped.
-pub(crate) struct Seat {
-    seats: Arc<[AtomicUsize]>,
-    worker: usize,
-    shared: Arc<Shared>,
-    listener: Listener,
-    admitted: Admitted,
-}
-
-impl Seat {
-    /// Counts the connection for the address that a proxy has named. Returns whether there is a place for it.
-    pub(crate) fn count(&mut self, admission: &Admission, address: IpAddr) -> bool {
-        admission.count(address, &mut self.admitted)
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        if let Some(seat) = self.seats.get(self.worker) {
-            seat.fetch_sub(1, Relaxed);
-        }
-        metrics(&self.shared, self.listener).connections.change(-1);
-    }
-}
-
-/// The metrics of a listener's door.
-pub(crate) fn metrics(shared: &Shared, listener: Listener) -> &DoorMetrics {
-    match listener {
-        Listener::Mqtt | Listener::Mqtts => &shared.metrics.mqtt,
-        Listener::Coap | Listener::Coaps | Listener::CoapTcp | Listener::CoapsTcp => &shared.metrics.coap,
-        Listener::Http | Listener::Https | Listener::Http3 => &shared.metrics.http,
-        Listener::Xmpp | Listener::Xmpps => &shared.metrics.xmpp,
-    }
-}
-
 /// Accepts on one listener until drain.
 pub(super) async fn accept(
     ctx: Rc<WorkerContext>,
@@ -243,7 +220,7 @@ pub(super) async fn accept(
         Err(error) => return tracing::error!(%error, "a listener cannot be watched"),
     };
     let mut drain = std::pin::pin!(ctx.drain());
-    let door = metrics(&ctx.shared, listener);
+    let door = ctx.shared.metrics.of(listener.door());
     loop {
         let (stream, address, admitted) = tokio::select! {
             biased;
@@ -268,49 +245,4 @@ pub(super) async fn accept(
 fn least_occupied(seats: &[AtomicUsize]) -> usize {
     let occupied = seats.iter().map(|seat| seat.load(Relaxed) / BLOCK).enumerate();
     occupied.min_by_key(|(_, blocks)| *blocks).map_or(0, |(worker, _)| worker)
-}
-
-/// Makes a TLS handshake. The handshakes of a worker share its core; a silent peer holds only its place.
-pub(crate) async fn handshake(
-    ctx: &WorkerContext,
-    listener: Listener,
-    stream: TcpStream,
-    tls: &TlsAcceptor,
-    peer: Peer,
-) -> Option<(Stream, Peer)> {
-    let door = listener.door();
-    let accepted = if tls.takes_keys() {
-        let guard = psk_guard::Connection { shared: Arc::clone(&ctx.shared), from: peer.address, door };
-        tls.clone().guarded(Arc::new(guard)).accept(stream).await
-    } else {
-        tls.accept(stream).await
-    };
-    match accepted {
-        Ok((stream, channel)) => Some((stream, peer.over(channel))),
-        Err(error) => {
-            if let Some(reason) = error.certificate() {
-                RefusedLogin::of(&peer, door, "certificate", &reason).log(&ctx.shared);
-            }
-            let metrics = metrics(&ctx.shared, listener);
-            match error {
-                HandshakeError::TooSlow => metrics.timed_out.increment(),
-                HandshakeError::Failed(_) => metrics.misbehaved.increment(),
-            }
-            tracing::debug!(%error, "no TLS");
-            None
-        }
-    }
-}
-
-/// [`handshake`] for doors whose futures pass the stream on by value: each of them would hold the 1.2 KiB of a TLS stream
-/// several times for as long as the connection lasts.
-pub(super) async fn boxed_handshake(
-    ctx: &WorkerContext,
-    listener: Listener,
-    stream: TcpStream,
-    tls: &TlsAcceptor,
-    peer: Peer,
-) -> Option<(Box<Stream>, Peer)> {
-    let (stream, peer) = handshake(ctx, listener, stream, tls, peer).await?;
-    Some((Box::new(stream), peer))
 }

@@ -1,39 +1,46 @@
 //! Worker threads: each runs the connections it is given, its UDP socket, and the task that passes wakes on.
 
 use std::{
-    cell::Cell,
     future::poll_fn,
     io,
     panic::resume_unwind,
-    pin::Pin,
     rc::Rc,
     sync::{Arc, atomic::AtomicUsize},
-    task::{Context, Poll},
+    task::Poll,
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use fogmux_bus::WorkerId;
-use fogmux_net::{listener::set_user_timeout, quic};
+#[cfg(feature = "http")]
+use fogmux_net::quic;
 use tokio::{
     runtime::{Builder, LocalOptions},
-    sync::{Notify, mpsc},
+    sync::mpsc,
     task::spawn_local,
 };
 
 use super::{
-    Listener,
     accept::{self, Accepted, Sockets, Udp},
+    doors::{Doors, WorkerDoors},
+    proxied,
 };
+#[cfg(feature = "coap")]
+use crate::coap;
+#[cfg(feature = "http")]
+use crate::http;
 use crate::{
-    coap,
-    context::{Shared, WorkerContext},
-    http, mqtt, proxy, sys, turn, xmpp,
+    door::Connection,
+    sys,
+    tasks::Tasks,
+    turn,
+    worker::{Shared, WorkerContext},
 };
 
 /// Starts all worker threads.
 pub(super) fn start(
     shared: &Arc<Shared>,
+    doors: &Doors,
     sockets: Sockets,
     seats: &Arc<[AtomicUsize]>,
     done: &mpsc::UnboundedSender<()>,
@@ -44,7 +51,8 @@ pub(super) fn start(
     let mut threads = Vec::with_capacity(seats.len());
     let (failed, failures) = std::sync::mpsc::channel();
     for ((index, connections), udp) in receivers.into_iter().enumerate().zip(sockets.udp) {
-        let (shared, seats, done, failed) = (Arc::clone(shared), Arc::clone(seats), done.clone(), failed.clone());
+        let (shared, doors) = (Arc::clone(shared), doors.clone());
+        let (seats, done, failed) = (Arc::clone(seats), done.clone(), failed.clone());
         let accept = tcp.take();
         let core = (cores.len() >= seats.len()).then(|| cores.get(index).copied()).flatten();
         let thread = thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
@@ -61,15 +69,16 @@ pub(super) fn start(
             };
             drop(failed);
             let ctx = WorkerContext::new(shared, WorkerId(index));
+            let (sys_interval, doors) = (doors.sys_interval(), doors.on(&ctx));
             runtime.block_on(async {
                 if let Some((tcp, senders)) = accept {
-                    housekeeping(&ctx);
+                    housekeeping(&ctx, &doors, sys_interval);
                     for listener in tcp {
                         spawn_local(accept::accept(Rc::clone(&ctx), listener, senders.clone(), Arc::clone(&seats)));
                     }
                 }
                 // A task of its own: what is awaited here is polled each time any of them is woken.
-                if let Err(failed) = spawn_local(run(ctx, connections, udp)).await
+                if let Err(failed) = spawn_local(run(ctx, doors, connections, udp)).await
                     && failed.is_panic()
                 {
                     resume_unwind(failed.into_panic());
@@ -89,13 +98,11 @@ pub(super) fn start(
 }
 
 /// The tasks that one worker runs for all.
-fn housekeeping(ctx: &Rc<WorkerContext>) {
-    spawn_local(mqtt::housekeeping(Rc::clone(ctx)));
-    spawn_local(http::housekeeping(Rc::clone(ctx)));
-    spawn_local(xmpp::housekeeping(Rc::clone(ctx)));
+fn housekeeping(ctx: &Rc<WorkerContext>, doors: &WorkerDoors, sys_interval: Duration) {
+    doors.keep_house();
     spawn_local(sweep(Rc::clone(ctx)));
     spawn_local(follow_clock(Rc::clone(ctx)));
-    spawn_local(sys::publish(Rc::clone(ctx)));
+    spawn_local(sys::publish(Rc::clone(ctx), sys_interval));
 }
 
 /// Removes expired retained messages, looking at a few thousand each second.
@@ -150,11 +157,16 @@ pub(crate) fn spawn_own_tasks(ctx: &Rc<WorkerContext>) {
     spawn_local(sweep_routes(Rc::clone(ctx)));
 }
 
-async fn run(ctx: Rc<WorkerContext>, mut connections: mpsc::UnboundedReceiver<Accepted>, udp: Vec<Udp>) {
+async fn run(
+    ctx: Rc<WorkerContext>,
+    doors: WorkerDoors,
+    mut connections: mpsc::UnboundedReceiver<Accepted>,
+    udp: Vec<Udp>,
+) {
     spawn_own_tasks(&ctx);
-    let tasks = Tasks::default();
+    let (doors, tasks) = (Rc::new(doors), Tasks::default());
     for socket in udp {
-        serve_udp(&ctx, socket, &tasks);
+        serve_udp(&doors, socket, &tasks);
     }
     let mut drain = std::pin::pin!(ctx.drain());
     loop {
@@ -162,7 +174,7 @@ async fn run(ctx: Rc<WorkerContext>, mut connections: mpsc::UnboundedReceiver<Ac
             biased;
             () = &mut drain => break,
             accepted = connections.recv() => match accepted {
-                Some(accepted) => serve_tcp(&ctx, accepted, &tasks),
+                Some(accepted) => serve_tcp(&ctx, &doors, accepted, &tasks),
                 None => break,
             },
         }
@@ -171,13 +183,16 @@ async fn run(ctx: Rc<WorkerContext>, mut connections: mpsc::UnboundedReceiver<Ac
     tasks.finished().await;
 }
 
-fn serve_udp(ctx: &Rc<WorkerContext>, udp: Udp, tasks: &Tasks) {
+fn serve_udp(doors: &WorkerDoors, udp: Udp, tasks: &Tasks) {
     match udp {
-        Udp::Coap { socket, listener } => tasks.spawn(coap::serve(Rc::clone(ctx), socket, listener)),
-        Udp::Coaps { socket, listener } => tasks.spawn(coap::serve_dtls(Rc::clone(ctx), socket, listener)),
+        #[cfg(feature = "coap")]
+        Udp::Coap { socket, listener } => tasks.spawn(coap::serve(Rc::clone(&doors.coap), socket, listener)),
+        #[cfg(feature = "coap")]
+        Udp::Coaps { socket, listener } => tasks.spawn(coap::serve_dtls(Rc::clone(&doors.coap), socket, listener)),
+        #[cfg(feature = "http")]
         Udp::Http3 { socket, tls, limits, listen } => {
             match quic::server(socket, &tls, &listen.security, &[b"h3"], &limits) {
-                Ok(endpoint) => tasks.spawn(http::serve_quic(Rc::clone(ctx), endpoint, tls, listen)),
+                Ok(endpoint) => tasks.spawn(http::serve_quic(Rc::clone(&doors.http), endpoint, tls, listen)),
                 Err(error) => tracing::error!(%error, "the HTTP/3 socket cannot be watched"),
             }
         }
@@ -185,130 +200,19 @@ fn serve_udp(ctx: &Rc<WorkerContext>, udp: Udp, tasks: &Tasks) {
 }
 
 /// Each protocol is a task of its own type: an idle MQTT connection does not pay for the size of an HTTP one.
-fn serve_tcp(ctx: &Rc<WorkerContext>, accepted: Accepted, tasks: &Tasks) {
+fn serve_tcp(ctx: &Rc<WorkerContext>, doors: &Rc<WorkerDoors>, accepted: Accepted, tasks: &Tasks) {
     if accepted.proxied {
-        let (ctx, after) = (Rc::clone(ctx), tasks.clone());
+        let (ctx, doors, after) = (Rc::clone(ctx), Rc::clone(doors), tasks.clone());
         tasks.spawn(async move {
-            if let Some(accepted) = proxy::unwrap(&ctx, accepted).await {
-                serve_tcp(&ctx, accepted, &after);
+            if let Some(accepted) = proxied::unwrap(&ctx, accepted).await {
+                serve_tcp(&ctx, &doors, accepted, &after);
             }
         });
         return;
     }
     let Accepted { listener, stream, peer, tls, seat, proxied: _ } = accepted;
     let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { return };
-    let ctx = Rc::clone(ctx);
-    if let Some(limit) = unacknowledged_max(&ctx, listener) {
-        set_user_timeout(&stream, limit);
-    }
-    match (listener, tls) {
-        // A TLS listener without TLS here has the profile `none`.
-        (Listener::Mqtt, _) | (Listener::Mqtts, None) => tasks.spawn_flat(mqtt::serve(ctx, stream, peer), seat),
-        (Listener::Http, _) | (Listener::Https, None) => tasks.spawn(async move {
-            let _seat = seat;
-            http::serve(ctx, stream, peer, None).await;
-        }),
-        (Listener::Xmpp, tls) | (Listener::Xmpps, tls @ None) => {
-            tasks.spawn_flat(Box::pin(xmpp::serve_plain(ctx, stream, peer, tls)), seat);
-        }
-        (Listener::Mqtts, Some(tls)) => {
-            let after = tasks.clone();
-            tasks.spawn(async move {
-                let Some((stream, peer)) = accept::handshake(&ctx, listener, stream, &tls, peer).await else { return };
-                // A task of its own, so that an idle connection does not pay for the size of a handshake.
-                after.spawn_flat(mqtt::serve(ctx, stream, peer), seat);
-            });
-        }
-        (Listener::Https, Some(tls)) => tasks.spawn(async move {
-            let _seat = seat;
-            let handshake = Box::pin(accept::boxed_handshake(&ctx, listener, stream, &tls, peer));
-            let Some((stream, peer)) = handshake.await else { return };
-            let alpn = stream.alpn().map(<[u8]>::to_vec);
-            http::serve(ctx, stream, peer, alpn).await;
-        }),
-        (Listener::Xmpps, Some(tls)) => {
-            tasks.spawn_flat(Box::pin(xmpp::serve_secure(ctx, stream, peer, tls)), seat);
-        }
-        (Listener::CoapTcp, _) | (Listener::CoapsTcp, None) => tasks.spawn(async move {
-            let _seat = seat;
-            coap::serve_stream(ctx, stream, peer).await;
-        }),
-        (Listener::CoapsTcp, Some(tls)) => tasks.spawn(async move {
-            let _seat = seat;
-            let handshake = Box::pin(accept::boxed_handshake(&ctx, listener, stream, &tls, peer));
-            let Some((stream, peer)) = handshake.await else { return };
-            coap::serve_stream(ctx, stream, peer).await;
-        }),
-        (Listener::Coap | Listener::Coaps | Listener::Http3, _) => {}
-    }
-}
-
-/// How long a peer of that listener may acknowledge nothing. With MQTT that depends on the keep alive, which is not known
-/// before the login.
-fn unacknowledged_max(ctx: &WorkerContext, listener: Listener) -> Option<Duration> {
-    let shared = &ctx.shared;
-    match listener {
-        Listener::Http | Listener::Https => Some(shared.http.config.unacknowledged_max),
-        Listener::CoapTcp | Listener::CoapsTcp => Some(shared.coap.config.unacknowledged_max),
-        Listener::Xmpp | Listener::Xmpps => Some(shared.xmpp.config.unacknowledged_max),
-        Listener::Mqtt | Listener::Mqtts | Listener::Coap | Listener::Coaps | Listener::Http3 => None,
-    }
-}
-
-/// A future and a value that lives as long; an `async` block would hold each twice, which matters for ten thousand.
-struct Flat<F, B> {
-    work: F,
-    _beside: B,
-}
-
-impl<F: Future<Output = ()> + Unpin, B: Unpin> Future for Flat<F, B> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        Pin::new(&mut self.work).poll(cx)
-    }
-}
-
-/// The tasks of a worker that a drain waits for, counted.
-#[derive(Clone, Default)]
-struct Tasks(Rc<Live>);
-
-#[derive(Default)]
-struct Live {
-    count: Cell<usize>,
-    none: Notify,
-}
-
-struct Task(Rc<Live>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.count.set(self.0.count.get() - 1);
-        if self.0.count.get() == 0 {
-            self.0.none.notify_one();
-        }
-    }
-}
-
-impl Tasks {
-    fn spawn(&self, work: impl Future<Output = ()> + 'static) {
-        self.0.count.set(self.0.count.get() + 1);
-        let task = Task(Rc::clone(&self.0));
-        spawn_local(async move {
-            let _task = task;
-            work.await;
-        });
-    }
-
-    /// As [`spawn`](Self::spawn), for a future that is `Unpin`, with a value that lives as long.
-    fn spawn_flat(&self, work: impl Future<Output = ()> + Unpin + 'static, beside: impl Unpin + 'static) {
-        self.0.count.set(self.0.count.get() + 1);
-        spawn_local(Flat { work, _beside: (beside, Task(Rc::clone(&self.0))) });
-    }
-
-    async fn finished(&self) {
-        while self.0.count.get() > 0 {
-            self.0.none.notified().await;
-        }
+    if let Some(door) = doors.of(listener.door()) {
+        door.serve(Connection { listener, stream, peer, tls, seat }, tasks);
     }
 }

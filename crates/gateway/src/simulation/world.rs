@@ -4,7 +4,6 @@ use std::{cell::RefCell, net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_auth::{Authority, Rules, SourceSet};
 use fogmux_bus::{Bus, BusConfig, Payload, Publication, Publisher, Timestamp, TopicRef, WorkerId};
-use fogmux_net::{Admission, AdmissionLimits};
 use tokio::{
     sync::watch,
     task::{JoinHandle, spawn_local},
@@ -20,15 +19,19 @@ use super::{
 use crate::{
     Clock, Peer, Shared, WorkerContext,
     coap::{self, CoapConfig, CoapDoor},
-    context::Phase,
-    http::{self, HttpConfig, HttpDoor},
-    metrics::Metrics,
+    http,
     mqtt::{self, MqttConfig, MqttDoor},
-    runtime::{wind_down, worker::spawn_own_tasks},
-    xmpp::{self, XmppConfig, XmppDoor},
+    phase::Phase,
+    runtime::{
+        doors::{Doors, WorkerDoors},
+        wind_down,
+        worker::spawn_own_tasks,
+    },
+    transport::Transport,
+    xmpp,
 };
 
-impl mqtt::Transport for End {}
+impl Transport for End {}
 
 /// Virtual time that a shutdown has: long enough for every client that reads.
 const DRAIN: Duration = Duration::from_secs(300);
@@ -47,6 +50,7 @@ pub(super) enum Door {
 /// A running gateway without listeners.
 pub(super) struct World {
     pub(super) workers: Vec<Rc<WorkerContext>>,
+    doors: Vec<WorkerDoors>,
     random: Random,
     pub(super) network: Rc<Network>,
     connections: RefCell<Vec<JoinHandle<()>>>,
@@ -64,39 +68,34 @@ impl World {
         let config = BusConfig { workers: count, ..BusConfig::default() };
         let bus = Bus::new(&config, disk.open(random), now, clock.unix_ms(now));
         let (drain, draining) = watch::channel(Phase::Open);
-        let shared = Arc::new(Shared {
-            bus,
-            authority: Arc::new(Authority::new(Rules::default())),
-            clock,
-            metrics: Metrics::default(),
-            open_to_anonymous: crate::context::OpenListeners::default(),
-            verifiers: crate::verifiers::Verifiers::default(),
-            logins: fogmux_auth::LoginGuard::default(),
-            refusals: fogmux_auth::Refusals::default(),
-            admission: Admission::new(AdmissionLimits::default()),
-            proxy: crate::proxy::ProxyRules::default(),
-            mqtt: MqttDoor::new(mqtt_config(random)),
-            coap: CoapDoor::new(coap_config()).with_seed(random.below(usize::MAX) as u64),
-            http: HttpDoor::new(HttpConfig::default()),
-            xmpp: XmppDoor::new(XmppConfig::default()),
-            shutdown: crate::shutdown::Shutdown::default(),
-            draining,
-        });
+        let authority = Arc::new(Authority::new(Rules::default()));
+        let doors = Doors {
+            mqtt: Arc::new(MqttDoor::new(mqtt_config(random))),
+            coap: Arc::new(CoapDoor::new(coap_config()).with_seed(random.below(usize::MAX) as u64)),
+            ..Doors::default()
+        };
+        let shared = Arc::new(Shared::new(bus, authority, clock, draining));
         let workers: Vec<_> = (0..count).map(|id| WorkerContext::new(Arc::clone(&shared), WorkerId(id))).collect();
         for ctx in &workers {
             spawn_own_tasks(ctx);
         }
-        spawn_local(mqtt::housekeeping(Rc::clone(&workers[0])));
-        spawn_local(http::housekeeping(Rc::clone(&workers[0])));
-        spawn_local(xmpp::housekeeping(Rc::clone(&workers[0])));
+        let doors: Vec<_> = workers.iter().map(|ctx| doors.on(ctx)).collect();
+        doors[0].keep_house();
         let network = Network::new(count);
         let listener = coap::Listener { by: None, anonymous: true, sources: SourceSet::ALL };
-        let sockets = workers
-            .iter()
-            .enumerate()
-            .map(|(index, ctx)| spawn_local(coap::serve_over(Rc::clone(ctx), network.port(index, random), listener)));
+        let sockets = doors.iter().enumerate().map(|(index, doors)| {
+            spawn_local(coap::serve_over(Rc::clone(&doors.coap), network.port(index, random), listener))
+        });
         let sockets = RefCell::new(sockets.collect());
-        Rc::new(Self { workers, random: random.fork(), network, connections: RefCell::default(), sockets, drain })
+        Rc::new(Self {
+            workers,
+            doors,
+            random: random.fork(),
+            network,
+            connections: RefCell::default(),
+            sockets,
+            drain,
+        })
     }
 
     /// Shuts down as the process does.
@@ -129,15 +128,15 @@ impl World {
     /// A new connection, served by a worker that is drawn.
     pub(super) fn connect(&self, door: Door) -> End {
         let (client, server) = pipe::connection(Line::random(&self.random), &self.random);
-        let ctx = Rc::clone(self.random.pick(&self.workers));
+        let doors = self.random.pick(&self.doors);
         let peer = Peer::plain(SocketAddr::from(([127, 0, 0, 1], 9)), true);
         // As behind TLS, whose handshake is not simulated.
         let peer = if door == Door::Xmpp { Peer { secure: true, ..peer } } else { peer };
         let task = match door {
-            Door::Mqtt => spawn_local(mqtt::serve(ctx, server, peer)),
-            Door::Http => spawn_local(http::serve(ctx, server, peer, None)),
-            Door::CoapTcp => spawn_local(coap::serve_stream(ctx, server, peer)),
-            Door::Xmpp => spawn_local(xmpp::serve_stream(ctx, server, peer)),
+            Door::Mqtt => spawn_local(mqtt::serve(Rc::clone(&doors.mqtt), server, peer)),
+            Door::Http => spawn_local(http::serve(Rc::clone(&doors.http), server, peer, None)),
+            Door::CoapTcp => spawn_local(coap::serve_stream(Rc::clone(&doors.coap), server, peer)),
+            Door::Xmpp => spawn_local(xmpp::serve_stream(Rc::clone(&doors.xmpp), server, peer)),
         };
         self.connections.borrow_mut().push(task);
         client

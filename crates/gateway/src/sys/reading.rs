@@ -90,14 +90,14 @@ impl Reading {
     /// Reads everything.
     pub(super) fn of(shared: &Shared, now: Timestamp) -> Self {
         let (bus, metrics) = (&shared.bus, &shared.metrics);
-        let count = bus.counters();
+        let (count, computed) = (bus.counters(), metrics.counts());
         let doors = [&metrics.mqtt, &metrics.coap, &metrics.http, &metrics.xmpp].map(DoorReading::of);
         let (retained, retained_bytes) = bus.retained_size();
         Self {
             uptime: now.since(Timestamp::ZERO),
             doors,
-            mqtt_sessions: wide(shared.mqtt.sessions()),
-            away: wide(shared.mqtt.sessions_away()),
+            mqtt_sessions: wide(computed.sessions),
+            away: wide(computed.sessions_away),
             expired: metrics.mqtt_only.expired_sessions.get(),
             published: count.published.load(Relaxed),
             published_bytes: count.published_bytes.load(Relaxed),

@@ -14,12 +14,13 @@ use super::{
     XmppDoor,
     access::Gate,
     accounts::Inbox,
+    context::XmppContext,
     control::Control,
     fill::{OUT_BYTES_HIGH, Replay, Why},
     presence::{PRESENCE_PER_READ, Said},
     publish::{self, Work},
 };
-use crate::{WorkerContext, audit, pause::Pause};
+use crate::{audit, pause::Pause};
 
 /// Stanzas taken in one go; their publications are one batch.
 const STANZAS_PER_BATCH: usize = 64;
@@ -38,7 +39,7 @@ pub(super) struct Me {
 
 /// A bound connection without its socket.
 pub(super) struct Core {
-    pub(super) ctx: Rc<WorkerContext>,
+    pub(super) ctx: Rc<XmppContext>,
     pub(super) machine: ServerStream,
     pub(super) me: Me,
     /// The output.
@@ -88,7 +89,7 @@ enum Target {
 }
 
 impl Core {
-    pub(super) fn new(ctx: Rc<WorkerContext>, machine: ServerStream, me: Me, out: Vec<u8>) -> Self {
+    pub(super) fn new(ctx: Rc<XmppContext>, machine: ServerStream, me: Me, out: Vec<u8>) -> Self {
         // The mailbox may have taken deliveries since it was attached.
         let (waiting, replays, backlog) = (VecDeque::new(), Vec::new(), true);
         Self {
@@ -108,7 +109,7 @@ impl Core {
     }
 
     pub(super) fn door(&self) -> &XmppDoor {
-        &self.ctx.shared.xmpp
+        &self.ctx.door
     }
 
     /// Takes bytes; how many are done with. Stops before the end when the output is full: a request of a hundred bytes may

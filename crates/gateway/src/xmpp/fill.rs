@@ -177,7 +177,7 @@ impl Core {
         } else {
             (&mut heads.bare, self.me.jid.bare_str())
         };
-        let door = &self.ctx.shared.xmpp;
+        let door = &self.ctx.door;
         if head.is_empty() {
             pubsub::write_head(head, door.service.as_str(), to);
         }
@@ -203,7 +203,7 @@ impl Core {
 
     fn send_notices(&mut self) {
         while let Some(event) = self.me.control.next_notice() {
-            pubsub::write_head(&mut self.out, self.ctx.shared.xmpp.service.as_str(), self.me.jid.as_str());
+            pubsub::write_head(&mut self.out, self.ctx.door.service.as_str(), self.me.jid.as_str());
             self.out.extend_from_slice(&event);
             self.machine.sent(1, &mut self.out);
         }

@@ -17,6 +17,7 @@ use tokio::{
 use super::{
     access::Gate,
     accounts::Resource,
+    context::XmppContext,
     control::Control,
     core::{Core, Me},
     names::escape_local,
@@ -26,7 +27,7 @@ use super::{
     session::Session,
 };
 use crate::{
-    Peer, WorkerContext,
+    Peer,
     unfinished::{Place, SMALL_BYTES, owner},
 };
 
@@ -59,11 +60,11 @@ impl<S> Halted<S> {
 }
 
 /// Begins on a fresh connection.
-pub(super) async fn first<S>(ctx: &Rc<WorkerContext>, stream: S, peer: Peer, starttls: StartTls) -> Login<S>
+pub(super) async fn first<S>(ctx: &Rc<XmppContext>, stream: S, peer: Peer, starttls: StartTls) -> Login<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let door = &ctx.shared.xmpp;
+    let door = &ctx.door;
     let logins = Logins::new(ctx, &peer);
     let now = Duration::from_millis(ctx.now().as_millis());
     let machine = ServerStream::new(Arc::clone(&door.server), logins.offer(&peer, starttls), random(), now);
@@ -72,7 +73,7 @@ where
 }
 
 /// Goes on after STARTTLS.
-pub(super) async fn secured<S>(ctx: &Rc<WorkerContext>, stream: S, peer: Peer, mut rest: Rest) -> Login<S>
+pub(super) async fn secured<S>(ctx: &Rc<XmppContext>, stream: S, peer: Peer, mut rest: Rest) -> Login<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -82,11 +83,11 @@ where
     negotiate(ctx, stream, peer, logins, rest).await
 }
 
-async fn negotiate<S>(ctx: &Rc<WorkerContext>, stream: S, peer: Peer, logins: Logins, rest: Rest) -> Login<S>
+async fn negotiate<S>(ctx: &Rc<XmppContext>, stream: S, peer: Peer, logins: Logins, rest: Rest) -> Login<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let place = Place::new(&ctx.shared.xmpp.unfinished, Owner::nameless(peer.address.ip()));
+    let place = Place::new(&ctx.door.unfinished, Owner::nameless(peer.address.ip()));
     let waiter = Arc::clone(place.waiter());
     let mut attempt = Attempt {
         ctx: Rc::clone(ctx),
@@ -152,7 +153,7 @@ enum Want {
 const EARLY_BYTES_MAX: usize = 2048;
 
 struct Attempt<S> {
-    ctx: Rc<WorkerContext>,
+    ctx: Rc<XmppContext>,
     stream: S,
     peer: Peer,
     logins: Logins,
@@ -257,7 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
     fn succeed(&mut self, verified: Verified, data: Option<&[u8]>) {
         let Principal { name, anonymous, .. } = &verified.principal;
         let local = if *anonymous { random_name() } else { escape_local(name) };
-        let domain = self.ctx.shared.xmpp.server.domain.as_str();
+        let domain = self.ctx.door.server.domain.as_str();
         match Jid::from_parts(Some(&local), domain, None) {
             Ok(jid) => {
                 self.place = self.place.owned_by(owner(&verified.principal, self.peer.address));
@@ -282,7 +283,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         };
         let Verified { principal, expires_unix_s } = verified;
         let ctx = Rc::clone(&self.ctx);
-        let door = &ctx.shared.xmpp;
+        let door = &ctx.door;
         let limits = FifoLimits { messages: door.config.mailbox_messages_max, bytes: door.config.mailbox_bytes_max };
         let inbox = ctx.bus().slot(FifoMailbox::new(limits), ctx.id);
         let claim = inbox.claim(ctx.id);
@@ -346,7 +347,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
 /// Waits for the verification of a password as long as the client stays: one that hangs up gives up its place in the
 /// queue. A little of what it sends meanwhile is taken, to see its end. `None`: it has gone.
 async fn while_there<S: AsyncRead + Unpin, T>(
-    ctx: &WorkerContext,
+    ctx: &XmppContext,
     stream: &mut S,
     input: &mut Vec<u8>,
     work: impl Future<Output = T>,

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
-use crate::WorkerContext;
+use super::context::XmppContext;
 
 /// Capacity beyond which unused room is given back.
 const SPARE_BYTES: usize = 16 << 10;
@@ -20,7 +20,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Reads once and hands the bytes, behind those kept from before, to `take`, which says how many are done with. The rest
 /// is kept. Gives how many were read; 0 is the end.
 pub(super) fn poll_take<S: AsyncRead + Unpin>(
-    ctx: &WorkerContext,
+    ctx: &XmppContext,
     stream: &mut S,
     kept: &mut Vec<u8>,
     cx: &mut Context<'_>,

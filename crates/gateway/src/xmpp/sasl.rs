@@ -14,9 +14,9 @@ use fogmux_xmpp::{
     stream::{Offer, SaslCondition, StartTls},
 };
 
-use super::names;
+use super::{context::XmppContext, names};
 use crate::{
-    Peer, WorkerContext,
+    Peer,
     audit::{self, RefusedLogin},
     credential,
 };
@@ -50,15 +50,15 @@ enum State {
 }
 
 impl Logins {
-    pub(super) fn new(ctx: &WorkerContext, peer: &Peer) -> Self {
+    pub(super) fn new(ctx: &XmppContext, peer: &Peer) -> Self {
         let of_channel = credential::of_channel(ctx, peer).inspect_err(|refused| {
             tracing::debug!(%refused, "a client certificate that is nobody's here");
             audit::nobodys(ctx, peer, Door::Xmpp);
         });
         // The policy is that of this listener. A client with a certificate is not anonymous.
-        let open = peer.may_be_anonymous(ctx);
+        let open = peer.may_be_anonymous(&ctx.shared.open_to_anonymous);
         let anonymous = open && of_channel == Ok(None) && ctx.authority().anonymous(open).is_some();
-        let realm = Some(ctx.shared.xmpp.server.domain.as_str().into());
+        let realm = Some(ctx.door.server.domain.as_str().into());
         let context = credential::sasl(ctx, peer, of_channel.as_ref().ok().and_then(Option::as_ref));
         Self { context: sasl::Context { anonymous, realm, ..context }, of_channel, state: State::Idle }
     }
@@ -78,7 +78,7 @@ impl Logins {
     /// Begins an exchange.
     pub(super) async fn start(
         &mut self,
-        ctx: &WorkerContext,
+        ctx: &XmppContext,
         peer: &Peer,
         mechanism: &str,
         initial: Option<Vec<u8>>,
@@ -106,7 +106,7 @@ impl Logins {
     }
 
     /// Continues the exchange.
-    pub(super) async fn respond(&mut self, ctx: &WorkerContext, peer: &Peer, data: &[u8]) -> Outcome {
+    pub(super) async fn respond(&mut self, ctx: &XmppContext, peer: &Peer, data: &[u8]) -> Outcome {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Exchange(mut exchange) => {
                 let step = exchange.respond(data);
@@ -122,7 +122,7 @@ impl Logins {
         self.state = State::Idle;
     }
 
-    async fn settle(&mut self, ctx: &WorkerContext, peer: &Peer, exchange: Exchange, step: Step) -> Outcome {
+    async fn settle(&mut self, ctx: &XmppContext, peer: &Peer, exchange: Exchange, step: Step) -> Outcome {
         let user: Box<str> = exchange.user().unwrap_or_default().into();
         let line = RefusedLogin { claimed: &user, ..RefusedLogin::of(peer, Door::Xmpp, "sasl", "") };
         let attempt = match &step {
@@ -173,7 +173,7 @@ impl Logins {
 
     /// A client with a certificate that logs in by another mechanism has to be the certificate's owner, or the user of
     /// one of its addresses; otherwise it is refused as for a wrong password.
-    fn agreed(&self, ctx: &WorkerContext, peer: &Peer, shown: Verified) -> Result<Verified, Refused> {
+    fn agreed(&self, ctx: &XmppContext, peer: &Peer, shown: Verified) -> Result<Verified, Refused> {
         let of_channel = self.of_channel.as_ref().map_err(|refused| *refused)?;
         let certificate = peer.channel.as_deref().and_then(|channel| channel.certificate.as_deref());
         let certificate = certificate.filter(|_| self.context.channel.certificate.is_some());
@@ -184,7 +184,7 @@ impl Logins {
     }
 
     /// EXTERNAL (XEP-0178 §3): the handshake has verified the certificate; which of its names is meant is left to say.
-    fn external(&self, ctx: &WorkerContext, peer: &Peer, authzid: &[u8]) -> Outcome {
+    fn external(&self, ctx: &XmppContext, peer: &Peer, authzid: &[u8]) -> Outcome {
         let certificate = peer.channel.as_deref().and_then(|channel| channel.certificate.as_deref());
         let identity = std::str::from_utf8(authzid).ok();
         let identity = identity.filter(|identity| identity.len() <= AUTHZID_BYTES_MAX && !identity.contains('\0'));
@@ -207,8 +207,8 @@ impl Logins {
 
 /// The owner of a certificate: by its addresses at our domain (id-on-xmppAddr), of which the client chooses when there
 /// are several, else as at any other door, dNSName included. An entry of the certificates file stands above both.
-fn whose(ctx: &WorkerContext, certificate: &ClientCertificate, authzid: Option<&str>) -> Result<Principal, Refused> {
-    let domain = &ctx.shared.xmpp.server.domain;
+fn whose(ctx: &XmppContext, certificate: &ClientCertificate, authzid: Option<&str>) -> Result<Principal, Refused> {
+    let domain = &ctx.door.server.domain;
     let owner = ctx.authority().certificate(&credential::names_of(certificate, domain.as_str()))?;
     let names = addressed(certificate, domain);
     let named = match (authzid, &*names) {
@@ -238,8 +238,8 @@ fn addressed(certificate: &ClientCertificate, domain: &Jid) -> Vec<String> {
 }
 
 /// Whether one of a certificate's addresses is that user's.
-fn is_addressed(ctx: &WorkerContext, certificate: &ClientCertificate, user: &str) -> bool {
-    let domain = &ctx.shared.xmpp.server.domain;
+fn is_addressed(ctx: &XmppContext, certificate: &ClientCertificate, user: &str) -> bool {
+    let domain = &ctx.door.server.domain;
     addressed(certificate, domain).iter().any(|name| {
         let owner = ctx.authority().certificate(&named_by(certificate, name, domain));
         owner.is_ok_and(|owner| *owner.name == *user)

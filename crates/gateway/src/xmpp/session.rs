@@ -20,8 +20,8 @@ use tokio::{
 use self::deadlines::Stalled;
 use super::{core::Core, read};
 use crate::{
-    context::Phase,
     credential, liveness,
+    phase::Phase,
     shutdown::{DRAIN_TICK, Reading, Written},
     turn,
     unfinished::{Place, SMALL_BYTES, owner},
@@ -73,7 +73,7 @@ struct Over;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     pub(super) fn new(stream: S, core: Core, claim: Claim, kept: Vec<u8>, expires_unix_s: Option<u64>) -> Self {
-        let reading = Some(Reading::begin(&core.ctx.shared));
+        let reading = Some(Reading::begin(&core.ctx.shared.shutdown));
         Self {
             stream,
             core,
@@ -343,7 +343,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let fresh = || {
             let access = gate.access();
             let peer = access.peer().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
-            Box::new(Place::new(&ctx.shared.xmpp.unfinished, owner(access.principal(), peer)))
+            Box::new(Place::new(&ctx.door.unfinished, owner(access.principal(), peer)))
         };
         let place = self.place.get_or_insert_with(fresh);
         !place.set(ctx, bytes) || place.waiter().poll_gave_way(cx).is_ready()

@@ -21,8 +21,8 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::kept::tests::Shelf;
-use crate::{Gateway, GatewayConfig, Listener, Peer, RunningGateway, WorkerContext, runtime::Listen, xmpp::XmppConfig};
+use super::{XmppConfig, XmppContext, kept::tests::Shelf};
+use crate::{Gateway, GatewayConfig, Listener, Peer, RunningGateway, listener::Listen};
 
 const OPEN: &str = "<?xml version='1.0'?><stream:stream to='localhost' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>";
 const SERVICE: &str = "pubsub.localhost";
@@ -511,10 +511,10 @@ async fn deaf_readers_are_cut_and_slow_nobody() {
 /// Size of an idle connection besides its mailbox and its entries in the registries.
 #[test]
 fn an_idle_connection_is_small() {
-    fn plain<F: Future>(_: impl FnOnce(Rc<WorkerContext>, TcpStream, Peer, Option<TlsAcceptor>) -> F) -> usize {
+    fn plain<F: Future>(_: impl FnOnce(Rc<XmppContext>, TcpStream, Peer, Option<TlsAcceptor>) -> F) -> usize {
         size_of::<F>()
     }
-    fn secure<F: Future>(_: impl FnOnce(Rc<WorkerContext>, TcpStream, Peer, TlsAcceptor) -> F) -> usize {
+    fn secure<F: Future>(_: impl FnOnce(Rc<XmppContext>, TcpStream, Peer, TlsAcceptor) -> F) -> usize {
         size_of::<F>()
     }
     let sizes =

@@ -376,7 +376,7 @@ fn a_context_that_was_removed_observes_nothing_any_more() {
         Rules::new(Users::default(), Some(acl), AnonymousPolicy::Never)
     };
     run(CoapConfig::default(), false, async |house| {
-        let (data, keyring) = (Data::new(), Arc::clone(&house.ctx.shared.coap.oscore));
+        let (data, keyring) = (Data::new(), Arc::clone(&house.ctx.door.oscore));
         data.add("one.toml", &own_toml(1, "alice"));
         data.add("two.toml", &own_toml(2, "alice"));
         data.reload(&keyring);

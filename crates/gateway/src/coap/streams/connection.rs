@@ -26,7 +26,7 @@ use super::{
     wire::{Frames, Said},
 };
 use crate::{
-    Peer, WorkerContext, coap::door::machine_time, coap::transport::Path, pause::Pause, shutdown::Reading, turn,
+    Peer, coap::CoapContext, coap::door::machine_time, coap::transport::Path, pause::Pause, shutdown::Reading, turn,
 };
 
 /// The largest read once a message has begun.
@@ -44,7 +44,7 @@ const LINGER_BYTES_MAX: usize = 1 << 20;
 
 /// Its state.
 struct Connection<S> {
-    ctx: Rc<WorkerContext>,
+    ctx: Rc<CoapContext>,
     hub: Rc<Hub>,
     io: S,
     path: Path,
@@ -74,18 +74,13 @@ struct Connection<S> {
 }
 
 /// Serves a connection until it ends.
-pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
-    ctx: Rc<WorkerContext>,
-    io: S,
-    peer: Peer,
-    kind: WireKind,
-) {
+pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(ctx: Rc<CoapContext>, io: S, peer: Peer, kind: WireKind) {
     let hub = match Hub::of(&ctx) {
         Ok(hub) => hub,
         Err(error) => return tracing::error!(%error, "CoAP connections cannot be served"),
     };
     let path = hub.open(peer, kind);
-    let config = ctx.shared.coap.config.session();
+    let config = ctx.door.config.session();
     let mut settings = Vec::new();
     let session = Session::open(config, kind.framing(), machine_time(ctx.now()), &mut settings);
     hub.write(path, |_, bytes| bytes.extend_from_slice(&settings));
@@ -105,7 +100,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         armed: None,
         closing: None,
         pause: None,
-        reading: Some(Reading::begin(&ctx.shared)),
+        reading: Some(Reading::begin(&ctx.shared.shutdown)),
         empties: false,
         ctx,
     };

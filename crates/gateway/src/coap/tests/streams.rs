@@ -398,7 +398,7 @@ fn s7_4_observations_end_with_the_connection_and_with_a_word() {
         wire.send(&frame(signal::PING, b"p", &[], b"")).await;
         assert_eq!(wire.next().await.unwrap().code, signal::PONG, "nothing more is told");
         // The gateway says when it goes.
-        house.drain.send(crate::context::Phase::Closing).unwrap();
+        house.drain.send(crate::phase::Phase::Closing).unwrap();
         assert_eq!(wire.next().await.unwrap().code, signal::RELEASE);
         assert!(wire.next().await.is_none());
     });

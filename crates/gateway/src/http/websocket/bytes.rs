@@ -12,7 +12,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use fogmux_http::websocket::{CloseCode, Header, Incoming, Opcode, Receiver, Role, push_close, push_frame};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::mqtt::Transport;
+use crate::transport::Transport;
 
 /// Bytes that may wait to be written before the caller has to wait.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;

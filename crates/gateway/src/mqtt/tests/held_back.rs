@@ -20,7 +20,7 @@ struct HeldBack {
     wait: Option<Pin<Box<Sleep>>>,
 }
 
-impl crate::mqtt::Transport for HeldBack {}
+impl crate::transport::Transport for HeldBack {}
 
 impl AsyncRead for HeldBack {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

@@ -120,11 +120,11 @@ fn drain_sends_wills_and_says_goodbye() {
         let mut reader = house.client(Version::V5, "reader").await;
         reader.subscribe("will", Qos::AtLeastOnce).await;
         let mut leaving = house.connect(&Connect { will: Some(will("will")), ..connect(Version::V5, "leaving") }).await;
-        house.drain.send_replace(crate::context::Phase::Quiescing);
+        house.drain.send_replace(crate::phase::Phase::Quiescing);
         assert_eq!(reader.message().await.payload, b"gone");
         leaving.send(&message("t", b"too late", Qos::AtLeastOnce)).await;
         reader.nothing().await;
-        house.drain.send_replace(crate::context::Phase::Emptying);
+        house.drain.send_replace(crate::phase::Phase::Emptying);
         let shutdown = &house.ctx.shared.shutdown;
         tokio::task::spawn_local({
             let shared = std::sync::Arc::clone(&house.ctx.shared);

@@ -29,7 +29,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     pub(super) fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.check_sleep(!self.is_unwritten());
         let ctx = &self.core.ctx;
-        let timeout = ctx.shared.xmpp.config.write_timeout;
+        let timeout = ctx.door.config.write_timeout;
         let tick = timeout.min(TICK);
         let fresh = || Box::new(Stalled { since: Instant::now(), tick: Box::pin(tokio::time::sleep(tick)) });
         let stalled = self.stalled.get_or_insert_with(fresh);
@@ -64,7 +64,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             self.open = None;
             return false;
         }
-        let timeout = self.core.ctx.shared.xmpp.config.stanza_timeout;
+        let timeout = self.core.ctx.door.config.stanza_timeout;
         let overdue = self.open.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         let overdue = overdue.as_mut().poll(cx).is_ready() && !self.core.machine.is_closed();
         if overdue {
@@ -80,7 +80,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             self.unacknowledged = None;
             return false;
         }
-        let timeout = self.core.ctx.shared.xmpp.config.write_timeout;
+        let timeout = self.core.ctx.door.config.write_timeout;
         let waits = self.unacknowledged.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         let forgotten = waits.as_mut().poll(cx).is_ready();
         if forgotten {

@@ -21,7 +21,10 @@ use tokio_rustls::{
 };
 
 use super::*;
-use crate::{credential, xmpp::sasl::Logins};
+use crate::{
+    WorkerContext, credential,
+    xmpp::{XmppDoor, sasl::Logins},
+};
 
 const STARTTLS: &str = "<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>";
 const SECRET: &[u8] = b"a secret of thirty-two bytes, so long as a hash";
@@ -439,6 +442,7 @@ async fn the_listener_says_whether_nobody_in_particular_is_let_in() {
     let gateway = secured();
     // A worker of our own beside those of the gateway: nothing is published by it.
     let ctx = WorkerContext::new(Arc::clone(&gateway.shared), fogmux_bus::WorkerId(0));
+    let ctx = XmppContext::new(ctx, Arc::new(XmppDoor::new(XmppConfig::default())));
     for address in [[127, 0, 0, 1], [192, 0, 2, 7]] {
         for anonymous in [true, false] {
             let peer = Peer { secure: true, ..Peer::plain((address, 5222).into(), anonymous) };

@@ -13,7 +13,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Does what is due, and sets the alarm. Whether the connection is to end at once.
     pub(super) fn poll_deadline(&mut self, cx: &mut Context<'_>) -> bool {
         loop {
-            let stuck = self.stuck.map(|since| since + self.ctx.shared.coap.config.write_timeout);
+            let stuck = self.stuck.map(|since| since + self.ctx.door.config.write_timeout);
             let is_judged = self.closing.is_none() && self.unread_since.is_none();
             let session = is_judged.then(|| Timestamp::from_millis(self.session.next_timeout().as_millis()));
             let Some(at) = [self.closing, stuck, session].into_iter().flatten().min() else { return false };

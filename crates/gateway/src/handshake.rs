@@ -1,0 +1,53 @@
+//! TLS handshakes of connections, with the back-off for pre-shared keys.
+
+use std::sync::Arc;
+
+use fogmux_net::{HandshakeError, Stream, TlsAcceptor};
+use tokio::net::TcpStream;
+
+use crate::{Peer, WorkerContext, audit::RefusedLogin, listener::Listener, psk_guard};
+
+/// Makes a TLS handshake. The handshakes of a worker share its core; a silent peer holds only its place.
+pub(crate) async fn handshake(
+    ctx: &WorkerContext,
+    listener: Listener,
+    stream: TcpStream,
+    tls: &TlsAcceptor,
+    peer: Peer,
+) -> Option<(Stream, Peer)> {
+    let door = listener.door();
+    let accepted = if tls.takes_keys() {
+        let guard = psk_guard::Connection { shared: Arc::clone(&ctx.shared), from: peer.address, door };
+        tls.clone().guarded(Arc::new(guard)).accept(stream).await
+    } else {
+        tls.accept(stream).await
+    };
+    match accepted {
+        Ok((stream, channel)) => Some((stream, peer.over(channel))),
+        Err(error) => {
+            if let Some(reason) = error.certificate() {
+                RefusedLogin::of(&peer, door, "certificate", &reason).log(&ctx.shared);
+            }
+            let metrics = ctx.shared.metrics.of(door);
+            match error {
+                HandshakeError::TooSlow => metrics.timed_out.increment(),
+                HandshakeError::Failed(_) => metrics.misbehaved.increment(),
+            }
+            tracing::debug!(%error, "no TLS");
+            None
+        }
+    }
+}
+
+/// [`handshake`] for doors whose futures pass the stream on by value: each of them would hold the 1.2 KiB of a TLS stream
+/// several times for as long as the connection lasts.
+pub(crate) async fn boxed_handshake(
+    ctx: &WorkerContext,
+    listener: Listener,
+    stream: TcpStream,
+    tls: &TlsAcceptor,
+    peer: Peer,
+) -> Option<(Box<Stream>, Peer)> {
+    let (stream, peer) = handshake(ctx, listener, stream, tls, peer).await?;
+    Some((Box::new(stream), peer))
+}

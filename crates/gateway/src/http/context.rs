@@ -1,0 +1,49 @@
+//! The context of an HTTP connection: its worker and the state of the door.
+
+use std::{fmt, ops::Deref, pin::Pin, rc::Rc, sync::Arc};
+
+use super::HttpDoor;
+use crate::{Peer, WorkerContext, transport::Transport};
+
+/// Serves a stream that a WebSocket carries until it ends.
+pub type Serve = Box<dyn Fn(Box<dyn Transport>, Peer) -> Pin<Box<dyn Future<Output = ()>>>>;
+
+/// The doors behind WebSockets, as far as there are any.
+pub struct Upgrades {
+    /// MQTT: takes the bytes inside the frames.
+    pub mqtt: Option<Serve>,
+    /// CoAP: takes the frames, whose boundaries are those of its messages (RFC 8323 §4.2).
+    pub coap: Option<Serve>,
+}
+
+/// The state that the HTTP connections of one worker share.
+pub struct HttpContext {
+    base: Rc<WorkerContext>,
+    /// The state that the workers of the door share.
+    pub door: Arc<HttpDoor>,
+    /// The doors behind WebSockets.
+    pub(super) upgrades: Upgrades,
+}
+
+impl HttpContext {
+    /// Creates the context of a worker.
+    #[must_use]
+    pub fn new(base: Rc<WorkerContext>, door: Arc<HttpDoor>, upgrades: Upgrades) -> Rc<Self> {
+        Rc::new(Self { base, door, upgrades })
+    }
+}
+
+/// Everything that a connection of any door has: the bus, the clock, the counters.
+impl Deref for HttpContext {
+    type Target = WorkerContext;
+
+    fn deref(&self) -> &WorkerContext {
+        &self.base
+    }
+}
+
+impl fmt::Debug for HttpContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpContext").field("door", &self.door).finish_non_exhaustive()
+    }
+}
