@@ -153,6 +153,7 @@ impl Snapshot {
             ("store_records", "Records written, after coalescing", count.records),
             ("store_written_bytes", "Bytes of those records", count.bytes),
             ("store_refused", "Writes refused because the store is read-only or busy", count.refused),
+            ("store_failed", "Writes that were taken and that the disk then failed to take", count.failed),
             ("store_damaged_records", "Records that could not be read at the start", count.damaged_records),
             ("store_damaged_blocks", "Damaged blocks met at the start", count.damaged_blocks),
             ("store_cut_bytes", "Bytes of torn writes cut from the journal at the start", count.cut_bytes),
