@@ -33,6 +33,7 @@ pub(crate) const CASES: &[Case] = &[
     store::NO_ROOM,
     store::NEWER,
     store::REFUSED,
+    store::STREAM,
     clock::UNSET,
     clock::BEHIND,
     clock::AHEAD,
