@@ -73,6 +73,8 @@ pub struct Snapshot {
     pub moved_aside: u64,
     /// Commits that were missing at the start.
     pub lost_commits: u64,
+    /// Bytes in memory that are in the journal and in no table yet.
+    pub unflushed_bytes: u64,
     /// The state.
     pub state: State,
 }
@@ -135,6 +137,7 @@ impl Counters {
             cut_bytes: self.cut_bytes.load(Relaxed),
             moved_aside: self.moved_aside.load(Relaxed),
             lost_commits: self.lost_commits.load(Relaxed),
+            unflushed_bytes: 0,
             state: self.state(),
         }
     }

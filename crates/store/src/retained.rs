@@ -137,7 +137,8 @@ impl FjallStore {
     /// A reading of the counters.
     #[must_use]
     pub fn counters(&self) -> Snapshot {
-        self.0.counters.snapshot()
+        let unflushed_bytes = self.0.tree().map_or(0, |tree| tree.unflushed_bytes());
+        Snapshot { unflushed_bytes, ..self.0.counters.snapshot() }
     }
 
     fn push(&self, topic: &Topic, write: Write, before: Option<&Arc<Message>>) -> Completion {

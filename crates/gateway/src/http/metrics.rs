@@ -163,6 +163,9 @@ impl Snapshot {
             let metric = ConstCounter::new(value);
             metric.encode(descriptor(encoder, name, help, metric.metric_type())?)?;
         }
+        let help = "Bytes in memory that are in the journal and in no table yet";
+        let unflushed = ConstGauge::new(i64::try_from(count.unflushed_bytes).unwrap_or(i64::MAX));
+        unflushed.encode(descriptor(encoder, "store_unflushed_bytes", help, MetricType::Gauge)?)?;
         let mut family = descriptor(encoder, "store_state", "1 for the state the store is in", MetricType::Gauge)?;
         for state in State::ALL {
             let is = ConstGauge::new(i64::from(state == count.state));
