@@ -15,6 +15,7 @@ mod discover;
 mod ending;
 mod fill;
 mod followed;
+mod held;
 mod kept;
 mod login;
 mod names;
