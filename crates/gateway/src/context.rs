@@ -17,8 +17,16 @@ use fogmux_net::{Admission, Channel};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    Listener, coap::CoapDoor, http::HttpDoor, metrics::Metrics, mqtt::MqttDoor, proxy::ProxyRules, shutdown::Shutdown,
-    verifiers::Verifiers, xmpp::XmppDoor,
+    Listener,
+    coap::CoapDoor,
+    http::HttpDoor,
+    metrics::Metrics,
+    mqtt::MqttDoor,
+    proxy::ProxyRules,
+    shutdown::Shutdown,
+    stops::{Look, Stops},
+    verifiers::Verifiers,
+    xmpp::XmppDoor,
 };
 
 /// Bytes of the read buffer that the connections of a worker take turns to use. 16 KiB cost 1.3 to 1.7 times as much
@@ -34,13 +42,15 @@ const APART_MAX_MS: u64 = 2_000;
 pub struct Clock {
     origin: Instant,
     origin_unix_ms: Arc<AtomicU64>,
+    stops: Arc<Stops>,
 }
 
 impl Clock {
     /// Starts counting.
     #[must_use]
     pub fn start() -> Self {
-        Self { origin: Instant::now(), origin_unix_ms: Arc::new(AtomicU64::new(wall_unix_ms())) }
+        let origin_unix_ms = Arc::new(AtomicU64::new(wall_unix_ms()));
+        Self { origin: Instant::now(), origin_unix_ms, stops: Arc::default() }
     }
 
     /// Milliseconds since the start; never goes back.
@@ -53,6 +63,11 @@ impl Clock {
     #[must_use]
     pub fn unix_ms(&self, at: Timestamp) -> u64 {
         self.origin_unix_ms.load(Ordering::Relaxed).saturating_add(at.as_millis())
+    }
+
+    /// Times in which the gateway did not run.
+    pub(crate) const fn stops(&self) -> &Arc<Stops> {
+        &self.stops
     }
 
     /// Looks whether the wall clock was set: a board without a battery starts in 1970, or when it was shut down, and
@@ -264,12 +279,14 @@ pub struct WorkerContext {
     pub(crate) stanzas: RefCell<fogmux_xmpp::parse::Spare>,
     /// The hub of the worker's CoAP stream connections, while there are any.
     pub(crate) coap_streams: RefCell<std::rc::Weak<crate::coap::Hub>>,
+    look: Look,
 }
 
 impl WorkerContext {
     pub(crate) fn new(shared: Arc<Shared>, id: WorkerId) -> Rc<Self> {
         Rc::new(Self {
             worker: RefCell::new(shared.bus.worker(id)),
+            look: Look::new(shared.clock.now()),
             shared,
             id,
             read_buffer: RefCell::new(vec![0; READ_BUFFER_BYTES].into_boxed_slice()),
@@ -291,10 +308,21 @@ impl WorkerContext {
         &self.shared.authority
     }
 
-    /// The time now.
+    /// The time now. Every judgement on a client begins with this: it notices times in which the gateway did not run.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        self.shared.clock.now()
+        let now = self.shared.clock.now();
+        if let Some(stopped) = self.look.again(now)
+            && self.shared.clock.stops.ended(now)
+        {
+            tracing::warn!(?stopped, "the gateway did not run for a while: its clients are given their time again");
+        }
+        now
+    }
+
+    /// When the gateway went on after it last had not run. The idleness of a client counts from then on at the earliest.
+    pub(crate) fn went_on(&self) -> Timestamp {
+        self.shared.clock.stops.last()
     }
 
     /// A bus timestamp as milliseconds since 1970.

@@ -25,6 +25,7 @@ mod shares;
 mod shutdown;
 #[cfg(test)]
 mod simulation;
+mod stops;
 mod sys;
 mod throttle;
 mod turn;

@@ -324,7 +324,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.awaiting {
             pause.shorten();
         }
-        if pause.poll(self.ctx.now(), cx).is_pending() {
+        if pause.poll(&self.ctx, cx).is_pending() {
             return true;
         }
         rare.pause = None;

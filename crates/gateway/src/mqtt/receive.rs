@@ -380,7 +380,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 match step {
                     Step::Puback(id) => mailbox.handle_puback(id)?,
                     Step::Pubrec(id, reason) => mailbox.handle_pubrec(id, reason, out)?,
+        let now = self.now;
                     Step::Pubcomp(id) => mailbox.handle_pubcomp(id)?,
+            let in_flight = mailbox.in_flight();
                     Step::Pubrel(id) => {
                         let reason = if mailbox.received.remove(id) {
                             inbound.release();
@@ -408,6 +410,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let applied = applied.map_err(|_| End::Displaced)?;
         applied.map_err(|error| self.misbehaved(&error, error.reason()))
     }
+            mailbox.note_acknowledged(in_flight, now);
 }
 
 impl<S> Drop for Connection<S> {

@@ -201,7 +201,10 @@ impl MqttDoor {
     }
 
     pub(super) fn bounds(&self, ctx: &WorkerContext) -> Arc<Bounds> {
-        Arc::clone(self.bounds.get_or_init(|| Arc::new(Bounds::new(&self.config, ctx.bus().memory()))))
+        Arc::clone(
+            self.bounds
+                .get_or_init(|| Arc::new(Bounds::new(&self.config, ctx.bus().memory(), ctx.shared.clock.stops()))),
+        )
     }
 
     /// The logins under way.

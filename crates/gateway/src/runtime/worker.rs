@@ -28,7 +28,9 @@ use super::{
 use crate::{
     coap,
     context::{Shared, WorkerContext},
-    http, mqtt, proxy, sys, turn, xmpp,
+    http, mqtt, proxy,
+    stops::TICK,
+    sys, turn, xmpp,
 };
 
 /// Starts all worker threads.
@@ -130,9 +132,11 @@ async fn follow_clock(ctx: Rc<WorkerContext>) {
 /// Drops the worker's outdated routes, and with them the last references to subscribers that are gone; then has the
 /// worker's heap give back what is free at its top.
 async fn sweep_routes(ctx: Rc<WorkerContext>) {
-    let mut ticks = tokio::time::interval(std::time::Duration::from_secs(1));
+    let mut ticks = tokio::time::interval(TICK);
     loop {
         ticks.tick().await;
+        // Also where no client asks for it, so that a time in which the worker did not run is seen.
+        let _now = ctx.now();
         ctx.worker.borrow_mut().sweep_routes();
         fogmux_memory::give_back_top();
     }
