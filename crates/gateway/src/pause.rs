@@ -116,6 +116,11 @@ impl Pause {
         self.plan.asked.until.is_some()
     }
 
+    /// Whether it has lasted for so long that a client may miss the answer to its PINGREQ.
+    pub(crate) fn is_long(&self) -> bool {
+        self.plan.asked.longest - self.plan.left > LOOK_LAST * 2
+    }
+
     /// See [`Plan::next_turn`].
     pub(crate) fn next_turn(&self, bytes: usize, limit: Option<usize>) -> Option<usize> {
         self.plan.next_turn(bytes, limit)

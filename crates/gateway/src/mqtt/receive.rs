@@ -15,6 +15,8 @@ use fogmux_mqtt::{
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
+mod control;
+
 use super::connection::{Connection, End};
 use crate::unfinished::{Place, SMALL_BYTES, owner};
 
@@ -248,10 +250,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut batch = Batch::default();
         let mut used = 0;
         self.publishes = false;
-        let mut control = 0;
+        let (mut control, mut holds) = (0, self.holds_input());
         let end = loop {
             let rest = bytes.get(used..).unwrap_or_default();
-            if batch.is_empty() && self.holds_input() {
+            if batch.is_empty() {
+                holds = self.holds_input();
+            }
+            if holds && control::is_publish(rest) {
                 break None;
             }
             match decode(rest, version, &limits) {
@@ -375,14 +380,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let out = self.output.buffer(&self.ctx);
         let steps = batch.steps.drain(..);
+        let now = self.now;
         let applied = self.slot.with_claim(self.claim, |mailbox| {
+            let in_flight = mailbox.in_flight();
             for step in steps {
                 match step {
                     Step::Puback(id) => mailbox.handle_puback(id)?,
                     Step::Pubrec(id, reason) => mailbox.handle_pubrec(id, reason, out)?,
-        let now = self.now;
                     Step::Pubcomp(id) => mailbox.handle_pubcomp(id)?,
-            let in_flight = mailbox.in_flight();
                     Step::Pubrel(id) => {
                         let reason = if mailbox.received.remove(id) {
                             inbound.release();
@@ -405,12 +410,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     },
                 }
             }
+            mailbox.note_acknowledged(in_flight, now);
             Ok(())
         });
         let applied = applied.map_err(|_| End::Displaced)?;
         applied.map_err(|error| self.misbehaved(&error, error.reason()))
     }
-            mailbox.note_acknowledged(in_flight, now);
 }
 
 impl<S> Drop for Connection<S> {
