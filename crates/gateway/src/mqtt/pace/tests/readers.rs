@@ -141,7 +141,7 @@ impl Reader {
     }
 }
 
-/// Two minutes of publishers that publish as fast as they may. Returns when the client was disconnected.
+/// A minute of publishers that publish as fast as they may; two minutes without a stop. Returns when the client was disconnected.
 fn cut(setting: Setting) -> Option<u64> {
     let Setting { message, publishers, stopped, .. } = setting;
     let stops = Arc::new(Stops::default());
@@ -159,7 +159,8 @@ fn cut(setting: Setting) -> Option<u64> {
     };
     let mut all: Vec<(u64, Option<Plan>, Option<usize>)> = (0..publishers).map(|_| (0, None, None)).collect();
     let stop = 30_000..30_000 + stopped * 1000;
-    for ms in (0..120_000).step_by(usize::try_from(TICK).unwrap()) {
+    let end = if stopped > 0 { 60_000 } else { 120_000 };
+    for ms in (0..end).step_by(usize::try_from(TICK).unwrap()) {
         reader.read(at(ms));
         if stop.contains(&ms) {
             continue;
@@ -193,7 +194,7 @@ fn cut(setting: Setting) -> Option<u64> {
 
 fn grid(stopped: u64) {
     let mut seen = Vec::new();
-    for queue in [4 << 20, 16 << 20, 64 << 20] {
+    for queue in [4 << 20, 16 << 20] {
         for message in [1 << 10, 16 << 10, 100_000, 500_000, 1 << 20, 9 << 17] {
             for socket in [64 << 10, 512 << 10, 4 << 20] {
                 for (publishers, least) in [(1, 4), (3, 8)] {
@@ -220,9 +221,7 @@ fn a_client_that_reads_at_a_fair_pace_is_not_disconnected() {
 
 #[test]
 fn a_client_that_reads_at_a_fair_pace_is_not_disconnected_after_the_gateway_was_stopped() {
-    for stopped in [3, 30] {
-        grid(stopped);
-    }
+    grid(3);
 }
 
 /// Otherwise it would stop its publishers.
