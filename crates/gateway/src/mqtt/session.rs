@@ -189,7 +189,10 @@ impl MqttDoor {
     }
 
     pub(super) fn bounds(&self, ctx: &MqttContext) -> Arc<Bounds> {
-        Arc::clone(self.bounds.get_or_init(|| Arc::new(Bounds::new(&self.config, ctx.bus().memory()))))
+        Arc::clone(
+            self.bounds
+                .get_or_init(|| Arc::new(Bounds::new(&self.config, ctx.bus().memory(), ctx.shared.clock.stops()))),
+        )
     }
 
     /// The logins under way.
