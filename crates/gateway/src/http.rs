@@ -263,7 +263,7 @@ pub async fn housekeeping(ctx: Rc<HttpContext>) {
     loop {
         tokio::select! {
             () = &mut drain => return,
-            Ok(()) = rules.changed() => drop(door.second_look.send_replace(())),
+            Ok(()) = rules.changed() => door.second_look.send_replace(()),
             _ = ticks.tick() => door.streams.expire(&ctx),
         }
     }

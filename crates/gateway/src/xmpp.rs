@@ -27,7 +27,8 @@ mod read;
 mod sasl;
 mod session;
 mod subscribe;
-#[cfg(all(test, feature = "coap", feature = "http", feature = "mqtt"))]
+#[cfg(test)]
+#[cfg(all(feature = "coap", feature = "http", feature = "mqtt"))]
 mod tests;
 mod translate;
 
