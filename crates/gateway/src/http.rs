@@ -4,8 +4,10 @@
 //! `topics`, `batch`, `follow` and others respond. The wire format is data in [`fogmux_http`]. The path of a retained
 //! message – route, permission, lookup, response – runs without a task, a box or an await.
 
+mod answer;
 mod batch;
 mod body;
+mod conn;
 mod connection;
 mod context;
 mod cors;
