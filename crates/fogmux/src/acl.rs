@@ -49,7 +49,7 @@ fn is_shown(arguments: &AclTest, principal: &Principal) -> bool {
 
 /// Describes the principal of a credential.
 fn introduction(principal: &Principal) -> String {
-    let mut text = format!("the holder is {}, believed by {}", principal.name, principal.source.name());
+    let mut text = format!("the credential belongs to {}, verified by {}", principal.name, principal.source.name());
     if !principal.groups.is_empty() {
         text += &format!(", in groups {}", principal.groups.join(", "));
     }
@@ -70,7 +70,7 @@ struct Answer {
 impl Answer {
     /// The credential is nobody's.
     fn nobody(refused: &Refused) -> Self {
-        let text = format!("refused: the credential is not believed here: {refused}");
+        let text = format!("refused: the credential is not accepted: {refused}");
         Self { allowed: false, text, rule: None, principal: None }
     }
 
@@ -101,7 +101,7 @@ fn decide(authority: &Arc<Authority>, arguments: &AclTest, principal: Principal)
     let is_filter = arguments.topic.split('/').any(|level| level == "+" || level == "#");
     let (allowed, text, rule) = match arguments.action {
         AclAction::Write if is_filter => {
-            return Err(Failure::new(Status::Usage, "one writes to a topic, not to a filter"));
+            return Err(Failure::new(Status::Usage, "write needs a topic, not a filter"));
         }
         AclAction::Read if is_filter => {
             reach(&authority.access(&principal, client, door).may_subscribe(&arguments.topic))
@@ -118,7 +118,7 @@ fn decide(authority: &Arc<Authority>, arguments: &AclTest, principal: Principal)
 fn reach(reach: &Reach) -> (bool, String, Option<RuleRef>) {
     match reach {
         Reach::Everything => (true, "allowed: everything that the filter matches".to_owned(), None),
-        Reach::Some => (true, "allowed in part: only those topics arrive that rules allow one by one".to_owned(), None),
+        Reach::Some => (true, "allowed in part: only messages on topics that a rule allows are sent".to_owned(), None),
         Reach::Nothing(decision) => (false, decision.to_string(), decision.rule.clone()),
     }
 }
@@ -138,7 +138,7 @@ fn principal(
         "psk" => Ok(authority.psk(named.as_bytes())),
         "oscore" => Ok(authority.oscore(named)),
         "callback" if config.auth.callback.url.is_empty() => {
-            Err(Failure::new(Status::Config, "auth.callback.url is not set: nobody is asked"))
+            Err(Failure::new(Status::Config, "auth.callback.url is not set"))
         }
         "callback" => Ok(authority.vouched_elsewhere(named, &arguments.groups)),
         "token" => token(authority, named).map(|verified| verified.map(|verified| verified.principal)),

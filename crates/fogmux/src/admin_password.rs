@@ -30,6 +30,6 @@ pub(crate) fn delete(directory: &Path) {
     match std::fs::remove_file(&file) {
         Ok(()) => tracing::info!(file = %file.display(), "deleted: the password in it was changed"),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => tracing::warn!(%error, "{} holds an old password and cannot be deleted", file.display()),
+        Err(error) => tracing::warn!(%error, "{} contains an old password and cannot be deleted", file.display()),
     }
 }

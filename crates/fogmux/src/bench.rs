@@ -120,7 +120,7 @@ fn render(arguments: &Report) -> Result<(), Failure> {
         }
         found = true;
     }
-    if found { Ok(()) } else { Err(Failure::new(Status::DataErr, "there is no JSON file of `fogmux bench` here")) }
+    if found { Ok(()) } else { Err(Failure::new(Status::DataErr, "the directory has no JSON file of `fogmux bench`")) }
 }
 
 fn read(path: &std::path::Path) -> Result<outcome::Report, Failure> {
@@ -146,7 +146,7 @@ fn conductor(host: &Host, output: &Output) -> Result<Conductor, Failure> {
 fn captured(arguments: &arguments::Run) -> Result<Conductor, Failure> {
     let Some(capture) = &arguments.capture else { return conductor(&arguments.host, &arguments.output) };
     if arguments.shape.link == "loopback" {
-        return Err(Failure::new(Status::Usage, "--capture takes frames of a link: add --link lossless, or another"));
+        return Err(Failure::new(Status::Usage, "--capture needs a link: add --link lossless, or another"));
     }
     let keys = arguments.output.key_log.clone().unwrap_or_else(|| capture.with_extension("keys"));
     let output = Output { key_log: Some(keys), ..arguments.output.clone() };

@@ -56,7 +56,7 @@ impl Remote for Http {
     ) -> Pin<Box<dyn Future<Output = Result<Answer, NoAnswer>> + Send + 'a>> {
         Box::pin(async move {
             let asked = tokio::time::timeout(self.timeout, self.post(&question)).await;
-            asked.unwrap_or_else(|_| Err(NoAnswer(format!("nothing within {:?}", self.timeout))))
+            asked.unwrap_or_else(|_| Err(NoAnswer(format!("no answer within {:?}", self.timeout))))
         })
     }
 }
@@ -139,11 +139,11 @@ fn read(status: StatusCode, body: &[u8]) -> Result<Answer, NoAnswer> {
         Some(_) | None => return Err(NoAnswer("no \"allow\": true or false".to_owned())),
     }
     let groups = said.get("groups").map_or(Some(Vec::new()), texts);
-    let groups = groups.ok_or_else(|| NoAnswer("\"groups\" is no list of strings".to_owned()))?;
+    let groups = groups.ok_or_else(|| NoAnswer("\"groups\" is not a list of strings".to_owned()))?;
     let expires_in = match said.get("expires_in") {
         None | Some(Value::Null) => None,
         Some(seconds) => {
-            let seconds = seconds.as_u64().ok_or_else(|| NoAnswer("\"expires_in\" is no number".to_owned()))?;
+            let seconds = seconds.as_u64().ok_or_else(|| NoAnswer("\"expires_in\" is not a number".to_owned()))?;
             Some(Duration::from_secs(seconds))
         }
     };

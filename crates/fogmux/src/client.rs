@@ -165,7 +165,7 @@ fn psk(access: &Access) -> Result<Option<Psk>, Failure> {
     let digits = match (&access.psk, &access.psk_file) {
         (Some(digits), _) => Zeroizing::new(digits.clone()),
         (None, Some(file)) => Zeroizing::new(password_from(file)?),
-        (None, None) => return Err(Failure::new(Status::Usage, "--psk-id needs a key: --psk-file FILE or --psk HEX")),
+        (None, None) => return Err(Failure::new(Status::Usage, "--psk-id needs --psk-file FILE or --psk HEX")),
     };
     let pairs = digits.trim().as_bytes().as_chunks::<2>();
     let key: Option<Vec<u8>> = match pairs {
@@ -173,7 +173,7 @@ fn psk(access: &Access) -> Result<Option<Psk>, Failure> {
         _ => None,
     };
     let key = key.filter(|key| !key.is_empty());
-    let key = key.ok_or_else(|| Failure::new(Status::Usage, "the pre-shared key is not in hexadecimal digits"))?;
+    let key = key.ok_or_else(|| Failure::new(Status::Usage, "the pre-shared key is not hexadecimal"))?;
     Ok(Some(Psk { identity: identity.clone(), key: Zeroizing::new(key) }))
 }
 
@@ -196,7 +196,7 @@ pub(crate) fn password_from(file: &Path) -> Result<String, Failure> {
 
 async fn within<T>(seconds: f64, work: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
     let patience = Duration::try_from_secs_f64(seconds)
-        .map_err(|_| ClientError::Usage(format!("{seconds} is no number of seconds")))?;
+        .map_err(|_| ClientError::Usage(format!("{seconds} is not a number of seconds")))?;
     tokio::time::timeout(patience, work).await.unwrap_or(Err(ClientError::Timeout(seconds)))
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn default_directory() -> Result<PathBuf, Failure> {
     }
     match variable("HOME") {
         Some(home) => Ok(home.join(".local/state/fogmux")),
-        None => Err(Failure::new(Status::Usage, "HOME is not set; say where the data goes with --data DIR")),
+        None => Err(Failure::new(Status::Usage, "HOME is not set; name the data directory with --data DIR")),
     }
 }
 

@@ -32,7 +32,7 @@ const LONG_BYTES: u32 = 5_000;
 pub(crate) fn run(arguments: &Demo) -> Result<(), Failure> {
     let _log = Log::start("warn")?;
     let patience = Duration::try_from_secs_f64(arguments.timeout)
-        .map_err(|_| Failure::new(Status::Usage, format!("{} is no number of seconds", arguments.timeout)))?;
+        .map_err(|_| Failure::new(Status::Usage, format!("{} is not a number of seconds", arguments.timeout)))?;
     let directory = tempfile::tempdir().map_err(|error| Failure::io("a directory for the data", &error))?;
     let mut config = Config::default();
     config.listeners.free_ports();
@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &Demo) -> Result<(), Failure> {
     }
     match table.problems() {
         0 => Ok(()),
-        count => Err(Failure::new(Status::Unavailable, format!("{count} messages did not arrive as they were sent"))),
+        count => Err(Failure::new(Status::Unavailable, format!("{count} messages did not arrive unchanged"))),
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Admin {
 pub(crate) fn prepare(config: &Config, directory: &Path) -> Result<Home, Failure> {
     match data::make(directory) {
         Err(error) if fogmux_store::is_unwritable(&error) => {
-            tracing::error!(%error, directory = %directory.display(), "the data directory cannot be made");
+            tracing::error!(%error, directory = %directory.display(), "the data directory cannot be created");
         }
         made => made.map_err(|error| Failure::io(directory.display(), &error))?,
     }
@@ -50,10 +50,10 @@ pub(crate) fn prepare(config: &Config, directory: &Path) -> Result<Home, Failure
         let file = file.display();
         return Err(Failure::new(
             Status::Config,
-            format!("tls.crl_file: {file} is not there; nothing would be revoked"),
+            format!("tls.crl_file: {file} does not exist; no certificate would be revoked"),
         ));
     }
-    let made = go_on(certificate(config, &directory), "there is no certificate: listeners that encrypt stay closed")?;
+    let made = go_on(certificate(config, &directory), "there is no certificate: TLS and DTLS listeners stay closed")?;
     let (tls, authority) = made.map_or((None, None), |(tls, authority)| (Some(tls), authority));
     let admin = go_on(administrator(config, &directory), "there are no users: nobody can log in with a password")?;
     Ok(Home { directory, authority, tls, admin: admin.flatten() })
@@ -240,7 +240,7 @@ fn administrator(config: &Config, directory: &Path) -> Result<Option<Admin>, Fai
 fn random_password() -> Result<String, Failure> {
     const LETTERS: &[u8; 32] = b"bcdfghjkmnpqrstvwxzBCDFGHJKLMNPQ";
     let mut bytes = [0; 24];
-    getrandom::fill(&mut bytes).map_err(|error| Failure::new(Status::IoErr, format!("no random numbers: {error}")))?;
+    getrandom::fill(&mut bytes).map_err(|error| Failure::new(Status::IoErr, format!("random numbers: {error}")))?;
     let letters = bytes.iter().filter_map(|byte| LETTERS.get(usize::from(byte % 32)));
     Ok(letters.map(|letter| char::from(*letter)).collect())
 }

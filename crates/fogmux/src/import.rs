@@ -32,7 +32,7 @@ pub(crate) fn run(command: &Import) -> Result<(), Failure> {
         reports.push(report);
     }
     if given.is_empty() {
-        let message = "there is nothing to import: name mosquitto.conf, or files with --acl, --passwords or --psk";
+        let message = "nothing to import: name mosquitto.conf, or files with --acl, --passwords or --psk";
         return Err(Failure::new(Status::Usage, message));
     }
     let targets = Targets::find(arguments)?;
@@ -66,12 +66,12 @@ impl Given {
                 "password_file" => &mut self.passwords,
                 "psk_file" => &mut self.psk,
                 other => {
-                    report.lost(index + 1, format!("{other} is not looked at; see config/fogmux.toml"));
+                    report.lost(index + 1, format!("{other} is not imported; see config/fogmux.toml"));
                     continue;
                 }
             };
             if target.is_some() {
-                report.lost(index + 1, "there is one such file already");
+                report.lost(index + 1, "this file was named before");
             } else {
                 *target = Some(beside.join(value));
             }
@@ -163,15 +163,15 @@ fn import_acl(
     let translated = acl::translate(&read_text(file)?, &mut report);
     if translated.deny_lost {
         eprint!("{report}");
-        let message = "a deny cannot be translated: without it more would be allowed than before; nothing was written";
+        let message = "a deny rule cannot be translated, so more would be allowed than before; nothing was written";
         return Err(Failure::new(Status::DataErr, message));
     }
     Acl::parse(target, &translated.toml).map_err(|problems| Failure::new(Status::DataErr, problems))?;
     if target.exists() && !arguments.replace {
-        let message = format!("{}: there are rules already; --replace puts these in their place", target.display());
+        let message = format!("{}: rules exist already; --replace overwrites them", target.display());
         return Err(Failure::new(Status::DataErr, message));
     }
-    report.differs(0, "who has no rule may do nothing here as there – the administrator of the gateway included");
+    report.differs(0, "a user without a rule has no access, as in Mosquitto; this includes the administrator");
     reports.push(report);
     if !arguments.dry_run {
         write(target, &translated.toml)?;

@@ -34,7 +34,7 @@ pub(crate) fn warn_of_open(config: &Config, directory: &Path) {
     };
     tracing::warn!(
         first = %first.display(), count = open.len(),
-        "others can look into the data directory; close it with: {mend}"
+        "other users can read the data directory; close it with: {mend}"
     );
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn raise_limit() {
     if limit.current.is_some_and(|soft| soft < hard)
         && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(hard), maximum: limit.maximum })
     {
-        tracing::warn!(%error, "the limit of open files stays as it is");
+        tracing::warn!(%error, "cannot raise the limit of open files");
     }
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn room_for_connections(wanted: usize) -> usize {
             open,
             limit = files,
             wanted,
-            "the system's limit of open files leaves room for fewer connections than configured"
+            "the system's limit of open files allows fewer connections than configured"
         );
     }
     room.min(wanted)

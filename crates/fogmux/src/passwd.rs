@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Passwd) -> Result<(), Failure> {
     });
     let disabled = changed.map_err(|error| failed(&file, error))?;
     forget_first(arguments);
-    let may = if disabled { "has a new password and stays shut out until --enable" } else { "may log in" };
+    let may = if disabled { "has a new password and stays disabled until --enable" } else { "may log in" };
     eprintln!("{}: {} {may}; a running gateway notices within seconds", file.display(), arguments.user);
     Ok(())
 }
@@ -80,7 +80,7 @@ fn set_disabled(file: &Path, user: &str, disabled: bool) -> Result<(), Failure> 
 /// A user without a password may have other credentials.
 fn unknown(file: &Path, user: &str, disabled: bool) -> String {
     let file = file.display();
-    let hint = "; who comes by a certificate, key or token of that name is shut out by an entry with disabled = true";
+    let hint = "; to refuse certificates, keys and tokens of that name, add an entry with disabled = true";
     format!("{file}: there is no user {user:?}{}", if disabled { hint } else { "" })
 }
 
@@ -105,7 +105,7 @@ fn password() -> Result<String, Failure> {
     }
     let first = hidden("Password: ")?;
     if first != hidden("Again: ")? {
-        return Err(Failure::new(Status::DataErr, "the two are not the same"));
+        return Err(Failure::new(Status::DataErr, "the passwords do not match"));
     }
     Ok(first)
 }

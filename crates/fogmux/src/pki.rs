@@ -75,14 +75,14 @@ fn server(arguments: &PkiServer) -> Result<(), Failure> {
         let made = pki::ensure_server(&directory, arguments.key.kind(), &arguments.names, SystemTime::now());
         let made = made.map_err(failed)?;
         if !made.renewed {
-            eprintln!("the certificate that is there covers these names");
+            eprintln!("the existing certificate covers these names");
         }
         println!("{}", made.certificate.display());
         return Ok(());
     };
     let names = server_names(&arguments.names)?;
     let first = arguments.names.first();
-    let first = first.ok_or_else(|| Failure::new(Status::Usage, "a server needs a name"))?;
+    let first = first.ok_or_else(|| Failure::new(Status::Usage, "the name of the server is missing"))?;
     let wanted = Wanted { names, validity: DAY * arguments.days, ..Wanted::new(Purpose::Server, first.as_str()) };
     let (certificate, key) = (out.with_added_extension("pem"), out.with_added_extension("key"));
     issue(&directory, &wanted, arguments.key, &certificate, &key)
@@ -90,7 +90,7 @@ fn server(arguments: &PkiServer) -> Result<(), Failure> {
 
 fn server_names(names: &[String]) -> Result<Vec<ServerName<'static>>, Failure> {
     let name = |name: &String| {
-        let bad = || Failure::new(Status::Usage, format!("{name:?} is no DNS name or address"));
+        let bad = || Failure::new(Status::Usage, format!("{name:?} is neither a DNS name nor an address"));
         ServerName::try_from(name.clone()).map_err(|_| bad())
     };
     names.iter().map(name).collect()
@@ -107,7 +107,7 @@ fn client(arguments: &PkiClient) -> Result<(), Failure> {
     let name = &arguments.name;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte);
     if name.is_empty() || name.starts_with('.') || !name.bytes().all(plain) {
-        return Err(Failure::new(Status::Usage, format!("{name:?}: a name here is of letters, digits and ._@-")));
+        return Err(Failure::new(Status::Usage, format!("{name:?}: a name may contain only letters, digits and ._@-")));
     }
     let base = arguments.out.clone().unwrap_or_else(|| directory.join(CLIENTS).join(name));
     if let Some(parent) = base.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -120,7 +120,7 @@ fn client(arguments: &PkiClient) -> Result<(), Failure> {
         let aside = base.with_added_extension(format!("{}.pem", old.serial));
         fs::rename(&certificate, &aside).map_err(|error| Failure::io(aside.display(), &error))?;
     } else if certificate.exists() {
-        let error = format!("{} is there already; --renew replaces it", certificate.display());
+        let error = format!("{} exists already; --renew replaces it", certificate.display());
         return Err(Failure::new(Status::Usage, error));
     }
     let wanted = Wanted {
@@ -179,7 +179,7 @@ fn revoke(arguments: &PkiRevoke) -> Result<(), Failure> {
     for serial in serials {
         let is_new = authority.revoke(&serial, SystemTime::now()).map_err(failed)?;
         let done = if is_new { "is revoked" } else { "was revoked already" };
-        eprintln!("{serial} {done}; the next handshake sees it unless tls.crl_file names another list");
+        eprintln!("{serial} {done}; effective from the next handshake, unless tls.crl_file names another list");
     }
     Ok(())
 }
@@ -200,7 +200,7 @@ fn serials(clients: &Path, which: &str) -> Result<Vec<String>, Failure> {
     if is_serial {
         return Ok(vec![which.to_ascii_lowercase()]);
     }
-    let error = format!("{which:?} is no client, no file and no serial number");
+    let error = format!("{which:?} is neither a client, a file nor a serial number");
     Err(Failure::new(Status::DataErr, error))
 }
 

@@ -44,15 +44,15 @@ fn announce(arguments: &Agent, address: SocketAddr, bundle: &Path) {
         let key = bundle.display().to_string();
         return println!("{}", serde_json::json!({ "address": address, "agent_key": key }));
     }
-    println!("agent at {address}; its key for the driving host: {}", bundle.display());
-    println!("there: fogmux bench run --agent {address} --agent-key agent.pem");
+    println!("agent at {address}; key for the other host: {}", bundle.display());
+    println!("on the other host: fogmux bench run --agent {address} --agent-key agent.pem");
     match address.ip() {
-        ip if ip.is_loopback() => println!("It is reached from this host only: --listen takes an address of its own."),
-        ip if ip.is_unspecified() => println!("The other host writes an address of this one instead of {ip}."),
+        ip if ip.is_loopback() => println!("It is reachable from this host only; use --listen for another address."),
+        ip if ip.is_unspecified() => println!("On the other host, use an address of this host instead of {ip}."),
         _ => {}
     }
     if !address.ip().is_loopback() {
-        println!("Gateways that it starts can be reached by whoever reaches this address, for as long as they run.");
+        println!("Gateways that it starts are open to everybody who can reach this address.");
     }
 }
 

@@ -111,9 +111,9 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "From the door on the left to the door above, in milliseconds; each way a JSON text and bytes with"
+            "Milliseconds from the door on the left to the door above: the slower of a JSON text and bytes with"
         )?;
-        writeln!(f, "NUL and 0xFF, the slower of the two, connection set-up included.\n")?;
+        writeln!(f, "NUL and 0xFF, including connection set-up.\n")?;
         write!(f, "{:<11}", "")?;
         for name in &self.names {
             write!(f, "{name:>11}")?;
@@ -136,7 +136,7 @@ impl fmt::Display for Table {
             }
         }
         match self.problems() {
-            0 => writeln!(f, "Every message arrived everywhere with its bytes and its content type."),
+            0 => writeln!(f, "Every message arrived at every door with its bytes and content type unchanged."),
             count => writeln!(f, "{count} of {} ways failed.", self.names.len() * self.names.len()),
         }
     }

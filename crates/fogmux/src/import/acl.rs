@@ -91,13 +91,13 @@ fn read_line(keyword: &str, rest: &str) -> Result<(Access, String), String> {
         Some(("write", filter)) => (Access::Write, filter.trim()),
         Some(("readwrite", filter)) => (Access::ReadWrite, filter.trim()),
         Some(("deny", filter)) => (Access::Deny, filter.trim()),
-        Some((other, _)) => return Err(format!("{other:?} is no access: read, write, readwrite or deny")),
+        Some((other, _)) => return Err(format!("{other:?} is not one of read, write, readwrite and deny")),
     };
     let filter = if keyword == "pattern" { placeholders(filter) } else { filter.replace('%', "%%") };
     let sample = format!("[[allow]]\nanonymous = true\nread = {}\n", quoted(&filter));
     match fogmux_auth::Acl::parse(std::path::Path::new("line"), &sample) {
         Ok(_) => Ok((access, filter)),
-        Err(_) => Err(format!("{filter:?} is no topic filter")),
+        Err(_) => Err(format!("{filter:?} is not a topic filter")),
     }
 }
 
@@ -144,8 +144,7 @@ fn say_what_differs(lines: &[Line], report: &mut Report) {
         }
     }
     if lines.iter().any(|line| line.access != Access::Deny) {
-        report
-            .differs(0, "a subscription that may read nothing is refused here; there, it is accepted and stays silent");
+        report.differs(0, "a subscription without a right to read is refused; Mosquitto accepts it and sends nothing");
     }
 }
 

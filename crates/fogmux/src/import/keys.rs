@@ -23,7 +23,7 @@ pub(super) fn passwords(text: &str, users: &mut Users, replace: bool, report: &m
     }
     if taken > 0 {
         let text =
-            "SCRAM (XMPP, MQTT 5 AUTH) needs keys that cannot be made from these hashes; `fogmux passwd` makes them";
+            "SCRAM (XMPP, MQTT 5 AUTH) needs keys that these hashes do not contain; `fogmux passwd` creates them";
         report.differs(0, text);
     }
     taken
@@ -39,7 +39,7 @@ pub(super) fn psks(text: &str, psks: &mut Psks, replace: bool, report: &mut Repo
             continue;
         }
         let Some(key) = decode_hex(key) else {
-            report.lost(number, "the key is no hexadecimal number");
+            report.lost(number, "the key is not hexadecimal");
             continue;
         };
         match psks.set(identity.as_bytes(), &key, None) {
@@ -48,7 +48,7 @@ pub(super) fn psks(text: &str, psks: &mut Psks, replace: bool, report: &mut Repo
             Err(_) => report.lost(number, "it cannot be used"),
         }
         if key.len() < 16 {
-            report.differs(number, "a key of less than 16 bytes can be guessed at");
+            report.differs(number, "a key of less than 16 bytes can be guessed");
         }
     }
     taken
@@ -64,7 +64,7 @@ fn entries<'a>(text: &'a str, report: &mut Report) -> Vec<(usize, &'a str, &'a s
         }
         match line.split_once(':') {
             Some((name, value)) => entries.push((index + 1, name, value.trim())),
-            None => report.lost(index + 1, "there is no colon in it"),
+            None => report.lost(index + 1, "the line has no colon"),
         }
     }
     entries

@@ -95,7 +95,7 @@ fn id(bytes: &[u8]) -> Result<Id, Failure> {
 
 fn random(bytes: usize) -> Result<Vec<u8>, Failure> {
     let mut random = vec![0; bytes];
-    getrandom::fill(&mut random).map_err(|error| Failure::new(Status::IoErr, format!("no random numbers: {error}")))?;
+    getrandom::fill(&mut random).map_err(|error| Failure::new(Status::IoErr, format!("random numbers: {error}")))?;
     Ok(random)
 }
 
@@ -103,7 +103,7 @@ fn random(bytes: usize) -> Result<Vec<u8>, Failure> {
 fn free_name(directory: &Path, user: &str) -> Result<PathBuf, Failure> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte);
     if user.is_empty() || user.starts_with('.') || !user.bytes().all(plain) {
-        return Err(Failure::new(Status::Usage, format!("{user:?}: a name here is of letters, digits and ._@-")));
+        return Err(Failure::new(Status::Usage, format!("{user:?}: a name may contain only letters, digits and ._@-")));
     }
     let first = directory.join(format!("{user}.toml"));
     let further = (2..=DEVICES).map(|number| directory.join(format!("{user}-{number}.toml")));

@@ -32,13 +32,12 @@ pub(crate) fn run(arguments: &PkiPsk) -> Result<(), Failure> {
         };
     }
     let key = match &arguments.key {
-        Some(digits) => {
-            bytes(digits).ok_or_else(|| Failure::new(Status::Usage, "a key is an even number of hexadecimal digits"))?
-        }
+        Some(digits) => bytes(digits)
+            .ok_or_else(|| Failure::new(Status::Usage, "a key has an even number of hexadecimal digits"))?,
         None => {
             let mut key = vec![0; KEY_BYTES];
             getrandom::fill(&mut key)
-                .map_err(|error| Failure::new(Status::IoErr, format!("no random numbers: {error}")))?;
+                .map_err(|error| Failure::new(Status::IoErr, format!("random numbers: {error}")))?;
             key
         }
     };

@@ -55,7 +55,7 @@ impl ServiceManager {
         if let Some((socket, address)) = &self.socket
             && let Err(error) = socket.send_to_addr(state.as_bytes(), address)
         {
-            tracing::debug!(%error, "the service manager does not listen");
+            tracing::debug!(%error, "cannot notify the service manager");
         }
     }
 }
