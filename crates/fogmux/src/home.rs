@@ -209,8 +209,8 @@ fn administrator(config: &Config, directory: &Path) -> Result<Option<Admin>, Fai
     if store.exists() || directory.join(ADMIN_PASSWORD).exists() {
         tracing::warn!(
             file = %file.display(),
-            "there is no users file, though this data directory has been in use: nobody who was in it can log in; a new \
-             one is made, with a new administrator",
+            "there is no users file, though this data directory has been in use: its users cannot log in; a new one is \
+             created, with a new administrator",
         );
     }
     let (password, password_file) = match &config.auth.admin_password_file {
@@ -240,7 +240,8 @@ fn administrator(config: &Config, directory: &Path) -> Result<Option<Admin>, Fai
 fn random_password() -> Result<String, Failure> {
     const LETTERS: &[u8; 32] = b"bcdfghjkmnpqrstvwxzBCDFGHJKLMNPQ";
     let mut bytes = [0; 24];
-    getrandom::fill(&mut bytes).map_err(|error| Failure::new(Status::IoErr, format!("random numbers: {error}")))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Failure::new(Status::IoErr, format!("cannot get random numbers: {error}")))?;
     let letters = bytes.iter().filter_map(|byte| LETTERS.get(usize::from(byte % 32)));
     Ok(letters.map(|letter| char::from(*letter)).collect())
 }

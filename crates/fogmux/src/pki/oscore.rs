@@ -95,7 +95,8 @@ fn id(bytes: &[u8]) -> Result<Id, Failure> {
 
 fn random(bytes: usize) -> Result<Vec<u8>, Failure> {
     let mut random = vec![0; bytes];
-    getrandom::fill(&mut random).map_err(|error| Failure::new(Status::IoErr, format!("random numbers: {error}")))?;
+    getrandom::fill(&mut random)
+        .map_err(|error| Failure::new(Status::IoErr, format!("cannot get random numbers: {error}")))?;
     Ok(random)
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &PkiPsk) -> Result<(), Failure> {
         None => {
             let mut key = vec![0; KEY_BYTES];
             getrandom::fill(&mut key)
-                .map_err(|error| Failure::new(Status::IoErr, format!("random numbers: {error}")))?;
+                .map_err(|error| Failure::new(Status::IoErr, format!("cannot get random numbers: {error}")))?;
             key
         }
     };

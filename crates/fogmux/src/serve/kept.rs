@@ -58,7 +58,7 @@ impl Kept {
 
 fn gone(file: Option<&Path>, what: &str) -> String {
     let file = file.map(|file| format!("{}: ", file.display())).unwrap_or_default();
-    format!("{file}the {what} are missing; the previous ones stay in force until a restart")
+    format!("{file}the {what} are gone; the previous ones stay in force until a restart")
 }
 
 /// Whether there is anything in a file but blanks; a comment is enough. One that cannot be read is there: who loads it
