@@ -1,7 +1,7 @@
-//! `fogmux acl test`: who somebody would be, and which rule allows or refuses.
+//! `fogmux acl test`: the principal of a credential, and the rule that allows or refuses an action.
 //!
-//! WHO is a user's name or `anonymous`, or any other credential that a door takes: `cert:FILE`, `psk:IDENTITY`,
-//! `oscore:USER`, `token:FILE` (`-` for standard input), `callback:USER`; `user:NAME` is a user of whatever name.
+//! WHO is a user's name or `anonymous`, or another credential: `cert:FILE`, `psk:IDENTITY`, `oscore:USER`, `token:FILE`
+//! (`-` for standard input), `callback:USER`. `user:NAME` is a user of any name.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::exit::{Failure, Status};
 use crate::home;
 
-/// Asks the rules as a door would.
+/// Checks the rules as a door would.
 pub(crate) fn run(command: &Acl) -> Result<(), Failure> {
     let Acl::Test(arguments) = command;
     let config = read(arguments.config.as_deref(), &[])?;
@@ -42,7 +42,7 @@ pub(crate) fn run(command: &Acl) -> Result<(), Failure> {
     if answer.allowed { Ok(()) } else { Err(Failure::silent(Status::NoPerm)) }
 }
 
-/// A user who was named needs no introduction.
+/// Returns whether to describe the principal; a user given by name is not described.
 fn is_shown(arguments: &AclTest, principal: &Principal) -> bool {
     *arguments.user != *principal.name
 }
@@ -68,7 +68,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// The credential is nobody's.
+    /// Returns the answer for a credential that is not accepted.
     fn nobody(refused: &Refused) -> Self {
         let text = format!("refused: the credential is not accepted: {refused}");
         Self { allowed: false, text, rule: None, principal: None }
@@ -123,7 +123,7 @@ fn reach(reach: &Reach) -> (bool, String, Option<RuleRef>) {
     }
 }
 
-/// The principal, or the reason of the refusal.
+/// Returns the principal, or the reason of the refusal.
 fn principal(
     authority: &Authority,
     config: &Config,

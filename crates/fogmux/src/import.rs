@@ -1,6 +1,6 @@
-//! `fogmux import mosquitto`: users, keys and rules of another broker, with everything said that does not come along.
+//! `fogmux import mosquitto`: imports users, keys and rules of another broker and reports what it could not import.
 //!
-//! Nothing is written that would open more than was open before: a `deny` that cannot be said stops the import.
+//! Nothing is written that would allow more than before: a `deny` rule that cannot be translated stops the import.
 
 mod acl;
 mod keys;
@@ -17,10 +17,10 @@ use crate::exit::{Failure, Status};
 use crate::passwd::failed;
 use crate::{data, home};
 
-/// Keys of mosquitto.conf whose files are read.
+/// Keys of mosquitto.conf whose files are imported.
 const FILES: [&str; 3] = ["acl_file", "password_file", "psk_file"];
 
-/// Does what the arguments say.
+/// Runs the import.
 pub(crate) fn run(command: &Import) -> Result<(), Failure> {
     let Import::Mosquitto(arguments) = command;
     let mut given =
@@ -82,7 +82,7 @@ impl Given {
     }
 }
 
-/// Our files.
+/// The files of this gateway.
 struct Targets {
     users: PathBuf,
     acl: PathBuf,
@@ -105,7 +105,7 @@ impl Targets {
     }
 }
 
-/// A part that was imported, and its file.
+/// An imported part and its file.
 struct Done {
     what: &'static str,
     count: usize,
@@ -121,7 +121,7 @@ fn import(
 ) -> Result<Vec<Done>, Failure> {
     let mut done = Vec::new();
     let written = !arguments.dry_run;
-    // The rules first: if they cannot be had, nobody new is let in either.
+    // The rules first: if they cannot be imported, no new user is admitted either.
     if let Some(file) = &given.acl {
         let count = import_acl(file, &targets.acl, arguments, reports)?;
         done.push(Done { what: "rules", count, into: targets.acl.clone(), written });
@@ -179,7 +179,7 @@ fn import_acl(
     Ok(translated.rules)
 }
 
-/// Whole or not at all.
+/// Writes everything or nothing.
 fn write(target: &Path, text: &str) -> Result<(), Failure> {
     let directory = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let written = tempfile::NamedTempFile::new_in(directory).and_then(|mut file| {

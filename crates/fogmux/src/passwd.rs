@@ -1,4 +1,4 @@
-//! `fogmux passwd`: adds a user, changes a password or groups, shuts a user out, removes one.
+//! `fogmux passwd`: adds, changes, disables or removes a user.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::cli::Passwd;
 use crate::exit::{Failure, Status};
 use crate::{data, terminal};
 
-/// Does what the arguments say and tells how a running gateway learns of it.
+/// Runs the command and tells when a running gateway applies the change.
 pub(crate) fn run(arguments: &Passwd) -> Result<(), Failure> {
     let config = read(arguments.config.as_deref(), &[])?;
     let file = match config.auth.users_file {
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &Passwd) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The first password of the administrator is of no use once another holds.
+/// Deletes the administrator's first password once another is set.
 fn forget_first(arguments: &Passwd) {
     if arguments.user == ADMIN
         && let Ok(directory) = data::directory(arguments.data.directory.as_deref())
@@ -95,7 +95,7 @@ pub(crate) fn failed(file: &Path, error: UserError) -> Failure {
     }
 }
 
-/// Asks twice on a terminal, without showing; otherwise takes the first line of standard input.
+/// Asks twice on a terminal, without echo; otherwise reads the first line of standard input.
 fn password() -> Result<String, Failure> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {

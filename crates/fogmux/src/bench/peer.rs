@@ -1,4 +1,4 @@
-//! `fogmux bench peer`: somebody else's broker, measured by the same generator.
+//! `fogmux bench peer`: another broker, measured by the same generator.
 
 use fogmux_net::channel::Zeroizing;
 use fogmux_traffic::conductor::{Peer as Broker, Target};
@@ -8,7 +8,7 @@ use fogmux_traffic::{Door, Experiment, Security};
 use super::arguments::Peer;
 use crate::exit::{Failure, Status};
 
-/// Whom to drive, and how.
+/// Returns the target and its credentials.
 pub(super) fn target(arguments: &Peer) -> Result<(Target, Experiment), Failure> {
     let usage = |problem: String| Failure::new(Status::Usage, problem);
     let address = Address::parse(&arguments.url).map_err(usage)?;
@@ -52,7 +52,7 @@ struct Address {
     port: u16,
     prefix: String,
     password: Option<(String, Zeroizing<String>)>,
-    /// Without the password.
+    /// The URL without the password.
     shown: String,
 }
 
@@ -96,7 +96,7 @@ impl Address {
         })
     }
 
-    /// The door that the scheme means; `asked` where it leaves a choice.
+    /// Returns the door of the scheme; `asked` decides where several are possible.
     fn door(&self, asked: Door) -> Door {
         match (self.scheme.as_str(), asked) {
             ("mqtt" | "mqtts", Door::Mqtt5) => Door::Mqtt5,

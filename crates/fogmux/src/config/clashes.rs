@@ -1,5 +1,5 @@
-//! Problems that only a combination of keys shows: ports taken twice, doors open further than they should be, half a
-//! certificate, a missing file.
+//! Problems that only a combination of keys shows: a port used twice, access that is wider than intended, a certificate
+//! without its key, a missing file.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub(crate) fn find_clashes(config: &Config, findings: &mut Findings) {
     find_missing_files(config, findings);
 }
 
-/// Two enabled listeners of one transport on one port, on addresses that overlap.
+/// Finds two enabled listeners of one transport on one port, on overlapping addresses.
 fn find_shared_ports(config: &Config, findings: &mut Findings) {
     let mut taken: Vec<(&str, &str, SocketAddr)> = Vec::new();
     for (name, listener) in config.listeners.each() {
@@ -67,7 +67,7 @@ fn overlap(a: &SocketAddr, b: &SocketAddr) -> bool {
     a.port() == b.port() && (everywhere || a.ip() == b.ip())
 }
 
-/// Beyond loopback: plaintext and anonymous clients must have been asked for by name.
+/// Beyond loopback, plaintext and anonymous clients must be enabled explicitly.
 fn find_open_doors(name: &str, listener: &Listener, findings: &mut Findings) {
     if listener.protection == (Protection::Plain { allow_plaintext: false }) {
         findings.clash(
@@ -86,7 +86,7 @@ fn find_open_doors(name: &str, listener: &Listener, findings: &mut Findings) {
     }
 }
 
-/// Weak profiles have to be allowed by name, and a pre-shared key excludes a certificate.
+/// Weak profiles must be enabled explicitly, and a pre-shared key excludes a certificate.
 fn find_weak_profiles(name: &str, listener: &Listener, findings: &mut Findings) {
     let Some(tls) = listener.tls() else { return };
     if let (Some(why), false) = (tls.profile.weak, tls.allow_weak) {

@@ -1,10 +1,10 @@
-//! mosquitto's `password_file` and `psk_file`: names with hashes, identities with keys.
+//! Mosquitto's `password_file` and `psk_file`: names with hashes, identities with keys.
 
 use fogmux_auth::{Psks, UserError, Users};
 
 use super::report::Report;
 
-/// Adds the users of a password file; how many. Those who are there already stay unless `replace`.
+/// Adds the users of a password file and returns their number. Existing ones stay unless `replace` is set.
 pub(super) fn passwords(text: &str, users: &mut Users, replace: bool, report: &mut Report) -> usize {
     let mut taken = 0;
     for (number, name, hash) in entries(text, report) {
@@ -29,7 +29,7 @@ pub(super) fn passwords(text: &str, users: &mut Users, replace: bool, report: &m
     taken
 }
 
-/// Adds the keys of a key file; how many.
+/// Adds the keys of a key file and returns their number.
 pub(super) fn psks(text: &str, psks: &mut Psks, replace: bool, report: &mut Report) -> usize {
     let mut taken = 0;
     for (number, identity, key) in entries(text, report) {
@@ -54,7 +54,7 @@ pub(super) fn psks(text: &str, psks: &mut Psks, replace: bool, report: &mut Repo
     taken
 }
 
-/// `name:value` lines.
+/// Splits `name:value` lines.
 fn entries<'a>(text: &'a str, report: &mut Report) -> Vec<(usize, &'a str, &'a str)> {
     let mut entries = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    /// Of mosquitto_passwd, for the password "secret".
+    /// Written by mosquitto_passwd, for the password "secret".
     const PASSWORDS: &str = "\
 alice:$7$101$Crmx7QrRoGqjVE6Y$Q79G2lGg1cCy76WxrRmLiY4jZEkwRv+kWg0NYjEj87RXFkfGUe1WKprhiKK8eIYstNQr5NAGx0MfPRPzdT4IIQ==
 bob:$6$ep2ynmhUMT//sR7p$3bmTwYdRx5CnO/cfpldDIMaofZaN0du8dXfjYSE88ulhlNxRGdaKLMLxtPOjaTs7Ojo3gXIws5dLllnZFwRpzw==
