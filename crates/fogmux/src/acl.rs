@@ -1,7 +1,7 @@
-//! `fogmux acl test`: who somebody would be, and which rule allows or refuses.
+//! `fogmux acl test`: the principal of a credential, and the rule that allows or refuses an action.
 //!
-//! WHO is a user's name or `anonymous`, or any other credential that a door takes: `cert:FILE`, `psk:IDENTITY`,
-//! `oscore:USER`, `token:FILE` (`-` for standard input), `callback:USER`; `user:NAME` is a user of whatever name.
+//! WHO is a user's name or `anonymous`, or another credential: `cert:FILE`, `psk:IDENTITY`, `oscore:USER`, `token:FILE`
+//! (`-` for standard input), `callback:USER`. `user:NAME` is a user of any name.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::exit::{Failure, Status};
 use crate::home;
 
-/// Asks the rules as a door would.
+/// Checks the rules as a door would.
 pub(crate) fn run(command: &Acl) -> Result<(), Failure> {
     let Acl::Test(arguments) = command;
     let config = read(arguments.config.as_deref(), &[])?;
@@ -42,14 +42,14 @@ pub(crate) fn run(command: &Acl) -> Result<(), Failure> {
     if answer.allowed { Ok(()) } else { Err(Failure::silent(Status::NoPerm)) }
 }
 
-/// A user who was named needs no introduction.
+/// Returns whether to describe the principal; a user given by name is not described.
 fn is_shown(arguments: &AclTest, principal: &Principal) -> bool {
     *arguments.user != *principal.name
 }
 
 /// Describes the principal of a credential.
 fn introduction(principal: &Principal) -> String {
-    let mut text = format!("the holder is {}, believed by {}", principal.name, principal.source.name());
+    let mut text = format!("the credential belongs to {}, verified by {}", principal.name, principal.source.name());
     if !principal.groups.is_empty() {
         text += &format!(", in groups {}", principal.groups.join(", "));
     }
@@ -68,9 +68,9 @@ struct Answer {
 }
 
 impl Answer {
-    /// The credential is nobody's.
+    /// Returns the answer for a credential that is not accepted.
     fn nobody(refused: &Refused) -> Self {
-        let text = format!("refused: the credential is not believed here: {refused}");
+        let text = format!("refused: the credential is not accepted: {refused}");
         Self { allowed: false, text, rule: None, principal: None }
     }
 
@@ -101,7 +101,7 @@ fn decide(authority: &Arc<Authority>, arguments: &AclTest, principal: Principal)
     let is_filter = arguments.topic.split('/').any(|level| level == "+" || level == "#");
     let (allowed, text, rule) = match arguments.action {
         AclAction::Write if is_filter => {
-            return Err(Failure::new(Status::Usage, "one writes to a topic, not to a filter"));
+            return Err(Failure::new(Status::Usage, "write needs a topic, not a filter"));
         }
         AclAction::Read if is_filter => {
             reach(&authority.access(&principal, client, door).may_subscribe(&arguments.topic))
@@ -118,12 +118,12 @@ fn decide(authority: &Arc<Authority>, arguments: &AclTest, principal: Principal)
 fn reach(reach: &Reach) -> (bool, String, Option<RuleRef>) {
     match reach {
         Reach::Everything => (true, "allowed: everything that the filter matches".to_owned(), None),
-        Reach::Some => (true, "allowed in part: only those topics arrive that rules allow one by one".to_owned(), None),
+        Reach::Some => (true, "allowed in part: only messages on topics that a rule allows are sent".to_owned(), None),
         Reach::Nothing(decision) => (false, decision.to_string(), decision.rule.clone()),
     }
 }
 
-/// The principal, or the reason of the refusal.
+/// Returns the principal, or the reason of the refusal.
 fn principal(
     authority: &Authority,
     config: &Config,
@@ -138,7 +138,7 @@ fn principal(
         "psk" => Ok(authority.psk(named.as_bytes())),
         "oscore" => Ok(authority.oscore(named)),
         "callback" if config.auth.callback.url.is_empty() => {
-            Err(Failure::new(Status::Config, "auth.callback.url is not set: nobody is asked"))
+            Err(Failure::new(Status::Config, "auth.callback.url is not set"))
         }
         "callback" => Ok(authority.vouched_elsewhere(named, &arguments.groups)),
         "token" => token(authority, named).map(|verified| verified.map(|verified| verified.principal)),

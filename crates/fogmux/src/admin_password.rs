@@ -1,5 +1,5 @@
-//! The file with the first password of the administrator, which is deleted when that password is changed: it would be
-//! of use only to somebody who looks for one that is used elsewhere too.
+//! The file with the administrator's first password. It is deleted when that password is changed, because an old
+//! password helps only an attacker who tries it elsewhere.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -7,12 +7,12 @@ use std::path::Path;
 use fogmux_auth::{Authority, Refused, Scratch};
 use fogmux_net::channel::Zeroizing;
 
-/// The user that the first start makes.
+/// The user that the first start creates.
 pub(crate) const ADMIN: &str = "admin";
-/// Where its password is left, for its owner only; below the data directory.
+/// The file of its password below the data directory, readable by its owner only.
 pub(crate) const FILE: &str = "admin-password";
 
-/// Deletes the file if its password is no longer the administrator's. One that is disabled for a while keeps it.
+/// Deletes the file if its password is no longer the administrator's. A disabled administrator keeps it.
 pub(crate) fn look(authority: &Authority, directory: &Path) {
     let Ok(text) = std::fs::read_to_string(directory.join(FILE)).map(Zeroizing::new) else { return };
     let password = text.lines().next().unwrap_or_default();
@@ -24,12 +24,12 @@ pub(crate) fn look(authority: &Authority, directory: &Path) {
     }
 }
 
-/// Deletes the file, if there is one.
+/// Deletes the file if it exists.
 pub(crate) fn delete(directory: &Path) {
     let file = directory.join(FILE);
     match std::fs::remove_file(&file) {
         Ok(()) => tracing::info!(file = %file.display(), "deleted: the password in it was changed"),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => tracing::warn!(%error, "{} holds an old password and cannot be deleted", file.display()),
+        Err(error) => tracing::warn!(%error, "{} contains an old password and cannot be deleted", file.display()),
     }
 }

@@ -25,10 +25,10 @@ use self::arguments::{Bench, Compare, Host, Output, Report};
 use crate::exit::{Failure, Status};
 use crate::terminal::columns;
 
-/// Of the JSON format.
+/// Version of the JSON format.
 const VERSION: u32 = 1;
 
-/// Does what the command says.
+/// Runs the command.
 pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
     match command {
         Bench::Run(arguments) => {
@@ -53,7 +53,7 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
     }
 }
 
-/// The results of a run, with time and place.
+/// The results of a run, with time and environment.
 struct Done {
     began_unix_s: u64,
     runs: Vec<Run>,
@@ -77,7 +77,7 @@ fn report_of(done: Done, paper: Option<PaperResult>) -> outcome::Report {
     }
 }
 
-/// Writes every format, and says which files.
+/// Writes every format and lists the files.
 fn write(report: &outcome::Report, directory: &std::path::Path) -> std::io::Result<()> {
     std::fs::create_dir_all(directory)?;
     report::json::write(report, &directory.join("report.json"))?;
@@ -91,7 +91,7 @@ fn print_table(report: &outcome::Report) {
     print!("{}", report::terminal::warnings(&summaries));
 }
 
-/// Two reports beside one another.
+/// Compares two reports.
 fn compare(arguments: &Compare) -> Result<(), Failure> {
     let before = read(&arguments.before)?;
     let after = read(&arguments.after)?;
@@ -104,7 +104,7 @@ fn compare(arguments: &Compare) -> Result<(), Failure> {
     if comparison.has_regression() { Err(Failure::silent(Status::Regression)) } else { Ok(()) }
 }
 
-/// Every report of a directory, rendered by this version.
+/// Renders every report of a directory.
 fn render(arguments: &Report) -> Result<(), Failure> {
     let directory = &arguments.directory;
     let failed = |error: std::io::Error| Failure::io(directory.display(), &error);
@@ -120,14 +120,14 @@ fn render(arguments: &Report) -> Result<(), Failure> {
         }
         found = true;
     }
-    if found { Ok(()) } else { Err(Failure::new(Status::DataErr, "there is no JSON file of `fogmux bench` here")) }
+    if found { Ok(()) } else { Err(Failure::new(Status::DataErr, "the directory has no JSON file of `fogmux bench`")) }
 }
 
 fn read(path: &std::path::Path) -> Result<outcome::Report, Failure> {
     report::json::read(path).map_err(|error| Failure::new(Status::DataErr, format!("{}: {error}", path.display())))
 }
 
-/// A conductor with a gateway of its own, in a directory that is gone afterwards, or with an agent's.
+/// Returns a conductor with a local gateway, whose directory is removed afterwards, or with an agent's.
 fn conductor(host: &Host, output: &Output) -> Result<Conductor, Failure> {
     let target = match (&host.agent, &host.agent_key) {
         (Some(agent), Some(key)) => {
@@ -142,23 +142,23 @@ fn conductor(host: &Host, output: &Output) -> Result<Conductor, Failure> {
     Ok(Conductor::new(target, output.key_log.clone()))
 }
 
-/// The same, with the frames of the first repetition in a file where that is asked for.
+/// As `conductor`, also capturing the frames of the first repetition if requested.
 fn captured(arguments: &arguments::Run) -> Result<Conductor, Failure> {
     let Some(capture) = &arguments.capture else { return conductor(&arguments.host, &arguments.output) };
     if arguments.shape.link == "loopback" {
-        return Err(Failure::new(Status::Usage, "--capture takes frames of a link: add --link lossless, or another"));
+        return Err(Failure::new(Status::Usage, "--capture needs a link: add --link lossless, or another"));
     }
     let keys = arguments.output.key_log.clone().unwrap_or_else(|| capture.with_extension("keys"));
     let output = Output { key_log: Some(keys), ..arguments.output.clone() };
     Ok(conductor(&arguments.host, &output)?.with_capture(Some(capture.clone())))
 }
 
-/// This program, which is the gateway as well.
+/// The path of this program, which is the gateway as well.
 fn binary() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| Failure::io("fogmux", &error))
 }
 
-/// The one thread of the generator.
+/// Returns the runtime of the generator's single thread.
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = Builder::new_current_thread()
         .enable_all()
@@ -174,11 +174,11 @@ fn perform(mut conductor: Conductor, experiments: &[Experiment], repetitions: u3
     Ok(Done { began_unix_s, runs, gateway_environment: conductor.gateway_environment() })
 }
 
-/// Tells what is being done, and how long it will take.
+/// Shows the progress and the estimated remaining time.
 fn progress(experiments: &[Experiment], repetitions: u32) -> impl FnMut(&Experiment, u32) + use<> {
     let display = match columns(std::io::stderr()) {
         Some(columns) => Display::Bar { columns },
-        // A terminal that does not say how wide it is has as many as they all had once.
+        // A terminal of unknown width is assumed to have 80 columns.
         None if std::io::stderr().is_terminal() => Display::Bar { columns: 80 },
         None => Display::Lines,
     };
@@ -192,12 +192,12 @@ fn progress(experiments: &[Experiment], repetitions: u32) -> impl FnMut(&Experim
         if !std::mem::take(&mut first) {
             progress.0.done(now);
         }
-        // A closed standard error means that nobody watches.
+        // A closed standard error is no failure.
         let _ = progress.0.at(&format!("{} #{}", experiment.title(), repetition + 1), now);
     }
 }
 
-/// Gone when everything has been done, for the table to begin at the margin.
+/// Clears the line when everything is done, so that the table starts at the margin.
 struct Shown(Progress<std::io::Stderr>);
 
 impl Drop for Shown {
@@ -207,14 +207,14 @@ impl Drop for Shown {
     }
 }
 
-/// With starting and ending a gateway.
+/// Includes starting and stopping a gateway.
 fn expected_seconds(experiment: &Experiment) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
     let counted = experiment.count.map(|count| experiment.rate.map_or(1.0, |rate| count as f64 / rate));
     counted.unwrap_or(f64::MAX).min(experiment.seconds + experiment.warm_up_seconds) + 0.4
 }
 
-/// Prints, and writes where the arguments say. Nothing measured at all is a failure.
+/// Prints the results and writes the requested files. Fails if nothing was measured.
 fn finish(done: Done, output: &Output) -> Result<(), Failure> {
     let report = report_of(done, None);
     if output.json {

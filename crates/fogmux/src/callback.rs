@@ -1,8 +1,8 @@
-//! Asking elsewhere over HTTP whether a name and a password belong together.
+//! The callback of `[auth.callback]` over HTTP: asks another service whether a name and a password belong together.
 //!
 //! A POST of `{"user", "password" or "password_base64", "client", "door", "address"}` is answered by 200 with
 //! `{"allow": true|false, "groups": ["…"], "variables": {"name": "…" or ["…"]}, "expires_in": seconds}`, of which only
-//! `allow` is needed, or by 401 or 403. Anything else is no answer, and nobody is let in without one.
+//! `allow` is required, or by 401 or 403. Anything else counts as no answer and refuses the login.
 
 pub(crate) mod target;
 
@@ -28,12 +28,12 @@ use self::target::Target;
 use crate::client::trust_here;
 use crate::config::auth;
 
-/// Questions at once; more wait, within the time that one has.
+/// Concurrent questions; more wait, within their own time limit.
 const QUESTIONS_MAX: usize = 64;
-/// An answer has no business being longer.
+/// The largest accepted answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// The source that a configuration asks for, if any.
+/// Returns the source that the configuration defines, if any.
 pub(crate) fn configured(config: &auth::Callback) -> Option<Callback> {
     let target = Target::parse(&config.url)?;
     let trust = config.ca_file.clone().map_or_else(trust_here, Trust::File);
@@ -41,7 +41,7 @@ pub(crate) fn configured(config: &auth::Callback) -> Option<Callback> {
     Some(Callback::new(Box::new(http), config.cache))
 }
 
-/// Questions over HTTP/1.1, a connection each: logins are rare, and whoever keeps users may be replaced at any time.
+/// Asks over HTTP/1.1 with one connection per question: logins are rare, and the service may restart at any time.
 struct Http {
     target: Target,
     trust: Trust,
@@ -56,7 +56,7 @@ impl Remote for Http {
     ) -> Pin<Box<dyn Future<Output = Result<Answer, NoAnswer>> + Send + 'a>> {
         Box::pin(async move {
             let asked = tokio::time::timeout(self.timeout, self.post(&question)).await;
-            asked.unwrap_or_else(|_| Err(NoAnswer(format!("nothing within {:?}", self.timeout))))
+            asked.unwrap_or_else(|_| Err(NoAnswer(format!("no answer within {:?}", self.timeout))))
         })
     }
 }
@@ -94,7 +94,7 @@ impl Http {
             let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
             read(status, &body.map_err(|error| NoAnswer(error.to_string()))?.to_bytes())
         };
-        // The connection has nothing to say of its own: it only moves the bytes of the exchange.
+        // The connection's own result is not needed: it only transports the exchange.
         let moved = async {
             let _ = connection.await;
             std::future::pending::<Result<Answer, NoAnswer>>().await
@@ -139,11 +139,11 @@ fn read(status: StatusCode, body: &[u8]) -> Result<Answer, NoAnswer> {
         Some(_) | None => return Err(NoAnswer("no \"allow\": true or false".to_owned())),
     }
     let groups = said.get("groups").map_or(Some(Vec::new()), texts);
-    let groups = groups.ok_or_else(|| NoAnswer("\"groups\" is no list of strings".to_owned()))?;
+    let groups = groups.ok_or_else(|| NoAnswer("\"groups\" is not a list of strings".to_owned()))?;
     let expires_in = match said.get("expires_in") {
         None | Some(Value::Null) => None,
         Some(seconds) => {
-            let seconds = seconds.as_u64().ok_or_else(|| NoAnswer("\"expires_in\" is no number".to_owned()))?;
+            let seconds = seconds.as_u64().ok_or_else(|| NoAnswer("\"expires_in\" is not a number".to_owned()))?;
             Some(Duration::from_secs(seconds))
         }
     };
@@ -153,7 +153,7 @@ fn read(status: StatusCode, body: &[u8]) -> Result<Answer, NoAnswer> {
     Ok(Answer::Yes { groups: groups.into_iter().map(Arc::from).collect(), variables, expires_in })
 }
 
-/// A string, or a list of them.
+/// A string, or a list of strings.
 fn texts(value: &Value) -> Option<Vec<Box<str>>> {
     match value {
         Value::String(text) => Some(vec![text.as_str().into()]),
@@ -207,7 +207,7 @@ mod tests {
             }
             stream.write_all(answer.as_bytes()).await.unwrap();
             if answer.is_empty() {
-                // Until the other side has had enough.
+                // Reads until the other side has sent everything.
                 let _ = stream.read_buf(&mut heard).await;
             }
             String::from_utf8(heard).unwrap()

@@ -1,4 +1,4 @@
-//! `fogmux check`: everything that is wrong with a configuration, at once.
+//! `fogmux check`: reports every error of a configuration at once.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::config::{Config, Location, Problem, Problems, REFERENCE, load, source
 use crate::data;
 use crate::exit::{Failure, Status};
 
-/// Validates a file, or prints the reference.
+/// Validates a file, or prints the reference configuration.
 pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let Some(file) = &arguments.file else {
         print!("{REFERENCE}");
@@ -42,8 +42,9 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Everything that is valid and probably not meant: what a start warns of, and remarks on the files of credentials and
-/// rules, which lie in the default data directory unless the configuration names others.
+/// Returns remarks on a valid configuration that probably has another effect than intended: the warnings of a start,
+/// and notes on the files of credentials and rules, which are in the default data directory unless the configuration
+/// names others.
 fn remarks(config: &Config) -> Vec<String> {
     let mut remarks = warnings(config, None);
     let file = |named: &Option<PathBuf>, name: &str| {
@@ -63,7 +64,8 @@ fn remarks(config: &Config) -> Vec<String> {
     remarks
 }
 
-/// Warnings about a configuration that gives more than it says. `directory` is the data directory, or the default.
+/// Returns warnings about a configuration that grants more than it seems to. `directory` is the data directory, or the
+/// default.
 pub(crate) fn warnings(config: &Config, directory: Option<&Path>) -> Vec<String> {
     let has_rules = config.auth.acl_file.is_some()
         || data::directory(directory).is_ok_and(|directory| directory.join(data::ACL).exists());
@@ -81,7 +83,7 @@ pub(crate) fn warnings(config: &Config, directory: Option<&Path>) -> Vec<String>
     )]
 }
 
-/// Problems inside the files that a configuration names.
+/// Returns the problems inside the files that a configuration names.
 fn problems_of_files(config: &Config) -> Problems {
     let mut problems = Vec::new();
     let mut note = |key: &str, found: fogmux_auth::Problems| {
@@ -115,16 +117,16 @@ fn problems_of_files(config: &Config) -> Problems {
     Problems(problems)
 }
 
-/// Why there is no configuration.
+/// Why no configuration could be read.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// It says what it must not.
+    /// The configuration has problems.
     Problems(Problems),
-    /// There is nothing to read.
+    /// A file cannot be read.
     Unreadable(Failure),
 }
 
-/// Files and command line to one configuration.
+/// Reads files and command line into one configuration.
 pub(crate) fn read(file: Option<&Path>, settings: &[String]) -> Result<Config, ReadError> {
     let sources = sources(file, settings).map_err(|(file, error)| {
         ReadError::Unreadable(Failure::new(Status::Config, format!("{}: {error}", file.display())))

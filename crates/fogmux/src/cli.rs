@@ -7,7 +7,7 @@ use fogmux_net::KeyKind;
 
 use crate::{bench::arguments::Bench, later::Later};
 
-/// A gateway for a fog node: MQTT, CoAP, HTTP and XMPP meet on one topic bus.
+/// A gateway for MQTT, CoAP, HTTP and XMPP on one topic bus.
 #[derive(Debug, Parser)]
 #[command(name = "fogmux", version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
@@ -22,28 +22,28 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the gateway
     Serve(Serve),
-    /// Validate a configuration: everything that is wrong, at once
+    /// Validate a configuration and report all errors
     Check(Later<Check>),
-    /// Add a user or change a password, read from standard input when that is no terminal
+    /// Add a user or change a password; reads it from standard input if that is not a terminal
     Passwd(Later<Passwd>),
-    /// Look at the access rules
+    /// Query the access rules
     #[command(subcommand)]
     Acl(Later<Acl>),
-    /// Take over users, keys and rules of another broker
+    /// Import users, keys and rules of another broker
     #[command(subcommand)]
     Import(Later<Import>),
-    /// Manage the authority, certificates and pre-shared keys
+    /// Manage the certificate authority, certificates, pre-shared keys and OSCORE contexts
     #[command(subcommand)]
     Pki(Later<Pki>),
-    /// Start a gateway on free ports and show each message arriving at every other door
+    /// Start a gateway on free ports and send a message from each door to every other
     Demo(Later<Demo>),
-    /// Publish one message to mqtt(s)://, ws(s)://, coap(s)://, coap(s)+tcp://, coap(s)+ws://, http(s):// or xmpp(s)://HOST/TOPIC
+    /// Publish one message to a URL SCHEME://HOST/TOPIC
     Pub(Later<Publish>),
-    /// Follow a topic or filter at any door and print what arrives
+    /// Subscribe to a topic or filter and print the messages
     Sub(Later<Subscribe>),
-    /// Print the message a topic keeps, and end
+    /// Print the retained message of a topic
     Get(Later<Get>),
-    /// Generate traffic and measure: this gateway or any broker, single experiments or published ones
+    /// Generate traffic and measure a gateway or broker
     #[command(subcommand)]
     Bench(Later<Bench>),
 }
@@ -51,15 +51,15 @@ pub(crate) enum Command {
 /// Runs the gateway.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Serve {
-    /// Configuration; built-in defaults (loopback only) without one
+    /// Configuration file [default: built-in defaults, loopback only]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) data: Data,
-    /// Set one key, over all files: listeners.mqtt.address=127.0.0.1:0
+    /// Set one key, overriding all files: listeners.mqtt.address=127.0.0.1:0
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Let the system choose every port
+    /// Listen on free ports chosen by the system
     #[arg(long)]
     pub(crate) free_ports: bool,
     /// Print the banner as one line of JSON
@@ -67,7 +67,7 @@ pub(crate) struct Serve {
     pub(crate) json: bool,
 }
 
-/// Where the gateway keeps what it must not lose.
+/// The gateway's data directory.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Data {
     /// Data directory [default: $STATE_DIRECTORY, else fogmux in $XDG_STATE_HOME or ~/.local/state]
@@ -78,13 +78,13 @@ pub(crate) struct Data {
 /// Validates a configuration.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// The configuration to validate, with conf.d/*.toml beside it
+    /// The configuration file; conf.d/*.toml beside it are included
     #[arg(value_name = "FILE", required_unless_present = "defaults")]
     pub(crate) file: Option<PathBuf>,
     /// Print every key with its default instead
     #[arg(long, conflicts_with = "file")]
     pub(crate) defaults: bool,
-    /// Print the problems as JSON
+    /// Print the errors as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -96,19 +96,19 @@ pub(crate) struct Passwd {
     pub(crate) user: String,
     #[command(flatten)]
     pub(crate) data: Data,
-    /// Configuration that names the users file
+    /// Configuration file that sets the users file
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Groups of the user, instead of those it has
+    /// Groups of the user, replacing the present ones
     #[arg(long = "group", value_name = "GROUP")]
     pub(crate) groups: Vec<String>,
     /// Remove the user
     #[arg(long, conflicts_with = "groups")]
     pub(crate) delete: bool,
-    /// Shut the user out, by whatever credential it comes, and keep the password
+    /// Disable the user for every kind of credential, and keep the password
     #[arg(long, conflicts_with_all = ["groups", "delete"])]
     pub(crate) disable: bool,
-    /// Let the user in again
+    /// Enable the user again
     #[arg(long, conflicts_with_all = ["groups", "delete", "disable"])]
     pub(crate) enable: bool,
 }
@@ -116,11 +116,11 @@ pub(crate) struct Passwd {
 /// The access rules.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Acl {
-    /// Say which rule allows or refuses; ends with 77 when refused
+    /// Print the rule that allows or refuses an action; exit code 77 when refused
     Test(AclTest),
 }
 
-/// Asks the rules one question.
+/// Tests one action against the rules.
 #[derive(Debug, Args)]
 pub(crate) struct AclTest {
     /// A user, "anonymous", cert:FILE, psk:IDENTITY, oscore:USER, token:FILE or callback:USER
@@ -128,20 +128,20 @@ pub(crate) struct AclTest {
     pub(crate) user: String,
     /// The action to test
     pub(crate) action: AclAction,
-    /// The topic, or for reading a filter
+    /// The topic; for reading also a filter
     pub(crate) topic: String,
-    /// The door it comes by
+    /// The door through which the client connects
     #[arg(long, default_value = "mqtt")]
     pub(crate) door: AclDoor,
     /// Client identifier, for %c [default: the user]
     #[arg(long)]
     pub(crate) client: Option<String>,
-    /// Groups that the callback would name
+    /// Groups that the callback would return
     #[arg(long = "group", value_name = "GROUP")]
     pub(crate) groups: Vec<String>,
     #[command(flatten)]
     pub(crate) data: Data,
-    /// Configuration that names the files
+    /// Configuration file that sets the other files
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Print the decision as JSON
@@ -149,14 +149,14 @@ pub(crate) struct AclTest {
     pub(crate) json: bool,
 }
 
-/// The use of a topic.
+/// The action on a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AclAction {
     Read,
     Write,
 }
 
-/// The doors as the rules name them.
+/// The doors, by their names in the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AclDoor {
     Mqtt,
@@ -165,37 +165,37 @@ pub(crate) enum AclDoor {
     Xmpp,
 }
 
-/// Other brokers to come from.
+/// The brokers to import from.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Import {
-    /// From mosquitto: acl_file, password_file and psk_file, with a report of what could not be translated
+    /// Import Mosquitto's acl_file, password_file and psk_file, with a report of what could not be translated
     Mosquitto(ImportMosquitto),
 }
 
-/// The files of a mosquitto.
+/// The files of a Mosquitto.
 #[derive(Debug, Args)]
 pub(crate) struct ImportMosquitto {
-    /// mosquitto.conf, which names the files
+    /// mosquitto.conf, which contains the names of the files
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Its acl_file
+    /// Mosquitto's acl_file
     #[arg(long, alias = "acl-file", value_name = "FILE")]
     pub(crate) acl: Option<PathBuf>,
-    /// Its password_file
+    /// Mosquitto's password_file
     #[arg(long, alias = "password-file", value_name = "FILE")]
     pub(crate) passwords: Option<PathBuf>,
-    /// Its psk_file
+    /// Mosquitto's psk_file
     #[arg(long, alias = "psk-file", value_name = "FILE")]
     pub(crate) psk: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) data: Data,
-    /// Configuration that names our files
+    /// Configuration file that sets fogmux's own files
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Only say what would come of it
+    /// Print the report without writing anything
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Put the rules, passwords and keys in place of those that are there
+    /// Overwrite existing rules, passwords and keys
     #[arg(long)]
     pub(crate) replace: bool,
     /// Print the report as JSON
@@ -203,20 +203,20 @@ pub(crate) struct ImportMosquitto {
     pub(crate) json: bool,
 }
 
-/// The authority, certificates and pre-shared keys, all in the data directory.
+/// Certificates, keys and OSCORE contexts in the data directory.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Pki {
-    /// Make an authority, before the first start makes one of its own
+    /// Create an authority; the first start creates one otherwise
     Init(PkiInit),
-    /// Make the gateway's certificate for more names, or with --out one for another server
+    /// Create the gateway's certificate with more names, or with --out one for another server
     Server(PkiServer),
-    /// Make a certificate for a client
+    /// Create a client certificate
     Client(PkiClient),
-    /// Make a pre-shared key and print it, as IDENTITY:KEY
+    /// Create a pre-shared key and print it as IDENTITY:KEY
     Psk(PkiPsk),
-    /// Make an OSCORE context for a device and print the device's side
+    /// Create an OSCORE context for a device and print the device's side
     Oscore(PkiOscore),
-    /// Revoke a certificate: running gateways refuse it from the next handshake on
+    /// Revoke a certificate; a running gateway refuses it from the next handshake on
     Revoke(PkiRevoke),
     /// List certificates
     List(PkiList),
@@ -235,7 +235,7 @@ pub(crate) enum KeyChoice {
 }
 
 impl KeyChoice {
-    /// As the authority knows it.
+    /// Returns the key kind of `fogmux-net`.
     pub(crate) const fn kind(self) -> KeyKind {
         match self {
             Self::Ecdsa => KeyKind::EcdsaP256,
@@ -245,64 +245,64 @@ impl KeyChoice {
     }
 }
 
-/// Makes an authority.
+/// Creates an authority.
 #[derive(Debug, Args)]
 pub(crate) struct PkiInit {
-    /// Its key
+    /// Key type
     #[arg(long, default_value = "ecdsa")]
     pub(crate) key: KeyChoice,
     #[command(flatten)]
     pub(crate) data: Data,
 }
 
-/// Makes a server's certificate.
+/// Creates a server certificate.
 #[derive(Debug, Args)]
 pub(crate) struct PkiServer {
-    /// DNS names and addresses, beside this host's
+    /// DNS names and addresses, in addition to this host's
     pub(crate) names: Vec<String>,
-    /// Its key
+    /// Key type
     #[arg(long, default_value = "ecdsa")]
     pub(crate) key: KeyChoice,
-    /// Write BASE.pem and BASE.key, for a server that is not this gateway
+    /// Write BASE.pem and BASE.key, for another server
     #[arg(long, value_name = "BASE")]
     pub(crate) out: Option<PathBuf>,
-    /// How long it is good, with --out
+    /// Validity in days, with --out
     #[arg(long, default_value_t = 820)]
     pub(crate) days: u32,
     #[command(flatten)]
     pub(crate) data: Data,
 }
 
-/// Makes a client's certificate.
+/// Creates a client certificate.
 #[derive(Debug, Args)]
 pub(crate) struct PkiClient {
-    /// The user: the common name
+    /// The user, as the common name
     pub(crate) name: String,
-    /// Its key
+    /// Key type
     #[arg(long, default_value = "ecdsa")]
     pub(crate) key: KeyChoice,
-    /// A DNS name or address in it
+    /// DNS name or address to include
     #[arg(long, value_name = "NAME")]
     pub(crate) dns: Vec<String>,
-    /// A mail address in it
+    /// Mail address to include
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) email: Vec<String>,
-    /// A URI in it
+    /// URI to include
     #[arg(long, value_name = "URI")]
     pub(crate) uri: Vec<String>,
-    /// An XMPP address in it
+    /// XMPP address to include
     #[arg(long, value_name = "JID")]
     pub(crate) xmpp: Vec<String>,
-    /// How long it is good
+    /// Validity in days
     #[arg(long, default_value_t = 730)]
     pub(crate) days: u32,
-    /// Replace the one that is there
+    /// Replace the existing certificate
     #[arg(long)]
     pub(crate) renew: bool,
     /// Write BASE.pem and BASE.key [default: pki/clients/NAME in the data directory]
     #[arg(long, value_name = "BASE")]
     pub(crate) out: Option<PathBuf>,
-    /// Write certificate, key and authority into one file as well (PKCS #12)
+    /// Also write certificate, key and authority into one PKCS #12 file
     #[arg(long, value_name = "FILE")]
     pub(crate) pkcs12: Option<PathBuf>,
     /// File whose first line is the password of the PKCS #12 file; - for standard input
@@ -312,21 +312,21 @@ pub(crate) struct PkiClient {
     pub(crate) data: Data,
 }
 
-/// Makes or removes a pre-shared key.
+/// Creates or removes a pre-shared key.
 #[derive(Debug, Args)]
 pub(crate) struct PkiPsk {
     /// The identity that the device sends
     pub(crate) identity: String,
-    /// The user it stands for [default: the identity]
+    /// The user of the key [default: the identity]
     #[arg(long)]
     pub(crate) user: Option<String>,
-    /// The key in hexadecimal digits; everybody on this machine can see it [default: a random one]
+    /// The key in hexadecimal; visible to other users in the process list [default: random]
     #[arg(long, value_name = "HEX")]
     pub(crate) key: Option<String>,
     /// Remove the key
     #[arg(long, conflicts_with_all = ["user", "key"])]
     pub(crate) delete: bool,
-    /// Configuration that names the file of keys
+    /// Configuration file that sets the file of keys
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -336,7 +336,7 @@ pub(crate) struct PkiPsk {
 /// Formats of OSCORE contexts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OscoreFormat {
-    /// Our own TOML
+    /// TOML of fogmux
     #[default]
     Fogmux,
     /// A directory for aiocoap
@@ -345,24 +345,24 @@ pub(crate) enum OscoreFormat {
     Libcoap,
 }
 
-/// Makes or takes an OSCORE context.
+/// Creates or imports an OSCORE context.
 #[derive(Debug, Args)]
 pub(crate) struct PkiOscore {
-    /// The user whom the device stands for; each of its devices needs a context of its own
+    /// The user of the device; each device of a user needs its own context
     pub(crate) user: String,
-    /// Take the gateway's side from a file of ours or libcoap's, or a directory of aiocoap's, instead of making a new one
+    /// Import the gateway's side from a file of fogmux or libcoap, or a directory of aiocoap
     #[arg(long, value_name = "PATH", conflicts_with_all = ["out", "format", "algorithm"])]
     pub(crate) import: Option<PathBuf>,
-    /// Write the device's side there [default: standard output]
+    /// Write the device's side to PATH [default: standard output]
     #[arg(long, value_name = "PATH")]
     pub(crate) out: Option<PathBuf>,
-    /// The form of the device's side
+    /// Format of the device's side
     #[arg(long, default_value = "fogmux")]
     pub(crate) format: OscoreFormat,
-    /// AES-CCM-16-64-128, A128GCM or another AEAD of COSE [default: AES-CCM-16-64-128]
+    /// AEAD algorithm by its COSE name, such as A128GCM [default: AES-CCM-16-64-128]
     #[arg(long, value_name = "NAME")]
     pub(crate) algorithm: Option<String>,
-    /// Configuration that names the directory of contexts
+    /// Configuration file that sets the directory of contexts
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -372,7 +372,7 @@ pub(crate) struct PkiOscore {
 /// Revokes a certificate.
 #[derive(Debug, Args)]
 pub(crate) struct PkiRevoke {
-    /// The name of a client, a certificate's file, or a serial number in hexadecimal digits
+    /// Client name, certificate file, or serial number in hexadecimal
     pub(crate) certificate: String,
     #[command(flatten)]
     pub(crate) data: Data,
@@ -388,13 +388,13 @@ pub(crate) struct PkiList {
     pub(crate) data: Data,
 }
 
-/// Shows the doors at work.
+/// Sends a message from each door to every other.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Print the matrix as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// How long a message may take
+    /// Time limit for a message
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     pub(crate) timeout: f64,
 }
@@ -402,43 +402,43 @@ pub(crate) struct Demo {
 /// The arguments of every client command.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Access {
-    /// User; without one, anonymous
+    /// User name [default: anonymous]
     #[arg(short, long)]
     pub(crate) user: Option<String>,
-    /// Password; everybody on this machine can see it, prefer --password-file
+    /// Password; visible to other users in the process list, prefer --password-file
     #[arg(short = 'P', long, conflicts_with = "password_file")]
     pub(crate) password: Option<String>,
     /// File whose first line is the password; - for standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
-    /// Token (JWT) that says who you are; everybody on this machine can see it, prefer --token-file
+    /// Token (JWT); visible to other users in the process list, prefer --token-file
     #[arg(long, value_name = "JWT", conflicts_with_all = ["user", "password", "password_file", "token_file"])]
     pub(crate) token: Option<String>,
     /// File whose first line is the token; - for standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["user", "password", "password_file"])]
     pub(crate) token_file: Option<PathBuf>,
-    /// PEM file of the authorities to trust, instead of the system's
+    /// PEM file of trusted authorities, instead of the system's
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     pub(crate) ca: Option<PathBuf>,
     /// Do not verify the server's certificate
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// PEM file of a certificate of yours, for servers that ask who you are
+    /// PEM file of the client certificate
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
-    /// Its key
+    /// PEM file of its private key
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
     /// Identity of a pre-shared key
     #[arg(long, value_name = "IDENTITY")]
     pub(crate) psk_id: Option<String>,
-    /// The key in hexadecimal digits; everybody on this machine can see it, prefer --psk-file
+    /// Pre-shared key in hexadecimal; visible to other users in the process list, prefer --psk-file
     #[arg(long, value_name = "HEX", requires = "psk_id", conflicts_with = "psk_file")]
     pub(crate) psk: Option<String>,
-    /// File whose first line is the key in hexadecimal digits; - for standard input
+    /// File whose first line is the pre-shared key in hexadecimal; - for standard input
     #[arg(long, value_name = "FILE", requires = "psk_id")]
     pub(crate) psk_file: Option<PathBuf>,
-    /// OSCORE context for coap://: a file of ours or libcoap's, or a directory of aiocoap's
+    /// OSCORE context for coap://: a file of fogmux or libcoap, or a directory of aiocoap
     #[arg(long, value_name = "PATH")]
     pub(crate) oscore: Option<PathBuf>,
     /// HTTP version
@@ -447,16 +447,16 @@ pub(crate) struct Access {
     /// MQTT version
     #[arg(long, value_name = "VERSION", default_value = "5")]
     pub(crate) mqtt: MqttVersion,
-    /// MQTT client identifier [default: one that the server chooses]
+    /// MQTT client identifier [default: assigned by the server]
     #[arg(long, value_name = "ID")]
     pub(crate) client_id: Option<String>,
     /// XMPP domain [default: the host of the URL]
     #[arg(long, value_name = "NAME")]
     pub(crate) domain: Option<String>,
-    /// Quality of service; on CoAP 0 sends NON, else CON
+    /// Quality of service; on CoAP 0 sends NON, 1 and 2 send CON
     #[arg(short, long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=2))]
     pub(crate) qos: u8,
-    /// How long to wait for an answer; sub: for a message
+    /// Time limit for an answer; for sub: for a message
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<f64>,
     /// Print results as JSON
@@ -489,11 +489,12 @@ pub(crate) enum MqttVersion {
 /// Publishes one message.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Publish {
-    /// Where to: mqtt://127.0.0.1/room/temperature
+    /// URL of the topic, such as mqtt://127.0.0.1/room/temperature; schemes: mqtt(s), ws(s), coap(s), coap(s)+tcp,
+    /// coap(s)+ws, http(s), xmpp(s)
     pub(crate) url: String,
-    /// The payload; - for standard input
+    /// Payload; - for standard input
     pub(crate) payload: String,
-    /// The topic keeps the message as its latest
+    /// Retain the message as the topic's latest value
     #[arg(short, long)]
     pub(crate) retain: bool,
     /// MIME type of the payload
@@ -503,41 +504,41 @@ pub(crate) struct Publish {
     pub(crate) access: Access,
 }
 
-/// Follows a topic or filter.
+/// Subscribes to a topic or filter.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Subscribe {
-    /// The address with a topic filter: mqtt://127.0.0.1/room/+ – `+` and `#` work on every door
+    /// URL with a topic filter, such as mqtt://127.0.0.1/room/+; `+` and `#` work at every door; schemes as for pub
     pub(crate) url: String,
-    /// End after so many messages
+    /// Exit after this many messages
     #[arg(short = 'n', long)]
     pub(crate) count: Option<u64>,
-    /// How to print a message
+    /// Output format
     #[arg(short, long, default_value = "text")]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) access: Access,
 }
 
-/// Fetches the message a topic keeps.
+/// Fetches the retained message of a topic.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Get {
-    /// Which: coap://127.0.0.1/room/temperature
+    /// URL of the topic, such as coap://127.0.0.1/room/temperature; schemes as for pub
     pub(crate) url: String,
-    /// How to print it
+    /// Output format
     #[arg(short, long, default_value = "raw")]
     pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) access: Access,
 }
 
-/// How a message is printed.
+/// Output formats of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// The payload's bytes and nothing else
+    /// The bytes of the payload only
     Raw,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
-    /// Topic and payload, a line each message
+    /// One line per message with topic and payload
     #[default]
     Text,
 }

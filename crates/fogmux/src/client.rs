@@ -1,5 +1,5 @@
-//! `pub`, `sub` and `get`: one client for every door, with the same flags everywhere. The client itself is
-//! [`fogmux_client`]; here are its flags, its exit codes and what it prints.
+//! `pub`, `sub` and `get`: one client for every door, with the same flags for all. The client itself is
+//! [`fogmux_client`]; this module has its flags, exit codes and output.
 
 mod print;
 
@@ -20,9 +20,9 @@ use crate::data;
 use crate::exit::{Failure, OrFail as _, Status};
 use crate::serve::Stop;
 
-/// How long `pub` and `get` wait when nothing is said.
+/// The default time limit of `pub` and `get`.
 const PATIENCE_SECONDS: f64 = 10.0;
-/// How long `sub` waits for the gateway to hear that it ends; a second signal ends at once.
+/// The time limit for closing the connection at the end of `sub`; a second signal ends it at once.
 const CLOSE: Duration = Duration::from_secs(2);
 
 /// `fogmux pub`.
@@ -88,7 +88,7 @@ pub(crate) fn run_subscribe(arguments: &Subscribe) -> Result<(), Failure> {
     block_on(work)?
 }
 
-/// Prints what comes, until there is enough of it or nobody reads it.
+/// Prints messages until the count is reached or standard output is closed.
 async fn follow(subscription: &mut Subscription, arguments: &Subscribe, format: Format) -> Result<(), Failure> {
     let mut left = arguments.count.unwrap_or(u64::MAX);
     while left > 0 {
@@ -108,7 +108,7 @@ fn format(format: Format, access: &Access) -> Format {
     if access.json { Format::Json } else { format }
 }
 
-/// Prints; whether there is still somebody who reads.
+/// Prints a message; returns false if standard output is closed.
 fn print(message: &Arrived, format: Format) -> Result<bool, Failure> {
     match print::print(message, format, &mut std::io::stdout().lock()) {
         Ok(()) => Ok(true),
@@ -118,7 +118,7 @@ fn print(message: &Arrived, format: Format) -> Result<bool, Failure> {
     }
 }
 
-/// Address and flags to what the doors' clients take.
+/// Converts address and flags for the doors' clients.
 fn prepare(address: &str, access: &Access) -> Result<(Url, Options), Failure> {
     let url: Url = address.parse().or_fail(Status::Usage, "the address")?;
     let user = access.user.clone().or_else(|| url.user.clone());
@@ -154,18 +154,18 @@ fn prepare(address: &str, access: &Access) -> Result<(Url, Options), Failure> {
     Ok((url, options))
 }
 
-/// The system's authorities and, on this machine, the gateway's own: who can write there is who started it.
+/// The system's authorities and, on this machine, the gateway's own: a user who can write there may start the gateway.
 pub(crate) fn trust_here() -> Trust {
     Trust::System(data::default_directory().ok().map(|directory| directory.join(data::AUTHORITY)))
 }
 
-/// Identity and key of `--psk-id` and `--psk` or `--psk-file`.
+/// Returns identity and key of `--psk-id` and `--psk` or `--psk-file`.
 fn psk(access: &Access) -> Result<Option<Psk>, Failure> {
     let Some(identity) = &access.psk_id else { return Ok(None) };
     let digits = match (&access.psk, &access.psk_file) {
         (Some(digits), _) => Zeroizing::new(digits.clone()),
         (None, Some(file)) => Zeroizing::new(password_from(file)?),
-        (None, None) => return Err(Failure::new(Status::Usage, "--psk-id needs a key: --psk-file FILE or --psk HEX")),
+        (None, None) => return Err(Failure::new(Status::Usage, "--psk-id needs --psk-file FILE or --psk HEX")),
     };
     let pairs = digits.trim().as_bytes().as_chunks::<2>();
     let key: Option<Vec<u8>> = match pairs {
@@ -173,7 +173,7 @@ fn psk(access: &Access) -> Result<Option<Psk>, Failure> {
         _ => None,
     };
     let key = key.filter(|key| !key.is_empty());
-    let key = key.ok_or_else(|| Failure::new(Status::Usage, "the pre-shared key is not in hexadecimal digits"))?;
+    let key = key.ok_or_else(|| Failure::new(Status::Usage, "the pre-shared key is not hexadecimal"))?;
     Ok(Some(Psk { identity: identity.clone(), key: Zeroizing::new(key) }))
 }
 
@@ -182,7 +182,7 @@ fn hex_byte(pair: [u8; 2]) -> Option<u8> {
     u8::try_from(high? << 4 | low?).ok()
 }
 
-/// The first line of a file, or of standard input for `-`.
+/// Returns the first line of a file, or of standard input for `-`.
 pub(crate) fn password_from(file: &Path) -> Result<String, Failure> {
     let mut text = String::new();
     let read = if file == Path::new("-") {
@@ -196,7 +196,7 @@ pub(crate) fn password_from(file: &Path) -> Result<String, Failure> {
 
 async fn within<T>(seconds: f64, work: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
     let patience = Duration::try_from_secs_f64(seconds)
-        .map_err(|_| ClientError::Usage(format!("{seconds} is no number of seconds")))?;
+        .map_err(|_| ClientError::Usage(format!("{seconds} is not a number of seconds")))?;
     tokio::time::timeout(patience, work).await.unwrap_or(Err(ClientError::Timeout(seconds)))
 }
 

@@ -1,8 +1,8 @@
 //! The configuration: defaults, one TOML file, the files of `conf.d` beside it and `--set` on the command line, read in
-//! this order, a later one winning key by key.
+//! this order. A later source overrides an earlier one key by key.
 //!
-//! The invariant: a configuration is either whole and consistent or it is a list of [`Problems`]; there is nothing in
-//! between, and no access is ever opened because something could not be read.
+//! Invariant: a configuration is either complete and consistent or a list of [`Problems`]. No access is ever opened
+//! because something could not be read.
 
 pub(crate) mod auth;
 mod clashes;
@@ -22,5 +22,5 @@ pub(crate) use load::{load, sources};
 pub(crate) use model::Config;
 pub(crate) use problem::{Location, Problem, Problems, Source};
 
-/// The reference: every key with its default and unit.
+/// The reference configuration: every key with its default and unit.
 pub(crate) const REFERENCE: &str = include_str!("../../../config/fogmux.toml");

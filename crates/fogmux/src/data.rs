@@ -1,14 +1,14 @@
-//! The data directory and what lies where in it.
+//! The data directory and the locations of files in it.
 
 use std::path::{Path, PathBuf};
 
 use crate::exit::{Failure, Status};
 
-/// Our own authority and certificate, below the data directory.
+/// The gateway's own authority and certificate, below the data directory.
 pub(crate) const PKI: &str = "pki";
 /// The certificate of the gateway's own authority, below the data directory.
 pub(crate) const AUTHORITY: &str = "pki/ca.pem";
-/// The revocation list of our authority, below the data directory.
+/// The revocation list of the gateway's own authority, below the data directory.
 pub(crate) const REVOCATIONS: &str = "pki/crl.pem";
 /// Users, below the data directory.
 pub(crate) const USERS: &str = "users.toml";
@@ -16,22 +16,22 @@ pub(crate) const USERS: &str = "users.toml";
 pub(crate) const STORE: &str = "store";
 /// Pre-shared keys, below the data directory.
 pub(crate) const PSK: &str = "psk.toml";
-/// Which certificate is whose, below the data directory.
+/// The mapping of certificates to users, below the data directory.
 pub(crate) const CERTIFICATES: &str = "certificates.toml";
-/// OSCORE contexts and how far their numbers are used, below the data directory.
+/// OSCORE contexts and their sequence numbers, below the data directory.
 pub(crate) const OSCORE: &str = "oscore";
 /// Access rules, below the data directory.
 pub(crate) const ACL: &str = "acl.toml";
 
-/// The directory that was named, or the default.
+/// Returns the directory named on the command line, or the default.
 pub(crate) fn directory(named: Option<&Path>) -> Result<PathBuf, Failure> {
     named.map_or_else(default_directory, |named| Ok(named.to_owned()))
 }
 
-/// systemd's `STATE_DIRECTORY`, else `fogmux` in `$XDG_STATE_HOME` or `~/.local/state`.
+/// Returns systemd's `STATE_DIRECTORY`, else `fogmux` in `$XDG_STATE_HOME` or `~/.local/state`.
 pub(crate) fn default_directory() -> Result<PathBuf, Failure> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    // systemd may name several, separated by colons (systemd.exec(5)); the first is ours.
+    // systemd may pass several, separated by colons (systemd.exec(5)); the first is used.
     if let Some(state) = std::env::var_os("STATE_DIRECTORY").filter(|value| !value.is_empty()) {
         let first = state.to_string_lossy().split(':').next().map(PathBuf::from);
         return first.ok_or_else(|| Failure::new(Status::Config, "STATE_DIRECTORY is empty"));
@@ -42,17 +42,17 @@ pub(crate) fn default_directory() -> Result<PathBuf, Failure> {
     }
     match variable("HOME") {
         Some(home) => Ok(home.join(".local/state/fogmux")),
-        None => Err(Failure::new(Status::Usage, "HOME is not set; say where the data goes with --data DIR")),
+        None => Err(Failure::new(Status::Usage, "HOME is not set; name the data directory with --data DIR")),
     }
 }
 
-/// A file that may be there or not. One that cannot be looked for is neither: that is an error.
+/// Returns the file if it exists. An error other than "not found" is returned.
 pub(crate) fn found(file: PathBuf) -> Result<Option<PathBuf>, Failure> {
     let there = file.try_exists().map_err(|error| Failure::io(file.display(), &error))?;
     Ok(there.then_some(file))
 }
 
-/// Writes a file that only its owner can read, whatever was there before; by root for the owner of the directory.
+/// Writes a file that only its owner can read, replacing any previous one; as root for the owner of the directory.
 pub(crate) fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
@@ -66,12 +66,12 @@ pub(crate) fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     open.sync_all()
 }
 
-/// Makes the directory with everything above it; only its owner may look inside.
+/// Creates the directory with its parents, accessible only to its owner.
 pub(crate) fn create(directory: &Path) -> Result<(), Failure> {
     make(directory).map_err(|error| Failure::io(directory.display(), &error))
 }
 
-/// [`create`] for a caller that goes on without.
+/// As [`create`], for a caller that can continue without it.
 pub(crate) fn make(directory: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    /// Says nothing but as root, who alone may give files away.
+    /// Has an effect only as root, because only root may change the owner of files.
     #[test]
     fn what_root_writes_belongs_to_whose_directory_it_is() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! `fogmux demo`: a gateway on free ports, one message in at every door, and the proof that it comes out of every other
-//! with the same bytes and the same content type.
+//! `fogmux demo`: starts a gateway on free ports, publishes one message through every door, and checks that it arrives
+//! at every other with the same bytes and content type.
 
 mod doors;
 mod table;
@@ -23,16 +23,16 @@ use crate::exit::{Failure, Status};
 use crate::home;
 use crate::serve::Log;
 
-/// Everything happens below it.
+/// The common prefix of all topics.
 const ROOT: &str = "demo";
-/// More than one block of CoAP, and no multiple of one.
+/// More than one block of CoAP, and not a multiple of one.
 const LONG_BYTES: u32 = 5_000;
 
-/// Shows all doors at work.
+/// Runs the demonstration.
 pub(crate) fn run(arguments: &Demo) -> Result<(), Failure> {
     let _log = Log::start("warn")?;
     let patience = Duration::try_from_secs_f64(arguments.timeout)
-        .map_err(|_| Failure::new(Status::Usage, format!("{} is no number of seconds", arguments.timeout)))?;
+        .map_err(|_| Failure::new(Status::Usage, format!("{} is not a number of seconds", arguments.timeout)))?;
     let directory = tempfile::tempdir().map_err(|error| Failure::io("a directory for the data", &error))?;
     let mut config = Config::default();
     config.listeners.free_ports();
@@ -51,12 +51,12 @@ pub(crate) fn run(arguments: &Demo) -> Result<(), Failure> {
     }
     match table.problems() {
         0 => stopped,
-        count => Err(Failure::new(Status::Unavailable, format!("{count} messages did not arrive as they were sent"))),
+        count => Err(Failure::new(Status::Unavailable, format!("{count} messages did not arrive unchanged"))),
     }
 }
 
-/// The payloads that each door publishes: text with a type, bytes that only survive where nobody looks at them, and more of them
-/// than a message of CoAP holds.
+/// The payloads that each door publishes: text with a type, bytes that must not be interpreted, and more of them than a
+/// message of CoAP holds.
 fn samples() -> [(&'static str, Bytes, &'static str); 3] {
     [
         ("json", Bytes::from_static("{\"temperature\":21.5,\"unit\":\"°C\"}".as_bytes()), "application/json"),
@@ -65,7 +65,7 @@ fn samples() -> [(&'static str, Bytes, &'static str); 3] {
     ]
 }
 
-/// Subscribes everywhere, publishes everywhere, and waits for everything.
+/// Subscribes at every door, publishes at every door, and waits for all messages.
 async fn show(doors: &[DemoDoor], patience: Duration) -> Result<Table, Failure> {
     let table = Rc::new(RefCell::new(Table::new(doors)));
     let mut readers = JoinSet::new();

@@ -1,10 +1,10 @@
-//! Failures whose cause is a full, read-only or failing disk. The gateway starts nevertheless, with what it can read.
+//! Failures caused by a full, read-only or failing disk, which do not keep the gateway from starting.
 
 use std::io;
 
 use crate::exit::Failure;
 
-/// Whether a failure comes from a disk that cannot be written.
+/// Returns whether a failure comes from a disk that cannot be written.
 pub(crate) fn caused(failure: &Failure) -> bool {
     failure.error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(fogmux_store::is_unwritable)
 }

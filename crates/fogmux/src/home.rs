@@ -14,52 +14,52 @@ use crate::config::Config;
 use crate::exit::{Failure, OrFail as _, Status};
 use crate::{data, disk};
 
-/// A data directory that is ready.
+/// A prepared data directory.
 #[derive(Debug)]
 pub(crate) struct Home {
     pub(crate) directory: PathBuf,
-    /// The authority that clients are to trust; none when the operator brought a certificate.
+    /// The authority for clients to trust; `None` if the operator has configured a certificate.
     pub(crate) authority: Option<PathBuf>,
     /// `None` if a first start could not write keys to the disk: listeners that need TLS stay closed then.
     pub(crate) tls: Option<TlsConfig>,
     pub(crate) admin: Option<Admin>,
 }
 
-/// The administrator whom this start made.
+/// The administrator created by this start.
 #[derive(Debug)]
 pub(crate) struct Admin {
     pub(crate) user: &'static str,
-    /// Where the password is.
+    /// The file of the password.
     pub(crate) password_file: PathBuf,
 }
 
-/// Creates what is missing. A disk that cannot be written does not keep the gateway from starting: everything that
-/// needs no new file works.
+/// Creates missing files. A disk that cannot be written does not keep the gateway from starting: everything that needs
+/// no new file works.
 pub(crate) fn prepare(config: &Config, directory: &Path) -> Result<Home, Failure> {
     match data::make(directory) {
         Err(error) if fogmux_store::is_unwritable(&error) => {
-            tracing::error!(%error, directory = %directory.display(), "the data directory cannot be made");
+            tracing::error!(%error, directory = %directory.display(), "the data directory cannot be created");
         }
         made => made.map_err(|error| Failure::io(directory.display(), &error))?,
     }
     let directory = std::path::absolute(directory).map_err(|error| Failure::io(directory.display(), &error))?;
-    // One that is gone later stays in force; at a start there is nothing that could.
+    // In a running gateway the previous list stays in force; at a start there is none.
     if let Some(file) = &config.tls.crl_file
         && data::found(file.clone())?.is_none()
     {
         let file = file.display();
         return Err(Failure::new(
             Status::Config,
-            format!("tls.crl_file: {file} is not there; nothing would be revoked"),
+            format!("tls.crl_file: {file} does not exist; no certificate would be revoked"),
         ));
     }
-    let made = go_on(certificate(config, &directory), "there is no certificate: listeners that encrypt stay closed")?;
+    let made = go_on(certificate(config, &directory), "there is no certificate: TLS and DTLS listeners stay closed")?;
     let (tls, authority) = made.map_or((None, None), |(tls, authority)| (Some(tls), authority));
     let admin = go_on(administrator(config, &directory), "there are no users: nobody can log in with a password")?;
     Ok(Home { directory, authority, tls, admin: admin.flatten() })
 }
 
-/// Logs a failure that the disk has caused, and goes on without the result.
+/// Logs a failure caused by the disk, and continues without the result.
 fn go_on<T>(done: Result<T, Failure>, consequence: &str) -> Result<Option<T>, Failure> {
     match done {
         Err(failure) if disk::caused(&failure) => {
@@ -70,8 +70,8 @@ fn go_on<T>(done: Result<T, Failure>, consequence: &str) -> Result<Option<T>, Fa
     }
 }
 
-/// Everything that handshakes need but the pre-shared keys: the operator's certificate, or our own, made or renewed;
-/// others of our own where a profile wants another key; and whose client certificates are believed.
+/// Prepares everything for handshakes except pre-shared keys: the operator's certificate, or the gateway's own, created
+/// or renewed; others where a profile needs another key type; and the trust in client certificates.
 pub(crate) fn certificate(config: &Config, directory: &Path) -> Result<(TlsConfig, Option<PathBuf>), Failure> {
     let (tls, authority) = match (&config.tls.certificate_file, &config.tls.key_file) {
         (Some(certificate), Some(key)) => {
@@ -90,7 +90,7 @@ pub(crate) fn certificate(config: &Config, directory: &Path) -> Result<(TlsConfi
     };
     let believed = match config.tls.client_ca_file.as_ref().or(authority.as_ref()) {
         Some(file) => Some(file.clone()),
-        // The operator's certificate for the gateway, our own for its clients.
+        // The operator's certificate for the gateway, the gateway's own authority for its clients.
         None => data::found(directory.join(data::AUTHORITY))?,
     };
     let Some(believed) = believed else { return Ok((tls, authority)) };
@@ -102,8 +102,8 @@ pub(crate) fn certificate(config: &Config, directory: &Path) -> Result<(TlsConfi
 
 const OWN: &str = "the gateway's own certificate";
 
-/// Creates or renews our own certificate. If the disk does not allow renewal, the old certificate is used; if it does
-/// not allow creation, nothing is left half-made for the next start.
+/// Creates or renews the gateway's own certificate. If the disk does not allow renewal, the old certificate is used; if
+/// it does not allow creation, nothing incomplete remains for the next start.
 fn ensure(directory: &Path, names: &[String]) -> Result<pki::Pki, Failure> {
     let first = !directory.exists();
     let made = pki::ensure(directory, names, SystemTime::now()).or_fail(Status::IoErr, OWN);
@@ -139,18 +139,18 @@ fn ensure(directory: &Path, names: &[String]) -> Result<pki::Pki, Failure> {
     Ok(old)
 }
 
-/// The kinds of keys that profiles ask for beside ours.
+/// Returns the additional key types that profiles need.
 fn other_keys(config: &Config) -> Vec<KeyKind> {
     let enabled = config.listeners.each().into_iter().filter(|(_, listener)| listener.enabled);
     let mut kinds: Vec<_> = enabled.filter_map(|(_, listener)| listener.tls()?.profile.server_key).collect();
     kinds.retain(|kind| *kind != KeyKind::EcdsaP256);
-    // The shorter first: it is taken by who asks for no more.
+    // The shorter first: it is used by profiles that require no more.
     kinds.sort_unstable();
     kinds.dedup();
     kinds
 }
 
-/// The names of this gateway for clients, besides localhost and the host's name.
+/// Returns the names of this gateway for clients, besides localhost and the host's name.
 fn names(config: &Config) -> Vec<String> {
     let addresses = config.listeners.each().into_iter().map(|(_, listener)| listener.address.ip());
     let mut names = vec![config.xmpp_domain().to_owned()];
@@ -159,7 +159,7 @@ fn names(config: &Config) -> Vec<String> {
     names
 }
 
-/// Where users and rules are, and who is let in without credentials.
+/// Returns the files of users and rules, and the policy for anonymous clients.
 pub(crate) fn sources(config: &Config, directory: Option<&Path>) -> Result<Sources, Failure> {
     let directory = data::directory(directory)?;
     let acl = match &config.auth.acl_file {
@@ -177,7 +177,7 @@ pub(crate) fn sources(config: &Config, directory: Option<&Path>) -> Result<Sourc
     })
 }
 
-/// Each listener says for itself whether it lets in who has no credentials; this is where any of them does.
+/// Returns the widest policy for anonymous clients of all listeners; each listener applies its own as well.
 fn anonymous(config: &Config) -> AnonymousPolicy {
     let all = config.listeners.each();
     let open = all.into_iter().map(|(_, listener)| listener).filter(|listener| listener.lets_anonymous_in());
@@ -188,7 +188,7 @@ fn anonymous(config: &Config) -> AnonymousPolicy {
     policy.reduce(|a, b| if a == AnonymousPolicy::Everywhere { a } else { b }).unwrap_or(AnonymousPolicy::Never)
 }
 
-/// Users and rules as the files have them now.
+/// Reads users and rules.
 pub(crate) fn rules(config: &Config, directory: &Path) -> Result<Rules, Failure> {
     let rules = Rules::load(&sources(config, Some(directory))?);
     let rules = rules.map_err(|problems| Failure::new(Status::Config, problems))?;
@@ -199,7 +199,7 @@ fn users_file(config: &Config, directory: &Path) -> PathBuf {
     config.auth.users_file.clone().unwrap_or_else(|| directory.join(data::USERS))
 }
 
-/// On first start, when there is no users file: one with an administrator in it.
+/// Creates a users file with an administrator if there is none.
 fn administrator(config: &Config, directory: &Path) -> Result<Option<Admin>, Failure> {
     let file = users_file(config, directory);
     if data::found(file.clone())?.is_some() {
@@ -209,8 +209,8 @@ fn administrator(config: &Config, directory: &Path) -> Result<Option<Admin>, Fai
     if store.exists() || directory.join(ADMIN_PASSWORD).exists() {
         tracing::warn!(
             file = %file.display(),
-            "there is no users file, though this data directory has been in use: nobody who was in it can log in; a new \
-             one is made, with a new administrator",
+            "there is no users file, though this data directory has been in use: its users cannot log in; a new one is \
+             created, with a new administrator",
         );
     }
     let (password, password_file) = match &config.auth.admin_password_file {
@@ -236,11 +236,12 @@ fn administrator(config: &Config, directory: &Path) -> Result<Option<Admin>, Fai
     Ok(Some(Admin { user: ADMIN, password_file }))
 }
 
-/// 120 bits in letters that nobody confuses: neither vowels, which make words, nor 0, 1, l, which look alike.
+/// 120 bits in letters that are hard to confuse: no vowels, which form words, and no 0, 1 or l.
 fn random_password() -> Result<String, Failure> {
     const LETTERS: &[u8; 32] = b"bcdfghjkmnpqrstvwxzBCDFGHJKLMNPQ";
     let mut bytes = [0; 24];
-    getrandom::fill(&mut bytes).map_err(|error| Failure::new(Status::IoErr, format!("no random numbers: {error}")))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Failure::new(Status::IoErr, format!("cannot get random numbers: {error}")))?;
     let letters = bytes.iter().filter_map(|byte| LETTERS.get(usize::from(byte % 32)));
     Ok(letters.map(|letter| char::from(*letter)).collect())
 }

@@ -1,6 +1,6 @@
-//! `fogmux import mosquitto`: users, keys and rules of another broker, with everything said that does not come along.
+//! `fogmux import mosquitto`: imports users, keys and rules of another broker and reports what it could not import.
 //!
-//! Nothing is written that would open more than was open before: a `deny` that cannot be said stops the import.
+//! Nothing is written that would allow more than before: a `deny` rule that cannot be translated stops the import.
 
 mod acl;
 mod keys;
@@ -17,10 +17,10 @@ use crate::exit::{Failure, Status};
 use crate::passwd::failed;
 use crate::{data, home};
 
-/// Keys of mosquitto.conf whose files are read.
+/// Keys of mosquitto.conf whose files are imported.
 const FILES: [&str; 3] = ["acl_file", "password_file", "psk_file"];
 
-/// Does what the arguments say.
+/// Runs the import.
 pub(crate) fn run(command: &Import) -> Result<(), Failure> {
     let Import::Mosquitto(arguments) = command;
     let mut given =
@@ -32,7 +32,7 @@ pub(crate) fn run(command: &Import) -> Result<(), Failure> {
         reports.push(report);
     }
     if given.is_empty() {
-        let message = "there is nothing to import: name mosquitto.conf, or files with --acl, --passwords or --psk";
+        let message = "nothing to import: name mosquitto.conf, or files with --acl, --passwords or --psk";
         return Err(Failure::new(Status::Usage, message));
     }
     let targets = Targets::find(arguments)?;
@@ -66,12 +66,12 @@ impl Given {
                 "password_file" => &mut self.passwords,
                 "psk_file" => &mut self.psk,
                 other => {
-                    report.lost(index + 1, format!("{other} is not looked at; see config/fogmux.toml"));
+                    report.lost(index + 1, format!("{other} is not imported; see config/fogmux.toml"));
                     continue;
                 }
             };
             if target.is_some() {
-                report.lost(index + 1, "there is one such file already");
+                report.lost(index + 1, "this file was named before");
             } else {
                 *target = Some(beside.join(value));
             }
@@ -82,7 +82,7 @@ impl Given {
     }
 }
 
-/// Our files.
+/// The files of this gateway.
 struct Targets {
     users: PathBuf,
     acl: PathBuf,
@@ -105,7 +105,7 @@ impl Targets {
     }
 }
 
-/// A part that was imported, and its file.
+/// An imported part and its file.
 struct Done {
     what: &'static str,
     count: usize,
@@ -121,7 +121,7 @@ fn import(
 ) -> Result<Vec<Done>, Failure> {
     let mut done = Vec::new();
     let written = !arguments.dry_run;
-    // The rules first: if they cannot be had, nobody new is let in either.
+    // The rules first: if they cannot be imported, no new user is admitted either.
     if let Some(file) = &given.acl {
         let count = import_acl(file, &targets.acl, arguments, reports)?;
         done.push(Done { what: "rules", count, into: targets.acl.clone(), written });
@@ -163,15 +163,15 @@ fn import_acl(
     let translated = acl::translate(&read_text(file)?, &mut report);
     if translated.deny_lost {
         eprint!("{report}");
-        let message = "a deny cannot be translated: without it more would be allowed than before; nothing was written";
+        let message = "a deny rule cannot be translated, so more would be allowed than before; nothing was written";
         return Err(Failure::new(Status::DataErr, message));
     }
     Acl::parse(target, &translated.toml).map_err(|problems| Failure::new(Status::DataErr, problems))?;
     if target.exists() && !arguments.replace {
-        let message = format!("{}: there are rules already; --replace puts these in their place", target.display());
+        let message = format!("{}: rules exist already; --replace overwrites them", target.display());
         return Err(Failure::new(Status::DataErr, message));
     }
-    report.differs(0, "who has no rule may do nothing here as there – the administrator of the gateway included");
+    report.differs(0, "a user without a rule has no access, as in Mosquitto; this includes the administrator");
     reports.push(report);
     if !arguments.dry_run {
         write(target, &translated.toml)?;
@@ -179,7 +179,7 @@ fn import_acl(
     Ok(translated.rules)
 }
 
-/// Whole or not at all.
+/// Writes everything or nothing.
 fn write(target: &Path, text: &str) -> Result<(), Failure> {
     let directory = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let written = tempfile::NamedTempFile::new_in(directory).and_then(|mut file| {

@@ -1,12 +1,12 @@
-//! Parts of the command line that are described when they are asked for.
+//! Subcommands whose arguments are described only when they are used.
 
 use std::ops::Deref;
 
 use clap::builder::{Resettable, StyledStr};
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
 
-/// A command whose flags nobody needs before it is given. To run the gateway is to read those of `serve` only: the others
-/// would cost an idle gateway the pages of code that describe them.
+/// A subcommand with deferred arguments. Running the gateway needs only the arguments of `serve`; describing the others
+/// would cost an idle gateway the pages of code that do it.
 #[derive(Debug)]
 pub(crate) struct Later<T>(T);
 
@@ -18,7 +18,7 @@ impl<T> Deref for Later<T> {
     }
 }
 
-/// Describes with what is said of the command itself kept: a derived description would put its own in that place.
+/// Adds the arguments but keeps the command's own description, which a derived one would replace.
 fn describe(command: Command, with: fn(Command) -> Command) -> Command {
     let (about, long_about) = (command.get_about().cloned(), command.get_long_about().cloned());
     let as_before = |text: Option<StyledStr>| text.map_or(Resettable::Reset, Resettable::Value);

@@ -1,5 +1,5 @@
-//! The fogmux daemon and its command line: the one place where the parts are put together. `main.rs` only calls
-//! [`run_command_line`]; that this is a library lets the fuzzer reach what reads the operator's file.
+//! The fogmux daemon and its command line: the composition of all parts. `main.rs` only calls [`run_command_line`]; the
+//! library lets the fuzzer call the configuration parser.
 
 #![cfg_attr(
     not(all(feature = "coap", feature = "http", feature = "mqtt", feature = "xmpp")),
@@ -37,13 +37,13 @@ use clap::Parser;
 use crate::cli::{Cli, Command};
 use crate::exit::{Failure, Status};
 
-/// Does what the process was started for, to its exit code.
+/// Runs the command line and returns the exit code.
 #[must_use]
 pub fn run_command_line() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are errors to clap, and no errors to anybody else.
+            // clap reports help and version as errors.
             let status = if error.use_stderr() { ExitCode::from(Status::Usage as u8) } else { ExitCode::SUCCESS };
             let _ = error.print();
             return status;
@@ -60,8 +60,7 @@ pub fn run_command_line() -> ExitCode {
     }
 }
 
-/// Everything that is wrong with the text of a configuration file, a line each as `fogmux check` prints them; none when
-/// it would be taken.
+/// Returns the errors of a configuration's text, one per line as `fogmux check` prints them; none if it is valid.
 #[must_use]
 pub fn configuration_problems(text: &str) -> Vec<String> {
     match config::load(&[config::Source::new("fogmux.toml", text)]) {

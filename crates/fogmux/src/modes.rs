@@ -1,4 +1,4 @@
-//! Modes of the data directory and of what lies in it: nobody but the owner should be able to look inside.
+//! Modes of the data directory and its files, which should be accessible to their owner only.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use crate::config::Config;
 use crate::data;
 
-/// Files looked at, of a store that may be large.
+/// The number of files checked, because a store may be large.
 const FILES_MAX: usize = 10_000;
-/// The bits of group and others.
+/// The permission bits of group and others.
 const OTHERS: u32 = 0o077;
 
-/// Files that this process creates from now on are its owner's only, in any directory.
+/// Makes files that this process creates accessible to their owner only, in any directory.
 pub(crate) fn restrict() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(OTHERS));
 }
 
-/// Warns of a directory, files of secrets and files of the store that others can reach, with the command that closes
-/// them.
+/// Warns of a directory, files of secrets and files of the store that others can access, with the command that corrects
+/// it.
 pub(crate) fn warn_of_open(config: &Config, directory: &Path) {
     let store = config.store.path.clone().unwrap_or_else(|| directory.join("store"));
     let mut left = FILES_MAX;
@@ -34,11 +34,11 @@ pub(crate) fn warn_of_open(config: &Config, directory: &Path) {
     };
     tracing::warn!(
         first = %first.display(), count = open.len(),
-        "others can look into the data directory; close it with: {mend}"
+        "other users can read the data directory; close it with: {mend}"
     );
 }
 
-/// Certificates and revocation lists are for everybody.
+/// Certificates and revocation lists are public.
 fn is_secret(file: &Path) -> bool {
     !matches!(file.extension().and_then(|name| name.to_str()), Some("pem" | "crt"))
 }
@@ -58,7 +58,7 @@ fn walk(path: &Path, counts: &dyn Fn(&Path) -> bool, left: &mut usize, open: &mu
     if counts(path) {
         note(path, open);
     }
-    // A link is not followed: it may lead in circles.
+    // Links are not followed, because they may be circular.
     if std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
         for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
             walk(&entry.path(), counts, left, open);
@@ -66,7 +66,7 @@ fn walk(path: &Path, counts: &dyn Fn(&Path) -> bool, left: &mut usize, open: &mu
     }
 }
 
-/// A path as a shell takes it.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
 }

@@ -1,31 +1,32 @@
-//! The limit of open files: a connection is one, and the usual soft limit of 1024 is for programs that use `select`.
+//! The limit of open files. A connection is one, and the usual soft limit of 1024 is meant for programs that use
+//! `select`.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// More is never needed, and some systems have no hard limit at all.
+/// More is never needed, and some systems have no hard limit.
 const ENOUGH: u64 = 1 << 20;
-/// Files reserved for other purposes than connections: tables and journals of the store, files that are read again,
-/// requests of our own. If few files are left, a quarter of them.
+/// Files reserved for other purposes than connections: tables and journals of the store, files that are reread,
+/// outgoing requests. A quarter of the files if there are few.
 const RESERVE: u64 = 64;
 
-/// Raises the soft limit as far as the hard one allows.
+/// Raises the soft limit to the hard limit.
 pub(crate) fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(ENOUGH).min(ENOUGH);
     if limit.current.is_some_and(|soft| soft < hard)
         && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(hard), maximum: limit.maximum })
     {
-        tracing::warn!(%error, "the limit of open files stays as it is");
+        tracing::warn!(%error, "cannot raise the limit of open files");
     }
 }
 
-/// How many of the `wanted` connections the limit leaves room for, beside the files that are open now, before there are
-/// connections.
+/// Returns how many of the `wanted` connections the limit allows, beside the files open now. To be called before there
+/// are connections.
 ///
 /// Without this bound `accept` would fail with EMFILE, and so would the store.
 pub(crate) fn room_for_connections(wanted: usize) -> usize {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(ENOUGH);
-    // Linux and the BSDs list them there; elsewhere this is a guess.
+    // Linux and the BSDs list them there; elsewhere this is an estimate.
     let open = std::fs::read_dir("/dev/fd").map_or(RESERVE, |files| files.count() as u64);
     let room = usize::try_from(room(files, open)).unwrap_or(usize::MAX);
     if room < wanted {
@@ -34,7 +35,7 @@ pub(crate) fn room_for_connections(wanted: usize) -> usize {
             open,
             limit = files,
             wanted,
-            "the system's limit of open files leaves room for fewer connections than configured"
+            "the system's limit of open files allows fewer connections than configured"
         );
     }
     room.min(wanted)

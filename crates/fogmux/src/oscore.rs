@@ -1,4 +1,4 @@
-//! OSCORE contexts on the disk of a gateway: where they are, and how they come into use.
+//! OSCORE contexts on the disk of a gateway: their location, and their activation.
 
 #[cfg(not(feature = "coap"))]
 mod absent;
@@ -18,17 +18,17 @@ use crate::config::Config;
 use crate::data;
 use crate::exit::{Failure, Status};
 
-/// Where contexts are: the configured directory, or ours in the data directory.
+/// Returns the directory of contexts: the configured one, or the default in the data directory.
 pub(crate) fn directory(config: &Config, data: &Path) -> PathBuf {
     config.coap.oscore.directory.clone().unwrap_or_else(|| data.join(data::OSCORE))
 }
 
-/// Reads and checks all contexts; nothing is changed.
+/// Reads and checks all contexts without changing anything.
 pub(crate) fn read(keyring: &Keyring, config: &Config, data: &Path) -> Result<Fresh, Failure> {
     keyring.read(&directory(config, data)).map_err(refused)
 }
 
-/// Puts what was read into use. If that fails, contexts that are gone are out of use nevertheless.
+/// Activates the contexts that were read. If that fails, removed contexts are deactivated nevertheless.
 pub(crate) fn put_in_place(keyring: &Keyring, fresh: Fresh, data: &Path) -> Result<(), Failure> {
     let made = data::create(&data.join(data::OSCORE));
     if !fresh.is_empty() {
@@ -37,7 +37,7 @@ pub(crate) fn put_in_place(keyring: &Keyring, fresh: Fresh, data: &Path) -> Resu
     keyring.replace(fresh, &journal_path(data)).map_err(|error| Failure::new(Status::IoErr, error))
 }
 
-/// The log line about [`put_in_place`] that failed.
+/// Returns the log line for a failed [`put_in_place`].
 pub(crate) fn not_in_use(failure: &Failure) -> String {
     format!("new OSCORE contexts are not in use: {}", failure.message().unwrap_or_default())
 }

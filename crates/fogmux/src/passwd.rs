@@ -1,4 +1,4 @@
-//! `fogmux passwd`: adds a user, changes a password or groups, shuts a user out, removes one.
+//! `fogmux passwd`: adds, changes, disables or removes a user.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::cli::Passwd;
 use crate::exit::{Failure, Status};
 use crate::{data, terminal};
 
-/// Does what the arguments say and tells how a running gateway learns of it.
+/// Runs the command and tells when a running gateway applies the change.
 pub(crate) fn run(arguments: &Passwd) -> Result<(), Failure> {
     let config = read(arguments.config.as_deref(), &[])?;
     let file = match config.auth.users_file {
@@ -41,12 +41,12 @@ pub(crate) fn run(arguments: &Passwd) -> Result<(), Failure> {
     });
     let disabled = changed.map_err(|error| failed(&file, error))?;
     forget_first(arguments);
-    let may = if disabled { "has a new password and stays shut out until --enable" } else { "may log in" };
+    let may = if disabled { "has a new password and stays disabled until --enable" } else { "may log in" };
     eprintln!("{}: {} {may}; a running gateway notices within seconds", file.display(), arguments.user);
     Ok(())
 }
 
-/// The first password of the administrator is of no use once another holds.
+/// Deletes the administrator's first password once another is set.
 fn forget_first(arguments: &Passwd) {
     if arguments.user == ADMIN
         && let Ok(directory) = data::directory(arguments.data.directory.as_deref())
@@ -80,7 +80,7 @@ fn set_disabled(file: &Path, user: &str, disabled: bool) -> Result<(), Failure> 
 /// A user without a password may have other credentials.
 fn unknown(file: &Path, user: &str, disabled: bool) -> String {
     let file = file.display();
-    let hint = "; who comes by a certificate, key or token of that name is shut out by an entry with disabled = true";
+    let hint = "; to refuse certificates, keys and tokens of that name, add an entry with disabled = true";
     format!("{file}: there is no user {user:?}{}", if disabled { hint } else { "" })
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn failed(file: &Path, error: UserError) -> Failure {
     }
 }
 
-/// Asks twice on a terminal, without showing; otherwise takes the first line of standard input.
+/// Asks twice on a terminal, without echo; otherwise reads the first line of standard input.
 fn password() -> Result<String, Failure> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
@@ -105,7 +105,7 @@ fn password() -> Result<String, Failure> {
     }
     let first = hidden("Password: ")?;
     if first != hidden("Again: ")? {
-        return Err(Failure::new(Status::DataErr, "the two are not the same"));
+        return Err(Failure::new(Status::DataErr, "the passwords do not match"));
     }
     Ok(first)
 }

@@ -1,7 +1,7 @@
-//! `fogmux pki`: the authority, certificates of servers and clients, pre-shared keys, and what has been revoked.
+//! `fogmux pki`: the authority, certificates of servers and clients, pre-shared keys, and revocation.
 //!
-//! Everything lies in the data directory and is looked at by a running gateway within seconds; the revocation list at
-//! every handshake. A secret is printed by the command that makes it, once, and by no other.
+//! All files are in the data directory. A running gateway notices changes within seconds, and reads the revocation list
+//! at every handshake. A secret is printed once, by the command that creates it.
 
 mod list;
 mod oscore;
@@ -20,13 +20,13 @@ use crate::cli::{KeyChoice, Pki, PkiClient, PkiInit, PkiRevoke, PkiServer};
 use crate::data;
 use crate::exit::{Failure, Status};
 
-/// Where certificates of clients lie, below that of the authority.
+/// The directory of client certificates, below that of the authority.
 const CLIENTS: &str = "clients";
 const DAY: Duration = Duration::from_secs(86_400);
 /// RFC 5280 §4.1.2.2: 20 bytes.
 const SERIAL_DIGITS_MAX: usize = 40;
 
-/// Does what the arguments say.
+/// Runs the subcommand.
 pub(crate) fn run(command: &Pki) -> Result<(), Failure> {
     match command {
         Pki::Init(arguments) => init(arguments),
@@ -68,21 +68,21 @@ fn init(arguments: &PkiInit) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The certificate that the gateway shows, or with `--out` one for another server.
+/// Creates the gateway's certificate, or with `--out` one for another server.
 fn server(arguments: &PkiServer) -> Result<(), Failure> {
     let directory = directory(arguments.data.directory.as_deref())?;
     let Some(out) = &arguments.out else {
         let made = pki::ensure_server(&directory, arguments.key.kind(), &arguments.names, SystemTime::now());
         let made = made.map_err(failed)?;
         if !made.renewed {
-            eprintln!("the certificate that is there covers these names");
+            eprintln!("the existing certificate covers these names");
         }
         println!("{}", made.certificate.display());
         return Ok(());
     };
     let names = server_names(&arguments.names)?;
     let first = arguments.names.first();
-    let first = first.ok_or_else(|| Failure::new(Status::Usage, "a server needs a name"))?;
+    let first = first.ok_or_else(|| Failure::new(Status::Usage, "the name of the server is missing"))?;
     let wanted = Wanted { names, validity: DAY * arguments.days, ..Wanted::new(Purpose::Server, first.as_str()) };
     let (certificate, key) = (out.with_added_extension("pem"), out.with_added_extension("key"));
     issue(&directory, &wanted, arguments.key, &certificate, &key)
@@ -90,14 +90,14 @@ fn server(arguments: &PkiServer) -> Result<(), Failure> {
 
 fn server_names(names: &[String]) -> Result<Vec<ServerName<'static>>, Failure> {
     let name = |name: &String| {
-        let bad = || Failure::new(Status::Usage, format!("{name:?} is no DNS name or address"));
+        let bad = || Failure::new(Status::Usage, format!("{name:?} is neither a DNS name nor an address"));
         ServerName::try_from(name.clone()).map_err(|_| bad())
     };
     names.iter().map(name).collect()
 }
 
 fn client(arguments: &PkiClient) -> Result<(), Failure> {
-    // Everything that may be wrong with the arguments, before anything is made.
+    // Checks all arguments before anything is created.
     let names = server_names(&arguments.dns)?;
     if arguments.pkcs12.is_some() && (arguments.password_file.is_none() || !cfg!(feature = "tls-openssl")) {
         let error = "--pkcs12 needs --password-file, and a build with the feature tls-openssl";
@@ -107,7 +107,7 @@ fn client(arguments: &PkiClient) -> Result<(), Failure> {
     let name = &arguments.name;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte);
     if name.is_empty() || name.starts_with('.') || !name.bytes().all(plain) {
-        return Err(Failure::new(Status::Usage, format!("{name:?}: a name here is of letters, digits and ._@-")));
+        return Err(Failure::new(Status::Usage, format!("{name:?}: a name may contain only letters, digits and ._@-")));
     }
     let base = arguments.out.clone().unwrap_or_else(|| directory.join(CLIENTS).join(name));
     if let Some(parent) = base.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -120,7 +120,7 @@ fn client(arguments: &PkiClient) -> Result<(), Failure> {
         let aside = base.with_added_extension(format!("{}.pem", old.serial));
         fs::rename(&certificate, &aside).map_err(|error| Failure::io(aside.display(), &error))?;
     } else if certificate.exists() {
-        let error = format!("{} is there already; --renew replaces it", certificate.display());
+        let error = format!("{} exists already; --renew replaces it", certificate.display());
         return Err(Failure::new(Status::Usage, error));
     }
     let wanted = Wanted {
@@ -171,7 +171,7 @@ fn pkcs12(_: &PkiClient, _: &Path, _: &Path, _: &Path, _: &Path) -> Result<(), F
     Err(Failure::new(Status::Usage, "--pkcs12 needs a build with the feature tls-openssl"))
 }
 
-/// By the name of a client, by file, or by serial number.
+/// Revokes by client name, file, or serial number.
 fn revoke(arguments: &PkiRevoke) -> Result<(), Failure> {
     let directory = directory(arguments.data.directory.as_deref())?;
     let serials = serials(&directory.join(CLIENTS), &arguments.certificate)?;
@@ -179,12 +179,13 @@ fn revoke(arguments: &PkiRevoke) -> Result<(), Failure> {
     for serial in serials {
         let is_new = authority.revoke(&serial, SystemTime::now()).map_err(failed)?;
         let done = if is_new { "is revoked" } else { "was revoked already" };
-        eprintln!("{serial} {done}; the next handshake sees it unless tls.crl_file names another list");
+        eprintln!("{serial} {done}; effective from the next handshake, unless tls.crl_file names another list");
     }
     Ok(())
 }
 
-/// The serial numbers to revoke: every certificate of a client of that name, else that of a file, else the number itself.
+/// Returns the serial numbers to revoke: every certificate of a client of that name, else that of a file, else the
+/// number itself.
 fn serials(clients: &Path, which: &str) -> Result<Vec<String>, Failure> {
     let serials = serials_of_client(clients, which)?;
     if !serials.is_empty() {
@@ -200,11 +201,11 @@ fn serials(clients: &Path, which: &str) -> Result<Vec<String>, Failure> {
     if is_serial {
         return Ok(vec![which.to_ascii_lowercase()]);
     }
-    let error = format!("{which:?} is no client, no file and no serial number");
+    let error = format!("{which:?} is neither a client, a file nor a serial number");
     Err(Failure::new(Status::DataErr, error))
 }
 
-/// `NAME.pem`, and each `NAME.SERIAL.pem` that `--renew` set aside: that one may be the stolen one.
+/// Returns `NAME.pem` and each `NAME.SERIAL.pem` that `--renew` replaced, because that one may be the stolen one.
 fn serials_of_client(clients: &Path, name: &str) -> Result<Vec<String>, Failure> {
     let io = |error| Failure::io(clients.display(), &error);
     let entries = match fs::read_dir(clients) {
@@ -220,7 +221,7 @@ fn serials_of_client(clients: &Path, name: &str) -> Result<Vec<String>, Failure>
         if rest.is_empty() {
             serials.push(pki::inspect(&path).map_err(failed)?.serial.into_string());
         } else if let Some(serial) = rest.strip_prefix('.')
-            // Else it is a client of its own, whose name begins in the same way.
+            // Otherwise it is another client, whose name begins in the same way.
             && pki::inspect(&path).is_ok_and(|aside| *aside.serial == *serial)
         {
             serials.push(serial.to_owned());

@@ -1,20 +1,20 @@
-//! The terminal: how wide it is, and its echo, switched off while a password is typed.
+//! The terminal: its width, and its echo, switched off while a password is typed.
 
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
-/// How many columns it has; nothing where this is no terminal, or one that does not say.
+/// Returns the number of columns; `None` if it is not a terminal or does not report them.
 pub(crate) fn columns(stream: impl AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(stream).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// Until dropped, what is typed is not shown.
+/// Suppresses the echo until dropped.
 pub(crate) struct Quiet {
     silenced: bool,
 }
 
-/// Switches the echo off. `stty` is part of every system that has a terminal (POSIX); without it the password shows.
+/// Switches the echo off. `stty` is part of every POSIX system with a terminal; without it the password is visible.
 pub(crate) fn silence() -> Quiet {
     Quiet { silenced: stty("-echo") }
 }

@@ -1,4 +1,4 @@
-//! `fogmux bench agent`: gateways on this host for a generator on another.
+//! `fogmux bench agent`: starts gateways on this host for a generator on another.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,10 +10,10 @@ use super::arguments::Agent;
 use crate::data;
 use crate::exit::{Failure, Status};
 
-/// Below the data directory.
+/// The agent's directory below the data directory.
 const KEYS: &str = "agent";
 
-/// Listens until a signal ends it, and then ends what it has started.
+/// Listens until a signal arrives, then stops what it has started.
 pub(super) fn run(arguments: &Agent) -> Result<(), Failure> {
     let directory = match &arguments.keys {
         Some(directory) => directory.clone(),
@@ -22,7 +22,7 @@ pub(super) fn run(arguments: &Agent) -> Result<(), Failure> {
     let keys = Keys::open_or_make(&directory).map_err(failed)?;
     let agent = agent::Agent::bind(arguments.listen, &keys, super::binary()?).map_err(failed)?;
     let io = |error: std::io::Error| Failure::io("agent", &error);
-    // Signals first: who reads where it listens may send one.
+    // Signals first: a reader of the address may send one at once.
     let ended = super::block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -44,15 +44,15 @@ fn announce(arguments: &Agent, address: SocketAddr, bundle: &Path) {
         let key = bundle.display().to_string();
         return println!("{}", serde_json::json!({ "address": address, "agent_key": key }));
     }
-    println!("agent at {address}; its key for the driving host: {}", bundle.display());
-    println!("there: fogmux bench run --agent {address} --agent-key agent.pem");
+    println!("agent at {address}; key for the other host: {}", bundle.display());
+    println!("on the other host: fogmux bench run --agent {address} --agent-key agent.pem");
     match address.ip() {
-        ip if ip.is_loopback() => println!("It is reached from this host only: --listen takes an address of its own."),
-        ip if ip.is_unspecified() => println!("The other host writes an address of this one instead of {ip}."),
+        ip if ip.is_loopback() => println!("It is reachable from this host only; use --listen for another address."),
+        ip if ip.is_unspecified() => println!("On the other host, use an address of this host instead of {ip}."),
         _ => {}
     }
     if !address.ip().is_loopback() {
-        println!("Gateways that it starts can be reached by whoever reaches this address, for as long as they run.");
+        println!("Gateways that it starts are open to everybody who can reach this address.");
     }
 }
 

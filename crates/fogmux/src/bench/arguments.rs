@@ -10,99 +10,99 @@ use fogmux_traffic::{Door, Experiment, Security};
 /// The traffic generator.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
-    /// Do one experiment with a gateway of its own
+    /// Run one experiment with a gateway started for it
     Run(Run),
-    /// Every door under every security profile that it has
+    /// Run every door under each of its security profiles
     Matrix(Matrix),
-    /// Experiments of published documents, done again
+    /// Repeat the experiments of published documents
     #[command(subcommand)]
     Paper(Paper),
-    /// Do one experiment with a broker that runs already: mqtt(s)://, ws(s)://, coap(s)://, http(s):// or xmpp(s)://
+    /// Run one experiment with a running broker: mqtt(s)://, ws(s)://, coap(s)://, http(s):// or xmpp(s)://
     Peer(Box<Peer>),
-    /// Start gateways on this host for a `bench run`, `matrix` or `paper run` with --agent on another
+    /// Start gateways on this host for `bench run`, `matrix` or `paper run` with --agent on another
     Agent(Agent),
-    /// Tell a regression from noise: two JSON files of `bench`; ends with 1 on a regression
+    /// Compare two JSON files of `bench`; exit code 1 on a regression
     Compare(Compare),
-    /// Render the JSON files of a directory again
+    /// Render the JSON files of a directory
     Report(Report),
 }
 
 /// The operation, and its rate.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Shape {
-    /// The door of publishers: mqtt, mqtt5, mqtt-ws, coap, coap-tcp, http1, http2, http3, xmpp, xmpps
+    /// Door of publishers: mqtt, mqtt5, mqtt-ws, coap, coap-tcp, http1, http2, http3, xmpp, xmpps
     #[arg(long, default_value = "mqtt")]
     pub(crate) door: Door,
-    /// The door of subscribers, if another
+    /// Door of subscribers [default: as --door]
     #[arg(long, value_name = "DOOR")]
     pub(crate) to: Option<Door>,
-    /// none, modern, high, low, psk, pki, oscore, or oscore+psk
+    /// Security profile: none, modern, high, low, psk, pki, oscore, or oscore+psk
     #[arg(long, default_value = "none")]
     pub(crate) security: Security,
-    /// of-profile, anonymous, password, certificate or token
+    /// Credential: of-profile, anonymous, password, certificate or token
     #[arg(long, default_value = "of-profile", value_parser = word::<Credential>)]
     pub(crate) credential: Credential,
-    /// deliver (to subscribers), get, put, post, connect or hold
+    /// Operation: deliver (to subscribers), get, put, post, connect or hold
     #[arg(long, default_value = "deliver", value_parser = word::<Operation>)]
     pub(crate) operation: Operation,
-    /// 0, 1 or 2; on doors without QoS 1 is an awaited answer
+    /// QoS: 0, 1 or 2; at doors without QoS 1 awaits the answer
     #[arg(long, default_value = "0", value_parser = qos)]
     pub(crate) qos: Qos,
-    /// How a CoAP server is to answer: piggybacked, separate or non-confirmable
+    /// Kind of response of a CoAP server: piggybacked, separate or non-confirmable
     #[arg(long, default_value = "piggybacked", value_parser = word::<CoapAnswer>)]
     pub(crate) coap_answer: CoapAnswer,
-    /// Bytes of a payload
+    /// Payload size in bytes
     #[arg(long, default_value_t = 64)]
     pub(crate) size: usize,
-    /// Publishers, or clients that ask; connections with `connect` and `hold`
+    /// Number of publishers or requesting clients; with `connect` and `hold`, connections
     #[arg(long, default_value_t = 1)]
     pub(crate) pubs: u32,
-    /// Subscribers
+    /// Number of subscribers
     #[arg(long, default_value_t = 1)]
     pub(crate) subs: u32,
-    /// Topics
+    /// Number of topics
     #[arg(long, default_value_t = 1)]
     pub(crate) topics: u32,
-    /// Their names; {} stands for the number
+    /// Topic names; {} is replaced by the number
     #[arg(long, default_value = "bench/{}")]
     pub(crate) topic: String,
-    /// Unanswered operations of one publisher at most; 0: no bound
+    /// Limit of unanswered operations per publisher; 0: no limit
     #[arg(long, default_value_t = 100)]
     pub(crate) window: u32,
-    /// Deliveries under way over all at most; 0: no bound
+    /// Limit of deliveries under way in total; 0: no limit
     #[arg(long, default_value_t = 0)]
     pub(crate) in_flight: u32,
-    /// Operations a second, at intended times; without it, as fast as the windows let
+    /// Operations per second, at scheduled times [default: as fast as the windows allow]
     #[arg(long)]
     pub(crate) rate: Option<f64>,
-    /// Operations of all publishers together
+    /// Number of operations of all publishers together
     #[arg(long)]
     pub(crate) count: Option<u64>,
-    /// Messages of one connection, with `connect`
+    /// Messages per connection, with `connect`
     #[arg(long, default_value_t = 0)]
     pub(crate) messages: u32,
-    /// The operation on them: publish, or what the experiment's file format names
+    /// Operation for these messages: publish or get
     #[arg(long, default_value = "publish", value_parser = word::<Visit>)]
     pub(crate) visit: Visit,
-    /// Subscribers that hear what is published, with `connect`
+    /// Number of subscribers, with `connect`
     #[arg(long, default_value_t = 0)]
     pub(crate) followers: u32,
-    /// How long operations begin
+    /// Time during which operations start, in seconds
     #[arg(long, default_value_t = 5.0)]
     pub(crate) seconds: f64,
     /// Warm-up before the measurement, in seconds
     #[arg(long, default_value_t = 0.5)]
     pub(crate) warm_up: f64,
-    /// How long is waited for what is missing, in seconds
+    /// Seconds without a delivery after which missing messages count as lost
     #[arg(long, default_value_t = 3.0)]
     pub(crate) drain: f64,
-    /// Publish messages that are kept
+    /// Publish retained messages
     #[arg(long)]
     pub(crate) retain: bool,
-    /// loopback, lossless, lan, wifi …, or conditions as loss=5%,delay=20ms,rate=250kbit
+    /// Link: loopback, lossless, lan, wifi …, or conditions such as loss=5%,delay=20ms,rate=250kbit
     #[arg(long, default_value = "loopback")]
     pub(crate) link: String,
-    /// Of everything random
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 }
@@ -139,27 +139,27 @@ impl Shape {
     }
 }
 
-/// Where results go.
+/// The output of results.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Output {
-    /// Write JSON, CSV, Markdown and HTML there
+    /// Write JSON, CSV, Markdown and HTML files into DIR
     #[arg(short, long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Print the results as JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,
-    /// Where secrets of TLS and DTLS go, for a capture to be read with
+    /// Write secrets of TLS and DTLS to FILE, to decrypt a capture
     #[arg(long, value_name = "FILE")]
     pub(crate) key_log: Option<PathBuf>,
 }
 
-/// On which host the gateway is.
+/// The host of the gateway.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Host {
-    /// Have `fogmux bench agent` start it on another host
+    /// Start the gateway on another host, by its `fogmux bench agent`
     #[arg(long, value_name = "HOST:PORT", requires = "agent_key")]
     pub(crate) agent: Option<String>,
-    /// The agent.pem that it has made there
+    /// The agent.pem created there
     #[arg(long, value_name = "FILE", requires = "agent")]
     pub(crate) agent_key: Option<PathBuf>,
 }
@@ -167,25 +167,25 @@ pub(crate) struct Host {
 /// Starts gateways for others.
 #[derive(Debug, Args)]
 pub(crate) struct Agent {
-    /// Where it listens, and gateways do: an address of this host that the other one reaches
+    /// Address of this host, reachable from the other one, for the agent and its gateways
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:18840")]
     pub(crate) listen: SocketAddr,
-    /// Its authority and agent.pem, made at the first start [default: agent in the data directory]
+    /// Directory of its authority and agent.pem, created at the first start [default: agent in the data directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) keys: Option<PathBuf>,
-    /// Say where it listens as JSON
+    /// Print the address as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Does one experiment.
+/// Runs one experiment.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) shape: Shape,
     #[command(flatten)]
     pub(crate) host: Host,
-    /// Write the frames of the first repetition there, for Wireshark, and secrets of TLS and DTLS beside them (.keys); needs a --link
+    /// Write the frames of the first repetition for Wireshark, and TLS and DTLS secrets to FILE.keys; needs --link
     #[arg(long, value_name = "FILE.pcap", conflicts_with = "agent")]
     pub(crate) capture: Option<PathBuf>,
     /// Repetitions
@@ -195,10 +195,10 @@ pub(crate) struct Run {
     pub(crate) output: Output,
 }
 
-/// Does many.
+/// Runs many experiments.
 #[derive(Debug, Args)]
 pub(crate) struct Matrix {
-    /// Small and short: one payload, QoS 1, three repetitions of half a second
+    /// Short: one payload size, QoS 1, three repetitions of half a second
     #[arg(long)]
     pub(crate) quick: bool,
     /// Only these doors
@@ -207,19 +207,19 @@ pub(crate) struct Matrix {
     /// Only these profiles
     #[arg(long, value_name = "PROFILE", value_delimiter = ',')]
     pub(crate) securities: Vec<Security>,
-    /// Payloads in bytes [default: 16,256,1024,16384,65536; quick: 64]
+    /// Payload sizes in bytes [default: 16,256,1024,16384,65536; quick: 64]
     #[arg(long, value_name = "BYTES", value_delimiter = ',')]
     pub(crate) sizes: Vec<usize>,
-    /// Levels of QoS [default: 0,1,2; quick: 1]
+    /// QoS levels [default: 0,1,2; quick: 1]
     #[arg(long, value_name = "QOS", value_delimiter = ',', value_parser = qos)]
     pub(crate) qos: Vec<Qos>,
-    /// How long each runs [default: 3; quick: 0.5]
+    /// Seconds of each run [default: 3; quick: 0.5]
     #[arg(long)]
     pub(crate) seconds: Option<f64>,
     /// Repetitions [default: 5; quick: 3]
     #[arg(long)]
     pub(crate) repeat: Option<u32>,
-    /// The network between
+    /// Link between gateway and generator
     #[arg(long, default_value = "loopback")]
     pub(crate) link: String,
     #[command(flatten)]
@@ -231,32 +231,32 @@ pub(crate) struct Matrix {
 /// Published documents.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Paper {
-    /// The documents and their tables
+    /// List the documents and their tables
     List,
-    /// One document: its set-up, tables as printed, and claims
+    /// Show a document's set-up, tables and claims
     Show {
-        /// As `list` names it
+        /// Name of the document, from `list`
         name: String,
     },
-    /// Do a document's experiments again: paper, measured, ratio, and which claims hold
+    /// Repeat a document's experiments: paper, measured, ratio, and which claims hold
     Run(PaperRun),
 }
 
-/// Does a document's experiments again.
+/// Repeats a document's experiments.
 #[derive(Debug, Args)]
 pub(crate) struct PaperRun {
-    /// As `list` names it
+    /// Name of the document, from `list`
     pub(crate) name: String,
     /// Only these tables
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     pub(crate) table: Vec<String>,
-    /// Fewer messages, shorter, once
+    /// Short: fewer messages, one repetition
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Repetitions [default: as the file says; quick: 1]
+    /// Repetitions [default: from the file; quick: 1]
     #[arg(long)]
     pub(crate) repeat: Option<u32>,
-    /// Over this network, whatever the file says
+    /// Link, overriding the file's
     #[arg(long)]
     pub(crate) link: Option<String>,
     #[command(flatten)]
@@ -265,35 +265,35 @@ pub(crate) struct PaperRun {
     pub(crate) output: Output,
 }
 
-/// Does one experiment with somebody else's broker.
+/// Runs one experiment with a running broker.
 #[derive(Debug, Args)]
 pub(crate) struct Peer {
-    /// As SCHEME://USER:PASSWORD@HOST:PORT/PREFIX, of which scheme and host must be there
+    /// SCHEME://USER:PASSWORD@HOST:PORT/PREFIX; scheme and host are required
     pub(crate) url: String,
     #[command(flatten)]
     pub(crate) shape: Shape,
-    /// Its processes on this machine, for processor time and memory
+    /// Processes of the broker on this machine, for processor time and memory
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     pub(crate) pid: Vec<u32>,
-    /// The authority of its certificate; without one whoever answers is believed
+    /// PEM file of the broker's authority; without it the certificate is not verified
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// The name in its certificate, and the XMPP domain, if not the host
+    /// Name in the broker's certificate, and XMPP domain [default: the host]
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// A certificate of ours
+    /// PEM file of a client certificate
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
-    /// Its key
+    /// PEM file of its private key
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
-    /// The identity of a pre-shared key
+    /// Identity of a pre-shared key
     #[arg(long, requires = "psk")]
     pub(crate) psk_id: Option<String>,
-    /// The key in hexadecimal digits
+    /// Pre-shared key in hexadecimal
     #[arg(long, value_name = "HEX", requires = "psk_id")]
     pub(crate) psk: Option<String>,
-    /// A directory with OSCORE contexts: publisher-0.toml and so on
+    /// Directory of OSCORE contexts: publisher-0.toml and so on
     #[arg(long, value_name = "DIR")]
     pub(crate) oscore: Option<PathBuf>,
     /// Repetitions
@@ -306,11 +306,11 @@ pub(crate) struct Peer {
 /// Compares two reports.
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
-    /// Before
+    /// JSON file of the earlier run
     pub(crate) before: PathBuf,
-    /// After
+    /// JSON file of the later run
     pub(crate) after: PathBuf,
-    /// Show what is noise, too
+    /// Show differences within the noise, too
     #[arg(long)]
     pub(crate) all: bool,
     /// Print as Markdown
@@ -318,10 +318,10 @@ pub(crate) struct Compare {
     pub(crate) markdown: bool,
 }
 
-/// Renders reports again.
+/// Renders the reports of a directory.
 #[derive(Debug, Args)]
 pub(crate) struct Report {
-    /// With JSON files of `bench`
+    /// Directory with JSON files of `bench`
     pub(crate) directory: PathBuf,
 }
 
@@ -330,7 +330,7 @@ fn qos(text: &str) -> Result<Qos, ExperimentError> {
     Qos::of_level(level)
 }
 
-/// A word of an experiment's files.
+/// Parses a value as an experiment's file has it.
 fn word<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     serde_json::from_value(serde_json::Value::String(text.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! `fogmux bench matrix`: every door under every profile that it has.
+//! `fogmux bench matrix`: every door under each of its profiles.
 
 use fogmux_traffic::experiment::Qos;
 use fogmux_traffic::{Door, Experiment, Security};
@@ -10,12 +10,12 @@ const SIZES: [usize; 5] = [16, 256, 1_024, 16_384, 65_536];
 const QUICK_QOS: [Qos; 1] = [Qos::AtLeastOnce];
 const QOS: [Qos; 3] = [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce];
 
-/// Publishers, each with a subscriber and a topic of its own and one message under way: as much for every door. More
-/// messages of one topic under way would be replaced by newer ones where CoAP is read (RFC 7641 §4.5), and a rate of
-/// what was left would compare with nothing.
+/// The number of publishers, each with a subscriber and a topic of its own and one message under way, equal for every
+/// door. With more messages of one topic under way a CoAP observer would get only the newest (RFC 7641 §4.5), and its
+/// rate could not be compared.
 const PAIRS: u32 = 16;
 
-/// The experiments, and how often each is done.
+/// Returns the experiments and the number of repetitions.
 pub(super) fn experiments(arguments: &Matrix) -> (Vec<Experiment>, u32) {
     let quick = arguments.quick;
     let sizes = chosen(&arguments.sizes, if quick { &QUICK_SIZES } else { &SIZES });

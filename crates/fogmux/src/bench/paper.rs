@@ -1,4 +1,4 @@
-//! `fogmux bench paper`: published experiments, listed, shown, and done again.
+//! `fogmux bench paper`: published experiments, listed, shown, and repeated.
 
 use fogmux_traffic::conductor::Conductor;
 use fogmux_traffic::outcome::Run;
@@ -9,7 +9,7 @@ use super::Done;
 use super::arguments::{Output, Paper, PaperRun};
 use crate::exit::{Failure, Status};
 
-/// Lists, shows or runs.
+/// Runs the subcommand.
 pub(super) fn run(command: &Paper) -> Result<(), Failure> {
     match command {
         Paper::List => list(),

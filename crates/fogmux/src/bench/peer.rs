@@ -1,4 +1,4 @@
-//! `fogmux bench peer`: somebody else's broker, measured by the same generator.
+//! `fogmux bench peer`: another broker, measured by the same generator.
 
 use fogmux_net::channel::Zeroizing;
 use fogmux_traffic::conductor::{Peer as Broker, Target};
@@ -8,7 +8,7 @@ use fogmux_traffic::{Door, Experiment, Security};
 use super::arguments::Peer;
 use crate::exit::{Failure, Status};
 
-/// Whom to drive, and how.
+/// Returns the target and its credentials.
 pub(super) fn target(arguments: &Peer) -> Result<(Target, Experiment), Failure> {
     let usage = |problem: String| Failure::new(Status::Usage, problem);
     let address = Address::parse(&arguments.url).map_err(usage)?;
@@ -22,7 +22,7 @@ pub(super) fn target(arguments: &Peer) -> Result<(Target, Experiment), Failure> 
     let psk = match (&arguments.psk_id, &arguments.psk) {
         (Some(identity), Some(digits)) => {
             let key = crate::pki::bytes(digits)
-                .ok_or_else(|| usage("a key is an even number of hexadecimal digits".to_owned()))?;
+                .ok_or_else(|| usage("a key has an even number of hexadecimal digits".to_owned()))?;
             Some((identity.clone(), Zeroizing::new(key)))
         }
         _ => None,
@@ -52,7 +52,7 @@ struct Address {
     port: u16,
     prefix: String,
     password: Option<(String, Zeroizing<String>)>,
-    /// Without the password.
+    /// The URL without the password.
     shown: String,
 }
 
@@ -68,7 +68,7 @@ impl Address {
             "coaps" | "coaps+tcp" => (false, 5684),
             "xmpp" => (true, 5222),
             "xmpps" => (false, 5223),
-            other => return Err(format!("there is no scheme {other:?}")),
+            other => return Err(format!("unknown scheme {other:?}")),
         };
         let (authority, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, host) = match authority.rsplit_once('@') {
@@ -77,12 +77,12 @@ impl Address {
         };
         let (host, port) = match host.rsplit_once(':') {
             Some((name, number)) if !name.ends_with(':') => {
-                (name, number.parse().map_err(|_| format!("{number:?} is no port"))?)
+                (name, number.parse().map_err(|_| format!("{number:?} is not a port"))?)
             }
             _ => (host, port),
         };
         if host.is_empty() {
-            return Err("there is no host".to_owned());
+            return Err("the host is missing".to_owned());
         }
         let password = user.map(|user| user.split_once(':').unwrap_or((user, "")));
         Ok(Self {
@@ -96,7 +96,7 @@ impl Address {
         })
     }
 
-    /// The door that the scheme means; `asked` where it leaves a choice.
+    /// Returns the door of the scheme; `asked` decides where several are possible.
     fn door(&self, asked: Door) -> Door {
         match (self.scheme.as_str(), asked) {
             ("mqtt" | "mqtts", Door::Mqtt5) => Door::Mqtt5,

@@ -1,10 +1,10 @@
-//! Where questions about passwords may go.
+//! The target of the callback's requests.
 
 use std::net::IpAddr;
 
 use http::Uri;
 
-/// Where questions go.
+/// The target of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(super) secure: bool,
@@ -15,7 +15,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Passwords leave this machine under TLS only.
+    /// Passwords leave this machine only under TLS.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
         let secure = match uri.scheme_str()? {

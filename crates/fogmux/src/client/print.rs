@@ -1,4 +1,4 @@
-//! A message as the client commands print it, whatever the door.
+//! Output of a message by the client commands, equal for all doors.
 
 use std::io::Write;
 
@@ -23,7 +23,7 @@ struct Json {
     retain: Option<bool>,
 }
 
-/// Prints the message and hands it on at once: who follows a topic does not wait for a buffer to fill.
+/// Prints the message and flushes it, so that a subscriber does not wait for a buffer to fill.
 pub(crate) fn print(message: &Arrived, format: Format, out: &mut impl Write) -> std::io::Result<()> {
     match format {
         Format::Raw => out.write_all(&message.payload)?,
@@ -58,7 +58,7 @@ fn text(message: &Arrived) -> String {
     }
 }
 
-/// One line that does nothing to a terminal: control characters are escaped.
+/// Returns one line without control characters, which are escaped to protect the terminal.
 fn printable(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! The keys of `[auth]`: where users, rules and keys are, and whom else to ask.
+//! The keys of `[auth]`: files of users, rules and keys, tokens and the callback.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,13 +17,13 @@ pub(crate) struct Auth {
     pub(crate) users_file: Option<PathBuf>,
     /// The built-in rules when absent.
     pub(crate) acl_file: Option<PathBuf>,
-    /// A random one when absent; only looked at when the users file is made.
+    /// A random one when absent; read only when the users file is created.
     pub(crate) admin_password_file: Option<PathBuf>,
     /// `psk.toml` in the data directory when absent.
     pub(crate) psk_file: Option<PathBuf>,
     /// `certificates.toml` in the data directory when absent.
     pub(crate) certificates_file: Option<PathBuf>,
-    /// A certificate lets in users of the users file only.
+    /// Accepts client certificates only for users of the users file.
     pub(crate) certificate_users_only: bool,
     pub(crate) token: Token,
     pub(crate) callback: Callback,
@@ -66,16 +66,16 @@ impl Section for VerifierConfig {
     }
 }
 
-/// Which signed tokens are believed.
+/// The accepted signed tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Token {
-    /// Nothing when `""`.
+    /// No file when `""`.
     pub(crate) issuer: String,
     pub(crate) settings: TokenSettings,
 }
 
 impl Token {
-    /// The settings as the token source takes them.
+    /// Returns the settings for the token source.
     pub(crate) fn settings(&self) -> TokenSettings {
         TokenSettings { issuer: Some(self.issuer.clone()).filter(|name| !name.is_empty()), ..self.settings.clone() }
     }
@@ -96,15 +96,15 @@ impl Section for Token {
     }
 }
 
-/// The callback that is asked about names that the users file does not have.
+/// The callback for names that are not in the users file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Callback {
-    /// Nobody when `""`.
+    /// No callback when `""`.
     pub(crate) url: String,
-    /// The authorities it may be certified by; the system's when absent.
+    /// The authorities for its certificate; the system's when absent.
     pub(crate) ca_file: Option<PathBuf>,
     pub(crate) timeout: Duration,
-    /// How long a yes is remembered.
+    /// How long a positive answer is cached.
     pub(crate) cache: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! Problems that only a combination of keys shows: ports taken twice, doors open further than they should be, half a
-//! certificate, a missing file.
+//! Problems that only a combination of keys shows: a port used twice, access that is wider than intended, a certificate
+//! without its key, a missing file.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub(crate) fn find_clashes(config: &Config, findings: &mut Findings) {
     find_missing_files(config, findings);
 }
 
-/// Two enabled listeners of one transport on one port, on addresses that overlap.
+/// Finds two enabled listeners of one transport on one port, on overlapping addresses.
 fn find_shared_ports(config: &Config, findings: &mut Findings) {
     let mut taken: Vec<(&str, &str, SocketAddr)> = Vec::new();
     for (name, listener) in config.listeners.each() {
@@ -46,7 +46,7 @@ fn find_shared_ports(config: &Config, findings: &mut Findings) {
                 findings.clash(
                     &format!("listeners.{name}.address"),
                     format!("{} ({transport}) is taken by listeners.{other}", listener.address),
-                    "a port of its own, or 0 for one that the system chooses",
+                    "another port, or 0 for one chosen by the system",
                 );
             }
             taken.push((name, transport, listener.address));
@@ -67,7 +67,7 @@ fn overlap(a: &SocketAddr, b: &SocketAddr) -> bool {
     a.port() == b.port() && (everywhere || a.ip() == b.ip())
 }
 
-/// Beyond loopback: plaintext and anonymous clients must have been asked for by name.
+/// Beyond loopback, plaintext and anonymous clients must be enabled explicitly.
 fn find_open_doors(name: &str, listener: &Listener, findings: &mut Findings) {
     if listener.protection == (Protection::Plain { allow_plaintext: false }) {
         findings.clash(
@@ -80,13 +80,13 @@ fn find_open_doors(name: &str, listener: &Listener, findings: &mut Findings) {
     if listener.anonymous && !listener.allow_remote_anonymous && findings.is_set(&anonymous) {
         findings.clash(
             &anonymous,
-            format!("clients without credentials would be let in at {}", listener.address),
+            format!("clients without credentials would be admitted at {}", listener.address),
             format!("false, a loopback address, or listeners.{name}.allow_remote_anonymous = true"),
         );
     }
 }
 
-/// Weak profiles have to be allowed by name, and a pre-shared key excludes a certificate.
+/// Weak profiles must be enabled explicitly, and a pre-shared key excludes a certificate.
 fn find_weak_profiles(name: &str, listener: &Listener, findings: &mut Findings) {
     let Some(tls) = listener.tls() else { return };
     if let (Some(why), false) = (tls.profile.weak, tls.allow_weak) {
@@ -100,7 +100,7 @@ fn find_weak_profiles(name: &str, listener: &Listener, findings: &mut Findings) 
     if security.client_certificates != ClientCertificates::No && (tls.profile.psk || !tls.profile.is_encrypted()) {
         findings.clash(
             &format!("listeners.{name}.client_certificates"),
-            format!("with the profile {:?} there are no certificates", tls.profile.name),
+            format!("the profile {:?} does not use certificates", tls.profile.name),
             "\"no\", or another profile",
         );
     }
@@ -117,7 +117,7 @@ fn find_weak_profiles(name: &str, listener: &Listener, findings: &mut Findings) 
     if opens_openssl && !cfg!(feature = "tls-openssl") {
         findings.clash(
             &format!("listeners.{name}.profile"),
-            format!("{:?} needs OpenSSL, which this build is without", tls.profile.name),
+            format!("{:?} needs OpenSSL, which this build does not include", tls.profile.name),
             "another profile, or a build with the feature tls-openssl",
         );
     }
@@ -128,12 +128,12 @@ fn find_half_certificates(config: &Config, findings: &mut Findings) {
         (Some(_), None) => findings.clash(
             "tls.certificate_file",
             "a certificate without its key",
-            "tls.key_file as well, or neither for one of our own making",
+            "tls.key_file as well, or neither for the gateway's own certificate",
         ),
         (None, Some(_)) => findings.clash(
             "tls.key_file",
             "a key without its certificate",
-            "tls.certificate_file as well, or neither for one of our own making",
+            "tls.certificate_file as well, or neither for the gateway's own certificate",
         ),
         (Some(_), Some(_)) | (None, None) => {}
     }

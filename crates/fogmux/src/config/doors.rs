@@ -1,4 +1,4 @@
-//! The keys of each door. What they mean and what they are by default stands where the door is.
+//! The keys of each door. Their meaning and defaults are defined by the door.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// No protocol carries more in one message than MQTT, 256 MiB.
 const MESSAGE_BYTES: u64 = 256 << 20;
 
-/// The HTTP door and the transport that only it has.
+/// The HTTP door and its QUIC transport.
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     /// Serves HTTP/3 on the UDP port of the `https` listener.
@@ -154,7 +154,7 @@ impl Section for MqttConfig {
     }
 }
 
-/// The CoAP door and what is read again while it is open.
+/// The CoAP door and the settings that are reread while it is open.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Coap {
     #[cfg(feature = "coap")]

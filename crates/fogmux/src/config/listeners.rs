@@ -1,4 +1,4 @@
-//! Where the doors listen, how what passes through them is protected, and whom they let in by which credential.
+//! The listeners: addresses, protection, and accepted credentials.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -8,12 +8,12 @@ use fogmux_net::{ClientCertificates, Profile, Security};
 
 use super::reader::{Reader, Section};
 
-/// When a listener protects what passes through it.
+/// The protection of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Protection {
-    /// Never: loopback only unless the operator says otherwise.
+    /// None: loopback only, unless the operator permits it.
     Plain {
-        /// Listens beyond loopback all the same.
+        /// Permits an address beyond loopback.
         allow_plaintext: bool,
     },
     /// TLS is negotiated inside the protocol, and required before credentials.
@@ -25,13 +25,13 @@ pub(crate) enum Protection {
 /// The TLS of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tls {
-    /// Which one.
+    /// The security profile.
     pub(crate) profile: &'static Profile,
-    /// Lets a profile that is weak be used.
+    /// Permits a weak profile.
     pub(crate) allow_weak: bool,
-    /// Whether clients are asked for a certificate; none: as the profile says.
+    /// Whether a client certificate is requested; `None`: as the profile says.
     pub(crate) client_certificates: Option<ClientCertificates>,
-    /// The versions of DTLS; none where TLS is spoken.
+    /// The versions of DTLS; `None` for TLS.
     pub(crate) dtls_versions: Option<&'static [Version]>,
 }
 
@@ -42,10 +42,10 @@ impl Default for Tls {
 }
 
 impl Tls {
-    /// The certificates that clients are asked for.
+    /// Returns the security profile's parameters, with the policy for client certificates.
     pub(crate) fn security(&self) -> Security {
         let by_profile = match self.profile.client_certificates {
-            // Clients may show a certificate of ours; handshakes with a pre-shared key have no room for one.
+            // Client certificates are optional; handshakes with a pre-shared key cannot have one.
             ClientCertificates::No if self.profile.is_encrypted() && !self.profile.psk => ClientCertificates::Optional,
             asked @ (ClientCertificates::No | ClientCertificates::Optional | ClientCertificates::Required) => asked,
         };
@@ -83,19 +83,19 @@ impl Section for Tls {
 /// One listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listener {
-    /// Whether it is opened at all.
+    /// Whether it is opened.
     pub(crate) enabled: bool,
-    /// Port 0 lets the system choose.
+    /// Port 0: chosen by the system.
     pub(crate) address: SocketAddr,
-    /// Whether clients without credentials are let in; beyond loopback only with `allow_remote_anonymous`.
+    /// Whether clients without credentials are admitted; beyond loopback only with `allow_remote_anonymous`.
     pub(crate) anonymous: bool,
-    /// Lets clients without credentials in from anywhere.
+    /// Admits clients without credentials from anywhere.
     pub(crate) allow_remote_anonymous: bool,
-    /// The credentials it takes.
+    /// The accepted credentials.
     pub(crate) auth: SourceSet,
-    /// How it is protected.
+    /// Its protection.
     pub(crate) protection: Protection,
-    /// Whether connections come from named proxies and begin with a header of the PROXY protocol; `None` on UDP.
+    /// Whether connections come from listed proxies and begin with a header of the PROXY protocol; `None` on UDP.
     pub(crate) proxy_protocol: Option<bool>,
 }
 
@@ -112,22 +112,22 @@ impl Listener {
         }
     }
 
-    /// One on UDP, which the PROXY protocol has no place in.
+    /// A listener on UDP, without the PROXY protocol.
     fn on_loopback_udp(port: u16, protection: Protection) -> Self {
         Self { proxy_protocol: None, ..Self::on_loopback(port, protection) }
     }
 
-    /// Whether only this machine reaches it.
+    /// Returns whether the address is loopback.
     pub(crate) fn is_loopback(&self) -> bool {
         self.address.ip().is_loopback()
     }
 
-    /// Whether clients without credentials are let in here.
+    /// Returns whether clients without credentials are admitted.
     pub(crate) fn lets_anonymous_in(&self) -> bool {
         self.anonymous && (self.is_loopback() || self.allow_remote_anonymous)
     }
 
-    /// Its TLS, if it has any.
+    /// Returns its TLS settings, if any.
     pub(crate) fn tls(&self) -> Option<&Tls> {
         match &self.protection {
             Protection::Plain { .. } => None,
@@ -156,7 +156,7 @@ impl Section for Listener {
     }
 }
 
-/// Every listener there is.
+/// All listeners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listeners {
     /// MQTT over TCP.
@@ -177,7 +177,7 @@ pub(crate) struct Listeners {
     pub(crate) https: Listener,
     /// XMPP with STARTTLS.
     pub(crate) xmpp: Listener,
-    /// XMPP over TLS from the first byte.
+    /// XMPP over direct TLS.
     pub(crate) xmpps: Listener,
 }
 
@@ -202,7 +202,7 @@ impl Default for Listeners {
 }
 
 impl Listeners {
-    /// Lets the system choose every port.
+    /// Sets every port to 0, so that the system chooses it.
     pub(crate) fn free_ports(&mut self) {
         for listener in self.each_mut() {
             listener.address.set_port(0);
@@ -224,8 +224,8 @@ impl Listeners {
         ]
     }
 
-    /// Takes over from `other` whether anonymous clients are admitted. If `other` has the listener at another address,
-    /// which takes effect after a restart, it closes the listener to them but does not open it.
+    /// Copies from `other` whether anonymous clients are admitted. If `other` has the listener at another address,
+    /// which takes effect after a restart, this can close the listener to them but not open it.
     pub(crate) fn take_over(&mut self, other: &Self) {
         let others = other.each().map(|(_, listener)| listener.clone());
         for (own, other) in self.each_mut().into_iter().zip(others) {
@@ -237,7 +237,7 @@ impl Listeners {
         }
     }
 
-    /// Each with its key.
+    /// Returns each listener with its key.
     pub(crate) fn each(&self) -> [(&'static str, &Listener); 10] {
         [
             ("mqtt", &self.mqtt),

@@ -1,4 +1,4 @@
-//! From files to a configuration or to everything that is wrong with it.
+//! Reads files into a configuration or a list of its problems.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::reader::{Findings, read_source};
 /// The name under which `--set` appears in problems.
 const COMMAND_LINE: &str = "--set";
 
-/// The texts to read, in order: the file, `conf.d/*.toml` beside it by name, then the command line's `--set`.
+/// Returns the texts to read, in order: the file, `conf.d/*.toml` beside it by name, then the command line's `--set`.
 ///
 /// # Errors
 /// The first file or directory that cannot be read; `conf.d` need not exist.
@@ -78,7 +78,7 @@ fn toml_files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// `key=value`, where a value that is no TOML by itself is taken as text: `--set listeners.mqtt.address=127.0.0.1:0`.
+/// Parses `key=value`. A value that is not TOML is taken as text: `--set listeners.mqtt.address=127.0.0.1:0`.
 fn setting(line: &str) -> String {
     let Some((key, value)) = line.split_once('=') else { return line.replace('\n', " ") };
     let value = value.trim().replace('\n', " ");

@@ -1,5 +1,5 @@
-//! The sections of the configuration and their built-in defaults; `config/fogmux.toml` says what each key means and a
-//! test keeps the two the same.
+//! The sections of the configuration and their built-in defaults. `config/fogmux.toml` documents each key; a test keeps
+//! the two equal.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use super::doors::{Coap, Http, Mqtt, Xmpp};
 use super::listeners::Listeners;
 use super::reader::{Reader, Section};
 
-/// Everything that can be configured.
+/// The whole configuration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     pub(crate) workers: Workers,
     pub(crate) listeners: Listeners,
-    /// Connections, before anybody has said who they are.
+    /// Connections, before authentication.
     pub(crate) limits: AdmissionLimits,
     /// Proxies in front of the listeners.
     pub(crate) proxy: Proxy,
@@ -63,7 +63,7 @@ impl Config {
         return "localhost";
     }
 
-    /// The sections in which `other` differs by more than a reload takes over.
+    /// Returns the sections in which `other` differs in keys that a reload does not apply.
     pub(crate) fn sections_that_need_a_restart(&self, other: &Self) -> Vec<&'static str> {
         let mut listeners = self.listeners.clone();
         listeners.take_over(&other.listeners);
@@ -84,7 +84,7 @@ impl Config {
         differs.into_iter().filter(|(_, differs)| *differs).map(|(section, _)| section).collect()
     }
 
-    /// Takes from `other` what can change while the gateway runs.
+    /// Copies from `other` the keys that a reload applies.
     pub(crate) fn take_over(&mut self, other: Self) {
         self.workers.drain = other.workers.drain;
         self.listeners.take_over(&other.listeners);
@@ -95,17 +95,17 @@ impl Config {
     }
 }
 
-/// The doors own their settings and need not know how to compare them.
+/// Formats settings to compare them, because the doors' settings do not implement `PartialEq`.
 pub(super) fn shown(settings: &impl std::fmt::Debug) -> String {
     format!("{settings:?}")
 }
 
-/// The threads that do the work.
+/// The worker threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Workers {
-    /// 0 for one per processor core.
+    /// 0: one per processor core.
     pub(crate) count: usize,
-    /// How long connections get to end in good order.
+    /// Time limit for an orderly shutdown of all connections.
     pub(crate) drain: Duration,
 }
 
@@ -138,7 +138,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// As the gateway wants it.
+    /// Converts it for the gateway.
     pub(crate) fn of_gateway(&self) -> ProxyConfig {
         let named = Proxies::parse(self.addresses.iter().map(String::as_str)).unwrap_or_default();
         ProxyConfig { named, rules: self.rules }
@@ -166,7 +166,7 @@ impl Section for BusConfig {
     }
 }
 
-/// The store of data that survives a restart.
+/// The store, which survives a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Store {
     pub(crate) durability: Durability,
@@ -192,20 +192,20 @@ impl Section for Store {
     }
 }
 
-/// The certificate of every TLS and QUIC listener.
+/// The certificate of all TLS and QUIC listeners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tls {
-    /// PEM, leaf first; one of our own authority in the data directory when absent.
+    /// PEM, leaf first; issued by the gateway's authority when absent.
     pub(crate) certificate_file: Option<PathBuf>,
     /// PEM.
     pub(crate) key_file: Option<PathBuf>,
-    /// PEM: the authorities whose client certificates are believed; our own when absent.
+    /// PEM: authorities for client certificates; the gateway's own when absent.
     pub(crate) client_ca_file: Option<PathBuf>,
-    /// PEM: what they have revoked; that of our own when absent.
+    /// PEM: their revocation lists; that of the gateway's authority when absent.
     pub(crate) crl_file: Option<PathBuf>,
-    /// The treatment of client certificates when that list has expired.
+    /// The treatment of client certificates when a revocation list has expired.
     pub(crate) crl_expiry: ListExpiry,
-    /// Open connections end when their certificate is revoked.
+    /// Closes open connections when their certificate is revoked.
     pub(crate) cut_revoked: bool,
 }
 
@@ -221,7 +221,7 @@ impl Section for Tls {
     }
 }
 
-/// The filter of the log, and the rates of its lines about refused logins and actions.
+/// The log filter, and the rate limits of lines about refused logins and actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
     /// Levels, for all and for single modules (`Targets` of `tracing-subscriber`). The environment variable

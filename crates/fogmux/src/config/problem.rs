@@ -13,10 +13,10 @@ pub(crate) struct Location {
     pub(crate) line: usize,
 }
 
-/// One thing to mend.
+/// One error to correct.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// Nowhere for a value that no file set (a built-in default that clashes, for instance).
+    /// `None` for a value that no file set, such as a clash of built-in defaults.
     pub(crate) location: Option<Location>,
     /// Dotted, as `listeners.mqtt.address`; empty when the file could not be read as TOML.
     pub(crate) key: String,
@@ -45,7 +45,7 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    /// The problem for `check --json`.
+    /// The problem as JSON, for `check --json`.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "file": self.location.as_ref().map(|at| at.file.display().to_string()),
@@ -73,7 +73,7 @@ impl fmt::Display for Problems {
     }
 }
 
-/// One configuration text and where it came from.
+/// A configuration text and its origin.
 #[derive(Debug)]
 pub(crate) struct Source {
     /// The name given in problems.
@@ -83,12 +83,12 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// A source from text that is already in memory.
+    /// Creates a source from text in memory.
     pub(crate) fn new(file: impl AsRef<Path>, text: impl Into<String>) -> Self {
         Self { file: file.as_ref().to_owned(), text: text.into() }
     }
 
-    /// Where the byte `offset` stands.
+    /// Returns the location of the byte `offset`.
     pub(crate) fn location(&self, offset: usize) -> Location {
         let before = self.text.as_bytes().iter().take(offset);
         Location { file: self.file.clone(), line: 1 + before.filter(|byte| **byte == b'\n').count() }

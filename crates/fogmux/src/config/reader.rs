@@ -1,8 +1,8 @@
 //! Reads a spanned TOML table into settings that already hold their defaults.
 //!
-//! serde stops at the first error; an operator wants all of them. So a section names its keys one after the other, each
-//! with the range that is accepted; what is absent stays as it was, what is wrong becomes a [`Problem`] with its line,
-//! and what was never named is reported as unknown, with the nearest known key.
+//! serde stops at the first error, but an operator needs all of them. A section therefore names its keys one after the
+//! other, each with its accepted range. An absent key keeps its default, an invalid value becomes a [`Problem`] with
+//! its line, and a key that was never named is reported as unknown, with the nearest known key.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,19 +23,19 @@ pub(crate) struct Findings {
     pub(crate) problems: Vec<Problem>,
     /// Where each key was last set.
     pub(crate) origins: BTreeMap<String, Location>,
-    /// Every key there is, set or not.
+    /// Every existing key, set or not.
     pub(crate) known: std::collections::BTreeSet<String>,
 }
 
 impl Findings {
-    /// A problem that only shows when several keys are looked at together; `key` says which line to point at.
+    /// Adds a problem that depends on several keys; `key` selects the line to point at.
     pub(crate) fn clash(&mut self, key: &str, found: impl Into<String>, accepted: impl Into<String>) {
         let location = self.origins.get(key).cloned();
         let problem = Problem { location, key: key.to_owned(), found: found.into(), accepted: accepted.into() };
         self.problems.push(problem);
     }
 
-    /// Whether any source set this key.
+    /// Returns whether any source set this key.
     pub(crate) fn is_set(&self, key: &str) -> bool {
         self.origins.contains_key(key)
     }
@@ -47,7 +47,7 @@ pub(crate) trait Section {
     fn read(&mut self, reader: &mut Reader<'_>);
 }
 
-/// One table while it is read.
+/// A table being read.
 pub(crate) struct Reader<'a> {
     source: &'a Source,
     table: Option<&'a DeTable<'a>>,
@@ -74,7 +74,7 @@ pub(crate) fn read_source(source: &Source, section: &mut impl Section, findings:
 }
 
 impl Reader<'_> {
-    /// A table below this one.
+    /// Reads a nested table.
     pub(crate) fn section(&mut self, key: &'static str, section: &mut impl Section) {
         self.named.push(key);
         let value = self.table.and_then(|table| table.get(key));
@@ -88,12 +88,12 @@ impl Reader<'_> {
         below.refuse_unknown();
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     pub(crate) fn flag(&mut self, key: &'static str, target: &mut bool) {
         self.value(key, target, |value| value.as_bool(), || "true or false".to_owned());
     }
 
-    /// A whole number.
+    /// Reads a whole number.
     pub(crate) fn count<T: TryFrom<u64>>(&mut self, key: &'static str, target: &mut T, range: RangeInclusive<u64>) {
         let read = |value: &DeValue<'_>| {
             let integer = value.as_integer()?;
@@ -103,7 +103,7 @@ impl Reader<'_> {
         self.value(key, target, read, || format!("a whole number from {} to {}", range.start(), range.end()));
     }
 
-    /// A number of bytes with its unit.
+    /// Reads a number of bytes with its unit.
     pub(crate) fn size<T: TryFrom<u64>>(&mut self, key: &'static str, target: &mut T, range: RangeInclusive<u64>) {
         let read = |value: &DeValue<'_>| {
             let bytes = value.as_str().and_then(parse_size)?;
@@ -114,7 +114,7 @@ impl Reader<'_> {
         self.value(key, target, read, accepted);
     }
 
-    /// A length of time with its unit.
+    /// Reads a duration with its unit.
     pub(crate) fn duration(&mut self, key: &'static str, target: &mut Duration, range: RangeInclusive<Duration>) {
         let read = |value: &DeValue<'_>| value.as_str().and_then(parse_duration).filter(|found| range.contains(found));
         let (least, most) = (*range.start(), *range.end());
@@ -122,7 +122,7 @@ impl Reader<'_> {
         self.value(key, target, read, accepted);
     }
 
-    /// A length of time in whole seconds, with its unit.
+    /// Reads a duration of whole seconds with its unit.
     pub(crate) fn seconds<T: TryFrom<u64>>(&mut self, key: &'static str, target: &mut T, range: RangeInclusive<u64>) {
         let read = |value: &DeValue<'_>| {
             let found = value.as_str().and_then(parse_duration).filter(|found| found.subsec_millis() == 0)?.as_secs();
@@ -133,7 +133,7 @@ impl Reader<'_> {
         self.value(key, target, read, || format!("a duration of whole seconds from {least:?} to {most:?}"));
     }
 
-    /// One of a few sizes.
+    /// Reads one of a few sizes.
     pub(crate) fn size_of(&mut self, key: &'static str, target: &mut usize, sizes: &[usize]) {
         let read = |value: &DeValue<'_>| {
             let bytes = value.as_str().and_then(parse_size)?;
@@ -146,7 +146,7 @@ impl Reader<'_> {
         self.value(key, target, read, accepted);
     }
 
-    /// Text that `valid` accepts.
+    /// Reads text that `valid` accepts.
     pub(crate) fn text(
         &mut self,
         key: &'static str,
@@ -158,7 +158,7 @@ impl Reader<'_> {
         self.value(key, target, read, || accepted.to_owned());
     }
 
-    /// A list of words that `valid` accepts one by one.
+    /// Reads a list of words, each accepted by `valid`.
     pub(crate) fn words(
         &mut self,
         key: &'static str,
@@ -169,7 +169,7 @@ impl Reader<'_> {
         self.words_as(key, target, |word| valid(word).then(|| word.to_owned()), accepted);
     }
 
-    /// A list of words in the form that `canonical` gives them.
+    /// Reads a list of words, each converted by `canonical`.
     pub(crate) fn words_as(
         &mut self,
         key: &'static str,
@@ -184,7 +184,7 @@ impl Reader<'_> {
         self.value(key, target, read, || format!("a list of {accepted}"));
     }
 
-    /// A path; `""` for none. A relative one is taken from the directory of the file that names it.
+    /// Reads a path; `""` for none. A relative path starts at the directory of the file that contains it.
     pub(crate) fn path(&mut self, key: &'static str, target: &mut Option<PathBuf>) {
         let base = self.source.file.parent().map(PathBuf::from).unwrap_or_default();
         let read = |value: &DeValue<'_>| {
@@ -194,14 +194,14 @@ impl Reader<'_> {
         self.value(key, target, read, || "a path, or \"\" for none".to_owned());
     }
 
-    /// `IP:PORT`.
+    /// Reads `IP:PORT`.
     pub(crate) fn address(&mut self, key: &'static str, target: &mut SocketAddr) {
         let read = |value: &DeValue<'_>| value.as_str()?.parse().ok();
         let accepted = || "an address and port such as \"127.0.0.1:1883\" or \"[::1]:1883\"".to_owned();
         self.value(key, target, read, accepted);
     }
 
-    /// One of a few words.
+    /// Reads one of a few words.
     pub(crate) fn choice<T: Copy>(&mut self, key: &'static str, target: &mut T, choices: &[(&str, T)]) {
         let read = |value: &DeValue<'_>| {
             let text = value.as_str()?;
@@ -264,7 +264,7 @@ impl Reader<'_> {
     }
 }
 
-/// The known name that was probably meant, or all of them.
+/// Returns the known name that was probably meant, or all of them.
 fn nearest(name: &str, known: &[&str]) -> String {
     let best = known.iter().min_by_key(|candidate| distance(name, candidate));
     match best {
@@ -273,7 +273,7 @@ fn nearest(name: &str, known: &[&str]) -> String {
     }
 }
 
-/// Levenshtein's distance, one row at a time.
+/// The Levenshtein distance, computed row by row.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, left) in a.chars().enumerate() {

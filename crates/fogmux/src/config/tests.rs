@@ -92,7 +92,7 @@ fn a_problem_names_file_line_key_and_what_would_be_accepted() {
         (
             "[tls]\nkey_file = \"/nowhere/key.pem\"",
             "f.toml:2: tls.key_file: a key without its certificate; accepted: tls.certificate_file as well, or neither \
-             for one of our own making",
+             for the gateway's own certificate",
         ),
     ];
     for (text, expected) in table {

@@ -1,5 +1,5 @@
-//! Durations and sizes as people write them: a whole number and a unit, `"10s"`, `"64KiB"`. A bare number is refused,
-//! because nobody remembers whether a key counts seconds or milliseconds.
+//! Durations and sizes: a whole number and a unit, `"10s"`, `"64KiB"`. A bare number is refused, because its unit would
+//! be ambiguous.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ pub(crate) fn parse_size(text: &str) -> Option<u64> {
     scaled(text, &SIZES)
 }
 
-/// The duration in its largest whole unit.
+/// Formats the duration in its largest whole unit.
 pub(crate) fn show_duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     if millis == 0 { "0s".to_owned() } else { shown(millis, &DURATIONS) }
 }
 
-/// The size in its largest whole unit.
+/// Formats the size in its largest whole unit.
 pub(crate) fn show_size(bytes: u64) -> String {
     shown(bytes, &SIZES)
 }

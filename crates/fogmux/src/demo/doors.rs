@@ -1,4 +1,4 @@
-//! The doors of the demonstration and how each is reached.
+//! The doors of the demonstration and their addresses.
 
 use std::net::SocketAddr;
 
@@ -8,19 +8,19 @@ use fogmux_gateway::Listener;
 use crate::client::trust_here;
 use crate::home::Home;
 
-/// One way in and out.
+/// A door in one version.
 pub(crate) struct DemoDoor {
     pub(crate) name: &'static str,
     scheme: Scheme,
     secure: bool,
     port: u16,
     pub(crate) options: Options,
-    /// Whether a message on this way has a content type at all.
+    /// Whether messages at this door have a content type.
     pub(crate) carries_type: bool,
 }
 
 impl DemoDoor {
-    /// Every door in every version.
+    /// Returns every door in every version.
     pub(crate) fn all(addresses: &[(Listener, SocketAddr)], home: &Home) -> Vec<Self> {
         let trust = home.authority.clone().map_or_else(trust_here, Trust::File);
         let options = Options { trust, qos: 1, mqtt: MqttVersion::V5, ..Options::default() };
@@ -46,7 +46,7 @@ impl DemoDoor {
         all.into_iter().filter_map(door).collect()
     }
 
-    /// The address of a topic or filter.
+    /// Returns the URL of a topic or filter.
     pub(crate) fn url(&self, topic: &str) -> Url {
         Url {
             scheme: self.scheme,

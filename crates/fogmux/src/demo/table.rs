@@ -13,7 +13,7 @@ use super::doors::DemoDoor;
 #[derive(Default)]
 pub(crate) struct Table {
     names: Vec<&'static str>,
-    /// Whether the column's door says content types at all.
+    /// Whether the column's door supports content types.
     says_type: Vec<bool>,
     sent: HashMap<String, Sent>,
     /// By row, then column.
@@ -31,7 +31,7 @@ struct Sent {
 pub(crate) struct Cell {
     arrived: usize,
     expected: usize,
-    /// Of the slowest.
+    /// Latency of the slowest.
     took: Duration,
     problem: Option<String>,
 }
@@ -48,7 +48,7 @@ impl Cell {
 }
 
 impl Table {
-    /// A table in which nothing has happened.
+    /// Creates an empty table.
     pub(crate) fn new(doors: &[DemoDoor]) -> Self {
         Self {
             names: doors.iter().map(|door| door.name).collect(),
@@ -58,7 +58,7 @@ impl Table {
         }
     }
 
-    /// A message is about to be published.
+    /// Records that a message is about to be published.
     pub(crate) fn sent(&mut self, topic: &str, row: usize, message: Outgoing, at: Instant) {
         self.sent.insert(topic.to_owned(), Sent { row, message, at });
         for cell in self.cells.get_mut(row).into_iter().flatten() {
@@ -66,7 +66,7 @@ impl Table {
         }
     }
 
-    /// A message came out.
+    /// Records a delivery.
     pub(crate) fn arrived(&mut self, column: usize, message: &Arrived, now: Instant) {
         let Some(sent) = self.sent.get(&message.topic) else { return };
         let says_type = self.says_type.get(column).copied().unwrap_or_default();
@@ -81,19 +81,19 @@ impl Table {
         }
     }
 
-    /// A reader cannot go on.
+    /// Records that a subscriber has failed.
     pub(crate) fn reader_failed(&mut self, column: usize, error: &ClientError) {
         for cell in self.cells.iter_mut().filter_map(|row| row.get_mut(column)) {
             cell.problem.get_or_insert_with(|| error.to_string());
         }
     }
 
-    /// How many cells are not as they should be.
+    /// Returns the number of failed cells.
     pub(crate) fn problems(&self) -> usize {
         self.cells.iter().flatten().filter(|cell| cell.problem().is_some()).count()
     }
 
-    /// For programs.
+    /// Returns the table as JSON.
     pub(crate) fn to_json(&self) -> Value {
         let shown = |(from, to, cell): (&str, &str, &Cell)| json!({"from": from, "to": to, "ms": cell.took.as_secs_f64() * 1e3, "problem": cell.problem()});
         json!({"ok": self.problems() == 0, "cells": self.pairs().map(shown).collect::<Vec<_>>()})
@@ -111,9 +111,9 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "From the door on the left to the door above, in milliseconds; each way a JSON text and bytes with"
+            "Milliseconds from the door on the left to the door above: the slower of a JSON text and bytes with"
         )?;
-        writeln!(f, "NUL and 0xFF, the slower of the two, connection set-up included.\n")?;
+        writeln!(f, "NUL and 0xFF, including connection set-up.\n")?;
         write!(f, "{:<11}", "")?;
         for name in &self.names {
             write!(f, "{name:>11}")?;
@@ -136,7 +136,7 @@ impl fmt::Display for Table {
             }
         }
         match self.problems() {
-            0 => writeln!(f, "Every message arrived everywhere with its bytes and its content type."),
+            0 => writeln!(f, "Every message arrived at every door with its bytes and content type unchanged."),
             count => writeln!(f, "{count} of {} ways failed.", self.names.len() * self.names.len()),
         }
     }

@@ -1,7 +1,7 @@
-//! mosquitto's `acl_file` in our words.
+//! Mosquitto's `acl_file` as access rules of fogmux.
 //!
 //! Its rules (mosquitto.conf(5), `acl_file`): `topic` lines before the first `user` line are for anonymous clients,
-//! those after it for that user; `pattern` lines are for everybody. What is not allowed is refused, in both.
+//! those after it for that user; `pattern` lines are for everybody. In both, access without a rule is refused.
 
 use std::fmt::Write as _;
 
@@ -12,11 +12,11 @@ use super::report::Report;
 /// The result of importing an access file.
 #[derive(Debug, Default)]
 pub(super) struct Translated {
-    /// An access file of ours.
+    /// An access file of fogmux.
     pub(super) toml: String,
-    /// Rules in it.
+    /// The number of rules in it.
     pub(super) rules: usize,
-    /// A `deny` that could not be said: without it more would be open than before.
+    /// Whether a `deny` could not be translated: without it more would be allowed than before.
     pub(super) deny_lost: bool,
 }
 
@@ -43,7 +43,7 @@ struct Line {
     filter: String,
 }
 
-/// Translates the text of an access file; what cannot be said, or means something else here, is noted.
+/// Translates the text of an access file; notes what cannot be translated or has another meaning.
 pub(super) fn translate(text: &str, report: &mut Report) -> Translated {
     let mut translated = Translated::default();
     let mut who = Some(Who::Anonymous);
@@ -83,7 +83,7 @@ pub(super) fn translate(text: &str, report: &mut Report) -> Translated {
     translated
 }
 
-/// `[read|write|readwrite|deny] filter`, as a filter of ours.
+/// Parses `[read|write|readwrite|deny] filter`.
 fn read_line(keyword: &str, rest: &str) -> Result<(Access, String), String> {
     let (access, filter) = match rest.split_once([' ', '\t']) {
         None => (Access::ReadWrite, rest),
@@ -91,17 +91,17 @@ fn read_line(keyword: &str, rest: &str) -> Result<(Access, String), String> {
         Some(("write", filter)) => (Access::Write, filter.trim()),
         Some(("readwrite", filter)) => (Access::ReadWrite, filter.trim()),
         Some(("deny", filter)) => (Access::Deny, filter.trim()),
-        Some((other, _)) => return Err(format!("{other:?} is no access: read, write, readwrite or deny")),
+        Some((other, _)) => return Err(format!("{other:?} is not one of read, write, readwrite and deny")),
     };
     let filter = if keyword == "pattern" { placeholders(filter) } else { filter.replace('%', "%%") };
     let sample = format!("[[allow]]\nanonymous = true\nread = {}\n", quoted(&filter));
     match fogmux_auth::Acl::parse(std::path::Path::new("line"), &sample) {
         Ok(_) => Ok((access, filter)),
-        Err(_) => Err(format!("{filter:?} is no topic filter")),
+        Err(_) => Err(format!("{filter:?} is not a topic filter")),
     }
 }
 
-/// `%u` and `%c` stay what they are; any other `%` is only a character there.
+/// `%u` and `%c` are kept; any other `%` is an ordinary character in Mosquitto.
 fn placeholders(filter: &str) -> String {
     let mut out = String::with_capacity(filter.len());
     let mut rest = filter;
@@ -144,12 +144,11 @@ fn say_what_differs(lines: &[Line], report: &mut Report) {
         }
     }
     if lines.iter().any(|line| line.access != Access::Deny) {
-        report
-            .differs(0, "a subscription that may read nothing is refused here; there, it is accepted and stays silent");
+        report.differs(0, "a subscription without a right to read is refused; Mosquitto accepts it and sends nothing");
     }
 }
 
-/// One table for each run of lines about the same party with the same effect.
+/// Writes one table for each run of lines about the same party with the same effect.
 fn write(lines: &[Line], translated: &mut Translated) {
     let mut text = String::from("# Made by `fogmux import mosquitto`.\n");
     let same = |a: &Line, b: &Line| a.who == b.who && (a.access == Access::Deny) == (b.access == Access::Deny);
@@ -177,7 +176,7 @@ fn write(lines: &[Line], translated: &mut Translated) {
     translated.toml = text;
 }
 
-/// A TOML string.
+/// Formats a TOML string.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }

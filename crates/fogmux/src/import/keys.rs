@@ -1,10 +1,10 @@
-//! mosquitto's `password_file` and `psk_file`: names with hashes, identities with keys.
+//! Mosquitto's `password_file` and `psk_file`: names with hashes, identities with keys.
 
 use fogmux_auth::{Psks, UserError, Users};
 
 use super::report::Report;
 
-/// Adds the users of a password file; how many. Those who are there already stay unless `replace`.
+/// Adds the users of a password file and returns their number. Existing ones stay unless `replace` is set.
 pub(super) fn passwords(text: &str, users: &mut Users, replace: bool, report: &mut Report) -> usize {
     let mut taken = 0;
     for (number, name, hash) in entries(text, report) {
@@ -23,13 +23,13 @@ pub(super) fn passwords(text: &str, users: &mut Users, replace: bool, report: &m
     }
     if taken > 0 {
         let text =
-            "SCRAM (XMPP, MQTT 5 AUTH) needs keys that cannot be made from these hashes; `fogmux passwd` makes them";
+            "SCRAM (XMPP, MQTT 5 AUTH) needs keys that these hashes do not contain; `fogmux passwd` creates them";
         report.differs(0, text);
     }
     taken
 }
 
-/// Adds the keys of a key file; how many.
+/// Adds the keys of a key file and returns their number.
 pub(super) fn psks(text: &str, psks: &mut Psks, replace: bool, report: &mut Report) -> usize {
     let mut taken = 0;
     for (number, identity, key) in entries(text, report) {
@@ -39,7 +39,7 @@ pub(super) fn psks(text: &str, psks: &mut Psks, replace: bool, report: &mut Repo
             continue;
         }
         let Some(key) = decode_hex(key) else {
-            report.lost(number, "the key is no hexadecimal number");
+            report.lost(number, "the key is not hexadecimal");
             continue;
         };
         match psks.set(identity.as_bytes(), &key, None) {
@@ -48,13 +48,13 @@ pub(super) fn psks(text: &str, psks: &mut Psks, replace: bool, report: &mut Repo
             Err(_) => report.lost(number, "it cannot be used"),
         }
         if key.len() < 16 {
-            report.differs(number, "a key of less than 16 bytes can be guessed at");
+            report.differs(number, "a key of less than 16 bytes can be guessed");
         }
     }
     taken
 }
 
-/// `name:value` lines.
+/// Splits `name:value` lines.
 fn entries<'a>(text: &'a str, report: &mut Report) -> Vec<(usize, &'a str, &'a str)> {
     let mut entries = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -64,7 +64,7 @@ fn entries<'a>(text: &'a str, report: &mut Report) -> Vec<(usize, &'a str, &'a s
         }
         match line.split_once(':') {
             Some((name, value)) => entries.push((index + 1, name, value.trim())),
-            None => report.lost(index + 1, "there is no colon in it"),
+            None => report.lost(index + 1, "the line has no colon"),
         }
     }
     entries
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    /// Of mosquitto_passwd, for the password "secret".
+    /// Written by mosquitto_passwd, for the password "secret".
     const PASSWORDS: &str = "\
 alice:$7$101$Crmx7QrRoGqjVE6Y$Q79G2lGg1cCy76WxrRmLiY4jZEkwRv+kWg0NYjEj87RXFkfGUe1WKprhiKK8eIYstNQr5NAGx0MfPRPzdT4IIQ==
 bob:$6$ep2ynmhUMT//sR7p$3bmTwYdRx5CnO/cfpldDIMaofZaN0du8dXfjYSE88ulhlNxRGdaKLMLxtPOjaTs7Ojo3gXIws5dLllnZFwRpzw==

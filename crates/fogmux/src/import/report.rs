@@ -1,4 +1,4 @@
-//! The report of an import: line by line, what could not be translated and what means something else here.
+//! The report of an import: lines that could not be translated and lines that have another meaning here.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,27 +19,27 @@ struct Note {
 }
 
 impl Report {
-    /// Nothing to say yet.
+    /// Creates an empty report.
     pub(super) fn new(file: &Path) -> Self {
         Self { file: file.to_owned(), notes: Vec::new() }
     }
 
-    /// This line has no counterpart and is left out.
+    /// Notes that this line has no counterpart and is left out.
     pub(super) fn lost(&mut self, line: usize, text: impl Into<String>) {
         self.notes.push(Note { line, lost: true, text: text.into() });
     }
 
-    /// This line was taken over, and does not do quite the same.
+    /// Notes that this line was imported with another meaning.
     pub(super) fn differs(&mut self, line: usize, text: impl Into<String>) {
         self.notes.push(Note { line, lost: false, text: text.into() });
     }
 
-    /// How many lines are left out.
+    /// Returns the number of lines left out.
     pub(super) fn lost_lines(&self) -> impl Iterator<Item = usize> {
         self.notes.iter().filter(|note| note.lost).map(|note| note.line)
     }
 
-    /// The notes as data.
+    /// Returns the notes as JSON.
     pub(super) fn to_json(&self) -> Vec<serde_json::Value> {
         let note = |note: &Note| {
             serde_json::json!({

@@ -1,4 +1,4 @@
-//! `fogmux pki list`: every certificate there is, until when it is good, and whether it has been revoked.
+//! `fogmux pki list`: all certificates with validity and revocation.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: &PkiList) -> Result<(), Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut listed = Vec::new();
     for file in certificates(&directory).into_iter().chain(certificates(&directory.join(CLIENTS))) {
-        // A list of revocations ends in .pem as well.
+        // A revocation list ends in .pem as well.
         let Ok(found) = pki::inspect(&file) else { continue };
         let not_after = Duration::from_secs(found.not_after_unix_s);
         let state = match () {

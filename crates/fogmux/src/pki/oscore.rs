@@ -1,4 +1,4 @@
-//! `fogmux pki oscore`: a security context that a device and the gateway share (RFC 8613).
+//! `fogmux pki oscore`: a security context shared by a device and the gateway (RFC 8613).
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -14,15 +14,15 @@ use crate::data;
 use crate::exit::{Failure, Status};
 use crate::oscore;
 
-/// RFC 8613 §12.3: with this much chance in it, nobody guesses a Master Secret.
+/// RFC 8613 §12.3: enough entropy that a Master Secret cannot be guessed.
 const SECRET_BYTES: usize = 16;
 const SALT_BYTES: usize = 8;
-/// The gateway's own ID in contexts that it makes; a device's is never the same.
+/// The gateway's ID in contexts that it creates; a device's ID is never the same.
 const GATEWAY: &[u8] = &[0];
-/// IDs that are counted through: of one byte, then of two.
+/// The IDs to try: of one byte, then of two.
 const DEVICES: u32 = 0xffff;
 
-/// Makes or takes a context, keeps the gateway's side, and hands out the device's.
+/// Creates or imports a context, stores the gateway's side, and prints the device's.
 pub(super) fn run(arguments: &PkiOscore) -> Result<(), Failure> {
     let config = read(arguments.config.as_deref(), &[])?;
     let data = data::directory(arguments.data.directory.as_deref())?;
@@ -76,7 +76,7 @@ fn check_sender(directory: &Path, parameters: &Parameters) -> Result<(), Failure
     }
 }
 
-/// The shortest ID that no context here has.
+/// Returns the shortest unused ID.
 fn free_id(directory: &Path) -> Result<Id, Failure> {
     let taken = ContextFile::read_all(directory).map_err(|error| Failure::new(Status::Config, error))?;
     let taken: HashSet<Id> = taken.iter().map(|context| context.parameters.recipient_id).collect();
@@ -95,15 +95,16 @@ fn id(bytes: &[u8]) -> Result<Id, Failure> {
 
 fn random(bytes: usize) -> Result<Vec<u8>, Failure> {
     let mut random = vec![0; bytes];
-    getrandom::fill(&mut random).map_err(|error| Failure::new(Status::IoErr, format!("no random numbers: {error}")))?;
+    getrandom::fill(&mut random)
+        .map_err(|error| Failure::new(Status::IoErr, format!("cannot get random numbers: {error}")))?;
     Ok(random)
 }
 
-/// `USER.toml`, or `USER-2.toml` and so on: a user may have several devices, and each needs a context of its own.
+/// Returns `USER.toml`, or `USER-2.toml` and so on: a user may have several devices, each with its own context.
 fn free_name(directory: &Path, user: &str) -> Result<PathBuf, Failure> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte);
     if user.is_empty() || user.starts_with('.') || !user.bytes().all(plain) {
-        return Err(Failure::new(Status::Usage, format!("{user:?}: a name here is of letters, digits and ._@-")));
+        return Err(Failure::new(Status::Usage, format!("{user:?}: a name may contain only letters, digits and ._@-")));
     }
     let first = directory.join(format!("{user}.toml"));
     let further = (2..=DEVICES).map(|number| directory.join(format!("{user}-{number}.toml")));
@@ -111,7 +112,7 @@ fn free_name(directory: &Path, user: &str) -> Result<PathBuf, Failure> {
     free.ok_or_else(|| Failure::new(Status::DataErr, format!("{user} has too many contexts")))
 }
 
-/// Prints the device's side, once, or writes it where the arguments say.
+/// Prints the device's side once, or writes it to the requested path.
 fn hand_out(arguments: &PkiOscore, parameters: &Parameters) -> Result<(), Failure> {
     let text = match (arguments.format, &arguments.out) {
         (OscoreFormat::Fogmux, _) => toml::write(None, parameters),

@@ -1,4 +1,4 @@
-//! `fogmux pki psk`: a key that a device and the gateway share.
+//! `fogmux pki psk`: a key shared by a device and the gateway.
 
 use fogmux_auth::{Psks, UserError};
 
@@ -10,7 +10,7 @@ use crate::exit::{Failure, Status};
 /// RFC 9257 §4: at least 128 bits.
 const KEY_BYTES: usize = 16;
 
-/// Makes or takes a key, keeps it and prints it, or removes one.
+/// Creates, stores and prints a key, or removes one.
 pub(crate) fn run(arguments: &PkiPsk) -> Result<(), Failure> {
     let config = read(arguments.config.as_deref(), &[])?;
     let directory = data::directory(arguments.data.directory.as_deref())?;
@@ -32,13 +32,12 @@ pub(crate) fn run(arguments: &PkiPsk) -> Result<(), Failure> {
         };
     }
     let key = match &arguments.key {
-        Some(digits) => {
-            bytes(digits).ok_or_else(|| Failure::new(Status::Usage, "a key is an even number of hexadecimal digits"))?
-        }
+        Some(digits) => bytes(digits)
+            .ok_or_else(|| Failure::new(Status::Usage, "a key has an even number of hexadecimal digits"))?,
         None => {
             let mut key = vec![0; KEY_BYTES];
             getrandom::fill(&mut key)
-                .map_err(|error| Failure::new(Status::IoErr, format!("no random numbers: {error}")))?;
+                .map_err(|error| Failure::new(Status::IoErr, format!("cannot get random numbers: {error}")))?;
             key
         }
     };
@@ -49,7 +48,7 @@ pub(crate) fn run(arguments: &PkiPsk) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Hexadecimal digits as bytes.
+/// Decodes hexadecimal digits.
 pub(crate) fn bytes(digits: &str) -> Option<Vec<u8>> {
     let whole = digits.len().is_multiple_of(2) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     let pairs = digits.as_bytes().chunks(2).filter(|_| whole);

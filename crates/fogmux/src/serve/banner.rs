@@ -1,5 +1,5 @@
-//! The banner on standard output: where the gateway listens, where its data is, and one line to copy for each
-//! protocol. With `--json` the same as one line for programs.
+//! The banner on standard output: listeners, data directory, and an example command for each protocol. With `--json`
+//! one line of JSON.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -15,7 +15,7 @@ pub(crate) fn print(addresses: &[(Listener, SocketAddr)], home: &Home, domain: &
     let text = if as_json { machine(addresses, home) } else { people(addresses, home, domain) };
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
-    // Nobody has to be listening there.
+    // Standard output may be closed.
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
@@ -48,7 +48,7 @@ fn people(addresses: &[(Listener, SocketAddr)], home: &Home, domain: &str) -> St
     let _ = write!(text, "\n  data   {}", home.directory.display());
     if let Some(admin) = &home.admin {
         let _ = write!(text, "\n  admin  user {}, password in {}", admin.user, admin.password_file.display());
-        // Only where a person reads along, never into a journal.
+        // Only on a terminal, never in a journal.
         if std::io::stdout().is_terminal()
             && let Ok(password) = std::fs::read_to_string(&admin.password_file)
         {
@@ -58,7 +58,7 @@ fn people(addresses: &[(Listener, SocketAddr)], home: &Home, domain: &str) -> St
     text
 }
 
-/// Where a client on this machine reaches a listener.
+/// Returns the address at which a client on this machine reaches a listener.
 fn reachable(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, address.port()).into(),
@@ -67,7 +67,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// A line to copy.
+/// Returns an example command.
 fn example(listener: Listener, at: SocketAddr, ca: Option<&str>, domain: &str) -> String {
     let (ip, port) = (at.ip(), at.port());
     let quoted = ca.map(quote);
@@ -89,7 +89,7 @@ fn example(listener: Listener, at: SocketAddr, ca: Option<&str>, domain: &str) -
     }
 }
 
-/// As a shell takes it for one word.
+/// Quotes a word for a shell.
 fn quote(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
     if !text.is_empty() && text.bytes().all(plain) {

@@ -1,24 +1,24 @@
-//! Notices that the clock was set: a board without a battery begins in 1970 and hears of today later, and credentials end
+//! Detection of clock changes: a board without a battery starts in 1970 and gets the time later, and credentials expire
 //! by the clock.
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// More than two clocks come apart between two looks when nobody sets one: NTP slews by 500 ppm.
+/// More than two clocks drift apart between two checks when nobody sets one: NTP slews by 500 ppm.
 const DRIFT_MAX: Duration = Duration::from_secs(2);
 
-/// The wall clock and the steady one at the same moment.
+/// The wall clock and the monotonic clock at the same moment.
 pub(super) struct Clock {
     wall: SystemTime,
     steady: Instant,
 }
 
 impl Clock {
-    /// Begins now.
+    /// Starts now.
     pub(super) fn new() -> Self {
         Self { wall: SystemTime::now(), steady: Instant::now() }
     }
 
-    /// Whether the clock was set since the last look, or the machine slept.
+    /// Returns whether the clock was set since the last check, or the machine slept.
     pub(super) fn was_set(&mut self) -> bool {
         self.look(Self::new())
     }

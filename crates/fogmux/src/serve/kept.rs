@@ -1,5 +1,5 @@
 //! Files that must not disappear while the gateway runs. At the start, no file of rules means no rules, and no users
-//! file no users; later it means that the file is being written or was removed by mistake, which must not open access.
+//! file no users. Later it means that the file is being written or was removed by mistake, which must not open access.
 //! Only a restart accepts the absence.
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use fogmux_auth::Sources;
 
 use crate::exit::{Failure, Status};
 
-/// Which files there were when rules were last read.
+/// The files that existed when rules were last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Kept {
     users: bool,
@@ -18,7 +18,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// The files that exist now.
+    /// Returns the files that exist now.
     pub(super) fn of(sources: &Sources) -> Self {
         let there = |file: Option<&Path>| file.is_some_and(|file| file.exists());
         Self {
@@ -29,7 +29,7 @@ impl Kept {
         }
     }
 
-    /// These and those.
+    /// Returns the union of both.
     pub(super) fn and(self, others: Self) -> Self {
         Self {
             users: self.users || others.users,
@@ -39,10 +39,10 @@ impl Kept {
         }
     }
 
-    /// Refuses to go on without what was there.
+    /// Refuses to continue without files that existed.
     ///
-    /// Users and certificates refuse by entries, so an empty file is as good as none; empty rules and keys let nobody
-    /// in and are taken as they are.
+    /// Users and certificates refuse by entries, so an empty file is equivalent to none; empty rules and keys admit
+    /// nobody and are accepted.
     pub(super) fn check(self, sources: &Sources) -> Result<(), Failure> {
         let now = Self::of(sources);
         let files = [
@@ -58,11 +58,11 @@ impl Kept {
 
 fn gone(file: Option<&Path>, what: &str) -> String {
     let file = file.map(|file| format!("{}: ", file.display())).unwrap_or_default();
-    format!("{file}the {what} are gone; only a restart goes on without them")
+    format!("{file}the {what} are gone; the previous ones stay in force until a restart")
 }
 
-/// Whether there is anything in a file but blanks; a comment is enough. One that cannot be read is there: who loads it
-/// says what is wrong.
+/// Returns whether a file contains anything but white space; a comment is enough. An unreadable file counts as present:
+/// loading it reports the error.
 fn says_something(file: &Path) -> bool {
     match std::fs::read(file) {
         Ok(bytes) => !bytes.trim_ascii().is_empty(),

@@ -1,4 +1,4 @@
-//! The log, on standard error. It holds names, counts and reasons, never payloads or secrets.
+//! The log on standard error. It contains names, counts and reasons, never payloads or secrets.
 
 use std::io::{self, IsTerminal as _, Stderr, Write};
 
@@ -10,7 +10,7 @@ use tracing_subscriber::{Registry, fmt};
 
 use crate::exit::{Failure, Status};
 
-/// The environment variable that wins over `log.filter`.
+/// The environment variable that overrides `log.filter`.
 const VARIABLE: &str = "FOGMUX_LOG";
 
 /// The log of the process, whose filter can be replaced.
@@ -27,18 +27,18 @@ impl Log {
         Ok(Self(handle))
     }
 
-    /// Another filter.
+    /// Replaces the filter.
     pub(crate) fn replace(&self, filter: &str) -> Result<(), Failure> {
         let filter = self::filter(filter)?;
         self.0.reload(filter).map_err(|error| Failure::new(Status::IoErr, error.to_string()))
     }
 }
 
-/// Writes an event as one line, whatever control characters are in its text: a peer that chose part of it must not
-/// write a line of its own, which fail2ban would take for the gateway's.
+/// Writes an event as one line, whatever control characters its text has: text chosen by a peer must not create a line
+/// that fail2ban would attribute to the gateway.
 struct OneLine {
     stderr: Stderr,
-    /// The escape sequences of colours are part of the text.
+    /// Whether escape sequences of colours are part of the text.
     colors: bool,
 }
 
@@ -69,7 +69,7 @@ impl Write for OneLine {
     }
 }
 
-/// Whether there is such a filter.
+/// Checks that the filter is valid.
 pub(super) fn check(configured: &str) -> Result<(), Failure> {
     filter(configured).map(|_| ())
 }

@@ -1,6 +1,7 @@
-//! When files have changed and are quiet again: who writes a file in two steps is not read in between.
+//! Detection of changed files that are no longer being written, so that a file written in two steps is not read in
+//! between.
 
-/// The state of files when they were last read, and the time of the last look.
+/// The state of files when they were last read, and at the last check.
 #[derive(Debug)]
 pub(super) struct Looked<T> {
     read: T,
@@ -8,24 +9,24 @@ pub(super) struct Looked<T> {
 }
 
 impl<T: Clone + PartialEq> Looked<T> {
-    /// They were read after they looked like this.
+    /// Creates the state from the one before the files were read.
     pub(super) fn new(read: T) -> Self {
         Self { seen: read.clone(), read }
     }
 
-    /// Whether they look as they did when they were read.
+    /// Returns whether they are unchanged since they were read.
     pub(super) fn is(&self, now: &T) -> bool {
         self.read == *now
     }
 
-    /// Looks: whether they are other files than were read, and the same as at the look before.
+    /// Checks whether they have changed since they were read, and not since the previous check.
     pub(super) fn settled(&mut self, now: &T) -> bool {
         let quiet = self.seen == *now;
         self.seen = now.clone();
         quiet && self.read != *now
     }
 
-    /// They were read when they looked like `before`, and then looked like `after`: whether what was read can be used.
+    /// Records that they were read between the states `before` and `after`; returns whether the result can be used.
     pub(super) fn read(&mut self, before: T, after: T) -> bool {
         let quiet = before == after;
         if quiet {

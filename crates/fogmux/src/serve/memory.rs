@@ -1,21 +1,21 @@
-//! Gives memory back after a peak: when the process has grown, or has let go of much, and has gone quiet.
+//! Returns freed memory to the system after a peak: when the process has grown, or has freed much, and is quiet.
 
 use std::time::{Duration, Instant};
 
 use fogmux_gateway::Shared;
 
-/// The least growth that is worth a walk over all heaps.
+/// The least growth that justifies a walk over all heaps.
 const WORTH_BYTES: u64 = 4 << 20;
 /// The least time between two walks.
 const PAUSE: Duration = Duration::from_secs(4);
-/// The time between two walks while the gateway is busy, and between two that nothing asks for: much of what is freed is
-/// in no gauge (exchanges of CoAP, tables of the store).
+/// The time between two walks while the gateway is busy, and between two without a reason: much freed memory is in no
+/// gauge (exchanges of CoAP, tables of the store).
 const PAUSE_LONG: Duration = Duration::from_secs(60);
 /// Publications a second below which the gateway is quiet: a walk of some milliseconds delays few of them.
 const QUIET_PER_SECOND: u64 = 1_000;
-/// The share of the time that walks may take. A heap of 200 000 holes takes 0.1 s.
+/// The largest share of time for walks. A heap of 200 000 holes takes 0.1 s.
 const SHARE: u32 = 1_000;
-/// An idle connection, by rule of thumb: 2 KB without TLS and 10 with.
+/// The approximate size of an idle connection: 2 KB without TLS and 10 with.
 const CONNECTION_BYTES: u64 = 8 << 10;
 
 /// The values of the previous check, and of the last walk over the heaps.
@@ -24,12 +24,12 @@ pub(super) struct Memory {
     took: Duration,
     /// The resident set after the last walk.
     floor_bytes: u64,
-    /// The most that was held since the last walk.
+    /// The maximum held since the last walk.
     held_bytes_most: u64,
     activity: Activity,
 }
 
-/// The work of the gateway.
+/// The gateway's activity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Activity {
     connections: usize,
@@ -42,13 +42,14 @@ impl Activity {
         Self { connections: shared.admission.connections(), published }
     }
 
-    /// Whether little has happened since `before`, a second ago: nobody came, and hardly anything was published.
+    /// Returns whether little has happened since `before`, a second ago: no new connections and hardly any
+    /// publications.
     const fn is_quiet_since(self, before: Self) -> bool {
         self.connections == before.connections && self.published - before.published < QUIET_PER_SECOND
     }
 }
 
-/// Bytes that the gauges know of: connections, queues, unfinished input and retained messages.
+/// Returns the bytes in the gauges: connections, queues, unfinished input and retained messages.
 fn held_bytes(shared: &Shared) -> u64 {
     let (_, retained) = shared.bus.retained_size();
     let queued = shared.bus.memory().used() + shared.metrics.counts().unfinished_bytes;
@@ -64,7 +65,7 @@ impl Memory {
         Self { walked: now, took: Duration::ZERO, floor_bytes: 0, held_bytes_most: 0, activity: Activity::default() }
     }
 
-    /// Looks, once a second, and gives back what is free if it is time.
+    /// Checks once a second, and returns free memory if it is time.
     pub(super) fn look(&mut self, shared: &Shared) {
         let (now, held) = (Instant::now(), held_bytes(shared));
         let activity = Activity::of(shared);
@@ -75,7 +76,7 @@ impl Memory {
         }
         let began = fogmux_memory::thread_time();
         fogmux_memory::give_back();
-        // On a machine that others keep busy, the walk only seems to take long.
+        // On a machine kept busy by others, the walk only seems to take long.
         let worked = began.zip(fogmux_memory::thread_time()).map(|(began, ended)| ended.saturating_sub(began));
         self.took = worked.unwrap_or_else(|| now.elapsed());
         self.walked = Instant::now();
@@ -84,8 +85,8 @@ impl Memory {
         tracing::debug!(before = resident, after = self.floor_bytes, took = ?self.took, "gave memory back");
     }
 
-    /// Whether it is time for a walk. Clients that leave do not make the resident set smaller, so that it says nothing
-    /// of them if there was a walk while they were there.
+    /// Returns whether it is time for a walk. Disconnecting clients do not change the resident set, so it does not show
+    /// them if there was a walk while they were connected.
     fn is_due(&mut self, now: Instant, quiet: bool, resident_bytes: u64, held_bytes: u64) -> bool {
         self.held_bytes_most = self.held_bytes_most.max(held_bytes);
         let worth_it =

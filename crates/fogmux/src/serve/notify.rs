@@ -1,4 +1,4 @@
-//! Tells systemd how it goes (sd_notify(3)): one datagram of text to the socket that it named.
+//! Notifications to systemd (sd_notify(3)): one datagram of text to the socket that it passed.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -20,33 +20,33 @@ impl ServiceManager {
             };
             Some((UnixDatagram::unbound().ok()?, address.ok()?))
         });
-        // Asks for a sign of life within this time; half of it is what sd_watchdog_enabled(3) recommends.
+        // systemd expects a notification within this time; half of it is what sd_watchdog_enabled(3) recommends.
         let microseconds = std::env::var("WATCHDOG_USEC").ok().and_then(|text| text.parse().ok());
         let watchdog = microseconds.filter(|_| socket.is_some()).map(|whole: u64| Duration::from_micros(whole / 2));
         Self { socket, watchdog: watchdog.filter(|every| !every.is_zero()) }
     }
 
-    /// How often [`Self::alive`] is to be said.
+    /// The interval of [`Self::alive`].
     pub(crate) fn watchdog(&self) -> Option<Duration> {
         self.watchdog
     }
 
-    /// Everything listens.
+    /// Reports that every listener is open.
     pub(crate) fn ready(&self) {
         self.send("READY=1");
     }
 
-    /// The configuration is read again; [`Self::ready`] follows.
+    /// Reports a reload; [`Self::ready`] follows.
     pub(crate) fn reloading(&self) {
         self.send("RELOADING=1");
     }
 
-    /// Draining.
+    /// Reports the shutdown.
     pub(crate) fn stopping(&self) {
         self.send("STOPPING=1");
     }
 
-    /// Still here.
+    /// Sends the watchdog notification.
     pub(crate) fn alive(&self) {
         self.send("WATCHDOG=1");
     }
@@ -55,7 +55,7 @@ impl ServiceManager {
         if let Some((socket, address)) = &self.socket
             && let Err(error) = socket.send_to_addr(state.as_bytes(), address)
         {
-            tracing::debug!(%error, "the service manager does not listen");
+            tracing::debug!(%error, "cannot notify the service manager");
         }
     }
 }

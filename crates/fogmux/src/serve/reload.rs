@@ -1,5 +1,5 @@
 //! SIGHUP: everything is read and checked before anything is replaced. If a problem is found, nothing changes. A part
-//! that cannot be put in place then, because of the disk for example, stays as it was; all others are.
+//! that cannot be applied then, for example because of the disk, stays as it was; all others are applied.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::exit::Failure;
 use crate::home::{self, Home};
 use crate::oscore;
 
-/// The sources of everything that a reload reads again.
+/// The sources of everything that a reload rereads.
 pub(crate) struct Reloader {
     arguments: Serve,
     config: Config,
@@ -27,7 +27,7 @@ pub(crate) struct Reloader {
     clock: Clock,
 }
 
-/// Read, checked, and not yet in place.
+/// Settings that are read and checked, but not applied yet.
 struct Fresh {
     config: Config,
     rules: Rules,
@@ -36,19 +36,19 @@ struct Fresh {
 }
 
 impl Reloader {
-    /// `watch` has begun before anything was read.
+    /// `watch` was started before anything was read.
     pub(crate) fn new(arguments: Serve, config: Config, home: Home, log: Log, watch: Watch) -> Self {
         Self { arguments, config, home, log, watch, clock: Clock::new() }
     }
 
-    /// Says where the gateway is.
+    /// Prints the banner.
     pub(crate) fn announce(&self, running: &Running) {
         let (addresses, domain) = (&running.gateway.addresses, self.config.xmpp_domain());
         banner::print(addresses, &self.home, domain, self.arguments.json);
         tracing::info!(data = %self.home.directory.display(), "ready");
     }
 
-    /// Looks whether files have changed under us, or the clock.
+    /// Checks whether files or the clock have changed.
     pub(crate) fn look(&mut self, running: &Running) {
         if self.clock.was_set() {
             tracing::info!("the clock was set; credentials that end are looked at again");
@@ -58,12 +58,12 @@ impl Reloader {
         self.watch.look(running, &self.config, &self.home);
     }
 
-    /// How long connections get to end, by the newest configuration.
+    /// The time limit for connections to end, by the newest configuration.
     pub(crate) fn drain(&self) -> Duration {
         self.config.workers.drain
     }
 
-    /// Reads everything again; logs what came of it.
+    /// Rereads everything and logs the result.
     pub(crate) fn reload(&mut self, running: &Running) {
         let reloads = &running.gateway.shared.metrics.reloads;
         let problems = match self.read(running) {
@@ -91,7 +91,7 @@ impl Reloader {
         let mut note = |failure| failures.push(failure);
         let watch = self.watch.anew(&config, &self.home);
         let rules = self.watch.rules(&config, &self.home).map_err(&mut note).ok();
-        // Checks the files; the one in use reads them again below.
+        // Checks the files; the active configuration reads them again below.
         let certificate = home::certificate(&config, &self.home.directory).map_err(&mut note).ok();
         let contexts = oscore::read(&running.contexts, &config, &self.home.directory).map_err(&mut note).ok();
         logging::check(&config.log.filter).unwrap_or_else(&mut note);
@@ -104,7 +104,7 @@ impl Reloader {
         }
     }
 
-    /// Puts all in place that can be; says what could not.
+    /// Applies all that can be applied; returns what could not.
     fn put_in_place(&mut self, fresh: Fresh, running: &Running) -> Vec<String> {
         let mut problems = Vec::new();
         if let Some(Err(error)) = running.gateway.tls().map(fogmux_net::TlsConfig::reload) {
@@ -116,7 +116,7 @@ impl Reloader {
         if let Err(failure) = self.log.replace(&fresh.config.log.filter) {
             problems.extend(failure.message());
         }
-        // Before the rules, whose new generation makes every connection look again.
+        // Before the rules, whose new generation makes every connection check again.
         let mut listeners = self.config.listeners.clone();
         listeners.take_over(&fresh.config.listeners);
         let certificate = running.gateway.tls().is_some();

@@ -1,9 +1,8 @@
-//! Notices that somebody has changed keys, certificates, revocations, users or rules, and puts the new ones in place:
-//! what `fogmux pki`, `passwd` and a tool that renews certificates write holds within seconds, and nobody is dropped
-//! for it.
+//! Detects changed keys, certificates, revocation lists, users and rules, and applies them: changes by `fogmux pki`,
+//! `passwd` or a tool that renews certificates take effect within seconds, without dropping connections.
 //!
-//! Files are looked at, and read only when they look different and have been left alone since the look before; one that
-//! cannot be used, or is gone, changes nothing and is complained of once.
+//! Files are checked, and read only when they differ and have been unchanged since the previous check. A file that
+//! cannot be used, or is missing, changes nothing and is reported once.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -22,21 +21,21 @@ use crate::exit::{Failure, Status};
 use crate::home::{self, Home};
 use crate::oscore;
 
-/// How often the files are looked at; a change holds after two looks.
+/// The interval of the checks; a change takes effect after two of them.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 /// The state of the files when they were last read.
 pub(super) struct Watch {
     certificates: Vec<(PathBuf, Stamp)>,
-    /// Nothing where one cannot look.
+    /// `None` if the files cannot be checked.
     rules: Looked<Option<RulesStamp>>,
-    /// Nothing where one cannot look.
+    /// `None` if the files cannot be checked.
     contexts: Looked<Option<Vec<(PathBuf, Stamp)>>>,
     kept: Kept,
 }
 
 impl Watch {
-    /// Begins. What is to be watched is read after this, so that no change in between is missed.
+    /// Starts watching. The watched files are to be read after this, so that no change in between is missed.
     pub(super) fn new(config: &Config, home: &Home) -> Self {
         let certificates =
             home.tls.iter().flat_map(|tls| tls.files()).map(|file| (file.clone(), Stamp::of(&file))).collect();
@@ -45,19 +44,19 @@ impl Watch {
         Self { certificates, rules, contexts, kept }
     }
 
-    /// Begins again, with nothing forgotten that must stay.
+    /// Starts again, without forgetting files that must not disappear.
     pub(super) fn anew(&self, config: &Config, home: &Home) -> Self {
         let fresh = Self::new(config, home);
         Self { kept: self.kept.and(fresh.kept), ..fresh }
     }
 
-    /// Users, rules and keys for a gateway that has had some.
+    /// Reads users, rules and keys for a running gateway.
     pub(super) fn rules(&self, config: &Config, home: &Home) -> Result<Rules, Failure> {
         self.kept.check(&home::sources(config, Some(&home.directory))?)?;
         home::rules(config, &home.directory)
     }
 
-    /// Refuses what was read while somebody wrote.
+    /// Refuses what was read while a file was being written.
     pub(super) fn unchanged(&self, config: &Config, home: &Home) -> Result<(), Failure> {
         if self.rules.is(&stamp(config, home)) && self.contexts.is(&contexts(config, home)) {
             return Ok(());
@@ -65,7 +64,7 @@ impl Watch {
         Err(Failure::new(Status::Config, "users, rules or keys have changed while they were read"))
     }
 
-    /// Looks, and puts what has changed in place.
+    /// Checks the files and applies changes.
     pub(super) fn look(&mut self, running: &Running, config: &Config, home: &Home) {
         self.look_at_certificates(running, home);
         self.look_at_rules(running, config, home);
@@ -90,7 +89,7 @@ impl Watch {
             match clients.cut_revoked() {
                 0 => {}
                 count => {
-                    // DTLS sessions, which may be at rest for hours, are ended by a look at all.
+                    // This check also ends DTLS sessions, which may be at rest for hours.
                     running.authority.look_again();
                     tracing::info!(count, "connections are cut, their certificates have been revoked");
                 }
@@ -148,12 +147,12 @@ fn stamp(config: &Config, home: &Home) -> Option<RulesStamp> {
     sources(config, home).map(|sources| sources.stamp())
 }
 
-/// How the OSCORE contexts look.
+/// Returns the state of the OSCORE contexts' files.
 fn contexts(config: &Config, home: &Home) -> Option<Vec<(PathBuf, Stamp)>> {
     contexts_in(&oscore::directory(config, &home.directory))
 }
 
-/// Files and, one below, what aiocoap keeps in a directory for each context; without the journal, which is ours.
+/// Includes files one level below, for aiocoap's directories; excludes the journal, which the gateway writes.
 fn contexts_in(directory: &Path) -> Option<Vec<(PathBuf, Stamp)>> {
     let mut files = list(directory)?;
     files.retain(|file| {

@@ -41,7 +41,7 @@ fn typed(home: &Path, words: &[String]) -> Done {
 }
 
 #[test]
-fn the_lines_of_the_key_ring_do_what_they_say() {
+fn the_commands_of_the_credentials_section_work() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
     let gateway = Gateway::start(&home.join("fogmux"), &[]);
@@ -57,7 +57,7 @@ fn the_lines_of_the_key_ring_do_what_they_say() {
     ] {
         std::fs::write(home.join(name), text).unwrap();
     }
-    let lines = commands("The key ring");
+    let lines = commands("Credentials");
     assert!(lines.len() >= 7, "{lines:?}");
     for line in lines {
         let words: Vec<String> = line.iter().map(|word| word.replace("coap://127.0.0.1/", &local)).collect();
