@@ -91,7 +91,7 @@ pub struct HttpConfig {
     /// How long a peer may take nothing of what there is to send.
     pub write_timeout: Duration,
     /// How long a peer's host may acknowledge nothing on the level of TCP; see
-    /// [`set_user_timeout`](fogmux_net::listener::set_user_timeout).
+    /// [`set_user_timeout`].
     pub unacknowledged_max: Duration,
     /// Requests at once on one HTTP/2 or HTTP/3 connection.
     pub streams_per_connection_max: u32,

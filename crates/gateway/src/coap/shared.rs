@@ -8,7 +8,7 @@ use sha2::Sha256;
 use super::{CoapConfig, oscore::Keyring};
 
 /// The state that the workers of the CoAP door share: configuration and the key of Echo values. Sockets find it in
-/// [`CoapContext`].
+/// [`CoapContext`](super::context::CoapContext).
 pub struct CoapDoor {
     /// The configuration.
     pub config: CoapConfig,

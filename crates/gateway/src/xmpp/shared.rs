@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The state that the workers of the XMPP door share: configuration and registries. Connections find it in
-/// [`XmppContext`].
+/// [`XmppContext`](super::context::XmppContext).
 #[derive(Debug)]
 pub struct XmppDoor {
     /// The configuration.
