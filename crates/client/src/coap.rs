@@ -1,9 +1,11 @@
 //! A CoAP client: sockets around the client role of `fogmux_coap`, which keeps time, blocks and observations.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
-use fogmux_coap::client::{Answer, CallId};
+use fogmux_coap::client::{Answer, CallFailed, CallId, RequestError};
 use fogmux_coap::{Call, Client, ClientConfig, ClientEvent, Code, Outbox, Timestamp, content_format};
+use fogmux_oscore::RequestProtection;
 use tokio::net::UdpSocket;
 use tokio::time::{Duration, Instant, sleep_until};
 
@@ -12,7 +14,7 @@ use crate::coap_stream::Line;
 use crate::dtls::Link;
 use crate::error::ClientError;
 use crate::message::{Arrived, Outgoing};
-use crate::oscore::Oscore;
+use crate::oscore::{self, Reserved};
 use crate::url::{Scheme, Url};
 
 /// Where topics live.
@@ -163,12 +165,11 @@ fn accepted(answer: &Answer) -> Result<(), ClientError> {
 /// A socket, a machine and the time.
 struct Exchange {
     link: Link,
-    client: Client,
+    client: Client<RequestProtection>,
     out: Outbox<()>,
     started: Instant,
-    oscore: Option<Oscore>,
-    /// A message on its way into protection or out of it.
-    scratch: Vec<u8>,
+    /// The context of `client`, which gives unused numbers back when it goes last.
+    oscore: Option<Reserved>,
 }
 
 impl Exchange {
@@ -183,14 +184,10 @@ impl Exchange {
             config.reliable = true;
             (config.block_size, config.chunk) = limits.blocks(CHUNK_BYTES_MAX);
         }
-        Ok(Self {
-            link,
-            client: Client::new(config, secret),
-            out: Outbox::default(),
-            started: Instant::now(),
-            oscore: options.oscore.as_deref().map(Oscore::open).transpose()?,
-            scratch: Vec::new(),
-        })
+        let oscore = options.oscore.as_deref().map(oscore::open).transpose()?;
+        let protection = oscore.as_ref().map(|reserved| RequestProtection(Arc::clone(reserved.context())));
+        let client = Client::with(config, secret, protection);
+        Ok(Self { link, client, out: Outbox::default(), started: Instant::now(), oscore })
     }
 
     async fn link(url: &Url, options: &Options) -> Result<Link, ClientError> {
@@ -213,9 +210,11 @@ impl Exchange {
 
     async fn ask(&mut self, call: Call) -> Result<CallId, ClientError> {
         let now = self.now();
-        let Some(id) = self.client.request(now, call, &mut self.out) else {
-            return Err(ClientError::Usage("too many requests at once".to_owned()));
-        };
+        let asked = self.client.try_request(now, &call, &mut self.out);
+        let id = asked.map_err(|error| match (error, &self.oscore) {
+            (RequestError::Unsealed(error), Some(reserved)) => reserved.unsealed(error),
+            (error, _) => ClientError::Usage(error.to_string()),
+        })?;
         self.flush().await?;
         Ok(id)
     }
@@ -239,6 +238,13 @@ impl Exchange {
             match self.client.poll_event() {
                 Some(ClientEvent::Answered { answer, observed, .. }) => return Ok((observed, answer)),
                 Some(ClientEvent::Notified { answer, .. }) => return Ok((true, answer)),
+                // Not protected, and yet the best explanation there is.
+                Some(ClientEvent::Failed { reason: reason @ CallFailed::Unprotected { .. }, .. }) => {
+                    return Err(ClientError::Refused(reason.to_string()));
+                }
+                Some(ClientEvent::Failed { reason: CallFailed::Unsealed(why), .. }) => {
+                    return Err(ClientError::Io(why));
+                }
                 Some(ClientEvent::Failed { reason, .. }) => return Err(ClientError::unavailable(reason)),
                 None => self.turn().await?,
             }
@@ -252,16 +258,7 @@ impl Exchange {
             received = self.link.receive() => {
                 let datagram = received?;
                 let now = self.now();
-                match &mut self.oscore {
-                    None => self.client.handle(now, &datagram, &mut self.out),
-                    Some(oscore) => {
-                        self.scratch.clear();
-                        oscore.receive(&datagram, &mut self.scratch)?;
-                        if !self.scratch.is_empty() {
-                            self.client.handle(now, &self.scratch, &mut self.out);
-                        }
-                    }
-                }
+                self.client.handle(now, &datagram, &mut self.out);
             }
             () = sleep_until(due.unwrap_or(never)) => {
                 let now = self.now();
@@ -272,15 +269,7 @@ impl Exchange {
     }
 
     async fn flush(&mut self) -> Result<(), ClientError> {
-        for ((), message) in self.out.iter() {
-            let datagram = match &mut self.oscore {
-                None => message,
-                Some(oscore) => {
-                    self.scratch.clear();
-                    oscore.send(message, &mut self.scratch)?;
-                    &self.scratch
-                }
-            };
+        for ((), datagram) in self.out.iter() {
             self.link.send(datagram).await?;
         }
         self.out.clear();

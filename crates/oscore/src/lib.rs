@@ -2,7 +2,7 @@
 //!
 //! A server's [`Ring`] finds the [`Context`] that a request names and opens it ([`Ring::open_request`]); the [`Exchange`]
 //! that comes of it seals what answers. A client's context seals requests ([`Context::seal_request`]), and what is
-//! [`Pending`] opens their responses. Contexts may be shared between threads; messages come and go as bytes.
+//! [`Pending`] opens their responses; [`RequestProtection`] has a CoAP client do so. Contexts may be shared between threads; messages come and go as bytes.
 //!
 //! No socket, clock, task or randomness, and no file but for [`file::directory`], which both ends read contexts by: what must be random is an argument, and what must be on the disk before a
 //! number is used is asked of a [`SequenceStore`]. Nothing a peer sends makes it panic.
@@ -28,12 +28,11 @@ mod ring;
 mod seal;
 mod sequence;
 mod server;
-mod tunnel;
 mod window;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use class::Class;
-pub use client::{Pending, ResponseRefused};
+pub use client::{Pending, RequestProtection, ResponseRefused};
 pub use context::{Context, Requests, SealError, Start};
 pub use exchange::Exchange;
 pub use fingerprint::{Fingerprint, NoFingerprint};
@@ -44,5 +43,4 @@ pub use partial_iv::{PartialIv, SEQUENCE_MAX};
 pub use ring::{Clash, Ring};
 pub use sequence::{CHUNK, Reservation, SequenceStore};
 pub use server::{Opened, RequestRefused};
-pub use tunnel::{Received, Tunnel};
 pub use zeroize::Zeroizing;

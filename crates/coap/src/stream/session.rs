@@ -25,6 +25,18 @@ pub struct SessionConfig {
     pub pong_timeout: Duration,
 }
 
+impl SessionConfig {
+    /// The bounds of a client: messages of 1 MiB, 10 s for the settings, 60 s for a message and without a byte, 20 s for
+    /// Pong.
+    pub const CLIENT: Self = Self {
+        message_bytes_max: 1 << 20,
+        settings_timeout: Duration::from_secs(10),
+        message_timeout: Duration::from_secs(60),
+        idle_timeout: Duration::from_secs(60),
+        pong_timeout: Duration::from_secs(20),
+    };
+}
+
 /// One end of one connection.
 #[derive(Debug)]
 pub struct Session {
