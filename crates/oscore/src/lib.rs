@@ -2,10 +2,12 @@
 //!
 //! A server's [`Ring`] finds the [`Context`] that a request names and opens it ([`Ring::open_request`]); the [`Exchange`]
 //! that comes of it seals what answers. A client's context seals requests ([`Context::seal_request`]), and what is
-//! [`Pending`] opens their responses; [`RequestProtection`] has a CoAP client do so. Contexts may be shared between threads; messages come and go as bytes.
+//! [`Pending`] opens their responses; [`RequestProtection`] does both for a CoAP client. Contexts may be shared between
+//! threads; messages come and go as bytes.
 //!
-//! No socket, clock, task or randomness, and no file but for [`file::directory`], which both ends read contexts by: what must be random is an argument, and what must be on the disk before a
-//! number is used is asked of a [`SequenceStore`]. Nothing a peer sends makes it panic.
+//! No socket, clock, task or randomness, and no file but for [`file::directory`], which both ends read contexts by: what
+//! must be random is an argument, and what must be on the disk before a number is used is asked of a [`SequenceStore`].
+//! Nothing a peer sends makes it panic.
 
 mod aad;
 mod aead;
@@ -18,7 +20,6 @@ mod derive;
 mod exchange;
 pub mod file;
 mod fingerprint;
-mod hex;
 mod id;
 mod nonce;
 mod option;
