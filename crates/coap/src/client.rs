@@ -28,12 +28,12 @@ pub use self::protection::{Protection, Unopened, Unprotected};
 pub use self::template::Template;
 pub use self::tokens::TokenForm;
 
+use crate::Timestamp;
 use crate::block::BlockSize;
 use crate::code::Code;
 use crate::etag::ETag;
 use crate::option::OptionNumber;
 use crate::outbox::Outbox;
-use crate::time::Timestamp;
 use crate::transmission::Transmission;
 
 /// The bounds of a client.

@@ -4,158 +4,25 @@
 //! packets at once and allocates nothing for a message. Everything to send is appended to the caller's buffer. The
 //! caller keeps the time: [`Client::ping`] is due when nothing was sent for [`Client::ping_interval`].
 
+mod event;
+mod limits;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use thiserror::Error;
+pub use self::event::{ClientError, Event, RequestError};
+pub use self::limits::ClientLimits;
 
 use crate::authentication::Authentication;
 use crate::inbound::{Inbound, InboundConfig, Incoming, Received, ReceivedIds, Role};
 use crate::negotiation::ConnackProperties;
 use crate::outbound::{Acknowledged, Outbound, OutboundConfig, Sent};
 use crate::packet::{
-    Ack, Auth, Connack, Connect, Disconnect, Outgoing, Packet, Publish, ReasonCodes, Subscribe, SubscribeEntries,
-    TopicFilters, Unsubscribe, decode,
+    Ack, Auth, Connack, Connect, Disconnect, Outgoing, Packet, Publish, Subscribe, SubscribeEntries, TopicFilters,
+    Unsubscribe, decode,
 };
-use crate::property::{Properties, Property, PropertyBuffer};
-use crate::{
-    DecodeError, EncodeError, Limits, PacketId, PacketType, ProtocolError, Qos, ReasonCode, SubscriptionOptions,
-    Version,
-};
-
-/// The largest packet there is, in bytes (§2.1.4).
-const PACKET_BYTES_MAX: u32 = 268_435_460;
-
-/// The limits that the client announces to the server, in version 5, and its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientLimits {
-    /// Largest packet taken, in bytes.
-    pub packet_bytes_max: u32,
-    /// Unacknowledged QoS 1 and 2 messages from the server.
-    pub receive_maximum: u16,
-    /// Highest topic alias of the server.
-    pub topic_alias_maximum: u16,
-    /// Unacknowledged QoS 1 and 2 messages to a server before version 5, which announces no Receive Maximum; at least 1.
-    pub window: u16,
-}
-
-impl ClientLimits {
-    /// The defaults of the protocol, which need no property in CONNECT (§3.1.2.11.3 to §3.1.2.11.5), and a window of all
-    /// identifiers.
-    pub const PROTOCOL: Self = Self {
-        packet_bytes_max: PACKET_BYTES_MAX,
-        receive_maximum: u16::MAX,
-        topic_alias_maximum: 0,
-        window: u16::MAX,
-    };
-
-    /// Adds what differs from the defaults of the protocol to the properties of CONNECT.
-    fn push(&self, list: &mut PropertyBuffer) -> Result<(), EncodeError> {
-        if self.receive_maximum != Self::PROTOCOL.receive_maximum {
-            list.push(Property::ReceiveMaximum(self.receive_maximum.max(1)))?;
-        }
-        if self.packet_bytes_max < Self::PROTOCOL.packet_bytes_max {
-            list.push(Property::MaximumPacketSize(self.packet_bytes_max.max(1)))?;
-        }
-        if self.topic_alias_maximum != Self::PROTOCOL.topic_alias_maximum {
-            list.push(Property::TopicAliasMaximum(self.topic_alias_maximum))?;
-        }
-        Ok(())
-    }
-}
-
-impl Default for ClientLimits {
-    /// Packets as large as the protocol allows, 1000 unacknowledged messages from the server and 100 to it, 16 aliases.
-    fn default() -> Self {
-        Self { receive_maximum: 1000, topic_alias_maximum: 16, window: 100, ..Self::PROTOCOL }
-    }
-}
-
-/// An event from the server.
-#[derive(Debug, PartialEq)]
-pub enum Event<'a> {
-    /// CONNACK of success.
-    Connected {
-        /// The server still has the session.
-        session_present: bool,
-        /// The properties of CONNACK.
-        properties: ConnackProperties<'a>,
-    },
-    /// CONNACK of refusal; the server closes.
-    Refused {
-        /// Why.
-        reason: ReasonCode,
-        /// For people.
-        text: Option<&'a str>,
-    },
-    /// A message; it has been acknowledged already.
-    Message(Incoming<'a>),
-    /// A message of ours is done.
-    Published {
-        /// Which.
-        packet_id: PacketId,
-        /// How it went.
-        reason: ReasonCode,
-    },
-    /// SUBACK.
-    Subscribed {
-        /// Of which SUBSCRIBE.
-        packet_id: PacketId,
-        /// For each filter.
-        codes: ReasonCodes<'a>,
-    },
-    /// UNSUBACK; no codes before version 5.
-    Unsubscribed {
-        /// Of which UNSUBSCRIBE.
-        packet_id: PacketId,
-        /// For each filter.
-        codes: ReasonCodes<'a>,
-    },
-    /// The server ends the connection.
-    Disconnected {
-        /// Why.
-        reason: ReasonCode,
-        /// For people.
-        text: Option<&'a str>,
-    },
-    /// A step of extended authentication (§4.12): a challenge to be answered with [`Authentication::encode`], or the
-    /// success of a re-authentication.
-    Authentication {
-        /// Continue authentication, or success.
-        reason: ReasonCode,
-        /// The Authentication Data.
-        data: Option<&'a [u8]>,
-    },
-    /// PINGRESP.
-    Pong,
-    /// A packet that says nothing to the caller.
-    Nothing,
-}
-
-/// The server broke the protocol; the connection is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum ClientError {
-    /// A packet that is none.
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
-    /// A packet that may not come now.
-    #[error(transparent)]
-    Protocol(#[from] ProtocolError),
-}
-
-/// Why a request was not sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum RequestError {
-    /// As much is unacknowledged as the server takes; wait for a [`Event::Published`].
-    #[error("the server's receive maximum is reached")]
-    NoRoom,
-    /// Larger than the server takes.
-    #[error("the packet is larger than the server accepts")]
-    TooLarge,
-    /// A field is longer than MQTT can say.
-    #[error(transparent)]
-    Encode(#[from] EncodeError),
-}
+use crate::property::{Properties, PropertyBuffer};
+use crate::{EncodeError, Limits, PacketId, PacketType, ProtocolError, Qos, ReasonCode, SubscriptionOptions, Version};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -360,22 +227,22 @@ impl<M> Client<M> {
         let mut rest = buf;
         while let Some((packet, used)) = decode(rest, self.version, &limits)? {
             // The two packets that come by the million are not carried about as events.
-            match packet {
-                Packet::Publish(publish) if self.is_connected() => {
-                    if let Some(incoming) = self.handle_publish(&publish, out)? {
-                        heard(Event::Message(incoming), None);
-                    }
+            if let Packet::Publish(publish) = &packet
+                && self.is_connected()
+            {
+                if let Some(incoming) = self.handle_publish(publish, out)? {
+                    heard(Event::Message(incoming), None);
                 }
-                Packet::Puback(Ack { packet_id, reason, .. }) if self.is_connected() => {
-                    if let Acknowledged::Over(kept) = self.outbound.handle_puback(packet_id)? {
-                        heard(Event::Published { packet_id, reason }, kept);
-                    }
+            } else if let Packet::Puback(ack) = &packet
+                && self.is_connected()
+            {
+                if let Acknowledged::Over(kept) = self.outbound.handle_puback(ack.packet_id)? {
+                    heard(Event::Published { packet_id: ack.packet_id, reason: ack.reason }, kept);
                 }
-                packet => {
-                    let (event, kept) = self.handle_packet(packet, out)?;
-                    if !matches!(event, Event::Nothing) {
-                        heard(event, kept);
-                    }
+            } else {
+                let (event, kept) = self.handle_packet(packet, out)?;
+                if !matches!(event, Event::Nothing) {
+                    heard(event, kept);
                 }
             }
             rest = rest.get(used..).unwrap_or_default();
@@ -434,19 +301,11 @@ impl<M> Client<M> {
         packet: Packet<'a>,
         out: &mut Vec<u8>,
     ) -> Result<(Event<'a>, Option<M>), ClientError> {
+        let kind = packet.kind();
         let event = match packet {
             Packet::Publish(publish) => self.handle_publish(&publish, out)?.map_or(Event::Nothing, Event::Message),
-            Packet::Puback(ack) => {
-                let done = self.outbound.handle_puback(ack.packet_id)?;
-                return Ok(self.published(done, &ack));
-            }
-            Packet::Pubrec(ack) => {
-                let done = self.outbound.handle_pubrec(ack.packet_id, ack.reason, out)?;
-                return Ok(self.published(done, &ack));
-            }
-            Packet::Pubcomp(ack) => {
-                let done = self.outbound.handle_pubcomp(ack.packet_id)?;
-                return Ok(self.published(done, &ack));
+            Packet::Puback(ack) | Packet::Pubrec(ack) | Packet::Pubcomp(ack) => {
+                return self.handle_ack(kind, &ack, out);
             }
             Packet::Pubrel(ack) => {
                 self.release(ack.packet_id, out);
@@ -521,22 +380,34 @@ impl<M> Client<M> {
         self.acknowledge(PacketType::Pubcomp, id, reason, out);
     }
 
-    /// The event of an acknowledgement, and what was kept of the message.
-    fn published<'a>(&mut self, done: Acknowledged<M>, ack: &Ack<'_>) -> (Event<'a>, Option<M>) {
-        let id = ack.packet_id;
+    /// PUBACK, PUBREC or PUBCOMP: its event, and what was kept of the message.
+    fn handle_ack<'a>(
+        &mut self,
+        kind: PacketType,
+        ack: &Ack<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(Event<'a>, Option<M>), ClientError> {
+        let (packet_id, reason) = (ack.packet_id, ack.reason);
+        let done = if kind == PacketType::Puback {
+            self.outbound.handle_puback(packet_id)?
+        } else if kind == PacketType::Pubrec {
+            self.outbound.handle_pubrec(packet_id, reason, out)?
+        } else {
+            self.outbound.handle_pubcomp(packet_id)?
+        };
         let kept = match done {
             Acknowledged::Over(Some(kept)) => Some(kept),
+            // Servers answer in order ([MQTT-4.6.0-4]); for one that does not, the list is searched.
             Acknowledged::Over(None) => {
-                // Servers answer in order ([MQTT-4.6.0-4]); for one that does not, the list is searched.
-                let at = self.released.iter().position(|(released, _)| *released == id);
+                let at = self.released.iter().position(|(released, _)| *released == packet_id);
                 at.and_then(|at| self.released.remove(at)).map(|(_, kept)| kept)
             }
             Acknowledged::Released(kept) => {
-                self.released.extend(kept.map(|kept| (id, kept)));
-                return (Event::Nothing, None);
+                self.released.extend(kept.map(|kept| (packet_id, kept)));
+                return Ok((Event::Nothing, None));
             }
-            Acknowledged::Unknown => return (Event::Nothing, None),
+            Acknowledged::Unknown => return Ok((Event::Nothing, None)),
         };
-        (Event::Published { packet_id: id, reason: ack.reason }, kept)
+        Ok((Event::Published { packet_id, reason }, kept))
     }
 }

@@ -57,9 +57,9 @@ fn acknowledge(client: &mut Client<u64>, version: Version, acks: &[(PacketType, 
     // Half a packet is left for the next time.
     let whole = down.len();
     down.push(0x40);
-    let used = client.handle_all(&down, &mut up, |event, tag| match event {
-        Event::Published { reason, .. } => kept.push((tag.unwrap(), !reason.is_error())),
-        other => panic!("{other:?}"),
+    let used = client.handle_all(&down, &mut up, |event, tag| {
+        let Event::Published { reason, .. } = event else { panic!("{event:?}") };
+        kept.push((tag.unwrap(), !reason.is_error()));
     });
     assert_eq!(used, Ok(whole));
     kept

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::blockwise::{Download, Upload};
 use super::observation::Observation;
-use crate::time::Timestamp;
+use crate::Timestamp;
 
 /// A message ID; the last two bytes of the request's token.
 pub(super) type Number = u16;

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use crate::time::Timestamp;
+use crate::Timestamp;
 
 /// The number and the time of the newest notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::exchanges::Number;
 use super::freshness::{Freshness, Named};
-use crate::time::Timestamp;
+use crate::Timestamp;
 
 /// One observation.
 #[derive(Debug, Default)]

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
+use crate::Timestamp;
 use crate::code::Code;
-use crate::time::Timestamp;
 
 /// The exchanges of one peer.
 #[derive(Debug, Default)]

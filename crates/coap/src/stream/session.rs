@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use crate::Timestamp;
 use crate::code::Class;
 use crate::message::Message;
 use crate::server::StreamLimits;
 use crate::stream::frame::{Frame, FrameFault, Framing};
 use crate::stream::signal::{self, Abort, Alternative, MESSAGE_BYTES_BASE, Signal};
-use crate::time::Timestamp;
 use crate::token::Token;
 
 /// The bounds of a connection.

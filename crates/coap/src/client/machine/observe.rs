@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::Machine;
+use crate::Timestamp;
 use crate::block::Block;
 use crate::client::amend::{Amendment, DEREGISTER, REGISTER};
 use crate::client::blockwise::{Download, block};
@@ -14,7 +15,6 @@ use crate::code::Code;
 use crate::encode::Encoder;
 use crate::message::{Message, Type};
 use crate::option::OptionNumber;
-use crate::time::Timestamp;
 use crate::token::Token;
 
 impl<P: Protection> Machine<P> {

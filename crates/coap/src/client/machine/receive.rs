@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::{Machine, SEEN, length};
+use crate::Timestamp;
 use crate::block::Block;
 use crate::client::blockwise::{Download, Downloaded, Uploaded, block};
 use crate::client::event::{CallFailed, Event, Events, Registration, Representation, location};
@@ -11,7 +12,6 @@ use crate::client::protection::{Protection, Unopened};
 use crate::code::{Class, Code};
 use crate::message::{Message, Remedy, Type};
 use crate::option::OptionNumber;
-use crate::time::Timestamp;
 
 /// The longest Echo value (RFC 9175 §2.2).
 const ECHO_BYTES_MAX: usize = 40;
