@@ -19,43 +19,43 @@ pub enum Event<'a> {
     },
     /// CONNACK of refusal; the server closes.
     Refused {
-        /// Why.
+        /// The reason code of CONNACK; before version 5 the one that corresponds to the return code.
         reason: ReasonCode,
-        /// For people.
+        /// The Reason String.
         text: Option<&'a str>,
     },
-    /// A message; it has been acknowledged already.
+    /// A message. Its acknowledgement has been appended.
     Message(Incoming<'a>),
-    /// A message of ours is done.
+    /// A QoS 1 or 2 message of the client is acknowledged for good: PUBACK, PUBCOMP, or PUBREC with a failure (§4.3).
     Published {
-        /// Which.
+        /// Its identifier, which is free again.
         packet_id: PacketId,
-        /// How it went.
+        /// The reason code of the acknowledgement.
         reason: ReasonCode,
     },
     /// SUBACK.
     Subscribed {
-        /// Of which SUBSCRIBE.
+        /// The identifier of SUBSCRIBE.
         packet_id: PacketId,
-        /// For each filter.
+        /// A reason code for each filter.
         codes: ReasonCodes<'a>,
     },
     /// UNSUBACK; no codes before version 5.
     Unsubscribed {
-        /// Of which UNSUBSCRIBE.
+        /// The identifier of UNSUBSCRIBE.
         packet_id: PacketId,
-        /// For each filter.
+        /// A reason code for each filter.
         codes: ReasonCodes<'a>,
     },
-    /// The server ends the connection.
+    /// DISCONNECT: the server ends the connection (version 5).
     Disconnected {
-        /// Why.
+        /// The reason code of DISCONNECT.
         reason: ReasonCode,
-        /// For people.
+        /// The Reason String.
         text: Option<&'a str>,
     },
-    /// A step of extended authentication (§4.12): a challenge to be answered with [`Authentication::encode`](crate::Authentication::encode), or the
-    /// success of a re-authentication.
+    /// A step of extended authentication (§4.12): a challenge to be answered with
+    /// [`Authentication::encode`](crate::Authentication::encode), or the success of a re-authentication.
     Authentication {
         /// Continue authentication, or success.
         reason: ReasonCode,
@@ -64,17 +64,17 @@ pub enum Event<'a> {
     },
     /// PINGRESP.
     Pong,
-    /// A packet that says nothing to the caller.
+    /// A packet without an event: PUBREL, a duplicate, PUBREC of success, or an unknown acknowledgement.
     Nothing,
 }
 
 /// The server broke the protocol; the connection is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ClientError {
-    /// A packet that is none.
+    /// A malformed packet.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// A packet that may not come now.
+    /// A packet that the server may not send now.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
 }
@@ -82,13 +82,14 @@ pub enum ClientError {
 /// Why a request was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
-    /// As much is unacknowledged as the server takes; wait for a [`Event::Published`].
+    /// As many messages are unacknowledged as the server takes, or no packet identifier is free: wait for an
+    /// [`Event::Published`].
     #[error("the server's receive maximum is reached")]
     NoRoom,
-    /// Larger than the server takes.
+    /// The packet is larger than the server's Maximum Packet Size.
     #[error("the packet is larger than the server accepts")]
     TooLarge,
-    /// A field is longer than MQTT can say.
+    /// A field is longer than 65 535 bytes, or the packet longer than 268 435 460.
     #[error(transparent)]
     Encode(#[from] EncodeError),
 }
