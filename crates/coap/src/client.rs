@@ -1,7 +1,7 @@
 //! A client of one server: requests, blocks both ways, observation (RFC 7252, 7641, 7959, 9175).
 //!
-//! [`Machine`] is the protocol, for any number of requests at once: it reports to [`Events`] and allocates nothing for a
-//! request that fits into one message. [`Client`] is the same machine for programs that ask little: requests are
+//! [`Machine`] is the protocol, for any number of requests at once: it reports to [`Events`] and allocates nothing for
+//! a request that fits into one message. [`Client`] is the same machine for programs that ask little: requests are
 //! [`Call`]s, datagrams go to an [`Outbox`], events are owned. Bodies are cut and put together in both.
 
 mod amend;

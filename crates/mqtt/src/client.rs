@@ -112,8 +112,8 @@ impl<M> Client<M> {
         self.keep_alive
     }
 
-    /// How long nothing may have been sent before PINGREQ is: three quarters of the Keep Alive, so that the ping has time
-    /// to travel ([MQTT-3.1.2-20]). `None` without one.
+    /// How long nothing may have been sent before PINGREQ is: three quarters of the Keep Alive, so that the ping has
+    /// time to travel ([MQTT-3.1.2-20]). `None` without one.
     #[must_use]
     pub fn ping_interval(&self) -> Option<Duration> {
         (self.keep_alive > 0).then(|| Duration::from_secs(u64::from(self.keep_alive)) * 3 / 4)

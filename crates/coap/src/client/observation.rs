@@ -1,4 +1,5 @@
-//! The state of one observation (RFC 7641): the newest notification of each resource, and requests that renew or end it.
+//! The state of one observation (RFC 7641): the newest notification of each resource, and the request that renews or
+//! ends it.
 
 use super::exchanges::Number;
 use super::freshness::{Freshness, Named};

@@ -36,8 +36,8 @@ impl Template {
         Self { kind, code, options, observes, unanswered }
     }
 
-    /// The same request without waiting for an answer: a Non-confirmable is done when it is sent, and what comes all the
-    /// same is dropped.
+    /// The same request without waiting for an answer: a Non-confirmable is done when it is sent, and an answer
+    /// is dropped.
     #[must_use]
     pub fn unanswered(self) -> Self {
         Self { unanswered: true, ..self }

@@ -26,8 +26,8 @@ pub struct SessionConfig {
 }
 
 impl SessionConfig {
-    /// The bounds of a client: messages of 1 MiB, 10 s for the settings, 60 s for a message and without a byte, 20 s for
-    /// Pong.
+    /// The bounds of a client: messages of 1 MiB, 10 s for the settings, 60 s for a message and without a byte, 20 s
+    /// for Pong.
     pub const CLIENT: Self = Self {
         message_bytes_max: 1 << 20,
         settings_timeout: Duration::from_secs(10),

@@ -15,13 +15,14 @@ pub struct ClientLimits {
     pub receive_maximum: u16,
     /// Highest topic alias of the server.
     pub topic_alias_maximum: u16,
-    /// Unacknowledged QoS 1 and 2 messages to a server before version 5, which announces no Receive Maximum; at least 1.
+    /// Unacknowledged QoS 1 and 2 messages to the server before version 5, where it announces no Receive Maximum; at
+    /// least 1.
     pub window: u16,
 }
 
 impl ClientLimits {
-    /// The defaults of the protocol, which need no property in CONNECT (§3.1.2.11.3 to §3.1.2.11.5), and a window of all
-    /// identifiers.
+    /// The defaults of the protocol, which need no property in CONNECT (§3.1.2.11.3 to §3.1.2.11.5), and a window of
+    /// all identifiers.
     pub const PROTOCOL: Self = Self {
         packet_bytes_max: PACKET_BYTES_MAX,
         receive_maximum: u16::MAX,

@@ -235,8 +235,8 @@ impl<P: Protection> Machine<P> {
 
     /// Fetches a state that has changed meanwhile as a whole, once.
     ///
-    /// An observation of one resource is registered again (RFC 7641 §3.3.1): unlike the answer to another GET, that to a
-    /// registration has a sequence number, and notifications on their way are known to be older or newer.
+    /// An observation of one resource is registered again (RFC 7641 §3.3.1): unlike the answer to another GET, that to
+    /// a registration has a sequence number, and notifications on their way are known to be older or newer.
     fn begin_again(&mut self, number: Number, events: &mut dyn Events) {
         let Some(exchange) = self.exchanges.get_mut(number) else { return };
         let Some(download) = &mut exchange.download else { return };

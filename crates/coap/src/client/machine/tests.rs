@@ -162,8 +162,8 @@ fn template(observe: bool, confirmable: bool) -> Template {
 proptest! {
     #[test]
     fn whatever_the_server_says_each_request_has_one_end(steps in vec(step(), 0..60), reliable in any::<bool>()) {
-        let size = BlockSize::at_most(16);
-        let config = ClientConfig { reliable, block_size: size, chunk: 16, body_bytes_max: 64, ..ClientConfig::default() };
+        let bounds = ClientConfig { block_size: BlockSize::at_most(16), chunk: 16, ..ClientConfig::default() };
+        let config = ClientConfig { reliable, body_bytes_max: 64, ..bounds };
         let mut machine: Machine = Machine::new(config, 7, None);
         let (mut ends, mut now, mut sent) = (Ends::default(), Timestamp::from_millis(1000), Vec::<Vec<u8>>::new());
         let (mut tags, mut id) = (0, 60_000);
@@ -201,8 +201,9 @@ proptest! {
             machine.check();
         }
         // Nothing is left when observations are ended and no answer comes; every request had an end.
-        let is_ended = |exchange: &Exchange<_>| (exchange.purpose, exchange.stage) == (Purpose::Observe, Stage::Established);
-        ends.cancelled.extend(machine.exchanges.iter().filter(|(_, it)| is_ended(it)).map(|(_, it)| it.tag));
+        let observed = machine.exchanges.iter().filter(|(_, it)| it.purpose == Purpose::Observe);
+        let established = observed.filter(|(_, it)| it.stage == Stage::Established);
+        ends.cancelled.extend(established.map(|(_, it)| it.tag));
         machine.deregister(&mut ends);
         for _ in 0..200 {
             while machine.front().is_some() {

@@ -1,5 +1,5 @@
-//! The requests of a pattern on a client session (`fogmux_mqtt::Client`): packets go to one output buffer, events become
-//! answers.
+//! The requests of a pattern on a client session (`fogmux_mqtt::Client`): packets go to one output buffer, events
+//! become answers.
 //!
 //! Nothing is allocated per message: the session keeps the tags, and payloads are borrowed from what was read.
 
