@@ -1,5 +1,8 @@
 //! A CoAP client: sockets around the client role of `fogmux_coap`, which keeps time, blocks and observations.
 
+#[cfg(test)]
+mod tests;
+
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -274,40 +277,5 @@ impl Exchange {
         }
         self.out.clear();
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use fogmux_coap::{Encoder, Message, OptionNumber, Type};
-
-    use super::*;
-
-    /// Sends a message with the token of the registration.
-    async fn send(server: &UdpSocket, to: SocketAddr, request: &[u8], kind: Type, code: Code, observe: Option<u8>) {
-        let request = Message::decode(request).unwrap();
-        let message_id = request.message_id.wrapping_add(u16::from(kind != Type::Acknowledgement));
-        let mut datagram = Vec::new();
-        let mut encoder = Encoder::new(&mut datagram, kind, code, message_id, &request.token);
-        observe.iter().for_each(|number| encoder.push(OptionNumber::OBSERVE, &[*number]));
-        encoder.payload(&[]);
-        server.send_to(&datagram, to).await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn an_error_ends_the_subscription() {
-        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let url: Url = format!("coap://{}/sensors/#", server.local_addr().unwrap()).parse().unwrap();
-        let options = Options::default();
-        let gateway = async {
-            let mut buffer = [0; 1500];
-            let (length, client) = server.recv_from(&mut buffer).await.unwrap();
-            send(&server, client, &buffer[..length], Type::Acknowledgement, Code::CONTENT, Some(1)).await;
-            send(&server, client, &buffer[..length], Type::Confirmable, Code::SERVICE_UNAVAILABLE, None).await;
-        };
-        let client = async { subscribe(&url, &options).await.ok().unwrap().next().await };
-        let both = async { tokio::join!(client, gateway).0 };
-        let next = tokio::time::timeout(Duration::from_secs(60), both).await.expect("it waits for ever");
-        assert!(matches!(next, Err(ClientError::Unavailable(_))), "{:?}", next.err());
     }
 }
