@@ -10,7 +10,6 @@ mod acl;
 mod authority;
 mod backoff;
 mod guard;
-mod hex;
 mod login;
 mod password;
 mod principal;

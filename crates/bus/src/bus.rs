@@ -12,6 +12,7 @@ use std::{
 use foldhash::quality::RandomState;
 
 use crate::{
+    Timestamp,
     counters::Counters,
     filter::Filter,
     id::{SlotIds, WorkerId},
@@ -24,7 +25,6 @@ use crate::{
     share::{NoRoom, RESERVE_PERCENT, Room},
     slot::Slot,
     subscription::{SubscribeOptions, Subscription},
-    timestamp::Timestamp,
     topic::Topic,
     tree::{Matched, Tree},
 };

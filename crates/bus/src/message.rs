@@ -9,9 +9,9 @@ use std::{
 use bytes::Bytes;
 
 use crate::{
+    Timestamp,
     id::SlotId,
     outcome::OutcomeCell,
-    timestamp::Timestamp,
     topic::{Topic, TopicRef},
 };
 

@@ -20,12 +20,12 @@ use self::{
     map::{Map, Sizes, is_status},
 };
 use crate::{
+    Timestamp,
     filter::Filter,
     footprint,
     limits::RETAINED_SCAN_MAX,
     message::{Door, Message, Properties, Publication, Qos},
     share::{NoRoom, Room},
-    timestamp::Timestamp,
     topic::Topic,
 };
 

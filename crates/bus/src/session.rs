@@ -9,10 +9,10 @@ use std::{
 use hashbrown::HashMap;
 
 use crate::{
+    Timestamp,
     id::WorkerId,
     mailbox::Mailbox,
     slot::{Claim, Slot},
-    timestamp::Timestamp,
 };
 
 /// Identifies a session: the client identifier, in the form that the door chooses.

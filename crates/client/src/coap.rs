@@ -1,9 +1,14 @@
 //! A CoAP client: sockets around the client role of `fogmux_coap`, which keeps time, blocks and observations.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+#[cfg(test)]
+mod tests;
 
-use fogmux_coap::client::{Answer, CallId};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use fogmux_coap::client::{Answer, CallFailed, CallId, RequestError};
 use fogmux_coap::{BlockSize, Call, Client, ClientConfig, ClientEvent, Code, Outbox, Timestamp, content_format};
+use fogmux_oscore::RequestProtection;
 use tokio::net::UdpSocket;
 use tokio::time::{Duration, Instant, sleep_until};
 
@@ -12,7 +17,7 @@ use crate::coap_stream::Line;
 use crate::dtls::Link;
 use crate::error::ClientError;
 use crate::message::{Arrived, Outgoing};
-use crate::oscore::Oscore;
+use crate::oscore::{self, Reserved};
 use crate::url::{Scheme, Url};
 
 /// Where topics live.
@@ -166,12 +171,11 @@ fn accepted(answer: &Answer) -> Result<(), ClientError> {
 /// A socket, a machine and the time.
 struct Exchange {
     link: Link,
-    client: Client,
+    client: Client<RequestProtection>,
     out: Outbox<()>,
     started: Instant,
-    oscore: Option<Oscore>,
-    /// A message on its way into protection or out of it.
-    scratch: Vec<u8>,
+    /// The context of `client`, which gives unused numbers back when it goes last.
+    oscore: Option<Reserved>,
 }
 
 impl Exchange {
@@ -190,14 +194,10 @@ impl Exchange {
             // RFC 8449: a server that takes less is sent smaller blocks.
             config.block_size = config.block_size.min(BlockSize::at_most(most.saturating_sub(REQUEST_BYTES)));
         }
-        Ok(Self {
-            link,
-            client: Client::new(config, secret),
-            out: Outbox::default(),
-            started: Instant::now(),
-            oscore: options.oscore.as_deref().map(Oscore::open).transpose()?,
-            scratch: Vec::new(),
-        })
+        let oscore = options.oscore.as_deref().map(oscore::open).transpose()?;
+        let protection = oscore.as_ref().map(|reserved| RequestProtection(Arc::clone(reserved.context())));
+        let client = Client::with(config, secret, protection);
+        Ok(Self { link, client, out: Outbox::default(), started: Instant::now(), oscore })
     }
 
     async fn link(url: &Url, options: &Options) -> Result<Link, ClientError> {
@@ -220,9 +220,11 @@ impl Exchange {
 
     async fn ask(&mut self, call: Call) -> Result<CallId, ClientError> {
         let now = self.now();
-        let Some(id) = self.client.request(now, call, &mut self.out) else {
-            return Err(ClientError::Usage("too many requests at once".to_owned()));
-        };
+        let asked = self.client.try_request(now, &call, &mut self.out);
+        let id = asked.map_err(|error| match (error, &self.oscore) {
+            (RequestError::Unsealed(error), Some(reserved)) => reserved.unsealed(error),
+            (error, _) => ClientError::Usage(error.to_string()),
+        })?;
         self.flush().await?;
         Ok(id)
     }
@@ -246,6 +248,13 @@ impl Exchange {
             match self.client.poll_event() {
                 Some(ClientEvent::Answered { answer, observed, .. }) => return Ok((observed, answer)),
                 Some(ClientEvent::Notified { answer, .. }) => return Ok((true, answer)),
+                // Not protected, and yet the best explanation there is.
+                Some(ClientEvent::Failed { reason: reason @ CallFailed::Unprotected { .. }, .. }) => {
+                    return Err(ClientError::Refused(reason.to_string()));
+                }
+                Some(ClientEvent::Failed { reason: CallFailed::Unsealed(why), .. }) => {
+                    return Err(ClientError::Io(why));
+                }
                 Some(ClientEvent::Failed { reason, .. }) => return Err(ClientError::unavailable(reason)),
                 None => self.turn().await?,
             }
@@ -259,16 +268,7 @@ impl Exchange {
             received = self.link.receive() => {
                 let datagram = received?;
                 let now = self.now();
-                match &mut self.oscore {
-                    None => self.client.handle(now, &datagram, &mut self.out),
-                    Some(oscore) => {
-                        self.scratch.clear();
-                        oscore.receive(&datagram, &mut self.scratch)?;
-                        if !self.scratch.is_empty() {
-                            self.client.handle(now, &self.scratch, &mut self.out);
-                        }
-                    }
-                }
+                self.client.handle(now, &datagram, &mut self.out);
             }
             () = sleep_until(due.unwrap_or(never)) => {
                 let now = self.now();
@@ -279,53 +279,10 @@ impl Exchange {
     }
 
     async fn flush(&mut self) -> Result<(), ClientError> {
-        for ((), message) in self.out.iter() {
-            let datagram = match &mut self.oscore {
-                None => message,
-                Some(oscore) => {
-                    self.scratch.clear();
-                    oscore.send(message, &mut self.scratch)?;
-                    &self.scratch
-                }
-            };
+        for ((), datagram) in self.out.iter() {
             self.link.send(datagram).await?;
         }
         self.out.clear();
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use fogmux_coap::{Encoder, Message, OptionNumber, Type};
-
-    use super::*;
-
-    /// Sends a message with the token of the registration.
-    async fn send(server: &UdpSocket, to: SocketAddr, request: &[u8], kind: Type, code: Code, observe: Option<u8>) {
-        let request = Message::decode(request).unwrap();
-        let message_id = request.message_id.wrapping_add(u16::from(kind != Type::Acknowledgement));
-        let mut datagram = Vec::new();
-        let mut encoder = Encoder::new(&mut datagram, kind, code, message_id, &request.token);
-        observe.iter().for_each(|number| encoder.push(OptionNumber::OBSERVE, &[*number]));
-        encoder.payload(&[]);
-        server.send_to(&datagram, to).await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn an_error_ends_the_subscription() {
-        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let url: Url = format!("coap://{}/sensors/#", server.local_addr().unwrap()).parse().unwrap();
-        let options = Options::default();
-        let gateway = async {
-            let mut buffer = [0; 1500];
-            let (length, client) = server.recv_from(&mut buffer).await.unwrap();
-            send(&server, client, &buffer[..length], Type::Acknowledgement, Code::CONTENT, Some(1)).await;
-            send(&server, client, &buffer[..length], Type::Confirmable, Code::SERVICE_UNAVAILABLE, None).await;
-        };
-        let client = async { subscribe(&url, &options).await.ok().unwrap().next().await };
-        let both = async { tokio::join!(client, gateway).0 };
-        let next = tokio::time::timeout(Duration::from_secs(60), both).await.expect("it waits for ever");
-        assert!(matches!(next, Err(ClientError::Unavailable(_))), "{:?}", next.err());
     }
 }

@@ -21,14 +21,6 @@ const SUBPROTOCOL: &str = "coap";
 /// As ALPN names CoAP over TLS (RFC 8323 §8.2).
 const ALPN: &[u8] = b"coap";
 
-const CONFIG: SessionConfig = SessionConfig {
-    message_bytes_max: 1 << 20,
-    settings_timeout: Duration::from_secs(10),
-    message_timeout: Duration::from_secs(60),
-    idle_timeout: Duration::from_secs(60),
-    pong_timeout: Duration::from_secs(20),
-};
-
 /// What carries the messages.
 enum Carrier {
     Stream(Stream),
@@ -60,7 +52,7 @@ impl Line {
             (Carrier::Stream(Stream::open(url, options, &[ALPN]).await?), Framing::Stream)
         };
         let mut settings = Vec::new();
-        let session = Session::open(CONFIG, framing, Timestamp::ZERO, &mut settings);
+        let session = Session::open(SessionConfig::CLIENT, framing, Timestamp::ZERO, &mut settings);
         let mut line = Self { carrier, session, input: BytesMut::new(), started: Instant::now() };
         line.write(&settings).await?;
         while !line.session.is_settled() {

@@ -236,7 +236,7 @@ impl Conversation {
         loop {
             tokio::select! {
                 received = self.transport.receive(&mut self.input) => return received,
-                () = sleep_until(self.next_ping), if self.client.keep_alive() > 0 => {
+                () = sleep_until(self.next_ping), if self.client.ping_interval().is_some() => {
                     self.client.ping(&mut self.output);
                     self.flush().await?;
                 }
@@ -250,8 +250,7 @@ impl Conversation {
         }
         self.transport.send(&self.output).await?;
         self.output.clear();
-        // Three quarters leave the ping time to travel ([MQTT-3.1.2-20]).
-        self.next_ping = Instant::now() + Duration::from_secs(u64::from(self.client.keep_alive())) * 3 / 4;
+        self.next_ping = Instant::now() + self.client.ping_interval().unwrap_or_default();
         Ok(())
     }
 

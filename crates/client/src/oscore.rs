@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fogmux_oscore::file::directory::ContextFile;
-use fogmux_oscore::{Context, Received, Requests, Reservation, SealError, SequenceStore, Start, Tunnel};
+use fogmux_oscore::{Context, Requests, Reservation, SealError, SequenceStore, Start};
 use serde_json::{Map, Value, json};
 
 use crate::error::ClientError;
@@ -23,38 +23,12 @@ const AIOCOAP_LOCK: &str = "lock";
 const AIOCOAP_SEQUENCE: &str = "sequence.json";
 const NEXT: &str = "next-to-send";
 
-/// Messages of one client on their way to and from a server.
-pub struct Oscore {
-    tunnel: Tunnel,
-    reserved: Reserved,
-}
-
-impl Oscore {
-    /// Reads a context and sets numbers aside.
-    pub fn open(path: &Path) -> Result<Self, ClientError> {
-        let reserved = Reserved::with(path, SET_ASIDE, state_directory().as_deref())?;
-        Ok(Self { tunnel: Tunnel::new(Arc::clone(reserved.context())), reserved })
-    }
-
-    /// Appends to `out` what is to be sent for a message of the client.
-    pub fn send(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), ClientError> {
-        self.tunnel.send(message, out).map_err(|error| match error {
-            SealError::NotDurable => ClientError::Io(format!("{}: {error}", self.reserved.numbers.path.display())),
-            SealError::Exhausted => ClientError::Usage("the context has no sequence numbers left; make another".into()),
-            SealError::Nested | SealError::ProxyUri | SealError::TooLong => ClientError::Usage(error.to_string()),
-        })
-    }
-
-    /// Appends to `inner` what a message from the network says to the client, if it says anything. An error of the
-    /// server's OSCORE is not protected, and yet the best explanation there is.
-    pub fn receive(&mut self, message: &[u8], inner: &mut Vec<u8>) -> Result<(), ClientError> {
-        match self.tunnel.receive(message, inner) {
-            Received::Message | Received::Nothing => Ok(()),
-            Received::Refused { code, text, .. } => {
-                Err(ClientError::Refused(format!("{code} without protection: {text}")))
-            }
-        }
-    }
+/// Reads a context and sets numbers aside for a command.
+///
+/// # Errors
+/// The context cannot be read, or its numbers cannot be written.
+pub fn open(path: &Path) -> Result<Reserved, ClientError> {
+    Reserved::with(path, SET_ASIDE, state_directory().as_deref())
 }
 
 /// A context and numbers that nobody else uses. What of them was not used is given back when it goes.
@@ -95,6 +69,15 @@ impl Reserved {
     #[must_use]
     pub const fn context(&self) -> &Arc<Context> {
         &self.context
+    }
+
+    /// The error of a command whose request could not be sealed.
+    pub(crate) fn unsealed(&self, error: SealError) -> ClientError {
+        match error {
+            SealError::NotDurable => ClientError::Io(format!("{}: {error}", self.numbers.path.display())),
+            SealError::Exhausted => ClientError::Usage("the context has no sequence numbers left; make another".into()),
+            SealError::Nested | SealError::ProxyUri | SealError::TooLong => ClientError::Usage(error.to_string()),
+        }
     }
 }
 

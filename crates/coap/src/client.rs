@@ -1,11 +1,20 @@
-//! A client of one server: requests, blocks both ways, observation (RFC 7252, 7641, 7959).
+//! A client of one server: requests, blocks both ways, observation (RFC 7252, 7641, 7959, 9175).
 //!
-//! [`Client::request`] starts, [`Client::handle`] takes datagrams in, [`Client::handle_timeout`] is due at
-//! [`Client::next_timeout`], [`Client::poll_event`] tells what came of it. Bodies are cut and put together here.
+//! [`Machine`] is the protocol, for any number of requests at once: it reports to [`Events`] and allocates nothing for
+//! a request that fits into one message. [`Client`] is the same machine for programs that ask little: requests are
+//! [`Call`]s, datagrams go to an [`Outbox`], events are owned. Bodies are cut and put together in both.
 
+mod amend;
+mod blockwise;
 mod call;
+mod event;
+mod exchanges;
 mod freshness;
-mod receive;
+mod machine;
+mod observation;
+mod protection;
+mod template;
+mod tokens;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,18 +22,18 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub use self::call::Call;
-pub use self::freshness::Freshness;
+pub use self::event::{CallFailed, Event, Events, Registration, Representation, RequestError};
+pub use self::machine::{Machine, MessageBytes};
+pub use self::protection::{Protection, Unopened, Unprotected};
+pub use self::template::Template;
+pub use self::tokens::TokenForm;
 
-use self::call::Pending;
+use crate::Timestamp;
 use crate::block::BlockSize;
 use crate::code::Code;
 use crate::etag::ETag;
-use crate::jitter::Jitter;
-use crate::message::Type;
+use crate::option::OptionNumber;
 use crate::outbox::Outbox;
-use crate::slab::{Key, Slab};
-use crate::time::Timestamp;
-use crate::token::Token;
 use crate::transmission::Transmission;
 
 /// The bounds of a client.
@@ -32,17 +41,21 @@ use crate::transmission::Transmission;
 pub struct ClientConfig {
     /// Times and counts of RFC 7252 §4.8.
     pub transmission: Transmission,
-    /// Whether the transport is reliable and in order (RFC 8323): nothing is sent again, and what is handed in and out is
-    /// in the form of datagrams all the same, of which only code, token and what follows count.
+    /// Whether the transport is reliable and in order (RFC 8323): nothing is sent again, and messages are handed in and
+    /// out in the form of datagrams, of which only code, token and what follows count.
     pub reliable: bool,
+    /// The form of tokens.
+    pub tokens: TokenForm,
     /// The largest block sent.
     pub block_size: BlockSize,
     /// Bytes of several blocks in one message, where the block size is BERT (RFC 8323 §6).
     pub chunk: usize,
     /// Bytes of an answer put together from blocks.
     pub body_bytes_max: usize,
-    /// How long an answer may take that comes on its own, or to a Non-confirmable.
+    /// How long an answer may take that comes on its own (RFC 7252 §5.2.2) or over a reliable transport.
     pub answer_timeout: Duration,
+    /// How long the answer to a Non-confirmable request may take (RFC 7252 §5.2.3).
+    pub unconfirmed_timeout: Duration,
 }
 
 impl Default for ClientConfig {
@@ -50,17 +63,19 @@ impl Default for ClientConfig {
         Self {
             transmission: Transmission::default(),
             reliable: false,
+            tokens: TokenForm::default(),
             block_size: BlockSize::MAX,
             chunk: BlockSize::MAX.bytes(),
             body_bytes_max: 64 << 20,
             answer_timeout: Duration::from_secs(100),
+            unconfirmed_timeout: Duration::from_secs(100),
         }
     }
 }
 
 /// A request under way or an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CallId(Key);
+pub struct CallId(u64);
 
 /// An answer or a notification, whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,36 +86,50 @@ pub struct Answer {
     pub etag: Option<ETag>,
     /// The levels of Location-Path.
     pub location: Vec<String>,
-    /// What the payload is.
+    /// The Content-Format of the payload.
     pub content_format: Option<u16>,
-    /// Seconds for which it holds.
+    /// Max-Age: seconds for which it holds.
     pub max_age: Option<u32>,
     /// The payload.
     pub payload: Bytes,
 }
 
-/// What came of a request.
+impl From<Representation<'_>> for Answer {
+    fn from(from: Representation<'_>) -> Self {
+        let uint = |number| from.message.option(number).and_then(|option| option.uint());
+        Self {
+            code: from.message.code,
+            etag: from.message.option(OptionNumber::ETAG).and_then(|option| ETag::new(option.value)),
+            location: from.location(),
+            content_format: uint(OptionNumber::CONTENT_FORMAT).and_then(|format| u16::try_from(format).ok()),
+            max_age: uint(OptionNumber::MAX_AGE),
+            payload: from.body.into_owned().into(),
+        }
+    }
+}
+
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientEvent {
     /// The answer. When `observed`, notifications follow.
     Answered {
         /// To which request.
         call: CallId,
-        /// What it says.
+        /// The whole of it.
         answer: Answer,
-        /// Whether the server put us on its list.
+        /// Whether the server notifies.
         observed: bool,
     },
-    /// A newer state; older ones than the newest seen are dropped here (RFC 7641 §3.4).
+    /// A newer state; older ones than the newest seen are dropped (RFC 7641 §3.4). An error ends the observation.
     Notified {
         /// Of which observation.
         call: CallId,
-        /// What it says.
+        /// The whole of it.
         answer: Answer,
         /// Whether the server wanted to know that it arrived.
         confirmable: bool,
     },
-    /// No answer will come.
+    /// No answer or no further notification will come.
     Failed {
         /// To which request.
         call: CallId,
@@ -109,164 +138,111 @@ pub enum ClientEvent {
     },
 }
 
-/// Why there is no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CallFailed {
-    /// Nothing came, however often it was asked.
-    #[error("no answer")]
-    TimedOut,
-    /// The server does not understand the message at all.
-    #[error("the server rejected the message")]
-    Reset,
-    /// The blocks do not fit together, or are too many.
-    #[error("the blocks of the answer do not make a whole")]
-    Blocks,
-    /// A critical option in the answer is unknown (RFC 7252 §5.4.1).
-    #[error("the answer has a critical option that is unknown")]
-    BadOption,
+/// Events that the caller has not taken yet.
+#[derive(Debug, Default)]
+struct Queue(VecDeque<ClientEvent>);
+
+impl Events for Queue {
+    fn event(&mut self, tag: u64, event: Event<'_>) {
+        let call = CallId(tag);
+        self.0.push_back(match event {
+            Event::Sent => return,
+            Event::Answered { representation, registration } => {
+                let observed = registration == Registration::Established;
+                ClientEvent::Answered { call, answer: representation.into(), observed }
+            }
+            Event::Notified { representation, confirmable } => {
+                ClientEvent::Notified { call, answer: representation.into(), confirmable }
+            }
+            Event::Failed(reason) | Event::Ended(reason) => ClientEvent::Failed { call, reason },
+        });
+    }
 }
 
-/// A client of one server.
+/// A [`Machine`] with owned requests and events.
 #[derive(Debug)]
-pub struct Client {
-    config: ClientConfig,
-    calls: Slab<Pending>,
-    events: VecDeque<ClientEvent>,
-    jitter: Jitter,
-    next_message_id: u16,
-    next_token: u64,
-    /// Message identifiers of Confirmables that were acknowledged lately, for their repeats.
-    seen: VecDeque<u16>,
+pub struct Client<P: Protection = Unprotected> {
+    machine: Machine<P>,
+    events: Queue,
+    calls: u64,
 }
-
-/// How many of those.
-const SEEN_MAX: usize = 64;
 
 impl Client {
-    /// A client that has asked nothing. `secret` should come from a secure source: tokens are counted up from it.
+    /// A client that has asked nothing. `secret` should come from a secure source: tokens are made of it.
     #[must_use]
     pub fn new(config: ClientConfig, secret: u64) -> Self {
-        let mut jitter = Jitter::new(secret);
-        Self {
-            config,
-            calls: Slab::new(),
-            events: VecDeque::new(),
-            next_message_id: jitter.next_u16(),
-            next_token: jitter.next(),
-            jitter,
-            seen: VecDeque::new(),
-        }
+        Self::with(config, secret, None)
+    }
+}
+
+impl<P: Protection> Client<P> {
+    /// As [`Client::new`]; requests pass `protection`, if there is one.
+    #[must_use]
+    pub fn with(config: ClientConfig, secret: u64, protection: Option<P>) -> Self {
+        Self { machine: Machine::new(config, secret, protection), events: Queue::default(), calls: 0 }
+    }
+
+    /// Sends a request; `None` when it cannot be sent: see [`Client::try_request`].
+    pub fn request(&mut self, now: Timestamp, call: Call, out: &mut Outbox<()>) -> Option<CallId> {
+        self.try_request(now, &call, out).ok()
     }
 
     /// Sends a request.
-    pub fn request(&mut self, now: Timestamp, call: Call, out: &mut Outbox<()>) -> Option<CallId> {
-        let token = self.token();
-        let size = self.config.block_size;
-        let chunk = size.chunk(self.config.chunk);
-        let key = self.calls.insert(Pending::new(call, token, size, chunk))?;
-        self.send(now, key, out);
-        Some(CallId(key))
+    ///
+    /// # Errors
+    /// [`RequestError`]; then nothing is sent.
+    pub fn try_request(
+        &mut self,
+        now: Timestamp,
+        call: &Call,
+        out: &mut Outbox<()>,
+    ) -> Result<CallId, RequestError<P::Error>> {
+        let tag = self.calls;
+        self.machine.begin(&call.template(), &call.payload, || call.payload.clone(), tag)?;
+        self.calls += 1;
+        self.flush(now, out);
+        Ok(CallId(tag))
     }
 
-    /// Ends an observation by asking for it (RFC 7641 §3.6), or forgets a request.
+    /// Ends an observation by asking for its end (RFC 7641 §3.6), or forgets a request. No further event comes for it.
     pub fn cancel(&mut self, now: Timestamp, call: CallId, out: &mut Outbox<()>) {
-        let message_id = self.message_id();
-        if let Some(pending) = self.calls.get_mut(call.0)
-            && pending.observed.is_some()
-        {
-            pending.write_deregister(message_id, out);
-            let timeout = self.config.transmission.first_timeout(&mut self.jitter);
-            pending.sent(now, message_id, out.last(), timeout);
-            pending.acknowledged = self.config.reliable;
-            return;
-        }
-        self.calls.remove(call.0);
+        self.machine.cancel(call.0, &mut self.events);
+        self.flush(now, out);
     }
 
-    /// What has happened.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<ClientEvent> {
-        self.events.pop_front()
+        self.events.0.pop_front()
     }
 
-    /// Whether anything is under way or observed.
+    /// Whether nothing is under way, observed or being deregistered.
     #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.calls.len() == 0
+    pub const fn is_idle(&self) -> bool {
+        self.machine.in_flight() == 0
     }
 
     /// When [`Client::handle_timeout`] is due, if ever.
     #[must_use]
-    pub fn next_timeout(&self) -> Option<Timestamp> {
-        (0..self.calls.places()).filter_map(|at| self.calls.at(at)?.1.due).min()
+    pub const fn next_timeout(&self) -> Option<Timestamp> {
+        self.machine.next_timeout()
     }
 
     /// Sends again what was not acknowledged; gives up what took too long (RFC 7252 §4.2).
     pub fn handle_timeout(&mut self, now: Timestamp, out: &mut Outbox<()>) {
-        for at in 0..self.calls.places() {
-            let Some((key, pending)) = self.calls.at(at) else { continue };
-            if pending.due.is_some_and(|due| due <= now) {
-                self.due(now, key, out);
-            }
-        }
+        self.machine.handle_timeout(now, &mut self.events);
+        self.flush(now, out);
     }
 
-    fn due(&mut self, now: Timestamp, key: Key, out: &mut Outbox<()>) {
-        let max = self.config.transmission.max_retransmit;
-        let Some(pending) = self.calls.get_mut(key) else { return };
-        if pending.call.confirmable && !pending.acknowledged && pending.retransmitted < max {
-            pending.retransmitted += 1;
-            pending.timeout *= 2;
-            pending.due = Some(now + pending.timeout);
-            out.push((), &pending.datagram);
-            return;
-        }
-        self.fail(key, CallFailed::TimedOut);
+    /// Takes a datagram in.
+    pub fn handle(&mut self, now: Timestamp, datagram: &[u8], out: &mut Outbox<()>) {
+        self.machine.handle(now, datagram, &mut self.events);
+        self.flush(now, out);
     }
 
-    /// Sends the part of the request that is due: its first or next block, or the demand for the next block.
-    fn send(&mut self, now: Timestamp, key: Key, out: &mut Outbox<()>) {
-        let (message_id, fetch_token) = (self.message_id(), self.token());
-        let timeout = self.config.transmission.first_timeout(&mut self.jitter);
-        let answer_timeout = self.config.answer_timeout;
-        let reliable = self.config.reliable;
-        let Some(pending) = self.calls.get_mut(key) else { return };
-        pending.write(message_id, fetch_token, out);
-        let repeated = pending.call.confirmable && !reliable;
-        pending.sent(now, message_id, out.last(), if repeated { timeout } else { answer_timeout });
-        pending.acknowledged = reliable;
-        if pending.call.no_response.is_some_and(|no_response| no_response & 2 != 0) && !pending.call.confirmable {
-            // RFC 7967: nothing is to come.
-            self.calls.remove(key);
+    fn flush(&mut self, now: Timestamp, out: &mut Outbox<()>) {
+        while let Some(message) = self.machine.front() {
+            out.push((), message);
+            self.machine.sent(now, &mut self.events);
         }
-    }
-
-    fn fail(&mut self, key: Key, reason: CallFailed) {
-        // The rest of a notification that cannot be had any more is no failure of the observation.
-        if self.calls.remove(key).is_some_and(|pending| pending.rest_of.is_none()) {
-            self.events.push_back(ClientEvent::Failed { call: CallId(key), reason });
-        }
-    }
-
-    fn message_id(&mut self) -> u16 {
-        self.next_message_id = self.next_message_id.wrapping_add(1);
-        self.next_message_id
-    }
-
-    fn token(&mut self) -> Token {
-        self.next_token = self.next_token.wrapping_add(1);
-        Token::from_u64(self.next_token)
-    }
-
-    /// Acknowledges a Confirmable of the server; `true` when it is a repeat.
-    fn acknowledge(&mut self, message_id: u16, out: &mut Outbox<()>) -> bool {
-        out.push_with((), |bytes| crate::encode::empty(bytes, Type::Acknowledgement, message_id));
-        if self.seen.contains(&message_id) {
-            return true;
-        }
-        if self.seen.len() >= SEEN_MAX {
-            self.seen.pop_front();
-        }
-        self.seen.push_back(message_id);
-        false
     }
 }

@@ -43,6 +43,7 @@ use self::peers::{Limits, Peers};
 use self::relations::Relation;
 use self::timers::Timers;
 use self::uploads::Uploads;
+use crate::Timestamp;
 use crate::block::{Block, BlockSize};
 use crate::code::Code;
 use crate::etag::ETag;
@@ -51,7 +52,6 @@ use crate::outbox::Outbox;
 use crate::peer::Peer;
 use crate::request::Request;
 use crate::slab::{Key, Slab};
-use crate::time::Timestamp;
 use crate::token::Token;
 
 /// How often the machine looks for entries that have expired.

@@ -3,6 +3,9 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
+#[path = "client/exchange.rs"]
+mod exchange;
+
 use std::time::Duration;
 
 use fogmux_coap::{
@@ -29,6 +32,8 @@ struct Request {
     observe: Option<u32>,
     /// The number of the block that it asks for.
     block: Option<u32>,
+    /// Bytes of the payload.
+    payload: usize,
 }
 
 /// A message of the server.
@@ -68,6 +73,7 @@ impl Bench {
                 path: levels.filter_map(|option| option.text()).collect::<Vec<_>>().join("/"),
                 observe: uint(OptionNumber::OBSERVE),
                 block: uint(OptionNumber::BLOCK2).map(|block| block >> 4),
+                payload: message.payload().len(),
             });
         }
         self.out.clear();
@@ -85,6 +91,15 @@ impl Bench {
     /// A piggybacked response to a request.
     fn answer(&mut self, to: &Request, code: Code, reply: Reply<'_>) {
         self.deliver(Type::Acknowledgement, to.message_id, &to.token, code, reply);
+    }
+
+    /// A piggybacked response to a block of 1024 bytes.
+    fn answer_block1(&mut self, to: &Request, code: Code, more: bool) {
+        let mut datagram = Vec::new();
+        let encoder = Encoder::new(&mut datagram, Type::Acknowledgement, code, to.message_id, &to.token);
+        encoder.uint(OptionNumber::BLOCK1, u32::from(more) << 3 | 6).finish();
+        self.client.handle(NOW, &datagram, &mut self.out);
+        self.note();
     }
 
     /// A notification.

@@ -167,19 +167,10 @@ fn psk(access: &Access) -> Result<Option<Psk>, Failure> {
         (None, Some(file)) => Zeroizing::new(password_from(file)?),
         (None, None) => return Err(Failure::new(Status::Usage, "--psk-id needs --psk-file FILE or --psk HEX")),
     };
-    let pairs = digits.trim().as_bytes().as_chunks::<2>();
-    let key: Option<Vec<u8>> = match pairs {
-        (pairs, []) => pairs.iter().map(|pair| hex_byte(*pair)).collect(),
-        _ => None,
-    };
+    let key = crate::pki::bytes(digits.trim());
     let key = key.filter(|key| !key.is_empty());
     let key = key.ok_or_else(|| Failure::new(Status::Usage, "the pre-shared key is not hexadecimal"))?;
     Ok(Some(Psk { identity: identity.clone(), key: Zeroizing::new(key) }))
-}
-
-fn hex_byte(pair: [u8; 2]) -> Option<u8> {
-    let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
-    u8::try_from(high? << 4 | low?).ok()
 }
 
 /// Returns the first line of a file, or of standard input for `-`.

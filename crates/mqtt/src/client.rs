@@ -1,131 +1,28 @@
 //! The client role: connects, publishes with any QoS, subscribes, receives and acknowledges.
 //!
-//! Pure like the rest: [`Client::handle`] takes bytes from the server and gives one [`Event`] at a time, everything to
-//! send is appended to the caller's buffer. Keeping alive is the caller's: send [`Client::ping`] when nothing was sent
-//! for [`Client::keep_alive`] seconds.
+//! [`Client::handle`] takes bytes from the server and returns one [`Event`]; [`Client::handle_all`] takes all whole
+//! packets at once and allocates nothing for a message. Everything to send is appended to the caller's buffer. The
+//! caller keeps the time: [`Client::ping`] is due when nothing was sent for [`Client::ping_interval`].
 
-use thiserror::Error;
+mod event;
+mod limits;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+pub use self::event::{ClientError, Event, RequestError};
+pub use self::limits::ClientLimits;
 
 use crate::authentication::Authentication;
 use crate::inbound::{Inbound, InboundConfig, Incoming, Received, ReceivedIds, Role};
 use crate::negotiation::ConnackProperties;
 use crate::outbound::{Acknowledged, Outbound, OutboundConfig, Sent};
 use crate::packet::{
-    Ack, Auth, Connack, Connect, Disconnect, Outgoing, Packet, ReasonCodes, Subscribe, SubscribeEntries, TopicFilters,
+    Ack, Auth, Connack, Connect, Disconnect, Outgoing, Packet, Publish, Subscribe, SubscribeEntries, TopicFilters,
     Unsubscribe, decode,
 };
-use crate::property::{Properties, Property, PropertyBuffer};
-use crate::{
-    DecodeError, EncodeError, Limits, PacketId, PacketType, ProtocolError, Qos, ReasonCode, SubscriptionOptions,
-    Version,
-};
-
-/// Unacknowledged messages of a client before version 5, where the server announces no maximum.
-const WINDOW_V3: u16 = 100;
-
-/// The limits that the client announces to the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientLimits {
-    /// Largest packet, in bytes.
-    pub packet_bytes_max: u32,
-    /// Unacknowledged QoS 1 and 2 messages.
-    pub receive_maximum: u16,
-    /// Highest topic alias.
-    pub topic_alias_maximum: u16,
-}
-
-impl Default for ClientLimits {
-    /// As large as the protocol can say, 1000 unacknowledged messages, 16 aliases.
-    fn default() -> Self {
-        Self { packet_bytes_max: 268_435_460, receive_maximum: 1000, topic_alias_maximum: 16 }
-    }
-}
-
-/// An event from the server.
-#[derive(Debug, PartialEq)]
-pub enum Event<'a> {
-    /// CONNACK of success.
-    Connected {
-        /// The server still has the session.
-        session_present: bool,
-        /// The properties of CONNACK.
-        properties: ConnackProperties<'a>,
-    },
-    /// CONNACK of refusal; the server closes.
-    Refused {
-        /// Why.
-        reason: ReasonCode,
-        /// For people.
-        text: Option<&'a str>,
-    },
-    /// A message; it has been acknowledged already.
-    Message(Incoming<'a>),
-    /// A message of ours is done.
-    Published {
-        /// Which.
-        packet_id: PacketId,
-        /// How it went.
-        reason: ReasonCode,
-    },
-    /// SUBACK.
-    Subscribed {
-        /// Of which SUBSCRIBE.
-        packet_id: PacketId,
-        /// For each filter.
-        codes: ReasonCodes<'a>,
-    },
-    /// UNSUBACK; no codes before version 5.
-    Unsubscribed {
-        /// Of which UNSUBSCRIBE.
-        packet_id: PacketId,
-        /// For each filter.
-        codes: ReasonCodes<'a>,
-    },
-    /// The server ends the connection.
-    Disconnected {
-        /// Why.
-        reason: ReasonCode,
-        /// For people.
-        text: Option<&'a str>,
-    },
-    /// A step of extended authentication (§4.12): a challenge to be answered with [`Authentication::encode`], or the
-    /// success of a re-authentication.
-    Authentication {
-        /// Continue authentication, or success.
-        reason: ReasonCode,
-        /// The Authentication Data.
-        data: Option<&'a [u8]>,
-    },
-    /// PINGRESP.
-    Pong,
-    /// A packet that says nothing to the caller.
-    Nothing,
-}
-
-/// The server broke the protocol; the connection is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum ClientError {
-    /// A packet that is none.
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
-    /// A packet that may not come now.
-    #[error(transparent)]
-    Protocol(#[from] ProtocolError),
-}
-
-/// Why a request was not sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum RequestError {
-    /// As much is unacknowledged as the server takes; wait for a [`Event::Published`].
-    #[error("the server's receive maximum is reached")]
-    NoRoom,
-    /// Larger than the server takes.
-    #[error("the packet is larger than the server accepts")]
-    TooLarge,
-    /// A field is longer than MQTT can say.
-    #[error(transparent)]
-    Encode(#[from] EncodeError),
-}
+use crate::property::{Properties, PropertyBuffer};
+use crate::{EncodeError, Limits, PacketId, PacketType, ProtocolError, Qos, ReasonCode, SubscriptionOptions, Version};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -133,9 +30,9 @@ enum State {
     Connected,
 }
 
-/// One connection of a client.
+/// One connection of a client. `M` is kept of each QoS 1 and 2 message and comes back when it is done.
 #[derive(Debug)]
-pub struct Client {
+pub struct Client<M = ()> {
     version: Version,
     limits: ClientLimits,
     state: State,
@@ -144,23 +41,42 @@ pub struct Client {
     keep_alive: u16,
     inbound: Inbound,
     received: ReceivedIds,
-    outbound: Outbound<()>,
+    outbound: Outbound<M>,
+    /// QoS 2 messages that await PUBCOMP, in the order of their PUBRELs.
+    released: VecDeque<(PacketId, M)>,
 }
 
 impl Client {
-    /// Appends CONNECT and awaits CONNACK. In version 5 the limits are added to the properties of `connect`.
+    /// As [`Client::open`]; nothing is kept of messages.
     ///
     /// # Errors
     /// When a field is too long.
     pub fn connect(connect: &Connect<'_>, limits: ClientLimits, out: &mut Vec<u8>) -> Result<Self, EncodeError> {
+        Self::open(connect, limits, out)
+    }
+
+    /// Appends a message; the identifier for QoS 1 and 2.
+    ///
+    /// # Errors
+    /// When it cannot be sent now or never.
+    pub fn publish(&mut self, message: &Outgoing<'_>, out: &mut Vec<u8>) -> Result<Option<PacketId>, RequestError> {
+        self.publish_with(message, || (), out)
+    }
+}
+
+impl<M> Client<M> {
+    /// Appends CONNECT and awaits CONNACK. In version 5 the limits are added to the properties of `connect`, where they
+    /// are not those of the protocol.
+    ///
+    /// # Errors
+    /// When a field is too long.
+    pub fn open(connect: &Connect<'_>, limits: ClientLimits, out: &mut Vec<u8>) -> Result<Self, EncodeError> {
         let version = connect.version;
         let mut list = PropertyBuffer::new();
         for property in &connect.properties {
             list.push(property)?;
         }
-        list.push(Property::ReceiveMaximum(limits.receive_maximum.max(1)))?;
-        list.push(Property::MaximumPacketSize(limits.packet_bytes_max.max(1)))?;
-        list.push(Property::TopicAliasMaximum(limits.topic_alias_maximum))?;
+        limits.push(&mut list)?;
         let properties = if version.is_v5() { list.properties() } else { Properties::NONE };
         Packet::Connect(Connect { properties, ..*connect }).encode(version, out)?;
         let inbound = InboundConfig {
@@ -170,7 +86,7 @@ impl Client {
             alias_bytes_max: usize::from(limits.topic_alias_maximum) * usize::from(u16::MAX),
         };
         let outbound =
-            OutboundConfig { version, window: WINDOW_V3, packet_bytes_max: usize::MAX, topic_alias_maximum: 0 };
+            OutboundConfig { version, window: limits.window, packet_bytes_max: usize::MAX, topic_alias_maximum: 0 };
         Ok(Self {
             version,
             limits,
@@ -180,13 +96,27 @@ impl Client {
             inbound: Inbound::new(version, inbound),
             received: ReceivedIds::new(),
             outbound: Outbound::new(outbound),
+            released: VecDeque::new(),
         })
     }
 
-    /// Seconds after which something has to be sent; zero: never. Final once connected.
+    /// Whether CONNACK of success has come.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.state == State::Connected
+    }
+
+    /// The Keep Alive in seconds; zero: none. Final once connected, for the server may set it (§3.2.2.3.14).
     #[must_use]
     pub const fn keep_alive(&self) -> u16 {
         self.keep_alive
+    }
+
+    /// How long nothing may have been sent before PINGREQ is: three quarters of the Keep Alive, so that the ping has
+    /// time to travel ([MQTT-3.1.2-20]). `None` without one.
+    #[must_use]
+    pub fn ping_interval(&self) -> Option<Duration> {
+        (self.keep_alive > 0).then(|| Duration::from_secs(u64::from(self.keep_alive)) * 3 / 4)
     }
 
     /// Messages and requests that await an acknowledgement.
@@ -195,12 +125,24 @@ impl Client {
         self.outbound.in_flight()
     }
 
-    /// Appends a message; the identifier for QoS 1 and 2.
+    /// Whether a QoS 1 or 2 message can be sent now.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.outbound.has_room()
+    }
+
+    /// Appends a message; the identifier for QoS 1 and 2, of which `keep` is kept until it is done.
     ///
     /// # Errors
     /// When it cannot be sent now or never.
-    pub fn publish(&mut self, message: &Outgoing<'_>, out: &mut Vec<u8>) -> Result<Option<PacketId>, RequestError> {
-        match self.outbound.publish(message, || (), out) {
+    #[inline]
+    pub fn publish_with(
+        &mut self,
+        message: &Outgoing<'_>,
+        keep: impl FnOnce() -> M,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<PacketId>, RequestError> {
+        match self.outbound.publish(message, keep, out) {
             Sent::Sent(id) => Ok(id),
             Sent::NoRoom => Err(RequestError::NoRoom),
             Sent::TooLarge => Err(RequestError::TooLarge),
@@ -258,23 +200,74 @@ impl Client {
         let _ = Packet::Disconnect(Disconnect::with_reason(reason)).encode(self.version, out);
     }
 
-    /// Takes the packet at the front of `buf`: what it says and how many bytes it took, `None` when it is incomplete.
+    /// Takes the packet at the front of `buf`: its event and how many bytes it took, `None` when it is incomplete.
     /// Acknowledgements are appended to `out`.
     ///
     /// # Errors
     /// When the server breaks the protocol.
     pub fn handle<'a>(&mut self, buf: &'a [u8], out: &mut Vec<u8>) -> Result<Option<(Event<'a>, usize)>, ClientError> {
-        let limits = Limits { packet_bytes_max: usize::try_from(self.limits.packet_bytes_max).unwrap_or(usize::MAX) };
-        let Some((packet, used)) = decode(buf, self.version, &limits)? else { return Ok(None) };
+        let Some((packet, used)) = decode(buf, self.version, &self.limits())? else { return Ok(None) };
+        Ok(Some((self.handle_packet(packet, out)?.0, used)))
+    }
+
+    /// Takes all whole packets from the front of `buf` and returns how many bytes they took. Of each with an event,
+    /// `heard` is told, with [`Event::Published`] also what was kept of the message. Acknowledgements are appended to
+    /// `out`.
+    ///
+    /// # Errors
+    /// When the server breaks the protocol.
+    #[inline]
+    pub fn handle_all<'a>(
+        &mut self,
+        buf: &'a [u8],
+        out: &mut Vec<u8>,
+        mut heard: impl FnMut(Event<'a>, Option<M>),
+    ) -> Result<usize, ClientError> {
+        let limits = self.limits();
+        let mut rest = buf;
+        while let Some((packet, used)) = decode(rest, self.version, &limits)? {
+            // The two packets that come by the million are not carried about as events.
+            if let Packet::Publish(publish) = &packet
+                && self.is_connected()
+            {
+                if let Some(incoming) = self.handle_publish(publish, out)? {
+                    heard(Event::Message(incoming), None);
+                }
+            } else if let Packet::Puback(ack) = &packet
+                && self.is_connected()
+            {
+                if let Acknowledged::Over(kept) = self.outbound.handle_puback(ack.packet_id)? {
+                    heard(Event::Published { packet_id: ack.packet_id, reason: ack.reason }, kept);
+                }
+            } else {
+                let (event, kept) = self.handle_packet(packet, out)?;
+                if !matches!(event, Event::Nothing) {
+                    heard(event, kept);
+                }
+            }
+            rest = rest.get(used..).unwrap_or_default();
+        }
+        Ok(buf.len() - rest.len())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { packet_bytes_max: usize::try_from(self.limits.packet_bytes_max).unwrap_or(usize::MAX) }
+    }
+
+    fn handle_packet<'a>(
+        &mut self,
+        packet: Packet<'a>,
+        out: &mut Vec<u8>,
+    ) -> Result<(Event<'a>, Option<M>), ClientError> {
         let event = match (self.state, packet) {
             (State::AwaitingConnack, Packet::Connack(connack)) => self.handle_connack(&connack),
             (_, Packet::Auth(auth)) => self.handle_auth(&auth)?,
             (State::AwaitingConnack, other) | (State::Connected, other @ Packet::Connack(_)) => {
                 return Err(ProtocolError::Unexpected(other.kind()).into());
             }
-            (State::Connected, packet) => self.handle_packet(packet, out)?,
+            (State::Connected, packet) => return self.handle_connected(packet, out),
         };
-        Ok(Some((event, used)))
+        Ok((event, None))
     }
 
     fn handle_connack<'a>(&mut self, connack: &Connack<'a>) -> Event<'a> {
@@ -286,7 +279,7 @@ impl Client {
         self.keep_alive = properties.server_keep_alive.unwrap_or(self.keep_alive);
         self.outbound.resume(OutboundConfig {
             version: self.version,
-            window: if self.version.is_v5() { properties.receive_maximum } else { WINDOW_V3 },
+            window: if self.version.is_v5() { properties.receive_maximum } else { self.limits.window },
             packet_bytes_max: usize::try_from(properties.packet_bytes_max).unwrap_or(usize::MAX),
             topic_alias_maximum: properties.topic_alias_maximum,
         });
@@ -303,15 +296,17 @@ impl Client {
         Ok(Event::Authentication { reason: auth.reason, data: said.and_then(|said| said.data) })
     }
 
-    fn handle_packet<'a>(&mut self, packet: Packet<'a>, out: &mut Vec<u8>) -> Result<Event<'a>, ClientError> {
-        Ok(match packet {
-            Packet::Publish(publish) => {
-                let incoming = self.inbound.handle_publish(&publish)?;
-                self.acknowledge(incoming, out)?
+    fn handle_connected<'a>(
+        &mut self,
+        packet: Packet<'a>,
+        out: &mut Vec<u8>,
+    ) -> Result<(Event<'a>, Option<M>), ClientError> {
+        let kind = packet.kind();
+        let event = match packet {
+            Packet::Publish(publish) => self.handle_publish(&publish, out)?.map_or(Event::Nothing, Event::Message),
+            Packet::Puback(ack) | Packet::Pubrec(ack) | Packet::Pubcomp(ack) => {
+                return self.handle_ack(kind, &ack, out);
             }
-            Packet::Puback(ack) => published(&self.outbound.handle_puback(ack.packet_id)?, &ack),
-            Packet::Pubrec(ack) => published(&self.outbound.handle_pubrec(ack.packet_id, ack.reason, out)?, &ack),
-            Packet::Pubcomp(ack) => published(&self.outbound.handle_pubcomp(ack.packet_id)?, &ack),
             Packet::Pubrel(ack) => {
                 self.release(ack.packet_id, out);
                 Event::Nothing
@@ -335,27 +330,44 @@ impl Client {
             | Packet::Pingreq
             | Packet::Disconnect(_)
             | Packet::Auth(_)) => return Err(ProtocolError::Unexpected(other.kind()).into()),
-        })
+        };
+        Ok((event, None))
     }
 
-    fn acknowledge<'a>(&mut self, incoming: Incoming<'a>, out: &mut Vec<u8>) -> Result<Event<'a>, ClientError> {
-        let (kind, id, received) = match (incoming.qos, incoming.packet_id) {
-            (Qos::AtMostOnce, _) | (_, None) => return Ok(Event::Message(incoming)),
-            (Qos::AtLeastOnce, Some(id)) => {
-                self.inbound.release();
-                (PacketType::Puback, id, Received::Fresh)
-            }
-            (Qos::ExactlyOnce, Some(id)) => {
-                let max = usize::from(self.limits.receive_maximum);
-                (PacketType::Pubrec, id, self.received.insert(id, max))
-            }
-        };
-        if received == Received::Full {
-            return Err(ProtocolError::ReceiveMaximum { max: self.limits.receive_maximum }.into());
+    /// Acknowledges a message; `None` for one that was handed on before ([MQTT-4.3.3-10]).
+    #[inline]
+    fn handle_publish<'a>(
+        &mut self,
+        publish: &Publish<'a>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Incoming<'a>>, ClientError> {
+        let incoming = self.inbound.handle_publish(publish)?;
+        let Some(id) = incoming.packet_id else { return Ok(Some(incoming)) };
+        if incoming.qos == Qos::AtLeastOnce {
+            self.inbound.release();
+            self.acknowledge(PacketType::Puback, id, ReasonCode::SUCCESS, out);
+            return Ok(Some(incoming));
         }
+        let max = self.limits.receive_maximum.max(1);
+        match self.received.insert(id, usize::from(max)) {
+            Received::Fresh => {
+                self.acknowledge(PacketType::Pubrec, id, ReasonCode::SUCCESS, out);
+                Ok(Some(incoming))
+            }
+            Received::Duplicate => {
+                // The first of them is counted still (§4.9).
+                self.inbound.release();
+                self.acknowledge(PacketType::Pubrec, id, ReasonCode::SUCCESS, out);
+                Ok(None)
+            }
+            Received::Full => Err(ProtocolError::ReceiveMaximum { max }.into()),
+        }
+    }
+
+    #[inline]
+    fn acknowledge(&self, kind: PacketType, id: PacketId, reason: ReasonCode, out: &mut Vec<u8>) {
         // An acknowledgement without properties always fits.
-        let _ = Ack::success(id).encode(kind, self.version, out);
-        Ok(if received == Received::Fresh { Event::Message(incoming) } else { Event::Nothing })
+        let _ = Ack::with_reason(id, reason).encode(kind, self.version, out);
     }
 
     fn release(&mut self, id: PacketId, out: &mut Vec<u8>) {
@@ -365,13 +377,37 @@ impl Client {
         } else {
             ReasonCode::PACKET_IDENTIFIER_NOT_FOUND
         };
-        let _ = Ack::with_reason(id, reason).encode(PacketType::Pubcomp, self.version, out);
+        self.acknowledge(PacketType::Pubcomp, id, reason, out);
     }
-}
 
-fn published<'a>(done: &Acknowledged<()>, ack: &Ack<'_>) -> Event<'a> {
-    match done {
-        Acknowledged::Over(_) => Event::Published { packet_id: ack.packet_id, reason: ack.reason },
-        Acknowledged::Released(_) | Acknowledged::Unknown => Event::Nothing,
+    /// PUBACK, PUBREC or PUBCOMP: its event, and what was kept of the message.
+    fn handle_ack<'a>(
+        &mut self,
+        kind: PacketType,
+        ack: &Ack<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(Event<'a>, Option<M>), ClientError> {
+        let (packet_id, reason) = (ack.packet_id, ack.reason);
+        let done = if kind == PacketType::Puback {
+            self.outbound.handle_puback(packet_id)?
+        } else if kind == PacketType::Pubrec {
+            self.outbound.handle_pubrec(packet_id, reason, out)?
+        } else {
+            self.outbound.handle_pubcomp(packet_id)?
+        };
+        let kept = match done {
+            Acknowledged::Over(Some(kept)) => Some(kept),
+            // Servers answer in order ([MQTT-4.6.0-4]); for one that does not, the list is searched.
+            Acknowledged::Over(None) => {
+                let at = self.released.iter().position(|(released, _)| *released == packet_id);
+                at.and_then(|at| self.released.remove(at)).map(|(_, kept)| kept)
+            }
+            Acknowledged::Released(kept) => {
+                self.released.extend(kept.map(|kept| (packet_id, kept)));
+                return Ok((Event::Nothing, None));
+            }
+            Acknowledged::Unknown => return Ok((Event::Nothing, None)),
+        };
+        Ok((Event::Published { packet_id, reason }, kept))
     }
 }

@@ -15,6 +15,9 @@ use crate::{Ack, Outgoing, PacketId, PacketType, ProtocolError, Qos, ReasonCode,
 /// ([MQTT-4.6.0-2]) leaves hardly any; one that never acknowledges the oldest is not sent more than this.
 const FINISHED_SPAN: usize = 1024;
 
+/// Identifiers that there are ([MQTT-2.2.1-3]); one that is in flight may not be used again ([MQTT-2.2.1-4]).
+const IDENTIFIERS: usize = 65_535;
+
 /// The limits that the peer has set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutboundConfig {
@@ -108,9 +111,13 @@ impl<M> Outbound<M> {
     #[must_use]
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.quota > 0
-            && self.resent >= self.entries.len()
-            && self.entries.len() < usize::from(self.config.window) + FINISHED_SPAN
+        self.quota > 0 && self.resent >= self.entries.len() && self.has_identifier()
+    }
+
+    /// Whether another identifier may be taken behind those that are.
+    #[inline]
+    fn has_identifier(&self) -> bool {
+        self.entries.len() < (usize::from(self.config.window) + FINISHED_SPAN).min(IDENTIFIERS)
     }
 
     /// Exchanges that are not over, finished ones between them included.
@@ -188,7 +195,7 @@ impl<M> Outbound<M> {
 
     /// Reserves an identifier for SUBSCRIBE or UNSUBSCRIBE; `None` when there is no room.
     pub fn reserve(&mut self) -> Option<PacketId> {
-        if self.resent < self.entries.len() || self.entries.len() >= usize::from(self.config.window) + FINISHED_SPAN {
+        if self.resent < self.entries.len() || !self.has_identifier() {
             return None;
         }
         let id = self.next_id();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fogmux_coap::client::{Protection, Unopened};
 use fogmux_coap::option::UintValue;
 use fogmux_coap::{Message, OptionNumber};
 
@@ -124,5 +125,28 @@ impl Pending {
         }
         self.notifications = self.notifications.wrapping_add(1);
         Ok(Some(self.notifications & 0x00ff_ffff))
+    }
+}
+
+/// OSCORE between the messages and the requests of a CoAP client (RFC 8613 §8.1, §8.4).
+#[derive(Clone, Debug)]
+pub struct RequestProtection(pub Arc<Context>);
+
+impl Protection for RequestProtection {
+    type Exchange = Pending;
+    type Error = SealError;
+
+    fn seal(&mut self, plain: &Message<'_>, out: &mut Vec<u8>) -> Result<Pending, SealError> {
+        self.0.seal_request(plain, out)
+    }
+
+    fn open(pending: &mut Pending, outer: &Message<'_>, inner: &mut Vec<u8>) -> Result<(), Unopened> {
+        pending.open(outer, inner).map_err(|refused| match refused {
+            ResponseRefused::Unprotected => Unopened::Unprotected,
+            ResponseRefused::Decode
+            | ResponseRefused::Decryption
+            | ResponseRefused::NoResponse
+            | ResponseRefused::Old => Unopened::Invalid,
+        })
     }
 }

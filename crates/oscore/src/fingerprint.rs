@@ -4,8 +4,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use data_encoding::HEXLOWER_PERMISSIVE;
+
 use crate::derive::{KeyBytes, hmac};
-use crate::hex::from_hex;
 
 const FINGERPRINT_BYTES: usize = 16;
 
@@ -46,7 +47,7 @@ impl FromStr for Fingerprint {
     type Err = NoFingerprint;
 
     fn from_str(text: &str) -> Result<Self, NoFingerprint> {
-        let bytes = from_hex(text).ok_or(NoFingerprint)?;
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).map_err(|_| NoFingerprint)?;
         bytes.try_into().map(Self).map_err(|_| NoFingerprint)
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::hex::from_hex;
+use data_encoding::HEXLOWER_PERMISSIVE;
 
 /// The longest ID: the nonce of 13 bytes less 6 (RFC 8613 §3.3). Algorithms with shorter nonces allow less.
 pub(crate) const ID_BYTES_MAX: usize = 7;
@@ -54,7 +54,7 @@ impl FromStr for Id {
     type Err = NoId;
 
     fn from_str(text: &str) -> Result<Self, NoId> {
-        let bytes = text.strip_prefix("0x").and_then(from_hex).ok_or(NoId)?;
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.strip_prefix("0x").ok_or(NoId)?.as_bytes()).map_err(|_| NoId)?;
         Self::new(&bytes).map_err(|_| NoId)
     }
 }

@@ -1,11 +1,13 @@
 //! OSCORE (RFC 8613): CoAP requests and responses protected from end to end, for servers and for clients.
 //!
-//! A server's [`Ring`] finds the [`Context`] that a request names and opens it ([`Ring::open_request`]); the [`Exchange`]
-//! that comes of it seals what answers. A client's context seals requests ([`Context::seal_request`]), and what is
-//! [`Pending`] opens their responses. Contexts may be shared between threads; messages come and go as bytes.
+//! A server's [`Ring`] finds the [`Context`] that a request names and opens it ([`Ring::open_request`]); the
+//! [`Exchange`] that comes of it seals what answers. A client's context seals requests ([`Context::seal_request`]), and what is
+//! [`Pending`] opens their responses; [`RequestProtection`] does both for a CoAP client. Contexts may be shared between
+//! threads; messages come and go as bytes.
 //!
-//! No socket, clock, task or randomness, and no file but for [`file::directory`], which both ends read contexts by: what must be random is an argument, and what must be on the disk before a
-//! number is used is asked of a [`SequenceStore`]. Nothing a peer sends makes it panic.
+//! No socket, clock, task or randomness, and no file but for [`file::directory`], which both ends read contexts by:
+//! what must be random is an argument, and what must be on the disk before a number is used is asked of a [`SequenceStore`].
+//! Nothing a peer sends makes it panic.
 
 mod aad;
 mod aead;
@@ -18,7 +20,6 @@ mod derive;
 mod exchange;
 pub mod file;
 mod fingerprint;
-mod hex;
 mod id;
 mod nonce;
 mod option;
@@ -28,12 +29,11 @@ mod ring;
 mod seal;
 mod sequence;
 mod server;
-mod tunnel;
 mod window;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use class::Class;
-pub use client::{Pending, ResponseRefused};
+pub use client::{Pending, RequestProtection, ResponseRefused};
 pub use context::{Context, Requests, SealError, Start};
 pub use exchange::Exchange;
 pub use fingerprint::{Fingerprint, NoFingerprint};
@@ -44,5 +44,4 @@ pub use partial_iv::{PartialIv, SEQUENCE_MAX};
 pub use ring::{Clash, Ring};
 pub use sequence::{CHUNK, Reservation, SequenceStore};
 pub use server::{Opened, RequestRefused};
-pub use tunnel::{Received, Tunnel};
 pub use zeroize::Zeroizing;

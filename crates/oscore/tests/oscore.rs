@@ -1,6 +1,8 @@
 //! OSCORE as a table of RFC 8613: its test vectors, its rules, its files, and what holds for any bytes.
 #![expect(clippy::unwrap_used, reason = "a test that finds something else than it expects has failed")]
 
+#[path = "oscore/client.rs"]
+mod client;
 #[path = "oscore/files.rs"]
 mod files;
 #[path = "oscore/properties.rs"]

@@ -14,6 +14,7 @@
 
 use std::{io, path::Path, sync::Arc};
 
+use data_encoding::HEXLOWER_PERMISSIVE;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -21,7 +22,6 @@ use toml::{
 
 use super::{Credential, Grant, Source, SourceKind, Verified, vouched};
 use crate::{
-    hex,
     principal::Principal,
     problem::{Problems, Review},
     refused::Refused,
@@ -242,7 +242,9 @@ fn read_fits(
         "sha256" => {
             let digits: Option<String> =
                 value.get_ref().as_str().map(|text| text.chars().filter(|c| *c != ':').collect());
-            let digest = digits.and_then(|digits| hex::decode(&digits)).and_then(|bytes| bytes.try_into().ok());
+            let digest = digits
+                .and_then(|digits| HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok())
+                .and_then(|bytes| bytes.try_into().ok());
             if digest.is_none() {
                 review.report(value.span(), "sha256: expected 64 hexadecimal digits");
             }

@@ -12,12 +12,12 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, io, path::Path};
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use toml::{Spanned, de::DeValue};
 use zeroize::Zeroizing;
 
 use super::{Credential, Grant, Source, SourceKind, Verified, certificate, vouched};
 use crate::{
-    hex,
     principal::Principal,
     private_file,
     problem::{Problems, Review},
@@ -185,10 +185,10 @@ impl Psks {
         for (identity, psk) in &self.by_identity {
             let named = match std::str::from_utf8(identity) {
                 Ok(name) if !name.chars().any(char::is_control) => format!("identity = {}", quoted(name)),
-                Ok(_) | Err(_) => format!("identity_hex = \"{}\"", hex::encode(identity)),
+                Ok(_) | Err(_) => format!("identity_hex = \"{}\"", HEXLOWER.encode(identity)),
             };
             // Writing to a String cannot fail.
-            let _ = write!(text, "\n[[psk]]\n{named}\nkey = \"{}\"\n", hex::encode(&psk.key));
+            let _ = write!(text, "\n[[psk]]\n{named}\nkey = \"{}\"\n", HEXLOWER.encode(&psk.key));
             if let Some(user) = &psk.user {
                 let _ = writeln!(text, "user = {}", quoted(user));
             }
@@ -233,13 +233,14 @@ fn read_entry(review: &mut Review<'_>, psks: &mut Psks, entry: &Spanned<DeValue<
         return review.report(entry.span(), "expected a table");
     };
     let (mut identity, mut key, mut user) = (None, None, None);
+    let hex = |text: Option<&str>| HEXLOWER_PERMISSIVE.decode(text?.as_bytes()).ok();
     for (name, value) in table {
         let text = value.get_ref().as_str();
         let span = value.span();
         match name.get_ref().as_ref() {
             "identity" => identity = text.map(|text| text.as_bytes().to_vec()),
-            "identity_hex" => identity = text.and_then(hex::decode),
-            "key" => match text.and_then(hex::decode).filter(|key| (1..=KEY_BYTES_MAX).contains(&key.len())) {
+            "identity_hex" => identity = hex(text),
+            "key" => match hex(text).filter(|key| (1..=KEY_BYTES_MAX).contains(&key.len())) {
                 Some(bytes) => key = Some(Zeroizing::new(bytes)),
                 None => review.report(span, "key: expected 2 to 512 hexadecimal digits"),
             },

@@ -20,7 +20,7 @@ use super::{
     map::Map,
     restored::{Shared, again},
 };
-use crate::{message::Message, timestamp::Timestamp, topic::Topic};
+use crate::{Timestamp, message::Message, topic::Topic};
 
 /// 2025-01-01T00:00:00Z. A clock before that was not set.
 const EARLIEST_UNIX_MS: u64 = 1_735_689_600_000;

@@ -177,8 +177,8 @@ mod tests {
 
     use super::*;
     use crate::{
+        Timestamp,
         message::{Payload, Publication, Publisher},
-        timestamp::Timestamp,
         topic::TopicRef,
     };
 

@@ -8,8 +8,8 @@ use std::{
 
 use super::Stored;
 use crate::{
+    Timestamp,
     message::{Door, Message, MessageId, Publisher},
-    timestamp::Timestamp,
 };
 
 /// Allocations that restored messages share: a gateway has few publishers and content types, and many messages.

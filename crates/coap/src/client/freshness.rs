@@ -2,11 +2,11 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use crate::time::Timestamp;
+use crate::Timestamp;
 
 /// The number and the time of the newest notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Freshness {
+pub(super) struct Freshness {
     sequence: u32,
     at: Timestamp,
 }
@@ -19,13 +19,12 @@ const HALF: u32 = 1 << 23;
 
 impl Freshness {
     /// Of a first answer.
-    #[must_use]
-    pub const fn new(sequence: u32, at: Timestamp) -> Self {
+    pub(super) const fn new(sequence: u32, at: Timestamp) -> Self {
         Self { sequence: sequence & 0x00ff_ffff, at }
     }
 
     /// Takes a notification in; says whether it is newer than all before.
-    pub fn admit(&mut self, sequence: u32, now: Timestamp) -> bool {
+    pub(super) fn admit(&mut self, sequence: u32, now: Timestamp) -> bool {
         let (v1, v2) = (self.sequence, sequence & 0x00ff_ffff);
         let newer = (v1 < v2 && v2 - v1 < HALF) || (v1 > v2 && v1 - v2 > HALF) || now.since(self.at) > WINDOW;
         if newer {
@@ -38,15 +37,15 @@ impl Freshness {
 /// The newest notifications of each of the resources that one observation tells of. A Confirmable that had to be sent
 /// again comes after younger ones of other resources, and is their news all the same.
 #[derive(Debug, Default)]
-pub(crate) struct Named(VecDeque<(Vec<String>, Freshness)>);
+pub(super) struct Named(VecDeque<(Vec<String>, Freshness)>);
 
 /// Resources that are remembered: more than have notifications under way at a time.
 const NAMED_MAX: usize = 64;
 
 impl Named {
     /// Takes a notification of the resource with this path in; says whether it is newer than all before of the same.
-    pub(crate) fn admit(&mut self, path: Vec<String>, sequence: u32, now: Timestamp) -> bool {
-        let known = self.0.iter().position(|(known, _)| *known == path).and_then(|at| self.0.remove(at));
+    pub(super) fn admit(&mut self, path: &[String], sequence: u32, now: Timestamp) -> bool {
+        let known = self.0.iter().position(|(known, _)| known == path).and_then(|at| self.0.remove(at));
         let (newest, newer) = match known {
             Some((_, mut newest)) => {
                 let newer = newest.admit(sequence, now);
@@ -57,7 +56,7 @@ impl Named {
         if self.0.len() == NAMED_MAX {
             self.0.pop_front();
         }
-        self.0.push_back((path, newest));
+        self.0.push_back((path.to_vec(), newest));
         newer
     }
 }
@@ -84,13 +83,13 @@ mod tests {
         let now = Timestamp::from_millis(1000);
         let path = |name: &str| vec!["ps".to_owned(), name.to_owned()];
         let mut named = Named::default();
-        assert!(named.admit(path("a"), 11, now));
+        assert!(named.admit(&path("a"), 11, now));
         // Sent again, it comes behind the one of another resource.
-        assert!(named.admit(path("b"), 10, now));
-        assert!(!named.admit(path("b"), 9, now));
-        assert!(!named.admit(path("a"), 11, now));
+        assert!(named.admit(&path("b"), 10, now));
+        assert!(!named.admit(&path("b"), 9, now));
+        assert!(!named.admit(&path("a"), 11, now));
         for number in 0..2 * NAMED_MAX {
-            assert!(named.admit(path(&number.to_string()), 12, now));
+            assert!(named.admit(&path(&number.to_string()), 12, now));
         }
         assert_eq!(named.0.len(), NAMED_MAX);
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::Timestamp;
 use crate::message::Type;
 use crate::outbox::Outbox;
 use crate::peer::Peer;
@@ -10,7 +11,6 @@ use crate::server::relations::Allowance;
 use crate::server::timers::Timer;
 use crate::server::{GoneReason, Server};
 use crate::slab::Key;
-use crate::time::Timestamp;
 
 /// How many emptied buffers are kept for the next Confirmables.
 const SPARE_MAX: usize = 64;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::Timestamp;
 use crate::code::Code;
-use crate::time::Timestamp;
 
 /// The exchanges of one peer.
 #[derive(Debug, Default)]

@@ -7,10 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use foldhash::fast::FixedState;
 
+use crate::Timestamp;
 use crate::etag::ETag;
 use crate::server::{ServerConfig, TransferId as Id};
 use crate::slab::Key;
-use crate::time::Timestamp;
 
 /// One state of a resource.
 #[derive(Clone, Debug)]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::Timestamp;
 use crate::peer::Peer;
-use crate::time::Timestamp;
 
 /// What makes a code over bytes that nobody else can make; the shell has the key.
 pub trait EchoKey {

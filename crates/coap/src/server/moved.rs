@@ -5,6 +5,7 @@
 //! something waits: a peer that returns its message identifier, which cannot be guessed, has received it. A ping is
 //! small enough for any allowance, and every endpoint answers it.
 
+use crate::Timestamp;
 use crate::encode;
 use crate::message::Type;
 use crate::outbox::Outbox;
@@ -13,7 +14,6 @@ use crate::server::Server;
 use crate::server::confirmables::Backoff;
 use crate::server::timers::Timer;
 use crate::slab::Key;
-use crate::time::Timestamp;
 
 /// Wrong answers after which a ping counts for nothing: a peer that only pretends to receive may try all 65536
 /// identifiers. A few are answers to earlier messages, late or repeated.

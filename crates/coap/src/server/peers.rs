@@ -6,13 +6,13 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 
+use crate::Timestamp;
 use crate::block::BlockSize;
 use crate::peer::Peer;
 use crate::server::dedup::{Budget, Exchanges};
 use crate::server::moved::Moved;
 use crate::server::relations::Allowance;
 use crate::slab::{Key, Slab};
-use crate::time::Timestamp;
 
 /// Peers looked at to find one to forget.
 const EVICTION_PROBES: usize = 32;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use bumpalo::Bump;
 
+use crate::Timestamp;
 use crate::code::Code;
 use crate::message::Message;
-use crate::time::Timestamp;
 
 /// Opens protected requests.
 pub trait Protection {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fogmux_fair::Owner;
 
+use crate::Timestamp;
 use crate::block::Block;
 use crate::code::{Class, Code};
 use crate::encode;
@@ -18,7 +19,6 @@ use crate::server::timers::Timer;
 use crate::server::uploads::Progress;
 use crate::server::{Amplification, GoneReason, Incoming, Opened, Room, Server, Ticket, TransferId, echo};
 use crate::slab::Key;
-use crate::time::Timestamp;
 use crate::token::Token;
 
 /// When there is no room for one more peer: come back in so many seconds.

@@ -13,6 +13,7 @@ pub use self::notify::{Notification, Notified};
 pub(crate) use self::pace::Allowance;
 
 use self::pace::{Proof, RECENT};
+use crate::Timestamp;
 use crate::code::Code;
 use crate::content_format;
 use crate::peer::Peer;
@@ -20,7 +21,6 @@ use crate::response::Response;
 use crate::server::peers::{Limits, Waiting};
 use crate::server::{Event, Exchange, GoneReason, Server, Ticket};
 use crate::slab::Key;
-use crate::time::Timestamp;
 use crate::token::Token;
 
 /// Sequence numbers have 24 bits (RFC 7641 §3.4).

@@ -1,6 +1,7 @@
 //! Peers on reliable transports (RFC 8323): they live as long as their connections, announce how large a message may
 //! be, and are waited for while they do not read.
 
+use crate::Timestamp;
 use crate::block::BlockSize;
 use crate::code::Class;
 use crate::message::Message;
@@ -8,7 +9,6 @@ use crate::outbox::Outbox;
 use crate::peer::Peer;
 use crate::server::peers::Limits;
 use crate::server::{GoneReason, Incoming, Room, Server};
-use crate::time::Timestamp;
 
 /// Bytes that options and protection may add to a payload.
 const OPTIONS_BYTES: usize = 256;

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use crate::Timestamp;
 use crate::block::{Block, BlockSize};
 use crate::code::{Class, Code};
 use crate::content_format;
@@ -15,7 +16,6 @@ use crate::server::confirmables::Confirmable;
 use crate::server::downloads::Snapshot;
 use crate::server::peers::{Limits, Waiting};
 use crate::server::{Exchange, GoneReason, Role, Server, Ticket, Unsealed, echo};
-use crate::time::Timestamp;
 
 /// Before its address is proven, a client gets at most three times the bytes of its request (RFC 9175 §2.4, item 3).
 const AMPLIFICATION_MAX: usize = 3;

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::Timestamp;
 use crate::slab::Key;
-use crate::time::Timestamp;
 
 /// What becomes due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use fogmux_fair::{GaveWay, Owner, Room};
 use foldhash::fast::FixedState;
 
+use crate::Timestamp;
 use crate::block::Block;
 use crate::code::Code;
 use crate::server::{ServerConfig, TransferId as Id};
 use crate::slab::Key;
-use crate::time::Timestamp;
 
 /// An upload that has not moved for this long makes room for others: two retransmissions of a block that was lost.
 const RESTING: Duration = Duration::from_secs(10);

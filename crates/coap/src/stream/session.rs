@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use crate::Timestamp;
 use crate::code::Class;
 use crate::message::Message;
 use crate::server::StreamLimits;
 use crate::stream::frame::{Frame, FrameFault, Framing};
 use crate::stream::signal::{self, Abort, Alternative, MESSAGE_BYTES_BASE, Signal};
-use crate::time::Timestamp;
 use crate::token::Token;
 
 /// The bounds of a connection.
@@ -23,6 +23,18 @@ pub struct SessionConfig {
     pub idle_timeout: Duration,
     /// How long an answer to that may take.
     pub pong_timeout: Duration,
+}
+
+impl SessionConfig {
+    /// The bounds of a client: messages of 1 MiB, 10 s for the settings, 60 s for a message and without a byte, 20 s
+    /// for Pong.
+    pub const CLIENT: Self = Self {
+        message_bytes_max: 1 << 20,
+        settings_timeout: Duration::from_secs(10),
+        message_timeout: Duration::from_secs(60),
+        idle_timeout: Duration::from_secs(60),
+        pong_timeout: Duration::from_secs(20),
+    };
 }
 
 /// One end of one connection.

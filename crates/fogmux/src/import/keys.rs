@@ -38,7 +38,7 @@ pub(super) fn psks(text: &str, psks: &mut Psks, replace: bool, report: &mut Repo
             report.lost(number, format!("{identity:?} has a key already; --replace takes the one from here"));
             continue;
         }
-        let Some(key) = decode_hex(key) else {
+        let Some(key) = crate::pki::bytes(key).filter(|key| !key.is_empty()) else {
             report.lost(number, "the key is not hexadecimal");
             continue;
         };
@@ -68,13 +68,6 @@ fn entries<'a>(text: &'a str, report: &mut Report) -> Vec<(usize, &'a str, &'a s
         }
     }
     entries
-}
-
-fn decode_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> = text.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect();
-    let digits = digits.filter(|digits| !digits.is_empty() && digits.len() % 2 == 0)?;
-    let pairs = digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit));
-    Some(pairs.collect())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! `fogmux pki psk`: a key shared by a device and the gateway.
 
+use data_encoding::HEXLOWER_PERMISSIVE;
 use fogmux_auth::{Psks, UserError};
 
 use crate::check::read;
@@ -50,9 +51,5 @@ pub(crate) fn run(arguments: &PkiPsk) -> Result<(), Failure> {
 
 /// Decodes hexadecimal digits.
 pub(crate) fn bytes(digits: &str) -> Option<Vec<u8>> {
-    let whole = digits.len().is_multiple_of(2) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let pairs = digits.as_bytes().chunks(2).filter(|_| whole);
-    let bytes: Option<Vec<_>> =
-        pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect();
-    bytes.filter(|_| whole)
+    HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()
 }

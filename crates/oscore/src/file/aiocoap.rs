@@ -1,12 +1,12 @@
 //! aiocoap's context directories: `settings.json` and `secret.json`, of which either may hold any key, and bytes are
 //! hexadecimal or ASCII by the ending of their key.
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::FileError;
 use crate::algorithm::Algorithm;
-use crate::hex::{from_hex, to_hex};
 use crate::id::Id;
 use crate::parameters::Parameters;
 
@@ -55,7 +55,10 @@ fn bytes(all: &Map<String, Value>, key: &'static str) -> Result<Option<Vec<u8>>,
         value.map(|value| value.as_str().ok_or_else(|| FileError::value(key, "not a string"))).transpose()
     };
     if let Some(hex) = text("_hex")? {
-        return from_hex(hex).map(Some).ok_or_else(|| FileError::value(key, "not an even number of hex digits"));
+        return HEXLOWER_PERMISSIVE
+            .decode(hex.as_bytes())
+            .map(Some)
+            .map_err(|_| FileError::value(key, "not an even number of hex digits"));
     }
     Ok(text("_ascii")?.map(|ascii| ascii.as_bytes().to_vec()))
 }
@@ -67,12 +70,12 @@ pub fn write(parameters: &Parameters) -> Files {
     let mut put = |key: &str, value: String| settings.insert(key.to_owned(), Value::String(value));
     put("algorithm", parameters.algorithm.to_string());
     put("kdf-hashfun", "sha256".to_owned());
-    put("sender-id_hex", to_hex(parameters.sender_id.as_slice()));
-    put("recipient-id_hex", to_hex(parameters.recipient_id.as_slice()));
+    put("sender-id_hex", HEXLOWER.encode(parameters.sender_id.as_slice()));
+    put("recipient-id_hex", HEXLOWER.encode(parameters.recipient_id.as_slice()));
     if let Some(id_context) = &parameters.id_context {
-        put("id-context_hex", to_hex(id_context));
+        put("id-context_hex", HEXLOWER.encode(id_context));
     }
-    let (secret, salt) = (to_hex(&parameters.master_secret), to_hex(&parameters.master_salt));
+    let (secret, salt) = (HEXLOWER.encode(&parameters.master_secret), HEXLOWER.encode(&parameters.master_salt));
     Files {
         settings: format!("{:#}\n", Value::Object(settings)),
         secret: Zeroizing::new(format!("{{\n  \"salt_hex\": \"{salt}\",\n  \"secret_hex\": \"{secret}\"\n}}\n")),

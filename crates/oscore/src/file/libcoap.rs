@@ -1,10 +1,10 @@
 //! libcoap's configuration of OSCORE (its `coap-oscore-conf(5)`): lines of `keyword,encoding,value`.
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use zeroize::Zeroizing;
 
 use super::FileError;
 use crate::algorithm::Algorithm;
-use crate::hex::{from_hex, to_hex};
 use crate::id::Id;
 use crate::parameters::Parameters;
 
@@ -77,7 +77,9 @@ impl Fields {
 
 fn bytes(encoding: &str, value: &str) -> Result<Vec<u8>, String> {
     match encoding {
-        "hex" => from_hex(value).ok_or_else(|| "not an even number of hex digits".to_owned()),
+        "hex" => {
+            HEXLOWER_PERMISSIVE.decode(value.as_bytes()).map_err(|_| "not an even number of hex digits".to_owned())
+        }
         "ascii" => Ok(value.as_bytes().to_vec()),
         _ => Err(format!("{encoding} is no encoding of bytes; hex and ascii are")),
     }
@@ -87,7 +89,7 @@ fn bytes(encoding: &str, value: &str) -> Result<Vec<u8>, String> {
 #[must_use]
 pub fn write(parameters: &Parameters) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::new());
-    let mut line = |key: &str, bytes: &[u8]| text.push_str(&format!("{key},hex,\"{}\"\n", to_hex(bytes)));
+    let mut line = |key: &str, bytes: &[u8]| text.push_str(&format!("{key},hex,\"{}\"\n", HEXLOWER.encode(bytes)));
     line("master_secret", &parameters.master_secret);
     if !parameters.master_salt.is_empty() {
         line("master_salt", &parameters.master_salt);

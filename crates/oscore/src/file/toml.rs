@@ -1,11 +1,11 @@
 //! Our own format: what `fogmux pki oscore` writes, on both sides.
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::FileError;
 use crate::algorithm::Algorithm;
-use crate::hex::{from_hex, to_hex};
 use crate::id::Id;
 use crate::parameters::Parameters;
 
@@ -42,7 +42,11 @@ pub struct Named {
 pub fn read(text: &str) -> Result<Named, FileError> {
     let file: File = toml::from_str(text).map_err(|error| FileError::Toml(error.message().to_owned()))?;
     let secret = Zeroizing::new(file.master_secret);
-    let hex = |key, text: &str| from_hex(text).ok_or_else(|| FileError::value(key, "not an even number of hex digits"));
+    let hex = |key, text: &str| {
+        HEXLOWER_PERMISSIVE
+            .decode(text.as_bytes())
+            .map_err(|_| FileError::value(key, "not an even number of hex digits"))
+    };
     let parameters = Parameters {
         master_secret: Zeroizing::new(hex("master_secret", &secret)?),
         master_salt: hex("master_salt", &file.master_salt)?,
@@ -64,7 +68,7 @@ pub fn write(user: Option<&str>, parameters: &Parameters) -> Zeroizing<String> {
         text.push_str(&format!("user = {}\n", toml::Value::String(user.to_owned())));
     }
     text.push_str(&format!("algorithm = \"{}\"\n", parameters.algorithm));
-    let mut line = |key: &str, bytes: &[u8]| text.push_str(&format!("{key} = \"{}\"\n", to_hex(bytes)));
+    let mut line = |key: &str, bytes: &[u8]| text.push_str(&format!("{key} = \"{}\"\n", HEXLOWER.encode(bytes)));
     line("sender_id", parameters.sender_id.as_slice());
     line("recipient_id", parameters.recipient_id.as_slice());
     if let Some(id_context) = &parameters.id_context {

@@ -1,9 +1,9 @@
 //! Any bytes: no panic. Any message: what is opened is what was sealed, and one changed bit is one too many.
 
 use crate::support::{Ends, content, decode, get, parameters};
-use fogmux_coap::{Code, Encoder, Message, OptionNumber, Timestamp, Token, Type};
+use fogmux_coap::{Call, Client, ClientConfig, Code, Encoder, Message, OptionNumber, Outbox, Timestamp, Token, Type};
 use fogmux_oscore::{
-    Opened, OscoreOption, Tunnel,
+    Opened, OscoreOption, RequestProtection,
     file::{aiocoap, libcoap, toml},
 };
 use proptest::{collection::vec, prelude::*};
@@ -50,20 +50,20 @@ proptest! {
     #[test]
     fn any_bytes_as_messages(bytes in vec(any::<u8>(), 0..64), option in vec(any::<u8>(), 0..24), code in any::<u8>()) {
         let ends = Ends::new(&parameters("", "01"));
-        let mut tunnel = Tunnel::new(ends.client.clone());
-        let (mut out, mut inner) = (Vec::new(), Vec::new());
-        let _ = tunnel.send(&get("a", Some(0)), &mut out);
-        let _ = tunnel.send(&bytes, &mut out);
-        tunnel.receive(&bytes, &mut inner);
+        let protection = RequestProtection(ends.client.clone());
+        let mut client = Client::with(ClientConfig::default(), 7, Some(protection));
+        let (mut out, mut inner) = (Outbox::default(), Vec::new());
+        client.request(Timestamp::ZERO, Call { observe: true, ..Call::new(Code::GET, "a") }, &mut out);
+        client.handle(Timestamp::ZERO, &bytes, &mut out);
         let mut message = Vec::new();
-        let token = decode(&get("a", None)).token;
+        let token = out.iter().next().map(|(_, sent)| decode(sent).token).unwrap();
         Encoder::new(&mut message, Type::NonConfirmable, Code::from_byte(code), 7, &token)
             .option(OptionNumber::OSCORE, &option)
             .payload(&bytes);
         if let Ok(message) = Message::decode(&message) {
             prop_assert!(ends.server.open_request(Timestamp::ZERO, &message, &mut inner).is_err());
         }
-        tunnel.receive(&message, &mut inner);
+        client.handle(Timestamp::ZERO, &message, &mut out);
     }
 
     /// Somebody authentic sends nonsense.

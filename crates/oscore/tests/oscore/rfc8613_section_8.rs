@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::support::{BrokenDisk, Ends, UNUSED, content, context, decode, get, parameters};
-use fogmux_coap::{Code, Encoder, Message, OptionNumber, Timestamp, Token, Type};
+use fogmux_coap::{Code, Encoder, OptionNumber, Timestamp, Token, Type};
 use fogmux_oscore::{
-    Algorithm, Context, Exchange, Opened, Parameters, Pending, Received, RequestRefused, Requests, ResponseRefused,
-    SealError, Start, Tunnel,
+    Algorithm, Context, Exchange, Opened, Parameters, Pending, RequestRefused, Requests, ResponseRefused, SealError,
+    Start,
 };
 
 const ALGORITHMS: [Algorithm; 7] = [
@@ -299,44 +299,4 @@ fn s4_1_3_7_nothing_is_protected_twice() {
     assert_eq!(ends.client.seal_request(&decode(&request), &mut Vec::new()).unwrap_err(), SealError::Nested);
     let (exchange, _) = opened(&ends, &request);
     assert_eq!(exchange.seal(&decode(&request), &mut Vec::new()), Err(SealError::Nested));
-}
-
-#[test]
-fn a_tunnel_repeats_what_it_sent_and_passes_what_is_not_its_own() {
-    let ends = Ends::new(&parameters("", "01"));
-    let mut tunnel = Tunnel::new(Arc::clone(&ends.client));
-    let (mut first, mut again) = (Vec::new(), Vec::new());
-    tunnel.send(&get("a", None), &mut first).unwrap();
-    tunnel.send(&get("a", None), &mut again).unwrap();
-    assert_eq!(first, again);
-    let (exchange, _) = opened(&ends, &first);
-    let mut inner = Vec::new();
-    assert_eq!(tunnel.receive(&answered(&exchange, &content(b"1", None)), &mut inner), Received::Message);
-    assert_eq!(inner, content(b"1", None));
-
-    let mut inner = Vec::new();
-    assert_eq!(tunnel.receive(&content(b"forged", None), &mut inner), Received::Nothing);
-    let mut refusal = Vec::new();
-    let token = decode(&first).token;
-    Encoder::new(&mut refusal, Type::Acknowledgement, Code::UNAUTHORIZED, 0x1234, &token).payload(b"Replay detected");
-    let text = "Replay detected".to_owned();
-    assert_eq!(tunnel.receive(&refusal, &mut inner), Received::Refused { token, code: Code::UNAUTHORIZED, text });
-    assert!(inner.is_empty());
-    // Of an answer to what was not asked, or is forgotten, nothing reaches the client but that there was a message.
-    for (kind, left) in [
-        (Type::Confirmable, vec![0x40, 0, 0xab, 0xcd]),
-        (Type::Acknowledgement, vec![0x60, 0, 0xab, 0xcd]),
-        (Type::NonConfirmable, Vec::new()),
-    ] {
-        let mut forged = Vec::new();
-        let other = Token::new(b"forgot").unwrap();
-        Encoder::new(&mut forged, kind, Code::CONTENT, 0xabcd, &other).payload(b"forged");
-        let seen = tunnel.receive(&forged, &mut inner);
-        assert_eq!(seen, if left.is_empty() { Received::Nothing } else { Received::Message });
-        assert_eq!(std::mem::take(&mut inner), left);
-    }
-    let acknowledgement = [0x60, 0, 0x12, 0x34];
-    assert_eq!(tunnel.receive(&acknowledgement, &mut inner), Received::Message);
-    assert_eq!(inner, acknowledgement);
-    assert!(Message::decode(&inner).is_ok());
 }

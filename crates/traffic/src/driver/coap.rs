@@ -3,13 +3,10 @@
 //! A request is a few bytes behind a header, so what a client costs is what it does besides: here one system call for
 //! each datagram each way and no allocation. `machine` knows the protocol, `datagrams` and `line` the sockets.
 
-mod blockwise;
+mod account;
 mod contexts;
 mod datagrams;
-mod exchanges;
 mod line;
-mod machine;
-mod observation;
 mod resource;
 
 #[cfg(test)]
@@ -25,18 +22,19 @@ use std::time::Duration;
 
 use fogmux_client::connector::{Connector, Dialer};
 use fogmux_client::{ClientError, Options, Own, Psk, Trust};
-use fogmux_coap::Timestamp;
+use fogmux_coap::client::{ClientConfig, Machine, MessageBytes, RequestError, TokenForm};
 use fogmux_coap::transmission::Transmission;
+use fogmux_coap::{BlockSize, Timestamp};
 use fogmux_dtls::client::ClientConfig as DtlsConfig;
+use fogmux_oscore::RequestProtection;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::{Instant, Sleep, timeout};
 
-use self::blockwise::Cut;
+use self::account::Account;
 use self::contexts::Contexts;
 use self::datagrams::{Buffers, Datagrams};
 use self::line::Line;
-use self::machine::{Machine, MachineConfig};
-use self::resource::Shape;
+use self::resource::{Resource, Shape};
 use crate::driver::{Answer, Client, Connected, Driver, DriverError, Pending, Request, Role, Sink};
 use crate::experiment::{Credential, Door, Experiment};
 use crate::outcome::Bytes;
@@ -48,6 +46,9 @@ const ALPN: &[u8] = b"coap";
 const TURN: usize = 64;
 /// Within which an alarm is looked at in each turn: more than what the coarse clock is behind (a tick of the kernel).
 const SOON: Duration = Duration::from_millis(50);
+/// How long an answer may take that was promised by an acknowledgement: RFC 7252 §4.8.2, MAX_TRANSMIT_WAIT, in which
+/// the server has sent it as often as it may.
+const PROMISED_WAIT: Duration = Duration::from_secs(93);
 /// How long the end of observations is waited for.
 const CLOSING_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -112,16 +113,26 @@ impl CoapDriver {
             }
         };
         let took = began.elapsed();
-        let config = MachineConfig {
+        let (block_size, chunk) = link.blocks();
+        let config = ClientConfig {
             transmission: self.transmission,
             reliable: matches!(link, Link::Line(_)),
-            cut: link.cut(),
-            unconfirmed_wait: self.unconfirmed_wait,
-            seed: self.seed ^ (u64::from(number) << 1) ^ u64::from(role == Role::Subscriber),
+            // RFC 7252 §5.3.1 wants tokens that nobody can guess where nothing else protects; forged answers to a load
+            // generator gain nothing, and two bytes are what other generators send.
+            tokens: TokenForm::MessageId,
+            block_size,
+            chunk,
+            body_bytes_max: usize::MAX,
+            answer_timeout: PROMISED_WAIT,
+            unconfirmed_timeout: self.unconfirmed_wait,
         };
+        let seed = self.seed ^ (u64::from(number) << 1) ^ u64::from(role == Role::Subscriber);
         let client = CoapClient {
             link,
-            machine: Machine::new(config, Rc::clone(&self.shape), context),
+            machine: Machine::new(config, seed, context.map(RequestProtection)),
+            shape: Rc::clone(&self.shape),
+            resources: Vec::new(),
+            account: Account::default(),
             buffers: Rc::clone(&self.buffers),
             began,
             began_ms,
@@ -201,17 +212,22 @@ enum Link {
 }
 
 impl Link {
-    fn cut(&self) -> Cut {
+    /// The block size, and the bytes of a body in one message; of datagrams 1024 (RFC 7252 §4.6).
+    fn blocks(&self) -> (BlockSize, usize) {
         match self {
-            Self::Datagrams(_) => Cut::DATAGRAM,
-            Self::Line(line) => line.cut(),
+            Self::Datagrams(_) => (BlockSize::MAX, BlockSize::MAX.bytes()),
+            Self::Line(line) => line.blocks(),
         }
     }
 }
 
 struct CoapClient {
     link: Link,
-    machine: Machine,
+    machine: Machine<RequestProtection>,
+    shape: Rc<Shape>,
+    /// The topics so far.
+    resources: Vec<Resource>,
+    account: Account,
     buffers: Rc<RefCell<Buffers>>,
     began: Instant,
     /// The same by the coarse clock.
@@ -241,6 +257,7 @@ impl CoapClient {
     /// Sends what waits. Returns whether something is done by that; what was merely sent is nobody's news.
     fn send(&mut self, cx: &mut Context<'_>, now: Timestamp, sink: &mut dyn Sink) -> Result<bool, DriverError> {
         let mut done = false;
+        let mut events = self.account.relay(sink);
         match &mut self.link {
             Link::Datagrams(datagrams) => {
                 let mut buffers = self.buffers.borrow_mut();
@@ -249,14 +266,14 @@ impl CoapClient {
                         Poll::Ready(result) => result?,
                         Poll::Pending => break,
                     }
-                    done |= self.machine.sent(now, sink);
+                    done |= self.machine.sent(now, &mut events);
                 }
             }
             Link::Line(line) => {
                 while line.has_room() {
                     let Some(message) = self.machine.front() else { break };
                     line.push(message);
-                    done |= self.machine.sent(now, sink);
+                    done |= self.machine.sent(now, &mut events);
                 }
                 if let Poll::Ready(result) = line.poll_flush(cx) {
                     result?;
@@ -270,7 +287,7 @@ impl CoapClient {
     fn receive(&mut self, cx: &mut Context<'_>, now: Timestamp, sink: &mut dyn Sink) -> Result<bool, DriverError> {
         let mut buffers = self.buffers.borrow_mut();
         let Buffers { datagram, plain, .. } = &mut *buffers;
-        let machine = &mut self.machine;
+        let (machine, mut events) = (&mut self.machine, self.account.relay(sink));
         for turn in 0..TURN {
             match &mut self.link {
                 Link::Datagrams(datagrams) => {
@@ -279,7 +296,7 @@ impl CoapClient {
                         return Ok(turn > 0);
                     };
                     let datagram = datagram.get(..bytes?).unwrap_or_default();
-                    datagrams.each_message(datagram, plain, |message| machine.handle(now, message, sink))?;
+                    datagrams.each_message(datagram, plain, |message| machine.handle(now, message, &mut events))?;
                     if machine.is_idle() {
                         datagrams.rest();
                     }
@@ -287,7 +304,9 @@ impl CoapClient {
                 Link::Line(line) => {
                     let Poll::Ready(result) = line.poll_receive(cx, datagram) else { return Ok(turn > 0) };
                     result?;
-                    line.each_message(now, |message, bytes| machine.handle_stream(now, message, bytes, sink))?;
+                    line.each_message(now, |message, bytes| {
+                        machine.handle_stream(now, message, bytes, &mut events);
+                    })?;
                 }
             }
         }
@@ -331,7 +350,7 @@ impl CoapClient {
         self.alarm = None;
         // The clock of the turn is a little behind the timer's.
         let now = now.max(set);
-        self.machine.handle_timeout(now, sink);
+        self.machine.handle_timeout(now, &mut self.account.relay(sink));
         if let Link::Line(line) = &mut self.link
             && line.next_timeout() <= now
         {
@@ -342,8 +361,9 @@ impl CoapClient {
     }
 
     async fn end(mut self) {
-        if self.machine.has_observations() && self.machine.deregister().is_ok() {
+        if self.machine.has_observations() {
             let mut nobody = Nobody;
+            self.machine.deregister(&mut self.account.relay(&mut nobody));
             let ended = std::future::poll_fn(|cx| {
                 loop {
                     match self.poll_turn(cx, &mut nobody) {
@@ -364,7 +384,26 @@ impl CoapClient {
 
 impl Client for CoapClient {
     fn submit(&mut self, request: Request<'_>, tag: u64) -> Result<(), DriverError> {
-        self.machine.submit(request, tag)
+        let (topic, payload): (_, &[u8]) = match request {
+            Request::Publish { topic, payload } => (topic, payload),
+            Request::Get { topic } | Request::Subscribe { topic } => (topic, &[]),
+        };
+        let at = match self.resources.iter().position(|resource| resource.is_of(topic)) {
+            Some(at) => at,
+            None => {
+                self.resources.push(Resource::new(topic, &self.shape)?);
+                self.resources.len() - 1
+            }
+        };
+        let Some(resource) = self.resources.get(at) else { return Ok(()) };
+        self.machine.request(resource.template(&request), payload, tag).map_err(|error| match error {
+            RequestError::TooMany => {
+                DriverError::Unsupported { door: Door::Coap, what: "message IDs for more requests under way" }
+            }
+            RequestError::Unsealed(error) => DriverError::Protocol(error.to_string()),
+        })?;
+        self.account.payload_up += u64::try_from(payload.len()).unwrap_or_default();
+        Ok(())
     }
 
     fn poll_turn(&mut self, cx: &mut Context<'_>, sink: &mut dyn Sink) -> Poll<Result<(), DriverError>> {
@@ -376,7 +415,7 @@ impl Client for CoapClient {
             // Acknowledgements, and the next blocks.
             self.send(cx, now, sink)?;
         }
-        if let Some(failure) = self.machine.failure() {
+        if let Some(failure) = self.account.failure.take() {
             return Poll::Ready(Err(failure));
         }
         if self.watch_clock(cx, now, sink)? || happened { Poll::Ready(Ok(())) } else { Poll::Pending }
@@ -396,7 +435,9 @@ impl Client for CoapClient {
             Link::Datagrams(datagrams) => (datagrams.up, datagrams.down),
             Link::Line(line) => line.bytes(),
         };
-        Bytes { socket_up, socket_down, ..self.machine.bytes() }
+        let MessageBytes { up: protocol_up, down: protocol_down } = self.machine.bytes();
+        let Account { payload_up, payload_down, .. } = self.account;
+        Bytes { payload_up, payload_down, protocol_up, protocol_down, socket_up, socket_down, wire: None }
     }
 
     fn close(self: Box<Self>) -> Pending<'static, ()> {

@@ -1,7 +1,7 @@
-//! MQTT 3.1.1 and 5 over TCP, TLS and WebSocket, on the codec and the sending half of `fogmux_mqtt`.
+//! MQTT 3.1.1 and 5 over TCP, TLS and WebSocket, on the client session of `fogmux_mqtt`.
 //!
-//! `session` is the protocol without a socket: packets into one output buffer, packets out of the bytes that came.
-//! `carrier` brings the bytes to the socket and back, and `client` makes turns of both.
+//! `session` puts the requests of a pattern to it, without a socket. `carrier` brings the bytes to the socket and back,
+//! and `client` makes turns of both.
 
 mod carrier;
 mod client;

@@ -3,6 +3,7 @@
 use super::pace::{PACE_OF_DOUBT, Proof, QUIET, SEAL_AGAIN_AFTER, pace};
 use super::plan::{Plan, plan};
 use super::{Last, Observed, Relation, RelationId, SEQUENCE_MASK};
+use crate::Timestamp;
 use crate::block::Block;
 use crate::code::Code;
 use crate::encode::Encoder;
@@ -18,7 +19,6 @@ use crate::server::respond::seal_into;
 use crate::server::timers::Timer;
 use crate::server::{Event, GoneReason, Role, Server, ServerConfig, Unsealed};
 use crate::slab::Key;
-use crate::time::Timestamp;
 
 /// A notification.
 #[derive(Clone, Copy, Debug)]

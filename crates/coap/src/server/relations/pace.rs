@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::{Observed, Relation};
+use crate::Timestamp;
 use crate::peer::Peer;
 use crate::server::ServerConfig;
 use crate::server::peers::PeerState;
-use crate::time::Timestamp;
 
 /// Without a known round-trip time, no more than one Non-confirmable is sent in this time (RFC 7641 §4.5.1).
 const UNKNOWN_ROUND_TRIP: Duration = Duration::from_secs(3);

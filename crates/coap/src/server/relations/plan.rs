@@ -3,12 +3,12 @@
 use super::Relation;
 use super::notify::{Notification, size_of_content};
 use super::pace::{PATIENCE_MIN, PATIENCE_TRIPS, needs_proof};
+use crate::Timestamp;
 use crate::peer::Peer;
 use crate::server::ServerConfig;
 use crate::server::confirmables::{Backoff, Confirmable};
 use crate::server::peers::{PeerState, Waiting};
 use crate::slab::Key;
-use crate::time::Timestamp;
 
 /// How a notification is sent.
 pub(super) struct Plan {

@@ -10,22 +10,13 @@ use fogmux_client::counted::{Counted, Counter};
 use fogmux_client::stream::Stream;
 use fogmux_coap::server::StreamLimits;
 use fogmux_coap::stream::{Abort, Due, Frame, Framing, Heard, Session, SessionConfig, signal};
-use fogmux_coap::{Message, Timestamp};
+use fogmux_coap::{BlockSize, Message, Timestamp};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::blockwise::Cut;
 use crate::driver::DriverError;
 
-/// What both ends say and keep to.
-const CONFIG: SessionConfig = SessionConfig {
-    message_bytes_max: 1 << 20,
-    settings_timeout: Duration::from_secs(10),
-    message_timeout: Duration::from_secs(60),
-    idle_timeout: Duration::from_secs(60),
-    pong_timeout: Duration::from_secs(20),
-};
 /// Bytes of a body in one message (BERT): other messages have their turn in between.
 const CHUNK_BYTES_MAX: usize = 64 << 10;
 /// Bytes that may wait to be written before nothing more is put behind them.
@@ -50,7 +41,7 @@ impl Line {
     /// Waits for the other end's settings: what it takes (RFC 8323 §5.3).
     pub(super) async fn open(socket: Socket, counter: Arc<Counter>) -> Result<Self, DriverError> {
         let mut output = Vec::new();
-        let session = Session::open(CONFIG, Framing::Stream, Timestamp::ZERO, &mut output);
+        let session = Session::open(SessionConfig::CLIENT, Framing::Stream, Timestamp::ZERO, &mut output);
         let mut line = Self { socket, counter, session, input: Vec::new(), output, written: 0 };
         let mut buffer = vec![0; 4 << 10];
         let settled = std::future::poll_fn(|cx| {
@@ -64,14 +55,13 @@ impl Line {
             Poll::Ready(Ok(()))
         });
         let silence = || DriverError::Connection("the server has not sent its settings (RFC 8323 §5.3)".to_owned());
-        timeout(CONFIG.settings_timeout, settled).await.map_err(|_| silence())??;
+        timeout(SessionConfig::CLIENT.settings_timeout, settled).await.map_err(|_| silence())??;
         Ok(line)
     }
 
-    /// How bodies are cut for the other end.
-    pub(super) fn cut(&self) -> Cut {
-        let (size, chunk) = StreamLimits::blocks(self.session.limits(), CHUNK_BYTES_MAX);
-        Cut { size, chunk }
+    /// The block size for the other end, and the bytes of a body in one message.
+    pub(super) fn blocks(&self) -> (BlockSize, usize) {
+        StreamLimits::blocks(self.session.limits(), CHUNK_BYTES_MAX)
     }
 
     /// Bytes into the socket and out of it.

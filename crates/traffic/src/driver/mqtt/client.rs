@@ -82,7 +82,7 @@ impl MqttClient {
     /// off.
     fn poll_alarm(&mut self, cx: &mut Context<'_>) {
         if self.alarm.is_none() {
-            let Some(every) = self.session.keep_alive() else { return };
+            let Some(every) = self.session.ping_interval() else { return };
             self.alarm = Some((every, Box::pin(sleep(every))));
         }
         if let Some((every, alarm)) = &mut self.alarm {

@@ -1,25 +1,23 @@
-//! A client's side of MQTT without a socket: requests become packets in one output buffer, bytes become answers.
+//! The requests of a pattern on a client session (`fogmux_mqtt::Client`): packets go to one output buffer, events
+//! become answers.
 //!
-//! Nothing is allocated per message: an acknowledgement finds its tag by subtraction (`fogmux_mqtt::Outbound`), and
-//! payloads are borrowed from what was read.
+//! Nothing is allocated per message: the session keeps the tags, and payloads are borrowed from what was read.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use fogmux_mqtt::{
-    Ack, Acknowledged, Connack, ConnackProperties, Connect, Disconnect, Limits, Outbound, OutboundConfig, Outgoing,
-    Packet, PacketId, PacketType, Properties, Publish, Qos, ReasonCode, Received, ReceivedIds, RetainHandling, Sent,
-    Suback, Subscribe, SubscribeEntries, SubscriptionOptions, Version, decode,
+    Client, ClientLimits, Connect, Event, Incoming, Outgoing, PacketId, Properties, Qos, ReasonCode, ReasonCodes,
+    RequestError, RetainHandling, SubscriptionOptions,
 };
 
 use crate::driver::{Answer, DriverError, Request, Sink};
 
-/// What may be unacknowledged where the server does not say: all identifiers but those that finished exchanges hold.
-const WINDOW: u16 = 64_000;
+/// Aliases would make packets smaller than the same message of another client, and CONNECT says nothing that need not
+/// be said.
+const LIMITS: ClientLimits = ClientLimits { window: 64_000, ..ClientLimits::PROTOCOL };
 /// What may wait for room in the server's window.
 const BACKLOG_MAX: usize = 65_536;
-/// By its length field no packet is larger (§2.1.4).
-const PACKET_BYTES_MAX: usize = 268_435_460;
 /// What is sent already may stay in the output until it is this much.
 const SENT_BYTES_MAX: usize = 256 << 10;
 
@@ -30,37 +28,31 @@ pub(super) struct Wanted {
     pub(super) retain: bool,
 }
 
-/// What is known of a connection.
+/// One connection.
 pub(super) struct Session {
-    version: Version,
     wanted: Wanted,
-    state: State,
-    keep_alive: Option<Duration>,
     /// Gives tags back.
-    outbound: Outbound<u64>,
-    /// Exchanges of QoS 2 that await PUBCOMP, in the order of their PUBRELs.
-    releasing: VecDeque<(PacketId, u64)>,
-    /// Subscriptions that await SUBACK.
-    subscribing: Vec<(PacketId, u64)>,
-    /// Subscriptions that are made for the kept message only, until it comes.
-    asking: VecDeque<(PacketId, u64)>,
+    client: Client<u64>,
+    requests: Requests,
     /// Messages of QoS 0 and where they end in the stream.
     leaving: VecDeque<(u64, u64)>,
-    /// What waits for room.
+    /// Messages that wait for room in the server's window.
     backlog: VecDeque<Waiting>,
-    received: ReceivedIds,
     output: Vec<u8>,
-    /// Of the output, what is sent.
+    /// Bytes of the output that are sent.
     sent: usize,
-    /// Of the stream, what is not in the output any more.
+    /// Bytes of the stream that are not in the output any more.
     before: u64,
     count: Count,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    AwaitingConnack,
-    Connected,
+/// Requests that await something else than an acknowledgement of their message.
+#[derive(Default)]
+struct Requests {
+    /// Subscriptions that await SUBACK.
+    subscribing: Vec<(PacketId, u64)>,
+    /// Subscriptions that are made for the retained message only, until it comes.
+    asking: VecDeque<(PacketId, u64)>,
 }
 
 struct Waiting {
@@ -80,23 +72,15 @@ pub(super) struct Count {
 impl Session {
     /// Puts CONNECT in line.
     pub(super) fn open(connect: &Connect<'_>, wanted: Wanted) -> Result<Self, DriverError> {
-        let version = connect.version;
         let mut output = Vec::new();
-        Packet::Connect(*connect)
-            .encode(version, &mut output)
-            .map_err(|error| DriverError::Refused(error.to_string()))?;
+        let client = Client::open(connect, LIMITS, &mut output);
+        let client = client.map_err(|error| DriverError::Refused(error.to_string()))?;
         Ok(Self {
-            version,
             wanted,
-            state: State::AwaitingConnack,
-            keep_alive: None,
-            outbound: Outbound::new(outbound(version, &ConnackProperties::from(Properties::NONE))),
-            releasing: VecDeque::new(),
-            subscribing: Vec::new(),
-            asking: VecDeque::new(),
+            client,
+            requests: Requests::default(),
             leaving: VecDeque::new(),
             backlog: VecDeque::new(),
-            received: ReceivedIds::new(),
             output,
             sent: 0,
             before: 0,
@@ -105,12 +89,12 @@ impl Session {
     }
 
     pub(super) fn is_connected(&self) -> bool {
-        self.state == State::Connected
+        self.client.is_connected()
     }
 
     /// How often the server wants a PINGREQ, if it does.
-    pub(super) const fn keep_alive(&self) -> Option<Duration> {
-        self.keep_alive
+    pub(super) fn ping_interval(&self) -> Option<Duration> {
+        self.client.ping_interval().filter(|_| self.is_connected())
     }
 
     pub(super) const fn count(&self) -> Count {
@@ -129,13 +113,13 @@ impl Session {
             Request::Publish { topic, payload } => self.publish(topic, payload, tag),
             Request::Subscribe { topic } => {
                 let id = self.subscribe(topic)?;
-                self.subscribing.push((id, tag));
+                self.requests.subscribing.push((id, tag));
                 Ok(())
             }
             Request::Get { topic } => {
-                // [MQTT-3.8.4-3], [MQTT-3.8.4-4]: subscribing again brings the kept message again.
+                // [MQTT-3.8.4-3], [MQTT-3.8.4-4]: subscribing again brings the retained message again.
                 let id = self.subscribe(topic)?;
-                self.asking.push_back((id, tag));
+                self.requests.asking.push_back((id, tag));
                 Ok(())
             }
         }
@@ -148,16 +132,16 @@ impl Session {
         }
         let Wanted { qos, retain } = self.wanted;
         let message = Outgoing { topic, qos, retain, payload, ..Outgoing::default() };
-        match self.outbound.publish(&message, || tag, &mut self.output) {
-            Sent::Sent(id) => {
+        match self.client.publish_with(&message, || tag, &mut self.output) {
+            Ok(id) => {
                 if id.is_none() {
                     self.leaving.push_back((self.before + wide(self.output.len()), tag));
                 }
                 self.count.payload_up += wide(payload.len());
                 Ok(())
             }
-            Sent::NoRoom => self.wait(topic, payload, tag),
-            Sent::TooLarge => Err(DriverError::Refused("the server takes no packet that large".to_owned())),
+            Err(RequestError::NoRoom) => self.wait(topic, payload, tag),
+            Err(error) => Err(DriverError::Refused(error.to_string())),
         }
     }
 
@@ -172,7 +156,7 @@ impl Session {
 
     /// What waits goes as far as there is room.
     fn catch_up(&mut self) -> Result<(), DriverError> {
-        while self.outbound.has_room()
+        while self.client.has_room()
             && let Some(Waiting { topic, payload, tag }) = self.backlog.pop_front()
         {
             let rest = std::mem::take(&mut self.backlog);
@@ -184,20 +168,16 @@ impl Session {
     }
 
     fn subscribe(&mut self, topic: &str) -> Result<PacketId, DriverError> {
-        let packet_id =
-            self.outbound.reserve().ok_or_else(|| DriverError::Refused("no packet identifier is free".to_owned()))?;
         let options = SubscriptionOptions {
             qos: self.wanted.qos,
             no_local: false,
-            // So that a message that was kept can be told from one that comes now.
+            // So that a retained message can be told from one that comes now.
             retain_as_published: false,
             retain_handling: RetainHandling::Always,
         };
         let entries = [(topic, options)];
-        let packet = Subscribe { packet_id, properties: Properties::NONE, entries: SubscribeEntries::new(&entries) };
-        let encoded = Packet::Subscribe(packet).encode(self.version, &mut self.output);
-        encoded.map_err(|error| DriverError::Refused(error.to_string()))?;
-        Ok(packet_id)
+        let sent = self.client.subscribe(&entries, Properties::NONE, &mut self.output);
+        sent.map_err(|error| DriverError::Refused(error.to_string()))
     }
 
     /// What is to be sent.
@@ -223,21 +203,39 @@ impl Session {
         self.sent = 0;
     }
 
-    /// Takes whole packets from the front of `bytes`; how many bytes that were.
+    /// Takes whole packets from the front of `bytes` and returns how many bytes that were.
     pub(super) fn handle(&mut self, bytes: &[u8], sink: &mut dyn Sink) -> Result<usize, DriverError> {
-        let limits = Limits { packet_bytes_max: PACKET_BYTES_MAX };
-        let mut rest = bytes;
-        while let Some((packet, used)) = decode(rest, self.version, &limits).map_err(broken)? {
-            if let Packet::Publish(publish) = &packet
-                && self.state == State::Connected
-            {
-                self.handle_publish(publish, sink)?;
-            } else {
-                self.handle_packet(&packet, sink)?;
+        let Self { client, requests, output, count, .. } = self;
+        let mut failure = None;
+        let used = client.handle_all(bytes, output, |event, tag| match event {
+            Event::Message(incoming) => {
+                count.payload_down += wide(incoming.payload.len());
+                requests.message(&incoming, sink);
             }
-            rest = rest.get(used..).unwrap_or_default();
+            Event::Published { reason, .. } => {
+                if let Some(tag) = tag {
+                    sink.done(tag, answer(reason));
+                }
+            }
+            Event::Subscribed { packet_id, codes } => requests.subscribed(packet_id, codes, sink),
+            Event::Refused { reason, text } => {
+                let said = format!("{} (0x{:02x}) {}", reason.name(), reason.0, text.unwrap_or_default());
+                failure = Some(DriverError::Refused(said.trim_end().to_owned()));
+            }
+            Event::Disconnected { reason, text } => {
+                let said = format!("disconnected: {} {}", reason.name(), text.unwrap_or_default());
+                failure = Some(DriverError::Connection(said));
+            }
+            Event::Connected { .. }
+            | Event::Unsubscribed { .. }
+            | Event::Authentication { .. }
+            | Event::Pong
+            | Event::Nothing => {}
+        });
+        let used = used.map_err(|error| DriverError::Protocol(error.to_string()))?;
+        if let Some(failure) = failure {
+            return Err(failure);
         }
-        let used = bytes.len() - rest.len();
         self.count.down += wide(used);
         if !self.backlog.is_empty() {
             self.catch_up()?;
@@ -245,111 +243,30 @@ impl Session {
         Ok(used)
     }
 
+    /// Puts PINGREQ in line.
+    pub(super) fn ping(&mut self) {
+        self.client.ping(&mut self.output);
+    }
+
+    /// Puts DISCONNECT in line.
+    pub(super) fn disconnect(&mut self) {
+        self.client.disconnect(ReasonCode::SUCCESS, &mut self.output);
+    }
+}
+
+impl Requests {
+    /// A retained message answers the request for it that waits longest.
     #[inline]
-    fn handle_publish(&mut self, publish: &Publish<'_>, sink: &mut dyn Sink) -> Result<(), DriverError> {
-        let fresh = match (publish.qos, publish.packet_id) {
-            (Qos::AtMostOnce, _) | (_, None) => true,
-            (Qos::AtLeastOnce, Some(id)) => {
-                self.acknowledge(PacketType::Puback, id, ReasonCode::SUCCESS);
-                true
-            }
-            (Qos::ExactlyOnce, Some(id)) => {
-                self.acknowledge(PacketType::Pubrec, id, ReasonCode::SUCCESS);
-                match self.received.insert(id, usize::from(u16::MAX)) {
-                    Received::Fresh => true,
-                    Received::Duplicate => false,
-                    Received::Full => return Err(DriverError::Protocol("all identifiers are unreleased".to_owned())),
-                }
-            }
-        };
-        if fresh {
-            self.count.payload_down += wide(publish.payload.len());
-            match self.asking.pop_front_if(|_| publish.retain) {
-                Some((_, tag)) => sink.done(tag, Answer::Success(publish.payload)),
-                None => sink.message(publish.payload),
-            }
-        }
-        Ok(())
-    }
-
-    fn acknowledge(&mut self, kind: PacketType, id: PacketId, reason: ReasonCode) {
-        // An acknowledgement without properties always fits.
-        let _ = Ack::with_reason(id, reason).encode(kind, self.version, &mut self.output);
-    }
-
-    fn handle_packet(&mut self, packet: &Packet<'_>, sink: &mut dyn Sink) -> Result<(), DriverError> {
-        match (self.state, packet) {
-            (State::AwaitingConnack, Packet::Connack(connack)) => self.handle_connack(connack),
-            (State::Connected, Packet::Puback(ack)) => self.handle_puback(ack, sink),
-            (State::Connected, Packet::Pubrec(ack)) => self.handle_pubrec(ack, sink),
-            (State::Connected, Packet::Pubcomp(ack)) => self.handle_pubcomp(ack, sink),
-            (State::Connected, Packet::Pubrel(ack)) => {
-                let known = self.received.remove(ack.packet_id);
-                let reason = if known { ReasonCode::SUCCESS } else { ReasonCode::PACKET_IDENTIFIER_NOT_FOUND };
-                self.acknowledge(PacketType::Pubcomp, ack.packet_id, reason);
-                Ok(())
-            }
-            (State::Connected, Packet::Suback(ack)) => {
-                self.handle_suback(ack, sink);
-                Ok(())
-            }
-            (State::Connected, Packet::Pingresp) => Ok(()),
-            (State::Connected, Packet::Disconnect(packet)) => {
-                let text = packet.properties.reason_string().unwrap_or_default();
-                Err(DriverError::Connection(format!("disconnected: {} {text}", packet.reason.name())))
-            }
-            (_, other) => Err(DriverError::Protocol(format!("{:?} came when it should not", other.kind()))),
+    fn message(&mut self, incoming: &Incoming<'_>, sink: &mut dyn Sink) {
+        match self.asking.pop_front_if(|_| incoming.retain) {
+            Some((_, tag)) => sink.done(tag, Answer::Success(incoming.payload)),
+            None => sink.message(incoming.payload),
         }
     }
 
-    fn handle_connack(&mut self, connack: &Connack<'_>) -> Result<(), DriverError> {
-        let properties = ConnackProperties::from(connack.properties);
-        if connack.reason.is_error() {
-            let text = properties.reason_string.unwrap_or_default();
-            let said = format!("{} (0x{:02x}) {text}", connack.reason.name(), connack.reason.0);
-            return Err(DriverError::Refused(said.trim_end().to_owned()));
-        }
-        self.state = State::Connected;
-        // Three quarters leave the ping time to travel ([MQTT-3.1.2-20]).
-        let seconds = properties.server_keep_alive.filter(|seconds| *seconds > 0);
-        self.keep_alive = seconds.map(|seconds| Duration::from_secs(u64::from(seconds)) * 3 / 4);
-        self.outbound.resume(outbound(self.version, &properties));
-        Ok(())
-    }
-
-    fn handle_puback(&mut self, ack: &Ack<'_>, sink: &mut dyn Sink) -> Result<(), DriverError> {
-        match self.outbound.handle_puback(ack.packet_id).map_err(broken)? {
-            Acknowledged::Over(Some(tag)) => sink.done(tag, answer(ack.reason)),
-            Acknowledged::Over(None) | Acknowledged::Released(_) | Acknowledged::Unknown => {}
-        }
-        Ok(())
-    }
-
-    fn handle_pubrec(&mut self, ack: &Ack<'_>, sink: &mut dyn Sink) -> Result<(), DriverError> {
-        let id = ack.packet_id;
-        match self.outbound.handle_pubrec(id, ack.reason, &mut self.output).map_err(broken)? {
-            Acknowledged::Over(Some(tag)) => sink.done(tag, answer(ack.reason)),
-            Acknowledged::Released(Some(tag)) => self.releasing.push_back((id, tag)),
-            Acknowledged::Over(None) | Acknowledged::Released(None) | Acknowledged::Unknown => {}
-        }
-        Ok(())
-    }
-
-    fn handle_pubcomp(&mut self, ack: &Ack<'_>, sink: &mut dyn Sink) -> Result<(), DriverError> {
-        let id = ack.packet_id;
-        self.outbound.handle_pubcomp(id).map_err(broken)?;
-        // Servers answer in order ([MQTT-4.6.0-4]); for one that does not, the list is searched.
-        let at = self.releasing.iter().position(|(waiting, _)| *waiting == id);
-        if let Some((_, tag)) = at.and_then(|at| self.releasing.remove(at)) {
-            sink.done(tag, answer(ack.reason));
-        }
-        Ok(())
-    }
-
-    fn handle_suback(&mut self, ack: &Suback<'_>, sink: &mut dyn Sink) {
-        self.outbound.unreserve(ack.packet_id);
-        let refused = ack.codes.iter().find(|code| code.is_error());
-        let same = |(id, _): &(PacketId, u64)| *id == ack.packet_id;
+    fn subscribed(&mut self, id: PacketId, codes: ReasonCodes<'_>, sink: &mut dyn Sink) {
+        let refused = codes.iter().find(|code| code.is_error());
+        let same = |(waiting, _): &(PacketId, u64)| *waiting == id;
         if let Some(at) = self.subscribing.iter().position(same) {
             let (_, tag) = self.subscribing.swap_remove(at);
             sink.done(tag, refused.map_or(Answer::Success(&[]), |code| Answer::Refused(code.name())));
@@ -359,35 +276,10 @@ impl Session {
             sink.done(tag, Answer::Refused(code.name()));
         }
     }
-
-    /// Puts PINGREQ in line.
-    pub(super) fn ping(&mut self) {
-        let _ = Packet::Pingreq.encode(self.version, &mut self.output);
-    }
-
-    /// Puts DISCONNECT in line.
-    pub(super) fn disconnect(&mut self) {
-        let _ = Packet::Disconnect(Disconnect::with_reason(ReasonCode::SUCCESS)).encode(self.version, &mut self.output);
-    }
-}
-
-/// What the server takes; before version 5 it does not say.
-fn outbound(version: Version, granted: &ConnackProperties<'_>) -> OutboundConfig {
-    OutboundConfig {
-        version,
-        window: if version.is_v5() { granted.receive_maximum.min(WINDOW) } else { WINDOW },
-        packet_bytes_max: usize::try_from(granted.packet_bytes_max).unwrap_or(usize::MAX),
-        // Aliases would make packets smaller than the same message of another client.
-        topic_alias_maximum: 0,
-    }
 }
 
 fn answer(reason: ReasonCode) -> Answer<'static> {
     if reason.is_error() { Answer::Refused(reason.name()) } else { Answer::Success(&[]) }
-}
-
-fn broken(error: impl std::fmt::Display) -> DriverError {
-    DriverError::Protocol(error.to_string())
 }
 
 fn wide(bytes: usize) -> u64 {

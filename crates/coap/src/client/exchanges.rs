@@ -1,161 +1,173 @@
-//! Requests under way, found by the number that is both message ID and token of each.
+//! The requests of one client that are under way, found by number: the message ID, which is also part of the token.
 //!
-//! Numbers count up, so what is under way lies close together: a ring of twice its size finds it by its lowest bits.
-//! Who stays long – an observation, a request that is repeated – is stepped over. Places keep their buffers.
+//! Numbers count up, so live ones lie close together: a ring of at least twice as many places finds each by its lowest
+//! bits. A number that stays long – an observation, a request that is sent again – is stepped over. Places keep their
+//! buffers, so that a request allocates nothing once the ring has grown.
 //!
-//! RFC 7252 §4.4 forbids a message ID to be used again within 247 seconds, which is 265 requests a second from one
-//! address. A load generator has to break that; servers that remember so long answer from their memory, and want more
-//! clients rather than faster ones.
+//! RFC 7252 §4.4 forbids a message ID to be used again within EXCHANGE_LIFETIME (247 s), which allows 265 requests a
+//! second from one endpoint. A load generator has to break that; numbers of live requests are never used twice.
 
-use fogmux_coap::Timestamp;
-use fogmux_oscore::Pending;
 use std::time::Duration;
 
 use super::blockwise::{Download, Upload};
 use super::observation::Observation;
+use crate::Timestamp;
 
-/// A message ID, and the token of two bytes that is the same.
+/// A message ID; the last two bytes of the request's token.
 pub(super) type Number = u16;
 
-/// Requests that may be under way; the rest of the numbers is there so that one is found.
+/// Requests that may be under way; the other half of the numbers is there so that a free one is found.
 const LIVE_MAX: usize = 32_768;
 /// Places of a ring to begin with.
 const PLACES_MIN: usize = 2;
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// A publication, whole or in blocks.
+    /// One answer, whole or in blocks.
     #[default]
-    Publish,
-    /// A question for what is kept.
-    Get,
-    /// The wish to observe, not confirmed yet.
-    Register,
-    /// An observation: notifications bear its token.
+    Request,
+    /// An observation, from its registration on: notifications bear its token.
     Observe,
-    /// The rest of a notification that did not fit.
-    Fetch(Number),
-    /// The end of an observation.
-    Deregister(Number),
+    /// The rest of a notification that did not fit into one message.
+    Rest(Number),
+    /// Registers an observation again, with its token (RFC 7641 §3.3.1).
+    Again(Number),
+    /// Deregisters an observation, with its token (RFC 7641 §3.6).
+    End(Number),
 }
 
-/// How far it has come.
+/// The progress of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It waits for its turn to be sent.
+    /// In the queue.
     #[default]
     Waiting,
-    /// It is on its way, and sent again when nothing comes (RFC 7252 §4.2).
+    /// Sent; sent again when no acknowledgement comes (RFC 7252 §4.2).
     Unacknowledged {
-        /// How often it was sent again.
+        /// Retransmissions so far.
         repeats: u8,
-        /// How long is waited this time.
+        /// The present timeout.
         timeout: Duration,
-        /// Until when.
+        /// The end of the present timeout.
         due: Timestamp,
     },
     /// Nothing more is sent, but an answer will come: it was acknowledged, or need not be.
     Unanswered {
-        /// Until when.
+        /// When it is given up.
         due: Timestamp,
     },
-    /// An observation that was confirmed: it has all the time of the world.
+    /// An observation that the server has answered: no timeout.
     Established,
 }
 
-/// One request.
-#[derive(Debug, Default)]
-pub(super) struct Exchange {
-    /// Comes back with its outcome.
+/// One request. `O` opens its protected answers.
+#[derive(Debug)]
+pub(super) struct Exchange<O> {
+    /// The caller's name for it.
     pub(super) tag: u64,
     pub(super) purpose: Purpose,
     pub(super) stage: Stage,
     pub(super) confirmable: bool,
-    /// Nobody waits for an answer: it is done when it is sent.
-    pub(super) fire_and_forget: bool,
-    /// Which of the resources it is about.
-    pub(super) resource: usize,
-    /// The message before protection.
+    /// No answer is waited for: done when it is sent, a Confirmable when it is acknowledged.
+    pub(super) unanswered: bool,
+    /// It asked for an observation that the server did not grant.
+    pub(super) declined: bool,
+    /// An Echo was sent back (RFC 9175 §2.3); a second one is not believed.
+    pub(super) echoed: bool,
+    /// The message before protection. The next message of the exchange is made of it ([`super::amend`]).
     pub(super) plain: Vec<u8>,
-    /// The message under OSCORE; a repeat is the same bytes (RFC 8613 §8.1).
+    /// The message under protection; a retransmission is the same bytes (RFC 8613 §8.1).
     pub(super) sealed: Vec<u8>,
-    /// Opens what answers, with OSCORE.
-    pub(super) opener: Option<Pending>,
+    pub(super) opener: Option<O>,
     pub(super) upload: Option<Box<Upload>>,
     pub(super) download: Option<Box<Download>>,
     pub(super) observation: Option<Box<Observation>>,
-    /// An Echo was sent back (RFC 9175 §2.3); a second one is not believed.
-    pub(super) echoed: bool,
 }
 
-impl Exchange {
-    /// When something is to be done about it.
-    pub(super) fn due(&self) -> Option<Timestamp> {
+impl<O> Default for Exchange<O> {
+    fn default() -> Self {
+        Self {
+            tag: 0,
+            purpose: Purpose::default(),
+            stage: Stage::default(),
+            confirmable: false,
+            unanswered: false,
+            declined: false,
+            echoed: false,
+            plain: Vec::new(),
+            sealed: Vec::new(),
+            opener: None,
+            upload: None,
+            download: None,
+            observation: None,
+        }
+    }
+}
+
+impl<O> Exchange<O> {
+    /// When it is sent again or given up.
+    pub(super) const fn due(&self) -> Option<Timestamp> {
         match self.stage {
             Stage::Unacknowledged { due, .. } | Stage::Unanswered { due } => Some(due),
             Stage::Waiting | Stage::Established => None,
         }
     }
 
-    /// What travels.
+    /// The request that registers this observation again or ends it.
+    pub(super) fn follow_up(&self) -> Option<Number> {
+        self.observation.as_ref()?.follow_up
+    }
+
+    /// The message as it travels.
     pub(super) fn datagram(&self) -> &[u8] {
         if self.sealed.is_empty() { &self.plain } else { &self.sealed }
     }
 
     /// As new, with its buffers; piece by piece, for as a whole it costs as much as parsing an answer.
     fn clear(&mut self) {
-        let Self {
-            tag,
-            purpose,
-            stage,
-            confirmable,
-            fire_and_forget,
-            resource,
-            plain,
-            sealed,
-            opener,
-            upload,
-            download,
-            observation,
-            echoed,
-        } = self;
-        (*tag, *purpose, *stage, *resource) = (0, Purpose::default(), Stage::default(), 0);
-        (*confirmable, *fire_and_forget, *echoed) = (false, false, false);
-        plain.clear();
-        sealed.clear();
-        *opener = None;
-        (*upload, *download, *observation) = (None, None, None);
+        (self.tag, self.purpose, self.stage) = (0, Purpose::default(), Stage::default());
+        (self.confirmable, self.unanswered, self.declined, self.echoed) = (false, false, false, false);
+        self.plain.clear();
+        self.sealed.clear();
+        self.opener = None;
+        (self.upload, self.download, self.observation) = (None, None, None);
     }
 }
 
-#[derive(Debug, Default)]
-struct Place {
+#[derive(Debug)]
+struct Place<O> {
     number: Number,
     live: bool,
-    exchange: Exchange,
+    exchange: Exchange<O>,
+}
+
+impl<O> Default for Place<O> {
+    fn default() -> Self {
+        Self { number: 0, live: false, exchange: Exchange::default() }
+    }
 }
 
 /// All requests of one client.
 #[derive(Debug)]
-pub(super) struct Exchanges {
-    places: Vec<Place>,
+pub(super) struct Exchanges<O> {
+    places: Vec<Place<O>>,
     live: usize,
     next: Number,
 }
 
-impl Exchanges {
-    /// None yet; numbers count up from `first`.
-    pub(super) fn new(first: Number) -> Self {
+impl<O> Exchanges<O> {
+    /// No requests; numbers count up from the one behind `first`.
+    pub(super) const fn new(first: Number) -> Self {
         Self { places: Vec::new(), live: 0, next: first }
     }
 
-    /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    /// The number of requests under way, established observations included.
+    pub(super) const fn len(&self) -> usize {
         self.live
     }
 
-    /// A new one; none when there are too many.
+    /// Begins a request; `None` when [`LIVE_MAX`] are under way.
     pub(super) fn begin(&mut self) -> Option<Number> {
         if self.live >= LIVE_MAX {
             return None;
@@ -176,7 +188,7 @@ impl Exchanges {
         }
     }
 
-    /// The same request under a new number, as its next block or with an Echo.
+    /// Gives a request a new number, for its next block or an Echo. The old one is free.
     pub(super) fn renew(&mut self, number: Number) -> Option<Number> {
         let old = self.get_mut(number).map(std::mem::take)?;
         self.end(number);
@@ -185,7 +197,7 @@ impl Exchanges {
         Some(new)
     }
 
-    /// It is over.
+    /// Ends a request.
     pub(super) fn end(&mut self, number: Number) {
         let at = self.place(number);
         if let Some(place) = self.places.get_mut(at).filter(|place| place.live && place.number == number) {
@@ -195,19 +207,19 @@ impl Exchanges {
         }
     }
 
-    pub(super) fn get(&self, number: Number) -> Option<&Exchange> {
+    pub(super) fn get(&self, number: Number) -> Option<&Exchange<O>> {
         let place = self.places.get(self.place(number))?;
         (place.live && place.number == number).then_some(&place.exchange)
     }
 
-    pub(super) fn get_mut(&mut self, number: Number) -> Option<&mut Exchange> {
+    pub(super) fn get_mut(&mut self, number: Number) -> Option<&mut Exchange<O>> {
         let at = self.place(number);
         let place = self.places.get_mut(at)?;
         (place.live && place.number == number).then_some(&mut place.exchange)
     }
 
-    /// All of them.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Number, &Exchange)> {
+    /// All of them, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Number, &Exchange<O>)> {
         self.places.iter().filter(|place| place.live).map(|place| (place.number, &place.exchange))
     }
 
@@ -234,8 +246,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_stays_long_is_stepped_over_and_found_again() {
-        let mut exchanges = Exchanges::new(65_000);
+    fn a_number_that_stays_long_is_stepped_over_and_found_again() {
+        let mut exchanges: Exchanges<()> = Exchanges::new(65_000);
         let stays = exchanges.begin().unwrap();
         exchanges.get_mut(stays).unwrap().tag = 77;
         for tag in 0..200_000 {
@@ -253,7 +265,7 @@ mod tests {
 
     #[test]
     fn as_many_as_there_may_be_have_numbers_of_their_own() {
-        let mut exchanges = Exchanges::new(0);
+        let mut exchanges: Exchanges<()> = Exchanges::new(0);
         let numbers: std::collections::HashSet<_> = std::iter::from_fn(|| exchanges.begin()).collect();
         assert_eq!(numbers.len(), LIVE_MAX);
         assert!(exchanges.begin().is_none());

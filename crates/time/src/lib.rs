@@ -1,7 +1,10 @@
-//! The time that callers pass in: milliseconds since a moment of their choice. Nothing here reads a clock.
+//! The time that callers pass to the bus and to protocol machines: milliseconds since a moment of their choice. Nothing
+//! here reads a clock.
 
-use std::ops::Add;
-use std::time::Duration;
+use std::{
+    ops::{Add, Sub},
+    time::Duration,
+};
 
 /// A moment, in milliseconds since an origin that the caller keeps for the life of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,6 +13,8 @@ pub struct Timestamp(u64);
 impl Timestamp {
     /// The origin.
     pub const ZERO: Self = Self(0);
+    /// Later than any other.
+    pub const NEVER: Self = Self(u64::MAX);
 
     /// A moment `millis` milliseconds after the origin.
     #[must_use]
@@ -33,8 +38,15 @@ impl Timestamp {
 impl Add<Duration> for Timestamp {
     type Output = Self;
 
-    fn add(self, span: Duration) -> Self {
-        let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-        Self(self.0.saturating_add(millis))
+    fn add(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(rhs.as_millis()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub for Timestamp {
+    type Output = Duration;
+
+    fn sub(self, rhs: Self) -> Duration {
+        self.since(rhs)
     }
 }
