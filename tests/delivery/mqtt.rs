@@ -11,6 +11,7 @@ mod retained;
 mod shutdown;
 mod slow;
 mod subscribe;
+mod takeover;
 pub(crate) mod wire;
 
 use fogmux_tests::suite::Case;
@@ -28,6 +29,7 @@ pub(crate) fn cases() -> Vec<Case> {
         ends::CASES,
         shutdown::CASES,
         subscribe::CASES,
+        takeover::CASES,
     ]
     .concat()
 }

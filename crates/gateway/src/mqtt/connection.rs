@@ -23,6 +23,7 @@ use super::{
     receive::Input,
     retained::Pulls,
     session::{LeftGroups, session_key},
+    takeover::Follows,
     wheel::Entry,
     will::Will,
 };
@@ -57,6 +58,8 @@ pub(super) struct Granted {
     pub(super) generation: u64,
     /// The state for re-authentication, if the client may ask for one.
     pub(super) extended: Option<Extended>,
+    /// The previous connections, if they may still publish.
+    pub(super) follows: Option<Follows>,
 }
 
 /// Why a connection ended.
