@@ -43,7 +43,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let gave_way = end == End::Displaced && self.slot.with(|mailbox| mailbox.gave_way);
         let end = if gave_way { End::GaveWay } else { end };
         self.count(end);
-        if end == End::Displaced && self.will.is_some() && self.has_taken_leave() {
+        if matches!(end, End::Displaced | End::Closed) && self.will.is_some() && self.has_disconnected().await {
             self.will = None;
         }
         // Nothing of it is handled any more, and the goodbye takes a while.

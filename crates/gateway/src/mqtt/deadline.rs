@@ -41,6 +41,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// When the credential expires.
     fn expiry(&self) -> Timestamp {
         self.rare.as_ref().and_then(|rare| rare.expires).map_or(Timestamp::NEVER, Expiry::at)
+    /// Whether the client was not read in the last turn.
+    pub(super) fn is_unread(&self) -> bool {
+        self.unread_since != Timestamp::NEVER
+    }
+
     }
 
     /// Ends the connection if a deadline has passed, otherwise sets the alarm for the next. The alarm is set again only

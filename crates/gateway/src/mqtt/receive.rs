@@ -72,6 +72,11 @@ impl Input {
 
 /// A message of a batch.
 pub(super) struct Item<'a> {
+    /// Whether whole packets may be among the bytes.
+    pub(super) const fn is_unhandled(&self) -> bool {
+        matches!(self, Self::Unread(_) | Self::Held(_))
+    }
+
     pub(super) incoming: Incoming<'a>,
     pub(super) payload: Payload<'a>,
     /// A QoS 2 message that was handed on before ([MQTT-4.3.3-10]).
