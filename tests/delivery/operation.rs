@@ -32,6 +32,7 @@ pub(crate) const CASES: &[Case] = &[
     clock::UNSET,
     clock::BEHIND,
     clock::AHEAD,
+    clock::CLEARED,
     clock::OVERDUE,
     reload::FULL,
     reload::FULL_LATER,
