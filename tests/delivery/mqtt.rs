@@ -9,6 +9,7 @@ mod hog;
 mod pace;
 mod retained;
 mod shutdown;
+mod silent;
 mod slow;
 mod subscribe;
 mod takeover;
@@ -30,6 +31,7 @@ pub(crate) fn cases() -> Vec<Case> {
         shutdown::CASES,
         subscribe::CASES,
         takeover::CASES,
+        silent::CASES,
     ]
     .concat()
 }
