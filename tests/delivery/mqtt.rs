@@ -13,6 +13,7 @@ mod silent;
 mod slow;
 mod subscribe;
 mod takeover;
+mod unfinished;
 pub(crate) mod wire;
 
 use fogmux_tests::suite::Case;
@@ -32,6 +33,7 @@ pub(crate) fn cases() -> Vec<Case> {
         subscribe::CASES,
         takeover::CASES,
         silent::CASES,
+        unfinished::CASES,
     ]
     .concat()
 }
