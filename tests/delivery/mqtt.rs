@@ -10,8 +10,11 @@ mod pace;
 mod readers;
 mod retained;
 mod shutdown;
+mod silent;
 mod slow;
 mod subscribe;
+mod takeover;
+mod unfinished;
 pub(crate) mod wire;
 
 use fogmux_tests::suite::Case;
@@ -30,6 +33,9 @@ pub(crate) fn cases() -> Vec<Case> {
         ends::CASES,
         shutdown::CASES,
         subscribe::CASES,
+        takeover::CASES,
+        silent::CASES,
+        unfinished::CASES,
     ]
     .concat()
 }

@@ -37,6 +37,7 @@ pub(crate) const CASES: &[Case] = &[
     clock::UNSET,
     clock::BEHIND,
     clock::AHEAD,
+    clock::CLEARED,
     clock::OVERDUE,
     reload::FULL,
     reload::FULL_LATER,

@@ -249,7 +249,9 @@ impl Retained {
         let Some(message) = message else {
             let completion = match kept {
                 Some(kept) => self.store.remove(&kept.topic, Some(kept)),
-                None => self.store.pending(publication.topic.as_str()),
+                None => self
+                    .clear_expired(publication.topic.as_str())
+                    .unwrap_or_else(|| self.store.pending(publication.topic.as_str())),
             };
             taken(&completion)?;
             map.remove(hash, publication.topic.as_str());

@@ -1,11 +1,15 @@
 //! Sessions: mailboxes that outlive a connection, by name, until they expire.
 
+mod departures;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+pub use departures::Departure;
+use departures::{Departures, Holder};
 use hashbrown::HashMap;
 
 use crate::{
@@ -32,6 +36,8 @@ pub struct Attached<M: Mailbox> {
     pub ended: Option<Arc<Slot<M>>>,
     /// A session of another principal that this one took the place of.
     pub gave_way: Option<GaveWay<M>>,
+    /// Previous connections or wills under this key may still publish: [`Sessions::poll_departures`].
+    pub behind: bool,
 }
 
 /// A session that ended so that another principal may have its place or its name. The caller drops its subscriptions,
@@ -87,6 +93,7 @@ struct Inner<M: Mailbox> {
     by_weight: BTreeSet<(usize, Arc<str>)>,
     /// Attachments and detachments so far.
     moves: u64,
+    departures: Departures,
 }
 
 impl<M: Mailbox> Inner<M> {
@@ -163,8 +170,16 @@ impl<M: Mailbox> Inner<M> {
         theirs.max_by_key(|(_, entry)| entry.since).map(|(key, _)| key.clone())
     }
 
+    /// Begins the departure of the session's connection. False if it has none.
+    fn displace(&mut self, key: &SessionKey) -> bool {
+        let Some(entry) = self.by_key.get(key).filter(|entry| !entry.away) else { return false };
+        let holder = Holder { slot: entry.slot.id(), claim: entry.slot.latest_claim() };
+        self.departures.begin(key, holder);
+        true
+    }
+
     fn give_way(&mut self, key: SessionKey) -> Option<GaveWay<M>> {
-        let connected = !self.by_key.get(&key)?.away;
+        let connected = self.displace(&key);
         let Entry { slot, principal, .. } = self.remove(&key)?;
         Some(GaveWay { key, slot, principal, connected })
     }
@@ -189,6 +204,7 @@ impl<M: Mailbox> Sessions<M> {
             held: HashMap::default(),
             by_weight: BTreeSet::new(),
             moves: 0,
+            departures: Departures::default(),
         };
         Self { inner: Mutex::new(inner), sessions_max, absent_give_way: false }
     }
@@ -226,11 +242,13 @@ impl<M: Mailbox> Sessions<M> {
             gave_way = inner.give_way(key.clone());
         }
         if inner.by_key.contains_key(key) {
+            inner.displace(key);
             inner.come_back(key);
             if let Some(entry) = inner.by_key.get(key).filter(|_| !fresh) {
                 let slot = Arc::clone(&entry.slot);
                 let claim = slot.claim(worker);
-                return Ok(Attached { slot, claim, present: true, ended, gave_way });
+                let behind = inner.departures.is_behind(key, Holder { slot: slot.id(), claim });
+                return Ok(Attached { slot, claim, present: true, ended, gave_way, behind });
             }
             ended = inner.remove(key).map(|entry| entry.slot);
             if let Some(old) = &ended {
@@ -245,7 +263,8 @@ impl<M: Mailbox> Sessions<M> {
         let (since, principal) = (inner.next_move(), Arc::clone(principal));
         let entry = Entry { slot: Arc::clone(&slot), principal, expires: None, away: false, since };
         inner.insert(key.clone(), entry);
-        Ok(Attached { slot, claim, present: false, ended, gave_way })
+        let behind = inner.departures.is_behind(key, Holder { slot: slot.id(), claim });
+        Ok(Attached { slot, claim, present: false, ended, gave_way, behind })
     }
 
     /// Detaches a connection; its session stays for `keep`, or for ever if that is `None`. With [`Duration::ZERO`] the

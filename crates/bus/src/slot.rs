@@ -116,6 +116,11 @@ impl<M: Mailbox> Slot<M> {
         claim
     }
 
+    /// The latest claim.
+    pub(crate) fn latest_claim(&self) -> Claim {
+        Claim(self.lock().claims)
+    }
+
     /// Releases the claim; the mailbox goes on collecting until the slot is closed or dropped. Does nothing if another
     /// connection has claimed the slot since.
     pub fn release(&self, claim: Claim) {

@@ -29,6 +29,7 @@ mod retained;
 mod send;
 mod session;
 mod subscribe;
+mod takeover;
 #[cfg(test)]
 mod tests;
 mod translate;

@@ -69,6 +69,8 @@ pub(crate) struct Place {
     waiter: Arc<Waiter>,
     /// The number of the entry and its bytes, while it is counted.
     counted: Option<(u64, usize)>,
+    /// The bytes that the input had when it was last touched; its buffer may have room for more.
+    filled: usize,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -130,7 +132,7 @@ impl Waiter {
 
 impl Place {
     pub(crate) fn new(all: &Arc<Unfinished>, owner: Owner) -> Self {
-        Self { all: Arc::clone(all), owner, waiter: Arc::default(), counted: None }
+        Self { all: Arc::clone(all), owner, waiter: Arc::default(), counted: None, filled: 0 }
     }
 
     /// A place for more input of the same connection: they give way together.
@@ -140,15 +142,16 @@ impl Place {
 
     /// A place for the input of the same connection under another owner.
     pub(crate) fn owned_by(&self, owner: Owner) -> Self {
-        Self { all: Arc::clone(&self.all), owner, waiter: Arc::clone(&self.waiter), counted: None }
+        Self { all: Arc::clone(&self.all), owner, waiter: Arc::clone(&self.waiter), counted: None, filled: 0 }
     }
 
     pub(crate) const fn waiter(&self) -> &Arc<Waiter> {
         &self.waiter
     }
 
-    /// The input holds so many bytes from now on. False if it has to end for that of others.
-    pub(crate) fn set(&mut self, ctx: &WorkerContext, bytes: usize) -> bool {
+    /// The input takes up so many bytes from now on, `filled` of which have come. False if it has to end for that of
+    /// others.
+    pub(crate) fn set(&mut self, ctx: &WorkerContext, bytes: usize, filled: usize) -> bool {
         if bytes <= SMALL_BYTES {
             self.leave();
             // It ended by itself before it had to.
@@ -161,7 +164,11 @@ impl Place {
             return false;
         }
         let now = ctx.now();
-        self.waiter.touched.store(now.as_millis(), Relaxed);
+        // A connection may be busy with other things, its output for example.
+        if self.counted.is_none() || self.filled != filled {
+            self.filled = filled;
+            self.waiter.touched.store(now.as_millis(), Relaxed);
+        }
         if self.counted.is_none_or(|(_, before)| before != bytes) {
             let mut room = lock(&self.all.room);
             let number = match self.counted {

@@ -25,11 +25,22 @@ pub(crate) struct Login<'a> {
     /// Topic of a will.
     pub(crate) will: Option<&'a str>,
     pub(crate) will_qos: u8,
+    pub(crate) will_retain: bool,
 }
 
 impl<'a> Login<'a> {
     pub(crate) const fn new(client: &'a str, transport: Transport) -> Self {
-        Self { client, version: V4, transport, buffer: None, session: 0, keep_alive: 60, will: None, will_qos: 0 }
+        Self {
+            client,
+            version: V4,
+            transport,
+            buffer: None,
+            session: 0,
+            keep_alive: 60,
+            will: None,
+            will_qos: 0,
+            will_retain: false,
+        }
     }
 
     pub(crate) const fn v5(self) -> Self {
@@ -38,7 +49,8 @@ impl<'a> Login<'a> {
 
     fn packet(&self) -> Vec<u8> {
         let clean = u8::from(self.session == 0) << 1;
-        let will = if self.will.is_some() { 4 | self.will_qos << 3 } else { 0 };
+        let retain = u8::from(self.will_retain) << 5;
+        let will = if self.will.is_some() { 4 | self.will_qos << 3 | retain } else { 0 };
         let mut body = string(b"MQTT");
         body.extend([self.version, clean | will]);
         body.extend(self.keep_alive.to_be_bytes());

@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use fogmux_tests::gateway::Gateway;
+use fogmux_tests::mqtt::{self, V4};
 use fogmux_tests::suite::Case;
 
 use super::client::{Came, Client, Login};
 use super::wire::{SMALL_BUFFER, Transport};
 
-pub(crate) const CASES: &[Case] =
-    &[Case { name: "a will is void once DISCONNECT was sent, however late it is read", run: void }];
+pub(crate) const CASES: &[Case] = &[
+    Case { name: "a will is void once DISCONNECT was sent, however late it is read", run: void },
+    Case { name: "a will is void once DISCONNECT was sent, however much lies before it", run: behind_much },
+];
 
 /// Devices with one client identifier publish, end their connection and come again, beside a subscriber that is far
 /// behind.
@@ -66,4 +69,51 @@ fn void() -> Result<String> {
     drop((watcher, slow));
     gateway.settle()?;
     Ok(format!("{TIMES} times"))
+}
+
+/// A device whose publications fill the send queues of both hosts, because it is paused, ends and comes again.
+fn behind_much() -> Result<String> {
+    const SIZES: [usize; 4] = [100, 300, 600, 1200];
+    let settings = ["mqtt.queue_bytes_max=256KiB", "mqtt.out_bytes_max=16KiB", "mqtt.inflight_bytes_max=16KiB"];
+    let mut gateway = Gateway::start(&settings)?;
+    let mut watcher = Client::open(&gateway, "watcher", Transport::Tcp)?;
+    watcher.subscribe(&["wills/#"], 1)?;
+    let login = Login { buffer: Some(SMALL_BUFFER), ..Login::new("slow", Transport::Tcp) };
+    let mut slow = Client::login(&gateway, &login)?;
+    slow.subscribe(&["t"], 1)?;
+    slow.pace = Some((Duration::from_millis(20), 1 << 10));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| -> Result<()> {
+        let reader = scope.spawn(|| {
+            while !done.load(Relaxed) {
+                let Ok(Came::Message(_)) = slow.next() else { break };
+            }
+        });
+        let payload = vec![b'x'; 1000];
+        let mut devices = || -> Result<()> {
+            let mut filler = Client::open(&gateway, "filler", Transport::Tcp)?;
+            filler.publish_all((0..400).map(|_| ("t", payload.as_slice())), 1, false, 100)?;
+            for kilobytes in SIZES {
+                let login = Login { will: Some("wills/device"), ..Login::new("device", Transport::Tcp) };
+                let mut device = Client::login(&gateway, &login)?;
+                let message = mqtt::publish(V4, b"t", &payload, 1, false, 1);
+                let mut sent = message.repeat(kilobytes);
+                sent.extend([0xe0, 0]);
+                device.send(&sent)?;
+                // The link of the old connection is open still.
+                let mut next = Client::open(&gateway, "device", Transport::Tcp)?;
+                next.publish_all([("wills/end", b"".as_slice())], 1, false, 1)?;
+                let first = watcher.message_or("the end")?;
+                ensure!(first.topic == "wills/end", "a will behind {kilobytes} kB and DISCONNECT");
+            }
+            Ok(())
+        };
+        let ended = devices();
+        done.store(true, Relaxed);
+        reader.join().map_err(|_| anyhow!("panic"))?;
+        ended
+    })?;
+    drop((watcher, slow));
+    gateway.settle()?;
+    Ok(format!("{SIZES:?} kB"))
 }

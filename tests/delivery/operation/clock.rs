@@ -4,12 +4,14 @@
 //! The clock is libfaketime's, which reads it from a file; the monotonic clock is the system's.
 
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use fogmux_tests::gateway::{Gateway, Plan};
+use fogmux_tests::mqtt::{self, Connection, V4};
 use fogmux_tests::suite::Case;
 use fogmux_tests::tcp;
 use rustix::process::Signal;
@@ -26,6 +28,8 @@ pub(super) const BEHIND: Case = Case {
 };
 pub(super) const AHEAD: Case =
     Case { name: "a clock that is ahead and is set back: what seemed to have expired is there again", run: ahead };
+pub(super) const CLEARED: Case =
+    Case { name: "a clock that is ahead and is set back: what was cleared meanwhile does not come back", run: cleared };
 pub(super) const OVERDUE: Case =
     Case { name: "a clock that hears of the time: what expired while the gateway was off is gone", run: overdue };
 
@@ -180,6 +184,34 @@ fn ahead() -> Result<String> {
     // Neither has more time left than it was published with.
     let gateway = board.start("+3700")?;
     ensure!(status(&gateway, "kept")? == 404 && status(&gateway, "ahead")? == 404, "there after its time");
+    stop(gateway)?;
+    Ok(String::new())
+}
+
+fn cleared() -> Result<String> {
+    let board = Board::new()?;
+    let gateway = board.start("+0")?;
+    for topic in ["mqtt", "http", "left"] {
+        put(&gateway, topic, 3_600)?;
+    }
+    stop(gateway)?;
+    let gateway = board.start("+31536000")?;
+    let mut client = Connection::open(gateway.address("mqtt")?, V4, "client")?;
+    client.stream.write_all(&mqtt::publish(V4, b"mqtt", b"", 1, true, 1))?;
+    ensure!(client.read()?.0 == 0x40, "no PUBACK");
+    drop(client);
+    let deleted = http(&gateway, "DELETE", "/topics/http", b"")?.0;
+    board.set("+0")?;
+    wait_status(&gateway, "left", 200)?;
+    for topic in ["mqtt", "http"] {
+        ensure!(status(&gateway, topic)? == 404, "{topic} was cleared and is back (DELETE: {deleted})");
+    }
+    stop(gateway)?;
+    let gateway = board.start("+0")?;
+    for topic in ["mqtt", "http"] {
+        ensure!(status(&gateway, topic)? == 404, "{topic} was cleared and is back after a restart");
+    }
+    ensure!(status(&gateway, "left")? == 200, "a value that was not cleared is gone");
     stop(gateway)?;
     Ok(String::new())
 }

@@ -16,7 +16,7 @@ use std::{
 };
 
 use super::{
-    Retained, Stored,
+    Completion, Retained, Stored,
     map::Map,
     restored::{Shared, again},
 };
@@ -164,6 +164,18 @@ impl Retained {
                 self.take_in(&mut map, &mut clocked, &mut shared, stored, (now, now_unix_ms));
             }
         });
+    }
+
+    /// Removes a topic's message from the store that had expired when it was loaded: once cleared, it does not come
+    /// back when the clock is set back. `None` if there is no such message.
+    pub(super) fn clear_expired(&self, topic: &str) -> Option<Completion> {
+        let mut clocked = self.clocked.lock().unwrap_or_else(PoisonError::into_inner);
+        let topic = clocked.expired.get(topic)?.clone();
+        let completion = self.store.remove(&topic, None);
+        if !matches!(completion, Completion::Failed) {
+            clocked.expired.remove(&topic);
+        }
+        Some(completion)
     }
 
     /// Removes up to `limit` messages from the store that had expired when they were loaded.

@@ -115,7 +115,7 @@ where
         let frame = match std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut body).poll_frame(cx))).await {
             Poll::Ready(frame) => frame,
             // It is waited for, so what there is of it counts.
-            Poll::Pending if !place.set(ctx, held) => return Err(gave_way()),
+            Poll::Pending if !place.set(ctx, held, first.len() + whole.len()) => return Err(gave_way()),
             Poll::Pending => tokio::select! {
                 biased;
                 () = place.waiter().gave_way() => return Err(gave_way()),

@@ -7,8 +7,16 @@ use fogmux_bus::{AttachError, Attached, Door, Publisher};
 use fogmux_mqtt::{Authentication, Connect, Negotiation, OutboundConfig, PropertyBuffer, ReasonCode};
 
 use super::{
-    access::Gate, authenticate::Admitted, connection::Granted, context::MqttContext, login::Refusal,
-    mailbox::MqttMailbox, reauthenticate::Extended, session::session_key, will::Will,
+    access::Gate,
+    authenticate::Admitted,
+    connection::Granted,
+    context::MqttContext,
+    login::Refusal,
+    mailbox::MqttMailbox,
+    reauthenticate::Extended,
+    session::session_key,
+    takeover::{Previous, succeed},
+    will::Will,
 };
 use crate::{Peer, credential::Expiry, shares::Table};
 
@@ -48,7 +56,7 @@ pub(super) fn attach(
     greet(false).map_err(no_room)?;
     let make = || ctx.bus().slot(MqttMailbox::new(config, Arc::clone(&gate), door.bounds(ctx)), ctx.id);
     let attached = door.sessions.attach(&key, &principal.name, negotiation.clean_start, ctx.id, make);
-    let Attached { slot, claim, present, ended, gave_way } = attached.map_err(|error| match error {
+    let Attached { slot, claim, present, ended, gave_way, behind } = attached.map_err(|error| match error {
         AttachError::NotYours => (ReasonCode::NOT_AUTHORIZED, "the session belongs to someone else"),
         AttachError::Full => {
             ctx.shared.metrics.shares.refused(Table::Sessions, &principal.name, ctx.now());
@@ -58,13 +66,7 @@ pub(super) fn attach(
     if let Some(gone) = gave_way {
         door.give_way(ctx, &gone);
     }
-    match ended {
-        Some(ended) => {
-            door.end_session(ctx, &ended);
-            door.publish_will_of(ctx, &key);
-        }
-        None => door.cancel_will_of(&key),
-    }
+    let follows = succeed(ctx, &key, &slot, claim, Previous { ended, behind });
     let gate = if present {
         // If the connection is displaced already, its first turn notices.
         let resumed = slot.with_claim(claim, |mailbox| {
@@ -84,7 +86,20 @@ pub(super) fn attach(
     let extended = last.map(|last| Extended::new(last.method, peer));
     let negotiation = *negotiation;
     let peer = peer.address;
-    Ok(Granted { negotiation, slot, claim, gate, publisher, peer, will, greeting, expires, generation, extended })
+    Ok(Granted {
+        negotiation,
+        slot,
+        claim,
+        gate,
+        publisher,
+        peer,
+        will,
+        greeting,
+        expires,
+        generation,
+        extended,
+        follows,
+    })
 }
 
 fn outbound(negotiation: &Negotiation) -> OutboundConfig {

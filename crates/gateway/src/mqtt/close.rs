@@ -2,6 +2,7 @@
 
 use std::{io, sync::Arc, task::Poll, time::Duration};
 
+use fogmux_bus::SessionKey;
 use fogmux_mqtt::{Disconnect, Packet, Properties, Property, PropertyBuffer, ReasonCode, SESSION_NEVER_EXPIRES};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -42,17 +43,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let gave_way = end == End::Displaced && self.slot.with(|mailbox| mailbox.gave_way);
         let end = if gave_way { End::GaveWay } else { end };
         self.count(end);
-        if end == End::Displaced && self.will.is_some() && self.has_taken_leave() {
+        if matches!(end, End::Displaced | End::Closed) && self.will.is_some() && self.has_disconnected().await {
             self.will = None;
         }
         // Nothing of it is handled any more, and the goodbye takes a while.
         (self.input, self.unfinished) = (Input::new(Vec::new()), None);
-        if let Some(will) = self.leave(end) {
+        let key = self.key();
+        if let Some(will) = self.leave(end, &key) {
             // When many go at once, all of them give back what they held before the first will is published: otherwise
             // their mailboxes would take each other's wills, and clients that read pay for that.
             tokio::task::yield_now().await;
             will.publish(&self.ctx);
         }
+        self.ctx.door.sessions.end_departure(&key, &self.slot, self.claim);
         if matches!(end, End::Closed | End::Unreachable) {
             return;
         }
@@ -167,13 +170,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Leaves the session, which may continue without a connection. Returns the will, if it is to be published now.
-    fn leave(&mut self, end: End) -> Option<Box<Will>> {
-        let (ctx, key) = (&self.ctx, self.key());
+    fn leave(&mut self, end: End, key: &SessionKey) -> Option<Box<Will>> {
+        let ctx = &self.ctx;
         let door = &ctx.door;
         // §3.1.2.5: published unless the client sent DISCONNECT with reason 0x00.
         let will = self.will.take().filter(|_| end != End::Disconnected { will: false });
         if matches!(end, End::Displaced | End::GaveWay) {
-            let resumed = door.sessions.get(&key).is_some_and(|slot| Arc::ptr_eq(&slot, &self.slot));
+            let resumed = door.sessions.get(key).is_some_and(|slot| Arc::ptr_eq(&slot, &self.slot));
             // The session continues with the new connection, which comes before the end of any delay ([MQTT-3.1.3-9]);
             // if the session has ended, so has the delay.
             return will.filter(|will| !resumed || will.delay == 0);
@@ -187,7 +190,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         ctx.bus().counters().gone(u64::try_from(dropped).unwrap_or(u64::MAX));
         let keep =
             (self.session_expiry != SESSION_NEVER_EXPIRES).then(|| Duration::from_secs(u64::from(self.session_expiry)));
-        if let Some(slot) = door.sessions.detach(&key, &self.slot, self.claim, keep, self.now) {
+        if will.is_some() {
+            door.sessions.begin_departure(key, &self.slot, self.claim);
+        }
+        if let Some(slot) = door.sessions.detach(key, &self.slot, self.claim, keep, self.now) {
             door.end_session(ctx, &slot);
         }
         let will = will?;
@@ -195,7 +201,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if delay == 0 {
             return Some(will);
         }
-        door.delay_will(key, *will, self.now + Duration::from_secs(u64::from(delay)));
+        door.delay_will(key.clone(), *will, self.now + Duration::from_secs(u64::from(delay)));
         None
     }
 }

@@ -23,6 +23,7 @@ use super::{
     receive::Input,
     retained::Pulls,
     session::{LeftGroups, session_key},
+    takeover::Follows,
     wheel::Entry,
     will::Will,
 };
@@ -57,6 +58,8 @@ pub(super) struct Granted {
     pub(super) generation: u64,
     /// The state for re-authentication, if the client may ask for one.
     pub(super) extended: Option<Extended>,
+    /// The previous connections, if they may still publish.
+    pub(super) follows: Option<Follows>,
 }
 
 /// Why a connection ended.
@@ -129,7 +132,7 @@ pub(super) struct Connection<S> {
     pub(super) awaiting: bool,
     pub(super) now: Timestamp,
     pub(super) last_read: Timestamp,
-    /// Since when the client is not read, for our own reasons: such time counts against no deadline.
+    /// Since when the client is not read, for our own reasons: such time is none of its silence.
     pub(super) unread_since: Timestamp,
     /// Bytes read since the task was woken.
     pub(super) read_bytes: usize,
@@ -266,7 +269,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Ok(false) => {
                 check_sleep(&self.ctx, "mqtt", || self.missed_wake());
-                if self.is_drained() { Poll::Ready(End::Draining) } else { self.poll_deadline() }
+                if self.is_drained() { Poll::Ready(End::Draining) } else { self.poll_deadline(cx) }
             }
             Err(end) => Poll::Ready(end),
         }

@@ -1,19 +1,29 @@
 //! The deadlines of a connection: keep alive, stalls, expiring credentials, shutdown.
 
-use std::{task::Poll, time::Duration};
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
 use fogmux_bus::Timestamp;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::connection::{Connection, End};
+use super::{
+    connection::{Connection, End},
+    receive::Input,
+};
 use crate::{credential::Expiry, phase::Phase, shutdown::Written};
+
+/// Bytes that are read of a client that is not read otherwise, to learn whether it is there.
+const LOOK_BYTES: usize = 512;
+/// Bytes of such a client above which no more are read for that.
+const LOOKED_AT_MAX: usize = 32 << 10;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn keep_alive_deadline(&self) -> Timestamp {
         match self.keep_alive {
             0 => Timestamp::NEVER,
-            // Its packets may be waiting in the socket.
-            _ if self.unread_since != Timestamp::NEVER => Timestamp::NEVER,
             // [MQTT-3.1.2-22]: one and a half times.
             seconds => self.last_read.max(self.ctx.went_on()) + Duration::from_millis(u64::from(seconds) * 1500),
         }
@@ -31,6 +41,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
+    /// Whether the client was not read in the last turn.
+    pub(super) fn is_unread(&self) -> bool {
+        self.unread_since != Timestamp::NEVER
+    }
+
     fn stall_deadline(&self) -> Timestamp {
         match self.egress.stalled_since() {
             Timestamp::NEVER => Timestamp::NEVER,
@@ -45,9 +60,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Ends the connection if a deadline has passed, otherwise sets the alarm for the next. The alarm is set again only
     /// after it has rung, or for an earlier deadline: a client that sends costs no timer operation.
-    pub(super) fn poll_deadline(&mut self) -> Poll<End> {
+    pub(super) fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         if self.keep_alive_deadline() <= self.now {
-            return Poll::Ready(End::Silent);
+            // A client that is not read has not been silent if something of it waits in the socket.
+            match self.is_unread().then(|| self.poll_look(cx)) {
+                Some(Poll::Ready(Ok(()))) => {
+                    self.last_read = self.now;
+                    self.unread_since = self.now;
+                }
+                Some(Poll::Ready(Err(end))) => return Poll::Ready(end),
+                Some(Poll::Pending) | None => return Poll::Ready(End::Silent),
+            }
         }
         if self.expiry() <= self.now {
             return Poll::Ready(End::Expired);
@@ -64,6 +87,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         Poll::Pending
+    }
+
+    /// Reads a little of a client that is not read otherwise, and keeps it for later. Ready if something was there.
+    fn poll_look(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        let (Input::Partial(bytes) | Input::Unread(bytes) | Input::Held(bytes)) = &mut self.input else {
+            // The client is in the middle of a packet, whose size has a bound already.
+            return Poll::Ready(Ok(()));
+        };
+        if bytes.len() >= LOOKED_AT_MAX {
+            return Poll::Ready(Ok(()));
+        }
+        let mut some = [0; LOOK_BYTES];
+        let mut read = ReadBuf::new(&mut some);
+        match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut read)) {
+            Ok(()) if !read.filled().is_empty() => {}
+            Ok(()) => return Poll::Ready(Err(End::Closed)),
+            Err(error) => return Poll::Ready(Err(End::of(&error))),
+        }
+        bytes.extend_from_slice(read.filled());
+        let (bytes, count) = (std::mem::take(bytes), read.filled().len());
+        self.input = Input::Held(bytes);
+        self.ctx.shared.metrics.mqtt.bytes_in.add(u64::try_from(count).unwrap_or_default());
+        Poll::Ready(Ok(()))
     }
 
     /// Begins the shutdown of the connection: publishes the will, and from now on handles only acknowledgements.

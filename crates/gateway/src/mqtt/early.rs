@@ -61,7 +61,7 @@ impl Early {
         self.bytes.extend_from_slice(bytes);
         let counted = if self.bytes.len() <= SMALL_BYTES { 0 } else { self.bytes.capacity() };
         // If it has to end itself, its waiter tells.
-        let _ = self.place.set(&self.ctx, counted);
+        let _ = self.place.set(&self.ctx, counted, self.bytes.len());
     }
 
     /// Reads until a CONNECT is whole; gives its length. Any other first packet ends the connection ([MQTT-3.1.0-1]).

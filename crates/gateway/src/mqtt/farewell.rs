@@ -1,43 +1,71 @@
-//! A client that ended its connection before it opened the one that replaces it: DISCONNECT may lie behind publications
-//! that were not read yet, because their publisher pauses. Its will is not published ([MQTT-3.14.4-3]).
+//! DISCONNECT behind input that was not read when its connection ended, because its publisher pauses or its session was
+//! taken over. The will is not published then ([MQTT-3.14.4-3]).
 
-use std::task::{Context, Poll, Waker};
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use fogmux_mqtt::{Frame, Packet, PacketType, ReasonCode, decode};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Instant, timeout_at},
+};
 
 use super::{connection::Connection, receive::Input};
 
-/// The most that is read to find DISCONNECT.
-const LOOKED_THROUGH: usize = 1 << 20;
+/// The most that is read to find DISCONNECT: what the send queues of both hosts can hold.
+const LOOKED_THROUGH: usize = 8 << 20;
 /// Bytes read at a time.
 const STEP: usize = 16 << 10;
+/// How long the rest of a client's send queue may take: it comes when the client's host learns that there is room.
+pub(super) const LINGER: Duration = Duration::from_secs(1);
+/// The longest silence within that.
+const SILENCE: Duration = Duration::from_millis(200);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Whether the client has sent DISCONNECT with reason 0x00. Reads what has arrived; the other packets are dropped,
     /// as all are that follow the end of a connection, and its client has no acknowledgement of them.
-    pub(super) fn has_taken_leave(&mut self) -> bool {
+    ///
+    /// Waits for more only if the client was not being read: otherwise there is nothing else in its send queue.
+    pub(super) async fn has_disconnected(&mut self) -> bool {
         let input = std::mem::replace(&mut self.input, Input::new(Vec::new()));
+        let mut waits = self.is_unread() || input.is_unhandled();
         let (mut bytes, mut skip) = input.into_rest();
         let mut read = 0;
+        let deadline = Instant::now() + LINGER;
         loop {
             match self.walk(&mut bytes, &mut skip) {
                 Walk::Left(left) => return left,
                 Walk::More if read < LOOKED_THROUGH => {}
                 Walk::More => return false,
             }
-            let length = bytes.len();
-            bytes.resize(length + STEP, 0);
-            let mut buffer = ReadBuf::new(bytes.get_mut(length..).unwrap_or_default());
-            let mut cx = Context::from_waker(Waker::noop());
-            let poll = std::pin::Pin::new(&mut self.stream).poll_read(&mut cx, &mut buffer);
-            let count = buffer.filled().len();
-            bytes.truncate(length + count);
-            read += count;
-            if count == 0 || !matches!(poll, Poll::Ready(Ok(()))) {
+            let more = poll_fn(|cx| match self.poll_more(cx, &mut bytes) {
+                Poll::Pending if !waits => Poll::Ready(0),
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(count) => Poll::Ready(count),
+            });
+            let count = timeout_at(deadline.min(Instant::now() + SILENCE), more).await.unwrap_or(0);
+            if count == 0 {
                 return false;
             }
+            read += count;
+            // More than a turn reads: the queue had grown.
+            waits |= read >= STEP;
         }
+    }
+
+    /// Reads once and appends to `bytes`. Ready with 0 at the end of the stream.
+    fn poll_more(&mut self, cx: &mut Context<'_>, bytes: &mut Vec<u8>) -> Poll<usize> {
+        let length = bytes.len();
+        bytes.resize(length + STEP, 0);
+        let mut buffer = ReadBuf::new(bytes.get_mut(length..).unwrap_or_default());
+        let poll = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);
+        let count = buffer.filled().len();
+        bytes.truncate(length + count);
+        poll.map(|_| count)
     }
 
     /// Goes through the whole packets and drops them; `skip` bytes of the next are without interest.

@@ -62,7 +62,13 @@ where
         Ok((granted, rest)) => {
             stream.set_user_timeout(user_timeout(&ctx.door.config, granted.negotiation.keep_alive));
             ctx.shared.metrics.mqtt_only.control_out.increment();
-            Some(Box::new(Connection::new(ctx, stream, granted, rest)))
+            drop(early);
+            let follows = granted.follows;
+            let mut connection = Box::new(Connection::new(ctx, stream, granted, rest));
+            if let Some(previous) = follows {
+                connection.follow(previous).await;
+            }
+            Some(connection)
         }
         Err(failed) => {
             say_no(&ctx, &mut stream, early.bytes(), &failed).await;

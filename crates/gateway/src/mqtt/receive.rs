@@ -58,12 +58,25 @@ impl Input {
         }
     }
 
+    /// The bytes that have come.
+    fn filled(&self) -> usize {
+        match self {
+            Self::Partial(bytes) | Self::Unread(bytes) | Self::Held(bytes) => bytes.len(),
+            Self::Large(large) => large.bytes.len(),
+        }
+    }
+
     /// The bytes, and how many of what follows belong to a packet of which they are not kept.
     pub(super) fn into_rest(self) -> (Vec<u8>, usize) {
         match self {
             Self::Partial(bytes) | Self::Unread(bytes) | Self::Held(bytes) => (bytes, 0),
             Self::Large(large) => (Vec::new(), large.total - large.bytes.len()),
         }
+    }
+
+    /// Whether whole packets may be among the bytes.
+    pub(super) const fn is_unhandled(&self) -> bool {
+        matches!(self, Self::Unread(_) | Self::Held(_))
     }
 
     /// Whether a packet larger than the read buffer is under way.
@@ -178,7 +191,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let (door, gate, peer) = (&self.ctx.door, &self.gate, self.peer);
         let fresh = || Box::new(Place::new(door.unfinished(), owner(gate.access().principal(), peer)));
         let place = self.unfinished.get_or_insert_with(fresh);
-        if place.set(&self.ctx, bytes) && (bytes <= SMALL_BYTES || place.waiter().poll_gave_way(cx).is_pending()) {
+        if place.set(&self.ctx, bytes, self.input.filled())
+            && (bytes <= SMALL_BYTES || place.waiter().poll_gave_way(cx).is_pending())
+        {
             return Ok(false);
         }
         let Input::Held(held) = &mut self.input else {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use fogmux_auth::ANONYMOUS;
-use fogmux_bus::{Claim, GaveWay, NoRoom, SessionKey, Sessions, Slot, Subscription, Timestamp};
+use fogmux_bus::{Claim, Departure, GaveWay, NoRoom, SessionKey, Sessions, Slot, Subscription, Timestamp};
 use tokio::sync::Notify;
 
 use super::{
@@ -118,9 +118,10 @@ impl WaitingWills {
         self.by_due.first().map_or(Timestamp::NEVER, |(due, _)| *due)
     }
 
-    fn pop_due(&mut self, now: Timestamp) -> Option<Will> {
+    fn pop_due(&mut self, now: Timestamp) -> Option<(SessionKey, Will)> {
         let (_, key) = self.by_due.first().filter(|(due, _)| *due <= now)?.clone();
-        self.remove(&key)
+        let will = self.remove(&key)?;
+        Some((key, will))
     }
 }
 
@@ -248,22 +249,31 @@ impl MqttDoor {
 
     /// Publishes the will of a session that ended before the delay was over.
     pub(super) fn publish_will_of(&self, ctx: &MqttContext, key: &SessionKey) {
-        let waiting = lock(&self.wills).remove(key);
-        if let Some(will) = waiting {
+        let waiting = {
+            let mut wills = lock(&self.wills);
+            // Begun under the lock: who does not find the will there finds its departure.
+            wills.remove(key).map(|will| (will, self.sessions.begin_will(key)))
+        };
+        if let Some((will, departure)) = waiting {
             will.publish(ctx);
+            self.sessions.end_will(key, &departure);
         }
     }
 
     /// Publishes the wills whose delay is over.
     pub(super) fn publish_due_wills(&self, ctx: &MqttContext, now: Timestamp) {
         // Published without the lock.
-        while let Some(will) = self.pop_due_will(now) {
+        while let Some((key, will, departure)) = self.pop_due_will(now) {
             will.publish(ctx);
+            self.sessions.end_will(&key, &departure);
         }
     }
 
-    fn pop_due_will(&self, now: Timestamp) -> Option<Will> {
-        lock(&self.wills).pop_due(now)
+    fn pop_due_will(&self, now: Timestamp) -> Option<(SessionKey, Will, Departure)> {
+        let mut wills = lock(&self.wills);
+        let (key, will) = wills.pop_due(now)?;
+        let departure = self.sessions.begin_will(&key);
+        Some((key, will, departure))
     }
 
     /// Room for a principal's will, if there is some.

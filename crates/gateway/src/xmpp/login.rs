@@ -325,7 +325,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         let read = poll_fn(|cx| read::poll_take(ctx, stream, input, cx, |_| 0)).await?;
         let counted = if input.len() <= SMALL_BYTES { 0 } else { input.capacity() };
         // If it has to end, its waiter tells.
-        let _ = self.place.set(ctx, counted);
+        let _ = self.place.set(ctx, counted, input.len());
         Ok(read)
     }
 

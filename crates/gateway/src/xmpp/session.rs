@@ -326,7 +326,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             Box::new(Place::new(&ctx.door.unfinished, owner(access.principal(), peer)))
         };
         let place = self.place.get_or_insert_with(fresh);
-        !place.set(ctx, bytes) || place.waiter().poll_gave_way(cx).is_ready()
+        !place.set(ctx, bytes, self.kept.len()) || place.waiter().poll_gave_way(cx).is_ready()
     }
 
     /// Reads once and handles the input. Publishers are paused while mailboxes hold too much.

@@ -1,0 +1,83 @@
+//! Taking a session over: CONNACK waits for the previous connection, so that nothing it still publishes, its will
+//! included, follows the new connection's messages (§3.1.2.5, [MQTT-3.1.4-3]).
+
+use std::{future::poll_fn, sync::Arc, time::Duration};
+
+use fogmux_bus::{Claim, SessionKey, Slot};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::timeout,
+};
+
+use super::{connection::Connection, context::MqttContext, mailbox::MqttMailbox};
+
+/// The longest wait. A displaced connection takes a turn to end, and [`LINGER`](super::farewell::LINGER) if input of it
+/// is unread; one that takes longer must not keep its owner out.
+const WAIT: Duration = Duration::from_secs(3);
+
+/// What a connection follows: previous ones under its key that may still publish.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Follows {
+    /// Whether it ended their session.
+    fresh: bool,
+}
+
+/// The previous connections under a key, as the registry of sessions knows them.
+pub(super) struct Previous {
+    /// The session that a fresh one replaces.
+    pub(super) ended: Option<Arc<Slot<MqttMailbox>>>,
+    /// Whether they may still publish.
+    pub(super) behind: bool,
+}
+
+/// Ends the session that was replaced and settles its delayed will, unless that has to wait.
+pub(super) fn succeed(
+    ctx: &MqttContext,
+    key: &SessionKey,
+    slot: &Slot<MqttMailbox>,
+    claim: Claim,
+    Previous { ended, behind }: Previous,
+) -> Option<Follows> {
+    let fresh = ended.is_some();
+    if let Some(ended) = ended {
+        ctx.door.end_session(ctx, &ended);
+    }
+    if !behind {
+        settle_will(ctx, key, fresh);
+    }
+    // A will whose delay is just over may be on its way.
+    (behind || ctx.door.sessions.is_behind(key, slot, claim)).then_some(Follows { fresh })
+}
+
+/// Handles the delayed will of the previous connection: its client has returned in time, unless the session was to be a
+/// fresh one ([MQTT-3.1.3-9]).
+fn settle_will(ctx: &MqttContext, key: &SessionKey, fresh: bool) {
+    if fresh {
+        ctx.door.publish_will_of(ctx, key);
+    } else {
+        ctx.door.cancel_will_of(key);
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Waits until the previous connections have published what they had left.
+    pub(super) async fn follow(&mut self, Follows { fresh }: Follows) {
+        let key = self.key();
+        self.wait_for_departures(&key).await;
+        // Its delay may have begun meanwhile; and if it was just over, the will is being published.
+        settle_will(&self.ctx, &key, fresh);
+        self.wait_for_departures(&key).await;
+        self.now = self.ctx.now();
+        // Clients wait for CONNACK before they send.
+        self.last_read = self.now;
+    }
+
+    async fn wait_for_departures(&self, key: &SessionKey) {
+        let sessions = &self.ctx.door.sessions;
+        let over = poll_fn(|cx| sessions.poll_departures(key, &self.slot, self.claim, cx));
+        if timeout(WAIT, over).await.is_err() {
+            tracing::debug!(client = &*self.publisher.client, "the previous connection takes too long to end");
+            sessions.forget_departures(key, &self.slot, self.claim);
+        }
+    }
+}
