@@ -73,16 +73,20 @@ pub struct Until {
     pub taken: u64,
     /// How much that was more than it had taken when it asked; 0 if it waits for time to pass.
     pub excess: usize,
-    /// How much it has to take or read within the publisher's patience.
+    /// How much it has to take or read within `patience`.
     pub fair: u64,
+    /// The longest time in which it takes and reads nothing.
+    pub patience: Duration,
 }
 
 impl Until {
-    /// Whether the subscriber still has to catch up, and has read something within this time.
+    /// Whether the subscriber still has to catch up, and has not been idle for too long. Idleness counts from `since`
+    /// on.
     #[must_use]
-    pub fn is_waiting(&self, patience: Duration, now: Timestamp) -> bool {
+    pub fn is_waiting(&self, now: Timestamp, since: Timestamp) -> bool {
         let progress = &self.progress;
-        progress.is_far() && progress.taken() < self.taken && now.since(progress.read_at()) < patience
+        let is_idle = now.since(progress.read_at().max(since)) >= self.patience;
+        progress.is_far() && progress.taken() < self.taken && !is_idle
     }
 
     /// Whether the subscriber has read a fair amount since it had read so much.

@@ -11,6 +11,8 @@ use std::{
 use fogmux_bus::{ClockSet, Timestamp};
 use tokio::time::Instant;
 
+use crate::stops::Stops;
+
 /// More than the wall clock and the monotonic one come apart when nobody sets one.
 const APART_MAX_MS: u64 = 2_000;
 
@@ -20,13 +22,15 @@ const APART_MAX_MS: u64 = 2_000;
 pub struct Clock {
     origin: Instant,
     origin_unix_ms: Arc<AtomicU64>,
+    stops: Arc<Stops>,
 }
 
 impl Clock {
     /// Starts counting.
     #[must_use]
     pub fn start() -> Self {
-        Self { origin: Instant::now(), origin_unix_ms: Arc::new(AtomicU64::new(wall_unix_ms())) }
+        let origin_unix_ms = Arc::new(AtomicU64::new(wall_unix_ms()));
+        Self { origin: Instant::now(), origin_unix_ms, stops: Arc::default() }
     }
 
     /// Milliseconds since the start; never goes back.
@@ -39,6 +43,11 @@ impl Clock {
     #[must_use]
     pub fn unix_ms(&self, at: Timestamp) -> u64 {
         self.origin_unix_ms.load(Ordering::Relaxed).saturating_add(at.as_millis())
+    }
+
+    /// Times in which the gateway did not run.
+    pub(crate) const fn stops(&self) -> &Arc<Stops> {
+        &self.stops
     }
 
     /// Looks whether the wall clock was set: a board without a battery starts in 1970, or when it was shut down, and

@@ -39,6 +39,7 @@ mod shares;
 mod shutdown;
 #[cfg(all(test, feature = "coap", feature = "http", feature = "mqtt", feature = "xmpp"))]
 mod simulation;
+mod stops;
 mod sys;
 mod tasks;
 mod throttle;

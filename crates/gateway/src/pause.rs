@@ -50,14 +50,14 @@ impl Plan {
         self.look
     }
 
-    /// Whether it pauses on after a look.
-    pub(crate) fn goes_on(&mut self, now: Timestamp) -> bool {
+    /// Whether it pauses on after a look. The gateway has run since `went_on`.
+    pub(crate) fn goes_on(&mut self, now: Timestamp, went_on: Timestamp) -> bool {
         let Some(until) = &self.asked.until else { return false };
-        if self.left.is_zero() || !until.is_waiting(READS, now) {
+        if self.left.is_zero() || !until.is_waiting(now, went_on) {
             return false;
         }
         let (at, before) = *self.judged.get_or_insert((now, until.all_read()));
-        if now.since(at) >= READS {
+        if now.since(at.max(went_on)) >= until.patience {
             if !until.is_fair(before) {
                 return false;
             }
@@ -116,16 +116,22 @@ impl Pause {
         self.plan.asked.until.is_some()
     }
 
+    /// Whether it has lasted for so long that a client may miss the answer to its PINGREQ.
+    pub(crate) fn is_long(&self) -> bool {
+        self.plan.asked.longest - self.plan.left > LOOK_LAST * 2
+    }
+
     /// See [`Plan::next_turn`].
     pub(crate) fn next_turn(&self, bytes: usize, limit: Option<usize>) -> Option<usize> {
         self.plan.next_turn(bytes, limit)
     }
 
-    /// Whether it is over. `now` is the bus's time.
-    pub(crate) fn poll(&mut self, now: Timestamp, cx: &mut Context<'_>) -> Poll<()> {
+    /// Whether it is over.
+    pub(crate) fn poll(&mut self, ctx: &WorkerContext, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             ready!(self.sleep.as_mut().poll(cx));
-            if !self.plan.goes_on(now) {
+            let now = ctx.now();
+            if !self.plan.goes_on(now, ctx.went_on()) {
                 return Poll::Ready(());
             }
             self.sleep = Box::pin(tokio::time::sleep(self.plan.look()));
@@ -134,6 +140,6 @@ impl Pause {
 
     /// Waits until it is over, or the gateway shuts down.
     pub(crate) async fn keep(mut self, ctx: &WorkerContext) {
-        std::future::poll_fn(|cx| if ctx.is_draining() { Poll::Ready(()) } else { self.poll(ctx.now(), cx) }).await;
+        std::future::poll_fn(|cx| if ctx.is_draining() { Poll::Ready(()) } else { self.poll(ctx, cx) }).await;
     }
 }

@@ -79,7 +79,7 @@ impl Unfinished {
     /// Has input give way while there is too much.
     fn make_room(&self, ctx: &WorkerContext, room: &mut Room<Arc<Waiter>>, now: Timestamp) {
         let rests = |waiter: &Arc<Waiter>| {
-            let rested = now.since(Timestamp::from_millis(waiter.touched.load(Relaxed)));
+            let rested = now.since(Timestamp::from_millis(waiter.touched.load(Relaxed)).max(ctx.went_on()));
             (rested >= self.rest).then_some(rested)
         };
         while let Some(gone) = room.give_way(rests) {

@@ -15,6 +15,7 @@ use crate::{
     phase::{Phase, Phases},
     proxy::ProxyRules,
     shutdown::Shutdown,
+    stops::Look,
     verifiers::Verifiers,
 };
 
@@ -91,12 +92,14 @@ pub struct WorkerContext {
     pub read_buffer: RefCell<Box<[u8]>>,
     /// An empty buffer with capacity, to exchange for a mailbox's output while it is written; returned empty.
     pub spare: RefCell<Vec<u8>>,
+    look: Look,
 }
 
 impl WorkerContext {
     pub(crate) fn new(shared: Arc<Shared>, id: WorkerId) -> Rc<Self> {
         Rc::new(Self {
             worker: RefCell::new(shared.bus.worker(id)),
+            look: Look::new(shared.clock.now()),
             shared,
             id,
             read_buffer: RefCell::new(vec![0; READ_BUFFER_BYTES].into_boxed_slice()),
@@ -116,10 +119,21 @@ impl WorkerContext {
         &self.shared.authority
     }
 
-    /// The time now.
+    /// The time now. Every judgement on a client begins with this: it notices times in which the gateway did not run.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        self.shared.clock.now()
+        let now = self.shared.clock.now();
+        if let Some(stopped) = self.look.again(now)
+            && self.shared.clock.stops().ended(now)
+        {
+            tracing::warn!(?stopped, "the gateway did not run for a while: its clients are given their time again");
+        }
+        now
+    }
+
+    /// When the gateway went on after it last had not run. The idleness of a client counts from then on at the earliest.
+    pub(crate) fn went_on(&self) -> Timestamp {
+        self.shared.clock.stops().last()
     }
 
     /// A bus timestamp as milliseconds since 1970.

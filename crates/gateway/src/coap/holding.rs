@@ -8,12 +8,12 @@ use std::{
     task::{Context, Poll},
 };
 
-use fogmux_bus::{Completion, SlowDown, Timestamp};
+use fogmux_bus::{Completion, SlowDown};
 use fogmux_coap::{Code, Ticket};
 use foldhash::quality::RandomState;
 
 use super::transport::Path;
-use crate::pause::Pause;
+use crate::{WorkerContext, pause::Pause};
 
 /// Answers held back for one peer above which its publications are refused. A client that keeps to NSTART has one.
 const HELD_MAX: u32 = 16;
@@ -59,12 +59,12 @@ impl Holding {
     }
 
     /// The answers that have been held back for long enough.
-    pub(super) fn poll(&mut self, now: Timestamp, cx: &mut Context<'_>) -> Poll<Vec<Held>> {
+    pub(super) fn poll(&mut self, ctx: &WorkerContext, cx: &mut Context<'_>) -> Poll<Vec<Held>> {
         if self.answers == 0 {
             return Poll::Pending;
         }
         let mut free = Vec::new();
-        for (_, answers) in self.batches.extract_if(.., |(pause, _)| pause.poll(now, cx).is_ready()) {
+        for (_, answers) in self.batches.extract_if(.., |(pause, _)| pause.poll(ctx, cx).is_ready()) {
             free.extend(answers);
         }
         for held in &free {

@@ -292,7 +292,7 @@ impl Core {
     /// Sends responses whose completions have resolved. Completions resolve in order, so only the first is looked at.
     pub(super) fn complete(&mut self, cx: &mut Context<'_>) -> bool {
         let mut any = false;
-        if let Poll::Ready(answers) = self.holding.poll(self.ctx.now(), cx) {
+        if let Poll::Ready(answers) = self.holding.poll(&self.ctx, cx) {
             any = true;
             self.release(answers);
         }

@@ -3,6 +3,7 @@
 use std::{future::poll_fn, pin::pin, rc::Rc, task::Poll, time::Duration};
 
 use bytes::Bytes;
+use fogmux_bus::Timestamp;
 use fogmux_http::{Kind, Problem};
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -240,12 +241,12 @@ fn builder_two(config: &HttpConfig) -> http2::Builder<LocalExec> {
 /// When a deadline may have passed at the earliest.
 fn next_look(conn: &Conn) -> Instant {
     let config = &conn.ctx.door.config;
-    let progress = &conn.progress;
+    let (progress, went_on) = (&conn.progress, conn.ctx.went_on());
     let at = match progress.head_since.get() {
-        Some(since) => since + config.header_timeout,
+        Some(since) => since.max(went_on) + config.header_timeout,
         // A header section that begins right after this look must not wait for the next by much.
         None if progress.open.get() > 0 => conn.ctx.now() + config.header_timeout,
-        None => (progress.active.get() + config.idle_timeout).min(conn.ctx.now() + config.header_timeout),
+        None => (progress.active.get().max(went_on) + config.idle_timeout).min(conn.ctx.now() + config.header_timeout),
     };
     conn.ctx.shared.clock.instant(at).max(Instant::now() + Duration::from_millis(10))
 }
@@ -266,8 +267,9 @@ fn is_late(conn: &Conn) -> bool {
         progress.head_since.set(progress.head_since.get().map(|_| now));
         return false;
     }
-    progress.head_since.get().is_some_and(|since| now.since(since) >= config.header_timeout)
-        || now.since(progress.active.get()) >= config.idle_timeout
+    let idle = |since: Timestamp| now.since(since.max(conn.ctx.went_on()));
+    progress.head_since.get().is_some_and(|since| idle(since) >= config.header_timeout)
+        || idle(progress.active.get()) >= config.idle_timeout
 }
 
 /// Sends 408 to a client that began a request and did not finish it (RFC 9110 §15.5.9), nothing to an idle one.

@@ -5,12 +5,13 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use fogmux_bus::Memory;
+use fogmux_bus::{Memory, Timestamp};
 
 use super::{
     config::{MqttConfig, SlowSubscriber},
-    pace::Distance,
+    pace::{Distance, Pace},
 };
+use crate::stops::Stops;
 
 /// The fraction of its queue above which a client that reads is behind.
 const BEHIND: usize = 16;
@@ -39,10 +40,11 @@ pub(super) struct Bounds {
     /// The bytes that a session without a connection may hold even if memory is nearly gone.
     absent_bytes: AtomicUsize,
     memory: Arc<Memory>,
+    stops: Arc<Stops>,
 }
 
 impl Bounds {
-    pub(super) fn new(config: &MqttConfig, memory: &Arc<Memory>) -> Self {
+    pub(super) fn new(config: &MqttConfig, memory: &Arc<Memory>, stops: &Arc<Stops>) -> Self {
         Self {
             out_bytes: config.out_bytes_max,
             inflight_bytes: config.inflight_bytes_max,
@@ -53,7 +55,13 @@ impl Bounds {
             slow_subscriber: config.slow_subscriber,
             absent_bytes: AtomicUsize::new(0),
             memory: Arc::clone(memory),
+            stops: Arc::clone(stops),
         }
+    }
+
+    /// The pace of a client that has fallen behind.
+    pub(super) fn pace(&self, now: Timestamp) -> Pace {
+        Pace::new(now, self.queue_bytes, Arc::clone(&self.stops))
     }
 
     /// Sets the bytes that a session without a connection may hold even if memory is nearly gone.

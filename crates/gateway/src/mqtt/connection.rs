@@ -292,7 +292,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let held_back = self.is_held_back();
             let reads = self.may_read(cx);
             self.note_reading(reads);
-            let mut progress = reads && self.poll_receive(cx)?.is_ready();
+            let mut progress =
+                if reads { self.poll_receive(cx)?.is_ready() } else { self.pauses_long() && self.poll_control(cx)? };
             if self.pending() > 0 {
                 progress |= self.poll_pending(cx)?;
             }
@@ -324,7 +325,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.awaiting {
             pause.shorten();
         }
-        if pause.poll(self.ctx.now(), cx).is_pending() {
+        if pause.poll(&self.ctx, cx).is_pending() {
             return true;
         }
         rare.pause = None;
@@ -336,6 +337,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn holds_input(&self) -> bool {
         let is_stopped = self.rare.as_ref().and_then(|rare| rare.pause.as_ref()).is_some_and(|pause| pause.is_stop());
         is_stopped && !self.unfinished.as_ref().is_some_and(|place| place.waiter().has_given_way())
+    }
+
+    /// Whether this publisher has paused for so long that its PINGREQ should be answered meanwhile.
+    fn pauses_long(&self) -> bool {
+        let pause = self.rare.as_ref().and_then(|rare| rare.pause.as_ref());
+        pause.is_some_and(|pause| pause.is_long()) && self.holds_input() && !self.is_held_back()
     }
 
     /// Whether the client is not read because of its own unread output.

@@ -15,7 +15,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             // Its packets may be waiting in the socket.
             _ if self.unread_since != Timestamp::NEVER => Timestamp::NEVER,
             // [MQTT-3.1.2-22]: one and a half times.
-            seconds => self.last_read + Duration::from_millis(u64::from(seconds) * 1500),
+            seconds => self.last_read.max(self.ctx.went_on()) + Duration::from_millis(u64::from(seconds) * 1500),
         }
     }
 
@@ -34,7 +34,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn stall_deadline(&self) -> Timestamp {
         match self.egress.stalled_since() {
             Timestamp::NEVER => Timestamp::NEVER,
-            since => since + self.ctx.door.config.stall_max,
+            since => since.max(self.ctx.went_on()) + self.ctx.door.config.stall_max,
         }
     }
 

@@ -11,12 +11,16 @@
 //! When the queue is nearly full, a publisher stops until the subscriber has taken as much as its queue was above that
 //! mark, which is when all that was published before has left again. So each publisher has one turn above the mark at
 //! most, however many there are.
+//!
+//! A large message is a step of its own: the socket takes all of it at once, and the client acknowledges it when it has
+//! read the last byte. For such messages everything takes as long as a client of the least fair pace needs for one: the
+//! time in which it may seem to take nothing, the time in which its pace is judged, and the stop of their publisher.
 
 use std::{sync::Arc, time::Duration};
 
 use fogmux_bus::{Progress, SlowDown, Timestamp, Until};
 
-use crate::pause::READS;
+use crate::{pause::READS, stops::Stops};
 
 /// The fraction of its queue that a client must take within [`READS`] for publishers to wait for it.
 const FAIR: usize = 32;
@@ -28,8 +32,14 @@ const LONG_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause after one turn for a pace: after a single large message.
 const PACED_MAX: Duration = Duration::from_secs(1);
 /// The longest pause for a subscriber whose queue is nearly full. It ends as soon as the subscriber has taken enough.
-/// Not longer, because a publisher's own subscriptions and its PINGREQ wait as well.
+/// Not longer, because a publisher's own subscriptions wait as well, and its PINGREQ behind a PUBLISH.
 const NEARLY_MAX: Duration = Duration::from_secs(2);
+/// The same for the publisher of a large message, which would otherwise come faster than the subscriber reads it.
+const NEARLY_LARGE_MAX: Duration = Duration::from_secs(8);
+/// A message is large if a client of the least fair pace needs so long for it.
+const LARGE: Duration = Duration::from_secs(1);
+/// The longest time for a single message that is allowed for.
+const LARGE_MAX: Duration = Duration::from_secs(5);
 /// A publisher waits until the subscriber has taken so many times what it brought itself, at most: others fill the
 /// queue, and perhaps the subscriber itself does.
 const OWN: u128 = 128;
@@ -55,12 +65,19 @@ pub(super) enum Distance {
     Nearly(usize),
 }
 
-/// The bytes sent to a client, and those it has taken, in some time.
+/// The bytes sent to a client, those it has taken and those it has acknowledged, in some time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     began: Timestamp,
     came: usize,
     taken: usize,
+    acknowledged: usize,
+}
+
+impl Flow {
+    fn begun(now: Timestamp) -> Self {
+        Self { began: now, ..Self::default() }
+    }
 }
 
 /// Whether the client's connection has run since something was queued.
@@ -78,9 +95,15 @@ enum Turn {
 #[derive(Debug)]
 pub(super) struct Pace {
     progress: Arc<Progress>,
-    /// The bytes queued since publishers were last asked to pause, and when.
+    stops: Arc<Stops>,
+    /// What the client must take within [`READS`] for publishers to wait for it.
+    fair_bytes: usize,
+    /// The bytes queued since publishers were last asked to pause, those of the largest message, and when.
     came: usize,
+    came_largest: usize,
     came_at: Timestamp,
+    /// The bytes of the largest message that was queued.
+    largest: usize,
     turn: Turn,
     /// For the fairness of its pace.
     fair: Flow,
@@ -92,13 +115,17 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Assumes a fair pace at first.
-    pub(super) fn new(now: Timestamp) -> Self {
-        let flow = Flow { began: now, ..Flow::default() };
+    /// Assumes a fair pace at first. `queue_bytes_max` is the bound of the queue.
+    pub(super) fn new(now: Timestamp, queue_bytes_max: usize, stops: Arc<Stops>) -> Self {
+        let flow = Flow::begun(now);
         Self {
             progress: Arc::new(Progress::new(now)),
+            stops,
+            fair_bytes: queue_bytes_max / FAIR,
             came: 0,
+            came_largest: 0,
             came_at: now,
+            largest: 0,
             turn: Turn::Had,
             fair: flow,
             is_fair: true,
@@ -120,7 +147,31 @@ impl Pace {
             Turn::Due(since) => since,
             Turn::Had | Turn::Blocked => now,
         };
-        as_of.since(self.progress.read_at()) < READS
+        as_of.since(self.progress.read_at().max(self.stops.last())) < self.patience()
+    }
+
+    /// The time that a client of the least fair pace needs for so many bytes.
+    fn at_fair_pace(&self, bytes: usize) -> Duration {
+        let nanos = READS.as_nanos() * bytes as u128 / self.fair_bytes.max(1) as u128;
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// The time that it needs for the largest message.
+    fn step(&self) -> Duration {
+        self.at_fair_pace(self.largest).min(LARGE_MAX)
+    }
+
+    /// The longest time in which a client that reads takes nothing: it reads a message, and half of it for good measure.
+    fn patience(&self) -> Duration {
+        READS.max(self.step() * 3 / 2)
+    }
+
+    /// Whether it took a fair amount in so long, less a message that may be under way.
+    fn took_enough(&self, elapsed: Duration) -> bool {
+        let counted = elapsed.saturating_sub(self.step()).as_nanos();
+        // What it takes is put into a buffer first, many messages at a time; each that it reads it acknowledges.
+        let taken = self.fair.taken.max(self.fair.acknowledged);
+        taken as u128 >= self.fair_bytes as u128 * counted / READS.as_nanos()
     }
 
     /// Notes that the connection's socket has no room.
@@ -147,29 +198,51 @@ impl Pace {
         self.fair.taken = self.fair.taken.saturating_add(bytes);
     }
 
-    /// Notes that this many bytes were queued.
-    pub(super) const fn came(&mut self, bytes: usize, now: Timestamp) {
+    /// Notes that the client acknowledged messages of this many bytes, and so has read them.
+    pub(super) fn acknowledged(&mut self, bytes: usize, now: Timestamp) {
+        // They were counted when it took them.
+        self.progress.read(0, now);
+        self.fair.acknowledged = self.fair.acknowledged.saturating_add(bytes);
+    }
+
+    /// Notes that a message of this many bytes was queued.
+    pub(super) fn came(&mut self, bytes: usize, now: Timestamp) {
         self.came = self.came.saturating_add(bytes);
+        self.came_largest = self.came_largest.max(bytes);
         self.came_at = now;
+        self.largest = self.largest.max(bytes);
         if matches!(self.turn, Turn::Had) {
             self.turn = Turn::Due(now);
         }
     }
 
-    /// The pause for the publisher of what came since the last call; `queue_bytes_max` is the bound of the queue.
-    pub(super) fn slow_down(&mut self, distance: Distance, queue_bytes_max: usize) -> Option<SlowDown> {
-        let (bytes, now) = (std::mem::take(&mut self.came), self.came_at);
-        if bytes == 0 {
-            return None;
+    /// Judges its pace again when it is time.
+    fn judge(&mut self, now: Timestamp) {
+        let went_on = self.stops.last();
+        if went_on > self.fair.began {
+            // Nobody sent it anything for a part of that time.
+            (self.fair, self.now, self.before) = (Flow::begun(now), Flow::begun(now), None);
         }
-        self.now.came = self.now.came.saturating_add(bytes);
-        if now.since(self.fair.began) >= READS {
-            self.is_fair = self.fair.taken >= queue_bytes_max / FAIR;
-            self.fair = Flow { began: now, ..Flow::default() };
+        // Two large messages at least, of which one may be under way.
+        let window = READS.max(self.step() * 5 / 2);
+        if now.since(self.fair.began) >= window {
+            self.is_fair = self.took_enough(window);
+            self.fair = Flow::begun(now);
         }
         if now.since(self.now.began) >= MEASURED {
             self.measure(now);
         }
+    }
+
+    /// The pause for the publisher of what came since the last call.
+    pub(super) fn slow_down(&mut self, distance: Distance) -> Option<SlowDown> {
+        let (bytes, now) = (std::mem::take(&mut self.came), self.came_at);
+        let largest = std::mem::take(&mut self.came_largest);
+        if bytes == 0 {
+            return None;
+        }
+        self.now.came = self.now.came.saturating_add(bytes);
+        self.judge(now);
         if !self.reads(now) {
             return None;
         }
@@ -196,14 +269,26 @@ impl Pace {
         };
         let paced = Duration::from_nanos(paced);
         let longest = match (excess, per_byte) {
-            (Some(_), _) => NEARLY_MAX,
+            (Some(_), _) => self.stop_max(largest),
             (None, Some(_)) => paced.clamp(PAUSE, PACED_MAX),
             (None, None) => LONG_PAUSE,
         };
-        let fair = (queue_bytes_max / FAIR) as u64;
+        let (fair, patience) = (self.fair_bytes as u64, self.patience());
         let taken = excess.map_or(u64::MAX, |excess| self.progress.taken().saturating_add(excess as u64));
-        let until = Until { progress: Arc::clone(&self.progress), taken, excess: excess.unwrap_or_default(), fair };
+        let (progress, excess) = (Arc::clone(&self.progress), excess.unwrap_or_default());
+        let until = Until { progress, taken, excess, fair, patience };
         Some(SlowDown { paced, longest, unfair: false, until: Some(until) })
+    }
+
+    /// The longest stop of a publisher whose largest message has so many bytes.
+    fn stop_max(&self, largest: usize) -> Duration {
+        let alone = self.at_fair_pace(largest);
+        if alone < LARGE {
+            return NEARLY_MAX;
+        }
+        // With others it gets a part of the pace.
+        let shared = alone.as_nanos() * self.shares / SHARE;
+        Duration::from_nanos(u64::try_from(shared).unwrap_or(u64::MAX)).clamp(NEARLY_MAX, NEARLY_LARGE_MAX)
     }
 
     /// Begins the next measurement. If more came than was taken, publishers get a smaller part of the pace each.
@@ -215,7 +300,7 @@ impl Pace {
             // A socket takes much at a time, which must not count for much.
             self.shares = shares.clamp(self.shares * 3 / 4, self.shares * 2).clamp(SHARES_MIN, SHARE * SHARES_MAX);
         }
-        self.before = Some(std::mem::replace(&mut self.now, Flow { began: now, ..Flow::default() }));
+        self.before = Some(std::mem::replace(&mut self.now, Flow::begun(now)));
     }
 
     /// Nanoseconds that the client takes for a byte, if that is known.

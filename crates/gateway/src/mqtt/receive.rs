@@ -15,6 +15,8 @@ use fogmux_mqtt::{
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
+mod control;
+
 use super::connection::{Connection, End};
 use crate::unfinished::{Place, SMALL_BYTES, owner};
 
@@ -248,10 +250,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut batch = Batch::default();
         let mut used = 0;
         self.publishes = false;
-        let mut control = 0;
+        let (mut control, mut holds) = (0, self.holds_input());
         let end = loop {
             let rest = bytes.get(used..).unwrap_or_default();
-            if batch.is_empty() && self.holds_input() {
+            if batch.is_empty() {
+                holds = self.holds_input();
+            }
+            if holds && control::is_publish(rest) {
                 break None;
             }
             match decode(rest, version, &limits) {
@@ -375,7 +380,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let out = self.output.buffer(&self.ctx);
         let steps = batch.steps.drain(..);
+        let now = self.now;
         let applied = self.slot.with_claim(self.claim, |mailbox| {
+            let in_flight = mailbox.in_flight();
             for step in steps {
                 match step {
                     Step::Puback(id) => mailbox.handle_puback(id)?,
@@ -403,6 +410,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     },
                 }
             }
+            mailbox.note_acknowledged(in_flight, now);
             Ok(())
         });
         let applied = applied.map_err(|_| End::Displaced)?;

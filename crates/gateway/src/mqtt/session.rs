@@ -189,7 +189,8 @@ impl MqttDoor {
     }
 
     pub(super) fn bounds(&self, ctx: &MqttContext) -> Arc<Bounds> {
-        Arc::clone(self.bounds.get_or_init(|| Arc::new(Bounds::new(&self.config, ctx.bus().memory()))))
+        let new = || Arc::new(Bounds::new(&self.config, ctx.bus().memory(), ctx.shared.clock.stops()));
+        Arc::clone(self.bounds.get_or_init(new))
     }
 
     /// The logins under way.

@@ -31,6 +31,7 @@ use crate::coap;
 use crate::http;
 use crate::{
     door::Connection,
+    stops::TICK,
     sys,
     tasks::Tasks,
     turn,
@@ -137,9 +138,11 @@ async fn follow_clock(ctx: Rc<WorkerContext>) {
 /// Drops the worker's outdated routes, and with them the last references to subscribers that are gone; then has the
 /// worker's heap give back what is free at its top.
 async fn sweep_routes(ctx: Rc<WorkerContext>) {
-    let mut ticks = tokio::time::interval(std::time::Duration::from_secs(1));
+    let mut ticks = tokio::time::interval(TICK);
     loop {
         ticks.tick().await;
+        // Also where no client asks for it, so that a time in which the worker did not run is seen.
+        let _now = ctx.now();
         ctx.worker.borrow_mut().sweep_routes();
         fogmux_memory::give_back_top();
     }

@@ -316,7 +316,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             ready!(Pin::new(&mut ctx.bus().memory().relieved()).poll(cx));
         }
         if let Some(pause) = &mut self.core.pause {
-            ready!(pause.poll(ctx.now(), cx));
+            ready!(pause.poll(ctx, cx));
             self.core.pause = None;
         }
         Poll::Ready(())

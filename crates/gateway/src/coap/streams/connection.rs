@@ -187,7 +187,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Whether this publisher does not pause any more.
     fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(pause) = &mut self.pause {
-            ready!(pause.poll(self.ctx.now(), cx));
+            ready!(pause.poll(&self.ctx, cx));
             self.pause = None;
         }
         Poll::Ready(())

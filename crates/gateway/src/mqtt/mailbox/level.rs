@@ -2,7 +2,7 @@
 
 use fogmux_bus::{Qos, SlowDown, Timestamp};
 
-use super::{super::pace::Pace, MqttMailbox};
+use super::MqttMailbox;
 
 impl MqttMailbox {
     /// How much of its bounds the queue takes up.
@@ -14,7 +14,8 @@ impl MqttMailbox {
     pub(super) fn note_came(&mut self, bytes: usize, now: Timestamp) {
         if self.bounds.distance(self.level()).is_some() {
             let bytes = self.bounds.level(1, bytes);
-            self.pace.get_or_insert_with(|| Box::new(Pace::new(now))).came(bytes, now);
+            let bounds = &self.bounds;
+            self.pace.get_or_insert_with(|| Box::new(bounds.pace(now))).came(bytes, now);
         }
     }
 
@@ -52,10 +53,23 @@ impl MqttMailbox {
         }
     }
 
+    /// How much of its bounds the messages would take up that the client has not acknowledged.
+    pub(in crate::mqtt) fn in_flight(&self) -> usize {
+        self.bounds.level(self.outbound.in_flight(), self.inflight_bytes)
+    }
+
+    /// Notes that the client has acknowledged what is no longer in flight of so much: it has read that.
+    pub(in crate::mqtt) fn note_acknowledged(&mut self, before: usize, now: Timestamp) {
+        let after = self.in_flight();
+        if let Some(pace) = self.pace.as_mut().filter(|_| after < before) {
+            pace.acknowledged(before - after, now);
+        }
+    }
+
     /// The pause that the publisher should make after what was just delivered.
     pub(super) fn ask_to_slow_down(&mut self) -> Option<SlowDown> {
         let level = self.level();
         let pace = self.pace.as_mut()?;
-        pace.slow_down(self.bounds.distance(level)?, self.bounds.queue_bytes)
+        pace.slow_down(self.bounds.distance(level)?)
     }
 }
