@@ -13,7 +13,7 @@ mod subscriptions;
 use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
-use fogmux_bus::{Delivered, Delivery, Mailbox, Publication, Qos, Readiness, SlowDown, Timestamp};
+use fogmux_bus::{Account, Delivered, Delivery, Mailbox, Publication, Qos, Readiness, SlowDown, Timestamp};
 use fogmux_mqtt::{Acknowledged, Outbound, OutboundConfig, PacketId, ProtocolError, ReasonCode, ReceivedIds, Sent};
 use smallvec::SmallVec;
 
@@ -46,6 +46,8 @@ pub(super) struct MqttMailbox {
     /// Bytes that the client has taken, ever; wraps.
     taken: u32,
     connected: bool,
+    /// The client has acknowledged something on this connection.
+    acknowledges: bool,
     /// The client is to be disconnected for what it holds.
     evicted: bool,
     /// The session has ended for one of another principal.
@@ -55,6 +57,7 @@ pub(super) struct MqttMailbox {
     pub(super) subscriptions: Option<Box<Subscriptions>>,
     pub(super) gate: Arc<Gate>,
     bounds: Arc<Bounds>,
+    account: Arc<Account>,
 }
 
 /// The result of a drain.
@@ -81,7 +84,7 @@ pub(super) struct Drained {
 }
 
 impl MqttMailbox {
-    pub(super) fn new(config: OutboundConfig, gate: Arc<Gate>, bounds: Arc<Bounds>) -> Self {
+    pub(super) fn new(config: OutboundConfig, gate: Arc<Gate>, bounds: Arc<Bounds>, account: Arc<Account>) -> Self {
         Self {
             out: Vec::new(),
             outbound: Outbound::new(config),
@@ -93,12 +96,14 @@ impl MqttMailbox {
             lost: 0,
             taken: 0,
             connected: true,
+            acknowledges: false,
             evicted: false,
             gave_way: false,
             received: ReceivedIds::new(),
             subscriptions: None,
             gate,
             bounds,
+            account,
         }
     }
 
@@ -108,7 +113,7 @@ impl MqttMailbox {
         self.out = Vec::new();
         self.unwritten = 0;
         self.lost = 0;
-        (self.connected, self.evicted) = (true, false);
+        (self.connected, self.evicted, self.acknowledges) = (true, false, false);
     }
 
     /// Continues without a connection: only QoS 1 and 2 messages are queued from now on. Returns how many were dropped.
@@ -129,7 +134,7 @@ impl MqttMailbox {
         self.connected
             && self.queue.is_empty()
             && !self.outbound.is_resending()
-            && self.out.len() < self.bounds.scale(self.bounds.out_bytes)
+            && self.out.len() < self.bounds.scale(self.bounds.out_bytes, &self.account)
             && (qos == Qos::AtMostOnce || self.window_open())
     }
 
@@ -151,15 +156,21 @@ impl MqttMailbox {
         match self.outbound.publish(&outgoing, keep, &mut self.out) {
             Sent::Sent(_) => Delivered::Sent,
             Sent::TooLarge => Delivered::TooLarge,
-            Sent::NoRoom => self.enqueue(share(publication, delivery, qos, retain), publication.ingest),
+            Sent::NoRoom => self.enqueue(share(publication, delivery, qos, retain), publication.ingest, delivery.held),
         }
     }
 
-    /// Queues a message. Without room the oldest messages are dropped, but none of QoS 1 or 2 for one of QoS 0.
-    fn enqueue(&mut self, kept: Kept, now: Timestamp) -> Delivered {
+    /// Queues a message; mailboxes held `held` bytes when it came. Without room the oldest messages are dropped, but none
+    /// of QoS 1 or 2 for one of QoS 0.
+    fn enqueue(&mut self, kept: Kept, now: Timestamp, held: usize) -> Delivered {
         let (cost, qos, before) = (kept.cost(), kept.qos, self.queue_bytes);
         let (mut displaced, mut lost) = (0, 0);
         if !self.may_grow(cost) {
+            return Delivered::Full(1);
+        }
+        if !self.may_take(cost, held) {
+            // The owner learns it at its next turn, or when memory is reclaimed.
+            self.lost = self.lost.saturating_add(u32::from(qos > Qos::AtMostOnce && self.connected));
             return Delivered::Full(1);
         }
         while !self.fits(cost, qos, now) {
@@ -363,7 +374,7 @@ impl Mailbox for MqttMailbox {
         if !self.connected && qos == Qos::AtMostOnce {
             return Delivered::Gone;
         }
-        self.enqueue(share(publication, delivery, qos, retain), publication.ingest)
+        self.enqueue(share(publication, delivery, qos, retain), publication.ingest, delivery.held)
     }
 
     fn buffered_bytes(&self) -> usize {
@@ -384,6 +395,10 @@ impl Mailbox for MqttMailbox {
 
     fn readiness(&self) -> Readiness {
         self.shared_readiness()
+    }
+
+    fn account(&self) -> Option<&Arc<Account>> {
+        Some(&self.account)
     }
 
     fn slow_down(&mut self) -> Option<SlowDown> {

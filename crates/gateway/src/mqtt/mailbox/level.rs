@@ -12,15 +12,26 @@ impl MqttMailbox {
 
     /// Notes a message that was queued, if the client is behind.
     pub(super) fn note_came(&mut self, bytes: usize, now: Timestamp) {
-        if self.bounds.distance(self.level()).is_some() {
+        if self.bounds.distance(self.level(), &self.account).is_some() {
             let bytes = self.bounds.level(1, bytes);
             let bounds = &self.bounds;
             self.pace.get_or_insert_with(|| Box::new(bounds.pace(now))).came(bytes, now);
         }
     }
 
+    /// Whether its client is known to read, or need not be: its owner is not limited. It has acknowledged something on
+    /// this connection.
+    fn is_trusted(&self) -> bool {
+        self.acknowledges || !self.bounds.is_limited(&self.account)
+    }
+
+    /// Whether it takes another message at all, when mailboxes held so much before it came.
+    pub(super) fn may_take(&self, cost: usize, held: usize) -> bool {
+        self.bounds.may_take(held, self.queue_bytes + cost, self.acknowledges, &self.account)
+    }
+
     /// A single message always fits: it is shared, and its size was bounded on the way in. So does each of QoS 1 and 2
-    /// for a client that publishers wait for. The bounds of a client that reads do not shrink for what others hold.
+    /// for a client that publishers wait for. The bounds of a client that reads do not shrink.
     pub(super) fn fits(&self, cost: usize, qos: Qos, now: Timestamp) -> bool {
         let queue_bytes = self.bounds.queue_bytes;
         let (reads, waits) = match &self.pace {
@@ -28,18 +39,27 @@ impl MqttMailbox {
             // It is not behind; that says nothing about QoS 0, of which no pace is measured.
             None => (qos != Qos::AtMostOnce, true),
         };
+        let is_trusted = qos == Qos::AtMostOnce || self.is_trusted();
+        let (reads, waits) = (reads && is_trusted, waits && is_trusted);
         self.queue.is_empty()
-            || (self.connected && waits && qos != Qos::AtMostOnce && self.bounds.may_exceed(self.queue_bytes))
+            || (self.connected
+                && waits
+                && qos != Qos::AtMostOnce
+                && self.bounds.may_exceed(self.queue_bytes, &self.account))
             || (self.queue.len() < self.bounds.queue_messages
                 && self.queue_bytes + cost
-                    <= if self.connected && reads { queue_bytes } else { self.bounds.scale(queue_bytes) })
+                    <= if self.connected && reads {
+                        queue_bytes
+                    } else {
+                        self.bounds.scale(queue_bytes, &self.account)
+                    })
     }
 
     /// Notes that the client took so much. Once it is no longer behind, its pace says nothing: it may take no more than
     /// comes.
     pub(super) fn keep_pace(&mut self, taken: usize, now: Timestamp) {
         let level = self.level();
-        if self.bounds.distance(level).is_none() {
+        if self.bounds.distance(level, &self.account).is_none() {
             self.pace = None;
         } else if let Some(pace) = &mut self.pace {
             pace.took(taken, self.bounds.is_far(level), now);
@@ -61,7 +81,11 @@ impl MqttMailbox {
     /// Notes that the client has acknowledged what is no longer in flight of so much: it has read that.
     pub(in crate::mqtt) fn note_acknowledged(&mut self, before: usize, now: Timestamp) {
         let after = self.in_flight();
-        if let Some(pace) = self.pace.as_mut().filter(|_| after < before) {
+        if after >= before {
+            return;
+        }
+        self.acknowledges = true;
+        if let Some(pace) = &mut self.pace {
             pace.acknowledged(before - after, now);
         }
     }
@@ -69,7 +93,8 @@ impl MqttMailbox {
     /// The pause that the publisher should make after what was just delivered.
     pub(super) fn ask_to_slow_down(&mut self) -> Option<SlowDown> {
         let level = self.level();
+        let is_trusted = self.is_trusted();
         let pace = self.pace.as_mut()?;
-        pace.slow_down(self.bounds.distance(level)?)
+        pace.slow_down(self.bounds.distance(level, &self.account)?).filter(|_| is_trusted)
     }
 }
