@@ -42,8 +42,8 @@ impl Account {
         self.memory.is_heaviest(self.number)
     }
 
-    /// Whether its mailboxes take no more where so many bytes are held: more than the mark and what was under way when it
-    /// was reached.
+    /// Whether its mailboxes take no more where so many bytes are held: more than the mark and what was under way when
+    /// it was reached.
     #[must_use]
     pub fn gives_way(&self, held: usize) -> bool {
         self.memory.is_overfull(held) && self.is_heaviest()

@@ -1,7 +1,7 @@
 //! The memory held by all mailboxes, against a mark for all of them.
 //!
-//! Above the mark the publishers of the owner that holds most wait, and its mailboxes give way; nobody else is concerned
-//! (ADR 0038).
+//! Above the mark the publishers of the owner that holds most wait, and its mailboxes give way; nobody else is
+//! concerned (ADR 0038).
 
 use std::{
     future::Future,

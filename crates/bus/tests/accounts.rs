@@ -86,8 +86,8 @@ fn principals(count: usize) -> Vec<Owner> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever comes and is taken, by any number of principals with any number of mailboxes: above the mark exactly one
-    /// is stopped, and it holds no less than its share; the others take what comes.
+    /// Whatever comes and is taken, by any number of principals with any number of mailboxes: above the mark exactly
+    /// one is stopped, and it holds no less than its share; the others take what comes.
     #[test]
     fn only_the_principal_that_holds_most_is_stopped(
         count in 1_usize..40,

@@ -94,23 +94,17 @@ impl Bounds {
         level > self.queue_bytes / CAUGHT_UP
     }
 
-    /// The level above which a client is behind. At the mark publishers of its messages wait for each client of the owner
-    /// that holds most.
-    fn behind(&self, account: &Account) -> usize {
-        if self.memory.pressure() && account.is_heaviest() { 0 } else { self.queue_bytes / BEHIND }
-    }
-
     /// The level above which publishers stop.
     fn nearly_full(&self, account: &Account) -> usize {
         if self.is_limited(account) {
-            return self.behind(account);
+            return self.queue_bytes / BEHIND;
         }
         self.queue_bytes - self.queue_bytes / NEARLY_FULL
     }
 
     /// How far a client with such a level is behind; `None`: it keeps up.
     pub(super) fn distance(&self, level: usize, account: &Account) -> Option<Distance> {
-        if level <= self.behind(account) {
+        if level <= self.queue_bytes / BEHIND {
             return None;
         }
         let is_half = self.memory.used() > self.tight_bytes / FAR_BEHIND && account.is_heaviest();

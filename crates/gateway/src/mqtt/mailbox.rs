@@ -160,17 +160,11 @@ impl MqttMailbox {
         }
     }
 
-    /// Queues a message; mailboxes held `held` bytes when it came. Without room the oldest messages are dropped, but none
-    /// of QoS 1 or 2 for one of QoS 0.
+    /// Queues a message. Without room the oldest messages are dropped, but none of QoS 1 or 2 for one of QoS 0.
     fn enqueue(&mut self, kept: Kept, now: Timestamp, held: usize) -> Delivered {
         let (cost, qos, before) = (kept.cost(), kept.qos, self.queue_bytes);
         let (mut displaced, mut lost) = (0, 0);
-        if !self.may_grow(cost) {
-            return Delivered::Full(1);
-        }
-        if !self.may_take(cost, held) {
-            // The owner learns it at its next turn, or when memory is reclaimed.
-            self.lost = self.lost.saturating_add(u32::from(qos > Qos::AtMostOnce && self.connected));
+        if !self.may_grow(cost) || !self.may_take(cost, qos, held) {
             return Delivered::Full(1);
         }
         while !self.fits(cost, qos, now) {

@@ -19,15 +19,10 @@ impl MqttMailbox {
         }
     }
 
-    /// Whether its client is known to read, or need not be: its owner is not limited. It has acknowledged something on
-    /// this connection.
-    fn is_trusted(&self) -> bool {
+    /// Whether publishers may wait for its client: it has acknowledged something on this connection, or its owner is
+    /// not limited. Otherwise each new connection would have the time in which it may seem to take nothing.
+    fn may_be_waited_for(&self) -> bool {
         self.acknowledges || !self.bounds.is_limited(&self.account)
-    }
-
-    /// Whether it takes another message at all, when mailboxes held so much before it came.
-    pub(super) fn may_take(&self, cost: usize, held: usize) -> bool {
-        self.bounds.may_take(held, self.queue_bytes + cost, self.acknowledges, &self.account)
     }
 
     /// A single message always fits: it is shared, and its size was bounded on the way in. So does each of QoS 1 and 2
@@ -39,8 +34,6 @@ impl MqttMailbox {
             // It is not behind; that says nothing about QoS 0, of which no pace is measured.
             None => (qos != Qos::AtMostOnce, true),
         };
-        let is_trusted = qos == Qos::AtMostOnce || self.is_trusted();
-        let (reads, waits) = (reads && is_trusted, waits && is_trusted);
         self.queue.is_empty()
             || (self.connected
                 && waits
@@ -93,8 +86,8 @@ impl MqttMailbox {
     /// The pause that the publisher should make after what was just delivered.
     pub(super) fn ask_to_slow_down(&mut self) -> Option<SlowDown> {
         let level = self.level();
-        let is_trusted = self.is_trusted();
+        let may_wait = self.may_be_waited_for();
         let pace = self.pace.as_mut()?;
-        pace.slow_down(self.bounds.distance(level, &self.account)?).filter(|_| is_trusted)
+        pace.slow_down(self.bounds.distance(level, &self.account)?).filter(|_| may_wait)
     }
 }

@@ -24,8 +24,8 @@ pub(super) struct Stalled {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
-    /// Cuts a client that reads nothing for too long, or at the next tick if the queues of its principal hold so much that
-    /// its publishers wait.
+    /// Cuts a client that reads nothing for too long, or at the next tick if the queues of its principal hold so much
+    /// that its publishers wait.
     pub(super) fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.check_sleep(!self.is_unwritten());
         let ctx = &self.core.ctx;
