@@ -7,6 +7,7 @@ mod ends;
 mod farewell;
 mod hog;
 mod pace;
+mod readers;
 mod retained;
 mod shutdown;
 mod slow;
@@ -22,6 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         backlog::CASES,
         slow::CASES,
         pace::CASES,
+        readers::CASES,
         burst::CASES,
         farewell::CASES,
         hog::CASES,

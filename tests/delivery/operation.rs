@@ -4,6 +4,7 @@ mod clock;
 mod damage;
 mod descriptors;
 mod disk;
+mod exit;
 mod memory;
 mod polite;
 mod pressure;
@@ -26,9 +27,13 @@ pub(crate) const CASES: &[Case] = &[
     disk::FIRST_START,
     disk::FULL_LATER,
     disk::FULL_LATER_GROUP,
+    exit::LATE,
+    exit::REFUSED,
+    exit::UNTOUCHED,
     store::NO_ROOM,
     store::NEWER,
     store::REFUSED,
+    store::STREAM,
     clock::UNSET,
     clock::BEHIND,
     clock::AHEAD,

@@ -10,7 +10,7 @@ use fogmux_gateway::listener::Listen;
 use fogmux_gateway::{Gateway, GatewayConfig, Listener, RunningGateway, StartError};
 use fogmux_net::channel::Zeroizing;
 use fogmux_net::{PskSource, profile::Stack};
-use fogmux_store::{FjallStore, OpenError, StoreConfig};
+use fogmux_store::{FjallStore, NotKept, OpenError, StoreConfig};
 
 use crate::config::{Config, Tls};
 use crate::data;
@@ -29,8 +29,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Ends everything in good order. Whether all connections were done in time and everything is on the disk.
-    pub(crate) async fn stop(self, deadline: Duration) -> bool {
+    /// Ends everything in good order. Connections that were not done in time are no failure.
+    ///
+    /// # Errors
+    /// When the store has not kept everything, which is logged.
+    pub(crate) async fn stop(self, deadline: Duration) -> Result<(), Failure> {
         let drained = self.gateway.drain(deadline).await;
         if !drained {
             tracing::warn!("some connections were cut off");
@@ -38,11 +41,17 @@ impl Running {
         if drained {
             self.contexts.rest();
         }
-        let closed = self.store.close();
-        if !closed {
-            tracing::error!("the store did not take everything");
-        }
-        drained && closed
+        self.store.close().map_err(|NotKept { reason, failed, refused }| {
+            tracing::error!(
+                reason,
+                failed,
+                refused,
+                "the store did not take everything: {} changes of retained messages, or of XMPP nodes and subscriptions, \
+                 are not on the disk",
+                failed + refused
+            );
+            Failure::silent(Status::IoErr)
+        })
     }
 }
 
@@ -50,9 +59,7 @@ impl Running {
 pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
     let authority = Arc::new(Authority::new(home::rules(config, &home.directory)?));
     let store = open_store(config, &home.directory)?;
-    let contexts = contexts(config, &home.directory, &store).inspect_err(|_| {
-        store.close();
-    })?;
+    let contexts = contexts(config, &home.directory, &store).inspect_err(|_| close(&store))?;
     open_files::raise_limit();
     warn_of_weakness(config);
     let gateway = GatewayConfig {
@@ -76,7 +83,7 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
         xmpp: fogmux_gateway::xmpp::XmppConfig { store: Some(Arc::new(store.clone())), ..config.xmpp.door.clone() },
     };
     let gateway = Gateway::start(gateway, Arc::clone(&authority), Box::new(store.clone())).map_err(|error| {
-        store.close();
+        close(&store);
         not_started(&error)
     })?;
     store.has_been_read();
@@ -85,6 +92,11 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
     gateway.shared.refusals.configure(config.log.refused_logins, config.log.refused_actions);
     gateway.shared.verifiers.configure(config.auth.verification);
     Ok(Running { gateway, authority, contexts, store })
+}
+
+/// Closes the store of a gateway that does not start; nobody has given it anything.
+fn close(store: &FjallStore) {
+    let _ = store.close();
 }
 
 /// The OSCORE contexts of all users. Where the disk takes nothing there are none: their sequence numbers must be on the

@@ -39,18 +39,18 @@ pub(crate) fn run(arguments: &Demo) -> Result<(), Failure> {
     let home = home::prepare(&config, directory.path())?;
     let running = compose::start(&config, &home)?;
     let doors = DemoDoor::all(&running.gateway.addresses, &home);
-    let table = block_on(async {
+    let (table, stopped) = block_on(async {
         let table = LocalSet::new().run_until(show(&doors, patience)).await;
-        running.stop(Duration::from_secs(5)).await;
-        table
-    })??;
+        (table, running.stop(Duration::from_secs(5)).await)
+    })?;
+    let table = table?;
     if arguments.json {
         println!("{}", table.to_json());
     } else {
         print!("{table}");
     }
     match table.problems() {
-        0 => Ok(()),
+        0 => stopped,
         count => Err(Failure::new(Status::Unavailable, format!("{count} messages did not arrive as they were sent"))),
     }
 }

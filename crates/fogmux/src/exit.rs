@@ -15,7 +15,7 @@ pub(crate) enum Status {
     DataErr = 65,
     /// The other side is not there, did not answer in time or refused for its own reasons.
     Unavailable = 69,
-    /// A file or socket failed.
+    /// A file or socket failed, or the store has not kept everything.
     IoErr = 74,
     /// The peer broke its protocol.
     Protocol = 76,

@@ -94,10 +94,10 @@ async fn supervise(running: Running, mut reloader: Reloader) -> Result<(), Failu
     manager.stopping();
     tracing::info!("stopping; a second signal ends at once");
     tokio::select! {
-        _ = running.stop(reloader.drain()) => Ok(()),
+        stopped = running.stop(reloader.drain()) => stopped,
         () = stop.requested() => {
             tracing::warn!("ended at once");
-            Err(Failure::silent(crate::exit::Status::Unavailable))
+            Err(Failure::silent(Status::Unavailable))
         }
     }
 }

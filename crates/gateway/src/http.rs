@@ -4,8 +4,10 @@
 //! `topics`, `batch`, `follow` and others respond. The wire format is data in [`fogmux_http`]. The path of a retained
 //! message – route, permission, lookup, response – runs without a task, a box or an await.
 
+mod answer;
 mod batch;
 mod body;
+mod conn;
 mod connection;
 mod context;
 mod cors;
@@ -263,7 +265,7 @@ pub async fn housekeeping(ctx: Rc<HttpContext>) {
     loop {
         tokio::select! {
             () = &mut drain => return,
-            Ok(()) = rules.changed() => drop(door.second_look.send_replace(())),
+            Ok(()) = rules.changed() => door.second_look.send_replace(()),
             _ = ticks.tick() => door.streams.expire(&ctx),
         }
     }

@@ -37,7 +37,8 @@ mod psk_guard;
 pub mod runtime;
 mod shares;
 mod shutdown;
-#[cfg(all(test, feature = "coap", feature = "http", feature = "mqtt", feature = "xmpp"))]
+#[cfg(test)]
+#[cfg(all(feature = "coap", feature = "http", feature = "mqtt", feature = "xmpp"))]
 mod simulation;
 mod stops;
 mod sys;

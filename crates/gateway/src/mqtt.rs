@@ -41,7 +41,6 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 pub use config::{ClientIdentifiers, MqttConfig, SlowSubscriber};
@@ -59,10 +58,6 @@ use crate::{
     tasks::Tasks,
     transport::Transport,
 };
-
-/// The longest time between two runs of the housekeeping. Will delays and session expiries are whole seconds, so that
-/// none begins and ends in between; an earlier alarm wakes it ([`MqttDoor::set_alarm`]).
-const LOOK: Duration = Duration::from_secs(1);
 
 impl DoorService for Rc<MqttContext> {
     fn serve(&self, connection: door::Connection, tasks: &Tasks) {

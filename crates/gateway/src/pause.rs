@@ -29,8 +29,11 @@ const SHORTER: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Plan {
     look: Duration,
-    /// The rest of the pause after this look.
+    /// The most that is left of the pause after this look, or was after the first.
     left: Duration,
+    /// When the pause is over whatever the subscriber does, known from the first look on: looks are late on a busy
+    /// machine, and the pause must not become longer with each.
+    over: Option<Timestamp>,
     /// When it was last looked whether the subscriber reads a fair amount, and what it had read by then.
     judged: Option<(Timestamp, u64)>,
     asked: SlowDown,
@@ -42,7 +45,7 @@ impl Plan {
         // A pause for a pace is as long as it is; only one that a subscriber ends needs early looks.
         let look = if asked.until.as_ref().is_some_and(|until| until.excess > 0) { LOOK_FIRST } else { LOOK_LAST };
         let look = look.min(left);
-        Self { look, left: left - look, judged: None, asked }
+        Self { look, left: left - look, over: None, judged: None, asked }
     }
 
     /// The time until the publisher looks.
@@ -53,6 +56,8 @@ impl Plan {
     /// Whether it pauses on after a look. The gateway has run since `went_on`.
     pub(crate) fn goes_on(&mut self, now: Timestamp, went_on: Timestamp) -> bool {
         let Some(until) = &self.asked.until else { return false };
+        let over = *self.over.get_or_insert(now + self.left);
+        self.left = self.left.min(over.since(now));
         if self.left.is_zero() || !until.is_waiting(now, went_on) {
             return false;
         }
@@ -141,5 +146,47 @@ impl Pause {
     /// Waits until it is over, or the gateway shuts down.
     pub(crate) async fn keep(mut self, ctx: &WorkerContext) {
         std::future::poll_fn(|cx| if ctx.is_draining() { Poll::Ready(()) } else { self.poll(ctx, cx) }).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fogmux_bus::{Progress, Until};
+
+    use super::*;
+
+    /// How long a publisher pauses for a subscriber that reads and never catches up, if each look is so late.
+    fn pause(late: Duration, longest: Duration, excess: usize) -> Duration {
+        let mut now = Timestamp::from_millis(1_000);
+        let began = now;
+        let progress = Arc::new(Progress::new(now));
+        progress.set_far(true);
+        let patience = Duration::from_secs(2);
+        let until = Until { progress: Arc::clone(&progress), taken: u64::MAX, excess, fair: 1, patience };
+        let mut plan = Plan::new(SlowDown { longest, until: Some(until), ..SlowDown::default() });
+        loop {
+            now = now + plan.look() + late;
+            progress.read(1, now);
+            if !plan.goes_on(now, Timestamp::ZERO) {
+                return now.since(began);
+            }
+        }
+    }
+
+    #[test]
+    fn looks_that_are_late_make_a_pause_late_and_not_longer() {
+        for longest in [1, 4, 50, 51, 1_000, 2_000] {
+            for late in [0, 1, 10, 50, 400, 3_000] {
+                for excess in [0, 1 << 20] {
+                    let (longest, late) = (Duration::from_millis(longest), Duration::from_millis(late));
+                    let took = pause(late, longest, excess);
+                    assert!(took >= longest, "{took:?} of {longest:?}, {late:?} late");
+                    // The first look and the last.
+                    assert!(took <= longest + 2 * late, "{took:?} of {longest:?}, {late:?} late");
+                }
+            }
+        }
     }
 }

@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::{Bytes, BytesMut};
 use fogmux_auth::Principal;
 use fogmux_bus::Timestamp;
 use fogmux_fair::{Owner, Room};
@@ -32,6 +33,14 @@ pub(crate) const REST: Duration = Duration::from_secs(2);
 /// The owner of what a client has begun.
 pub(crate) fn owner(principal: &Principal, address: std::net::SocketAddr) -> Owner {
     if principal.anonymous { Owner::nameless(address.ip()) } else { Owner::principal(Arc::clone(&principal.name)) }
+}
+
+/// Input that has come whole, in a buffer of its size. The one that it was read into has grown by doubling, and a
+/// message is counted with its length for as long as it stays.
+pub(crate) fn finished(bytes: BytesMut) -> Bytes {
+    let mut bytes = Vec::from(bytes);
+    bytes.shrink_to_fit();
+    Bytes::from(bytes)
 }
 
 /// The unfinished input of all clients of a door.
@@ -179,5 +188,24 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_message_has_no_room_for_more() {
+        for length in [0, 1, 65_535, 65_536, 65_537, 70_000, (1 << 20) + 1] {
+            let mut bytes = BytesMut::new();
+            while bytes.len() < length {
+                bytes.extend_from_slice(&vec![7; 1_000.min(length - bytes.len())]);
+            }
+            let whole = finished(bytes);
+            assert_eq!(whole, vec![7; length]);
+            let capacity = whole.try_into_mut().map_or(0, |bytes| bytes.capacity());
+            assert_eq!(capacity, length);
+        }
     }
 }

@@ -15,6 +15,7 @@ mod discover;
 mod ending;
 mod fill;
 mod followed;
+mod held;
 mod kept;
 mod login;
 mod names;
@@ -25,88 +26,30 @@ mod publish;
 mod read;
 mod sasl;
 mod session;
+mod shared;
 mod subscribe;
-#[cfg(all(test, feature = "coap", feature = "http", feature = "mqtt"))]
+#[cfg(test)]
+#[cfg(all(feature = "coap", feature = "http", feature = "mqtt"))]
 mod tests;
 mod translate;
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{rc::Rc, time::Duration};
 
 use fogmux_net::{Stream, TlsAcceptor, listener::set_user_timeout};
-use fogmux_xmpp::{Jid, Limits, ServerConfig, stream::StartTls};
+use fogmux_xmpp::stream::StartTls;
 use tokio::{net::TcpStream, task::spawn_local};
 
-use self::{accounts::Accounts, kept::Records, login::Login, nodes::Nodes, session::Session};
+use self::{login::Login, session::Session};
 use crate::{
     Listener, Peer,
     door::{Connection, DoorService},
     handshake::handshake,
-    metrics::{Counted, Counts},
-    shares::Table,
     tasks::Tasks,
-    unfinished::{REST, Unfinished},
 };
 
 #[cfg(test)]
 pub(crate) use self::translate::forget_cached;
-pub use self::{config::XmppConfig, context::XmppContext, kept::NodeStore};
-
-/// The state that the workers of the XMPP door share: configuration and registries. Connections find it in
-/// [`XmppContext`].
-#[derive(Debug)]
-pub struct XmppDoor {
-    /// The configuration.
-    pub config: XmppConfig,
-    pub(crate) server: Arc<ServerConfig>,
-    /// The address of the publish-subscribe service.
-    service: Jid,
-    nodes: Arc<Nodes>,
-    accounts: Accounts,
-    unfinished: Arc<Unfinished>,
-}
-
-impl XmppDoor {
-    /// Creates the door. An invalid domain, which the configuration's reader refuses, becomes `localhost`.
-    #[must_use]
-    pub fn new(config: XmppConfig) -> Self {
-        let address = |text: &str| Jid::from_parts(None, text, None);
-        let domain = address(&config.domain).or_else(|_| address("localhost"));
-        let service = domain.as_ref().map_or(Err(fogmux_xmpp::JidError::Empty), |d| address(&format!("pubsub.{d}")));
-        let (Ok(domain), Ok(service)) = (domain, service) else { unreachable!("localhost is a domain") };
-        let records = Records::new(config.store.clone());
-        let limits = Limits { stanza_bytes_max: config.stanza_bytes_max, ..Limits::default() };
-        Self {
-            server: Arc::new(ServerConfig { domain, limits, login_timeout: config.login_timeout }),
-            service,
-            nodes: Arc::new(Nodes::new(config.nodes_max, records.clone())),
-            accounts: Accounts::new(config.subscriptions_per_account_max, records),
-            unfinished: Unfinished::new(
-                Table::XmppStanzas,
-                // A stanza of the largest size fits in any case, in a buffer that doubles.
-                config.open_stanzas_bytes_max.max(config.stanza_bytes_max.saturating_mul(2)),
-                REST,
-            ),
-            config,
-        }
-    }
-
-    /// The domain of the users.
-    #[must_use]
-    pub fn realm(&self) -> &str {
-        self.server.domain.as_str()
-    }
-}
-
-impl Counted for XmppDoor {
-    fn counts(&self) -> Counts {
-        let unfinished = self.unfinished.bytes();
-        Counts {
-            unfinished_bytes: unfinished,
-            gauges: vec![("xmpp_unfinished_bytes", "Bytes of unfinished XMPP stanzas", unfinished)],
-            ..Counts::default()
-        }
-    }
-}
+pub use self::{config::XmppConfig, context::XmppContext, kept::NodeStore, shared::XmppDoor};
 
 impl DoorService for Rc<XmppContext> {
     fn serve(&self, connection: Connection, tasks: &Tasks) {

@@ -94,6 +94,11 @@ impl Gathered {
         self.portions.is_empty()
     }
 
+    /// The number of changes.
+    pub(crate) fn changes(&self) -> usize {
+        self.writes.len() + self.records.len() + self.earlier.len() + self.earlier_records.len()
+    }
+
     /// Replaces the write of a topic, or adds one. `before` is the message to go back to if it fails. `reserve` is
     /// asked for room in bytes, with the payload where a message is kept here besides the topic's latest. Returns the
     /// portion, or `None` without room.

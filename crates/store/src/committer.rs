@@ -62,9 +62,14 @@ pub(crate) fn run<D: Disk>(
     undo: &OnceLock<Undo>,
 ) {
     let mut result = Ok(());
+    let (mut failed, mut unsynced) = (0, 0);
     while let Some(gathered) = queue.take() {
+        let (changes, before) = (gathered.changes() as u64, counters.records.load(Relaxed));
         let mut portions = gathered.into_portions().into();
         result = commit(&mut portions, &disk, durability, counters);
+        if !durability.syncs() {
+            unsynced += changes;
+        }
         if let Err(error) = &result {
             if durability.waits() {
                 // Before anybody is told.
@@ -75,7 +80,11 @@ pub(crate) fn run<D: Disk>(
             }
             // Before any completion fails, so that the reason is known by then.
             counters.stop(State::ReadOnly, error.clone());
-            portions.extend(queue.fail().into_portions());
+            let waiting = queue.fail();
+            // Of what was not synchronised nobody knows whether the disk has it.
+            let synced = if durability.waits() { counters.records.load(Relaxed) - before } else { 0 };
+            failed = changes.saturating_sub(synced) + waiting.changes() as u64;
+            portions.extend(waiting.into_portions());
             if let Some(undo) = undo.get() {
                 // The later writes first: the messages they replaced may be those of the earlier ones.
                 portions.iter().rev().for_each(|portion| portion.undo(undo));
@@ -88,10 +97,12 @@ pub(crate) fn run<D: Disk>(
     }
     if result.is_ok() && !durability.syncs() {
         result = guarded(|| disk.sync().map_err(|error| error.to_string()));
+        failed = unsynced;
     }
     if let Err(error) = result {
         tracing::error!(%error, "the store failed and is read-only: nothing more is kept on disk; check it and restart");
         counters.stop(State::ReadOnly, error);
+        counters.failed.store(failed, Relaxed);
     }
     // Before the queue ends: whoever waits for that may open the disk again.
     drop(disk);

@@ -39,6 +39,8 @@ pub struct Counters {
     pub(crate) records: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) refused: AtomicU64,
+    pub(crate) shut_out: AtomicU64,
+    pub(crate) failed: AtomicU64,
     pub(crate) damaged_records: AtomicU64,
     pub(crate) damaged_blocks: AtomicU64,
     pub(crate) cut_bytes: AtomicU64,
@@ -59,6 +61,8 @@ pub struct Snapshot {
     pub bytes: u64,
     /// Writes refused because too much was waiting for the disk, or because the store is read-only.
     pub refused: u64,
+    /// Changes that were taken, and that the disk then failed to take.
+    pub failed: u64,
     /// Records that could not be read at the start.
     pub damaged_records: u64,
     /// Damaged blocks of the tree met at the start; each may have held many records.
@@ -69,8 +73,22 @@ pub struct Snapshot {
     pub moved_aside: u64,
     /// Commits that were missing at the start.
     pub lost_commits: u64,
+    /// Bytes in memory that are in the journal and in no table yet.
+    pub unflushed_bytes: u64,
     /// The state.
     pub state: State,
+}
+
+/// The end of a store that has not kept everything.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct NotKept {
+    /// The reason.
+    pub reason: String,
+    /// Changes of retained messages and records that were taken and are not, or not surely, on the disk.
+    pub failed: u64,
+    /// Changes that were refused because the store had stopped writing.
+    pub refused: u64,
 }
 
 impl Snapshot {
@@ -97,6 +115,14 @@ impl Counters {
         self.stopped.get().map(|(_, reason)| reason.as_str())
     }
 
+    /// Counts a write that was refused.
+    pub(crate) fn refuse(&self) {
+        self.refused.fetch_add(1, Relaxed);
+        if self.stopped.get().is_some() {
+            self.shut_out.fetch_add(1, Relaxed);
+        }
+    }
+
     /// Reads all counters.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
@@ -105,11 +131,13 @@ impl Counters {
             records: self.records.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
             refused: self.refused.load(Relaxed),
+            failed: self.failed.load(Relaxed),
             damaged_records: self.damaged_records.load(Relaxed),
             damaged_blocks: self.damaged_blocks.load(Relaxed),
             cut_bytes: self.cut_bytes.load(Relaxed),
             moved_aside: self.moved_aside.load(Relaxed),
             lost_commits: self.lost_commits.load(Relaxed),
+            unflushed_bytes: 0,
             state: self.state(),
         }
     }

@@ -23,7 +23,7 @@ mod retained;
 mod scratch;
 mod tree;
 
-pub use counters::{Counters, Snapshot, State};
+pub use counters::{Counters, NotKept, Snapshot, State};
 pub use durability::Durability;
 pub use open::{OpenError, is_unwritable};
 pub use retained::{FjallStore, RECORD_KEY_BYTES_MAX, StoreConfig};

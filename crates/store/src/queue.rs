@@ -29,6 +29,8 @@ struct State {
     phase: Phase,
     /// Completions of what the committer has taken, until all are resolved.
     taken: Vec<Arc<Completer>>,
+    /// The number of changes in it.
+    taken_changes: usize,
     ended: bool,
 }
 
@@ -38,6 +40,7 @@ impl State {
         self.bytes = 0;
         let gathered = std::mem::take(&mut self.gathered);
         self.taken.extend(gathered.completers());
+        self.taken_changes += gathered.changes();
         gathered
     }
 }
@@ -133,7 +136,9 @@ impl Queue {
 
     /// Notes that the completions of everything that was taken are resolved.
     pub(crate) fn settled(&self) {
-        self.lock().taken.clear();
+        let mut state = self.lock();
+        state.taken.clear();
+        state.taken_changes = 0;
     }
 
     /// Closes the queue; the committer writes what is in it and ends.
@@ -159,13 +164,14 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Waits for the end of the committer. Returns whether it came within `patience`.
-    pub(crate) fn wait_for_end(&self, patience: Duration) -> bool {
+    /// Waits for the end of the committer. If it does not come within `patience`, returns how many changes may not be
+    /// written.
+    pub(crate) fn wait_for_end(&self, patience: Duration) -> Option<u64> {
         let state = self.lock();
         let (state, _) = self
             .changed
             .wait_timeout_while(state, patience, |state| !state.ended)
             .unwrap_or_else(PoisonError::into_inner);
-        state.ended
+        (!state.ended).then(|| (state.gathered.changes() + state.taken_changes) as u64)
     }
 }

@@ -13,7 +13,7 @@ use fogmux_bus::{Completion, Message, RetainedStore, Stored, Topic, Undo};
 use crate::{
     batch::Write,
     committer,
-    counters::{Counters, Snapshot, State},
+    counters::{Counters, NotKept, Snapshot, State},
     durability::Durability,
     open::{self, OpenError, Opened},
     queue::Queue,
@@ -100,9 +100,11 @@ impl FjallStore {
         self.0.counters.why_stopped()
     }
 
-    /// Closes the store and waits until everything is on the disk. Blocks: for the end of the process. Returns whether
-    /// everything is.
-    pub fn close(&self) -> bool {
+    /// Closes the store and waits until everything is on the disk. Blocks: for the end of the process.
+    ///
+    /// # Errors
+    /// When something is not on the disk that the store was given, or the disk does not answer.
+    pub fn close(&self) -> Result<(), NotKept> {
         self.0.close()
     }
 
@@ -115,7 +117,7 @@ impl FjallStore {
         }
         let completion = self.0.queue.push_record(key, value);
         if matches!(completion, Completion::Failed) {
-            self.0.counters.refused.fetch_add(1, Relaxed);
+            self.0.counters.refuse();
         }
         completion
     }
@@ -135,13 +137,14 @@ impl FjallStore {
     /// A reading of the counters.
     #[must_use]
     pub fn counters(&self) -> Snapshot {
-        self.0.counters.snapshot()
+        let unflushed_bytes = self.0.tree().map_or(0, |tree| tree.unflushed_bytes());
+        Snapshot { unflushed_bytes, ..self.0.counters.snapshot() }
     }
 
     fn push(&self, topic: &Topic, write: Write, before: Option<&Arc<Message>>) -> Completion {
         let completion = self.0.queue.push(topic, write, before);
         if matches!(completion, Completion::Failed) {
-            self.0.counters.refused.fetch_add(1, Relaxed);
+            self.0.counters.refuse();
         }
         completion
     }
@@ -156,13 +159,17 @@ impl Inner {
         self.opened().tree.clone()
     }
 
-    fn close(&self) -> bool {
+    fn close(&self) -> Result<(), NotKept> {
         self.queue.close();
-        let ended = self.queue.wait_for_end(CLOSE_PATIENCE);
-        if !ended {
-            tracing::error!("the disk does not answer; retained messages of the last moments may be lost");
-        }
-        ended && self.counters.state() == State::Writable
+        let unwritten = self.queue.wait_for_end(CLOSE_PATIENCE);
+        let (failed, refused) = (self.counters.failed.load(Relaxed), self.counters.shut_out.load(Relaxed));
+        let reason = match (unwritten, self.counters.why_stopped()) {
+            (Some(_), _) => "the disk does not answer",
+            (None, Some(reason)) if failed + refused > 0 => reason,
+            // A store that could not be written and that nobody wrote to has kept everything.
+            (None, _) => return Ok(()),
+        };
+        Err(NotKept { reason: reason.to_owned(), failed: failed + unwritten.unwrap_or_default(), refused })
     }
 }
 
@@ -174,7 +181,8 @@ impl fmt::Debug for Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.close();
+        // Whoever wants to know has closed it before.
+        let _ = self.close();
     }
 }
 

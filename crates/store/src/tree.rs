@@ -17,7 +17,8 @@ use crate::{
 
 /// Cached blocks, in bytes. The bus has all retained messages in memory, so that only compaction reads.
 const CACHE_BYTES: u64 = 1 << 20;
-/// Bytes of a memtable before it becomes a table.
+/// Bytes of a memtable before it becomes a table. The database keeps the last one that has become a table until the
+/// next does, so that twice as much stays in memory after much was written.
 const MEMTABLE_BYTES: u64 = 2 << 20;
 /// Bytes of all journals together; the least that the database accepts. Files are sparse until they are filled.
 const JOURNALS_BYTES: u64 = 64 << 20;
@@ -87,6 +88,11 @@ impl Tree {
             Until::Synced => PersistMode::SyncData,
         };
         batch.durability(Some(mode)).commit()
+    }
+
+    /// Bytes of the memtables that are in no table yet.
+    pub(crate) fn unflushed_bytes(&self) -> u64 {
+        self.database.write_buffer_size()
     }
 
     fn note_commits(&self) {

@@ -137,6 +137,19 @@ impl Answer<'_> {
     }
 }
 
+/// Appends the error that takes the place of `result`, an answer that [`Answer`] wrote: to the same request, with the
+/// same addresses. Anything else is appended as it is.
+pub fn refuse(result: &[u8], error: &StanzaError, out: &mut Vec<u8>) {
+    // Values have no `>`: it is escaped.
+    let tag = result.strip_prefix(b"<iq type='result'").and_then(|rest| rest.split(|byte| *byte == b'>').next());
+    let Some(tag) = tag else { return out.extend_from_slice(result) };
+    out.extend_from_slice(b"<iq type='error'");
+    out.extend_from_slice(tag.strip_suffix(b"/").unwrap_or(tag));
+    out.push(b'>');
+    error.write(&mut Writer::new(out));
+    out.extend_from_slice(b"</iq>");
+}
+
 /// Appends the answer to a version request (XEP-0092).
 pub fn write_version(w: &mut Writer<'_>, name: &str, version: &str) {
     w.start_ns("query", ns::VERSION).leaf("name", name).leaf("version", version).end("query");
@@ -168,4 +181,34 @@ pub fn error_of(stanza: &Element<'_>) -> Option<StanzaError> {
     found.pubsub = pubsub.first().and_then(|name| crate::error::PubsubCondition::from_name(name));
     found.text = error.child(ns::STANZA_ERRORS, "text").map(|t| t.text().into_owned().into());
     Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_refused_result_is_the_error_that_would_have_been_written(
+            id in "[ -~\\t\u{e4}\u{20ac}]{0,12}",
+            from in proptest::option::of("[ -~]{0,12}"),
+            text in "[ -~]{0,12}",
+        ) {
+            let answer = Answer { id: &id, from: from.as_deref(), to: "a@localhost/>'/" };
+            let error = StanzaError::new(StanzaCondition::ResourceConstraint).because(text.clone());
+            let (mut empty, mut full, mut expected) = (Vec::new(), Vec::new(), Vec::new());
+            answer.empty(&mut empty);
+            answer.result(&mut full, |w| {
+                w.leaf("node", &text);
+            });
+            answer.error(&mut expected, &error);
+            for written in [empty, full, expected.clone()] {
+                let mut refused = Vec::new();
+                refuse(&written, &error, &mut refused);
+                prop_assert_eq!(&refused, &expected);
+            }
+        }
+    }
 }

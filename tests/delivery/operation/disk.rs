@@ -28,7 +28,7 @@ pub(super) const FULL_LATER_GROUP: Case =
 
 /// Behind these stand the directory and the command to run.
 const READ_ONLY_MOUNT: &str = r#"mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@""#;
-const SMALL_DISK: &str = r#"mount -t tmpfs -o size=6m,mode=700 tmpfs "$0" && exec "$@""#;
+pub(super) const SMALL_DISK: &str = r#"mount -t tmpfs -o size=6m,mode=700 tmpfs "$0" && exec "$@""#;
 pub(super) const FULL_DISK: &str = r#"cp -a "$0" "$0.copy" && mount -t tmpfs -o size=12m,mode=700 tmpfs "$0" && cp -a "$0.copy/." "$0" &&
     { cat /dev/zero > "$0/filler" 2>/dev/null; exec "$@"; }"#;
 const FULL_EMPTY_DISK: &str = r#"mount -t tmpfs -o size=64k,mode=700 tmpfs "$0" &&
@@ -219,7 +219,8 @@ fn fills_up(durability: &str) -> Result<String> {
     Ok(String::new())
 }
 
-fn fill(filler: &Path) -> Result<()> {
+/// Fills the disk on which the file is.
+pub(super) fn fill(filler: &Path) -> Result<()> {
     let mut file = fs::File::create(filler)?;
     let block = [1; 4096];
     while file.write_all(&block).is_ok() {}

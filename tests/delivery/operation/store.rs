@@ -12,7 +12,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::{Gateway, Plan};
 use fogmux_tests::suite::Case;
-use fogmux_tests::tcp;
+use fogmux_tests::xmpp::{Session, Via, form};
+use fogmux_tests::{tcp, tls};
 use rustix::process::Signal;
 
 use super::{http, keep};
@@ -22,6 +23,10 @@ pub(super) const NEWER: Case =
     Case { name: "ten starts of a release before the store's take nothing away", run: newer };
 pub(super) const REFUSED: Case =
     Case { name: "what a full disk refused is not there after a restart, what it took is", run: refused };
+pub(super) const STREAM: Case = Case {
+    name: "a full disk: each XMPP publication under way is answered for itself, and the stream goes on",
+    run: stream,
+};
 
 const VALUES: u16 = 20;
 
@@ -212,4 +217,67 @@ fn compare(gateway: &Gateway, results: &[u16]) -> Result<()> {
         ensure!(read == expected, "{number} was published with {published} and is read with {read}: {results:?}");
     }
     Ok(())
+}
+
+/// XEP-0060 §7.1.3: a publication that fails is answered with an error.
+fn stream() -> Result<String> {
+    let mut told = String::new();
+    for (durability, bytes) in [("group", 2_000), ("always", 2_000), ("group", 60_000)] {
+        let home = tempfile::tempdir()?;
+        let data = home.path().join("data");
+        let Some(disk) = Disk::new(&data, "16m")? else { return Ok(super::disk::SKIPPED.to_owned()) };
+        let mut gateway = disk.start(&data, &[&format!("store.durability={durability}")])?;
+        let socket = tcp::connect(gateway.address("xmpp")?)?;
+        let authority = tls::config(&disk.seen.join("pki/ca.pem"))?;
+        let mut session = Session::over(socket, &authority, Via::Plain)?;
+        disk.fill(0)?;
+        let retained: Vec<String> = (0..16).map(|number| format!("kept/{number}")).collect();
+        let live = |number: &str| number.replace("kept", "live");
+        let mut requests = String::new();
+        for topic in &retained {
+            requests += &publication(topic, bytes, true);
+            requests += &publication(&live(topic), 10, false);
+        }
+        session.send(&requests)?;
+        let answers = ping(&mut session, "first")?;
+        let mut refused = 0;
+        for topic in &retained {
+            let answer = kind(&answers, topic)?;
+            let read = http(&gateway, "GET", &format!("/topics/{topic}"), b"")?.0;
+            ensure!(read == if answer == "result" { 200 } else { 404 }, "{topic} has {answer} and is read with {read}");
+            refused += usize::from(answer == "error");
+            ensure!(kind(&answers, &live(topic))? == "result", "{answers}");
+        }
+        ensure!(refused > 0, "the disk was not full");
+        session.send(&publication("live/again", 10, false))?;
+        ensure!(kind(&ping(&mut session, "again")?, "live/again")? == "result", "the stream goes on");
+        told += &format!("({refused} refused)");
+        drop(session);
+        gateway.settle()?;
+    }
+    Ok(told)
+}
+
+/// A request to publish, with its topic as its id.
+fn publication(topic: &str, bytes: usize, retained: bool) -> String {
+    let passing = form("publish-options", &[("pubsub#persist_items", "0")]);
+    let options = if retained { String::new() } else { format!("<publish-options>{passing}</publish-options>") };
+    let item = format!("<item><data xmlns='urn:fogmux:0' encoding='utf8'>{}</data></item>", "x".repeat(bytes));
+    let publish = format!("<publish node='{topic}'>{item}</publish>{options}");
+    let pubsub = format!("<pubsub xmlns='http://jabber.org/protocol/pubsub'>{publish}</pubsub>");
+    format!("<iq type='set' id='{topic}' to='pubsub.localhost'>{pubsub}</iq>")
+}
+
+/// Everything that comes up to the answer to a ping.
+fn ping(session: &mut Session, id: &str) -> Result<String> {
+    session.send(&format!("<iq type='get' id='{id}'><ping xmlns='urn:xmpp:ping'/></iq>"))?;
+    session.until(&format!("id='{id}'"))
+}
+
+/// The type of the only answer with this id.
+fn kind<'a>(answers: &'a str, id: &str) -> Result<&'a str> {
+    let found: Vec<&str> =
+        answers.split("<iq type='").filter(|answer| answer.contains(&format!("id='{id}'"))).collect();
+    let [answer] = found[..] else { anyhow::bail!("{} answers to {id}: {answers}", found.len()) };
+    Ok(answer.split('\'').next().unwrap_or_default())
 }

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use crate::code::Code;
 use crate::time::Timestamp;
 
@@ -11,7 +13,7 @@ use crate::time::Timestamp;
 #[derive(Debug, Default)]
 pub(crate) struct Exchanges {
     /// Apart from the rest, so that a search touches few cache lines.
-    ids: Vec<u16>,
+    ids: SmallVec<[u16; 8]>,
     slots: Vec<Slot>,
     next: usize,
     /// Where the last one that began is: mostly the one that is asked about.
@@ -22,7 +24,16 @@ pub(crate) struct Exchanges {
 struct Slot {
     since: Timestamp,
     state: State,
-    reply: Vec<u8>,
+    /// The answer to a PUT or POST is rarely longer. An allocation for each, kept for four minutes (RFC 7252 §4.8.2),
+    /// would hold a page of the heap that is free otherwise.
+    reply: SmallVec<[u8; 16]>,
+}
+
+impl Slot {
+    /// Bytes beside the slot.
+    fn heap_bytes(&self) -> usize {
+        if self.reply.spilled() { self.reply.capacity() } else { 0 }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +117,7 @@ impl Exchanges {
             None if self.ids.len() < max && (budget.take(SLOT_BYTES) || self.ids.is_empty()) => {
                 self.newest = self.ids.len();
                 self.ids.push(message_id);
-                self.slots.push(Slot { since: now, state: State::Pending, reply: Vec::new() });
+                self.slots.push(Slot { since: now, state: State::Pending, reply: SmallVec::new() });
                 return;
             }
             None => {
@@ -143,7 +154,10 @@ impl Exchanges {
     /// Confirmable one that wrongly comes with the same identifier.
     pub(crate) fn answer(&mut self, message_id: u16, code: Code, reply: &[u8], budget: &mut Budget) -> bool {
         let Some(slot) = self.slot(message_id) else { return false };
-        let missing = reply.len().saturating_sub(slot.reply.capacity());
+        let missing = match reply.len() {
+            length if length <= slot.reply.capacity() => 0,
+            length => length - slot.heap_bytes(),
+        };
         if reply.is_empty() || (missing > 0 && !budget.take(missing)) {
             slot.state = State::CodeOnly(code);
             return false;
@@ -171,7 +185,7 @@ impl Exchanges {
 
     /// What all of this costs.
     pub(crate) fn bytes(&self) -> usize {
-        self.slots.iter().map(|slot| SLOT_BYTES + slot.reply.capacity()).sum()
+        self.slots.iter().map(|slot| SLOT_BYTES + slot.heap_bytes()).sum()
     }
 
     fn position(&self, message_id: u16) -> Option<usize> {
@@ -224,6 +238,17 @@ mod tests {
             }
             assert_eq!(exchanges.find(Timestamp::ZERO, id + 1, LIFETIME), Found::New);
             assert_eq!(exchanges.find(Timestamp::ZERO, id.wrapping_sub(50), LIFETIME), Found::New);
+        }
+    }
+
+    #[test]
+    fn a_short_answer_needs_no_room_of_its_own_and_a_longer_one_is_counted_whole() {
+        let (mut exchanges, mut budget) = (Exchanges::default(), Budget { used: 0, max: usize::MAX });
+        exchanges.begin(Timestamp::ZERO, 7, 4, &mut budget);
+        for (length, room) in [(1, 0), (16, 0), (17, 17), (16, 17), (40, 40), (3, 40)] {
+            assert!(exchanges.answer(7, Code::CHANGED, &vec![7; length], &mut budget));
+            assert_eq!(exchanges.find(Timestamp::ZERO, 7, LIFETIME), Found::Answered(&vec![7; length]));
+            assert_eq!((exchanges.bytes(), budget.used), (SLOT_BYTES + room, SLOT_BYTES + room));
         }
     }
 

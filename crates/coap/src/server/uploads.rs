@@ -115,7 +115,8 @@ impl Uploads {
         upload.body.extend_from_slice(payload);
         upload.touched = now;
         if !block.more {
-            return Progress::Complete(self.remove(id).map(|upload| Bytes::from(upload.body)).unwrap_or_default());
+            // Without the room that it grew by: what is made of it is counted with its length.
+            return Progress::Complete(self.remove(id).map(|u| u.body.into_boxed_slice().into()).unwrap_or_default());
         }
         self.room.set(number, end.max(self.least));
         self.make_room(now);

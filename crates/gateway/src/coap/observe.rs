@@ -13,7 +13,7 @@ use fogmux_coap::{
 
 use super::{
     backlog::Backlog,
-    door::{Ask, Core, machine_time},
+    core::{Ask, Core, machine_time},
     expiry::Expiries,
     identity::{Identity, Who},
     transport::Path,

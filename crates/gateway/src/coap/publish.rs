@@ -17,7 +17,7 @@ use fogmux_coap::{Body, Code, ETag, Request, Response, Ticket};
 use smallvec::SmallVec;
 
 use super::{
-    door::{Ask, Core, machine_time},
+    core::{Ask, Core, machine_time},
     holding::Held,
     identity::Identity,
     translate,

@@ -6,7 +6,7 @@ use fogmux_bus::{Filter, Message};
 use fogmux_coap::{Code, Response, Ticket};
 
 use super::{
-    door::{Ask, Core, machine_time},
+    core::{Ask, Core, machine_time},
     translate,
     transport::Path,
 };

@@ -30,7 +30,7 @@ use tokio::{
 pub(super) use self::wire::WireKind;
 use super::{
     context::CoapContext,
-    door::{Core, machine_time},
+    core::{Core, machine_time},
     identity::KeyMark,
     publish::Batch,
     transport::{Listener, Path},

@@ -10,7 +10,7 @@ use fogmux_coap::{
 
 use super::{
     backlog::{Added, Marker},
-    door::{Core, machine_time},
+    core::{Core, machine_time},
     looks::LOOKS_PER_TURN,
     mailbox::{self, Entry},
     observe::{RETURN_AFTER, Walk, Watch},

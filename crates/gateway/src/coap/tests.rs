@@ -102,7 +102,7 @@ impl Device {
     }
 
     fn now(&self) -> fogmux_coap::Timestamp {
-        super::door::machine_time(self.ctx.now())
+        super::core::machine_time(self.ctx.now())
     }
 
     async fn start(&mut self, call: Call) -> CallId {

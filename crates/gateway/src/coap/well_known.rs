@@ -10,7 +10,7 @@ use fogmux_coap::{
 use smallvec::SmallVec;
 
 use super::{
-    door::{Ask, Core, machine_time},
+    core::{Ask, Core, machine_time},
     translate::ROOT,
     transport::Path,
 };

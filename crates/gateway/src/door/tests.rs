@@ -3,7 +3,7 @@
 use std::{ops::Deref, rc::Rc, sync::Arc};
 
 use fogmux_auth::{Authority, Rules};
-use fogmux_bus::{Bus, BusConfig, Forgetful, Payload, Publication, Publisher, TopicRef, WorkerId};
+use fogmux_bus::{Bus, BusConfig, Door, Forgetful, Payload, Publication, Publisher, TopicRef, WorkerId};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     net::{TcpListener, TcpStream},
@@ -52,7 +52,12 @@ async fn serve(ctx: Rc<LineContext>, stream: TcpStream, peer: Peer) {
     let open = peer.may_be_anonymous(&ctx.shared.open_to_anonymous) && peer.is_loopback();
     let Some(principal) = ctx.authority().anonymous(open) else { return };
     let access = ctx.authority().access(&principal, "", fogmux_auth::Door::Http);
-    let publisher = Publisher::internal();
+    let publisher = Arc::new(Publisher {
+        principal: Arc::clone(&principal.name),
+        client: Arc::from(""),
+        door: Door::Http,
+        slot: None,
+    });
     let mut lines = BufReader::new(stream).lines();
     loop {
         let line = tokio::select! {

@@ -11,12 +11,11 @@ use http_body::Body;
 
 use super::{
     body::{self, Bounds},
+    conn::Conn,
     idempotent::{self, Claimed},
     identity::Identity,
     payload::Payload,
-    respond,
-    service::Conn,
-    topics, translate,
+    respond, topics, translate,
 };
 use crate::pause::Pause;
 

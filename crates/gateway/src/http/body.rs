@@ -19,7 +19,7 @@ use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout_at};
 
 use super::{HttpConfig, context::HttpContext};
-use crate::unfinished::Place;
+use crate::unfinished::{Place, finished};
 
 /// The largest buffer that is allocated before a byte has come.
 const RESERVE_BYTES_MAX: usize = 64 << 10;
@@ -142,7 +142,7 @@ where
         }
         whole.extend_from_slice(&data);
     }
-    Ok(if whole.is_empty() { Collected::Borrowed(first) } else { Collected::Owned(whole.freeze()) })
+    Ok(if whole.is_empty() { Collected::Borrowed(first) } else { Collected::Owned(finished(whole)) })
 }
 
 fn late(ctx: &HttpContext) -> Problem<'static> {

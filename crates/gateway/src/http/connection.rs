@@ -15,10 +15,10 @@ use tokio::{
 use super::{
     HttpConfig,
     body::{UNWANTED_BYTES_MAX, UNWANTED_TIME_MAX},
+    conn::{Conn, Upgrade},
     context::HttpContext,
     exec::LocalExec,
     io::Io,
-    service::{Conn, Upgrade},
     stream::EventStream,
     websocket,
 };

@@ -25,11 +25,11 @@ use smallvec::SmallVec;
 use tokio::time::Sleep;
 
 use super::{
+    conn::{Conn, Upgrade},
     framing::Format,
     identity::{Gate, Identity},
     payload::Payload,
     respond,
-    service::{Conn, Upgrade},
     stream::EventStream,
     streams::{Chunk, Gap, NoStream, Place, Portion, Stream, Taken, Wanted},
     translate, websocket,

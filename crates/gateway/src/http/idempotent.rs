@@ -15,7 +15,7 @@ use fogmux_http::{
 };
 use http::{HeaderName, HeaderValue, Response, StatusCode, header::CONTENT_TYPE, request::Parts};
 
-use super::{identity::Identity, payload::Payload, respond, service::Conn};
+use super::{conn::Conn, identity::Identity, payload::Payload, respond};
 use crate::shares::Table;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");

@@ -21,7 +21,7 @@ use http::{
 };
 use sha2::{Digest as _, Sha256};
 
-use super::{context::HttpContext, service::Conn, session as sessions};
+use super::{conn::Conn, context::HttpContext, session as sessions};
 use crate::{
     Peer,
     audit::{self, RefusedLogin},

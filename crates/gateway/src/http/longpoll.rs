@@ -17,11 +17,11 @@ use fogmux_http::{
 use http::{HeaderMap, Response, request::Parts};
 
 use super::{
+    answer::{Answer, or_problem},
+    conn::Conn,
     identity::Identity,
     payload::Payload,
-    respond,
-    service::{Answer, Conn, or_problem},
-    topics,
+    respond, topics,
 };
 
 /// GET and HEAD with a query.

@@ -159,6 +159,7 @@ impl Snapshot {
             ("store_records", "Records written, after coalescing", count.records),
             ("store_written_bytes", "Bytes of those records", count.bytes),
             ("store_refused", "Writes refused because the store is read-only or busy", count.refused),
+            ("store_failed", "Writes that were taken and that the disk then failed to take", count.failed),
             ("store_damaged_records", "Records that could not be read at the start", count.damaged_records),
             ("store_damaged_blocks", "Damaged blocks met at the start", count.damaged_blocks),
             ("store_cut_bytes", "Bytes of torn writes cut from the journal at the start", count.cut_bytes),
@@ -168,6 +169,9 @@ impl Snapshot {
             let metric = ConstCounter::new(value);
             metric.encode(descriptor(encoder, name, help, metric.metric_type())?)?;
         }
+        let help = "Bytes in memory that are in the journal and in no table yet";
+        let unflushed = ConstGauge::new(i64::try_from(count.unflushed_bytes).unwrap_or(i64::MAX));
+        unflushed.encode(descriptor(encoder, "store_unflushed_bytes", help, MetricType::Gauge)?)?;
         let mut family = descriptor(encoder, "store_state", "1 for the state the store is in", MetricType::Gauge)?;
         for state in State::ALL {
             let is = ConstGauge::new(i64::from(state == count.state));

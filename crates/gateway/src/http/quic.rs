@@ -27,7 +27,7 @@ use tokio::{
 };
 
 use self::body::RequestBody;
-use super::{context::HttpContext, payload::Payload, service::Conn};
+use super::{conn::Conn, context::HttpContext, payload::Payload};
 use crate::{Peer, audit::RefusedLogin, listener::Listen};
 
 /// The configuration that the connections of an endpoint share.

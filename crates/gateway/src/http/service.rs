@@ -1,100 +1,31 @@
 //! From a request of any version to its response: screening, identification, dispatch.
 
-use std::{
-    cell::RefCell,
-    convert::Infallible,
-    future::Future,
-    pin::Pin,
-    rc::Rc,
-    task::{Context, Poll},
-};
+use std::rc::Rc;
 
 use bytes::Bytes;
 use fogmux_bus::Timestamp;
 use fogmux_http::{Kind, Problem, Route, origin, websocket::handshake};
 use http::{
-    HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
-    header::{ALT_SVC, EXPECT, HOST, ORIGIN},
+    HeaderName, Method, Request, Response, StatusCode, Version,
+    header::{EXPECT, HOST, ORIGIN},
     request::Parts,
 };
 use http_body::Body;
 
 use super::{
+    answer::{Answer, Finish, or_problem},
     batch,
     body::Polite,
-    context::HttpContext,
+    conn::Conn,
     cors::Cors,
     follow, forwarded,
-    identity::{Identified, Identities, Identity},
-    io::Progress,
+    identity::{Identified, Identity},
     longpoll, metrics,
     payload::{Open, Payload},
-    respond, session, state,
-    stream::EventStream,
-    topics,
-    websocket::{self, Carried},
+    respond, session, state, topics, websocket,
 };
-use crate::Peer;
-
-/// Clients of one proxy whose identities are remembered on its connection.
-const BEHIND_MAX: usize = 8;
-
-/// One connection as its requests see it.
-pub(super) struct Conn {
-    pub(super) ctx: Rc<HttpContext>,
-    pub(super) peer: Peer,
-    pub(super) progress: Rc<Progress>,
-    pub(super) identities: Identities,
-    /// The protocol to switch to once the head of the response is written (HTTP/1.1).
-    pub(super) upgrade: Rc<RefCell<Option<Upgrade>>>,
-    /// The connection as requests of others see it that came through the same proxy, the latest last.
-    behind: RefCell<Vec<Rc<Self>>>,
-}
-
-/// The protocol that takes over an HTTP/1.1 connection.
-pub(super) enum Upgrade {
-    /// A WebSocket, after 101.
-    WebSocket(Carried, Peer),
-    /// A stream of events that ends with the connection, after 200.
-    Stream(EventStream),
-}
 
 impl Conn {
-    pub(super) fn new(ctx: &Rc<HttpContext>, peer: Peer) -> Rc<Self> {
-        Rc::new(Self {
-            ctx: Rc::clone(ctx),
-            progress: Rc::default(),
-            identities: Identities::new(ctx, peer.clone()),
-            peer,
-            upgrade: Rc::default(),
-            behind: RefCell::default(),
-        })
-    }
-
-    /// The connection as requests of `peer` see it, which came through the proxy that the connection comes from.
-    pub(super) fn seen_by(self: &Rc<Self>, peer: Peer) -> Rc<Self> {
-        if peer == self.peer {
-            return Rc::clone(self);
-        }
-        let mut behind = self.behind.borrow_mut();
-        if let Some(known) = behind.iter().find(|conn| conn.peer == peer) {
-            return Rc::clone(known);
-        }
-        let conn = Rc::new(Self {
-            ctx: Rc::clone(&self.ctx),
-            progress: Rc::clone(&self.progress),
-            identities: Identities::new(&self.ctx, peer.clone()),
-            peer,
-            upgrade: Rc::clone(&self.upgrade),
-            behind: RefCell::default(),
-        });
-        if behind.len() >= BEHIND_MAX {
-            behind.remove(0);
-        }
-        behind.push(Rc::clone(&conn));
-        conn
-    }
-
     /// Answers one request.
     pub(super) fn call<B>(self: &Rc<Self>, request: Request<B>) -> Answer
     where
@@ -332,10 +263,6 @@ const INDEX: &str = "fogmux
 /healthz /readyz /metrics
 ";
 
-pub(super) fn or_problem(result: Result<Response<Payload>, Problem<'static>>) -> Response<Payload> {
-    result.unwrap_or_else(|problem| respond::problem(&problem))
-}
-
 /// RFC 9112 §3.2: exactly one `Host` in HTTP/1.1; elsewhere `:authority` stands for it.
 fn host(parts: &Parts) -> Result<Option<&str>, Problem<'static>> {
     if parts.version == Version::HTTP_11 {
@@ -357,65 +284,4 @@ fn knows(route: &Route<'_>, parts: &Parts) -> bool {
             && parts.extensions.get::<hyper::ext::Protocol>().is_some_and(|protocol| protocol.as_str() == "websocket");
     }
     route.allow().split(", ").any(|method| method == parts.method.as_str())
-}
-
-/// A response, now or later.
-pub(super) struct Answer {
-    state: State,
-    finish: Option<Finish>,
-}
-
-enum State {
-    Now(Option<Response<Payload>>),
-    Later(Pin<Box<dyn Future<Output = Response<Payload>>>>),
-}
-
-/// The parts that every response gets.
-struct Finish {
-    head: bool,
-    alt_svc: Option<HeaderValue>,
-    cors: Cors,
-    open: Option<Open>,
-}
-
-impl Answer {
-    pub(super) fn now(response: Response<Payload>) -> Self {
-        Self { state: State::Now(Some(response)), finish: None }
-    }
-
-    pub(super) fn later(future: impl Future<Output = Response<Payload>> + 'static) -> Self {
-        Self { state: State::Later(Box::pin(future)), finish: None }
-    }
-
-    fn finish(mut self, finish: Finish) -> Self {
-        self.finish = Some(finish);
-        self
-    }
-}
-
-impl Future for Answer {
-    type Output = Result<Response<Payload>, Infallible>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let response = match &mut self.state {
-            State::Now(response) => match response.take() {
-                Some(response) => response,
-                None => return Poll::Pending,
-            },
-            State::Later(future) => match future.as_mut().poll(cx) {
-                Poll::Ready(response) => response,
-                Poll::Pending => return Poll::Pending,
-            },
-        };
-        let Some(finish) = self.finish.take() else { return Poll::Ready(Ok(response)) };
-        let mut response = if finish.head { respond::without_body(response) } else { response };
-        if let Some(alt_svc) = finish.alt_svc {
-            response.headers_mut().insert(ALT_SVC, alt_svc);
-        }
-        finish.cors.apply(response.headers_mut());
-        Poll::Ready(Ok(match finish.open {
-            Some(open) => response.map(|payload| payload.holding(open)),
-            None => response,
-        }))
-    }
 }

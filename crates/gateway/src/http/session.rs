@@ -19,12 +19,11 @@ use http_body::Body;
 
 use super::{
     body::{self, Bounds},
+    conn::Conn,
     context::HttpContext,
     identity::digest,
     payload::Payload,
-    respond,
-    service::Conn,
-    topics,
+    respond, topics,
 };
 use crate::credential;
 

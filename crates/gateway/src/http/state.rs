@@ -8,7 +8,7 @@ use fogmux_http::{Kind, Problem};
 use fogmux_store::FjallStore;
 use http::Response;
 
-use super::{identity::Identity, payload::Payload, respond, service::Conn};
+use super::{conn::Conn, identity::Identity, payload::Payload, respond};
 
 /// The topic that rules name to grant these pages.
 const TOPIC: &str = "$SYS/metrics";

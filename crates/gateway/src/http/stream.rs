@@ -10,7 +10,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{follow::Follow, io::Io, service::Conn};
+use super::{conn::Conn, follow::Follow, io::Io};
 
 /// The stream, to be run once the head of its response is written.
 pub(super) struct EventStream {

@@ -18,12 +18,11 @@ use http_body::Body;
 
 use super::{
     body::{self, Bounds, Collected},
+    conn::Conn,
     idempotent::{self, Claimed},
     identity::Identity,
     payload::Payload,
-    respond,
-    service::Conn,
-    translate,
+    respond, translate,
 };
 use crate::pause::Pause;
 

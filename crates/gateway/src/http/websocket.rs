@@ -22,13 +22,13 @@ use tokio::{
 };
 
 use super::{
+    conn::{Conn, Upgrade},
     context::HttpContext,
     follow::Follow,
     framing::Format,
     identity::Identity,
     payload::Payload,
     respond,
-    service::{Conn, Upgrade},
 };
 use crate::{
     metrics::{DoorMetrics, Metrics},

@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 mod control;
 
 use super::connection::{Connection, End};
-use crate::unfinished::{Place, SMALL_BYTES, owner};
+use crate::unfinished::{Place, SMALL_BYTES, finished, owner};
 
 /// Messages published at once; more come in the next batch of the same turn.
 const BATCH_MAX: usize = 256;
@@ -205,7 +205,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let read = self.stream.read_buf(&mut limited);
             std::pin::pin!(read).poll(cx)
         };
-        let finished = bytes.len() >= *total;
+        let is_whole = bytes.len() >= *total;
         let poll = match poll {
             Poll::Pending => Ok(Poll::Pending),
             Poll::Ready(Ok(0)) => Err(End::Closed),
@@ -217,11 +217,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Ok(Poll::Ready(()))
             }
         };
-        if !finished {
+        if !is_whole {
             self.input = Input::Large(large);
             return poll;
         }
-        self.handle_large(&large.bytes.freeze())?;
+        self.handle_large(&finished(large.bytes))?;
         poll
     }
 

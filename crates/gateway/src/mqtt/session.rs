@@ -16,7 +16,6 @@ use fogmux_bus::{Claim, GaveWay, NoRoom, SessionKey, Sessions, Slot, Subscriptio
 use tokio::sync::Notify;
 
 use super::{
-    LOOK,
     bounds::Bounds,
     config::{ClientIdentifiers, MqttConfig},
     context::MqttContext,
@@ -30,6 +29,10 @@ use crate::{
     throttle::Throttle,
     unfinished::{REST, Unfinished},
 };
+
+/// The longest time between two runs of the housekeeping. Will delays and session expiries are whole seconds, so that
+/// none begins and ends in between; an earlier alarm wakes it ([`MqttDoor::set_alarm`]).
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The tag of all subscriptions of a session that are not shared: a message that several match is delivered once
 /// (§3.3.4).
@@ -189,8 +192,10 @@ impl MqttDoor {
     }
 
     pub(super) fn bounds(&self, ctx: &MqttContext) -> Arc<Bounds> {
-        let new = || Arc::new(Bounds::new(&self.config, ctx.bus().memory(), ctx.shared.clock.stops()));
-        Arc::clone(self.bounds.get_or_init(new))
+        Arc::clone(
+            self.bounds
+                .get_or_init(|| Arc::new(Bounds::new(&self.config, ctx.bus().memory(), ctx.shared.clock.stops()))),
+        )
     }
 
     /// The logins under way.

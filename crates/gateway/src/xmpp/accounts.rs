@@ -18,7 +18,6 @@ use super::{
     control::Control,
     followed::{Follow, Followed, TAG_STEP, attach, detach, subscription},
     kept::{KeptSubscription, Records},
-    presence::Presence,
 };
 
 /// Subscriptions of all accounts together that outlive the process.
@@ -26,6 +25,38 @@ const KEPT_MAX: usize = 100_000;
 
 /// The mailbox of a connection.
 pub(super) type Inbox = Arc<Slot<FifoMailbox>>;
+
+/// The presence of a resource, as far as it decides about messages to the bare address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Presence {
+    /// None was sent, as by most devices. Messages are delivered.
+    #[default]
+    Unsaid,
+    /// Available, with a priority of 0 or more.
+    Available,
+    /// Available, with a negative priority (RFC 6121 §8.5.2.1.1).
+    Negative,
+    /// Unavailable.
+    Unavailable,
+}
+
+impl Presence {
+    /// Whether messages to the bare address are delivered to the resource.
+    pub(super) const fn takes_bare(self) -> bool {
+        match self {
+            Self::Unsaid | Self::Available => true,
+            Self::Negative | Self::Unavailable => false,
+        }
+    }
+
+    /// Whether the resource is available (RFC 6121 §4.2).
+    pub(super) const fn is_available(self) -> bool {
+        match self {
+            Self::Available | Self::Negative => true,
+            Self::Unsaid | Self::Unavailable => false,
+        }
+    }
+}
 
 /// A connected resource.
 #[derive(Debug, Clone)]

@@ -1,9 +1,9 @@
 //! A bound connection without its socket: its state, and the handling of stanzas.
 
-use std::{collections::VecDeque, net::SocketAddr, rc::Rc, sync::Arc};
+use std::{net::SocketAddr, rc::Rc, sync::Arc};
 
 use fogmux_auth::{Action, Decision};
-use fogmux_bus::{Completion, Publisher};
+use fogmux_bus::Publisher;
 use fogmux_fair::Owner;
 use fogmux_xmpp::{
     Element, IqHead, IqKind, Jid, Query, ServerEvent, ServerStream, StanzaCondition, StanzaError, Writer,
@@ -18,6 +18,7 @@ use super::{
     context::XmppContext,
     control::Control,
     fill::{OUT_BYTES_HIGH, Replay, Why},
+    held::Held,
     presence::{PRESENCE_PER_READ, Said},
     publish::{self, Work},
 };
@@ -45,9 +46,8 @@ pub(super) struct Core {
     pub(super) me: Me,
     /// The output.
     pub(super) out: Vec<u8>,
-    /// Completions of what `out` promises, each with the place from which on it does. `out` is not written before all
-    /// have resolved.
-    pub(super) waiting: VecDeque<(usize, Completion)>,
+    /// The answers in `out` that wait for the store. `out` is not written before all have what they wait for.
+    pub(super) held: Held,
     /// The pause of this publisher, for subscribers to catch up: it is not read meanwhile.
     pub(super) pause: Option<Box<Pause>>,
     /// Retained messages that are still to be sent.
@@ -99,13 +99,13 @@ impl Core {
 
     pub(super) fn new(ctx: Rc<XmppContext>, machine: ServerStream, me: Me, out: Vec<u8>) -> Self {
         // The mailbox may have taken deliveries since it was attached.
-        let (waiting, replays, backlog) = (VecDeque::new(), Vec::new(), true);
+        let (held, replays, backlog) = (Held::default(), Vec::new(), true);
         Self {
             ctx,
             machine,
             me,
             out,
-            waiting,
+            held,
             pause: None,
             replays,
             backlog,
@@ -309,8 +309,12 @@ impl Core {
             Target::Abroad => Err(StanzaError::new(StanzaCondition::RemoteServerNotFound)),
         };
         match done {
-            Ok(()) => self.machine.sent(1, &mut self.out),
+            Ok(()) => {
+                self.held.answered(start, self.out.len());
+                self.machine.sent(1, &mut self.out);
+            }
             Err(error) => {
+                self.held.refused(start);
                 self.out.truncate(start);
                 self.send_error(head.id, head.to, &error);
             }

@@ -9,9 +9,8 @@ use fogmux_xmpp::{
 };
 
 use super::{
-    accounts::{Account, Accounts},
+    accounts::{Account, Accounts, Presence},
     followed::{Followed, detach},
-    presence::Presence,
 };
 
 impl Accounts {

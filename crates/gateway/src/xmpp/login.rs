@@ -16,12 +16,11 @@ use tokio::{
 
 use super::{
     access::Gate,
-    accounts::Resource,
+    accounts::{Presence, Resource},
     context::XmppContext,
     control::Control,
     core::{Core, Me},
     names::escape_local,
-    presence::Presence,
     read,
     sasl::{Logins, Outcome},
     session::Session,

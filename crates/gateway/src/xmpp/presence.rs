@@ -2,42 +2,10 @@
 
 use fogmux_xmpp::{Element, Writer, ns};
 
-use super::{core::Core, fill::Why};
+use super::{accounts::Presence, core::Core, fill::Why};
 
 /// How often presence may take effect within one read.
 pub(super) const PRESENCE_PER_READ: u32 = 8;
-
-/// The presence of a resource, as far as it decides about messages to the bare address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Presence {
-    /// None was sent, as by most devices. Messages are delivered.
-    #[default]
-    Unsaid,
-    /// Available, with a priority of 0 or more.
-    Available,
-    /// Available, with a negative priority (RFC 6121 §8.5.2.1.1).
-    Negative,
-    /// Unavailable.
-    Unavailable,
-}
-
-impl Presence {
-    /// Whether messages to the bare address are delivered to the resource.
-    pub(super) const fn takes_bare(self) -> bool {
-        match self {
-            Self::Unsaid | Self::Available => true,
-            Self::Negative | Self::Unavailable => false,
-        }
-    }
-
-    /// Whether the resource is available (RFC 6121 §4.2).
-    pub(super) const fn is_available(self) -> bool {
-        match self {
-            Self::Available | Self::Negative => true,
-            Self::Unsaid | Self::Unavailable => false,
-        }
-    }
-}
 
 /// Presence that a client has sent in one read. It takes effect once for all of it, or before a request, but at most
 /// [`PRESENCE_PER_READ`] times, because each time moves all subscriptions of the account.

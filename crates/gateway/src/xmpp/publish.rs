@@ -152,11 +152,12 @@ impl Core {
         self.pause = Pause::of(published.slow_down).map(Box::new).or(self.pause.take());
         let mut outcomes = batch.iter();
         for work in works.iter() {
-            let place = batch.len() - outcomes.len();
+            let (place, start) = (batch.len() - outcomes.len(), self.out.len());
             let failed = work.admitted.retain && self.wait_for(published.completions.of(place));
             let ids = outcomes.by_ref().take(work.admitted.items.len());
             let results: Vec<_> = ids.map(|p| (p.outcome().refused, p.id().0)).collect();
             if failed || results.iter().any(|(refused, _)| *refused) {
+                self.held.refused(start);
                 self.send_error(work.id, work.from, &full());
             } else {
                 self.send_published(work, &results);
@@ -166,15 +167,14 @@ impl Core {
         works.clear();
     }
 
-    /// Holds the answers from here on back until the completion resolves; `true` when the store has failed already.
+    /// Holds the next answer back, and what follows it, until the completion resolves; `true` when the store has failed
+    /// already.
     fn wait_for(&mut self, completion: &Completion) -> bool {
         match completion {
             Completion::Ready => false,
             Completion::Failed => true,
             Completion::Waiting(_) => {
-                if self.waiting.back().is_none_or(|(_, last)| !last.is_same(completion)) {
-                    self.waiting.push_back((self.out.len(), completion.clone()));
-                }
+                self.held.wait(self.out.len(), completion);
                 false
             }
         }
@@ -195,9 +195,11 @@ impl Core {
         };
         let items = if work.admitted.itemless { &[] } else { &*work.admitted.items };
         let ids: Vec<Cow<'static, str>> = items.iter().zip(results).map(id).collect();
+        let start = self.out.len();
         answer.result(&mut self.out, |w| {
             pubsub::write_published(w, work.admitted.topic.as_str(), ids.iter().map(AsRef::as_ref));
         });
+        self.held.answered(start, self.out.len());
         self.machine.sent(1, &mut self.out);
     }
 
@@ -330,7 +332,7 @@ fn admit_item<'e>(
     Ok(Item { id, body, content_type: payload.content_type, properties })
 }
 
-/// The publication was refused: the retained message cannot be stored, or the gateway shuts down.
-fn full() -> StanzaError {
+/// The publication was refused: the retained message cannot be stored, or the gateway shuts down (RFC 6120 §8.3.3.18).
+pub(super) fn full() -> StanzaError {
     StanzaError::new(StanzaCondition::ResourceConstraint).of_kind(ErrorKind::Wait)
 }

@@ -147,7 +147,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Whether everything that was published is sent, and everything said is answered.
     fn is_drained(&self) -> bool {
-        self.core.waiting.is_empty()
+        self.core.held.is_empty()
             && !self.core.owes()
             && !self.is_unwritten()
             && self.core.me.inbox.with_claim(self.claim, |inbox| inbox.is_empty()).unwrap_or(true)
@@ -156,7 +156,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     /// Closes the stream, with a second for the last output.
     async fn shut_down(&mut self) {
         // The store may take longer than the shutdown, and fail: what waits for it is not known to be true.
-        self.drop_unconfirmed();
+        self.core.held.drop_all(self.written, &mut self.core.out);
         let error = StreamError::new(StreamCondition::SystemShutdown, "");
         self.core.machine.fail(error, &mut self.core.out);
         let goodbye = poll_fn(|cx| self.poll_write(cx));
@@ -178,7 +178,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     fn poll_turns(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         for _ in 0..TURNS {
-            if self.poll_completion(cx).is_pending() {
+            if self.poll_stored(cx).is_pending() {
                 self.note_unread();
                 return Poll::Pending;
             }
@@ -231,28 +231,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     }
 
     /// Holds answers back until what they promise is stored.
-    fn poll_completion(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while let Some((_, completion)) = self.core.waiting.front_mut() {
-            let kept = ready!(Pin::new(completion).poll(cx));
-            if kept.is_err() {
-                // The store failed: the answers from there on would be false and must not be sent.
-                self.drop_unconfirmed();
-                let error = StreamError::new(StreamCondition::InternalServerError, "the store failed");
-                self.core.machine.fail(error, &mut self.core.out);
-                break;
-            }
-            self.core.waiting.pop_front();
-        }
-        Poll::Ready(())
-    }
-
-    /// Drops the answers that wait for the store, and what follows them.
-    fn drop_unconfirmed(&mut self) {
-        if let Some((start, _)) = self.core.waiting.front() {
-            let true_until = self.written.max(*start);
-            self.core.out.truncate(true_until);
-            self.core.waiting.clear();
-        }
+    fn poll_stored(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.core.held.poll(&mut self.core.out, cx)
     }
 
     fn check_control(&mut self, cx: &mut Context<'_>) {

@@ -2,6 +2,7 @@
 
 mod logins;
 mod shutdown;
+mod store;
 
 use std::{
     rc::Rc,

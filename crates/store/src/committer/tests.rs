@@ -255,6 +255,45 @@ fn a_failure_refuses_what_is_not_on_the_disk_and_nothing_else() {
     assert_eq!(results, [true, true, true, true, false, false, false, false]);
     rig.finish();
     assert_eq!((rig.syncs(), rig.platter.taken_back.load(SeqCst)), (3, 1));
+    assert_eq!(rig.counters.snapshot().failed, 4);
+}
+
+/// Whether the kernel has it says nothing: what was not synchronised may not be on the disk.
+#[test]
+fn what_is_not_surely_on_the_disk_is_counted() {
+    for durability in [Durability::None, Durability::Interval, Durability::Group, Durability::Always] {
+        let mut rig = Rig::new(durability, 1 << 20);
+        // Without synchronised commits the only synchronisation is the last.
+        rig.platter.good_syncs.store(usize::from(durability.syncs()), SeqCst);
+        rig.platter.broken.store(!durability.syncs(), SeqCst);
+        let first = rig.put("first", b"x");
+        rig.start();
+        while rig.counters.snapshot().commits == 0 {
+            thread::yield_now();
+        }
+        let next = [rig.put("a", b"x"), rig.put("b", b"x"), rig.queue.push_record("k", None)];
+        rig.finish();
+        // The first of them may have failed before the next came.
+        let taken = next.iter().filter(|completion| !matches!(completion, Completion::Failed)).count();
+        let failed = taken + usize::from(!durability.syncs());
+        assert_eq!(rig.counters.snapshot().failed, failed as u64, "{durability}");
+        assert_eq!(wait(&first), Ok(()), "{durability}");
+    }
+}
+
+#[test]
+fn a_disk_that_does_not_answer_has_not_what_was_taken_nor_what_waits() {
+    let rig = Rig::new(Durability::Group, 1 << 20);
+    let _ = (rig.put("a", b"1"), rig.put("b", b"1"));
+    let taken = rig.queue.take();
+    let _ = (rig.put("a", b"2"), rig.queue.push_record("k", None));
+    rig.queue.close();
+    assert_eq!(rig.queue.wait_for_end(std::time::Duration::ZERO), Some(4));
+    rig.queue.settled();
+    assert_eq!(rig.queue.wait_for_end(std::time::Duration::ZERO), Some(2));
+    rig.queue.end();
+    assert_eq!(rig.queue.wait_for_end(std::time::Duration::ZERO), None);
+    drop(taken);
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! The order of work in a turn.
 
-use fogmux_coap::{Call, Client, ClientConfig, Message};
+use std::collections::VecDeque;
+
+use fogmux_coap::{Call, Client, ClientConfig, Code, Message, Outbox};
 
 use super::*;
 use crate::coap::{
-    CoapConfig,
+    CoapConfig, Path,
     tests::{get, run},
 };
 

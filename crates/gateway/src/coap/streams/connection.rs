@@ -26,7 +26,7 @@ use super::{
     wire::{Frames, Said},
 };
 use crate::{
-    Peer, coap::CoapContext, coap::door::machine_time, coap::transport::Path, pause::Pause, shutdown::Reading, turn,
+    Peer, coap::CoapContext, coap::core::machine_time, coap::transport::Path, pause::Pause, shutdown::Reading, turn,
 };
 
 /// The largest read once a message has begun.

@@ -7,7 +7,7 @@ use fogmux_coap::stream::{Abort, Due};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Connection;
-use crate::coap::door::machine_time;
+use crate::coap::core::machine_time;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Does what is due, and sets the alarm. Whether the connection is to end at once.

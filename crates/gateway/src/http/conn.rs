@@ -1,0 +1,66 @@
+//! A connection as its requests see it, whatever version carries them.
+
+use std::{cell::RefCell, rc::Rc};
+
+use super::{context::HttpContext, identity::Identities, io::Progress, stream::EventStream, websocket::Carried};
+use crate::Peer;
+
+/// Clients of one proxy whose identities are remembered on its connection.
+const BEHIND_MAX: usize = 8;
+
+/// One connection as its requests see it.
+pub(super) struct Conn {
+    pub(super) ctx: Rc<HttpContext>,
+    pub(super) peer: Peer,
+    pub(super) progress: Rc<Progress>,
+    pub(super) identities: Identities,
+    /// The protocol to switch to once the head of the response is written (HTTP/1.1).
+    pub(super) upgrade: Rc<RefCell<Option<Upgrade>>>,
+    /// The connection as requests of others see it that came through the same proxy, the latest last.
+    behind: RefCell<Vec<Rc<Self>>>,
+}
+
+/// The protocol that takes over an HTTP/1.1 connection.
+pub(super) enum Upgrade {
+    /// A WebSocket, after 101.
+    WebSocket(Carried, Peer),
+    /// A stream of events that ends with the connection, after 200.
+    Stream(EventStream),
+}
+
+impl Conn {
+    pub(super) fn new(ctx: &Rc<HttpContext>, peer: Peer) -> Rc<Self> {
+        Rc::new(Self {
+            ctx: Rc::clone(ctx),
+            progress: Rc::default(),
+            identities: Identities::new(ctx, peer.clone()),
+            peer,
+            upgrade: Rc::default(),
+            behind: RefCell::default(),
+        })
+    }
+
+    /// The connection as requests of `peer` see it, which came through the proxy that the connection comes from.
+    pub(super) fn seen_by(self: &Rc<Self>, peer: Peer) -> Rc<Self> {
+        if peer == self.peer {
+            return Rc::clone(self);
+        }
+        let mut behind = self.behind.borrow_mut();
+        if let Some(known) = behind.iter().find(|conn| conn.peer == peer) {
+            return Rc::clone(known);
+        }
+        let conn = Rc::new(Self {
+            ctx: Rc::clone(&self.ctx),
+            progress: Rc::clone(&self.progress),
+            identities: Identities::new(&self.ctx, peer.clone()),
+            peer,
+            upgrade: Rc::clone(&self.upgrade),
+            behind: RefCell::default(),
+        });
+        if behind.len() >= BEHIND_MAX {
+            behind.remove(0);
+        }
+        behind.push(Rc::clone(&conn));
+        conn
+    }
+}

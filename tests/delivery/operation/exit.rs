@@ -1,0 +1,106 @@
+//! The exit code, by which a service manager sees whether everything was kept.
+//!
+//! The disk is a tmpfs in a mount namespace of the gateway's own.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fogmux_tests::gateway::{Gateway, Plan};
+use fogmux_tests::suite::Case;
+use rustix::process::Signal;
+
+use super::{disk, http};
+
+pub(super) const LATE: Case =
+    Case { name: "acknowledged messages that a full disk does not take end with exit code 74", run: late };
+pub(super) const REFUSED: Case =
+    Case { name: "messages that a full disk refused end with exit code 74, in every durability", run: refused };
+pub(super) const UNTOUCHED: Case = Case {
+    name: "a full disk that nobody wrote to, and one that takes everything, end with exit code 0",
+    run: untouched,
+};
+
+/// In sysexits.h: an error while doing I/O on some file.
+const EX_IOERR: i32 = 74;
+const NOT_KEPT: &str = "the store did not take everything";
+
+/// Starts a gateway on a disk of 6 MB, fills it if `full`, publishes, and stops the gateway. Returns the exit code and
+/// the log.
+fn end(durability: &str, full: bool, publish: impl Fn(&Gateway) -> Result<()>) -> Result<Option<(i32, String)>> {
+    let home = tempfile::tempdir()?;
+    let data = home.path().join("data");
+    fs::create_dir(&data)?;
+    let name = data.to_str().context("a path that is no text")?;
+    let Some(launcher) = disk::apart(disk::SMALL_DISK, name)? else { return Ok(None) };
+    let setting = format!("store.durability={durability}");
+    let settings = [setting.as_str()];
+    let plan = Plan { data: Some(&data), launcher: &launcher, settings: &settings, ..Plan::default() };
+    let mut gateway = Gateway::start_as(plan)?;
+    let before = http(&gateway, "PUT", "/topics/before", b"1")?;
+    ensure!(before.0 < 300, "PUT on a healthy disk: {before:?}");
+    if full {
+        // What was published before is on the disk by then.
+        gateway.wait_metric("fogmux_store_commits_total", Duration::from_secs(20), |commits| commits > 0.0)?;
+        let seen = Path::new("/proc").join(gateway.pid().to_string()).join("root").join(name.trim_start_matches('/'));
+        disk::fill(&seen.join("filler"))?;
+    }
+    publish(&gateway)?;
+    gateway.signal(Signal::TERM)?;
+    let status = gateway.wait_exit(Duration::from_secs(30))?;
+    let code = status.code().with_context(|| format!("{status}"))?;
+    Ok(Some((code, gateway.whole_log())))
+}
+
+/// Publishes `count` retained messages, each larger than what is left of the last page of the journal.
+fn put(gateway: &Gateway, count: usize) -> Result<Vec<u16>> {
+    let payload = "x".repeat(20_000);
+    (0..count).map(|number| Ok(http(gateway, "PUT", &format!("/topics/{number}"), payload.as_bytes())?.0)).collect()
+}
+
+fn expect_lost(ended: &(i32, String), count: usize) -> Result<()> {
+    let (code, log) = ended;
+    let line = log.lines().find(|line| line.contains(NOT_KEPT)).with_context(|| format!("not said in {log}"))?;
+    ensure!(line.contains(&format!("{count} changes")), "of {count} messages: {line}");
+    ensure!(*code == EX_IOERR, "exit code {code}: {log}");
+    Ok(())
+}
+
+/// Acknowledgements do not wait for the disk, and the gateway is stopped before its next commit.
+fn late() -> Result<String> {
+    for (durability, count) in [("interval", 1), ("interval", 3), ("none", 3)] {
+        let ended = end(durability, true, |gateway| {
+            let results = put(gateway, count)?;
+            ensure!(results.iter().all(|status| *status < 300 || *status == 503), "{results:?}");
+            Ok(())
+        })?;
+        let Some(ended) = ended else { return Ok(disk::SKIPPED.to_owned()) };
+        expect_lost(&ended, count).with_context(|| format!("{durability}, {count}"))?;
+    }
+    Ok(String::new())
+}
+
+fn refused() -> Result<String> {
+    for durability in ["interval", "group", "always"] {
+        let ended = end(durability, true, |gateway| {
+            put(gateway, 1)?;
+            gateway.wait_metric("fogmux_store_state{state=\"read-only\"}", Duration::from_secs(20), |v| v > 0.0)?;
+            let results = put(gateway, 2)?;
+            ensure!(results == [503, 503], "{results:?}");
+            Ok(())
+        })?;
+        let Some(ended) = ended else { return Ok(disk::SKIPPED.to_owned()) };
+        expect_lost(&ended, 3).context(durability)?;
+    }
+    Ok(String::new())
+}
+
+fn untouched() -> Result<String> {
+    for (durability, full) in [("interval", true), ("group", true), ("interval", false), ("none", false)] {
+        let publish = |gateway: &Gateway| if full { Ok(()) } else { put(gateway, 3).map(drop) };
+        let Some((code, log)) = end(durability, full, publish)? else { return Ok(disk::SKIPPED.to_owned()) };
+        ensure!(code == 0 && !log.contains(NOT_KEPT), "{durability}: exit code {code}: {log}");
+    }
+    Ok(String::new())
+}
