@@ -1,9 +1,8 @@
 //! A client's mailbox: the state of its session, into which publishers on any worker encode.
 //!
 //! While the client keeps up, a delivery is bytes appended to `out`. When it does not – too much unread, the window of
-//! QoS 1 and 2 closed, no connection, a large payload – the message itself is queued, within bounds. A full queue
-//! concerns the client, never the publisher (ADR 0018): the oldest messages are dropped, and a connected client that
-//! loses messages of QoS 1 or 2 is disconnected, unless the configuration says otherwise.
+//! QoS 1 and 2 closed, no connection, a large payload – the message itself is queued, within bounds. In a full queue
+//! the oldest messages are dropped (ADR 0018); a client that loses any of QoS 1 or 2 is disconnected by default.
 
 mod giving;
 mod level;
