@@ -4,6 +4,7 @@ mod fan_out;
 mod full;
 mod limits;
 mod memory;
+mod neighbours;
 mod order;
 mod shared;
 mod shares;
@@ -34,6 +35,9 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "bus a message behind a refused one on its topic is delivered", run: limits::refused },
     Case { name: "bus absent sessions that hold all memory stop no publisher", run: shares::absent_sessions },
     Case { name: "bus readers that never acknowledge stop no publisher", run: shares::silent_readers },
+    Case { name: "bus deaf subscribers of one user stop no publisher of another", run: neighbours::deaf_subscribers },
+    Case { name: "bus event streams of one user stop no publisher of another", run: neighbours::event_streams },
+    Case { name: "bus XMPP sessions of one user stop no publisher of another", run: neighbours::xmpp_sessions },
     Case { name: "bus filters that match nothing let neighbours in between", run: shares::filters_without_match },
     Case { name: "bus a flood of CoAP lists is told to come again", run: shares::lists_without_match },
     Case { name: "bus large filters are bounded by their bytes", run: shares::large_filters },

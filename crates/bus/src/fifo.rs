@@ -5,6 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use smallvec::SmallVec;
 
 use crate::{
+    account::Account,
     mailbox::{Delivered, Delivery, Mailbox, Readiness},
     message::{Message, Publication, Qos},
 };
@@ -44,6 +45,7 @@ pub struct Queued {
 #[derive(Debug)]
 pub struct FifoMailbox {
     limits: FifoLimits,
+    account: Option<Arc<Account>>,
     queue: VecDeque<Queued>,
     bytes: usize,
     lost: u64,
@@ -53,7 +55,13 @@ impl FifoMailbox {
     /// Creates an empty mailbox.
     #[must_use]
     pub const fn new(limits: FifoLimits) -> Self {
-        Self { limits, queue: VecDeque::new(), bytes: 0, lost: 0 }
+        Self { limits, account: None, queue: VecDeque::new(), bytes: 0, lost: 0 }
+    }
+
+    /// Has it count to this account.
+    #[must_use]
+    pub fn of(self, account: Arc<Account>) -> Self {
+        Self { account: Some(account), ..self }
     }
 
     /// Takes the oldest message.
@@ -113,6 +121,10 @@ impl Mailbox for FifoMailbox {
         let qos = delivery.qos(publication);
         let message = delivery.share(publication);
         let bytes = cost(message);
+        if self.account.as_ref().is_some_and(|account| account.gives_way(delivery.held)) {
+            self.lost += 1;
+            return Delivered::Full(1);
+        }
         let mut displaced = 0;
         while !self.fits(bytes) {
             self.lost += 1;
@@ -143,6 +155,10 @@ impl Mailbox for FifoMailbox {
 
     fn close(&mut self) {
         self.clear();
+    }
+
+    fn account(&self) -> Option<&Arc<Account>> {
+        self.account.as_ref()
     }
 
     fn readiness(&self) -> Readiness {

@@ -9,6 +9,7 @@
 //! publishers on one topic reach the retained messages, the store and every subscriber in one order. A slow subscriber
 //! never blocks a publisher. Nothing grows past a configured limit. Every drop is counted.
 
+mod account;
 mod bus;
 mod completions;
 mod counters;
@@ -35,6 +36,7 @@ mod tree;
 mod wake_list;
 mod worker;
 
+pub use account::Account;
 pub use bus::{Bus, BusConfig, TooManySubscriptions};
 pub use completions::Completions;
 pub use counters::Counters;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
+    account::Account,
     counters::Tally,
     message::{Message, Publication, Qos},
     slow_down::SlowDown,
@@ -24,6 +25,8 @@ pub struct Delivery<'a> {
     pub shared: bool,
     /// The topic, if there is a copy that its messages can share.
     pub topic: Option<&'a Topic>,
+    /// The bytes that all mailboxes held when the batch came: one publication must not count against itself.
+    pub held: usize,
 }
 
 impl Delivery<'_> {
@@ -143,6 +146,11 @@ pub trait Mailbox: Send + 'static {
 
     /// Drops everything it holds, because nobody will fetch it. Nothing is delivered afterwards.
     fn close(&mut self);
+
+    /// The account of whoever reads it. A mailbox without one belongs to nobody and never gives way for its size.
+    fn account(&self) -> Option<&Arc<Account>> {
+        None
+    }
 
     /// How well its owner keeps up. Asked after each delivery and each drain.
     fn readiness(&self) -> Readiness {

@@ -1,46 +1,74 @@
-//! The global watermark: memory held by all mailboxes. Publishers are paused above it; nothing else slows them.
+//! The memory held by all mailboxes, against a mark for all of them.
+//!
+//! Above the mark the publishers of the owner that holds most wait, and its mailboxes give way; nobody else is
+//! concerned (ADR 0038).
 
 use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll, Waker},
 };
+
+use fogmux_fair::Owner;
+
+use crate::account::{Account, Accounts};
 
 /// The fraction of the high mark that has to be given back before publishers that pause go on. Little, because doors
 /// that answer each request take it as soon as the mark is passed, and those that pause must not wait for much longer.
 const LOW: usize = 16;
 /// The fraction of the high mark that one client may hold beyond its own bound, and all of them beyond the mark.
 const EXCESS: usize = 8;
+/// The fraction of the high mark by which an account has to change before the table of all accounts is told: an owner
+/// that holds less is never the one that holds most.
+const STEP: usize = 1024;
+/// More than so many times the mark is far too much.
+const FAR_TOO_MUCH: usize = 4;
+/// No account.
+const NOBODY: u64 = u64::MAX;
 
 /// Bytes held in mailboxes, against a high and a low mark.
 #[derive(Debug)]
 pub struct Memory {
     used: AtomicUsize,
+    /// Held by mailboxes without an owner, which have bounds of their own.
+    unowned: AtomicUsize,
     waiting_messages: AtomicUsize,
     high: usize,
     low: usize,
     waiting: Mutex<Vec<Waker>>,
+    accounts: Mutex<Accounts>,
+    /// The number of the account whose owner holds most.
+    heaviest: AtomicU64,
 }
 
 impl Memory {
-    pub(crate) const fn new(high_bytes: usize) -> Self {
+    pub(crate) fn new(high_bytes: usize) -> Self {
         Self {
             used: AtomicUsize::new(0),
+            unowned: AtomicUsize::new(0),
             waiting_messages: AtomicUsize::new(0),
             high: high_bytes,
             low: high_bytes - high_bytes / LOW,
             waiting: Mutex::new(Vec::new()),
+            accounts: Mutex::new(Accounts::new()),
+            heaviest: AtomicU64::new(NOBODY),
         }
     }
 
-    /// Bytes held now.
+    /// Bytes held now by mailboxes that belong to somebody.
     #[must_use]
     pub fn used(&self) -> usize {
         self.used.load(Relaxed)
+    }
+
+    /// Bytes held now by all mailboxes.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.used() + self.unowned.load(Relaxed)
     }
 
     /// Messages that wait in mailboxes; see [`crate::Mailbox::waiting`].
@@ -57,16 +85,78 @@ impl Memory {
         }
     }
 
-    /// Whether publishers have to pause.
+    /// Whether more is held than the mark allows, so that the owner that holds most has to give way.
     #[must_use]
     pub fn pressure(&self) -> bool {
         self.used() > self.high
     }
 
-    /// Whether more came than the publications that were under way when publishers had to pause.
+    /// Whether so many bytes are more than the mark and the publications that were under way when it was reached.
     #[must_use]
-    pub fn is_overfull(&self) -> bool {
-        self.used() > self.high.saturating_add(self.high / EXCESS)
+    pub const fn is_overfull(&self, held: usize) -> bool {
+        held > self.high.saturating_add(self.high / EXCESS)
+    }
+
+    /// Whether so many bytes are several times the mark.
+    #[must_use]
+    pub const fn is_far_too_much(&self, held: usize) -> bool {
+        held > self.high.saturating_mul(FAR_TOO_MUCH)
+    }
+
+    /// Whether publishers of this owner have to wait or are refused: the mark is reached, and no owner holds more.
+    #[must_use]
+    pub fn stops(&self, owner: &Owner) -> bool {
+        self.pressure() && self.accounts().number(owner).is_some_and(|number| self.is_heaviest(number))
+    }
+
+    /// The account of an owner, which mailboxes name by [`crate::Mailbox::account`].
+    pub fn account(self: &Arc<Self>, owner: Owner) -> Arc<Account> {
+        self.accounts().account(owner, self)
+    }
+
+    /// What each owner holds, as far as that is more than a thousandth of the mark.
+    #[must_use]
+    pub fn held_by_owner(&self) -> Vec<(Owner, usize)> {
+        self.accounts().held()
+    }
+
+    pub(crate) fn is_heaviest(&self, number: u64) -> bool {
+        self.heaviest.load(Relaxed) == number
+    }
+
+    pub(crate) fn step(&self) -> usize {
+        (self.high / STEP).max(1)
+    }
+
+    pub(crate) fn tell(&self, account: &Account) {
+        let mut accounts = self.accounts();
+        accounts.tell(account);
+        self.note_heaviest(accounts);
+    }
+
+    pub(crate) fn forget(&self, account: &Account) {
+        let mut accounts = self.accounts();
+        accounts.forget(account);
+        self.note_heaviest(accounts);
+    }
+
+    fn accounts(&self) -> MutexGuard<'_, Accounts> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Publishers of the owner that held most go on when another one does.
+    fn note_heaviest(&self, accounts: MutexGuard<'_, Accounts>) {
+        let now = accounts.heaviest().unwrap_or(NOBODY);
+        let before = self.heaviest.swap(now, Relaxed);
+        drop(accounts);
+        if now != before {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        waiting.into_iter().for_each(Waker::wake);
     }
 
     /// The bytes that one client may hold beyond its own bound, because publishers wait for it.
@@ -75,9 +165,18 @@ impl Memory {
         self.high / EXCESS
     }
 
-    /// Completes once there is room again.
-    pub const fn relieved(&self) -> Relieved<'_> {
-        Relieved(self)
+    /// Completes once there is room again, or another owner holds more.
+    pub const fn relieved(&self, owner: Owner) -> Relieved<'_> {
+        Relieved { memory: self, owner }
+    }
+
+    /// As [`change`](Self::change), of a mailbox that belongs to nobody.
+    pub(crate) fn change_unowned(&self, before: usize, after: usize) {
+        if after > before {
+            self.unowned.fetch_add(after - before, Relaxed);
+        } else {
+            self.unowned.fetch_sub(before - after, Relaxed);
+        }
     }
 
     /// Mailboxes hold `after` bytes instead of `before`. What a door keeps elsewhere is not counted here: nobody's
@@ -92,8 +191,7 @@ impl Memory {
         let freed = before - after;
         let was = self.used.fetch_sub(freed, Relaxed);
         if was > self.low && was - freed <= self.low {
-            let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
-            waiting.into_iter().for_each(Waker::wake);
+            self.wake();
         }
     }
 }
@@ -101,21 +199,25 @@ impl Memory {
 /// See [`Memory::relieved`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub struct Relieved<'a>(&'a Memory);
+pub struct Relieved<'a> {
+    memory: &'a Memory,
+    owner: Owner,
+}
 
 impl Future for Relieved<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.0.pressure() {
+        let Self { memory, owner } = &*self;
+        if !memory.stops(owner) {
             return Poll::Ready(());
         }
-        let mut waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = memory.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if !waiting.iter().any(|w| w.will_wake(cx.waker())) {
             waiting.push(cx.waker().clone());
         }
         drop(waiting);
         // Room may have been made between the look and the registration; `low` is where wakers are called.
-        if self.0.used() <= self.0.low { Poll::Ready(()) } else { Poll::Pending }
+        if memory.used() <= memory.low || !memory.stops(owner) { Poll::Ready(()) } else { Poll::Pending }
     }
 }

@@ -331,6 +331,8 @@ impl Iterator for Picks<'_> {
 pub(crate) struct Batch<'b, 'a> {
     pub(crate) publications: &'b [Publication<'a>],
     pub(crate) routes: &'b [Rc<Routes>],
+    /// The bytes that all mailboxes held when it came.
+    pub(crate) held: usize,
 }
 
 impl<'b, 'a> Batch<'b, 'a> {
@@ -350,6 +352,7 @@ impl<'b, 'a> Batch<'b, 'a> {
                 ids: &entry.ids,
                 shared: pick.entry as usize >= routes.direct,
                 topic: routes.topic.as_ref(),
+                held: self.held,
             },
         ))
     }

@@ -85,10 +85,19 @@ impl<M: Mailbox> Slot<M> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn change(&self, mailbox: &M, before: usize, after: usize) {
+        match mailbox.account() {
+            Some(account) => account.change(before, after),
+            None => self.memory.change_unowned(before, after),
+        }
+    }
+
     fn account(&self, state: &mut State<M>) {
         let now = state.mailbox.buffered_bytes();
-        self.memory.change(state.accounted, now);
-        state.accounted = now;
+        if now != state.accounted {
+            self.change(&state.mailbox, state.accounted, now);
+            state.accounted = now;
+        }
         let waiting = state.mailbox.waiting();
         if waiting != state.waiting {
             self.memory.change_waiting(state.waiting, waiting);
@@ -279,7 +288,10 @@ impl<M: Mailbox> Subscriber for Slot<M> {
 impl<M: Mailbox> Drop for Slot<M> {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.memory.change(state.accounted, 0);
+        match state.mailbox.account() {
+            Some(account) => account.change(state.accounted, 0),
+            None => self.memory.change_unowned(state.accounted, 0),
+        }
         self.memory.change_waiting(state.waiting, 0);
         self.ids.give_back(self.id);
     }

@@ -266,7 +266,7 @@ impl Worker {
     }
 
     fn flush(&mut self, publications: &[Publication<'_>], pushed: &mut Pushed) {
-        let batch = Batch { publications, routes: &self.routes };
+        let batch = Batch { publications, routes: &self.routes, held: self.bus.memory().used() };
         let (me, remote, wakes, woken) = (self.id, &mut self.remote, &mut self.wakes, &mut self.woken);
         self.staging.drain(|first, picks| {
             let Some(entry) = batch.entry(first) else { return };

@@ -4,10 +4,12 @@
 //!
 //! Pure data: no lock, no clock, no I/O.
 
+mod divide;
 mod owner;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+pub use divide::{divide, level};
 use owner::Node;
 pub use owner::Owner;
 

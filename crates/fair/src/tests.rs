@@ -84,6 +84,36 @@ proptest! {
     }
 
     #[test]
+    fn who_has_no_more_than_its_share_keeps_all_of_it(
+        weights in prop::collection::vec(0_usize..400, 9), budget in 0_usize..2000
+    ) {
+        let owners: Vec<_> = owners().into_iter().zip(weights).collect();
+        let kept = divide(&owners, budget);
+        let (has, keeps) = (owners.iter().map(|(_, has)| has).sum::<usize>(), kept.iter().sum::<usize>());
+        prop_assert!(keeps <= budget.min(has));
+        // Rounding costs less than one for each owner.
+        prop_assert!(keeps + owners.len() > budget.min(has));
+        // Three principals, and all the nameless as a fourth: networks of two hosts, one, two and one of those.
+        let shares = [4, 4, 4, 32, 32, 16, 32, 32, 16];
+        for (((owner, has), kept), share) in owners.iter().zip(&kept).zip(shares) {
+            prop_assert!(kept <= has);
+            prop_assert!(*kept == *has || *kept + 4 >= budget / share, "{owner} keeps {kept} of {has}");
+        }
+    }
+
+    #[test]
+    fn a_level_fits_the_budget_and_is_the_largest_that_does(
+        mut sizes in proptest::collection::vec(0_usize..1000, 1..50), budget in 0_usize..20_000
+    ) {
+        let level = level(&mut sizes, budget);
+        let sum = |level: usize| sizes.iter().map(|size| *size.min(&level)).sum::<usize>();
+        prop_assert!(sum(level) <= budget);
+        if level < usize::MAX {
+            prop_assert!(sum(level + 1) > budget);
+        }
+    }
+
+    #[test]
     fn a_newcomer_within_its_share_always_gets_in(others in prop::collection::vec((1_usize..9, 1_usize..400), 1..100)) {
         let owners = owners();
         let mut room = Room::new(1000);

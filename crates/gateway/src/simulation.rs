@@ -307,11 +307,11 @@ async fn leave(world: &World) -> Result<(), Vec<String>> {
     ledger::topics().for_each(|topic| world.publish_event(&topic));
     for _ in 0..120 {
         sleep(Duration::from_secs(1)).await;
-        let held = (world.open(), shared.bus.memory().used(), shared.bus.subscriptions());
+        let held = (world.open(), shared.bus.memory().held(), shared.bus.subscriptions());
         if held == (0, 0, 0) {
             return Ok(());
         }
     }
-    let (open, bytes, subscriptions) = (world.open(), shared.bus.memory().used(), shared.bus.subscriptions());
+    let (open, bytes, subscriptions) = (world.open(), shared.bus.memory().held(), shared.bus.subscriptions());
     Err(vec![format!("held for nobody: {open} connections, {bytes} B, {subscriptions} subscriptions")])
 }

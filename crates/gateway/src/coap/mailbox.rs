@@ -216,6 +216,7 @@ mod tests {
             ids: &[],
             shared: false,
             topic: None,
+            held: 0,
         };
         queue.deliver(&publication, &delivery)
     }

@@ -23,6 +23,7 @@ use super::{
     translate,
     transport::Path,
 };
+use crate::unfinished;
 
 /// The Max-Age when a publication is refused for lack of room.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -135,6 +136,12 @@ impl Core {
         batch.puts.push(put);
     }
 
+    /// Whether the principal's own queues hold so much that it has to wait.
+    fn is_stopped(&self, ask: &Ask<'_>) -> bool {
+        let memory = self.ctx.bus().memory();
+        memory.pressure() && memory.stops(&unfinished::owner(ask.identity.principal(), ask.from))
+    }
+
     fn check(
         &self,
         ask: &Ask<'_>,
@@ -165,7 +172,7 @@ impl Core {
         }
         if self.deferred.iter().map(|deferred| deferred.answers.len()).sum::<usize>()
             >= self.ctx.door.config.pending_max
-            || self.ctx.bus().memory().pressure()
+            || self.is_stopped(ask)
         {
             return Err(Response::too_many_requests(RETRY_AFTER));
         }

@@ -163,8 +163,10 @@ fn publish_turn(conn: &Conn, identity: &Identity, turn: &[Line<'_>], results: &m
     let now = conn.ctx.now();
     let unix_ms = conn.ctx.unix_ms(now);
     let mut batch: Vec<Publication<'_>> = Vec::with_capacity(turn.len());
-    // Without room for more in the queues of all, the lines are refused.
-    let taken = if conn.ctx.bus().memory().pressure() { &[] } else { turn };
+    // Lines of a principal whose own queues have no room for more are refused.
+    let memory = conn.ctx.bus().memory();
+    let is_stopped = memory.pressure() && memory.stops(&identity.owner(conn));
+    let taken = if is_stopped { &[] } else { turn };
     for ready in taken.iter().filter_map(|line| line.message.as_ref().ok()) {
         // Checked when the line was read.
         let Ok(topic) = TopicRef::new(&ready.decoded.topic) else { continue };

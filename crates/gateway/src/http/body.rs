@@ -82,7 +82,7 @@ pub(super) async fn collect<B>(
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    if ctx.bus().memory().pressure() {
+    if ctx.bus().memory().stops(&owner) {
         return Err(Problem::new(Kind::Unavailable).detail("memory is short").retry_after(1));
     }
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());

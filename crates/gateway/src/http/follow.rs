@@ -351,6 +351,7 @@ fn wanted(conn: &Conn, identity: &Identity, query: &Query<'_>) -> Result<Wanted,
     let gate: Arc<dyn fogmux_bus::ReadGate> = Arc::<Gate>::clone(&identity.gate);
     Ok(Wanted {
         principal: Arc::clone(&identity.principal().name),
+        owner: identity.owner(conn),
         gate,
         subscriptions,
         max_qos: query.qos.and_then(Qos::from_u8).unwrap_or(Qos::ExactlyOnce),

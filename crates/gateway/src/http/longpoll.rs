@@ -7,8 +7,8 @@ use std::{future::poll_fn, rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_auth::Action;
 use fogmux_bus::{
-    Claim, Delivered, Delivery, Filter, Mailbox, Message, Publication, Slot, SubscribeOptions, Subscription, Timestamp,
-    Topic,
+    Account, Claim, Delivered, Delivery, Filter, Mailbox, Message, Publication, Slot, SubscribeOptions, Subscription,
+    Timestamp, Topic,
 };
 use fogmux_http::{
     Kind, Problem, Query,
@@ -89,27 +89,37 @@ async fn wait_for(
 }
 
 /// A mailbox of the newest message only.
-#[derive(Debug, Default)]
-struct Newest(Option<Arc<Message>>);
+#[derive(Debug)]
+struct Newest {
+    message: Option<Arc<Message>>,
+    account: Arc<Account>,
+}
 
 impl Mailbox for Newest {
-    fn deliver(&mut self, publication: &Publication<'_>, _: &Delivery<'_>) -> Delivered {
-        match self.0.replace(Arc::clone(publication.share())) {
+    fn deliver(&mut self, publication: &Publication<'_>, delivery: &Delivery<'_>) -> Delivered {
+        if self.account.gives_way(delivery.held) {
+            return Delivered::Full(1);
+        }
+        match self.message.replace(Arc::clone(publication.share())) {
             None => Delivered::Queued,
             Some(_) => Delivered::Conflated,
         }
     }
 
     fn buffered_bytes(&self) -> usize {
-        self.0.as_ref().map_or(0, |message| message.size())
+        self.message.as_ref().map_or(0, |message| message.size())
     }
 
     fn waiting(&self) -> usize {
-        usize::from(self.0.is_some())
+        usize::from(self.message.is_some())
     }
 
     fn close(&mut self) {
-        self.0 = None;
+        self.message = None;
+    }
+
+    fn account(&self) -> Option<&Arc<Account>> {
+        Some(&self.account)
     }
 }
 
@@ -128,7 +138,8 @@ impl Waiting {
         let filter = Filter::new(&topic).map_err(|error| invalid(&error))?;
         let subscription = Subscription::to(filter);
         let bus = conn.ctx.bus();
-        let slot = bus.slot(Newest::default(), conn.ctx.id);
+        let account = bus.memory().account(identity.owner(conn));
+        let slot = bus.slot(Newest { message: None, account }, conn.ctx.id);
         let claim = slot.claim(conn.ctx.id);
         let gate: Arc<dyn fogmux_bus::ReadGate> = Arc::<super::identity::Gate>::clone(&identity.gate);
         let options = SubscribeOptions { gate: Some(gate), ..SubscribeOptions::default() };
@@ -140,7 +151,7 @@ impl Waiting {
     /// The next message that the client does not have.
     async fn next(&self, headers: &HeaderMap) -> Arc<Message> {
         poll_fn(|cx| {
-            let taken = self.slot.poll_with(self.claim, cx, |newest| newest.0.take()).ok().flatten();
+            let taken = self.slot.poll_with(self.claim, cx, |newest| newest.message.take()).ok().flatten();
             self.conn.ctx.bus().counters().drained(u64::from(taken.is_some()), 0, 0);
             let now = self.conn.ctx.now();
             match taken.filter(|message| !message.is_expired(now) && !worth_waiting(Some(message), headers)) {

@@ -208,7 +208,7 @@ impl Snapshot {
         for (name, help, value) in [
             ("bus_retained_messages", "Messages kept", retained),
             ("bus_retained_bytes", "Bytes of messages kept", retained_bytes),
-            ("bus_mailbox_bytes", "Bytes in mailboxes", bus.memory().used()),
+            ("bus_mailbox_bytes", "Bytes in mailboxes", bus.memory().held()),
             ("bus_mailbox_messages", "Messages that wait in mailboxes", bus.memory().waiting()),
             ("bus_subscriptions", "Subscriptions", bus.subscriptions()),
             ("bus_subscriptions_bytes", "Bytes of subscriptions", bus.subscriptions_bytes()),

@@ -14,6 +14,7 @@ use fogmux_bus::{
     Bus, Claim, NoRoom, Qos, ReadGate, Slot, SubscribeOptions, Subscription, Timestamp, TooManySubscriptions,
 };
 
+use fogmux_fair::Owner;
 pub(super) use mailbox::{Chunk, Gap, Limits, Portion, StreamMailbox, Taken};
 pub(super) use walk::Place;
 
@@ -85,6 +86,7 @@ impl Drop for Stream {
 /// The properties of a new stream.
 pub(super) struct Wanted {
     pub(super) principal: Arc<str>,
+    pub(super) owner: Owner,
     pub(super) gate: Arc<dyn ReadGate>,
     pub(super) subscriptions: Vec<Subscription>,
     pub(super) max_qos: Qos,
@@ -181,7 +183,9 @@ impl Registry {
         let id = getrandom::u64().map_err(|_| NoStream::NoRandomness)?;
         let walk = wanted.kept.then(Place::default);
         let bus = Arc::clone(ctx.bus());
-        let slot = bus.slot(StreamMailbox::new(self.limits, Arc::clone(&self.bytes), walk), ctx.id);
+        let account = bus.memory().account(wanted.owner);
+        let mailbox = StreamMailbox::new(self.limits, Arc::clone(&self.bytes), walk).of(account);
+        let slot = bus.slot(mailbox, ctx.id);
         let claim = slot.claim(ctx.id);
         let stream = Stream {
             id,

@@ -18,7 +18,7 @@ use super::{
     takeover::{Previous, succeed},
     will::Will,
 };
-use crate::{Peer, credential::Expiry, shares::Table};
+use crate::{Peer, credential::Expiry, shares::Table, unfinished};
 
 /// Attaches the client to its session and encodes CONNACK.
 pub(super) fn attach(
@@ -54,7 +54,8 @@ pub(super) fn attach(
     };
     let no_room = |_| (ReasonCode::IMPLEMENTATION_SPECIFIC_ERROR, "the Maximum Packet Size is too small for CONNACK");
     greet(false).map_err(no_room)?;
-    let make = || ctx.bus().slot(MqttMailbox::new(config, Arc::clone(&gate), door.bounds(ctx)), ctx.id);
+    let account = || ctx.bus().memory().account(unfinished::owner(&principal, peer.address));
+    let make = || ctx.bus().slot(MqttMailbox::new(config, Arc::clone(&gate), door.bounds(ctx), account()), ctx.id);
     let attached = door.sessions.attach(&key, &principal.name, negotiation.clean_start, ctx.id, make);
     let Attached { slot, claim, present, ended, gave_way, behind } = attached.map_err(|error| match error {
         AttachError::NotYours => (ReasonCode::NOT_AUTHORIZED, "the session belongs to someone else"),

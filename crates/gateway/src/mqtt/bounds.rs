@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use fogmux_bus::{Memory, Timestamp};
+use fogmux_bus::{Account, Memory, Timestamp};
 
 use super::{
     config::{MqttConfig, SlowSubscriber},
@@ -74,7 +74,12 @@ impl Bounds {
         bytes <= self.absent_bytes.load(Relaxed)
     }
 
-    /// Whether memory is nearly gone: publishers will soon have to pause.
+    /// Whether memory is tight and this owner holds most: only its clients are limited for it.
+    pub(super) fn is_limited(&self, account: &Account) -> bool {
+        self.memory.used() > self.tight_bytes && account.is_heaviest()
+    }
+
+    /// Whether memory is nearly gone.
     pub(super) fn is_very_tight(&self) -> bool {
         self.memory.used() > self.tight_bytes + self.tight_bytes / 2 || self.memory.pressure()
     }
@@ -90,20 +95,21 @@ impl Bounds {
     }
 
     /// The level above which publishers stop.
-    fn nearly_full(&self) -> usize {
-        if self.memory.used() > self.tight_bytes {
+    fn nearly_full(&self, account: &Account) -> usize {
+        if self.is_limited(account) {
             return self.queue_bytes / BEHIND;
         }
         self.queue_bytes - self.queue_bytes / NEARLY_FULL
     }
 
     /// How far a client with such a level is behind; `None`: it keeps up.
-    pub(super) fn distance(&self, level: usize) -> Option<Distance> {
+    pub(super) fn distance(&self, level: usize, account: &Account) -> Option<Distance> {
         if level <= self.queue_bytes / BEHIND {
             return None;
         }
-        let far = level > self.queue_bytes / FAR_BEHIND || self.memory.used() > self.tight_bytes / FAR_BEHIND;
-        Some(match level.checked_sub(self.nearly_full()) {
+        let is_half = self.memory.used() > self.tight_bytes / FAR_BEHIND && account.is_heaviest();
+        let far = level > self.queue_bytes / FAR_BEHIND || is_half;
+        Some(match level.checked_sub(self.nearly_full(account)) {
             Some(excess @ 1..) => Distance::Nearly(excess),
             Some(0) | None if far => Distance::Far,
             Some(0) | None => Distance::Behind,
@@ -112,15 +118,23 @@ impl Bounds {
 
     /// Whether a client that reads a fair amount may hold more than its bounds, because publishers wait for it: each of
     /// them brings what it had under way. What it holds itself bounds that, for the memory is everybody's.
-    pub(super) fn may_exceed(&self, bytes: usize) -> bool {
-        bytes < self.queue_bytes.saturating_add(self.memory.excess_max()) && !self.memory.is_overfull()
+    pub(super) fn may_exceed(&self, bytes: usize, account: &Account) -> bool {
+        bytes < self.queue_bytes.saturating_add(self.memory.excess_max())
+            && !(self.memory.is_overfull(self.memory.used()) && account.is_heaviest())
     }
 
-    /// The bound that a client gets which does not read, or of QoS 0. One that reads keeps its own, whatever others
-    /// hold.
-    pub(super) fn scale(&self, bytes: usize) -> usize {
+    /// Whether a client takes a message although so many bytes are held. When the mark is passed by more than what was
+    /// under way, clients of the owner that holds most do so only while they are known to read, and hold less than half
+    /// a queue; when it is passed several times, none does.
+    pub(super) fn may_take(&self, held: usize, bytes: usize, is_known: bool, account: &Account) -> bool {
+        !account.gives_way(held) || (is_known && bytes <= self.queue_bytes / 2 && !self.memory.is_far_too_much(held))
+    }
+
+    /// The bound that a client gets which does not read, or of QoS 0, if its owner holds most. One that reads keeps its
+    /// own.
+    pub(super) fn scale(&self, bytes: usize, account: &Account) -> usize {
         let used = self.memory.used();
-        if used <= self.tight_bytes {
+        if used <= self.tight_bytes || !account.is_heaviest() {
             bytes
         } else if used <= self.tight_bytes + self.tight_bytes / 2 {
             bytes / TIGHT

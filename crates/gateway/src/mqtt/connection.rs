@@ -366,6 +366,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !(self.publishes || self.input.is_large()) || self.awaiting || !memory.pressure() {
             return true;
         }
-        std::pin::pin!(memory.relieved()).poll(cx).is_ready()
+        let owner = self.slot.with(|mailbox| mailbox.owned_by().owner().clone());
+        std::pin::pin!(memory.relieved(owner)).poll(cx).is_ready()
     }
 }

@@ -1,9 +1,8 @@
 //! A client's mailbox: the state of its session, into which publishers on any worker encode.
 //!
 //! While the client keeps up, a delivery is bytes appended to `out`. When it does not – too much unread, the window of
-//! QoS 1 and 2 closed, no connection, a large payload – the message itself is queued, within bounds. A full queue
-//! concerns the client, never the publisher (ADR 0018): the oldest messages are dropped, and a connected client that
-//! loses messages of QoS 1 or 2 is disconnected, unless the configuration says otherwise.
+//! QoS 1 and 2 closed, no connection, a large payload – the message itself is queued, within bounds. In a full queue
+//! the oldest messages are dropped (ADR 0018); a client that loses any of QoS 1 or 2 is disconnected by default.
 
 mod giving;
 mod level;
@@ -13,7 +12,7 @@ mod subscriptions;
 use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
-use fogmux_bus::{Delivered, Delivery, Mailbox, Publication, Qos, Readiness, SlowDown, Timestamp};
+use fogmux_bus::{Account, Delivered, Delivery, Mailbox, Publication, Qos, Readiness, SlowDown, Timestamp};
 use fogmux_mqtt::{Acknowledged, Outbound, OutboundConfig, PacketId, ProtocolError, ReasonCode, ReceivedIds, Sent};
 use smallvec::SmallVec;
 
@@ -46,6 +45,8 @@ pub(super) struct MqttMailbox {
     /// Bytes that the client has taken, ever; wraps.
     taken: u32,
     connected: bool,
+    /// The client has acknowledged something on this connection.
+    acknowledges: bool,
     /// The client is to be disconnected for what it holds.
     evicted: bool,
     /// The session has ended for one of another principal.
@@ -55,6 +56,7 @@ pub(super) struct MqttMailbox {
     pub(super) subscriptions: Option<Box<Subscriptions>>,
     pub(super) gate: Arc<Gate>,
     bounds: Arc<Bounds>,
+    account: Arc<Account>,
 }
 
 /// The result of a drain.
@@ -81,7 +83,7 @@ pub(super) struct Drained {
 }
 
 impl MqttMailbox {
-    pub(super) fn new(config: OutboundConfig, gate: Arc<Gate>, bounds: Arc<Bounds>) -> Self {
+    pub(super) fn new(config: OutboundConfig, gate: Arc<Gate>, bounds: Arc<Bounds>, account: Arc<Account>) -> Self {
         Self {
             out: Vec::new(),
             outbound: Outbound::new(config),
@@ -93,12 +95,14 @@ impl MqttMailbox {
             lost: 0,
             taken: 0,
             connected: true,
+            acknowledges: false,
             evicted: false,
             gave_way: false,
             received: ReceivedIds::new(),
             subscriptions: None,
             gate,
             bounds,
+            account,
         }
     }
 
@@ -108,7 +112,7 @@ impl MqttMailbox {
         self.out = Vec::new();
         self.unwritten = 0;
         self.lost = 0;
-        (self.connected, self.evicted) = (true, false);
+        (self.connected, self.evicted, self.acknowledges) = (true, false, false);
     }
 
     /// Continues without a connection: only QoS 1 and 2 messages are queued from now on. Returns how many were dropped.
@@ -129,7 +133,7 @@ impl MqttMailbox {
         self.connected
             && self.queue.is_empty()
             && !self.outbound.is_resending()
-            && self.out.len() < self.bounds.scale(self.bounds.out_bytes)
+            && self.out.len() < self.bounds.scale(self.bounds.out_bytes, &self.account)
             && (qos == Qos::AtMostOnce || self.window_open())
     }
 
@@ -151,15 +155,15 @@ impl MqttMailbox {
         match self.outbound.publish(&outgoing, keep, &mut self.out) {
             Sent::Sent(_) => Delivered::Sent,
             Sent::TooLarge => Delivered::TooLarge,
-            Sent::NoRoom => self.enqueue(share(publication, delivery, qos, retain), publication.ingest),
+            Sent::NoRoom => self.enqueue(share(publication, delivery, qos, retain), publication.ingest, delivery.held),
         }
     }
 
     /// Queues a message. Without room the oldest messages are dropped, but none of QoS 1 or 2 for one of QoS 0.
-    fn enqueue(&mut self, kept: Kept, now: Timestamp) -> Delivered {
+    fn enqueue(&mut self, kept: Kept, now: Timestamp, held: usize) -> Delivered {
         let (cost, qos, before) = (kept.cost(), kept.qos, self.queue_bytes);
         let (mut displaced, mut lost) = (0, 0);
-        if !self.may_grow(cost) {
+        if !self.may_grow(cost) || !self.may_take(cost, qos, held) {
             return Delivered::Full(1);
         }
         while !self.fits(cost, qos, now) {
@@ -363,7 +367,7 @@ impl Mailbox for MqttMailbox {
         if !self.connected && qos == Qos::AtMostOnce {
             return Delivered::Gone;
         }
-        self.enqueue(share(publication, delivery, qos, retain), publication.ingest)
+        self.enqueue(share(publication, delivery, qos, retain), publication.ingest, delivery.held)
     }
 
     fn buffered_bytes(&self) -> usize {
@@ -384,6 +388,10 @@ impl Mailbox for MqttMailbox {
 
     fn readiness(&self) -> Readiness {
         self.shared_readiness()
+    }
+
+    fn account(&self) -> Option<&Arc<Account>> {
+        Some(&self.account)
     }
 
     fn slow_down(&mut self) -> Option<SlowDown> {

@@ -1,12 +1,13 @@
-//! Reclaims memory from MQTT sessions when memory is nearly gone: above the bus's own mark all publishers of all doors
-//! pause, so no client may hold memory without limit of time.
+//! Reclaims memory from MQTT sessions when memory is nearly gone, from those of the principals that hold most (ADR 0028
+//! and 0038).
 //!
-//! Once a second, while mailboxes hold more than [`is_very_tight`](super::bounds::Bounds::is_very_tight) allows: sessions
-//! without a connection are cut down to a common level, the oldest messages first, so that those that hold little lose
-//! nothing; a session whose messages in flight alone are above the level ends, which its client sees at its next CONNECT.
-//! Connected clients that take hardly anything of what they hold are disconnected, down to a level of their own. If
-//! publishers have to pause nevertheless, those are that hold most, however much they read: nobody's queue keeps
-//! publishers of other topics waiting.
+//! Once a second, while mailboxes hold more than [`is_very_tight`](super::bounds::Bounds::is_very_tight) allows, the
+//! memory that is not yet tight is divided among owners. Those that hold no more than their share are left alone. Of
+//! each other one sessions without a connection are cut down to a common level, the oldest messages first, so that those
+//! that hold little lose nothing; a session whose messages in flight alone are above the level ends, which its client
+//! sees at its next CONNECT. Connected clients that take hardly anything of what they hold are disconnected, down to a
+//! level of their own; if publishers have had to wait for some time nevertheless, those that hold most are, however much
+//! they read.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,7 +17,8 @@ use std::{
     time::Duration,
 };
 
-use fogmux_bus::{SessionKey, Slot, SlotId, Timestamp};
+use fogmux_bus::{Account, SessionKey, Slot, SlotId, Timestamp};
+use fogmux_fair::{Owner, divide, level};
 
 use super::{context::MqttContext, mailbox::MqttMailbox};
 
@@ -28,7 +30,7 @@ const LOOKED_AT: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// That part.
 const FAIR: usize = 8;
-/// The part of the memory that is not yet tight which absent sessions keep among them in any case, and slow clients too.
+/// The part of an owner's share which its absent sessions keep among them in any case, and its slow clients too.
 const KEPT: usize = 4;
 
 /// The contents of a mailbox, in bytes.
@@ -41,12 +43,15 @@ pub(super) struct Held {
 }
 
 /// The bytes that connected clients had taken at an earlier check, and the time of that check.
+type Taken<Id> = HashMap<Id, (u32, Timestamp)>;
+
+/// The state of the checks.
 #[derive(Debug)]
 pub(super) struct Reclaim<Id = SlotId> {
     /// The bound of a queue. A client that reads may hold more for a while, and is not asked to read faster for that.
     queue_bytes: usize,
     next: Timestamp,
-    taken: HashMap<Id, (u32, Timestamp)>,
+    taken: Taken<Id>,
     /// Since when publishers have had to pause at each check.
     pressed_since: Timestamp,
 }
@@ -59,6 +64,25 @@ struct Look {
     went_on: Timestamp,
     /// Whether publishers have to pause.
     is_pressed: bool,
+}
+
+/// The connected clients of one owner that holds more than its share.
+#[derive(Debug)]
+struct Clients<Id> {
+    /// What those that are slow may hold together.
+    slow_bytes: usize,
+    held: Vec<(Id, Held)>,
+}
+
+/// The mailboxes of one owner that holds more than its share.
+#[derive(Default)]
+struct Holders {
+    /// Its share.
+    share: usize,
+    /// What it holds at all doors.
+    used: usize,
+    connected: Vec<Holder>,
+    absent: Vec<Holder>,
 }
 
 struct Holder {
@@ -85,12 +109,19 @@ impl Reclaim {
             self.pressed_since = Timestamp::NEVER;
             return;
         }
-        let (connected, absent): (Vec<Holder>, _) = holders(ctx).await.into_iter().partition(|h| h.held.connected);
-        let trimmed = trim(ctx, &absent).await;
+        let owners = holders(ctx).await;
+        let mut trimmed = 0;
+        for holders in &owners {
+            trimmed += trim(ctx, holders).await;
+        }
         let look = Look { now, went_on: ctx.went_on(), is_pressed: ctx.bus().memory().pressure() };
-        let held: Vec<(SlotId, Held)> = connected.iter().map(|holder| (holder.slot.id(), holder.held)).collect();
-        let go = self.judge(look, &held, door.config.tight_bytes / KEPT);
-        for holder in connected.iter().filter(|holder| go.contains(&holder.slot.id())) {
+        let clients = |holders: &Holders| Clients {
+            slow_bytes: holders.share / KEPT,
+            held: holders.connected.iter().map(|holder| (holder.slot.id(), holder.held)).collect(),
+        };
+        let go = self.judge(look, &owners.iter().map(clients).collect::<Vec<_>>());
+        let connected = owners.iter().flat_map(|holders| &holders.connected);
+        for holder in connected.filter(|holder| go.contains(&holder.slot.id())) {
             holder.slot.with_wake(|mailbox| mailbox.evict());
         }
         let cut = go.len();
@@ -111,15 +142,20 @@ impl<Id: Copy + Eq + Hash> Reclaim<Id> {
         Self { queue_bytes, next: Timestamp::default(), taken: HashMap::new(), pressed_since: Timestamp::NEVER }
     }
 
-    /// The connected clients that have to go: those that hold most, once publishers have had to pause for some time,
-    /// down to half of what all hold; and of those that take hardly anything, down to `slow_bytes` together.
-    fn judge(&mut self, look: Look, connected: &[(Id, Held)], slow_bytes: usize) -> HashSet<Id> {
+    /// The connected clients that have to go. Of each owner those that hold most, once publishers have had to pause for
+    /// some time, down to half of what its clients hold; and of those that take hardly anything, down to `slow_bytes`
+    /// together.
+    fn judge(&mut self, look: Look, owners: &[Clients<Id>]) -> HashSet<Id> {
         let mut go = HashSet::new();
-        if self.is_pressed(look) {
-            let held: usize = connected.iter().map(|(_, held)| held.bytes).sum();
-            go.extend(heaviest(connected, held / 2, self.queue_bytes / 2));
+        let is_pressed = self.is_pressed(look);
+        let before = std::mem::take(&mut self.taken);
+        for Clients { slow_bytes, held } in owners {
+            if is_pressed {
+                let all: usize = held.iter().map(|(_, held)| held.bytes).sum();
+                go.extend(heaviest(held, all / 2, self.queue_bytes / 2));
+            }
+            go.extend(heaviest(&self.slow(look, &before, held), *slow_bytes, 0));
         }
-        go.extend(heaviest(&self.slow(look, connected), slow_bytes, 0));
         go
     }
 
@@ -134,8 +170,8 @@ impl<Id: Copy + Eq + Hash> Reclaim<Id> {
     }
 
     /// Those that took hardly anything of what they hold for some time.
-    fn slow(&mut self, Look { now, went_on, .. }: Look, connected: &[(Id, Held)]) -> Vec<(Id, Held)> {
-        let before = std::mem::take(&mut self.taken);
+    fn slow(&mut self, look: Look, before: &Taken<Id>, connected: &[(Id, Held)]) -> Vec<(Id, Held)> {
+        let Look { now, went_on, .. } = look;
         let mut is_slow = |(id, held): &(Id, Held)| {
             let Held { bytes, taken, .. } = *held;
             let (then, since) = before.get(id).copied().filter(|(_, since)| *since >= went_on).unwrap_or((taken, now));
@@ -149,28 +185,32 @@ impl<Id: Copy + Eq + Hash> Reclaim<Id> {
     }
 }
 
-/// Every mailbox that holds something.
-async fn holders(ctx: &MqttContext) -> Vec<Holder> {
-    let mut holders = Vec::new();
+/// The mailboxes that hold something, of each owner that holds more than its share of the memory that is not yet tight.
+async fn holders(ctx: &MqttContext) -> Vec<Holders> {
+    let all = ctx.bus().memory().held_by_owner();
+    let shares = divide(&all, ctx.door.config.tight_bytes);
+    let heavy = all.into_iter().zip(shares).filter(|((_, used), share)| used > share);
+    let heavy = heavy.map(|((owner, used), share)| (owner, Holders { share, used, ..Holders::default() }));
+    let mut owners: HashMap<Owner, Holders> = heavy.collect();
     for (number, (key, slot)) in ctx.door.sessions.all().into_iter().enumerate() {
         if number % LOOKED_AT == LOOKED_AT - 1 {
             tokio::task::yield_now().await;
         }
-        let held = slot.with(|mailbox| mailbox.held());
-        if held.bytes > 0 {
-            holders.push(Holder { key, slot, held });
-        }
+        let (account, held): (Arc<Account>, Held) =
+            slot.with(|mailbox| (Arc::clone(mailbox.owned_by()), mailbox.held()));
+        let Some(holders) = owners.get_mut(account.owner()).filter(|_| held.bytes > 0) else { continue };
+        let holders = if held.connected { &mut holders.connected } else { &mut holders.absent };
+        holders.push(Holder { key, slot, held });
     }
-    holders
+    owners.into_values().collect()
 }
 
-/// Cuts absent sessions down to a common level. Returns how many lost something.
-async fn trim(ctx: &MqttContext, absent: &[Holder]) -> usize {
+/// Cuts the absent sessions of an owner down to a common level. Returns how many lost something.
+async fn trim(ctx: &MqttContext, Holders { share, used, absent, .. }: &Holders) -> usize {
     let door = &ctx.door;
-    let tight = door.config.tight_bytes;
     let mut sizes: Vec<usize> = absent.iter().map(|holder| holder.held.bytes).collect();
-    let others = ctx.bus().memory().used().saturating_sub(sizes.iter().sum());
-    let level = level(&mut sizes, tight.saturating_sub(others).max(tight / KEPT));
+    let others = used.saturating_sub(sizes.iter().sum());
+    let level = level(&mut sizes, share.saturating_sub(others).max(share / KEPT));
     let mut trimmed = 0;
     for Holder { key, slot, .. } in absent.iter().filter(|holder| holder.held.bytes > level) {
         if trimmed % LOOKED_AT == LOOKED_AT - 1 {
@@ -195,20 +235,6 @@ fn heaviest<Id: Copy>(clients: &[(Id, Held)], budget: usize, least: usize) -> im
     let mut sizes: Vec<usize> = clients.iter().map(|(_, held)| held.bytes).collect();
     let level = level(&mut sizes, budget).max(least);
     clients.iter().filter(move |(_, held)| held.bytes > level).map(|(id, _)| *id)
-}
-
-/// The largest size to which all have to come down for their sum to be `budget` at most; sorts them.
-fn level(sizes: &mut [usize], budget: usize) -> usize {
-    sizes.sort_unstable();
-    let mut left = budget;
-    for (index, size) in sizes.iter().enumerate() {
-        let share = left / (sizes.len() - index);
-        if *size > share {
-            return share;
-        }
-        left -= size;
-    }
-    usize::MAX
 }
 
 #[cfg(test)]

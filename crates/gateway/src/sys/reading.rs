@@ -118,7 +118,7 @@ impl Reading {
                 + count.share_retained.load(Relaxed)
                 + count.share_subscriptions.load(Relaxed),
             bus: vec![
-                ("mailbox_bytes", wide(bus.memory().used())),
+                ("mailbox_bytes", wide(bus.memory().held())),
                 ("dropped_full", count.dropped_full.load(Relaxed)),
                 ("dropped_expired", count.dropped_expired.load(Relaxed)),
                 ("dropped_too_large", count.dropped_too_large.load(Relaxed)),

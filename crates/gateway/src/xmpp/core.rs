@@ -1,9 +1,10 @@
 //! A bound connection without its socket: its state, and the handling of stanzas.
 
-use std::{rc::Rc, sync::Arc};
+use std::{net::SocketAddr, rc::Rc, sync::Arc};
 
 use fogmux_auth::{Action, Decision};
 use fogmux_bus::Publisher;
+use fogmux_fair::Owner;
 use fogmux_xmpp::{
     Element, IqHead, IqKind, Jid, Query, ServerEvent, ServerStream, StanzaCondition, StanzaError, Writer,
     iq::{self, Answer},
@@ -21,7 +22,7 @@ use super::{
     presence::{PRESENCE_PER_READ, Said},
     publish::{self, Work},
 };
-use crate::{audit, pause::Pause};
+use crate::{audit, pause::Pause, unfinished};
 
 /// Stanzas taken in one go; their publications are one batch.
 const STANZAS_PER_BATCH: usize = 64;
@@ -89,6 +90,13 @@ enum Target {
 }
 
 impl Core {
+    /// The owner of what it makes the gateway keep.
+    pub(super) fn owner(&self) -> Owner {
+        let access = self.me.gate.access();
+        let peer = access.peer().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
+        unfinished::owner(access.principal(), peer)
+    }
+
     pub(super) fn new(ctx: Rc<XmppContext>, machine: ServerStream, me: Me, out: Vec<u8>) -> Self {
         // The mailbox may have taken deliveries since it was attached.
         let (held, replays, backlog) = (Held::default(), Vec::new(), true);

@@ -284,7 +284,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         let ctx = Rc::clone(&self.ctx);
         let door = &ctx.door;
         let limits = FifoLimits { messages: door.config.mailbox_messages_max, bytes: door.config.mailbox_bytes_max };
-        let inbox = ctx.bus().slot(FifoMailbox::new(limits), ctx.id);
+        let account = ctx.bus().memory().account(owner(&principal, self.peer.address));
+        let inbox = ctx.bus().slot(FifoMailbox::new(limits).of(account), ctx.id);
         let claim = inbox.claim(ctx.id);
         let access = ctx.authority().access(&principal, jid.resource().unwrap_or_default(), fogmux_auth::Door::Xmpp);
         let access = access.of_peer(self.peer.address);

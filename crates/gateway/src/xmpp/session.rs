@@ -4,7 +4,7 @@ mod deadlines;
 
 use std::{
     future::{Future as _, poll_fn},
-    net::{Ipv4Addr, SocketAddr},
+    net::Ipv4Addr,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -24,7 +24,7 @@ use crate::{
     phase::Phase,
     shutdown::{DRAIN_TICK, Reading, Written},
     turn,
-    unfinished::{Place, SMALL_BYTES, owner},
+    unfinished::{Place, SMALL_BYTES},
 };
 
 /// Turns before other tasks of the worker run.
@@ -289,11 +289,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Whether publishers have to wait: for memory, or this one for a subscriber.
+    /// Whether it has to wait as a publisher: for what its principal's own queues hold, or for a subscriber.
     fn poll_held_back(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let ctx = &self.core.ctx;
         if ctx.bus().memory().pressure() {
-            ready!(Pin::new(&mut ctx.bus().memory().relieved()).poll(cx));
+            let owner = self.core.owner();
+            ready!(Pin::new(&mut ctx.bus().memory().relieved(owner)).poll(cx));
         }
         if let Some(pause) = &mut self.core.pause {
             ready!(pause.poll(ctx, cx));
@@ -319,12 +320,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             self.place = None;
             return false;
         }
-        let (ctx, gate) = (&self.core.ctx, &self.core.me.gate);
-        let fresh = || {
-            let access = gate.access();
-            let peer = access.peer().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
-            Box::new(Place::new(&ctx.door.unfinished, owner(access.principal(), peer)))
-        };
+        let (ctx, core) = (&self.core.ctx, &self.core);
+        let fresh = || Box::new(Place::new(&ctx.door.unfinished, core.owner()));
         let place = self.place.get_or_insert_with(fresh);
         !place.set(ctx, bytes, self.kept.len()) || place.waiter().poll_gave_way(cx).is_ready()
     }

@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-use fogmux_bus::{Delivered, Delivery, Mailbox, Message, Publication, Qos, Readiness, Topic};
+use fogmux_bus::{Account, Delivered, Delivery, Mailbox, Message, Publication, Qos, Readiness, Topic};
 use smallvec::SmallVec;
 
 use super::walk::{Place, Walk};
@@ -87,6 +87,7 @@ impl Item {
 /// The mailbox; see the module's documentation.
 pub(in crate::http) struct StreamMailbox {
     limits: Limits,
+    account: Option<Arc<Account>>,
     all: Arc<AtomicUsize>,
     /// Numbered from `first`; those from `cursor` on are to be sent again.
     sent: VecDeque<Item>,
@@ -115,6 +116,7 @@ impl StreamMailbox {
     pub(in crate::http) fn new(limits: Limits, all: Arc<AtomicUsize>, walk: Option<Place>) -> Self {
         Self {
             limits,
+            account: None,
             all,
             sent: VecDeque::new(),
             first: 1,
@@ -128,6 +130,12 @@ impl StreamMailbox {
             live_forgotten: 0,
             ended: false,
         }
+    }
+
+    /// Has it count to this account.
+    pub(in crate::http) fn of(mut self, account: Arc<Account>) -> Self {
+        self.account = Some(account);
+        self
     }
 
     /// Drops everything and takes nothing any more, because the stream has ended.
@@ -276,7 +284,7 @@ impl StreamMailbox {
     /// Changes the limits. Returns how many waiting messages were dropped.
     pub(in crate::http) fn set_limits(&mut self, limits: Limits) -> u64 {
         self.limits = limits;
-        let displaced = self.make_room(0);
+        let displaced = self.make_room(0, false);
         self.settle();
         u64::from(displaced)
     }
@@ -328,24 +336,37 @@ impl StreamMailbox {
     }
 
     /// Makes room for a message of this size. Returns how many waiting messages were dropped.
-    fn make_room(&mut self, bytes: usize) -> u32 {
-        let short = self.all.load(Relaxed) > self.limits.all_bytes;
-        let limit = if short { self.limits.bytes / SHORT } else { self.limits.bytes };
+    fn make_room(&mut self, bytes: usize, gives_way: bool) -> u32 {
+        let limit = self.limit(gives_way);
         let mut displaced = 0;
         while self.bytes + bytes > limit || self.sent.len() + self.waiting.len() >= self.limits.messages {
             if self.forget_sent() {
                 continue;
             }
-            let Some(item) = self.waiting.pop_front() else { break };
-            self.bytes -= item.bytes();
-            // `sent` is empty here; the number is used up.
-            self.live_forgotten = self.first;
-            self.first += 1;
-            self.cursor = self.first;
-            self.miss_one();
+            if !self.lose_oldest() {
+                break;
+            }
             displaced += 1;
         }
         displaced
+    }
+
+    /// The bytes that it may hold: few when all streams together hold too much, or its owner has to give way.
+    fn limit(&self, gives_way: bool) -> usize {
+        let short = gives_way || self.all.load(Relaxed) > self.limits.all_bytes;
+        if short { self.limits.bytes / SHORT } else { self.limits.bytes }
+    }
+
+    /// Drops the oldest message that waits; nothing that was sent is kept any more.
+    fn lose_oldest(&mut self) -> bool {
+        let Some(item) = self.waiting.pop_front() else { return false };
+        self.bytes -= item.bytes();
+        // The number is used up.
+        self.live_forgotten = self.first;
+        self.first += 1;
+        self.cursor = self.first;
+        self.miss_one();
+        true
     }
 
     fn settle(&mut self) {
@@ -367,10 +388,14 @@ impl Mailbox for StreamMailbox {
         let share = if message.qos == Qos::AtMostOnce { 0 } else { delivery.tag };
         let item = Item { message, qos, retained: false, share };
         let bytes = item.bytes();
-        // One message always fits, or a large one would never arrive.
-        let displaced = self.make_room(bytes);
+        // One message always fits, or a large one would never arrive; unless the owner has to give way.
+        let gives_way = self.account.as_ref().is_some_and(|account| account.gives_way(delivery.held));
+        let mut displaced = self.make_room(bytes, gives_way);
         self.bytes += bytes;
         self.waiting.push_back(item);
+        if gives_way && bytes > self.limit(gives_way) {
+            displaced += u32::from(self.lose_oldest());
+        }
         self.settle();
         if displaced == 0 { Delivered::Queued } else { Delivered::Displaced(displaced) }
     }
@@ -385,6 +410,10 @@ impl Mailbox for StreamMailbox {
 
     fn close(&mut self) {
         self.end();
+    }
+
+    fn account(&self) -> Option<&Arc<Account>> {
+        self.account.as_ref()
     }
 
     fn readiness(&self) -> Readiness {

@@ -1,6 +1,8 @@
 //! Memory that a mailbox gives back when memory is nearly gone; see `reclaim.rs`.
 
-use fogmux_bus::Mailbox;
+use std::sync::Arc;
+
+use fogmux_bus::{Account, Mailbox, Qos};
 
 use super::{
     super::{config::SlowSubscriber, reclaim::Held},
@@ -11,6 +13,11 @@ impl MqttMailbox {
     /// The client has taken so many bytes.
     pub(super) fn note_taken(&mut self, bytes: usize) {
         self.taken = self.taken.wrapping_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+    }
+
+    /// The account of its owner.
+    pub(in crate::mqtt) const fn owned_by(&self) -> &Arc<Account> {
+        &self.account
     }
 
     /// Returns the bytes it holds, and whether its client takes any.
@@ -33,13 +40,24 @@ impl MqttMailbox {
         self.evicted = self.connected;
     }
 
-    /// Whether there is room for a message that would make the queue longer: when memory is nearly gone, of absent
-    /// clients only for those that hold less than an equal share of what these may hold together.
+    /// Whether there is room for a message that would make the queue longer: when memory is nearly gone, of the absent
+    /// clients of the owner that holds most, only for those that hold less than an equal share of what absent ones may
+    /// hold together.
     pub(super) fn may_grow(&self, cost: usize) -> bool {
         self.connected
             || cost <= self.queue_bytes
-            || !self.bounds.is_very_tight()
+            || !(self.bounds.is_very_tight() && self.account.is_heaviest())
             || self.bounds.fits_absent(self.buffered_bytes() + cost)
+    }
+
+    /// Whether it takes another message at all, when mailboxes held so much before it came. A client that loses one of
+    /// QoS 1 or 2 learns it at its next turn, or when memory is reclaimed.
+    pub(super) fn may_take(&mut self, cost: usize, qos: Qos, held: usize) -> bool {
+        let takes = self.bounds.may_take(held, self.queue_bytes + cost, self.acknowledges, &self.account);
+        if !takes && qos > Qos::AtMostOnce && self.connected {
+            self.lost = self.lost.saturating_add(1);
+        }
+        takes
     }
 
     /// Whether the client is to be disconnected for messages that it lost, or for what it holds.

@@ -12,15 +12,21 @@ impl MqttMailbox {
 
     /// Notes a message that was queued, if the client is behind.
     pub(super) fn note_came(&mut self, bytes: usize, now: Timestamp) {
-        if self.bounds.distance(self.level()).is_some() {
+        if self.bounds.distance(self.level(), &self.account).is_some() {
             let bytes = self.bounds.level(1, bytes);
             let bounds = &self.bounds;
             self.pace.get_or_insert_with(|| Box::new(bounds.pace(now))).came(bytes, now);
         }
     }
 
+    /// Whether publishers may wait for its client: it has acknowledged something on this connection, or its owner is
+    /// not limited. Otherwise each new connection would have the time in which it may seem to take nothing.
+    fn may_be_waited_for(&self) -> bool {
+        self.acknowledges || !self.bounds.is_limited(&self.account)
+    }
+
     /// A single message always fits: it is shared, and its size was bounded on the way in. So does each of QoS 1 and 2
-    /// for a client that publishers wait for. The bounds of a client that reads do not shrink for what others hold.
+    /// for a client that publishers wait for. The bounds of a client that reads do not shrink.
     pub(super) fn fits(&self, cost: usize, qos: Qos, now: Timestamp) -> bool {
         let queue_bytes = self.bounds.queue_bytes;
         let (reads, waits) = match &self.pace {
@@ -29,17 +35,24 @@ impl MqttMailbox {
             None => (qos != Qos::AtMostOnce, true),
         };
         self.queue.is_empty()
-            || (self.connected && waits && qos != Qos::AtMostOnce && self.bounds.may_exceed(self.queue_bytes))
+            || (self.connected
+                && waits
+                && qos != Qos::AtMostOnce
+                && self.bounds.may_exceed(self.queue_bytes, &self.account))
             || (self.queue.len() < self.bounds.queue_messages
                 && self.queue_bytes + cost
-                    <= if self.connected && reads { queue_bytes } else { self.bounds.scale(queue_bytes) })
+                    <= if self.connected && reads {
+                        queue_bytes
+                    } else {
+                        self.bounds.scale(queue_bytes, &self.account)
+                    })
     }
 
     /// Notes that the client took so much. Once it is no longer behind, its pace says nothing: it may take no more than
     /// comes.
     pub(super) fn keep_pace(&mut self, taken: usize, now: Timestamp) {
         let level = self.level();
-        if self.bounds.distance(level).is_none() {
+        if self.bounds.distance(level, &self.account).is_none() {
             self.pace = None;
         } else if let Some(pace) = &mut self.pace {
             pace.took(taken, self.bounds.is_far(level), now);
@@ -61,7 +74,11 @@ impl MqttMailbox {
     /// Notes that the client has acknowledged what is no longer in flight of so much: it has read that.
     pub(in crate::mqtt) fn note_acknowledged(&mut self, before: usize, now: Timestamp) {
         let after = self.in_flight();
-        if let Some(pace) = self.pace.as_mut().filter(|_| after < before) {
+        if after >= before {
+            return;
+        }
+        self.acknowledges = true;
+        if let Some(pace) = &mut self.pace {
             pace.acknowledged(before - after, now);
         }
     }
@@ -69,7 +86,8 @@ impl MqttMailbox {
     /// The pause that the publisher should make after what was just delivered.
     pub(super) fn ask_to_slow_down(&mut self) -> Option<SlowDown> {
         let level = self.level();
+        let may_wait = self.may_be_waited_for();
         let pace = self.pace.as_mut()?;
-        pace.slow_down(self.bounds.distance(level)?)
+        pace.slow_down(self.bounds.distance(level, &self.account)?).filter(|_| may_wait)
     }
 }

@@ -190,5 +190,5 @@ fn s3_1_3_1_assigned_identifiers_and_versions() {
 fn an_idle_connection_is_small() {
     let connection = size_of::<super::super::connection::Connection<tokio::net::TcpStream>>();
     let mailbox = size_of::<super::super::mailbox::MqttMailbox>();
-    assert!(connection + mailbox < 640, "{connection} + {mailbox}");
+    assert!(connection + mailbox <= 640, "{connection} + {mailbox}");
 }

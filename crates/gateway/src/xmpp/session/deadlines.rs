@@ -24,8 +24,8 @@ pub(super) struct Stalled {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
-    /// Cuts a client that reads nothing for too long, or at the next tick if mailboxes hold so much that publishers are
-    /// paused.
+    /// Cuts a client that reads nothing for too long, or at the next tick if the queues of its principal hold so much
+    /// that its publishers wait.
     pub(super) fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.check_sleep(!self.is_unwritten());
         let ctx = &self.core.ctx;
@@ -35,7 +35,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let stalled = self.stalled.get_or_insert_with(fresh);
         loop {
             ready!(stalled.tick.as_mut().poll(cx));
-            if stalled.since.elapsed() >= timeout || ctx.bus().memory().pressure() {
+            let memory = ctx.bus().memory();
+            if stalled.since.elapsed() >= timeout || (memory.pressure() && memory.stops(&self.core.owner())) {
                 ctx.shared.metrics.xmpp.timed_out.increment();
                 return Poll::Ready(());
             }

@@ -6,8 +6,15 @@ use proptest::prelude::*;
 use super::*;
 
 const LIMITS: Limits = Limits { messages: 8, bytes: 4096, all_bytes: 1 << 20 };
-const DELIVERY: Delivery<'_> =
-    Delivery { tag: 0, max_qos: Qos::ExactlyOnce, retain_as_published: true, ids: &[], shared: false, topic: None };
+const DELIVERY: Delivery<'_> = Delivery {
+    tag: 0,
+    max_qos: Qos::ExactlyOnce,
+    retain_as_published: true,
+    ids: &[],
+    shared: false,
+    topic: None,
+    held: 0,
+};
 const PORTION: Portion = Portion { messages: 3, bytes: 1000 };
 
 fn mailbox() -> StreamMailbox {
