@@ -1,0 +1,138 @@
+//! The log: which of the frames count, in what order, and which are missing between them.
+//!
+//! Headers tell facts: what was on the disk when they were written, and what was not needed any more. A fact stays true
+//! even if the frame itself does not count.
+
+use std::collections::BTreeMap;
+
+use super::{Missing, scan::{Scan, Seen}};
+use crate::{disk::Slot, frame::{CLOSED, LAST, NO_SLOT}};
+
+/// The frames that count.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    /// In order of their numbers.
+    pub(super) frames: Vec<Seen>,
+    /// The first frame that is needed.
+    oldest: u64,
+    /// The disk had all frames up to this one.
+    synced: u64,
+    /// The number of the next frame.
+    pub(super) next: u64,
+    pub(super) epoch: u32,
+    /// Whether the segment is gone in which the log went on.
+    pub(super) lost_end: bool,
+    pub(super) dropped: u64,
+    pub(super) closed: bool,
+}
+
+impl Log {
+    pub(super) fn of(scan: &Scan) -> Self {
+        let headers = || scan.frames.iter().map(|frame| frame.header);
+        let mut log = Self {
+            oldest: headers().map(|header| header.oldest).max().unwrap_or(1),
+            synced: headers().map(|header| header.synced).max().unwrap_or_default(),
+            epoch: headers().map(|header| header.epoch).max().unwrap_or_default(),
+            ..Self::default()
+        };
+        let epochs = Epochs::of(&scan.frames);
+        let mut frames: Vec<_> = scan
+            .frames
+            .iter()
+            .filter(|frame| frame.header.number >= log.oldest && !epochs.supersede(frame))
+            .copied()
+            .collect();
+        // A file that was copied has each frame twice.
+        frames.sort_by_key(|frame| (frame.header.number, frame.slot));
+        frames.dedup_by_key(|frame| frame.header.number);
+        // The first segment that is created has the lowest number.
+        let next = frames.last().map_or(0, |last| last.header.next_slot);
+        log.lost_end = next != NO_SLOT && !scan.files.is_empty() && scan.files.iter().all(|file| file.slot.0 != next);
+        let counted = log.counted(&frames);
+        log.dropped = (frames.len() - counted) as u64;
+        frames.truncate(counted);
+        log.next = frames.last().map_or(0, |last| last.header.number).max(log.synced).max(log.oldest - 1) + 1;
+        let last = frames.last().filter(|last| last.header.number + 1 == log.next);
+        log.closed = last.is_some_and(|last| last.header.flags & CLOSED != 0);
+        log.frames = frames;
+        log
+    }
+
+    // The log ends before the first frame that is missing and was not known to be on the disk, and behind a whole
+    // commit.
+    fn counted(&self, frames: &[Seen]) -> usize {
+        let mut count = 0;
+        let mut whole = 0;
+        let mut expected = self.oldest;
+        for frame in frames {
+            let number = frame.header.number;
+            if number > expected && number - 1 > self.synced {
+                break;
+            }
+            count += 1;
+            expected = number + 1;
+            if number <= self.synced || frame.header.flags & LAST != 0 {
+                whole = count;
+            }
+        }
+        whole
+    }
+
+    /// Whether a segment of which no frame counts may be overwritten at once. If only a frame that does not count says
+    /// that another is not needed, one that counts has to say it first.
+    pub(super) fn is_released(&self, scan: &Scan, slot: Slot) -> bool {
+        let said = self.frames.iter().map(|frame| frame.header.oldest).max().unwrap_or_default();
+        let doubtful = |frame: &Seen| (said..self.oldest).contains(&frame.header.number);
+        !scan.frames.iter().any(|frame| frame.slot == slot && doubtful(frame))
+    }
+
+    /// The frames that are missing, those included that could not be read again.
+    pub(super) fn missing(&self, unread: &[u64]) -> Vec<Missing> {
+        let mut missing: Vec<Missing> = Vec::new();
+        let mut expected = self.oldest;
+        let mut before: Option<Seen> = None;
+        for frame in &self.frames {
+            let number = frame.header.number;
+            if unread.contains(&number) {
+                continue;
+            }
+            if number > expected {
+                let bytes = match before {
+                    Some(before) if before.slot == frame.slot => Some(frame.offset.saturating_sub(before.end())),
+                    Some(_) => None,
+                    None => Some(frame.offset).filter(|bytes| *bytes > 0),
+                };
+                missing.push(Missing { first: expected, last: number - 1, bytes: bytes.map(u64::from) });
+            }
+            expected = number + 1;
+            before = Some(*frame);
+        }
+        if expected < self.next {
+            missing.push(Missing { first: expected, last: self.next - 1, bytes: None });
+        }
+        missing
+    }
+
+    /// Segments with frames that were not known to be on the disk.
+    pub(super) fn unsynced(&self) -> Vec<Slot> {
+        let unsynced = self.frames.iter().rev().take_while(|frame| frame.header.number > self.synced);
+        let mut slots: Vec<_> = unsynced.map(|frame| frame.slot).collect();
+        slots.dedup();
+        slots
+    }
+}
+
+/// The first frame of each epoch.
+struct Epochs(BTreeMap<u32, u64>);
+
+impl Epochs {
+    fn of(frames: &[Seen]) -> Self {
+        Self(frames.iter().map(|frame| (frame.header.epoch, frame.header.epoch_first)).collect())
+    }
+
+    /// Whether a later epoch began at the frame or before it.
+    fn supersede(&self, frame: &Seen) -> bool {
+        let later = frame.header.epoch.saturating_add(1);
+        self.0.range(later..).any(|(_, first)| *first <= frame.header.number)
+    }
+}

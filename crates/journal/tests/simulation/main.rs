@@ -1,0 +1,25 @@
+//! The journal over a simulated disk, under seeds: crashes that lose what was not synchronised, torn writes, failing
+//! operations, damage, and a full disk, beside a map that says what must be there.
+//!
+//! `FOGMUX_JOURNAL_SEEDS` is the number of seeds of each case, `FOGMUX_JOURNAL_SEED` a single one.
+
+mod crashes;
+mod damage;
+mod disk;
+mod model;
+mod random;
+mod space;
+
+/// Runs a case under each seed, and names the one that failed.
+fn seeds(case: impl Fn(u64) + std::panic::RefUnwindSafe) {
+    let number = |name| std::env::var(name).ok().and_then(|value: String| value.parse::<u64>().ok());
+    if let Some(seed) = number("FOGMUX_JOURNAL_SEED") {
+        return case(seed);
+    }
+    for seed in 0..number("FOGMUX_JOURNAL_SEEDS").unwrap_or(500) {
+        if let Err(panic) = std::panic::catch_unwind(|| case(seed)) {
+            eprintln!("FOGMUX_JOURNAL_SEED={seed} repeats it");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
