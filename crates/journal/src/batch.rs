@@ -104,7 +104,7 @@ impl Changes {
     pub(crate) fn refuse_puts(&mut self) {
         self.puts.clear();
         self.bytes = 0;
-        self.forgets = std::mem::take(&mut self.pure);
+        self.forgets = self.pure.clone();
         self.refused.append(&mut self.putting);
     }
 

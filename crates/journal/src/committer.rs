@@ -151,9 +151,7 @@ impl<D: Disk> Shared<D> {
                 Some(_) | None => Occasion::Idle,
             };
             if let Some(work) = state.journal.next_work(occasion) {
-                if work.is_commit() && matches!(occasion, Occasion::Commit { .. }) {
-                    // What comes from now on waits for the next commit.
-                    state.since = state.journal.is_waiting().then(Instant::now);
+                if work.is_commit() && !state.journal.is_waiting() && state.since.take().is_some() {
                     last = Some(Instant::now());
                 }
                 drop(state);
@@ -162,17 +160,9 @@ impl<D: Disk> Shared<D> {
                 state.journal.settle(done);
             } else if occasion == Occasion::Close {
                 return self.report(state, &mut watch);
-            } else {
-                if !state.journal.is_waiting() {
-                    state.since = None;
-                }
-                let reported = !state.journal.is_reported();
-                if reported {
-                    self.report(state, &mut watch);
-                    state = self.lock();
-                } else {
-                    state = self.sleep(state, due);
-                }
+            } else if state.journal.is_reported() {
+                state.since = state.since.filter(|_| state.journal.is_waiting());
+                state = self.sleep(state, due);
                 continue;
             }
             self.report(state, &mut watch);

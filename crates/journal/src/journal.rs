@@ -127,7 +127,7 @@ pub struct Journal {
     synced: u64,
     epoch: u32,
     epoch_first: u64,
-    /// Whether the last frame says that the journal was closed.
+    /// Whether nothing is left to note at the end: the last frame says that the journal was closed, or the disk fails.
     closed: bool,
     waiting: Changes,
     /// What is being committed.

@@ -104,6 +104,7 @@ impl Journal {
         self.dirty.clear();
         self.cleaner.restart();
         self.credit = 0;
+        self.closed = layout.changes.is_empty();
         if self.revoking.is_some() {
             self.not_revoked();
             return;

@@ -1,6 +1,6 @@
 //! The second reading: puts and forgets, in order, into the index.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{order::Log, scan::Seen};
 use crate::{
@@ -107,43 +107,27 @@ impl Applied {
 
     // Parts whose record lost others are of no use.
     fn drop_incomplete(&mut self) {
-        let mut last: Option<(Key, u64)> = None;
         let mut found: HashMap<RecordId, u64> = HashMap::new();
-        let mut broken: Vec<Key> = Vec::new();
+        let mut dropped: BTreeSet<RecordId> = BTreeSet::new();
+        let mut before: Option<Key> = None;
         for (key, place) in self.index.iter() {
-            let follows = last.and_then(|(before, _)| before.next_part()) == Some(key) && !key.is_first();
-            if key.is_first() {
-                self.records += 1;
-                last = Some((key, u64::from(place.bytes)));
-            } else if follows {
-                last = last.map(|(_, bytes)| (key, bytes + u64::from(place.bytes)));
-            } else {
-                broken.push(key);
-                last = None;
+            let follows = key.is_first() || before.and_then(Key::next_part) == Some(key);
+            if !follows {
+                dropped.insert(key.id());
             }
-            if let Some((_, bytes)) = last.filter(|_| self.totals.contains_key(&key.id())) {
-                found.insert(key.id(), bytes);
+            if !key.is_first() || self.totals.contains_key(&key.id()) {
+                *found.entry(key.id()).or_default() += u64::from(place.bytes);
             }
+            self.records += u64::from(key.is_first());
+            before = Some(key);
         }
-        let parts: Vec<_> = self.totals.iter().filter(|(id, total)| found.get(id) != Some(*total)).map(|(id, _)| *id).collect();
-        let number = self.segments.values().map(|segment| segment.changed).max().unwrap_or_default();
-        let whole: Vec<RecordId> = broken.iter().map(|key| key.id()).chain(parts).collect();
-        let mut dropped: Vec<_> = whole;
-        dropped.sort_unstable();
-        dropped.dedup();
+        let partial = self.totals.iter().filter(|(id, total)| found.get(id).is_none_or(|bytes| bytes != *total));
+        dropped.extend(partial.map(|(id, _)| *id));
         self.incomplete = dropped.len() as u64;
-        let before = self.index.len();
-        let mut lost = Vec::new();
-        if before > 0 && !dropped.is_empty() {
-            self.index.retain(|key, place| {
-                let keep = dropped.binary_search(&key.id()).is_err();
-                if !keep {
-                    self.records -= u64::from(key.is_first());
-                    lost.push(place);
-                }
-                keep
-            });
+        for id in dropped {
+            let places: Vec<_> = self.index.remove_record(id).collect();
+            self.records -= u64::from(self.totals.contains_key(&id));
+            places.into_iter().for_each(|place| self.lost(place, 0));
         }
-        lost.into_iter().for_each(|place| self.lost(place, number));
     }
 }
