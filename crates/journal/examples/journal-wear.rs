@@ -1,7 +1,8 @@
-//! What the journal costs a disk: `journal-wear DIRECTORY [commits|rate|recovery]`.
+//! What the journal costs a disk: `journal-wear DIRECTORY [commits|rate|replace|recovery]`.
 //!
 //! - `commits`: commits a second and blocks a commit, with 1 and 16 under way, mode `always`, 64 bytes each.
 //! - `rate`: one and ten commits a second for 30 seconds each, for what the file system adds by itself.
+//! - `replace`: 20 000 records of 1 kB, replaced at random for three times their bytes: what cleaning copies.
 //! - `recovery`: one million records of 100 bytes: time to write, to open, to read, and memory.
 //!
 //! Blocks are counted by the process (`/proc/self/io`) and by the device (`/proc/diskstats`, all writers), 4 KiB each.
@@ -21,7 +22,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let directory = arguments.first().ok_or("journal-wear DIRECTORY [commits|rate|recovery]")?;
+    let directory = arguments.first().ok_or("journal-wear DIRECTORY [commits|rate|replace|recovery]")?;
     let directory = Path::new(directory).join("journal-wear");
     let what = arguments.get(1).map_or("all", String::as_str);
     let all = what == "all";
@@ -30,6 +31,9 @@ fn main() -> Result<()> {
     }
     if all || what == "rate" {
         rate(&directory.join("rate"))?;
+    }
+    if all || what == "replace" {
+        replace_at_random(&directory.join("replace"))?;
     }
     if all || what == "recovery" {
         recovery(&directory.join("recovery"))?;
@@ -91,14 +95,21 @@ fn report(label: &str, directory: &Path, before: Written, commits: u64, elapsed:
     Ok(())
 }
 
-fn commits(directory: &Path) -> Result<()> {
+/// Has all segments made.
+fn fill(directory: &Path) -> Result<()> {
     let (committer, progress) = start(directory, Mode::Always)?;
     let mut records = VecDeque::new();
-    // So that all segments are there.
-    for _ in 0..1000 {
+    for _ in 0..800 {
         replace(&committer, &mut records)?;
         progress.recv()?;
     }
+    Ok(())
+}
+
+fn commits(directory: &Path) -> Result<()> {
+    fill(directory)?;
+    let (committer, progress) = start(directory, Mode::Always)?;
+    let mut records = VecDeque::new();
     for under_way in [1, 16] {
         let before = written(directory)?;
         let frames = committer.figures().frames;
@@ -118,7 +129,13 @@ fn commits(directory: &Path) -> Result<()> {
             through = reached;
         }
         let elapsed = begin.elapsed();
-        report(&format!("always, {under_way} under way"), directory, before, committer.figures().frames - frames, elapsed)?;
+        report(
+            &format!("always, {under_way} under way"),
+            directory,
+            before,
+            committer.figures().frames - frames,
+            elapsed,
+        )?;
         println!("  {:.0} batches a second", done as f64 / elapsed.as_secs_f64());
         while waiting > 0 {
             let reached = progress.recv()?.through.0;
@@ -130,6 +147,7 @@ fn commits(directory: &Path) -> Result<()> {
 }
 
 fn rate(directory: &Path) -> Result<()> {
+    fill(directory)?;
     for a_second in [1_u32, 10] {
         let (committer, progress) = start(directory, Mode::Group(Duration::from_millis(20)))?;
         let mut records = VecDeque::new();
@@ -143,11 +161,48 @@ fn rate(directory: &Path) -> Result<()> {
         for n in 0..30 * a_second {
             replace(&committer, &mut records)?;
             progress.recv()?;
-            std::thread::sleep((begin + Duration::from_secs(1) / a_second * (n + 1)).saturating_duration_since(Instant::now()));
+            std::thread::sleep(
+                (begin + Duration::from_secs(1) / a_second * (n + 1)).saturating_duration_since(Instant::now()),
+            );
         }
         std::thread::sleep(Duration::from_secs(6));
         report(&format!("{a_second} a second"), directory, before, u64::from(30 * a_second), begin.elapsed())?;
     }
+    Ok(())
+}
+
+fn replace_at_random(directory: &Path) -> Result<()> {
+    const RECORDS: usize = 20_000;
+    let (committer, progress) = start(directory, Mode::None(Duration::from_millis(1)))?;
+    let mut records: Vec<RecordId> = Vec::new();
+    let mut random = 1_u64;
+    let mut before = committer.figures();
+    for n in 0..RECORDS * 4 / 20 {
+        if n * 20 == RECORDS {
+            before = committer.figures();
+        }
+        let mut batch = committer.batch();
+        for _ in 0..20 {
+            let new = batch.put(1, vec![7; 1000]);
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let place = usize::try_from(random >> 33)? % RECORDS;
+            if records.len() < RECORDS {
+                records.push(new);
+            } else if let Some(old) = records.get_mut(place) {
+                batch.forget(std::mem::replace(old, new));
+            }
+        }
+        committer.append(batch)?;
+        progress.recv()?;
+    }
+    let after = committer.figures();
+    let written = after.written_bytes - before.written_bytes;
+    let copied = after.copied_bytes - before.copied_bytes;
+    println!(
+        "replaced at random, 20 a commit: {:.2} bytes copied for each other, {:.2} times the live bytes on the disk",
+        copied as f64 / (written - copied) as f64,
+        after.disk_bytes as f64 / after.live_bytes as f64,
+    );
     Ok(())
 }
 
@@ -162,7 +217,7 @@ fn recovery(directory: &Path) -> Result<()> {
     let begin = Instant::now();
     for _ in 0..1000 {
         let mut batch = committer.batch();
-        (0..1000).for_each(|_| drop(batch.put(1, vec![7; 100])));
+        (0..1000).map(|_| batch.put(1, vec![7; 100])).for_each(drop);
         committer.append(batch)?;
         progress.recv()?;
     }

@@ -81,7 +81,12 @@ impl Cleaner {
         while let Some(rest) = chunk.get(at as usize..).filter(|rest| !rest.is_empty()) {
             match Found::at(rest) {
                 Found::Frame(header) => {
-                    self.take_live(rest.get(..header.length as usize).unwrap_or_default(), slot, self.offset + at, index);
+                    self.take_live(
+                        rest.get(..header.length as usize).unwrap_or_default(),
+                        slot,
+                        self.offset + at,
+                        index,
+                    );
                     at += header.blocks() * BLOCK;
                 }
                 // It may go on behind this chunk, which then begins with it.
@@ -109,7 +114,14 @@ impl Cleaner {
             let from = Place { slot, position: base + position, bytes };
             if index.get(put.key) == Some(from) {
                 let bytes = content.slice_ref(put.bytes);
-                self.copies.push_back(Copy { key: put.key, kind: put.kind, total: put.total, sum: put.sum, bytes, from });
+                self.copies.push_back(Copy {
+                    key: put.key,
+                    kind: put.kind,
+                    total: put.total,
+                    sum: put.sum,
+                    bytes,
+                    from,
+                });
             }
         }
     }

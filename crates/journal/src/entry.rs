@@ -45,8 +45,13 @@ impl<'a> Put<'a> {
         let length = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         let mut head = [0; PUT as usize];
         let key = self.key.get().to_le_bytes();
-        let fields: [&[u8]; 5] =
-            [&[TAG_PUT, self.kind, 0, 0], &length.to_le_bytes(), &key, &self.sum.to_le_bytes(), &self.total.to_le_bytes()];
+        let fields: [&[u8]; 5] = [
+            &[TAG_PUT, self.kind, 0, 0],
+            &length.to_le_bytes(),
+            &key,
+            &self.sum.to_le_bytes(),
+            &self.total.to_le_bytes(),
+        ];
         let mut bytes = fields.into_iter().flatten();
         head.iter_mut().for_each(|to| *to = bytes.next().copied().unwrap_or_default());
         frame.push(&head);
@@ -125,9 +130,9 @@ impl<'a> Iterator for Entries<'a> {
     type Item = (u32, Entry<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (entry, rest) = match self.rest.first()? {
-            &TAG_PUT => Put::read(self.rest).map(|(put, rest)| (Entry::Put(put), rest))?,
-            &TAG_FORGET => Forget::read(self.rest).map(|(forget, rest)| (Entry::Forget(forget), rest))?,
+        let (entry, rest) = match *self.rest.first()? {
+            TAG_PUT => Put::read(self.rest).map(|(put, rest)| (Entry::Put(put), rest))?,
+            TAG_FORGET => Forget::read(self.rest).map(|(forget, rest)| (Entry::Forget(forget), rest))?,
             _ => return None,
         };
         let position = self.position;

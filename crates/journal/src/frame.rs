@@ -143,7 +143,9 @@ impl Found {
         }
         let Some((version, header)) = Header::parse(bytes) else { return Self::Broken(0) };
         let whole = bytes.get(..header.length as usize).filter(|frame| frame.len() >= HEADER as usize);
-        let right = whole.is_some_and(|frame| checksum(frame).as_ref() == frame.get(CHECKSUM_AT..CHECKED_FROM).and_then(<[u8]>::first_chunk));
+        let right = whole.is_some_and(|frame| {
+            checksum(frame).as_ref() == frame.get(CHECKSUM_AT..CHECKED_FROM).and_then(<[u8]>::first_chunk)
+        });
         match (right, version) {
             (false, _) => Self::Broken(header.number),
             (true, FORMAT) => Self::Frame(header),
@@ -159,8 +161,19 @@ mod tests {
 
     fn frame(body: &[u8]) -> Vec<u8> {
         let mut spread = Spread::begin(2);
-        let length = HEADER + body.len() as u32;
-        let header = Header { flags: 3, number: 9, synced: 8, oldest: 2, epoch_first: 4, next_id: 77, epoch: 5, length, next_slot: 3, segment_bytes: 8192 };
+        let length = HEADER + u32::try_from(body.len()).unwrap();
+        let header = Header {
+            flags: 3,
+            number: 9,
+            synced: 8,
+            oldest: 2,
+            epoch_first: 4,
+            next_id: 77,
+            epoch: 5,
+            length,
+            next_slot: 3,
+            segment_bytes: 8192,
+        };
         spread.push(&header.content());
         spread.push(body);
         let mut bytes = spread.into_bytes();

@@ -5,7 +5,11 @@
 
 use std::collections::VecDeque;
 
-use crate::{disk::Slot, entry::PUT, record::{Key, RecordId}};
+use crate::{
+    disk::Slot,
+    entry::PUT,
+    record::{Key, RecordId},
+};
 
 /// Entries of a run at most.
 const RUN: usize = 512;
@@ -192,7 +196,7 @@ mod tests {
                 random ^= random >> 7;
                 random ^= random << 17;
                 // Both halves of the key differ, and keys come back.
-                let key = Key::from_u64((random >> 20) % 3000 << 30);
+                let key = Key::from_u64(((random >> 20) % 3000) << 30);
                 if random % (2 + seed % 3) == 0 {
                     assert_eq!(index.remove(key), model.remove(&key));
                 } else {

@@ -4,7 +4,11 @@ mod commit;
 mod outcome;
 mod space;
 
-use std::{collections::{BTreeSet, VecDeque}, io, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    io,
+    sync::Arc,
+};
 
 use crate::{
     batch::{Batch, Changes, Record, Ticket},

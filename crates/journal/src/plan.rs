@@ -136,7 +136,7 @@ impl<'a> Plan<'a> {
 
     /// Adds an entry of `bytes` to the last frame, or to a new one.
     pub(crate) fn add(&mut self, bytes: u32, item: Item) -> Result<(), NoSegment> {
-        if !self.frames.last().is_some_and(|frame| frame.content + bytes <= frame.blocks_max * ROOM) {
+        if self.frames.last().is_none_or(|frame| frame.content + bytes > frame.blocks_max * ROOM) {
             self.open(bytes)?;
         }
         if let Some(frame) = self.frames.last_mut() {

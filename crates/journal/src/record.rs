@@ -62,7 +62,7 @@ impl Key {
 
     /// The key of the next part of the same record.
     pub(crate) const fn next_part(self) -> Option<Self> {
-        if self.0 as u8 == u8::MAX { None } else { Some(Self(self.0 + 1)) }
+        if self.0 % PARTS_MAX as u64 == PARTS_MAX as u64 - 1 { None } else { Some(Self(self.0 + 1)) }
     }
 }
 

@@ -149,3 +149,37 @@ impl Journal {
         Ok((Self::begin(start), report))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Batch,
+        disk::{Files, Slot},
+        frame,
+        journal::Occasion,
+        work,
+    };
+
+    #[test]
+    fn a_newer_format_is_an_error_and_stays_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = Files::open(directory.path()).unwrap();
+        let (mut journal, _) = Journal::open(&files, Config::default()).unwrap();
+        let mut batch = Batch::new(&journal.ids());
+        batch.put(1, &b"from the future"[..]);
+        journal.append(batch).unwrap();
+        while let Some(work) = journal.next_work(Occasion::Commit { sync: true }) {
+            let done = work.run(&files);
+            journal.settle(done);
+        }
+        let mut block = work::read(&files, Slot(0), 0, 4096).unwrap();
+        let length = 72 + 24 + b"from the future".len();
+        block[4] = 2;
+        frame::seal(&mut block[..length]);
+        files.write(Slot(0), 0, &block).unwrap();
+        let error = Journal::open(&files, Config::default()).unwrap_err();
+        assert!(matches!(error, RecoveryError::Newer { found: 2, known: 1 }), "{error}");
+        assert_eq!(work::read(&files, Slot(0), 0, 4096).unwrap(), block);
+    }
+}

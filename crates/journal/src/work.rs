@@ -15,12 +15,25 @@ pub struct Work(pub(crate) Task);
 
 #[derive(Debug)]
 pub(crate) enum Task {
-    Create { slot: Slot, bytes: u32 },
-    Remove { slot: Slot },
+    Create {
+        slot: Slot,
+        bytes: u32,
+    },
+    Remove {
+        slot: Slot,
+    },
     /// Reads for cleaning. With `salvage`, blocks that cannot be read are taken for zeros.
-    Read { slot: Slot, offset: u32, bytes: u32, salvage: bool },
+    Read {
+        slot: Slot,
+        offset: u32,
+        bytes: u32,
+        salvage: bool,
+    },
     /// Writes the frames, and synchronises these segments afterwards.
-    Commit { layout: Layout, sync: Vec<Slot> },
+    Commit {
+        layout: Layout,
+        sync: Vec<Slot>,
+    },
 }
 
 /// The outcome of an operation.

@@ -18,7 +18,7 @@ const UNFINISHED: &str = "unfinished";
 const SUFFIX: &str = ".segment";
 /// Files that are kept open. A journal writes to one of them at a time and mostly reads few.
 const OPEN_MAX: usize = 16;
-const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// The directory cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -20,11 +20,11 @@ const COPIES_PER_BYTE: i64 = 4;
 
 impl Journal {
     /// Lays out a commit. Gives the changes back if there is no room.
-    pub(super) fn commit(&mut self, changes: Changes, sync: bool, flags: u16) -> Result<Task, Changes> {
+    pub(super) fn commit(&mut self, changes: Changes, sync: bool, flags: u16) -> Result<Task, Box<Changes>> {
         self.segments.retire(self.synced);
         let mut plan = Plan::new(&self.config, &self.segments);
         if plan.add_changes(&changes).is_err() {
-            return Err(changes);
+            return Err(Box::new(changes));
         }
         let need = self.segments.need(&self.config);
         if !changes.is_empty() {

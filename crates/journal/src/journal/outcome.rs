@@ -21,7 +21,9 @@ impl Journal {
             (Task::Create { slot, bytes }, Ok(_)) => self.segments.created(slot, bytes),
             (Task::Create { .. }, Err(_)) => self.tight = true,
             (Task::Remove { slot }, Ok(_)) => self.segments.removed(slot),
-            (Task::Remove { slot }, Err(error)) if error.kind() == io::ErrorKind::NotFound => self.segments.removed(slot),
+            (Task::Remove { slot }, Err(error)) if error.kind() == io::ErrorKind::NotFound => {
+                self.segments.removed(slot)
+            }
             (Task::Remove { slot }, Err(_)) => self.segments.not_removed(slot),
             (Task::Read { slot, .. }, Ok(chunk)) => {
                 let used = self.segments.table.get(&slot).map_or(0, |segment| segment.used);

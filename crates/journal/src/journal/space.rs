@@ -66,7 +66,7 @@ impl Journal {
         match self.commit(waiting, sync, 0) {
             Ok(task) => Some(task),
             Err(waiting) => {
-                self.waiting = waiting;
+                self.waiting = *waiting;
                 self.refuse(sync)
             }
         }

@@ -58,7 +58,8 @@ impl Applied {
             return;
         }
         let number = frame.header.number;
-        let segment = self.segments.entry(frame.slot).or_insert_with(|| Segment { first: number, ..Segment::default() });
+        let segment =
+            self.segments.entry(frame.slot).or_insert_with(|| Segment { first: number, ..Segment::default() });
         segment.used = segment.used.max(frame.end());
         segment.changed = number;
         let mut content = Vec::with_capacity(bytes.len());

@@ -5,8 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{Missing, scan::{Scan, Seen}};
-use crate::{disk::Slot, frame::{CLOSED, LAST, NO_SLOT}};
+use super::{
+    Missing,
+    scan::{Scan, Seen},
+};
+use crate::{
+    disk::Slot,
+    frame::{CLOSED, LAST, NO_SLOT},
+};
 
 /// The frames that count.
 #[derive(Debug, Default)]

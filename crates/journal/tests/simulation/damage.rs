@@ -2,7 +2,11 @@
 
 use fogmux_journal::{Config, Occasion, RecordId, Slot};
 
-use crate::{model::{Records, Subject}, random::Random, seeds};
+use crate::{
+    model::{Records, Subject},
+    random::Random,
+    seeds,
+};
 
 const BLOCK: usize = 4096;
 const COMMIT: Occasion = Occasion::Commit { sync: true };
@@ -101,13 +105,27 @@ fn a_block_of_garbage_costs_the_frame() {
 }
 
 #[test]
+fn a_block_that_cannot_be_read_costs_the_frame() {
+    seeds(|seed| {
+        let mut subject = closed(seed);
+        let expected = subject.committed().clone();
+        let slot = any_file(&mut subject);
+        let content = subject.disk.content(slot);
+        let block = subject.random.below(content.len() / BLOCK) >> subject.random.below(4);
+        let hit = content[frame(&content, block)].to_vec();
+        subject.disk.set_bad_block(slot, block);
+        check(&mut subject, &expected, &hit);
+    });
+}
+
+#[test]
 fn a_file_that_is_cut_costs_what_was_cut_off() {
     seeds(|seed| {
         let mut subject = closed(seed);
         let expected = subject.committed().clone();
         let slot = any_file(&mut subject);
         let content = subject.disk.content(slot);
-        let length = subject.random.below(content.len() / 512) * 512 >> subject.random.below(3);
+        let length = (subject.random.below(content.len() / 512) * 512) >> subject.random.below(3);
         let hit = content[frame(&content, length / BLOCK).start..].to_vec();
         subject.disk.damage(slot, |content| content.truncate(length));
         check(&mut subject, &expected, &hit);

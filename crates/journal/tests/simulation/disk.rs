@@ -49,6 +49,8 @@ struct State {
     /// Operations until the power fails.
     fuse: Option<usize>,
     crashed: bool,
+    /// A block that cannot be read.
+    bad_block: Option<(Slot, usize)>,
 }
 
 /// The disk.
@@ -64,6 +66,7 @@ impl SimulatedDisk {
             faults: Faults::default(),
             fuse: None,
             crashed: false,
+            bad_block: None,
         }))
     }
 
@@ -122,6 +125,10 @@ impl SimulatedDisk {
         file.cached = file.durable.clone();
     }
 
+    pub(crate) fn set_bad_block(&self, slot: Slot, block: usize) {
+        self.0.borrow_mut().bad_block = Some((slot, block));
+    }
+
     pub(crate) fn content(&self, slot: Slot) -> Vec<u8> {
         self.0.borrow().files[&slot].cached.clone()
     }
@@ -174,7 +181,7 @@ impl Disk for SimulatedDisk {
     fn write(&self, slot: Slot, offset: u32, bytes: &[u8]) -> io::Result<()> {
         let state = &mut *self.0.borrow_mut();
         let fails = state.begin()? | state.fails(state.faults.write);
-        assert!(offset % 4096 == 0 && bytes.len() % 4096 == 0, "whole blocks");
+        assert!(offset.is_multiple_of(4096) && bytes.len().is_multiple_of(4096), "whole blocks");
         let length = if fails { state.random.below(bytes.len() / SECTOR + 1) * SECTOR } else { bytes.len() };
         let file = state.files.get_mut(&slot).ok_or(io::ErrorKind::NotFound)?;
         let start = offset as usize;
@@ -207,6 +214,10 @@ impl Disk for SimulatedDisk {
             return Err(broken());
         }
         let file = state.files.get(&slot).ok_or(io::ErrorKind::NotFound)?;
+        let blocks = offset as usize / 4096..(offset as usize + bytes.len()).div_ceil(4096);
+        if state.bad_block.is_some_and(|(bad, block)| bad == slot && blocks.contains(&block)) {
+            return Err(broken());
+        }
         let found = file.cached.get(offset as usize..offset as usize + bytes.len());
         bytes.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())

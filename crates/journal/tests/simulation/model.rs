@@ -143,7 +143,7 @@ impl Subject {
     fn report(&mut self, occasion: Occasion) {
         while let Some(Progress { through, refused, outcome }) = self.journal.progress() {
             let count = self.open.iter().take_while(|(ticket, _)| *ticket <= through).count();
-                let mut done: Vec<_> = self.open.drain(..count).collect();
+            let mut done: Vec<_> = self.open.drain(..count).collect();
             done.retain(|(ticket, _)| !refused.contains(ticket));
             match outcome {
                 Ok(()) => {

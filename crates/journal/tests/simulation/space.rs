@@ -2,7 +2,7 @@
 
 use fogmux_journal::{Config, Occasion};
 
-use crate::{model::Subject, random::Random, seeds};
+use crate::{model::Subject, random::Random, some_seeds};
 
 const COMMIT: Occasion = Occasion::Commit { sync: true };
 const SMALL: Config = Config { segment_bytes: 64 << 10, frame_bytes: 16 << 10, pending_bytes_max: 1 << 20 };
@@ -13,7 +13,7 @@ fn bytes_max(subject: &Subject) -> u64 {
 
 #[test]
 fn files_take_twice_what_is_live_and_six_segments() {
-    seeds(|seed| {
+    some_seeds(10, |seed| {
         let mut random = Random::new(seed);
         let mut subject = Subject::new(seed, SMALL);
         for _ in 0..random.below(4) {
@@ -33,7 +33,12 @@ fn files_take_twice_what_is_live_and_six_segments() {
                 subject.drive(COMMIT);
             }
             subject.drive(Occasion::Idle);
-            assert!(subject.disk.bytes() as u64 <= bytes_max(&subject), "{} of {}", subject.disk.bytes(), bytes_max(&subject));
+            assert!(
+                subject.disk.bytes() as u64 <= bytes_max(&subject),
+                "{} of {}",
+                subject.disk.bytes(),
+                bytes_max(&subject)
+            );
         }
         subject.reopen();
     });
@@ -59,7 +64,7 @@ fn a_small_set_that_changes_for_ever_takes_one_block_a_commit() {
 
 #[test]
 fn a_full_disk_refuses_records_and_never_forgets() {
-    seeds(|seed| {
+    some_seeds(10, |seed| {
         let mut random = Random::new(seed);
         let mut subject = Subject::new(seed, SMALL);
         subject.disk.set_space((64 << 10) * (4 + random.below(12)));
