@@ -49,7 +49,7 @@ struct State {
     /// Operations until the power fails.
     fuse: Option<usize>,
     crashed: bool,
-    /// A block that cannot be read.
+    /// A block that cannot be read until it is written.
     bad_block: Option<(Slot, usize)>,
 }
 
@@ -173,6 +173,7 @@ impl Disk for SimulatedDisk {
         if state.fails(state.faults.create) || crashes && state.random.once_in(2) {
             return Err(broken());
         }
+        state.bad_block = state.bad_block.filter(|(bad, _)| *bad != slot);
         let zeros = vec![0; bytes as usize];
         state.files.insert(slot, SegmentFile { cached: zeros.clone(), durable: zeros, dirty: BTreeSet::new() });
         if crashes { Err(broken()) } else { Ok(()) }
@@ -185,6 +186,8 @@ impl Disk for SimulatedDisk {
         let length = if fails { state.random.below(bytes.len() / SECTOR + 1) * SECTOR } else { bytes.len() };
         let file = state.files.get_mut(&slot).ok_or(io::ErrorKind::NotFound)?;
         let start = offset as usize;
+        let blocks = start / 4096..(start + length).div_ceil(4096);
+        state.bad_block = state.bad_block.filter(|(bad, block)| *bad != slot || !blocks.contains(block));
         file.cached[start..start + length].copy_from_slice(&bytes[..length]);
         file.dirty.extend(start / SECTOR..(start + length) / SECTOR);
         if fails { Err(broken()) } else { Ok(()) }
