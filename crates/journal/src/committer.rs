@@ -55,7 +55,10 @@ impl<D: Disk + Send + Sync + 'static> Committer<D> {
         let state = Mutex::new(State { journal, since: None, closing: false });
         let shared = Arc::new(Shared { state, wake: Condvar::new(), disk, mode });
         let run = Arc::clone(&shared);
-        let thread = Builder::new().name("journal".to_owned()).spawn(move || run.run(watch))?;
+        let thread = Builder::new().name("journal".to_owned()).spawn(move || {
+            let _closes = CloseAtEnd(&run);
+            run.run(watch);
+        })?;
         Ok(Self { shared, ids, thread: Some(thread) })
     }
 
@@ -132,6 +135,15 @@ impl<D: Disk + Send + Sync + 'static> Committer<D> {
 impl<D: Disk + Send + Sync + 'static> Drop for Committer<D> {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+/// Refuses batches when the thread has ended, also by a panic of the watcher: nobody would commit them.
+struct CloseAtEnd<'a, D: Disk>(&'a Shared<D>);
+
+impl<D: Disk> Drop for CloseAtEnd<'_, D> {
+    fn drop(&mut self) {
+        self.0.lock().closing = true;
     }
 }
 

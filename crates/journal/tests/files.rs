@@ -140,7 +140,7 @@ fn a_directory_belongs_to_one_process_and_to_nobody_else() {
 }
 
 #[test]
-fn a_failing_watcher_does_not_hang_the_end() {
+fn a_panic_of_the_watcher_closes_the_journal() {
     let directory = tempfile::tempdir().unwrap();
     let files = Files::open(directory.path()).unwrap();
     let (journal, _) = Journal::open(&files, SMALL).unwrap();
@@ -154,5 +154,10 @@ fn a_failing_watcher_does_not_hang_the_end() {
     batch.put(0, vec![1]);
     committer.append(batch).unwrap();
     receive.recv_timeout(Duration::from_secs(60)).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while committer.append(committer.batch()).is_ok() {
+        assert!(Instant::now() < deadline, "batches are refused when nobody commits them");
+        thread::yield_now();
+    }
     drop(committer);
 }

@@ -3,7 +3,7 @@
 //! Headers tell facts: what was on the disk when they were written, and what was not needed any more. A fact stays true
 //! even if the frame itself does not count.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Bound};
 
 use super::{
     Missing,
@@ -128,17 +128,24 @@ impl Log {
     }
 }
 
-/// The first frame of each epoch.
+/// For each epoch the first frame of it or of a later one.
 struct Epochs(BTreeMap<u32, u64>);
 
 impl Epochs {
     fn of(frames: &[Seen]) -> Self {
-        Self(frames.iter().map(|frame| (frame.header.epoch, frame.header.epoch_first)).collect())
+        let mut epochs: BTreeMap<_, _> =
+            frames.iter().map(|frame| (frame.header.epoch, frame.header.epoch_first)).collect();
+        let mut least = u64::MAX;
+        for first in epochs.values_mut().rev() {
+            least = least.min(*first);
+            *first = least;
+        }
+        Self(epochs)
     }
 
     /// Whether a later epoch began at the frame or before it.
     fn supersede(&self, frame: &Seen) -> bool {
-        let later = frame.header.epoch.saturating_add(1);
-        self.0.range(later..).any(|(_, first)| *first <= frame.header.number)
+        let later = (Bound::Excluded(frame.header.epoch), Bound::Unbounded);
+        self.0.range(later).next().is_some_and(|(_, first)| *first <= frame.header.number)
     }
 }
