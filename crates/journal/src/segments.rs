@@ -246,6 +246,13 @@ impl Segments {
         }
     }
 
+    /// Has this segment taken first, if it is free: the last frame says that the log goes on there.
+    pub(crate) fn use_next(&mut self, slot: Slot) {
+        if let Some(at) = self.free.iter().position(|free| *free == slot) {
+            self.free.swap(0, at);
+        }
+    }
+
     /// Has a file that is not in use removed.
     pub(crate) fn doom(&mut self, slot: Slot) {
         self.doomed.push(slot);

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The frames that count.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Log {
     /// In order of their numbers.
     pub(super) frames: Vec<Seen>,
@@ -26,7 +26,9 @@ pub(super) struct Log {
     /// The number of the next frame.
     pub(super) next: u64,
     pub(super) epoch: u32,
-    /// Whether the segment is gone in which the log went on.
+    /// The segment in which the log goes on.
+    pub(super) next_slot: Slot,
+    /// Whether it is gone.
     pub(super) lost_end: bool,
     pub(super) dropped: u64,
     pub(super) closed: bool,
@@ -39,7 +41,12 @@ impl Log {
             oldest: headers().map(|header| header.oldest).max().unwrap_or(1),
             synced: headers().map(|header| header.synced).max().unwrap_or_default(),
             epoch: headers().map(|header| header.epoch).max().unwrap_or_default(),
-            ..Self::default()
+            frames: Vec::new(),
+            next: 0,
+            next_slot: Slot(0),
+            lost_end: false,
+            dropped: 0,
+            closed: false,
         };
         let epochs = Epochs::of(&scan.frames);
         let mut frames: Vec<_> = scan
@@ -53,6 +60,7 @@ impl Log {
         frames.dedup_by_key(|frame| frame.header.number);
         // The first segment that is created has the lowest number.
         let next = frames.last().map_or(0, |last| last.header.next_slot);
+        log.next_slot = Slot(next);
         log.lost_end = next != NO_SLOT && !scan.files.is_empty() && scan.files.iter().all(|file| file.slot.0 != next);
         let counted = log.counted(&frames);
         log.dropped = (frames.len() - counted) as u64;

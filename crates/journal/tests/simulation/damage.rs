@@ -1,6 +1,6 @@
 //! Damage behind the journal's back: it costs the frames that it hit, and it is reported.
 
-use fogmux_journal::{Config, Occasion, RecordId, Slot};
+use fogmux_journal::{Batch, Config, Occasion, RecordId, Slot};
 
 use crate::{
     model::{Records, Subject},
@@ -142,4 +142,27 @@ fn a_file_that_is_gone_costs_what_was_in_it() {
         fogmux_journal::Disk::remove(&subject.disk, slot).unwrap();
         check(&mut subject, &expected, &hit);
     });
+}
+
+#[test]
+fn a_payload_cannot_pose_as_a_frame() {
+    // So that copies of a frame begin where blocks do, with and without the marks of the blocks.
+    for shift in [0, 3992, 3996, 4000, 4004, 4008] {
+        let config = Config { segment_bytes: 64 << 10, frame_bytes: 16 << 10, pending_bytes_max: 1 << 20 };
+        let mut subject = Subject::new(1, config);
+        subject.append(1, 100, 0).unwrap();
+        subject.drive(COMMIT);
+        let slot = subject.disk.slots()[0];
+        let frame = subject.disk.content(slot)[..BLOCK].to_vec();
+        let mut batch = Batch::new(&subject.journal.ids());
+        batch.put(1, [vec![0; shift], frame.repeat(2)].concat());
+        subject.journal.append(batch).unwrap();
+        subject.drive(COMMIT);
+        // Its own frame is damaged, so what is in it is looked at block by block.
+        subject.disk.damage(slot, |content| content[BLOCK + 40] ^= 1);
+        let expected = subject.committed().clone();
+        let report = subject.reopen_damaged();
+        assert_eq!((report.frames, report.dropped), (1, 0), "{report:?}");
+        assert_eq!(subject.visit(), expected);
+    }
 }
