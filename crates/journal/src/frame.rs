@@ -1,4 +1,4 @@
-//! Frames: what one write brings to the disk, with a header that says what it is and what was known when it was written.
+//! Frames: the unit of writing, with a header that says what the frame is and what was known when it was written.
 //!
 //! A commit is one frame or several, which have consecutive numbers; the first and the last are flagged. A frame begins
 //! at the beginning of a block, lies in one segment, and never shares a block with another.

@@ -83,8 +83,8 @@ impl Assembly {
 }
 
 impl Journal {
-    /// Reads all records that are committed, in order of their identifiers, with 2 MiB of memory. Returns how many could
-    /// not be read; why is up to `visit`, which gets each outcome.
+    /// Reads all records that are committed, in order of their identifiers, with 2 MiB of memory. `visit` gets each
+    /// outcome. Returns how many records could not be read.
     pub fn visit<D: Disk + ?Sized>(&self, disk: &D, mut visit: impl FnMut(RecordId, Result<Record, ReadError>)) -> u64 {
         let mut windows = Windows { disk, open: Vec::new() };
         let mut failed = 0;
