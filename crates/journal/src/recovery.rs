@@ -113,7 +113,7 @@ impl Journal {
                 segments.unused(file.slot, log.is_released(&scan, file.slot), &config);
             }
         }
-        segments.use_next(log.next_slot);
+        segments.use_next(log.next_slots);
         let mut order: Vec<_> = applied.segments.iter().filter(|(_, segment)| segment.used > 0).collect();
         order.sort_by_key(|(_, segment)| segment.first);
         segments.order = order.into_iter().map(|(slot, _)| *slot).collect::<VecDeque<_>>();

@@ -246,10 +246,13 @@ impl Segments {
         }
     }
 
-    /// Has this segment taken first, if it is free: the last frame says that the log goes on there.
-    pub(crate) fn use_next(&mut self, slot: Slot) {
-        if let Some(at) = self.free.iter().position(|free| *free == slot) {
-            self.free.swap(0, at);
+    /// Has these segments taken first, of which frames say that the log goes on there. So they are not given up either.
+    pub(crate) fn use_next(&mut self, slots: [Slot; 2]) {
+        for slot in slots.into_iter().rev() {
+            if let Some(at) = self.free.iter().position(|free| *free == slot) {
+                self.free.remove(at);
+                self.free.push_front(slot);
+            }
         }
     }
 

@@ -26,9 +26,9 @@ pub(super) struct Log {
     /// The number of the next frame.
     pub(super) next: u64,
     pub(super) epoch: u32,
-    /// The segment in which the log goes on.
-    pub(super) next_slot: Slot,
-    /// Whether it is gone.
+    /// The segments in which the log goes on, as the last frame says that counts, and the last of all.
+    pub(super) next_slots: [Slot; 2],
+    /// Whether one of them is gone.
     pub(super) lost_end: bool,
     pub(super) dropped: u64,
     pub(super) closed: bool,
@@ -43,7 +43,7 @@ impl Log {
             epoch: headers().map(|header| header.epoch).max().unwrap_or_default(),
             frames: Vec::new(),
             next: 0,
-            next_slot: Slot(0),
+            next_slots: [Slot(0); 2],
             lost_end: false,
             dropped: 0,
             closed: false,
@@ -59,10 +59,11 @@ impl Log {
         frames.sort_by_key(|frame| (frame.header.number, frame.slot));
         frames.dedup_by_key(|frame| frame.header.number);
         // The first segment that is created has the lowest number.
-        let next = frames.last().map_or(0, |last| last.header.next_slot);
-        log.next_slot = Slot(next);
-        log.lost_end = next != NO_SLOT && !scan.files.is_empty() && scan.files.iter().all(|file| file.slot.0 != next);
         let counted = log.counted(&frames);
+        let next = |frame: Option<&Seen>| Slot(frame.map_or(0, |frame| frame.header.next_slot));
+        log.next_slots = [next(frames.get(..counted).and_then(<[Seen]>::last)), next(frames.last())];
+        let is_gone = |slot: &Slot| slot.0 != NO_SLOT && scan.files.iter().all(|file| file.slot != *slot);
+        log.lost_end = !scan.files.is_empty() && log.next_slots.iter().any(is_gone);
         log.dropped = (frames.len() - counted) as u64;
         frames.truncate(counted);
         log.next = frames.last().map_or(0, |last| last.header.number).max(log.synced).max(log.oldest - 1) + 1;
