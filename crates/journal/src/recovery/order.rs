@@ -58,9 +58,10 @@ impl Log {
         // A file that was copied has each frame twice.
         frames.sort_by_key(|frame| (frame.header.number, frame.slot));
         frames.dedup_by_key(|frame| frame.header.number);
-        // The first segment that is created has the lowest number.
         let counted = log.counted(&frames);
-        let next = |frame: Option<&Seen>| Slot(frame.map_or(0, |frame| frame.header.next_slot));
+        // Without any frame the first segment is meant, which has the lowest number.
+        let none = if frames.is_empty() { 0 } else { NO_SLOT };
+        let next = |frame: Option<&Seen>| Slot(frame.map_or(none, |frame| frame.header.next_slot));
         log.next_slots = [next(frames.get(..counted).and_then(<[Seen]>::last)), next(frames.last())];
         let is_gone = |slot: &Slot| slot.0 != NO_SLOT && scan.files.iter().all(|file| file.slot != *slot);
         log.lost_end = !scan.files.is_empty() && log.next_slots.iter().any(is_gone);
