@@ -1,0 +1,203 @@
+//! The committer: a thread that does what the journal asks for, at the times that the mode says.
+
+use std::{
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{Builder, JoinHandle},
+    time::Instant,
+};
+
+use crate::{
+    batch::{Batch, Record, Ticket},
+    disk::Disk,
+    journal::{Figures, Journal, Location, Occasion, Progress, Refused},
+    mode::Mode,
+    read::ReadError,
+    record::{Ids, RecordId},
+};
+
+/// A journal with its thread. When it is dropped, what waits is committed and the thread ends.
+#[derive(Debug)]
+pub struct Committer<D: Disk + Send + Sync + 'static> {
+    shared: Arc<Shared<D>>,
+    ids: Ids,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared<D> {
+    state: Mutex<State>,
+    wake: Condvar,
+    disk: D,
+    mode: Mode,
+}
+
+#[derive(Debug)]
+struct State {
+    journal: Journal,
+    /// When the first batch that waits was appended.
+    since: Option<Instant>,
+    closing: bool,
+}
+
+impl<D: Disk + Send + Sync + 'static> Committer<D> {
+    /// Starts the thread. `watch` is called on it, with nothing locked, when batches are done; it must not block, and
+    /// tickets come in order.
+    ///
+    /// # Errors
+    /// The system has no thread.
+    pub fn start(
+        journal: Journal,
+        disk: D,
+        mode: Mode,
+        watch: impl FnMut(Progress) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let ids = journal.ids();
+        let state = Mutex::new(State { journal, since: None, closing: false });
+        let shared = Arc::new(Shared { state, wake: Condvar::new(), disk, mode });
+        let run = Arc::clone(&shared);
+        let thread = Builder::new().name("journal".to_owned()).spawn(move || {
+            let _closes = CloseAtEnd(&run);
+            run.run(watch);
+        })?;
+        Ok(Self { shared, ids, thread: Some(thread) })
+    }
+
+    /// An empty batch.
+    #[must_use]
+    pub fn batch(&self) -> Batch {
+        Batch::new(&self.ids)
+    }
+
+    /// Appends a batch. Never waits for the disk. Whether the acknowledgement has to is [`Mode::waits`].
+    ///
+    /// # Errors
+    /// As [`Journal::append`], or the journal was closed.
+    pub fn append(&self, batch: Batch) -> Result<Ticket, Refused> {
+        let mut state = self.shared.lock();
+        if state.closing {
+            return Err(Refused::Closed);
+        }
+        let ticket = state.journal.append(batch)?;
+        let sleeps = state.since.is_none();
+        if sleeps {
+            state.since = Some(Instant::now());
+        }
+        drop(state);
+        if sleeps {
+            self.shared.wake.notify_one();
+        }
+        Ok(ticket)
+    }
+
+    /// Reads a record, from memory if it is not on the disk yet. `None` if there is none, or it is to be forgotten.
+    ///
+    /// # Errors
+    /// The record is damaged, or the system refuses.
+    pub fn read(&self, id: RecordId) -> Result<Option<Record>, ReadError> {
+        let find = || self.shared.lock().journal.find(id);
+        let mut found = find();
+        loop {
+            let parts = match found {
+                None => return Ok(None),
+                Some(Location::Memory(record)) => return Ok(Some(record)),
+                Some(Location::Disk(parts)) => parts,
+            };
+            match parts.read(&self.shared.disk) {
+                Ok(record) => return Ok(Some(record)),
+                Err(error) => {
+                    found = find();
+                    if found == Some(Location::Disk(parts)) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Figures as of now.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.shared.lock().journal.figures()
+    }
+
+    /// Commits what waits, notes that the journal was closed, and waits for the thread. Batches are refused from now
+    /// on.
+    pub fn close(&mut self) {
+        self.shared.lock().closing = true;
+        self.shared.wake.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A panic of `watch` has been printed; there is nothing more to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<D: Disk + Send + Sync + 'static> Drop for Committer<D> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Refuses batches when the thread has ended, also by a panic of the watcher: nobody would commit them.
+struct CloseAtEnd<'a, D: Disk>(&'a Shared<D>);
+
+impl<D: Disk> Drop for CloseAtEnd<'_, D> {
+    fn drop(&mut self) {
+        self.0.lock().closing = true;
+    }
+}
+
+impl<D: Disk> Shared<D> {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, mut watch: impl FnMut(Progress)) {
+        let mut last = None;
+        let mut state = self.lock();
+        loop {
+            let due = state.since.map(|since| self.mode.due(since, last));
+            let occasion = match due {
+                _ if state.closing => Occasion::Close,
+                Some(due) if due <= Instant::now() => Occasion::Commit { sync: self.mode.syncs() },
+                Some(_) | None => Occasion::Idle,
+            };
+            if let Some(work) = state.journal.next_work(occasion) {
+                if work.is_commit() && !state.journal.is_waiting() && state.since.take().is_some() {
+                    last = Some(Instant::now());
+                }
+                drop(state);
+                let done = work.run(&self.disk);
+                state = self.lock();
+                state.journal.settle(done);
+            } else if occasion == Occasion::Close {
+                return self.report(state, &mut watch);
+            } else if state.journal.is_reported() {
+                state.since = state.since.filter(|_| state.journal.is_waiting());
+                state = self.sleep(state, due);
+                continue;
+            }
+            self.report(state, &mut watch);
+            state = self.lock();
+        }
+    }
+
+    // Tells the watcher without the lock.
+    fn report(&self, mut state: MutexGuard<'_, State>, watch: &mut impl FnMut(Progress)) {
+        let progress: Vec<_> = std::iter::from_fn(|| state.journal.progress()).collect();
+        drop(state);
+        progress.into_iter().for_each(watch);
+    }
+
+    fn sleep<'a>(&self, state: MutexGuard<'a, State>, due: Option<Instant>) -> MutexGuard<'a, State> {
+        match (state.since, due) {
+            (Some(_), Some(due)) => {
+                let left = due.saturating_duration_since(Instant::now());
+                self.wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+            }
+            // A batch came while nothing was due.
+            (Some(_), None) => state,
+            (None, _) => self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+}

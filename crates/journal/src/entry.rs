@@ -1,0 +1,143 @@
+//! Entries of a frame: a part of a record, or records that are forgotten.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::{
+    blocks::Spread,
+    frame::{HEADER_CONTENT, take},
+    record::{Key, RecordId},
+};
+
+/// Bytes of a put before the record's own.
+pub(crate) const PUT: u32 = 24;
+/// Bytes of a forget.
+pub(crate) const FORGET: u32 = 16;
+
+const TAG_PUT: u8 = 1;
+const TAG_FORGET: u8 = 2;
+
+/// A part of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Put<'a> {
+    pub(crate) key: Key,
+    /// The user's kind of record.
+    pub(crate) kind: u8,
+    /// Bytes of the whole record.
+    pub(crate) total: u32,
+    /// The checksum, which goes with the part wherever it is moved.
+    pub(crate) sum: u32,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> Put<'a> {
+    /// A part with its checksum.
+    pub(crate) fn new(key: Key, kind: u8, total: u32, bytes: &'a [u8]) -> Self {
+        Self { key, kind, total, sum: sum(key, kind, total, bytes), bytes }
+    }
+
+    /// Whether the bytes are those that were put.
+    pub(crate) fn is_intact(&self) -> bool {
+        self.sum == sum(self.key, self.kind, self.total, self.bytes)
+    }
+
+    /// Appends the entry to a frame.
+    pub(crate) fn write(&self, frame: &mut Spread) {
+        let length = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
+        let mut head = [0; PUT as usize];
+        let key = self.key.get().to_le_bytes();
+        let fields: [&[u8]; 5] = [
+            &[TAG_PUT, self.kind, 0, 0],
+            &length.to_le_bytes(),
+            &key,
+            &self.sum.to_le_bytes(),
+            &self.total.to_le_bytes(),
+        ];
+        let mut bytes = fields.into_iter().flatten();
+        head.iter_mut().for_each(|to| *to = bytes.next().copied().unwrap_or_default());
+        frame.push(&head);
+        frame.push(self.bytes);
+    }
+
+    /// Reads an entry, and what follows it.
+    pub(crate) fn read(mut content: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let from = &mut content;
+        let [TAG_PUT, kind, _, _] = take(from)? else { return None };
+        let length = u32::from_le_bytes(take(from)?);
+        let key = Key::from_u64(u64::from_le_bytes(take(from)?));
+        let sum = u32::from_le_bytes(take(from)?);
+        let total = u32::from_le_bytes(take(from)?);
+        let (bytes, rest) = from.split_at_checked(length as usize)?;
+        Some((Self { key, kind, total, sum, bytes }, rest))
+    }
+}
+
+fn sum(key: Key, kind: u8, total: u32, bytes: &[u8]) -> u32 {
+    let seed = key.get() ^ u64::from(total) << 32 ^ u64::from(kind) << 24;
+    u32::try_from(xxh3_64_with_seed(bytes, seed) >> 32).unwrap_or_default()
+}
+
+/// Consecutive identifiers of records that are forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Forget {
+    pub(crate) first: u64,
+    pub(crate) count: u32,
+}
+
+impl Forget {
+    /// Appends the entry to a frame.
+    pub(crate) fn write(&self, frame: &mut Spread) {
+        frame.push(&[TAG_FORGET, 0, 0, 0]);
+        frame.push(&self.count.to_le_bytes());
+        frame.push(&self.first.to_le_bytes());
+    }
+
+    fn read(mut content: &[u8]) -> Option<(Self, &[u8])> {
+        let from = &mut content;
+        let [TAG_FORGET, _, _, _] = take(from)? else { return None };
+        let count = u32::from_le_bytes(take(from)?);
+        let first = u64::from_le_bytes(take(from)?);
+        Some((Self { first, count }, from))
+    }
+
+    /// The identifiers.
+    pub(crate) fn ids(self) -> impl Iterator<Item = RecordId> {
+        (self.first..).take(self.count as usize).filter_map(RecordId::new)
+    }
+}
+
+/// An entry of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry<'a> {
+    Put(Put<'a>),
+    Forget(Forget),
+}
+
+/// The entries of a frame, each with its position in the frame's content.
+#[derive(Clone, Debug)]
+pub(crate) struct Entries<'a> {
+    rest: &'a [u8],
+    position: u32,
+}
+
+impl<'a> Entries<'a> {
+    /// Reads the content of a frame whose checksum is right.
+    pub(crate) fn of(content: &'a [u8]) -> Self {
+        Self { rest: content.get(HEADER_CONTENT as usize..).unwrap_or_default(), position: HEADER_CONTENT }
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = (u32, Entry<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (entry, rest) = match *self.rest.first()? {
+            TAG_PUT => Put::read(self.rest).map(|(put, rest)| (Entry::Put(put), rest))?,
+            TAG_FORGET => Forget::read(self.rest).map(|(forget, rest)| (Entry::Forget(forget), rest))?,
+            _ => return None,
+        };
+        let position = self.position;
+        self.position += u32::try_from(self.rest.len() - rest.len()).unwrap_or_default();
+        self.rest = rest;
+        Some((position, entry))
+    }
+}

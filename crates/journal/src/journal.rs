@@ -1,0 +1,306 @@
+//! The journal as a state machine: changes come in, operations for the disk go out, and their outcomes come back.
+
+mod commit;
+mod outcome;
+mod space;
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    io,
+    sync::Arc,
+};
+
+use crate::{
+    batch::{Batch, Changes, Record, Ticket},
+    cleaning::Cleaner,
+    config::Config,
+    disk::Slot,
+    index::{Index, Place},
+    record::{Ids, Key, RecordId},
+    segments::Segments,
+    work::Work,
+};
+
+/// Why a batch was not appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// A record is larger than [`Config::record_bytes_max`].
+    #[error("a record of {0} bytes is too large")]
+    TooLarge(usize),
+    /// [`Config::pending_bytes_max`] wait for a commit already.
+    #[error("{0} bytes wait for the disk")]
+    Busy(usize),
+    /// The journal was closed.
+    #[error("the journal is closed")]
+    Closed,
+}
+
+/// Why a commit failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// There is no space, not even for forgets. Other programs may have cut or removed segments.
+    #[error("there is no space for more records")]
+    Full,
+    /// The disk failed.
+    #[error("{message}")]
+    Disk {
+        /// The kind of the system's error.
+        kind: io::ErrorKind,
+        /// The system's error.
+        message: String,
+        /// The commit could not be taken back on the disk either, so the next start may find it. It is taken back as
+        /// soon as anything can be written.
+        may_return: bool,
+    },
+}
+
+/// Batches that are done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// All batches up to this one that no earlier progress named.
+    pub through: Ticket,
+    /// Batches among them that put records for which there is no space. They did not happen.
+    pub refused: Vec<Ticket>,
+    /// Whether the others were committed. If not, none of them happened.
+    pub outcome: Result<(), Failure>,
+}
+
+/// The occasion on which the journal is asked for work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion {
+    /// What waits is to be committed. The disk has it afterwards if `sync`.
+    Commit {
+        /// Whether to synchronise.
+        sync: bool,
+    },
+    /// Nothing is urgent: free segments are made, and space is given back.
+    Idle,
+    /// The journal ends: the disk is to have everything, and a note that says so.
+    Close,
+}
+
+/// Where the bytes of a record are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// In memory, because the disk may not have them yet.
+    Memory(Record),
+    /// On the disk.
+    Disk(Parts),
+}
+
+/// The parts of a record on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts(pub(crate) Vec<(Key, Place)>);
+
+/// Figures of a journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Live parts of records: one for each that fits into a frame.
+    pub parts: u64,
+    /// Bytes of live records, with 24 for each part.
+    pub live_bytes: u64,
+    /// Bytes of all segments.
+    pub disk_bytes: u64,
+    /// Frames since the start.
+    pub frames: u64,
+    /// Bytes written in frames since the start, whole blocks.
+    pub written_bytes: u64,
+    /// Bytes among them that cleaning appended again.
+    pub copied_bytes: u64,
+    /// Live parts that could not be read when they were to be moved, and are gone.
+    pub lost_parts: u64,
+    /// Commits that failed.
+    pub failures: u64,
+    /// Bytes of memory that the index takes.
+    pub index_bytes: u64,
+}
+
+/// The state of a journal. It does nothing by itself: [`Journal::next_work`] says what to do next.
+#[derive(Debug)]
+pub struct Journal {
+    config: Config,
+    ids: Ids,
+    index: Index,
+    segments: Segments,
+    cleaner: Cleaner,
+    /// Bytes that cleaning may copy for what was committed.
+    credit: i64,
+    /// The number of the next frame.
+    number: u64,
+    /// The disk has all frames up to this one.
+    synced: u64,
+    epoch: u32,
+    epoch_first: u64,
+    /// Whether nothing is left to note at the end: the last frame says that the journal was closed, or the disk fails.
+    closed: bool,
+    waiting: Changes,
+    /// What is being committed.
+    flight: Option<Arc<Changes>>,
+    last_ticket: Ticket,
+    /// Written since the last synchronisation.
+    dirty: BTreeSet<Slot>,
+    /// A commit that failed and is to be taken back.
+    revoking: Option<Progress>,
+    /// No segment could be created since the last commit.
+    tight: bool,
+    /// Bytes that are cleaned at most before a commit is refused.
+    patience: u64,
+    working: bool,
+    progress: VecDeque<Progress>,
+    figures: Figures,
+}
+
+/// What recovery found out, to begin with.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) config: Config,
+    pub(crate) index: Index,
+    pub(crate) segments: Segments,
+    pub(crate) next_id: u64,
+    pub(crate) number: u64,
+    pub(crate) epoch: u32,
+    pub(crate) closed: bool,
+}
+
+impl Journal {
+    pub(crate) fn begin(start: Start) -> Self {
+        let Start { config, index, segments, next_id, number, epoch, closed } = start;
+        Self {
+            config,
+            ids: Ids::from(next_id),
+            index,
+            segments,
+            cleaner: Cleaner::default(),
+            credit: 0,
+            number,
+            synced: number - 1,
+            epoch,
+            epoch_first: number,
+            closed,
+            waiting: Changes::default(),
+            flight: None,
+            last_ticket: Ticket::default(),
+            dirty: BTreeSet::new(),
+            revoking: None,
+            tight: false,
+            patience: 0,
+            working: false,
+            progress: VecDeque::new(),
+            figures: Figures::default(),
+        }
+    }
+
+    /// The source of identifiers, for [`Batch::new`].
+    #[must_use]
+    pub fn ids(&self) -> Ids {
+        self.ids.clone()
+    }
+
+    /// Appends a batch to what waits for the next commit. A record that is put and forgotten before that is never
+    /// written.
+    ///
+    /// # Errors
+    /// A record is too large, or too much waits already. Nothing of the batch happens.
+    pub fn append(&mut self, batch: Batch) -> Result<Ticket, Refused> {
+        let Batch { puts, forgets, .. } = batch;
+        let limit = self.config.record_bytes_max() as usize;
+        if let Some(length) = puts.iter().map(|(_, record)| record.bytes.len()).find(|length| *length > limit) {
+            return Err(Refused::TooLarge(length));
+        }
+        let pending = self.waiting.pending_bytes();
+        let more: usize = puts.iter().map(|(_, record)| record.bytes.len()).sum();
+        // Forgets make room and are never refused.
+        if pending > 0 && !puts.is_empty() && pending + more > self.config.pending_bytes_max {
+            return Err(Refused::Busy(pending));
+        }
+        let pure = puts.is_empty();
+        puts.into_iter().for_each(|(id, record)| self.waiting.put(id, record));
+        for id in forgets {
+            if !self.waiting.drop_put(id) && self.is_committed(id) {
+                self.waiting.forget(id, pure);
+            }
+        }
+        self.last_ticket.0 += 1;
+        self.waiting.close_batch(self.last_ticket, pure);
+        Ok(self.last_ticket)
+    }
+
+    // Whether a record is on the disk, or will be, and stays.
+    fn is_committed(&self, id: RecordId) -> bool {
+        match &self.flight {
+            Some(flight) if flight.forgets.contains(&id) => false,
+            Some(flight) if flight.puts.contains_key(&id) => true,
+            Some(_) | None => self.index.get(id.key(0)).is_some(),
+        }
+    }
+
+    /// Where a record is. One that is to be forgotten is not there.
+    #[must_use]
+    pub fn find(&self, id: RecordId) -> Option<Location> {
+        let memory = |changes: &Changes| changes.puts.get(&id).cloned().map(Location::Memory);
+        if let Some(found) = memory(&self.waiting) {
+            return Some(found);
+        }
+        if self.waiting.forgets.contains(&id) {
+            return None;
+        }
+        if let Some(flight) = &self.flight {
+            if flight.forgets.contains(&id) {
+                return None;
+            }
+            if let Some(found) = memory(flight) {
+                return Some(found);
+            }
+        }
+        let mut parts = Vec::new();
+        let mut key = Some(id.key(0));
+        while let Some((part, place)) = key.and_then(|key| Some((key, self.index.get(key)?))) {
+            parts.push((part, place));
+            key = part.next_part();
+        }
+        (!parts.is_empty()).then_some(Location::Disk(Parts(parts)))
+    }
+
+    /// The parts of all records that are committed, in order of their identifiers.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (Key, Place)> {
+        self.index.iter()
+    }
+
+    /// Whether something waits for a commit.
+    #[must_use]
+    pub const fn is_waiting(&self) -> bool {
+        self.waiting.last.is_some()
+    }
+
+    /// Whether nothing is done that [`Journal::progress`] has not told.
+    #[must_use]
+    pub fn is_reported(&self) -> bool {
+        self.progress.is_empty()
+    }
+
+    /// The next batches that are done, if there are any.
+    pub fn progress(&mut self) -> Option<Progress> {
+        self.progress.pop_front()
+    }
+
+    /// Figures as of now.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        Figures {
+            parts: self.index.len() as u64,
+            live_bytes: self.segments.live,
+            disk_bytes: self.segments.disk_bytes(),
+            index_bytes: self.index.memory() as u64,
+            ..self.figures
+        }
+    }
+
+    /// The next operation for the disk, or `None` if there is nothing to do. Each is run, and settled by
+    /// [`Journal::settle`], before the next is asked for.
+    pub fn next_work(&mut self, occasion: Occasion) -> Option<Work> {
+        debug_assert!(!self.working, "the last operation was not settled");
+        let task = self.next_task(occasion)?;
+        self.working = true;
+        Some(Work(task))
+    }
+}

@@ -1,0 +1,132 @@
+//! What follows from the outcome of an operation.
+
+use std::io;
+
+use super::{Failure, Journal, Progress};
+use crate::{
+    batch::Ticket,
+    entry::Forget,
+    index::Place,
+    plan::{Item, Layout},
+    record::Key,
+    work::{Done, Task},
+};
+
+impl Journal {
+    /// Takes the outcome of the last operation.
+    pub fn settle(&mut self, done: Done) {
+        self.working = false;
+        let Done { task, outcome } = done;
+        match (task, outcome) {
+            (Task::Create { slot, bytes }, Ok(_)) => self.segments.created(slot, bytes),
+            (Task::Create { .. }, Err(_)) => self.tight = true,
+            (Task::Remove { slot }, Ok(_)) => self.segments.removed(slot),
+            (Task::Remove { slot }, Err(error)) if error.kind() == io::ErrorKind::NotFound => {
+                self.segments.removed(slot)
+            }
+            (Task::Remove { slot }, Err(_)) => self.segments.not_removed(slot),
+            (Task::Read { slot, .. }, Ok(chunk)) => {
+                let used = self.segments.table.get(&slot).map_or(0, |segment| segment.used);
+                self.cleaner.found(&chunk, used, &self.index);
+            }
+            (Task::Read { .. }, Err(_)) => self.cleaner.failed(),
+            (Task::Commit { layout, sync }, Ok(_)) => self.committed(&layout, !sync.is_empty()),
+            (Task::Commit { layout, .. }, Err(error)) => self.failed(&layout, &error),
+        }
+    }
+
+    fn committed(&mut self, layout: &Layout, sync: bool) {
+        self.flight = None;
+        for (header, frame) in layout.numbered() {
+            self.segments.written(frame.slot, header.number, frame.end());
+            self.figures.frames += 1;
+            self.figures.written_bytes += u64::from(frame.blocks() * crate::blocks::BLOCK);
+            for (position, item) in &frame.items {
+                let place = |bytes| Place { slot: frame.slot, position: *position, bytes };
+                match item {
+                    Item::Put(key, range) => {
+                        let bytes = u32::try_from(range.len()).unwrap_or_default();
+                        self.placed(*key, place(bytes), header.number);
+                    }
+                    Item::Copy(copy) => {
+                        self.figures.copied_bytes += u64::from(copy.from.entry_bytes());
+                        self.placed(copy.key, place(copy.from.bytes), header.number);
+                    }
+                    Item::Forget(forget) => self.forgotten(*forget, header.number),
+                }
+            }
+        }
+        self.number = layout.last() + 1;
+        if sync {
+            self.synced = layout.last();
+            self.dirty.clear();
+        } else {
+            self.dirty.extend(layout.slots());
+        }
+        self.cleaner.resume();
+        self.segments.retry();
+        self.segments.release(self.synced, &self.config);
+        if !layout.changes.is_empty() {
+            self.closed = false;
+            self.tight = false;
+            // One way through all segments, and what it takes to begin.
+            self.patience = 2 * self.segments.disk_bytes();
+        }
+        if let Some(progress) = self.revoking.take() {
+            self.progress.push_back(progress);
+        }
+        if let Some(last) = layout.changes.last {
+            self.done(last, layout.changes.refused.clone(), Ok(()));
+        }
+    }
+
+    fn placed(&mut self, key: Key, place: Place, number: u64) {
+        if let Some(old) = self.index.insert(key, place) {
+            self.segments.lost(old.slot, old.entry_bytes(), number);
+        }
+        self.segments.gained(place.slot, place.entry_bytes());
+    }
+
+    fn forgotten(&mut self, forget: Forget, number: u64) {
+        for id in forget.ids() {
+            for place in self.index.remove_record(id) {
+                self.segments.lost(place.slot, place.entry_bytes(), number);
+            }
+        }
+    }
+
+    // The frames may be on the disk or not. Those that are written from now on belong to a new epoch, which says that
+    // these never happened; one is written before anybody is told.
+    fn failed(&mut self, layout: &Layout, error: &io::Error) {
+        self.flight = None;
+        self.figures.failures += 1;
+        self.segments.failed(&layout.slots(), self.synced);
+        self.epoch += 1;
+        self.epoch_first = layout.header.number;
+        self.dirty.clear();
+        self.cleaner.restart();
+        self.credit = 0;
+        self.closed = layout.changes.is_empty();
+        if self.revoking.is_some() {
+            self.not_revoked();
+            return;
+        }
+        let waiting = std::mem::take(&mut self.waiting);
+        let failure = Failure::Disk { kind: error.kind(), message: error.to_string(), may_return: false };
+        if let Some(through) = waiting.last.or(layout.changes.last) {
+            self.revoking = Some(Progress { through, refused: Vec::new(), outcome: Err(failure) });
+        }
+    }
+
+    pub(super) fn not_revoked(&mut self) {
+        let Some(mut progress) = self.revoking.take() else { return };
+        if let Err(Failure::Disk { may_return, .. }) = &mut progress.outcome {
+            *may_return = true;
+        }
+        self.progress.push_back(progress);
+    }
+
+    pub(super) fn done(&mut self, through: Ticket, refused: Vec<Ticket>, outcome: Result<(), Failure>) {
+        self.progress.push_back(Progress { through, refused, outcome });
+    }
+}

@@ -1,0 +1,179 @@
+//! What to do next: commits first, then the space for those to come.
+
+use super::{Failure, Journal, Occasion};
+use crate::{
+    batch::Changes,
+    blocks::BLOCK,
+    config::RESERVE,
+    disk::Slot,
+    frame::CLOSED,
+    plan::{NoSegment, Plan},
+    segments::Need,
+    work::Task,
+};
+
+impl Journal {
+    pub(super) fn next_task(&mut self, occasion: Occasion) -> Option<Task> {
+        if let Some(slot) = self.segments.removable() {
+            return Some(Task::Remove { slot });
+        }
+        if self.revoking.is_some() {
+            match self.commit(Changes::default(), true, 0) {
+                Ok(task) => return Some(task),
+                Err(_) => self.not_revoked(),
+            }
+        }
+        match occasion {
+            Occasion::Commit { sync } => self.commit_task(sync),
+            Occasion::Idle => self.idle_task(),
+            Occasion::Close => self.close_task(),
+        }
+    }
+
+    fn commit_task(&mut self, sync: bool) -> Option<Task> {
+        let last = self.waiting.last?;
+        if self.waiting.is_empty() {
+            let refused = std::mem::take(&mut self.waiting).refused;
+            self.done(last, refused, Ok(()));
+            return None;
+        }
+        if self.segments.need(&self.config) != Need::None
+            && let Some(read) = self.cleaning_read()
+        {
+            return Some(read);
+        }
+        let puts = !self.waiting.puts.is_empty();
+        let taken = self.segments_for_waiting();
+        if taken.is_ok_and(|taken| self.segments.free.len() >= taken + RESERVE) {
+            return self.commit_waiting(sync);
+        }
+        if !self.tight {
+            return Some(self.create());
+        }
+        if !puts || self.is_admitted() {
+            if let Some(task) = self.clean() {
+                return Some(task);
+            }
+            if !puts && taken.is_ok() {
+                return self.commit_waiting(sync);
+            }
+        }
+        self.refuse(sync)
+    }
+
+    fn commit_waiting(&mut self, sync: bool) -> Option<Task> {
+        let waiting = std::mem::take(&mut self.waiting);
+        match self.commit(waiting, sync, 0) {
+            Ok(task) => Some(task),
+            Err(waiting) => {
+                self.waiting = *waiting;
+                self.refuse(sync)
+            }
+        }
+    }
+
+    // There is no space: batches that put something are refused, and those that only forget are committed.
+    fn refuse(&mut self, sync: bool) -> Option<Task> {
+        self.tight = false;
+        self.figures.failures += 1;
+        if !self.waiting.puts.is_empty() {
+            self.waiting.refuse_puts();
+            return self.commit_task(sync);
+        }
+        if let Some(last) = std::mem::take(&mut self.waiting).last {
+            self.done(last, Vec::new(), Err(Failure::Full));
+        }
+        None
+    }
+
+    fn idle_task(&mut self) -> Option<Task> {
+        let soon = usize::from(self.segments.is_half_full());
+        if self.segments.free.len() < RESERVE + soon && !self.tight {
+            return Some(self.create());
+        }
+        if self.segments.need(&self.config) != Need::None
+            && let Some(read) = self.cleaning_read()
+        {
+            return Some(read);
+        }
+        if self.segments.disk_bytes() > self.segments.bytes_max(&self.config) { self.clean() } else { None }
+    }
+
+    fn close_task(&mut self) -> Option<Task> {
+        if let Some(task) = self.commit_task(true) {
+            return Some(task);
+        }
+        if self.closed || self.number == 1 {
+            return None;
+        }
+        // Only a frame that is written when the disk has all others can say so.
+        let flags = if self.synced + 1 == self.number { CLOSED } else { 0 };
+        self.closed = flags == CLOSED;
+        self.commit(Changes::default(), true, flags).ok()
+    }
+
+    fn create(&self) -> Task {
+        Task::Create { slot: self.segments.unused_slot(), bytes: self.config.segment_bytes }
+    }
+
+    // Free segments that the waiting changes take.
+    fn segments_for_waiting(&self) -> Result<usize, NoSegment> {
+        let mut plan = Plan::new(&self.config, &self.segments);
+        plan.add_changes(&self.waiting)?;
+        Ok(plan.taken)
+    }
+
+    // With no more segments to be had, an eighth and one segment beside the reserve stay unused, so that cleaning
+    // gains something and forgets find room.
+    fn is_admitted(&self) -> bool {
+        let segment = u64::from(self.config.segment_bytes);
+        let room = (self.segments.files() as u64).saturating_sub(RESERVE as u64 + 1) * segment / 8 * 7;
+        self.segments.live + self.waiting.bytes as u64 <= room
+    }
+
+    /// Cleans, as a commit of its own. `None` if that would gain nothing.
+    fn clean(&mut self) -> Option<Task> {
+        if let Some(read) = self.cleaning_read() {
+            return Some(read);
+        }
+        self.segments.retire(self.synced);
+        let useful = self.cleaner.peek().is_some()
+            || self.segments.has_unannounced()
+            || self.segments.waits_for_sync(self.synced);
+        if !useful || self.patience == 0 {
+            return None;
+        }
+        self.credit = i64::from(self.config.frame_bytes);
+        let task = self.commit(Changes::default(), true, 0).ok()?;
+        if let Task::Commit { layout, .. } = &task {
+            let bytes: u64 = layout.frames.iter().map(|frame| u64::from(frame.blocks() * BLOCK)).sum();
+            self.patience = self.patience.saturating_sub(bytes);
+        }
+        Some(task)
+    }
+
+    // The read that cleaning waits for. What is live in the oldest segment and was not found in it is lost.
+    fn cleaning_read(&mut self) -> Option<Task> {
+        let slot = self.segments.oldest()?;
+        let segment = self.segments.table.get(&slot).filter(|segment| segment.live > 0)?;
+        let used = segment.used;
+        self.cleaner.aim(slot, segment.first);
+        if self.cleaner.is_through(used) {
+            self.lose(slot);
+            return None;
+        }
+        self.cleaner.reads(used, self.config.frame_bytes)
+    }
+
+    fn lose(&mut self, slot: Slot) {
+        let mut lost = Vec::new();
+        self.index.retain(|_, place| {
+            if place.slot == slot {
+                lost.push(place.entry_bytes());
+            }
+            place.slot != slot
+        });
+        self.figures.lost_parts += lost.len() as u64;
+        lost.into_iter().for_each(|bytes| self.segments.lost(slot, bytes, 0));
+    }
+}

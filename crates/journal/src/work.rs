@@ -1,0 +1,97 @@
+//! What a journal asks of its disk: one operation at a time, done without holding the journal.
+
+use std::io;
+
+use crate::{
+    blocks::BLOCK,
+    disk::{Disk, Slot},
+    plan::Layout,
+};
+
+/// An operation that the journal waits for.
+#[derive(Debug)]
+#[must_use = "the journal waits for it"]
+pub struct Work(pub(crate) Task);
+
+#[derive(Debug)]
+pub(crate) enum Task {
+    Create {
+        slot: Slot,
+        bytes: u32,
+    },
+    Remove {
+        slot: Slot,
+    },
+    /// Reads for cleaning. With `salvage`, blocks that cannot be read are taken for zeros.
+    Read {
+        slot: Slot,
+        offset: u32,
+        bytes: u32,
+        salvage: bool,
+    },
+    /// Writes the frames, and synchronises these segments afterwards.
+    Commit {
+        layout: Layout,
+        sync: Vec<Slot>,
+    },
+}
+
+/// The outcome of an operation.
+#[derive(Debug)]
+#[must_use = "the journal waits for it"]
+pub struct Done {
+    pub(crate) task: Task,
+    pub(crate) outcome: io::Result<Vec<u8>>,
+}
+
+impl Work {
+    /// Does it. Only this waits for the disk.
+    pub fn run<D: Disk + ?Sized>(self, disk: &D) -> Done {
+        let Self(task) = self;
+        let outcome = match &task {
+            Task::Create { slot, bytes } => disk.create(*slot, *bytes).map(|()| Vec::new()),
+            Task::Remove { slot } => disk.remove(*slot).map(|()| Vec::new()),
+            Task::Read { slot, offset, bytes, salvage: false } => read(disk, *slot, *offset, *bytes),
+            Task::Read { slot, offset, bytes, salvage: true } => Ok(salvage(disk, *slot, *offset, *bytes).0),
+            Task::Commit { layout, sync } => commit(disk, layout, sync).map(|()| Vec::new()),
+        };
+        Done { task, outcome }
+    }
+
+    /// Whether this is a commit, and not a preparation for one.
+    #[must_use]
+    pub const fn is_commit(&self) -> bool {
+        matches!(self.0, Task::Commit { .. })
+    }
+}
+
+fn commit<D: Disk + ?Sized>(disk: &D, layout: &Layout, sync: &[Slot]) -> io::Result<()> {
+    for (header, frame) in layout.numbered() {
+        disk.write(frame.slot, frame.block * BLOCK, &frame.encode(header, &layout.changes))?;
+    }
+    sync.iter().try_for_each(|slot| disk.sync(*slot))
+}
+
+pub(crate) fn read<D: Disk + ?Sized>(disk: &D, slot: Slot, offset: u32, bytes: u32) -> io::Result<Vec<u8>> {
+    let mut buffer = vec![0; bytes as usize];
+    disk.read(slot, offset, &mut buffer)?;
+    Ok(buffer)
+}
+
+/// Reads what can be read. The rest is zeros, and counted in blocks.
+pub(crate) fn salvage<D: Disk + ?Sized>(disk: &D, slot: Slot, offset: u32, bytes: u32) -> (Vec<u8>, u64) {
+    let mut buffer = vec![0; bytes as usize];
+    if disk.read(slot, offset, &mut buffer).is_ok() {
+        return (buffer, 0);
+    }
+    let mut unreadable = 0;
+    let mut at = offset;
+    for block in buffer.chunks_mut(BLOCK as usize) {
+        if disk.read(slot, at, block).is_err() {
+            block.fill(0);
+            unreadable += 1;
+        }
+        at += BLOCK;
+    }
+    (buffer, unreadable)
+}
