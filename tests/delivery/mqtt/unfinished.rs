@@ -61,9 +61,8 @@ fn upload(gateway: &Gateway, packet: &[u8]) -> Result<u32> {
             thread::sleep(Duration::from_millis(20));
             client.send(part)
         });
-        match sent.and_then(|()| client.next()) {
-            Ok(Came::Acknowledged(..)) => return Ok(attempt),
-            Ok(_) | Err(_) => {}
+        if let Ok(Came::Acknowledged(..)) = sent.and_then(|()| client.next()) {
+            return Ok(attempt);
         }
         ensure!(began.elapsed() < PATIENCE, "all of {attempt} uploads gave way to packets that rest");
         thread::sleep(Duration::from_millis(200));
