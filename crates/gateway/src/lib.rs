@@ -20,6 +20,7 @@ mod counter;
 mod credential;
 mod door;
 mod egress;
+mod fan_out;
 mod handshake;
 #[cfg(feature = "http")]
 pub mod http;

@@ -16,6 +16,7 @@ mod ending;
 mod fill;
 mod followed;
 mod held;
+mod held_back;
 mod kept;
 mod login;
 mod names;

@@ -18,7 +18,7 @@ use super::{
     context::MqttContext,
     mailbox::MqttMailbox,
     output::Output,
-    publish::{FanOut, Pending},
+    publish::Pending,
     reauthenticate::Extended,
     receive::Input,
     retained::Pulls,
@@ -28,7 +28,8 @@ use super::{
     will::Will,
 };
 use crate::{
-    credential::Expiry, egress::Egress, liveness::check_sleep, pause::Pause, shutdown::Written, turn, unfinished::Place,
+    credential::Expiry, egress::Egress, fan_out::FanOut, liveness::check_sleep, pause::Pause, shutdown::Written, turn,
+    unfinished::Place,
 };
 
 /// Turns a connection takes before others get theirs.

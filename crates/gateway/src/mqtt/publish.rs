@@ -7,7 +7,7 @@ use std::{
 };
 
 use fogmux_auth::Action;
-use fogmux_bus::{Completion, Completions, Place, Publication, SlowDown, TopicRef};
+use fogmux_bus::{Completion, Completions, Publication, SlowDown, TopicRef};
 use fogmux_mqtt::{Ack, PacketId, PacketType, PropertyBuffer, Qos, ReasonCode};
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -17,7 +17,7 @@ use super::{
     receive::Item,
     translate, unkept,
 };
-use crate::{audit, pause::Pause};
+use crate::{audit, fan_out::FanOut, pause::Pause};
 
 /// An acknowledgement to be sent.
 #[derive(Clone, Debug)]
@@ -70,14 +70,6 @@ impl Refusal {
     }
 }
 
-/// A publication whose subscribers are woken in portions.
-#[derive(Debug)]
-pub(super) struct FanOut {
-    place: Place,
-    /// Whether the publisher is in the wake list behind them.
-    waits: bool,
-}
-
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Publishes a batch. Each acknowledgement is sent when its message's completion resolves, in the order of the
     /// messages ([MQTT-4.6.0-2]). Messages before one that ends the connection still count.
@@ -113,8 +105,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if retains {
             unkept::log(&self.ctx, &batch);
         }
-        if let Some(place) = published.unwoken {
-            self.rare().fan_out = Some(FanOut { place, waits: false });
+        if let Some(fan_out) = FanOut::of(&published) {
+            self.rare().fan_out = Some(fan_out);
         }
         self.keep_pace(published.slow_down, &batch);
         if verdicts.is_empty() {
@@ -184,20 +176,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Whether subscribers of the client's last publication have still to be woken. Until they are awake the client is
-    /// not read, because its next messages would only fill the mailboxes at the end of the list.
+    /// Whether subscribers of the client's last publication have still to be woken. The client is not read until then.
     pub(super) fn is_fanning_out(&mut self, cx: &Context<'_>) -> bool {
         let Some(rare) = &mut self.rare else { return false };
-        let Some(fan_out) = &mut rare.fan_out else { return false };
-        let mut worker = self.ctx.worker.borrow_mut();
-        if worker.has_woken(fan_out.place) {
+        let goes_on = rare.fan_out.as_mut().is_some_and(|fan_out| fan_out.goes_on(&self.ctx, cx));
+        if !goes_on {
             rare.fan_out = None;
-            return false;
         }
-        if !std::mem::replace(&mut fan_out.waits, true) {
-            worker.wake_behind(cx.waker());
-        }
-        true
+        goes_on
     }
 
     /// Checks whether an item may be published: returns its topic, or the reason code for its acknowledgement. A client

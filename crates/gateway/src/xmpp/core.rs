@@ -19,10 +19,11 @@ use super::{
     control::Control,
     fill::{OUT_BYTES_HIGH, Replay, Why},
     held::Held,
+    held_back::HeldBack,
     presence::{PRESENCE_PER_READ, Said},
     publish::{self, Work},
 };
-use crate::{audit, pause::Pause, unfinished};
+use crate::{audit, unfinished};
 
 /// Stanzas taken in one go; their publications are one batch.
 const STANZAS_PER_BATCH: usize = 64;
@@ -48,8 +49,8 @@ pub(super) struct Core {
     pub(super) out: Vec<u8>,
     /// The answers in `out` that wait for the store. `out` is not written before all have what they wait for.
     pub(super) held: Held,
-    /// The pause of this publisher, for subscribers to catch up: it is not read meanwhile.
-    pub(super) pause: Option<Box<Pause>>,
+    /// The reasons for which this publisher is not read.
+    pub(super) held_back: Option<Box<HeldBack>>,
     /// Retained messages that are still to be sent.
     pub(super) replays: Vec<Replay>,
     /// Whether deliveries may be left in the mailbox for which nothing will wake the task.
@@ -106,7 +107,7 @@ impl Core {
             me,
             out,
             held,
-            pause: None,
+            held_back: None,
             replays,
             backlog,
             due: None,

@@ -18,7 +18,7 @@ use super::{
     nodes::{Made, NotMade},
     translate::{Cleared, item_id},
 };
-use crate::pause::Pause;
+use crate::fan_out::FanOut;
 
 /// Longest identifier of an item, in bytes; it is kept with the retained message.
 const ITEM_ID_BYTES_MAX: usize = 1024;
@@ -149,7 +149,7 @@ impl Core {
             }
         }
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
-        self.pause = Pause::of(published.slow_down).map(Box::new).or(self.pause.take());
+        self.hold_back(FanOut::of(&published), published.slow_down);
         let mut outcomes = batch.iter();
         for work in works.iter() {
             let (place, start) = (batch.len() - outcomes.len(), self.out.len());
@@ -272,7 +272,7 @@ impl Core {
         }
         let mut batch = [publication];
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
-        self.pause = Pause::of(published.slow_down).map(Box::new).or(self.pause.take());
+        self.hold_back(FanOut::of(&published), published.slow_down);
         let outcome = batch.first().map(Publication::outcome).unwrap_or_default();
         if outcome.precondition_failed {
             return Err(StanzaError::new(StanzaCondition::ItemNotFound));

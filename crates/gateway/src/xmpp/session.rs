@@ -296,9 +296,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             let owner = self.core.owner();
             ready!(Pin::new(&mut ctx.bus().memory().relieved(owner)).poll(cx));
         }
-        if let Some(pause) = &mut self.core.pause {
-            ready!(pause.poll(ctx, cx));
-            self.core.pause = None;
+        if let Some(held_back) = &mut self.core.held_back {
+            ready!(held_back.poll(ctx, cx));
+            self.core.held_back = None;
         }
         Poll::Ready(())
     }

@@ -1,0 +1,39 @@
+//! The reasons for which a publisher is not read for a while.
+
+use std::task::{Context, Poll};
+
+use fogmux_bus::SlowDown;
+
+use super::core::Core;
+use crate::{WorkerContext, fan_out::FanOut, pause::Pause};
+
+/// The reasons for which a publisher is not read, of its last publications.
+#[derive(Default)]
+pub(super) struct HeldBack {
+    /// Subscribers have still to be woken.
+    fan_out: Option<FanOut>,
+    /// Subscribers have to catch up.
+    pause: Option<Pause>,
+}
+
+impl HeldBack {
+    /// Ready when neither holds any more.
+    pub(super) fn poll(&mut self, ctx: &WorkerContext, cx: &mut Context<'_>) -> Poll<()> {
+        if self.fan_out.as_mut().is_some_and(|fan_out| fan_out.goes_on(ctx, cx)) {
+            return Poll::Pending;
+        }
+        self.fan_out = None;
+        self.pause.as_mut().map_or(Poll::Ready(()), |pause| pause.poll(ctx, cx))
+    }
+}
+
+impl Core {
+    /// Does not read this publisher while subscribers of a publication have to be woken or to catch up.
+    pub(super) fn hold_back(&mut self, fan_out: Option<FanOut>, slow_down: Option<SlowDown>) {
+        if fan_out.is_some() || slow_down.is_some() {
+            let held_back = self.held_back.get_or_insert_default();
+            held_back.fan_out = fan_out.or(held_back.fan_out.take());
+            held_back.pause = Pause::of(slow_down).or(held_back.pause.take());
+        }
+    }
+}
