@@ -25,7 +25,7 @@ pub(crate) const CASES: &[Case] = &[
 const QUEUE: &str = "mqtt.queue_bytes_max=\"4MiB\"";
 /// Bytes a second that are just fair for that queue: a thirty-second of it within two seconds.
 const FAIR: usize = 64 << 10;
-/// What its mailbox holds once publishers stop for it: seven eighths of the queue, and a window of 1 MiB in flight.
+/// The content of its mailbox when publishers stop for it: seven eighths of the queue, and a window of 1 MiB in flight.
 const FULL: f64 = 4_500_000.0;
 const PATIENCE: Duration = Duration::from_secs(30);
 
