@@ -1,6 +1,6 @@
 //! Subscribers that read all the time: large messages, each of which takes them longer than publishers wait for a
-//! subscriber that reads nothing, and a gateway that is stopped for a while. They are not disconnected. A publisher that
-//! waits for them still gets an answer to its PINGREQ.
+//! subscriber that reads nothing, and a gateway that is stopped for a while. They are not disconnected. A publisher
+//! that waits for them still gets an answer to its PINGREQ.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;

@@ -161,7 +161,8 @@ impl Pace {
         self.at_fair_pace(self.largest).min(LARGE_MAX)
     }
 
-    /// The longest time in which a client that reads takes nothing: it reads a message, and half of it for good measure.
+    /// The longest time in which a client that reads takes nothing: it reads a message, and half of it for good
+    /// measure.
     fn patience(&self) -> Duration {
         READS.max(self.step() * 3 / 2)
     }

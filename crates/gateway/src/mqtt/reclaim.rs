@@ -1,12 +1,12 @@
 //! Reclaims memory from MQTT sessions when memory is nearly gone: above the bus's own mark all publishers of all doors
 //! pause, so no client may hold memory without limit of time.
 //!
-//! Once a second, while mailboxes hold more than [`is_very_tight`](super::bounds::Bounds::is_very_tight) allows: sessions
-//! without a connection are cut down to a common level, the oldest messages first, so that those that hold little lose
-//! nothing; a session whose messages in flight alone are above the level ends, which its client sees at its next CONNECT.
-//! Connected clients that take hardly anything of what they hold are disconnected, down to a level of their own. If
-//! publishers have to pause nevertheless, those are that hold most, however much they read: nobody's queue keeps
-//! publishers of other topics waiting.
+//! Once a second, while mailboxes hold more than [`is_very_tight`](super::bounds::Bounds::is_very_tight) allows:
+//! sessions without a connection are cut down to a common level, the oldest messages first, so that those that hold
+//! little lose nothing; a session whose messages in flight alone are above the level ends, which its client sees at its
+//! next CONNECT. Connected clients that take hardly anything of what they hold are disconnected, down to a level of
+//! their own. If publishers have to pause nevertheless, those are that hold most, however much they read: nobody's
+//! queue keeps publishers of other topics waiting.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -28,7 +28,8 @@ const LOOKED_AT: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// That part.
 const FAIR: usize = 8;
-/// The part of the memory that is not yet tight which absent sessions keep among them in any case, and slow clients too.
+/// The part of the memory that is not yet tight which absent sessions keep among them in any case, and slow clients
+/// too.
 const KEPT: usize = 4;
 
 /// The contents of a mailbox, in bytes.
