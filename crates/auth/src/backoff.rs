@@ -152,9 +152,9 @@ impl Backoff {
         self.ended_handshake(address, user);
     }
 
-    /// Begins an attempt to prove a key in a handshake. Unlike [`Self::begin`] it does not count for the address while it
-    /// is under way: behind one address a whole site may come back at once after a power cut, each device with a key of
-    /// its own, and a handshake has no word for "later".
+    /// Begins an attempt to prove a key in a handshake. Unlike [`Self::begin`] it does not count for the address while
+    /// it is under way: behind one address a whole site may come back at once after a power cut, each device with a key
+    /// of its own, and a handshake has no word for "later".
     ///
     /// # Errors
     /// How long to wait.
@@ -230,8 +230,8 @@ impl Backoff {
     }
 
     /// Notes a login that succeeded. It forgives the name, at an address from which the user had logged in before only
-    /// there: guesses elsewhere go on waiting. The address is forgiven by time only, or one good account would cover for
-    /// guesses at others.
+    /// there: guesses elsewhere go on waiting. The address is forgiven by time only, or one good account would cover
+    /// for guesses at others.
     pub fn succeeded(&mut self, now_ms: u64, address: IpAddr, user: &str) {
         let source = network(address);
         if self.homes.get(source, user).is_none()

@@ -56,7 +56,8 @@ pub enum Delivered {
     Overrun(u32),
     /// It replaced an older value of the same topic, which is not delivered any more.
     Conflated,
-    /// Thrown away: no room, and it may be lost. So many messages went, itself and those that had to make room included.
+    /// Thrown away: no room, and it may be lost. So many messages went, itself and those that had to make room
+    /// included.
     Full(u32),
     /// Dropped: it had expired.
     Expired,

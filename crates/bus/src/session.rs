@@ -312,8 +312,8 @@ impl<M: Mailbox> Sessions<M> {
         self.lock().by_key.iter().map(|(key, entry)| (key.clone(), Arc::clone(&entry.slot))).collect()
     }
 
-    /// Ends a session that has no connection before its time, and gives it back, so that its subscriptions can be dropped.
-    /// Nothing happens if a connection has come, or another session has its name.
+    /// Ends a session that has no connection before its time, and gives it back, so that its subscriptions can be
+    /// dropped. Nothing happens if a connection has come, or another session has its name.
     pub fn remove_absent(&self, key: &SessionKey, slot: &Arc<Slot<M>>) -> Option<Arc<Slot<M>>> {
         let mut inner = self.lock();
         let inner = &mut *inner;

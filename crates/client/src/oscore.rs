@@ -1,6 +1,6 @@
-//! A client's OSCORE context (RFC 8613): a file of ours or libcoap's, or a directory of aiocoap's, and beside it how far
-//! its sequence numbers are used, so that no number serves twice (appendix B.1.1). What the commands use is also filed
-//! under the context itself, for the user on this machine: a copy of the file is the same context.
+//! A client's OSCORE context (RFC 8613): a file of ours or libcoap's, or a directory of aiocoap's, and beside it how
+//! far its sequence numbers are used, so that no number serves twice (appendix B.1.1). What the commands use is also
+//! filed under the context itself, for the user on this machine: a copy of the file is the same context.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};

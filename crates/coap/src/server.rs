@@ -272,8 +272,8 @@ impl<P: Peer> Server<P> {
         self.owners.insert(peer.association(), user);
     }
 
-    /// Notes the most bytes that a message to an association may have, as RFC 8449 limits it over DTLS. Answers that would
-    /// be longer go in smaller blocks, of 16 bytes at least. It ends with [`Server::forget`].
+    /// Notes the most bytes that a message to an association may have, as RFC 8449 limits it over DTLS. Answers that
+    /// would be longer go in smaller blocks, of 16 bytes at least. It ends with [`Server::forget`].
     pub fn limit_messages(&mut self, peer: &P, bytes_max: usize) {
         let size = BlockSize::at_most(bytes_max.saturating_sub(ANSWER_BYTES));
         if size < self.config.block_size {

@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(session.seal(ContentType::ApplicationData, &[7; 65], &mut out), None);
         assert_eq!((session.sent, session.blocks, out.len()), (0, 0, 0));
         assert!(session.seal(ContentType::ApplicationData, &[7; 64], &mut out).is_some());
-        // What a session says of its own accord is shorter than every limit.
+        // An alert and the last flight are shorter than every limit.
         session.keep_last_flight([0; FINISHED], 0);
         out.clear();
         session.put_last_flight(&mut out);

@@ -39,8 +39,8 @@ pub(crate) async fn handshake(
     }
 }
 
-/// [`handshake`] for doors whose futures pass the stream on by value: each of them would hold the 1.2 KiB of a TLS stream
-/// several times for as long as the connection lasts.
+/// [`handshake`] for doors whose futures pass the stream on by value: each of them would hold the 1.2 KiB of a TLS
+/// stream several times for as long as the connection lasts.
 pub(crate) async fn boxed_handshake(
     ctx: &WorkerContext,
     listener: Listener,

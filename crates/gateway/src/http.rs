@@ -255,8 +255,8 @@ impl DoorService for Rc<HttpContext> {
 /// How often [`housekeeping`] looks for event streams that nobody came back for.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Ends event streams that nobody came back for, and has the others check their permissions when the rules have changed;
-/// one worker runs it until drain.
+/// Ends event streams that nobody came back for, and has the others check their permissions when the rules have
+/// changed; one worker runs it until drain.
 pub async fn housekeeping(ctx: Rc<HttpContext>) {
     let door = &ctx.door;
     let mut drain = std::pin::pin!(ctx.drain());

@@ -22,8 +22,9 @@ pub struct Peer {
     pub sources: SourceSet,
     /// The result of the handshake; `None` on a plain connection.
     pub channel: Option<Arc<Channel>>,
-    /// The proxy that it came through, whose address the connection has; `None` if it came directly. Where the proxy did
-    /// not say whose connection it is, this is `address`, too. In a box, for every idle connection has one of these.
+    /// The proxy that it came through, whose address the connection has; `None` if it came directly. Where the proxy
+    /// did not say whose connection it is, this is `address`, too. In a box, for every idle connection has one of
+    /// these.
     pub through: Option<Box<SocketAddr>>,
 }
 
@@ -35,8 +36,8 @@ impl Peer {
         Self { address, secure: false, anonymous, listener: None, sources, channel: None, through: None }
     }
 
-    /// Whether its listener admits it without credentials now, which a reload can change. Who came through a proxy may be
-    /// anywhere, whatever the address of the connection.
+    /// Whether its listener admits it without credentials now, which a reload can change. Who came through a proxy may
+    /// be anywhere, whatever the address of the connection.
     pub(crate) fn may_be_anonymous(&self, open: &OpenListeners) -> bool {
         match self.listener {
             None => self.anonymous && self.through.is_none(),

@@ -244,8 +244,8 @@ impl RunningGateway {
     }
 }
 
-/// Leads the workers through the phases of a shutdown, at most until `deadline` is nearly over; the connections that are
-/// left close after it. `ports` are those of the listeners.
+/// Leads the workers through the phases of a shutdown, at most until `deadline` is nearly over; the connections that
+/// are left close after it. `ports` are those of the listeners.
 pub(crate) async fn wind_down(shared: &Shared, draining: &watch::Sender<Phase>, deadline: Duration, ports: &[u16]) {
     let end = Instant::now() + deadline;
     draining.send_replace(Phase::Quiescing);

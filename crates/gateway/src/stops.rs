@@ -1,7 +1,7 @@
 //! Times in which the gateway did not run: it was stopped by a signal, frozen with its container, or had no processor.
 //!
-//! Deadlines that count the idleness of a client begin again after such a time, for nobody took what the client sent nor
-//! sent it anything. Messages expire and sessions end as if it had run.
+//! Deadlines that count the idleness of a client begin again after such a time, for nobody took what the client sent
+//! nor sent it anything. Messages expire and sessions end as if it had run.
 //!
 //! Each worker looks at the clock at least every [`TICK`], so a longer time between two looks was such a time. The look
 //! that notices it comes before every judgement by that worker.

@@ -131,7 +131,8 @@ impl WorkerContext {
         now
     }
 
-    /// When the gateway went on after it last had not run. The idleness of a client counts from then on at the earliest.
+    /// When the gateway went on after it last had not run. The idleness of a client counts from then on at the
+    /// earliest.
     pub(crate) fn went_on(&self) -> Timestamp {
         self.shared.clock.stops().last()
     }

@@ -74,8 +74,8 @@ impl Context {
 }
 
 impl Pending {
-    /// Opens an answer (RFC 8613 §8.4). What was in it is appended to `inner` as a message of RFC 7252 with type, message
-    /// ID and token of `outer`; notifications get an Observe that counts upwards (§4.1.3.5.2).
+    /// Opens an answer (RFC 8613 §8.4). What was in it is appended to `inner` as a message of RFC 7252 with type,
+    /// message ID and token of `outer`; notifications get an Observe that counts upwards (§4.1.3.5.2).
     ///
     /// # Errors
     /// [`ResponseRefused`]; then nothing is appended. An observation does not end by that (§8.4.2).

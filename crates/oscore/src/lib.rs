@@ -1,13 +1,13 @@
 //! OSCORE (RFC 8613): CoAP requests and responses protected from end to end, for servers and for clients.
 //!
 //! A server's [`Ring`] finds the [`Context`] that a request names and opens it ([`Ring::open_request`]); the
-//! [`Exchange`] that comes of it seals what answers. A client's context seals requests ([`Context::seal_request`]), and what is
-//! [`Pending`] opens their responses; [`RequestProtection`] does both for a CoAP client. Contexts may be shared between
-//! threads; messages come and go as bytes.
+//! [`Exchange`] that comes of it seals what answers. A client's context seals requests ([`Context::seal_request`]), and
+//! what is [`Pending`] opens their responses; [`RequestProtection`] does both for a CoAP client. Contexts may be shared
+//! between threads; messages come and go as bytes.
 //!
 //! No socket, clock, task or randomness, and no file but for [`file::directory`], which both ends read contexts by:
-//! what must be random is an argument, and what must be on the disk before a number is used is asked of a [`SequenceStore`].
-//! Nothing a peer sends makes it panic.
+//! what must be random is an argument, and what must be on the disk before a number is used is asked of a
+//! [`SequenceStore`]. Nothing a peer sends makes it panic.
 
 mod aad;
 mod aead;

@@ -181,7 +181,7 @@ impl fmt::Debug for Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Whoever wants to know has closed it before.
+        // The result is of interest only to callers that close the store themselves, before this.
         let _ = self.close();
     }
 }

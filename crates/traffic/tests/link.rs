@@ -85,7 +85,7 @@ fn count_of(from: &UdpSocket, to: &UdpSocket, count: u64) -> u64 {
 }
 
 #[test]
-#[ignore = "needs root"]
+#[ignore = "needs root: lays network namespaces; `cargo xtask test unit` runs it as root"]
 fn nothing_is_on_the_wire_but_what_is_sent() {
     let laid = laid("lossless");
     thread::sleep(Duration::from_millis(1_500));
@@ -103,7 +103,7 @@ fn nothing_is_on_the_wire_but_what_is_sent() {
 }
 
 #[test]
-#[ignore = "needs root"]
+#[ignore = "needs root: lays network namespaces; `cargo xtask test unit` runs it as root"]
 fn the_gateway_runs_in_its_namespace_and_is_the_process_itself() {
     let laid = laid("lossless");
     let wrapper = laid.wrapper();
@@ -117,7 +117,7 @@ fn the_gateway_runs_in_its_namespace_and_is_the_process_itself() {
 }
 
 #[test]
-#[ignore = "needs root"]
+#[ignore = "needs root: lays network namespaces; `cargo xtask test unit` runs it as root"]
 fn the_thread_comes_back_and_nothing_is_left() {
     let home = || std::fs::read_link("/proc/thread-self/ns/net").unwrap();
     let laid = laid("lossless");
@@ -133,7 +133,7 @@ fn the_thread_comes_back_and_nothing_is_left() {
 }
 
 #[test]
-#[ignore = "needs root"]
+#[ignore = "needs root: lays network namespaces; `cargo xtask test unit` runs it as root"]
 fn what_a_killed_process_left_is_removed() {
     // No process has this number: 2^22 is the greatest.
     let name = "fogmux-4194305-0-gateway";
@@ -191,7 +191,7 @@ impl Lengths {
 }
 
 #[test]
-#[ignore = "needs root"]
+#[ignore = "needs root: lays network namespaces; `cargo xtask test unit` runs it as root"]
 fn no_frame_exceeds_the_mtu_and_the_capture_has_all_that_was_counted() {
     let laid = laid("lossless");
     let directory = tempfile::tempdir().unwrap();
@@ -230,7 +230,7 @@ fn check_file(file: &[u8], frames: u64) {
 }
 
 #[test]
-#[ignore = "needs root"]
+#[ignore = "needs root: lays network namespaces; `cargo xtask test unit` runs it as root"]
 fn as_much_is_lost_as_asked_for_in_each_direction() {
     for (conditions, up, down) in
         [("loss=20%", 0.2f64, 0.2f64), ("loss_down=25%", 0.0, 0.25), ("loss_up=10%,delay_up=100us", 0.1, 0.0)]
@@ -268,7 +268,7 @@ fn round_trips(laid: &Laid, count: usize) -> Vec<f64> {
 }
 
 #[test]
-#[ignore = "needs root"]
+#[ignore = "needs root: lays network namespaces; `cargo xtask test unit` runs it as root"]
 fn frames_are_as_late_as_asked_for() {
     let laid = laid("delay=20ms");
     let times = round_trips(&laid, 30);
@@ -279,7 +279,7 @@ fn frames_are_as_late_as_asked_for() {
 }
 
 #[test]
-#[ignore = "needs root"]
+#[ignore = "needs root: lays network namespaces; `cargo xtask test unit` runs it as root"]
 fn jitter_spreads_them() {
     let laid = laid("delay=10ms,jitter=5ms");
     let times = round_trips(&laid, 60);
@@ -288,7 +288,7 @@ fn jitter_spreads_them() {
 }
 
 #[test]
-#[ignore = "needs root"]
+#[ignore = "needs root: lays network namespaces; `cargo xtask test unit` runs it as root"]
 fn a_rate_is_kept_to() {
     let laid = laid("rate=2mbit");
     let bytes = 100_000;
@@ -302,7 +302,7 @@ fn a_rate_is_kept_to() {
 }
 
 #[test]
-#[ignore = "needs root"]
+#[ignore = "needs root: lays network namespaces; `cargo xtask test unit` runs it as root"]
 fn presets_can_be_laid() {
     for name in ["lan", "wifi", "802.15.4", "lte"] {
         let laid = laid(name);
@@ -332,7 +332,7 @@ fn round_trips_of_any(laid: &Laid) -> Duration {
 
 /// With `acks=each` a receiver of two segments acknowledges both, though it has nothing to say.
 #[test]
-#[ignore = "needs root"]
+#[ignore = "needs root: lays network namespaces; `cargo xtask test unit` runs it as root"]
 fn each_segment_is_acknowledged_when_asked_for() {
     let acknowledged = |conditions: &str| -> u64 {
         let laid = laid(conditions);

@@ -1,6 +1,6 @@
-//! Subscribers that read all the time: large messages, each of which takes them longer than publishers wait for one that
-//! reads nothing, and a gateway that is stopped for a while. They are not disconnected. A publisher that waits for them
-//! still gets an answer to its PINGREQ.
+//! Subscribers that read all the time: large messages, each of which takes them longer than publishers wait for a
+//! subscriber that reads nothing, and a gateway that is stopped for a while. They are not disconnected. A publisher
+//! that waits for them still gets an answer to its PINGREQ.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -25,7 +25,7 @@ pub(crate) const CASES: &[Case] = &[
 const QUEUE: &str = "mqtt.queue_bytes_max=\"4MiB\"";
 /// Bytes a second that are just fair for that queue: a thirty-second of it within two seconds.
 const FAIR: usize = 64 << 10;
-/// What its mailbox holds once publishers stop for it: seven eighths of the queue, and a window of 1 MiB in flight.
+/// The content of its mailbox when publishers stop for it: seven eighths of the queue, and a window of 1 MiB in flight.
 const FULL: f64 = 4_500_000.0;
 const PATIENCE: Duration = Duration::from_secs(30);
 

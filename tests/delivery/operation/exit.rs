@@ -41,7 +41,7 @@ fn end(durability: &str, full: bool, publish: impl Fn(&Gateway) -> Result<()>) -
     let before = http(&gateway, "PUT", "/topics/before", b"1")?;
     ensure!(before.0 < 300, "PUT on a healthy disk: {before:?}");
     if full {
-        // What was published before is on the disk by then.
+        // The first commit has the value published before, so that one is on the disk.
         gateway.wait_metric("fogmux_store_commits_total", Duration::from_secs(20), |commits| commits > 0.0)?;
         let seen = Path::new("/proc").join(gateway.pid().to_string()).join("root").join(name.trim_start_matches('/'));
         disk::fill(&seen.join("filler"))?;

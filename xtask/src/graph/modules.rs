@@ -38,7 +38,7 @@ struct Module {
 #[derive(Debug, Default)]
 pub(super) struct Modules(Vec<Module>);
 
-/// What a path leads to.
+/// The definition that a path leads to.
 #[derive(Clone, Copy)]
 enum Target {
     Item(usize),

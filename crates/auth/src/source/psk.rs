@@ -146,8 +146,8 @@ impl Psks {
         self.by_identity.is_empty()
     }
 
-    /// The identities whose keys have less than 128 bits (RFC 9257 §6), in order. With one recorded handshake such a key
-    /// can be looked for without asking the gateway, where no back-off holds.
+    /// The identities whose keys have less than 128 bits (RFC 9257 §6), in order. With one recorded handshake such a
+    /// key can be looked for without asking the gateway, where no back-off holds.
     pub fn short_keys(&self) -> impl Iterator<Item = &[u8]> {
         let short = self.by_identity.iter().filter(|(_, psk)| psk.key.len() < KEY_BYTES_ADVISED);
         short.map(|(identity, _)| &**identity)

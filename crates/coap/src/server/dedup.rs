@@ -150,8 +150,8 @@ impl Exchanges {
         slot.is_some_and(|slot| slot.state == State::Acknowledged)
     }
 
-    /// Keeps the answer, and says whether there was room for it; of one that was no datagram of its own (to a Non-confirmable request) only the code, for a
-    /// Confirmable one that wrongly comes with the same identifier.
+    /// Keeps the answer, and says whether there was room for it; of one that was no datagram of its own (to a
+    /// Non-confirmable request) only the code, for a Confirmable one that wrongly comes with the same identifier.
     pub(crate) fn answer(&mut self, message_id: u16, code: Code, reply: &[u8], budget: &mut Budget) -> bool {
         let Some(slot) = self.slot(message_id) else { return false };
         let missing = match reply.len() {

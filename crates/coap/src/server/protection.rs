@@ -1,7 +1,7 @@
 //! The door between messages and requests for those who protect requests from end to end (OSCORE, RFC 8613).
 //!
-//! A request with an OSCORE option is handed to [`Protection::open`]; the request inside goes the way of all others, and
-//! whatever answers it – response, notification, error – passes [`Exchange::seal`] on its way out. Deduplication,
+//! A request with an OSCORE option is handed to [`Protection::open`]; the request inside goes the way of all others,
+//! and whatever answers it – response, notification, error – passes [`Exchange::seal`] on its way out. Deduplication,
 //! acknowledgements and retransmissions stay outside: what is sent again is the same bytes.
 
 use std::fmt;

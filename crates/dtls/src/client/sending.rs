@@ -4,8 +4,8 @@ use super::{Client, Session, State};
 use crate::{suite::Wear, wire::ContentType};
 
 impl Client {
-    /// The most bytes of data that may be sent at once: what the server takes in a record (RFC 8449). 0 when there is no
-    /// session.
+    /// The most bytes of data that may be sent at once: what the server takes in a record (RFC 8449). 0 when there is
+    /// no session.
     #[must_use]
     pub fn data_max(&self) -> usize {
         match &self.state {

@@ -38,8 +38,8 @@ pub(crate) fn is_sealed(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|first| first & FIXED_MASK == FIXED)
 }
 
-/// The first byte of the identifier in a datagram of either version, if it has one that may be ours: the number that its
-/// endpoint was given.
+/// The first byte of the identifier in a datagram of either version, if it has one that may be ours: the number that
+/// its endpoint was given.
 #[must_use]
 pub fn identified(datagram: &[u8]) -> Option<u8> {
     let first = *datagram.first()?;
@@ -95,7 +95,8 @@ impl<'a> Sealed<'a> {
         (self.flags & EPOCH_MASK) as u64
     }
 
-    /// Takes the mask off the number, and gives the header as it was before it was put on, which is what the tag covers.
+    /// Takes the mask off the number, and gives the header as it was before it was put on, which is what the tag
+    /// covers.
     fn header(&self, mask: [u8; 2]) -> (u16, Header) {
         let mut header = Header::default();
         header.push(&[self.flags]);
@@ -373,8 +374,8 @@ impl Reading {
         }
         let newest = self.window.is_newest(sequence);
         self.window.note(sequence);
-        // RFC 8446 §5.4: what it holds, its type and padding have 2^14 + 1 bytes at most. RFC 8449 §4: we announce that,
-        // and may discard what is above it.
+        // RFC 8446 §5.4: what it holds, its type and padding have 2^14 + 1 bytes at most. RFC 8449 §4: we announce
+        // that, and may discard what is above it.
         if body.len() > PLAIN_MAX + 1 {
             out.truncate(start);
             return None;

@@ -1,5 +1,5 @@
-//! The server's half of a handshake (RFC 8446 §2, RFC 9147 §5), from a ClientHello whose cookie was good. The server has
-//! said everything with its first flight; each state is named for the message of the client's that it awaits.
+//! The server's half of a handshake (RFC 8446 §2, RFC 9147 §5), from a ClientHello whose cookie was good. The server
+//! has said everything with its first flight; each state is named for the message of the client's that it awaits.
 
 mod answer;
 
@@ -97,8 +97,8 @@ enum State {
 type Chain = Vec<CertificateDer<'static>>;
 
 impl Handshake {
-    /// Answers a ClientHello; [`Handshake::send`] has the answer. `ours` is handed out when the client wants one. Beside
-    /// the handshake: other identities that were offered, whose keys did not hold.
+    /// Answers a ClientHello; [`Handshake::send`] has the answer. `ours` is handed out when the client wants one.
+    /// Beside the handshake: other identities that were offered, whose keys did not hold.
     pub(crate) fn begin(
         host: Host<'_>,
         now: Duration,

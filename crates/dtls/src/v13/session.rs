@@ -296,7 +296,8 @@ impl Session {
         Ok(())
     }
 
-    /// Changes keys under which much was sealed or forged, when they are [worn](Session::wear); the message is appended.
+    /// Changes keys under which much was sealed or forged, when they are [worn](Session::wear); the message is
+    /// appended.
     pub(crate) fn refresh(&mut self, now: Duration, out: &mut Vec<u8>) {
         if self.update.is_some() {
             self.repeat_update(out);

@@ -2,8 +2,8 @@
 //! lost, repeated, bent, cut, mixed and made up, when time passes, who sends what and who begins again.
 //!
 //! For every script this holds: nothing panics; an association belongs to the identity whose key made it; it carries
-//! what that client sent, each record at most once; limits hold; and when the enemy lets go, a client that knows its key
-//! gets a session and an answer.
+//! what that client sent, each record at most once; limits hold; and when the enemy lets go, a client that knows its
+//! key gets a session and an answer.
 
 pub(crate) mod toys;
 

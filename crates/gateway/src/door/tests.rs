@@ -14,13 +14,13 @@ use tokio::{
 use super::{Connection, DoorService, Seat};
 use crate::{Clock, Peer, Shared, WorkerContext, listener::Listener, phase::Phase, tasks::Tasks};
 
-/// What the workers share of the door: configuration and registries.
+/// The part of the door that all workers share: configuration and registries.
 #[derive(Debug)]
 struct LineDoor {
     line_bytes_max: usize,
 }
 
-/// What the connections of one worker share.
+/// The context that the connections of one worker share.
 #[derive(Debug)]
 struct LineContext {
     base: Rc<WorkerContext>,
@@ -48,7 +48,7 @@ impl DoorService for Rc<LineContext> {
 
 /// Serves a connection until it ends or the gateway shuts down.
 async fn serve(ctx: Rc<LineContext>, stream: TcpStream, peer: Peer) {
-    // Who is it? A door with logins asks `credential::log_in`.
+    // This door has no logins, so every client is anonymous; others ask `credential::log_in`.
     let open = peer.may_be_anonymous(&ctx.shared.open_to_anonymous) && peer.is_loopback();
     let Some(principal) = ctx.authority().anonymous(open) else { return };
     let access = ctx.authority().access(&principal, "", fogmux_auth::Door::Http);

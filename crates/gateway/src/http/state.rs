@@ -1,7 +1,7 @@
 //! Access to pages about the state of the gateway: `/metrics`, and the reasons of `/readyz`.
 //!
-//! They ask the rules for `$SYS/metrics`. Where no rule speaks of it, they are for clients on this machine only: for the
-//! operator and a Prometheus beside the gateway. A request that a proxy passes on is not one of this machine.
+//! They ask the rules for `$SYS/metrics`. Where no rule speaks of it, they are for clients on this machine only: for
+//! the operator and a Prometheus beside the gateway. A request that a proxy passes on is not one of this machine.
 
 use fogmux_auth::Action;
 use fogmux_http::{Kind, Problem};
@@ -25,7 +25,8 @@ pub(super) fn check(conn: &Conn, identity: &Identity) -> Result<(), Problem<'sta
     Err(identity.gate.forbidden(&conn.ctx, Action::Read, TOPIC, &decision))
 }
 
-/// Whether the gateway takes publications, as a probe asks it: the status is for everybody, the reason for this machine.
+/// Whether the gateway takes publications, as a probe asks it: the status is for everybody, the reason for this
+/// machine.
 pub(super) fn ready(conn: &Conn) -> Result<Response<Payload>, Problem<'static>> {
     let ctx = &conn.ctx;
     if ctx.is_draining() {

@@ -130,8 +130,8 @@ impl Early {
         Limits { packet_bytes_max: self.ctx.door.config.connect_bytes_max }
     }
 
-    /// Waits for the client, but not beyond its deadline. The deadline is for the client alone: the time that a password
-    /// takes to be verified is the gateway's, and has a bound of its own.
+    /// Waits for the client, but not beyond its deadline. The deadline is for the client alone: the time that a
+    /// password takes to be verified is the gateway's, and has a bound of its own.
     pub(super) async fn in_time<T>(&self, step: impl Future<Output = T>) -> Result<T, Failed> {
         timeout_at(self.deadline, step).await.map_err(|_| Failed::Late)
     }

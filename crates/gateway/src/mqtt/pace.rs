@@ -96,7 +96,7 @@ enum Turn {
 pub(super) struct Pace {
     progress: Arc<Progress>,
     stops: Arc<Stops>,
-    /// What the client must take within [`READS`] for publishers to wait for it.
+    /// The bytes that the client must take within [`READS`] for publishers to wait for it.
     fair_bytes: usize,
     /// The bytes queued since publishers were last asked to pause, those of the largest message, and when.
     came: usize,
@@ -161,7 +161,8 @@ impl Pace {
         self.at_fair_pace(self.largest).min(LARGE_MAX)
     }
 
-    /// The longest time in which a client that reads takes nothing: it reads a message, and half of it for good measure.
+    /// The longest time in which a client that reads takes nothing: it reads a message, and half of it for good
+    /// measure.
     fn patience(&self) -> Duration {
         READS.max(self.step() * 3 / 2)
     }
@@ -169,7 +170,7 @@ impl Pace {
     /// Whether it took a fair amount in so long, less a message that may be under way.
     fn took_enough(&self, elapsed: Duration) -> bool {
         let counted = elapsed.saturating_sub(self.step()).as_nanos();
-        // What it takes is put into a buffer first, many messages at a time; each that it reads it acknowledges.
+        // The client takes many messages into a buffer at a time, and acknowledges each when it has read it.
         let taken = self.fair.taken.max(self.fair.acknowledged);
         taken as u128 >= self.fair_bytes as u128 * counted / READS.as_nanos()
     }

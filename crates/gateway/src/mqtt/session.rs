@@ -67,8 +67,8 @@ fn hand_on(ctx: &MqttContext, left: Left, groups: &LeftGroups) {
     ctx.worker.borrow_mut().hand_on(&messages.collect::<Vec<_>>());
 }
 
-/// A client has left shared subscriptions, given by their tags, and its session goes on: what it was not sent goes to other
-/// members.
+/// A client has left shared subscriptions, given by their tags, and its session goes on: what it was not sent goes to
+/// other members.
 pub(super) fn leave_groups(ctx: &MqttContext, slot: &Slot<MqttMailbox>, claim: Claim, groups: &LeftGroups) {
     // The queue of a displaced connection belongs to the next one.
     let Ok(left) = slot.with_claim(claim, |mailbox| mailbox.take_shared(Leaves::Groups(groups))) else { return };

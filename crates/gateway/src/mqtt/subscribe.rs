@@ -158,8 +158,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.answer(&Packet::Unsuback(unsuback))
     }
 
-    /// Hands on what waits for the client by the shared subscriptions that it has left in this turn. Delivery is completed
-    /// of what it has begun with ([MQTT-3.10.4-3]).
+    /// Hands on what waits for the client by the shared subscriptions that it has left in this turn. Delivery is
+    /// completed of what it has begun with ([MQTT-3.10.4-3]).
     pub(super) fn leave_groups(&mut self) {
         let Some(rare) = self.rare.as_mut().filter(|rare| !rare.left_groups.is_empty()) else { return };
         let groups = std::mem::take(&mut rare.left_groups);

@@ -1,5 +1,5 @@
-//! A simulated store of retained messages: durable a while after it was asked, read-only or failing if the seed says so,
-//! and the same for the gateway that is started after a shutdown or a crash.
+//! A simulated store of retained messages: durable a while after it was asked, read-only or failing if the seed says
+//! so, and the same for the gateway that is started after a shutdown or a crash.
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
@@ -148,7 +148,8 @@ impl Disk {
         self.0.as_ref().map(|disk| disk.lock().unwrap())
     }
 
-    /// Whether subscribers of a topic were sent something newer than its retained message, because it could not be kept.
+    /// Whether subscribers of a topic were sent something newer than its retained message, because it could not be
+    /// kept.
     pub(super) fn has_unkept(&self, topic: &str) -> bool {
         self.state().is_some_and(|state| state.unkept.contains(topic))
     }

@@ -121,8 +121,8 @@ impl Core {
         &self.ctx.door
     }
 
-    /// Takes bytes; how many are done with. Stops before the end when the output is full: a request of a hundred bytes may
-    /// have an answer of a megabyte.
+    /// Takes bytes; how many are done with. Stops before the end when the output is full: a request of a hundred bytes
+    /// may have an answer of a megabyte.
     pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
         let mut used = 0;
         let mut ended = false;

@@ -78,7 +78,7 @@ impl Held {
             done = answer.end;
         }
         out.extend_from_slice(before.get(done..).unwrap_or_default());
-        // What else the last of them waited for does not matter any more.
+        // The last of them is an error now, so its other completions do not matter.
         while self.0.front().is_some_and(|next| next.answer.start < done) {
             self.0.pop_front();
         }

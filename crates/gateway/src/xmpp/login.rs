@@ -160,8 +160,8 @@ struct Attempt<S> {
     verified: Option<Verified>,
     input: Vec<u8>,
     out: Vec<u8>,
-    /// When the client has to have said everything. The time that a password takes to be verified is the gateway's, which
-    /// has a bound of its own: it is added.
+    /// When the client has to have said everything. The time that a password takes to be verified is the gateway's,
+    /// which has a bound of its own: it is added.
     deadline: Instant,
     /// Its place among the unfinished stanzas of all clients.
     place: Place,

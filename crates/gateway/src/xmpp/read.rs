@@ -17,8 +17,8 @@ const SPARE_BYTES: usize = 16 << 10;
 const LINGER_BYTES: u64 = 8 << 20;
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Reads once and hands the bytes, behind those kept from before, to `take`, which says how many are done with. The rest
-/// is kept. Gives how many were read; 0 is the end.
+/// Reads once and hands the bytes, behind those kept from before, to `take`, which says how many are done with. The
+/// rest is kept. Gives how many were read; 0 is the end.
 pub(super) fn poll_take<S: AsyncRead + Unpin>(
     ctx: &XmppContext,
     stream: &mut S,

@@ -28,8 +28,8 @@ impl Handshake {
         Ok(leaf)
     }
 
-    /// RFC 8422 §5.4: group and point of the server, signed with its certificate's key; behind a hint and not signed with
-    /// a pre-shared key (RFC 5489 §2).
+    /// RFC 8422 §5.4: group and point of the server, signed with its certificate's key; behind a hint and not signed
+    /// with a pre-shared key (RFC 5489 §2).
     pub(super) fn server_key(&self, agreed: &Agreed, body: &[u8]) -> Result<Option<(Group, Vec<u8>)>, Alert> {
         let mut reader = Reader(body);
         let is_psk = agreed.suite.is_psk();

@@ -111,9 +111,9 @@ fn share_of<'a>(hello: &ClientHello<'a>, retry: &Retry) -> Result<Option<Share<'
     }
 }
 
-/// Takes the first identity whose binder is made by its key. Each is tried, known or not, so that neither the answer nor
-/// the time tells which of them are known, wherever they stand (RFC 8446 appendix E.6). §4.2.11 would have a server look
-/// at one binder only; then a client that offers a key of its own beside another's learned whether that is known.
+/// Takes the first identity whose binder is made by its key. Each is tried, known or not, so that neither the answer
+/// nor the time tells which of them are known, wherever they stand (RFC 8446 appendix E.6). §4.2.11 would have a server
+/// look at one binder only; then a client that offers a key of its own beside another's learned whether that is known.
 fn psk<'a>(
     host: Host<'_>,
     from: IpAddr,

@@ -25,8 +25,8 @@ impl MqttMailbox {
         Held { bytes: self.buffered_bytes(), connected: self.connected, taken: self.taken }
     }
 
-    /// Drops the oldest messages of an absent client until it holds `bytes` at most. Returns how many had to go, and the
-    /// bytes that are left: messages in flight do not go.
+    /// Drops the oldest messages of an absent client until it holds `bytes` at most. Returns how many had to go, and
+    /// the bytes that are left: messages in flight do not go.
     pub(in crate::mqtt) fn trim(&mut self, bytes: usize) -> (u64, usize) {
         let mut dropped = 0;
         while !self.connected && self.buffered_bytes() > bytes && self.pop().is_some() {

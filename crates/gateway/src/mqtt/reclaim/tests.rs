@@ -62,8 +62,8 @@ fn those_that_take_hardly_anything_go_after_two_seconds_in_which_the_gateway_ran
 }
 
 proptest! {
-    /// Whatever they hold and take: after two seconds in which publishers had to pause, all together are left with half
-    /// at most, unless each of the rest holds less than half a queue; and somebody stays who holds less than another.
+    /// Whatever they hold and take: after two seconds in which publishers had to pause, the clients that stay hold half of
+    /// the total at most, unless each of them holds half a queue or less; and somebody stays who holds less than another.
     #[test]
     fn publishers_never_wait_for_long_for_those_that_hold_most(
         clients in proptest::collection::vec((1_usize..(64 << 20), 0_usize..64), 1..30), before in 0_usize..4

@@ -1,8 +1,8 @@
 //! The promise to readers, over any size of messages and buffers: a client that reads all the time at a fair pace is
 //! not disconnected, however it divides its time, nor for a time in which the gateway did not run.
 //!
-//! Between queue and client are the window of messages that are not acknowledged, and a socket. The socket takes as much
-//! as it has room for, and then nothing until a third of it is free (as Linux has it).
+//! Between queue and client are the window of messages that are not acknowledged, and a socket. The socket takes as
+//! much as it has room for, and then nothing until a third of it is free (as Linux has it).
 
 use super::*;
 
@@ -141,7 +141,8 @@ impl Reader {
     }
 }
 
-/// A minute of publishers that publish as fast as they may; two minutes without a stop. Returns when the client was disconnected.
+/// A minute of publishers that publish as fast as they may; two minutes without a stop. Returns when the client was
+/// disconnected.
 fn cut(setting: Setting) -> Option<u64> {
     let Setting { message, publishers, stopped, .. } = setting;
     let stops = Arc::new(Stops::default());
