@@ -2,6 +2,7 @@
 
 mod fan_out;
 mod full;
+mod held;
 mod limits;
 mod memory;
 mod neighbours;
@@ -21,6 +22,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "bus MQTT subscribers that do not read leave no memory", run: memory::mqtt_readers },
     Case { name: "bus XMPP subscribers that do not read leave no memory", run: memory::xmpp_readers },
     Case { name: "bus event streams that are closed leave no memory", run: memory::event_streams },
+    Case { name: "bus what subscribers have read is held no more", run: held::after_reading },
     Case { name: "bus a large fan-out lets its neighbours in between", run: fan_out::neighbours },
     Case { name: "bus a publisher waits until its subscribers are awake", run: fan_out::no_loss },
     Case { name: "bus a deaf member of a shared subscription starves nobody", run: shared::deaf_member },

@@ -36,6 +36,7 @@ pub(crate) const CASES: &[Case] = &[
     store::STREAM,
     clock::UNSET,
     clock::BEHIND,
+    clock::AT_THE_END,
     clock::AHEAD,
     clock::CLEARED,
     clock::OVERDUE,
@@ -68,7 +69,7 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 /// One request over a connection of its own: the status and the body of the answer.
-fn http(gateway: &Gateway, method: &str, path: &str, body: &[u8]) -> Result<(u16, String)> {
+pub(crate) fn http(gateway: &Gateway, method: &str, path: &str, body: &[u8]) -> Result<(u16, String)> {
     let length = body.len();
     let mut request =
         format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n")

@@ -7,6 +7,7 @@
 pub(crate) mod accept;
 pub(crate) mod doors;
 mod proxied;
+mod wall_clock;
 pub(crate) mod worker;
 
 use std::{

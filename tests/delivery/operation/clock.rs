@@ -26,6 +26,8 @@ pub(super) const BEHIND: Case = Case {
     name: "a clock that begins where it stopped and is set: nothing expires early",
     run: || forward("2026-01-01 00:10:00"),
 };
+pub(super) const AT_THE_END: Case =
+    Case { name: "a clock that is set just before the gateway ends: nothing expires early", run: at_the_end };
 pub(super) const AHEAD: Case =
     Case { name: "a clock that is ahead and is set back: what seemed to have expired is there again", run: ahead };
 pub(super) const CLEARED: Case =
@@ -163,6 +165,27 @@ fn forward(from: &str) -> Result<String> {
     wait_status(&gateway, "after", 404).context("a day later")?;
     wait_status(&gateway, "before", 404).context("a day later")?;
     stop(gateway)?;
+    Ok(String::new())
+}
+
+/// The gateway looks at its clock once a second, and is told to end sooner than that.
+fn at_the_end() -> Result<String> {
+    let board = Board::new()?;
+    for round in 0..3 {
+        let mut gateway = board.start("@2026-01-01 00:10:00")?;
+        for topic in ["a", "b"] {
+            put(&gateway, topic, 86_400)?;
+        }
+        board.set("+0")?;
+        gateway.signal(Signal::TERM)?;
+        gateway.wait_exit(Duration::from_secs(30))?;
+        let gateway = board.start("+0")?;
+        for topic in ["a", "b"] {
+            let found = status(&gateway, topic)?;
+            ensure!(found == 200, "{topic}, with a day to live, is {found} after restart {round}");
+        }
+        stop(gateway)?;
+    }
     Ok(String::new())
 }
 

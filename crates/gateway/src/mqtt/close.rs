@@ -11,7 +11,7 @@ use super::{
     context::MqttContext,
     mailbox::MqttMailbox,
     receive::Input,
-    will::Will,
+    will::{WILL_WAIT, Will},
 };
 
 /// Bytes of a packet with a Reason String besides the string: an acknowledgement without codes, or one code.
@@ -53,6 +53,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             // When many go at once, all of them give back what they held before the first will is published: otherwise
             // their mailboxes would take each other's wills, and clients that read pay for that.
             tokio::task::yield_now().await;
+            self.wait_for_room().await;
             will.publish(&self.ctx);
         }
         self.ctx.door.sessions.end_departure(&key, &self.slot, self.claim);
@@ -80,6 +81,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         });
         if tokio::time::timeout(GOODBYE, write).await == Ok(true) {
             linger(ctx, stream).await;
+        }
+    }
+
+    /// Waits as any publisher does while memory is tight. Clients that go one after the other take the wills of those
+    /// before until their own end is noticed, and one that reads needs a turn to show that it does.
+    async fn wait_for_room(&self) {
+        let memory = self.ctx.bus().memory();
+        if memory.pressure() && !self.ctx.is_draining() {
+            let owner = self.slot.with(|mailbox| mailbox.owned_by().owner().clone());
+            let _ = tokio::time::timeout(WILL_WAIT, memory.relieved(owner)).await;
         }
     }
 

@@ -36,7 +36,7 @@ pub(super) struct MqttMailbox {
     inflight_bytes: usize,
     queue: VecDeque<Kept>,
     queue_bytes: usize,
-    /// Bytes the connection has taken and not written yet.
+    /// Bytes that the connection has taken and that its socket has no room for.
     unwritten: usize,
     /// The pace at which the client takes its queue, while it is behind.
     pace: Option<Box<Pace>>,
@@ -224,15 +224,17 @@ impl MqttMailbox {
         }
         self.hand_over(into);
         self.keep_pace(level - self.level(), now);
-        self.unwritten = into.len() + drained.tail.as_ref().map_or(0, Bytes::len);
+        // The connection says what it cannot write. Not before that, because when it can, nothing is drained behind it.
+        self.unwritten = 0;
         drained.queue_empty = self.queue.is_empty();
         drained.more = resends_more || self.is_sendable();
         drained.awaiting = self.outbound.in_flight() > 0;
         drained
     }
 
-    /// Notes that the socket has no room for more. Returns whether the client is to be disconnected.
-    pub(super) fn note_blocked(&mut self) -> bool {
+    /// Notes that the socket has no room for so many bytes. Returns whether the client is to be disconnected.
+    pub(super) fn note_blocked(&mut self, unwritten: usize) -> bool {
+        self.unwritten = unwritten;
         if let Some(pace) = &mut self.pace {
             pace.blocked();
         }

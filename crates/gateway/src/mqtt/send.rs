@@ -37,10 +37,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         if self.egress.is_idle() {
             self.output.release(&self.ctx);
-        } else if fills == 0 {
-            self.look_in()?;
+            return Ok(());
         }
-        Ok(())
+        self.look_in()
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<(), End> {
@@ -82,10 +81,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Checks whether the session was taken over or its queue overran, without clearing the mailbox's ready flag: the
-    /// socket has no room, and as long as the flag stays set deliveries do not wake the task.
+    /// Notes what the socket has no room for, and checks whether the session was taken over or its queue overran. Does
+    /// not clear the mailbox's ready flag: as long as that stays set, deliveries do not wake the task.
     fn look_in(&self) -> Result<(), End> {
-        match self.slot.with_claim(self.claim, MqttMailbox::note_blocked) {
+        let unwritten = self.output.len();
+        match self.slot.with_claim(self.claim, |mailbox| mailbox.note_blocked(unwritten)) {
             Err(_) => Err(End::Displaced),
             Ok(true) => Err(End::Overrun),
             Ok(false) => Ok(()),

@@ -1,6 +1,9 @@
 //! Wills: messages that the gateway publishes when a client's connection ends without a normal DISCONNECT (§3.1.2.5).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use fogmux_auth::Action;
@@ -31,6 +34,9 @@ pub(super) struct Will {
 
 /// Wills of this size are taken even when there is no room for larger ones.
 const SMALL_WILL_BYTES: usize = 1024;
+
+/// The longest time that a will waits for memory. Less than a client waits that takes its session over.
+pub(super) const WILL_WAIT: Duration = Duration::from_secs(2);
 
 /// The bytes of all wills, and each principal's share of them.
 #[derive(Debug, Default)]

@@ -24,6 +24,7 @@ use super::{
     accept::{self, Accepted, Sockets, Udp},
     doors::{Doors, WorkerDoors},
     proxied,
+    wall_clock::WallClock,
 };
 #[cfg(feature = "coap")]
 use crate::coap;
@@ -72,17 +73,21 @@ pub(super) fn start(
             let ctx = WorkerContext::new(shared, WorkerId(index));
             let (sys_interval, doors) = (doors.sys_interval(), doors.on(&ctx));
             runtime.block_on(async {
-                if let Some((tcp, senders)) = accept {
-                    housekeeping(&ctx, &doors, sys_interval);
+                let clock = accept.is_some().then(|| Rc::new(WallClock::default()));
+                if let (Some((tcp, senders)), Some(clock)) = (accept, &clock) {
+                    housekeeping(&ctx, &doors, clock, sys_interval);
                     for listener in tcp {
                         spawn_local(accept::accept(Rc::clone(&ctx), listener, senders.clone(), Arc::clone(&seats)));
                     }
                 }
                 // A task of its own: what is awaited here is polled each time any of them is woken.
-                if let Err(failed) = spawn_local(run(ctx, doors, connections, udp)).await
+                if let Err(failed) = spawn_local(run(Rc::clone(&ctx), doors, connections, udp)).await
                     && failed.is_panic()
                 {
                     resume_unwind(failed.into_panic());
+                }
+                if let Some(clock) = clock {
+                    clock.finish(&ctx);
                 }
             });
             // The gateway may have stopped waiting.
@@ -99,10 +104,10 @@ pub(super) fn start(
 }
 
 /// The tasks that one worker runs for all.
-fn housekeeping(ctx: &Rc<WorkerContext>, doors: &WorkerDoors, sys_interval: Duration) {
+fn housekeeping(ctx: &Rc<WorkerContext>, doors: &WorkerDoors, clock: &Rc<WallClock>, sys_interval: Duration) {
     doors.keep_house();
     spawn_local(sweep(Rc::clone(ctx)));
-    spawn_local(follow_clock(Rc::clone(ctx)));
+    spawn_local(Rc::clone(clock).follow(Rc::clone(ctx)));
     spawn_local(sys::publish(Rc::clone(ctx), sys_interval));
 }
 
@@ -114,24 +119,6 @@ async fn sweep(ctx: Rc<WorkerContext>) {
     loop {
         ticks.tick().await;
         after = ctx.bus().sweep(after.as_ref(), LOOKED_AT, ctx.now());
-    }
-}
-
-/// Notices that the wall clock was set, and brings the retained messages in line with it.
-async fn follow_clock(ctx: Rc<WorkerContext>) {
-    const TURN: usize = 256;
-    let mut ticks = tokio::time::interval(std::time::Duration::from_secs(1));
-    loop {
-        ticks.tick().await;
-        let Some(clock) = ctx.shared.clock.look() else { continue };
-        let mut after = None;
-        loop {
-            after = ctx.bus().restamp(clock, after.as_ref(), TURN, ctx.now());
-            if after.is_none() {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
     }
 }
 
