@@ -38,6 +38,7 @@ pub(crate) const CASES: &[Case] = &[
     clock::BEHIND,
     clock::AT_THE_END,
     clock::AHEAD,
+    clock::AHEAD_MEANWHILE,
     clock::CLEARED,
     clock::OVERDUE,
     reload::FULL,

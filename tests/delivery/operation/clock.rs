@@ -30,6 +30,8 @@ pub(super) const AT_THE_END: Case =
     Case { name: "a clock that is set just before the gateway ends: nothing expires early", run: at_the_end };
 pub(super) const AHEAD: Case =
     Case { name: "a clock that is ahead and is set back: what seemed to have expired is there again", run: ahead };
+pub(super) const AHEAD_MEANWHILE: Case =
+    Case { name: "a clock that is ahead for some seconds: what seemed to have expired is there again", run: meanwhile };
 pub(super) const CLEARED: Case =
     Case { name: "a clock that is ahead and is set back: what was cleared meanwhile does not come back", run: cleared };
 pub(super) const OVERDUE: Case =
@@ -207,6 +209,28 @@ fn ahead() -> Result<String> {
     // Neither has more time left than it was published with.
     let gateway = board.start("+3700")?;
     ensure!(status(&gateway, "kept")? == 404 && status(&gateway, "ahead")? == 404, "there after its time");
+    stop(gateway)?;
+    Ok(String::new())
+}
+
+/// Somebody, or a bad source of time, sets the clock of a gateway that has been started again.
+fn meanwhile() -> Result<String> {
+    let board = Board::new()?;
+    let gateway = board.start("+0")?;
+    put(&gateway, "kept", 3_600)?;
+    stop(gateway)?;
+    let gateway = board.start("+0")?;
+    put(&gateway, "new", 3_600)?;
+    board.set("+7200")?;
+    wait_status(&gateway, "kept", 404)?;
+    // Expired messages are removed once a second.
+    std::thread::sleep(Duration::from_millis(2_500));
+    board.set("+0")?;
+    wait_status(&gateway, "kept", 200)?;
+    ensure!(status(&gateway, "new")? == 200, "what was published meanwhile has expired");
+    stop(gateway)?;
+    let gateway = board.start("+0")?;
+    ensure!(status(&gateway, "kept")? == 200 && status(&gateway, "new")? == 200, "gone after a restart");
     stop(gateway)?;
     Ok(String::new())
 }

@@ -24,8 +24,8 @@ use crate::{Timestamp, message::Message, topic::Topic};
 
 /// 2025-01-01T00:00:00Z. A clock before that was not set.
 const EARLIEST_UNIX_MS: u64 = 1_735_689_600_000;
-/// Messages that had expired when they were loaded leave the store after this time: until then the clock may turn out
-/// to have been ahead.
+/// Messages that had expired when they were loaded, or when the clock was set, leave the store after this time: until
+/// then the clock may turn out to have been ahead.
 const GRACE: Duration = Duration::from_hours(1);
 
 /// A wall clock that was set: the start of the process by it, in milliseconds since 1970.
@@ -64,9 +64,10 @@ impl Life {
 pub(super) struct Clocked {
     /// The lives of messages that expire.
     restored: HashMap<Topic, Life>,
-    /// Topics whose messages had expired, and that are still in the store.
+    /// Topics whose messages had expired when they were loaded or the clock was set, and that are still in the store.
     expired: HashSet<Topic>,
-    loaded_at: Timestamp,
+    /// When that was last.
+    hidden_at: Timestamp,
 }
 
 impl Retained {
@@ -74,7 +75,7 @@ impl Retained {
     pub(crate) fn load(&self, now: Timestamp, now_unix_ms: u64) {
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         let mut clocked = self.clocked.lock().unwrap_or_else(PoisonError::into_inner);
-        clocked.loaded_at = now;
+        clocked.hidden_at = now;
         let mut shared = Shared::default();
         self.store.load(&mut |stored| self.take_in(&mut map, &mut clocked, &mut shared, stored, (now, now_unix_ms)));
     }
@@ -141,6 +142,14 @@ impl Retained {
                 && life.ingest_unix_ms == message.ingest_unix_ms
             {
                 let left = life.left_ms(clock.origin_unix_ms.saturating_add(now.as_millis()));
+                if left == 0 {
+                    // Hidden, not removed: the clock may turn out to be ahead.
+                    map.remove(hash, topic);
+                    clocked.restored.remove(topic);
+                    clocked.expired.insert(topic.clone());
+                    clocked.hidden_at = now;
+                    continue;
+                }
                 let renewed = again(message, message.ingest_unix_ms, Some(now + Duration::from_millis(left)));
                 map.insert(hash, &Arc::new(renewed));
             } else {
@@ -178,10 +187,10 @@ impl Retained {
         Some(completion)
     }
 
-    /// Removes up to `limit` messages from the store that had expired when they were loaded.
+    /// Removes up to `limit` messages from the store that had expired when they were loaded or the clock was set.
     pub(super) fn sweep_loaded(&self, limit: usize, now: Timestamp) {
         let clocked = || self.clocked.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = |clocked: &Clocked| !clocked.expired.is_empty() && now.since(clocked.loaded_at) >= GRACE;
+        let is_due = |clocked: &Clocked| !clocked.expired.is_empty() && now.since(clocked.hidden_at) >= GRACE;
         if !is_due(&clocked()) {
             return;
         }
