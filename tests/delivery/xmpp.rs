@@ -31,6 +31,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "xmpp: an empty retained value is an item, a cleared topic is not", run: events::empty_value },
     Case { name: "xmpp: publishers' item ids are kept", run: events::item_ids },
     Case { name: "xmpp: items fit the event type of their node", run: events::event_types },
+    Case { name: "xmpp: a node's configuration holds for its latest item", run: events::reconfigured },
     Case { name: "xmpp: available presence brings the last items", run: events::presence },
     Case { name: "xmpp: a negative priority gets nothing for the bare address", run: events::negative_priority },
     Case { name: "xmpp: a flood of presence costs nothing to speak of", run: events::presence_flood },

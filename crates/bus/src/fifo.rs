@@ -2,8 +2,6 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use smallvec::SmallVec;
-
 use crate::{
     account::Account,
     mailbox::{Delivered, Delivery, Mailbox, Readiness},
@@ -32,12 +30,18 @@ pub struct Queued {
     pub message: Arc<Message>,
     /// The tag of the subscription that it came by.
     pub tag: u64,
+    /// The bytes that it counts for. Remembered, because another worker may have the message in its cache.
+    cost: u32,
     /// The QoS to deliver with.
     pub qos: Qos,
     /// Whether it came by a shared subscription.
     pub shared: bool,
-    /// Subscription identifiers.
-    pub ids: SmallVec<[u32; 2]>,
+}
+
+impl Queued {
+    const fn cost(&self) -> usize {
+        self.cost as usize
+    }
 }
 
 /// A bounded queue, first in, first out. When it is full the oldest messages are dropped, but none of QoS 1 or 2 for
@@ -67,7 +71,7 @@ impl FifoMailbox {
     /// Takes the oldest message.
     pub fn pop(&mut self) -> Option<Queued> {
         let queued = self.queue.pop_front()?;
-        self.bytes -= cost(&queued.message);
+        self.bytes -= queued.cost();
         if self.queue.is_empty() && self.queue.capacity() > PLACES_KEPT {
             self.queue.shrink_to(PLACES_KEPT);
         }
@@ -80,7 +84,7 @@ impl FifoMailbox {
         let (left, kept) = self.queue.drain(..).partition(|one| one.shared && one.message.qos > Qos::AtMostOnce);
         self.queue = kept;
         let left: Vec<Queued> = Vec::from(left);
-        self.bytes -= left.iter().map(|one| cost(&one.message)).sum::<usize>();
+        self.bytes -= left.iter().map(Queued::cost).sum::<usize>();
         left
     }
 
@@ -112,15 +116,16 @@ impl FifoMailbox {
     }
 }
 
-fn cost(message: &Message) -> usize {
-    message.size() + size_of::<Queued>()
+fn cost(message: &Message) -> u32 {
+    u32::try_from(message.size() + size_of::<Queued>()).unwrap_or(u32::MAX)
 }
 
 impl Mailbox for FifoMailbox {
     fn deliver(&mut self, publication: &Publication<'_>, delivery: &Delivery<'_>) -> Delivered {
         let qos = delivery.qos(publication);
         let message = delivery.share(publication);
-        let bytes = cost(message);
+        let cost = cost(message);
+        let bytes = cost as usize;
         if self.account.as_ref().is_some_and(|account| account.gives_way(delivery.held)) {
             self.lost += 1;
             return Delivered::Full(1);
@@ -138,9 +143,9 @@ impl Mailbox for FifoMailbox {
         self.queue.push_back(Queued {
             message: Arc::clone(message),
             tag: delivery.tag,
+            cost,
             qos,
             shared: delivery.shared,
-            ids: SmallVec::from_slice(delivery.ids),
         });
         if displaced == 0 { Delivered::Queued } else { Delivered::Displaced(displaced) }
     }

@@ -12,6 +12,7 @@
 mod account;
 mod bus;
 mod completions;
+mod copies;
 mod counters;
 mod fifo;
 mod filter;

@@ -27,6 +27,11 @@ pub(crate) const HANDED_ON_TOGETHER: usize = 64;
 /// Owners that a worker wakes before its runtime polls its sockets again. A task that writes one frame takes some six
 /// microseconds, so that other connections wait for less than half a millisecond; polling the sockets costs one.
 pub(crate) const WAKES_PER_TURN: usize = 64;
+/// Subscribers of a topic from which on each worker has its own copies of the messages. A copy costs what some ten
+/// subscribers pay when two workers count references to the same message.
+pub(crate) const COPIED_FROM: usize = 32;
+/// Largest payload that such a copy does not share, in bytes.
+pub(crate) const COPIED_BYTES_MAX: usize = 512;
 /// Destinations of outdated routes that a worker drops in one sweep: each may be the last reference to a subscriber.
 pub(crate) const SWEPT_MAX: usize = 4096;
 /// Retained entries looked at in one pull, whether they match or not: bounds the time for which the lock is held, and for

@@ -1,6 +1,6 @@
 //! Mailboxes: the interface by which the bus delivers to subscribers.
 
-use std::sync::Arc;
+use std::{cell::OnceCell, sync::Arc};
 
 use crate::{
     account::Account,
@@ -27,9 +27,11 @@ pub struct Delivery<'a> {
     pub topic: Option<&'a Topic>,
     /// The bytes that all mailboxes held when the batch came: one publication must not count against itself.
     pub held: usize,
+    /// The place of the copy for the subscriber's worker, if it gets one.
+    pub copy: Option<&'a OnceCell<Arc<Message>>>,
 }
 
-impl Delivery<'_> {
+impl<'a> Delivery<'a> {
     /// The QoS to deliver with: the lower of the published and the granted one ([MQTT-3.8.4-8]).
     #[must_use]
     pub fn qos(&self, publication: &Publication<'_>) -> Qos {
@@ -37,8 +39,12 @@ impl Delivery<'_> {
     }
 
     /// As [`Publication::share`], with the topic shared as well.
-    pub fn share<'p>(&self, publication: &'p Publication<'_>) -> &'p Arc<Message> {
-        publication.share_with(self.topic)
+    pub fn share<'p>(&self, publication: &'p Publication<'_>) -> &'p Arc<Message>
+    where
+        'a: 'p,
+    {
+        let copy = || Arc::new(publication.share_with(self.topic).copy());
+        self.copy.map_or_else(|| publication.share_with(self.topic), |place| place.get_or_init(copy))
     }
 }
 

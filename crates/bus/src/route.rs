@@ -7,10 +7,11 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::{
+    copies::Copies,
     counters::Tally,
     group::Group,
     id::{SlotId, SlotIds, WorkerId},
-    limits::{CACHED_TOPIC_BYTES_MAX, ROUTE_CACHE_BYTES_MAX, SWEPT_MAX},
+    limits::{CACHED_TOPIC_BYTES_MAX, COPIED_FROM, ROUTE_CACHE_BYTES_MAX, SWEPT_MAX},
     mailbox::{Delivery, Readiness},
     message::{Publication, Qos},
     slow_down::SlowDown,
@@ -152,6 +153,11 @@ impl Routes {
         group.choose(ids, standing).map(|member| group.first + member)
     }
 
+    /// Whether each worker has its own copies of the messages.
+    pub(crate) const fn is_wide(&self) -> bool {
+        self.direct >= COPIED_FROM
+    }
+
     fn cost(&self) -> usize {
         let topic = self.topic.as_deref().map_or(0, str::len);
         size_of::<Self>() + topic + self.entries.len() * size_of::<Entry>() + self.groups.len() * size_of::<Group>()
@@ -280,6 +286,7 @@ impl Staging {
         self.links.len()
     }
 
+    #[inline]
     pub(crate) fn stage(&mut self, slot: SlotId, pick: Pick) {
         let Ok(link) = u32::try_from(self.links.len()) else { return };
         let index = slot.0 as usize;
@@ -333,6 +340,7 @@ pub(crate) struct Batch<'b, 'a> {
     pub(crate) routes: &'b [Rc<Routes>],
     /// The bytes that all mailboxes held when it came.
     pub(crate) held: usize,
+    pub(crate) copies: &'b Copies,
 }
 
 impl<'b, 'a> Batch<'b, 'a> {
@@ -340,11 +348,16 @@ impl<'b, 'a> Batch<'b, 'a> {
         self.routes.get(pick.publication as usize)?.entries.get(pick.entry as usize)
     }
 
-    pub(crate) fn delivery(&self, pick: Pick) -> Option<(&'b Publication<'a>, Delivery<'b>)> {
+    pub(crate) fn publication(&self, pick: Pick) -> Option<&'b Publication<'a>> {
+        self.publications.get(pick.publication as usize)
+    }
+
+    /// The publication, and how it is delivered to a subscriber whose home is this worker.
+    pub(crate) fn delivery(&self, pick: Pick, home: WorkerId) -> Option<(&'b Publication<'a>, Delivery<'b>)> {
         let routes = self.routes.get(pick.publication as usize)?;
         let entry = routes.entries.get(pick.entry as usize)?;
         Some((
-            self.publications.get(pick.publication as usize)?,
+            self.publication(pick)?,
             Delivery {
                 tag: entry.tag,
                 max_qos: entry.max_qos,
@@ -353,6 +366,7 @@ impl<'b, 'a> Batch<'b, 'a> {
                 shared: pick.entry as usize >= routes.direct,
                 topic: routes.topic.as_ref(),
                 held: self.held,
+                copy: if routes.is_wide() { self.copies.place(home, pick) } else { None },
             },
         ))
     }

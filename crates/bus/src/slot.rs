@@ -229,7 +229,7 @@ impl<M: Mailbox> Slot<M> {
 /// Notes in the outcomes that a subscriber asks their publisher to slow down.
 #[cold]
 fn note_slowed(batch: &Batch<'_, '_>, picks: Picks<'_>) {
-    for (publication, _) in picks.filter_map(|pick| batch.delivery(pick)) {
+    for publication in picks.filter_map(|pick| batch.publication(pick)) {
         publication.outcome.set(Outcome { slowed: true, ..publication.outcome() });
     }
 }
@@ -250,8 +250,9 @@ impl<M: Mailbox> Subscriber for Slot<M> {
             picks.for_each(|_| Delivered::Gone.count(tally));
             return Wake::Done;
         }
+        let home = WorkerId(self.worker.load(Ordering::Relaxed));
         for pick in picks.clone() {
-            let Some((publication, delivery)) = batch.delivery(pick) else { continue };
+            let Some((publication, delivery)) = batch.delivery(pick, home) else { continue };
             let delivered = state.mailbox.deliver(publication, &delivery);
             urgent |= matches!(delivered, Delivered::Overrun(_));
             delivered.count(tally);
@@ -265,7 +266,6 @@ impl<M: Mailbox> Subscriber for Slot<M> {
             return Wake::Done;
         }
         state.ready = true;
-        let home = WorkerId(self.worker.load(Ordering::Relaxed));
         if home != me {
             return Wake::Remote(home);
         }

@@ -1,5 +1,7 @@
 //! A worker's end of the bus: publishes batches and wakes the owners of mailboxes.
 
+mod stage;
+
 use std::{
     collections::HashMap,
     rc::Rc,
@@ -10,6 +12,7 @@ use std::{
 use crate::{
     bus::Bus,
     completions::Completions,
+    copies::Copies,
     counters::{Counters, Tally},
     group::Members,
     id::WorkerId,
@@ -18,7 +21,7 @@ use crate::{
     order::Held,
     outcome::Outcome,
     retained::RetainedError,
-    route::{Batch, Pick, Pushed, RouteCache, Routes, Staging, Subscriber, Wake},
+    route::{Batch, Pushed, RouteCache, Routes, Staging, Subscriber, Wake},
     slow_down::SlowDown,
     subscription::Subscription,
     topic::TopicRef,
@@ -46,6 +49,7 @@ pub struct Worker {
     cache: RouteCache,
     routes: Vec<Rc<Routes>>,
     staging: Staging,
+    copies: Copies,
     remote: Vec<Vec<Arc<dyn Subscriber>>>,
     awake: Vec<Arc<dyn Subscriber>>,
     wakes: WakeList,
@@ -74,6 +78,7 @@ impl Worker {
             cache: RouteCache::default(),
             routes: Vec::new(),
             staging: Staging::default(),
+            copies: Copies::new(id),
             remote: (0..workers).map(|_| Vec::new()).collect(),
             awake: Vec::new(),
             wakes: WakeList::default(),
@@ -215,7 +220,11 @@ impl Worker {
             let topic = publication.topic;
             let routes = match (last == Some(topic.as_str()), self.routes.last()) {
                 (true, Some(routes)) => Rc::clone(routes),
-                _ => self.route(topic, tally),
+                _ => {
+                    let routes = self.route(topic, tally);
+                    self.copies.want(&routes);
+                    routes
+                }
             };
             last = Some(topic.as_str());
             self.stage_one(index, publication, &routes, tally);
@@ -225,30 +234,6 @@ impl Worker {
             }
         }
         batch.len()
-    }
-
-    fn stage_one(&mut self, index: usize, publication: &Publication<'_>, routes: &Routes, tally: &mut Tally) {
-        let mut matched = 0;
-        let chosen = routes.groups.iter().filter_map(|group| routes.choose(group, &self.bus.slots));
-        for entry_index in (0..routes.direct).chain(chosen) {
-            let Some(entry) = routes.entries.get(entry_index) else { continue };
-            if entry.no_local && publication.publisher.slot == Some(entry.slot) {
-                continue;
-            }
-            let (Ok(publication), Ok(entry_index)) = (u32::try_from(index), u32::try_from(entry_index)) else {
-                continue;
-            };
-            self.staging.stage(entry.slot, Pick { publication, entry: entry_index });
-            matched += 1;
-        }
-        if matched == 0 {
-            tally.unmatched += 1;
-        }
-        tally.matched += u64::from(matched);
-        let bytes = publication.payload.as_slice().len() as u64;
-        tally.published_bytes += bytes;
-        tally.delivered_bytes += bytes * u64::from(matched);
-        publication.outcome.set(Outcome { matched, ..publication.outcome() });
     }
 
     fn route(&mut self, topic: TopicRef<'_>, tally: &mut Tally) -> Rc<Routes> {
@@ -266,7 +251,9 @@ impl Worker {
     }
 
     fn flush(&mut self, publications: &[Publication<'_>], pushed: &mut Pushed) {
-        let batch = Batch { publications, routes: &self.routes, held: self.bus.memory().used() };
+        self.copies.prepare(publications.len(), self.remote.len());
+        let held = self.bus.memory().used();
+        let batch = Batch { publications, routes: &self.routes, held, copies: &self.copies };
         let (me, remote, wakes, woken) = (self.id, &mut self.remote, &mut self.wakes, &mut self.woken);
         self.staging.drain(|first, picks| {
             let Some(entry) = batch.entry(first) else { return };
@@ -281,6 +268,7 @@ impl Worker {
                 }
             }
         });
+        self.copies.clear();
         self.routes.clear();
     }
 

@@ -332,7 +332,7 @@ fn a_subscription_can_be_replaced_when_there_are_as_many_as_there_may_be() {
 #[test]
 fn messages_displaced_for_one_that_finds_no_room_are_counted() {
     let bus = bus();
-    let slot = bus.slot(FifoMailbox::new(FifoLimits { messages: 100, bytes: 2_900 }), WorkerId(0));
+    let slot = bus.slot(FifoMailbox::new(FifoLimits { messages: 100, bytes: 2_800 }), WorkerId(0));
     let options = SubscribeOptions { max_qos: Qos::ExactlyOnce, ..SubscribeOptions::default() };
     bus.subscribe(&slot, &Subscription::parse("t").unwrap(), options).unwrap();
     let mut worker = bus.worker(WorkerId(0));

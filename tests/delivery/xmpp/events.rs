@@ -157,6 +157,24 @@ pub(super) fn event_types() -> Result<String> {
     Ok(String::new())
 }
 
+/// An owner's change of a node holds for messages that others have received before it.
+pub(super) fn reconfigured() -> Result<String> {
+    let mut setup = Setup::start(&["workers.count=1"])?;
+    let (mut ada, mut bob) = (setup.session(Via::Plain)?, setup.session(Via::Plain)?);
+    let config = |payloads| form("node_config", &[("pubsub#deliver_payloads", payloads)]);
+    ada.entity("set", &format!("<create node='node'/><configure>{}</configure>", config("1")))?;
+    ada.entity("set", "<publish node='node'><item><e xmlns='u'/></item></publish>")?;
+    for (payloads, expected) in [("1", "<item id='current'><e xmlns='u'/></item>"), ("0", "<item id='current'/>")] {
+        ada.owner("set", &format!("<configure node='node'>{}</configure>", config(payloads)))?;
+        subscribe(&mut bob, "node")?;
+        expect_in(&bob.until("</message>")?, expected)?;
+        bob.entity("set", &format!("<unsubscribe node='node' jid='{}'/>", bob.bare()))?;
+    }
+    drop((ada, bob));
+    setup.gateway.settle()?;
+    Ok(String::new())
+}
+
 /// XEP-0060 §4.3: `on_sub_and_presence` is the default, and owners may change it.
 pub(super) fn presence() -> Result<String> {
     let mut setup = Setup::start(&[])?;

@@ -217,6 +217,7 @@ mod tests {
             shared: false,
             topic: None,
             held: 0,
+            copy: None,
         };
         queue.deliver(&publication, &delivery)
     }

@@ -277,12 +277,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match decode(rest, version, &limits) {
                 Ok(Some((packet, length))) => {
                     used += length;
-                    // Handled separately, because a `Packet` is large and most are PUBLISH.
+                    // By reference, because a `Packet` is large; PUBLISH first, because most are.
                     let handled = if let Packet::Publish(publish) = &packet {
                         self.handle_publish(publish, &mut batch)
                     } else {
                         control += 1;
-                        self.handle(packet, &mut batch)
+                        self.handle(&packet, &mut batch)
                     };
                     if let Err(end) = handled {
                         break Some(end);
@@ -317,9 +317,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if batch.items.len() >= BATCH_MAX { self.flush(batch) } else { Ok(()) }
     }
 
-    fn handle<'a>(&mut self, packet: Packet<'a>, batch: &mut Batch<'a>) -> Result<(), End> {
+    #[inline]
+    fn handle(&mut self, packet: &Packet<'_>, batch: &mut Batch<'_>) -> Result<(), End> {
         match packet {
-            Packet::Publish(publish) => self.handle_publish(&publish, batch),
+            // Handled by the caller.
+            Packet::Publish(_) => Ok(()),
             Packet::Puback(ack) => {
                 self.note_progress();
                 batch.step(Step::Puback(ack.packet_id))
@@ -332,20 +334,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Packet::Subscribe(subscribe) => {
                 self.flush(batch)?;
-                self.subscribe(&subscribe)
+                self.subscribe(subscribe)
             }
             Packet::Unsubscribe(unsubscribe) => {
                 self.flush(batch)?;
-                self.unsubscribe(&unsubscribe)
+                self.unsubscribe(unsubscribe)
             }
             Packet::Pingreq => self.answer(&Packet::Pingresp),
             Packet::Disconnect(disconnect) => {
                 self.flush(batch)?;
-                Err(self.disconnected(&disconnect))
+                Err(self.disconnected(disconnect))
             }
             Packet::Auth(auth) => {
                 self.flush(batch)?;
-                self.reauthenticate(&auth)
+                self.reauthenticate(auth)
             }
             // A second CONNECT ([MQTT-3.1.0-2]), and what only servers send.
             other @ (Packet::Connect(_)
@@ -389,21 +391,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn apply(&mut self, batch: &mut Batch<'_>) -> Result<(), End> {
         let received_max = self.ctx.door.config.receive_maximum;
         let (version, inbound, items) = (self.version, &mut self.inbound, &mut batch.items);
-        let answered = batch.steps.iter().filter(|step| matches!(step, Step::Pubrec(..) | Step::Pubrel(_))).count();
-        if answered > 0 {
-            self.ctx.shared.metrics.mqtt_only.control_out.add(u64::try_from(answered).unwrap_or(0));
-        }
         let out = self.output.buffer(&self.ctx);
         let steps = batch.steps.drain(..);
-        let now = self.now;
+        let (now, mut answered) = (self.now, 0);
         let applied = self.slot.with_claim(self.claim, |mailbox| {
             let in_flight = mailbox.in_flight();
             for step in steps {
                 match step {
                     Step::Puback(id) => mailbox.handle_puback(id)?,
-                    Step::Pubrec(id, reason) => mailbox.handle_pubrec(id, reason, out)?,
+                    Step::Pubrec(id, reason) => {
+                        answered += 1;
+                        mailbox.handle_pubrec(id, reason, out)?;
+                    }
                     Step::Pubcomp(id) => mailbox.handle_pubcomp(id)?,
                     Step::Pubrel(id) => {
+                        answered += 1;
                         let reason = if mailbox.received.remove(id) {
                             inbound.release();
                             ReasonCode::SUCCESS
@@ -428,6 +430,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             mailbox.note_acknowledged(in_flight, now);
             Ok(())
         });
+        if answered > 0 {
+            self.ctx.shared.metrics.mqtt_only.control_out.add(answered);
+        }
         let applied = applied.map_err(|_| End::Displaced)?;
         applied.map_err(|error| self.misbehaved(&error, error.reason()))
     }
@@ -444,6 +449,7 @@ impl<'a> Batch<'a> {
         self.items.is_empty() && self.steps.is_empty()
     }
 
+    #[inline]
     fn push(&mut self, item: Item<'a>) {
         if item.incoming.qos == Qos::ExactlyOnce
             && let Some(id) = item.incoming.packet_id

@@ -4,7 +4,10 @@
 use std::{
     collections::BTreeMap,
     ops::Bound,
-    sync::{Arc, LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{
+        Arc, LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use fogmux_bus::{Bus, Completion, NoRoom, Shares};
@@ -89,6 +92,8 @@ pub(super) enum Made {
 #[derive(Debug)]
 pub(super) struct Nodes {
     nodes: RwLock<Table>,
+    /// Counts the changes, so that what was made of a configuration is known to be outdated.
+    changes: AtomicU64,
     nodes_max: usize,
     records: Records,
 }
@@ -100,7 +105,7 @@ impl Nodes {
         records.nodes(&mut |name, kept| {
             nodes.insert(name.into(), Node { config: shared(kept.config), affiliations: kept.affiliations });
         });
-        Self { nodes: RwLock::new(nodes), nodes_max, records }
+        Self { nodes: RwLock::new(nodes), changes: AtomicU64::new(0), nodes_max, records }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Table> {
@@ -108,7 +113,15 @@ impl Nodes {
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Table> {
-        self.nodes.write().unwrap_or_else(PoisonError::into_inner)
+        let nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock: a reader that sees the new number reads the nodes after the change.
+        self.changes.fetch_add(1, Relaxed);
+        nodes
+    }
+
+    /// A number that is different after every change.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Relaxed)
     }
 
     /// Makes a node that belongs to `owner`.

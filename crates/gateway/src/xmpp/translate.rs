@@ -3,15 +3,18 @@
 //! All but the head of a notification is the same for all subscribers, so a worker writes it once and keeps it for a
 //! while.
 
-use std::{borrow::Cow, cell::RefCell, sync::Arc};
+use std::{borrow::Cow, cell::RefCell, ops::Range, sync::Arc};
 
 use fogmux_bus::{Door, Message, Publisher};
 use fogmux_xmpp::pubsub;
 
 use super::nodes::Nodes;
 
-/// Notifications that a worker keeps. A batch is delivered to all subscribers before the next, so few are enough.
-const KEPT: usize = 128;
+/// Notifications that a worker keeps. A publisher is read eight times 64 KiB, more than a thousand stanzas, before
+/// its subscribers take the first; each of them takes all.
+const KEPT: usize = 2048;
+/// Bytes of kept notifications above which all are forgotten.
+const ALL_KEPT_BYTES: usize = 512 << 10;
 /// Longer notifications are written anew for each subscriber.
 const KEPT_BYTES_MAX: usize = 4096;
 
@@ -116,42 +119,57 @@ fn write_body(out: &mut Vec<u8>, message: &Message) {
 }
 
 thread_local! {
-    static CACHE: RefCell<Cache> = const { RefCell::new(Cache(Vec::new())) };
+    static CACHE: RefCell<Cache> = const { RefCell::new(Cache { kept: Vec::new(), bodies: Vec::new() }) };
 }
 
 /// The messages of another gateway on this thread have the same ids.
 #[cfg(test)]
 pub(crate) fn forget_cached() {
-    CACHE.with_borrow_mut(|cache| cache.0.clear());
+    CACHE.with_borrow_mut(Cache::clear);
 }
 
+/// The place of a notification in [`Cache::bodies`].
 #[derive(Clone, Default)]
 struct Kept {
     id: u64,
-    body: Vec<u8>,
+    /// [`Nodes::changes`] when it was written.
+    changes: u64,
+    body: Range<usize>,
 }
 
-struct Cache(Vec<Kept>);
+struct Cache {
+    /// By the message's id, modulo [`KEPT`].
+    kept: Vec<Kept>,
+    bodies: Vec<u8>,
+}
 
 impl Cache {
     fn append(&mut self, out: &mut Vec<u8>, message: &Message, nodes: &Nodes) -> bool {
         if message.payload.len() > KEPT_BYTES_MAX {
             return write(out, message, nodes);
         }
-        if self.0.is_empty() {
-            self.0.resize(KEPT, Kept::default());
+        if self.kept.is_empty() || self.bodies.len() > ALL_KEPT_BYTES {
+            self.clear();
+            self.kept.resize(KEPT, Kept::default());
         }
         let slot = usize::try_from(message.id.0).unwrap_or(usize::MAX) % KEPT;
-        let Some(kept) = self.0.get_mut(slot) else { return write(out, message, nodes) };
+        let Some(kept) = self.kept.get_mut(slot) else { return write(out, message, nodes) };
+        let changes = nodes.changes();
         // Ids count from 1, so a slot that was never used matches nothing.
-        if kept.id != message.id.0 || message.id.0 == 0 {
-            kept.body.clear();
-            kept.body.shrink_to(KEPT_BYTES_MAX);
-            kept.id = message.id.0;
-            write(&mut kept.body, message, nodes);
+        if (kept.id, kept.changes) != (message.id.0, changes) || message.id.0 == 0 {
+            let start = self.bodies.len();
+            write(&mut self.bodies, message, nodes);
+            *kept = Kept { id: message.id.0, changes, body: start..self.bodies.len() };
         }
-        out.extend_from_slice(&kept.body);
-        !kept.body.is_empty()
+        let body = self.bodies.get(kept.body.clone()).unwrap_or_default();
+        out.extend_from_slice(body);
+        !body.is_empty()
+    }
+
+    fn clear(&mut self) {
+        self.kept.clear();
+        self.bodies.clear();
+        self.bodies.shrink_to(2 * ALL_KEPT_BYTES);
     }
 }
 

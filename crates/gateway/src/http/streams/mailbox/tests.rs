@@ -14,6 +14,7 @@ const DELIVERY: Delivery<'_> = Delivery {
     shared: false,
     topic: None,
     held: 0,
+    copy: None,
 };
 const PORTION: Portion = Portion { messages: 3, bytes: 1000 };
 
