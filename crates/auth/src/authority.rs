@@ -169,6 +169,12 @@ impl Authority {
         self.rules().psks.secret(identity)
     }
 
+    /// Whether any pre-shared keys are configured.
+    #[must_use]
+    pub fn has_psks(&self) -> bool {
+        self.rules().has_psks()
+    }
+
     /// The principal of the identity that completed a handshake with its key.
     ///
     /// # Errors

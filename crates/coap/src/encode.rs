@@ -1,6 +1,7 @@
 //! Writes messages into a buffer of the caller, option by option in the order of their numbers (RFC 7252 §3).
 
 use crate::code::Code;
+use crate::etag::ETag;
 use crate::message::{PAYLOAD_MARKER, Type};
 use crate::option::{OptionNumber, UintValue};
 use crate::token::Token;
@@ -18,8 +19,10 @@ impl<'b> Encoder<'b> {
     /// Begins a message behind what the buffer holds.
     pub fn new(buffer: &'b mut Vec<u8>, kind: Type, code: Code, message_id: u16, token: &Token) -> Self {
         let [id_high, id_low] = message_id.to_be_bytes();
-        buffer.extend_from_slice(&[0x40 | (kind.bits() << 4) | token.length(), code.as_byte(), id_high, id_low]);
-        buffer.extend_from_slice(token.as_slice());
+        let first = 0x40 | (kind.bits() << 4) | token.length();
+        let [a, b, c, d, e, f, g, h] = token.padded();
+        let head = [first, code.as_byte(), id_high, id_low, a, b, c, d, e, f, g, h];
+        extend_short(buffer, head, 4 + usize::from(token.length()));
         Self { buffer, last: 0 }
     }
 
@@ -35,8 +38,39 @@ impl<'b> Encoder<'b> {
     }
 
     /// Adds an option that is an unsigned integer.
-    pub fn uint(self, number: OptionNumber, value: u32) -> Self {
-        self.option(number, UintValue::new(value).as_slice())
+    pub fn uint(mut self, number: OptionNumber, value: u32) -> Self {
+        let value = UintValue::new(value);
+        self.push_short(number, value.with_room(), value.length());
+        self
+    }
+
+    /// Adds an `ETag` option.
+    pub(crate) fn etag(&mut self, tag: ETag) {
+        self.push_short(OptionNumber::ETAG, tag.with_room(), tag.length());
+    }
+
+    /// Adds an option whose value is the first `length` bytes behind the first of `option`, which is written here.
+    #[inline]
+    fn push_short<const N: usize>(&mut self, number: OptionNumber, mut option: [u8; N], length: usize) {
+        let delta = number.get().wrapping_sub(self.last);
+        let (0..=12, Ok(short @ 0..=12), Some(first)) = (delta, u8::try_from(length), option.first_mut()) else {
+            return self.push(number, option.get(1..=length).unwrap_or(&[]));
+        };
+        // As in `push`.
+        let [_, delta] = delta.to_be_bytes();
+        *first = (delta << 4) | short;
+        self.last = number.get();
+        extend_short(self.buffer, option, 1 + length);
+    }
+
+    /// Ends the message with options and payload that [`Encoder::body_behind`] has written for this place.
+    pub(crate) fn append(self, written: &[u8]) {
+        self.buffer.extend_from_slice(written);
+    }
+
+    /// As [`Encoder::body`], behind options of which `last` is the last.
+    pub(crate) const fn body_behind(buffer: &'b mut Vec<u8>, last: OptionNumber) -> Self {
+        Self { buffer, last: last.get() }
     }
 
     /// Adds an option that is an unsigned integer, if there is one.
@@ -85,6 +119,13 @@ impl<'b> Encoder<'b> {
 /// Writes an Empty message: an acknowledgement, a reset or a ping (RFC 7252 §4.1, §4.3).
 pub fn empty(buffer: &mut Vec<u8>, kind: Type, message_id: u16) {
     Encoder::new(buffer, kind, Code::EMPTY, message_id, &Token::EMPTY).finish();
+}
+
+/// Appends the first `length` of a few bytes: all of them, and cuts. A copy of a known length is no call.
+fn extend_short<const N: usize>(buffer: &mut Vec<u8>, bytes: [u8; N], length: usize) {
+    let end = buffer.len() + length;
+    buffer.extend_from_slice(&bytes);
+    buffer.truncate(end);
 }
 
 /// Nought to two bytes.

@@ -32,6 +32,16 @@ impl ETag {
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.length)).unwrap_or(&[])
     }
+
+    /// Room for the first byte of an option, and the same bytes with zeros behind them.
+    pub(crate) const fn with_room(self) -> [u8; 9] {
+        let [a, b, c, d, e, f, g, h] = self.bytes;
+        [0, a, b, c, d, e, f, g, h]
+    }
+
+    pub(crate) const fn length(self) -> usize {
+        self.length as usize
+    }
 }
 
 impl fmt::Debug for ETag {

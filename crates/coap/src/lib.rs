@@ -35,6 +35,6 @@ pub use option::{Opt, OptionNumber};
 pub use outbox::Outbox;
 pub use peer::Peer;
 pub use request::{Body, ObserveWish, Query, Request};
-pub use response::{Location, Payload, Response};
+pub use response::{Encoded, Location, Payload, Response};
 pub use server::{Incoming, Server, ServerConfig, Ticket};
 pub use token::Token;

@@ -183,20 +183,33 @@ impl<'a> Opt<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct UintValue {
     bytes: [u8; 4],
-    skip: usize,
+    length: usize,
 }
 
 impl UintValue {
     /// Of this number.
     #[must_use]
     pub const fn new(number: u32) -> Self {
-        Self { bytes: number.to_be_bytes(), skip: (number.leading_zeros() / 8) as usize }
+        // Whole bytes of zeros; a number that is zero has no other bytes to move.
+        let zeros = number.leading_zeros() & !7;
+        let bytes = number.wrapping_shl(zeros).to_be_bytes();
+        Self { bytes, length: 4 - (zeros / 8) as usize }
     }
 
     /// Nought to four bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        self.bytes.get(self.skip..).unwrap_or(&[])
+        self.bytes.get(..self.length).unwrap_or(&[])
+    }
+
+    /// Room for the first byte of an option, and the same bytes with zeros behind them.
+    pub(crate) const fn with_room(self) -> [u8; 5] {
+        let [a, b, c, d] = self.bytes;
+        [0, a, b, c, d]
+    }
+
+    pub(crate) const fn length(self) -> usize {
+        self.length
     }
 }
 

@@ -42,8 +42,15 @@ impl<P: Copy> Outbox<P> {
 
     /// The datagrams, oldest first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (P, &[u8])> {
-        let mut start = 0;
-        self.datagrams.iter().map(move |(to, end)| {
+        self.iter_from(0)
+    }
+
+    /// The datagrams behind the first `skipped`.
+    pub fn iter_from(&self, skipped: usize) -> impl ExactSizeIterator<Item = (P, &[u8])> {
+        let datagrams = self.datagrams.get(skipped..).unwrap_or(&[]);
+        let before = skipped.checked_sub(1).and_then(|last| self.datagrams.get(last));
+        let mut start = before.map_or(0, |(_, end)| *end);
+        datagrams.iter().map(move |(to, end)| {
             let datagram = self.bytes.get(start..*end).unwrap_or(&[]);
             start = *end;
             (*to, datagram)

@@ -147,7 +147,7 @@ impl<'a> Request<'a> {
         match option.number {
             OptionNumber::URI_PATH | OptionNumber::URI_QUERY | OptionNumber::URI_HOST => {
                 // RFC 7252 §3.2: strings are UTF-8; another value is as good as unknown (§5.4.3).
-                return Ok(option.text().is_some());
+                return Ok(option.value.is_ascii() || option.text().is_some());
             }
             OptionNumber::CONTENT_FORMAT => self.content_format = format,
             OptionNumber::ACCEPT => self.accept = format,

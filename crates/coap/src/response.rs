@@ -100,10 +100,14 @@ impl<'a> Response<'a> {
 
     /// Writes options and payload in their order; the head is there already.
     pub(crate) fn write(&self, mut encoder: Encoder<'_>, extra: &Extra<'_>) {
-        if let Some(etag) = &self.etag {
-            encoder.push(OptionNumber::ETAG, etag.as_slice());
+        if let Some(etag) = self.etag {
+            encoder.etag(etag);
         }
-        encoder = encoder.uint_if(OptionNumber::OBSERVE, extra.observe);
+        self.write_rest(encoder.uint_if(OptionNumber::OBSERVE, extra.observe), extra);
+    }
+
+    /// The options behind Observe, and the payload.
+    fn write_rest(&self, mut encoder: Encoder<'_>, extra: &Extra<'_>) {
         if let Some(Location { root, path }) = self.location {
             encoder.push(OptionNumber::LOCATION_PATH, root.as_bytes());
             path.split('/').for_each(|level| encoder.push(OptionNumber::LOCATION_PATH, level.as_bytes()));
@@ -122,6 +126,33 @@ impl<'a> Response<'a> {
     }
 }
 
+/// The options and the payload of a response, written once for many observers: only Observe differs among their
+/// notifications.
+#[derive(Debug, Default)]
+pub struct Encoded {
+    etag: Option<ETag>,
+    /// Behind Observe.
+    rest: Vec<u8>,
+}
+
+impl Encoded {
+    /// Writes a response, in place of the one before.
+    pub fn encode(&mut self, response: &Response<'_>) {
+        self.etag = response.etag;
+        self.rest.clear();
+        let extra = Extra { payload: response.payload.as_slice(), ..Extra::default() };
+        response.write_rest(Encoder::body_behind(&mut self.rest, OptionNumber::OBSERVE), &extra);
+    }
+
+    /// Writes a notification with this sequence number; the head is there already.
+    pub(crate) fn write(&self, mut encoder: Encoder<'_>, observe: u32) {
+        if let Some(etag) = self.etag {
+            encoder.etag(etag);
+        }
+        encoder.uint(OptionNumber::OBSERVE, observe).append(&self.rest);
+    }
+}
+
 /// What the machine adds to an answer, and the part of the payload that this message carries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extra<'a> {
@@ -136,4 +167,45 @@ pub(crate) struct Extra<'a> {
 /// Whole seconds for Max-Age.
 pub(crate) fn seconds(span: Duration) -> u32 {
     u32::try_from(span.as_secs()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::message::Type;
+    use crate::token::Token;
+
+    proptest! {
+        #[test]
+        fn an_encoded_notification_is_the_same_as_one_written_anew(
+            etag in proptest::option::of(proptest::collection::vec(any::<u8>(), 1..=8)),
+            path in proptest::option::of(proptest::collection::vec("[a-z]{0,20}|[a-z]{255}", 1..4)),
+            content_format: Option<u16>,
+            max_age: Option<u32>,
+            payload in proptest::collection::vec(any::<u8>(), 0..64),
+            token in proptest::collection::vec(any::<u8>(), 0..=8),
+            observe in prop_oneof![0..=0x0100_u32, 0..=0x00ff_ffff_u32],
+        ) {
+            let path = path.map(|levels| levels.join("/"));
+            let response = Response {
+                etag: etag.as_deref().and_then(ETag::new),
+                location: path.as_deref().map(|path| Location { root: "ps", path }),
+                content_format,
+                max_age,
+                payload: Payload::Slice(&payload),
+                ..Response::new(Code::CONTENT)
+            };
+            let token = Token::new(&token).unwrap();
+            let mut encoded = Encoded::default();
+            encoded.encode(&Response { max_age: Some(7), ..Response::diagnostic(Code::CONTENT, "another before") });
+            encoded.encode(&response);
+            let (mut anew, mut again) = (b"before".to_vec(), b"before".to_vec());
+            let extra = Extra { observe: Some(observe), payload: &payload, ..Extra::default() };
+            response.write(Encoder::new(&mut anew, Type::NonConfirmable, Code::CONTENT, 7, &token), &extra);
+            encoded.write(Encoder::new(&mut again, Type::NonConfirmable, Code::CONTENT, 7, &token), observe);
+            prop_assert_eq!(anew, again);
+        }
+    }
 }

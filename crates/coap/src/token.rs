@@ -36,6 +36,11 @@ impl Token {
         self.bytes.get(..usize::from(self.length)).unwrap_or(&[])
     }
 
+    /// The same bytes with zeros behind them.
+    pub(crate) const fn padded(&self) -> [u8; TOKEN_BYTES_MAX] {
+        self.bytes
+    }
+
     /// How many bytes, 0 to 8.
     #[must_use]
     pub const fn length(&self) -> u8 {

@@ -121,6 +121,10 @@ impl PskSource for Keys {
     fn secret(&self, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         self.0.psk_secret(identity)
     }
+
+    fn has_keys(&self) -> bool {
+        self.0.has_psks()
+    }
 }
 
 /// Warns of weak profiles that the operator has allowed by name.

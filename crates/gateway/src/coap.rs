@@ -22,6 +22,7 @@ pub mod oscore;
 mod publish;
 mod read;
 mod shared;
+mod shown;
 mod socket;
 mod streams;
 mod tell;

@@ -186,6 +186,11 @@ impl fmt::Debug for ClientCertificate {
 pub trait PskSource: Send + Sync {
     /// The pre-shared key of `identity`, if there is such.
     fn secret(&self, identity: &[u8]) -> Option<Zeroizing<Vec<u8>>>;
+
+    /// Whether there are keys at all. A source that makes up a key for an unknown identity answers this without.
+    fn has_keys(&self) -> bool {
+        self.secret(&[0]).is_some()
+    }
 }
 
 /// Admits attempts to prove a pre-shared key in a handshake of one peer. Called within a handshake: it must not block.

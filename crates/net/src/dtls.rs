@@ -144,7 +144,7 @@ impl Credentials for ListenerCredentials {
     /// Where no keys are configured nobody gets a decoy either, and a client that could do without is not led astray.
     fn has_psk(&self) -> bool {
         let taken = self.suites.iter().any(|suite| suite.is_psk()) || !self.suites_13.is_empty();
-        taken && self.psk.as_ref().is_some_and(|psk| psk.secret(&[0]).is_some())
+        taken && self.psk.as_ref().is_some_and(|psk| psk.has_keys())
     }
 
     fn must_wait(&self, from: IpAddr, identity: &[u8]) -> bool {

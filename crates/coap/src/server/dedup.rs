@@ -94,8 +94,31 @@ const SLOT_BYTES: usize = size_of::<Slot>() + size_of::<u16>();
 
 impl Exchanges {
     /// Looks an identifier up.
-    pub(crate) fn find(&self, now: Timestamp, message_id: u16, lifetime: Duration) -> Found<'_> {
-        let Some(slot) = self.position(message_id).and_then(|at| self.slots.get(at)) else {
+    #[cfg(test)]
+    fn find(&self, now: Timestamp, message_id: u16, lifetime: Duration) -> Found<'_> {
+        self.found(now, self.position(message_id), lifetime)
+    }
+
+    /// Looks an identifier up, and remembers a new one as being worked on. That takes the place of the oldest when there
+    /// is no room.
+    pub(crate) fn find_or_begin(
+        &mut self,
+        now: Timestamp,
+        message_id: u16,
+        lifetime: Duration,
+        max: usize,
+        budget: &mut Budget,
+    ) -> Found<'_> {
+        let at = self.position(message_id);
+        if matches!(self.found(now, at, lifetime), Found::New) {
+            self.begin_at(now, message_id, at, max, budget);
+            return Found::New;
+        }
+        self.found(now, at, lifetime)
+    }
+
+    fn found(&self, now: Timestamp, at: Option<usize>, lifetime: Duration) -> Found<'_> {
+        let Some(slot) = at.and_then(|at| self.slots.get(at)) else {
             return Found::New;
         };
         if now.since(slot.since) >= lifetime {
@@ -111,8 +134,14 @@ impl Exchanges {
     }
 
     /// Remembers an identifier as being worked on. Takes the place of the oldest when there is no room.
-    pub(crate) fn begin(&mut self, now: Timestamp, message_id: u16, max: usize, budget: &mut Budget) {
-        let at = match self.position(message_id) {
+    #[cfg(test)]
+    fn begin(&mut self, now: Timestamp, message_id: u16, max: usize, budget: &mut Budget) {
+        self.begin_at(now, message_id, self.position(message_id), max, budget);
+    }
+
+    /// Begins an identifier that is at this place, if it is known.
+    fn begin_at(&mut self, now: Timestamp, message_id: u16, at: Option<usize>, max: usize, budget: &mut Budget) {
+        let at = match at {
             Some(at) => at,
             None if self.ids.len() < max && (budget.take(SLOT_BYTES) || self.ids.is_empty()) => {
                 self.newest = self.ids.len();

@@ -276,11 +276,8 @@ impl<P: Peer> Server<P> {
         let (max, lifetime) = (self.config.exchanges_per_peer_max, self.exchange_lifetime);
         let Some((state, budget)) = self.peers.with_budget(peer) else { return true };
         let (to, message_id) = (state.address, message.message_id);
-        match state.exchanges.find(now, message_id, lifetime) {
-            Found::New => {
-                state.exchanges.begin(now, message_id, max, budget);
-                return false;
-            }
+        match state.exchanges.find_or_begin(now, message_id, lifetime, max, budget) {
+            Found::New => return false,
             _ if !confirmable => {}
             Found::Pending => {}
             Found::Acknowledged => {

@@ -19,6 +19,7 @@ use super::{
     observe::Watches,
     oscore,
     publish::{Batch, Deferred},
+    shown::ShownLast,
     translate::{self, Parameters, Target},
     transport::{Change, Listener, Path, Transport},
 };
@@ -45,6 +46,8 @@ pub(super) struct Core {
     pub(super) entries: VecDeque<Entry>,
     /// The topics in the backlogs of observers.
     pub(super) waiting: Waiting,
+    /// The notifications sent last in this turn.
+    pub(super) shown: ShownLast,
     /// The buffer for the topics of a turn.
     pub(super) topics: String,
     /// Retained messages looked at for observers in this turn.
@@ -82,6 +85,7 @@ impl Core {
             slow_down: None,
             entries: VecDeque::new(),
             waiting: Waiting::default(),
+            shown: ShownLast::default(),
             topics: String::new(),
             looks: 0,
             lists: Allowance::default(),
@@ -261,8 +265,9 @@ impl Core {
         }
     }
 
-    /// Removes ended observations, and updates the metrics.
+    /// Ends a turn: removes ended observations, and updates the metrics.
     pub(super) fn settle(&mut self) {
+        self.shown.forget();
         self.look_again();
         self.note_events();
         let (counters, metrics) = (*self.server.counters(), &self.ctx.shared.metrics.coap);

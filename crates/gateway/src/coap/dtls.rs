@@ -5,7 +5,6 @@
 //! worker, which hands its datagrams over.
 
 use std::{
-    borrow::Cow,
     collections::VecDeque,
     io,
     net::{SocketAddr, UdpSocket},
@@ -16,10 +15,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fogmux_auth::Door;
 use fogmux_bus::Timestamp;
 use fogmux_coap::Outbox;
-use fogmux_dtls::{Alert, Association, CookieKey, End, Endpoint, EndpointConfig, Event, Inbox, Peer as _, Sent};
+use fogmux_dtls::{Association, CookieKey, End, Endpoint, EndpointConfig, Event, Inbox, Peer as _, Sent};
 use fogmux_net::{
     Channel,
     dtls::{ListenerCredentials, platform},
@@ -29,15 +27,11 @@ use tokio::{sync::watch, task::unconstrained, time::Sleep};
 use super::{
     context::CoapContext,
     handover::{Handover, Whose},
-    handshakes::Handshakes,
+    handshakes::{Handshakes, log_refused},
     socket::Socket,
     transport::{Change, Listener, Path, Transport},
 };
-use crate::{
-    Shared,
-    audit::RefusedLogin,
-    psk_guard::{self, WRONG_KEY},
-};
+use crate::psk_guard;
 
 /// The time for handshakes in one turn. A step with certificates takes a few hundred microseconds, so that a flood of
 /// handshakes delays other clients by no more than about a millisecond.
@@ -71,6 +65,8 @@ pub(super) struct Dtls {
     handover: Handover,
     /// Datagrams of handshakes that wait for their turn.
     handshakes: Handshakes,
+    /// The places of those among the datagrams just read.
+    unopened: Vec<usize>,
     inbox: Inbox<Path>,
     /// Protected datagrams to be sent.
     sealed: Outbox<Path>,
@@ -110,6 +106,7 @@ impl Dtls {
             inbox: Inbox::default(),
             sealed: Outbox::default(),
             handshakes: Handshakes::default(),
+            unopened: Vec::new(),
             changes: VecDeque::new(),
             ended: Vec::new(),
             sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -183,18 +180,62 @@ impl Dtls {
         worked
     }
 
-    /// Handles waiting handshakes for a limited time; the rest have their turn after sessions and other tasks. Returns
-    /// whether there were any.
+    /// Handles the datagrams of sessions that were read, and notes the places of the others.
+    fn open_read(&mut self) {
+        let now = self.now();
+        self.unopened.clear();
+        for (place, (path, datagram)) in self.socket.datagrams().enumerate() {
+            match self.handover.take(path, datagram) {
+                Whose::Ours => {}
+                Whose::Given => continue,
+                Whose::Nobodys => {
+                    self.ctx.shared.metrics.coap.rejected.increment();
+                    continue;
+                }
+            }
+            if !self.endpoint.is_of_session(path, datagram) {
+                self.unopened.push(place);
+                continue;
+            }
+            let sealed = &mut self.sealed;
+            let send = &mut |to, datagram: &[u8]| sealed.push(to, datagram);
+            self.endpoint.handle(now, path, datagram, &mut self.inbox, send);
+        }
+    }
+
+    /// Handles handshakes for a limited time: those that wait, then those that were read. The rest have their turn after
+    /// sessions and other tasks. Returns whether there were any.
     fn shake_hands(&mut self) -> bool {
-        if self.handshakes.is_empty() {
+        let Self { handshakes, unopened, endpoint, inbox, sealed, socket, .. } = self;
+        let count = handshakes.len() + unopened.len();
+        if count == 0 {
             return false;
         }
-        let began = Instant::now();
-        while let Some((path, datagram)) = self.handshakes.pop() {
-            let (now, sealed) = (self.now(), &mut self.sealed);
-            self.endpoint.handle(now, path, &datagram, &mut self.inbox, &mut |to, datagram| sealed.push(to, datagram));
-            if began.elapsed() >= HANDSHAKES_PER_TURN {
+        let now = Duration::from_millis(self.ctx.now().as_millis());
+        let mut shake = |path, datagram: &[u8]| {
+            endpoint.handle(now, path, datagram, inbox, &mut |to, datagram| sealed.push(to, datagram));
+        };
+        // A single one needs no clock.
+        let began = (count > 1).then(Instant::now);
+        let is_over = || began.is_some_and(|began| began.elapsed() >= HANDSHAKES_PER_TURN);
+        let mut over = false;
+        while !over && let Some((path, datagram)) = handshakes.pop() {
+            shake(path, &datagram);
+            over = is_over();
+        }
+        let mut places = unopened.drain(..).peekable();
+        for (place, (path, datagram)) in socket.datagrams().enumerate() {
+            if places.peek().is_none() {
                 break;
+            }
+            if places.next_if_eq(&place).is_none() {
+                continue;
+            }
+            if !over {
+                shake(path, datagram);
+                over = is_over();
+            } else if !handshakes.push(path, datagram) {
+                self.ctx.shared.metrics.coap.rejected.increment();
             }
         }
         true
@@ -234,7 +275,7 @@ impl Dtls {
                 Event::Failed { peer, alert, identity } => {
                     tracing::debug!(peer = %peer.remote, %alert, "DTLS handshake failed");
                     shared.metrics.coap.unauthenticated.increment();
-                    log(shared, peer.remote, alert, identity);
+                    log_refused(shared, peer.remote, alert, identity);
                 }
                 Event::Data { .. } => {}
             }
@@ -272,26 +313,7 @@ impl Transport for Dtls {
         worked |= self.poll_rules(cx);
         let read = self.socket.poll_receive(cx)?.is_ready();
         if read {
-            let now = self.now();
-            for (path, datagram) in self.socket.datagrams() {
-                match self.handover.take(path, datagram) {
-                    Whose::Ours => {}
-                    Whose::Given => continue,
-                    Whose::Nobodys => {
-                        self.ctx.shared.metrics.coap.rejected.increment();
-                        continue;
-                    }
-                }
-                if !self.endpoint.is_of_session(path, datagram) {
-                    if !self.handshakes.push(path, datagram) {
-                        self.ctx.shared.metrics.coap.rejected.increment();
-                    }
-                    continue;
-                }
-                let sealed = &mut self.sealed;
-                let send = &mut |to, datagram: &[u8]| sealed.push(to, datagram);
-                self.endpoint.handle(now, path, datagram, &mut self.inbox, send);
-            }
+            self.open_read();
         }
         worked |= self.poll_astray(cx);
         worked |= self.shake_hands();
@@ -364,36 +386,6 @@ impl Transport for Dtls {
     fn poll_change(&mut self) -> Option<Change> {
         self.changes.pop_front()
     }
-}
-
-/// Logs a handshake that was refused for its credential.
-fn log(shared: &Shared, from: SocketAddr, alert: Alert, identity: Option<&[u8]>) {
-    let (by, claimed) = match identity {
-        Some(identity) => ("psk", String::from_utf8_lossy(identity)),
-        None => ("certificate", Cow::default()),
-    };
-    let reason = match alert {
-        Alert::DecryptError if identity.is_some() => WRONG_KEY,
-        Alert::BadCertificate => "bad certificate",
-        Alert::CertificateRevoked => "certificate revoked",
-        Alert::CertificateExpired => "certificate expired",
-        Alert::UnknownCa => "unknown certificate authority",
-        Alert::CertificateRequired => "no certificate shown",
-        // Nothing was claimed, or not yet judged.
-        Alert::CloseNotify
-        | Alert::UnexpectedMessage
-        | Alert::HandshakeFailure
-        | Alert::IllegalParameter
-        | Alert::DecodeError
-        | Alert::DecryptError
-        | Alert::ProtocolVersion
-        | Alert::InternalError
-        | Alert::NoRenegotiation
-        | Alert::MissingExtension
-        | Alert::UnsupportedExtension
-        | Alert::Other(_) => return,
-    };
-    RefusedLogin { from, door: Door::Coap, by, claimed: &claimed, client: "", reason }.log(shared);
 }
 
 /// A peer's path as the machine knows it.

@@ -1,8 +1,13 @@
-//! The queue of DTLS handshakes: records of sessions are handled first, and handshakes share the remaining time.
+//! The queue of DTLS handshakes: records of sessions are handled first, and handshakes share the remaining time. And the
+//! log of those that are refused.
 
-use std::collections::VecDeque;
+use std::{borrow::Cow, collections::VecDeque, net::SocketAddr};
+
+use fogmux_auth::Door;
+use fogmux_dtls::Alert;
 
 use super::transport::Path;
+use crate::{Shared, audit::RefusedLogin, psk_guard::WRONG_KEY};
 
 /// Datagrams in the queue. One more is dropped, and its sender repeats it (RFC 6347 §4.2.4).
 const DATAGRAMS_MAX: usize = 1024;
@@ -40,9 +45,39 @@ impl Handshakes {
         Some(step)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.steps.is_empty()
+    pub(super) fn len(&self) -> usize {
+        self.steps.len()
     }
+}
+
+/// Logs a handshake that was refused for its credential.
+pub(super) fn log_refused(shared: &Shared, from: SocketAddr, alert: Alert, identity: Option<&[u8]>) {
+    let (by, claimed) = match identity {
+        Some(identity) => ("psk", String::from_utf8_lossy(identity)),
+        None => ("certificate", Cow::default()),
+    };
+    let reason = match alert {
+        Alert::DecryptError if identity.is_some() => WRONG_KEY,
+        Alert::BadCertificate => "bad certificate",
+        Alert::CertificateRevoked => "certificate revoked",
+        Alert::CertificateExpired => "certificate expired",
+        Alert::UnknownCa => "unknown certificate authority",
+        Alert::CertificateRequired => "no certificate shown",
+        // Nothing was claimed, or not yet judged.
+        Alert::CloseNotify
+        | Alert::UnexpectedMessage
+        | Alert::HandshakeFailure
+        | Alert::IllegalParameter
+        | Alert::DecodeError
+        | Alert::DecryptError
+        | Alert::ProtocolVersion
+        | Alert::InternalError
+        | Alert::NoRenegotiation
+        | Alert::MissingExtension
+        | Alert::UnsupportedExtension
+        | Alert::Other(_) => return,
+    };
+    RefusedLogin { from, door: Door::Coap, by, claimed: &claimed, client: "", reason }.log(shared);
 }
 
 #[cfg(test)]
@@ -59,7 +94,7 @@ mod tests {
             let (_, first) = handshakes.pop().unwrap();
             assert_eq!((first.len(), handshakes.push(path, b"x")), (size, true));
             while handshakes.pop().is_some() {}
-            assert_eq!((handshakes.bytes, handshakes.is_empty()), (0, true));
+            assert_eq!((handshakes.bytes, handshakes.len()), (0, 0));
         }
     }
 }

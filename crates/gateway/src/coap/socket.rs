@@ -126,7 +126,7 @@ impl Transport for Socket {
 
     fn poll_send(&mut self, cx: &mut Context<'_>, out: &mut Outbox<Path>) -> Poll<u64> {
         while self.sent < out.len() {
-            match self.sender.send(self.io.get_ref(), out.iter().skip(self.sent)) {
+            match self.sender.send(self.io.get_ref(), out.iter_from(self.sent)) {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if let Err(error) = ready!(self.poll_room(cx)) {
@@ -142,7 +142,7 @@ impl Transport for Socket {
             }
         }
         self.sent = 0;
-        let bytes = out.iter().map(|(_, contents)| contents.len() as u64).sum();
+        let bytes = out.bytes() as u64;
         out.clear();
         Poll::Ready(bytes)
     }

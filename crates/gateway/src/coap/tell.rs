@@ -142,15 +142,11 @@ impl Core {
 
     fn send(&mut self, now: Timestamp, relation: RelationId, message: &Arc<Message>, confirmable: bool) -> Notified {
         let Some(watch) = self.watches.get_mut(relation) else { return Notified::Gone };
-        let mut response = translate::representation(message, now);
-        if watch.is_named() {
-            response.location = translate::location(&message.topic);
-            if response.location.is_none() {
-                // The notification could not name its topic.
-                return Notified::Sent;
-            }
-        }
-        let notification = Notification { response, confirmable };
+        let Some((response, encoded)) = self.shown.show(message, watch.is_named(), now) else {
+            // The notification could not name its topic.
+            return Notified::Sent;
+        };
+        let notification = Notification { response, confirmable, encoded };
         let told = self.server.notify(machine_time(now), relation, &notification, &mut self.out);
         if told == Notified::Sent && !watch.is_named() {
             watch.shows_retained = message.retain;
@@ -173,8 +169,8 @@ impl Core {
             return Notified::Sent;
         }
         let confirmable = watch.max_qos > Qos::AtMostOnce;
-        let notification =
-            Notification { response: Response { location, ..Response::new(Code::CONTENT) }, confirmable };
+        let response = Response { location, ..Response::new(Code::CONTENT) };
+        let notification = Notification { response, confirmable, encoded: None };
         self.server.notify(machine_time(now), relation, &notification, &mut self.out)
     }
 

@@ -11,7 +11,7 @@ use crate::message::Type;
 use crate::outbox::Outbox;
 use crate::peer::Peer;
 use crate::request::location_cache_key;
-use crate::response::{Extra, Response};
+use crate::response::{Encoded, Extra, Response};
 use crate::server::confirmables::Confirmable;
 use crate::server::downloads::Snapshot;
 use crate::server::peers::{Limits, PeerState};
@@ -27,6 +27,8 @@ pub struct Notification<'a> {
     pub response: Response<'a>,
     /// Whether it must be Confirmable. Others are now and then (RFC 7641 §4.5).
     pub confirmable: bool,
+    /// The same response, if it is encoded already.
+    pub encoded: Option<&'a Encoded>,
 }
 
 /// The outcome of a notification.
@@ -108,7 +110,7 @@ impl<P: Peer> Server<P> {
         let waits_for_chunk = entry.observed == Observed::Many && entry.in_flight.is_some();
         if !entry.is_blocked(now) || (waits_for_chunk && !entry.queued && !entry.stalled) {
             let response = Response { max_age: last.max_age, ..Response::new(last.code) };
-            self.send_notification(now, key, &Notification { response, confirmable: true }, out);
+            self.send_notification(now, key, &Notification { response, confirmable: true, encoded: None }, out);
         }
         self.set_alarm(now, key);
     }
@@ -207,9 +209,14 @@ impl<P: Peer> Server<P> {
         let kind = if plan.confirmable { Type::Confirmable } else { Type::NonConfirmable };
         let response = &notification.response;
         let extra = first_block(response, relation.limits, (!plan.last).then_some(sequence));
+        let encoded = notification.encoded.filter(|_| !plan.last && extra.block2.is_none());
         let token = relation.token;
         let write = |bytes: &mut Vec<u8>| {
-            response.write(Encoder::new(bytes, kind, response.code, message_id, &token), &extra);
+            let encoder = Encoder::new(bytes, kind, response.code, message_id, &token);
+            match encoded {
+                Some(encoded) => encoded.write(encoder, sequence),
+                None => response.write(encoder, &extra),
+            }
         };
         match &relation.exchange {
             None => {
