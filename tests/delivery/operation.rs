@@ -1,5 +1,6 @@
 //! Operation: full and read-only disks, damaged stores, descriptor limits, memory after load.
 
+mod checked;
 mod clock;
 mod damage;
 mod descriptors;
@@ -27,6 +28,7 @@ pub(crate) const CASES: &[Case] = &[
     disk::FIRST_START,
     disk::FULL_LATER,
     disk::FULL_LATER_GROUP,
+    checked::STARTS,
     exit::LATE,
     exit::REFUSED,
     exit::UNTOUCHED,

@@ -1,8 +1,8 @@
-"""DTLS spoken by others: wolfSSL (1.2, 1.3, identifiers that outlive an address), mbedTLS and tinydtls (1.2), tokio-dtls
-(1.3).
+"""DTLS spoken by others: wolfSSL (1.2, 1.3, identifiers that outlive an address), mbedTLS, GnuTLS and tinydtls (1.2),
+tokio-dtls (1.3).
 
-Each is a program with the same line protocol, in both roles: `wolfssl/peer.c`, `tinydtls/peer.c`, `mbedtls_peer.py` and
-`rust/src/bin/dtls.rs`. libcoap's server, over OpenSSL and over GnuTLS, is asked by our client.
+Each is a program with the same line protocol, in both roles: `wolfssl/peer.c`, `tinydtls/peer.c`, `mbedtls_peer.py`,
+`gnutls_peer.py` and `rust/src/bin/dtls.rs`. libcoap's server, over OpenSSL and over GnuTLS, is asked by our client.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ WAIT = 3000
 WOLFSSL = [str(CLIENTS / "bin/wolfssl-peer")]
 TINYDTLS = [str(CLIENTS / "bin/tinydtls-peer")]
 MBEDTLS = [sys.executable, str(Path(__file__).parent / "mbedtls_peer.py")]
+GNUTLS = [sys.executable, str(Path(__file__).parent / "gnutls_peer.py")]
 TOKIO_DTLS = [str(CLIENTS / "rust/debug/fogmux-interop-dtls")]
 
 
@@ -131,6 +132,12 @@ def mbed(gateway, credential, suite):
     """mbedTLS as a client of the gateway's CoAPS door."""
     host, port = gateway.coap_address("coaps")
     return Session(*MBEDTLS, "client", f"{host}:{port}", "--suite", suite, *_keys(gateway.ca, credential))
+
+
+def gnutls(gateway, credential, *flags):
+    """GnuTLS as a client of the gateway's CoAPS door."""
+    host, port = gateway.coap_address("coaps")
+    return Session(*GNUTLS, "client", f"{host}:{port}", *_keys(gateway.ca, credential), *flags)
 
 
 def tiny(gateway, credential):

@@ -3,13 +3,16 @@
 import asyncio
 import itertools
 import subprocess
+from pathlib import Path
 
 from aiocoap.numbers import codes
 from aiocoap.numbers.types import ACK, CON, RST
 
 from client import Missing, Refused, run
-from clients_dtls import MBEDTLS, TINYDTLS, TOKIO_DTLS, WOLFSSL, Libcoap, Server, mbed, tiny, tokio_dtls, wolf
-from keyring import LockedGateway
+from clients_dtls import GNUTLS, MBEDTLS, TINYDTLS, TOKIO_DTLS, WOLFSSL, Libcoap, Server
+from clients_dtls import gnutls, mbed, tiny, tokio_dtls, wolf
+from credential import NOBODY
+from keyring import Authority, LockedGateway
 from scenarios import expect, require, scenario
 
 SUITES = {
@@ -204,6 +207,37 @@ async def tokio_dtls_is_sent_no_more_than_it_takes_in_a_record(binary):
                 expect(f"limit of {limit}", max(map(len, blocks)), min(size, len(whole)))
 
 
+class RsaGateway(LockedGateway):
+    """With a certificate of its operator's, whose key is of RSA."""
+
+    async def furnish(self):
+        await super().furnish()
+        self.server = Authority.load(Path(self.data) / "pki").server(self.ring.place, "server", 2048)
+
+    def config_text(self):
+        certificate, key = self.server
+        return f'{super().config_text()}[tls]\ncertificate_file = "{certificate}"\nkey_file = "{key}"\n'
+
+
+@scenario
+async def gnutls_is_sent_no_more_than_it_takes_in_a_record(binary):
+    """RFC 8449 exempts records in the clear, GnuTLS does not, and it reads of a datagram one record's worth."""
+    print(f"  GnuTLS: {version(*GNUTLS, 'version')}")
+    small = ["--priority", "NORMAL:-VERS-ALL:+VERS-DTLS1.2:%ALLOW_SMALL_RECORDS"]
+    whole = bytes(range(250)) * 4
+    for kind in (LockedGateway, RsaGateway):
+        async with kind(binary) as gateway:
+            for limit in (0, 64, 65, 200, 512, 513, 800, 1024, 16384):
+                for credential in (NOBODY, gateway.ring.right("certificate", "alice", "")):
+                    what = f"{kind.__name__}, limit of {limit}, {'certificate' if credential.certificate else 'nobody'}"
+                    async with gnutls(gateway, credential, "--limit", str(limit), *(small if limit else [])) as session:
+                        expect(what, session.protocol, "DTLS1.2")
+                        if not credential.certificate:
+                            continue
+                        await session.put("open/dtls/limit", whole)
+                        expect(what, b"".join(await session.get_blocks("open/dtls/limit")), whole)
+
+
 async def _ask(binary, what, server, path, flags, payload, update=False):
     """Our client asks a server of others'; both ends have to be content."""
     url = f"coaps://127.0.0.1:{server.port}/{path}"
@@ -279,6 +313,18 @@ async def our_client_makes_sessions_of_dtls_1_3_with_tokio_dtls(binary):
                 what = f"{size} bytes, records of {limit}"
                 await _ask(binary, what, server, "some/where", by_certificate, b"7" * size)
                 expect(what, server.protocol, "DTLSv1.3")
+
+
+@scenario
+async def our_client_sends_gnutls_no_more_than_it_takes_in_a_record(binary):
+    async with LockedGateway(binary) as gateway:
+        chain, private = gateway.ring.certificates["alice"]
+        own = ["--ca", gateway.ca, "--cert", *(f"{gateway.data}/pki/server.{end}" for end in ("pem", "key"))]
+        by_certificate = ["--ca", gateway.ca, "--cert", chain, "--key", private]
+        for limit in (0, 512, 513, 800, 16384):
+            async with Server(*GNUTLS, "server", *own, "--limit", str(limit)) as server:
+                await _ask(binary, f"limit of {limit}", server, "some/where", by_certificate, b"within limits")
+                expect("version", server.protocol, "DTLS1.2")
 
 
 @scenario

@@ -40,7 +40,7 @@ impl Publisher {
         Exchange::open(url, options).await.map(Self)
     }
 
-    /// Publishes by PUT (retained) or POST. QoS 0 is Non-confirmable. Returns on 2.xx.
+    /// Publishes by PUT (retained) or POST. QoS 0 is Non-confirmable, if it fits into one message. Returns on 2.xx.
     pub async fn publish(&mut self, message: &Outgoing) -> Result<(), ClientError> {
         let format = |name| (name, content_format::of_representation(name, &message.payload));
         let format = message.content_type.as_deref().map(format);
@@ -51,6 +51,10 @@ impl Publisher {
         call.confirmable = message.qos > 0;
         call.content_format = format.and_then(|(_, format)| format);
         call.payload = message.payload.clone();
+        if message.qos == 0 && self.0.confirmable_above.is_some_and(|most| message.payload.len() > most) {
+            // Where nothing is said of QoS, the gateway takes a Confirmable request for QoS 1.
+            call.queries.push("qos=0".to_owned());
+        }
         self.0.ask(call).await?;
         accepted(&self.0.answer().await?.1)
     }
@@ -176,6 +180,8 @@ struct Exchange {
     started: Instant,
     /// The context of `client`, which gives unused numbers back when it goes last.
     oscore: Option<Reserved>,
+    /// Bytes of a payload above which it goes in blocks, Confirmable in any case; `None` over a connection.
+    confirmable_above: Option<usize>,
 }
 
 impl Exchange {
@@ -194,10 +200,11 @@ impl Exchange {
             // RFC 8449: a server that takes less is sent smaller blocks.
             config.block_size = config.block_size.min(BlockSize::at_most(most.saturating_sub(REQUEST_BYTES)));
         }
+        let confirmable_above = (!config.reliable).then(|| config.block_size.bytes());
         let oscore = options.oscore.as_deref().map(oscore::open).transpose()?;
         let protection = oscore.as_ref().map(|reserved| RequestProtection(Arc::clone(reserved.context())));
         let client = Client::with(config, secret, protection);
-        Ok(Self { link, client, out: Outbox::default(), started: Instant::now(), oscore })
+        Ok(Self { link, client, out: Outbox::default(), started: Instant::now(), oscore, confirmable_above })
     }
 
     async fn link(url: &Url, options: &Options) -> Result<Link, ClientError> {

@@ -11,7 +11,7 @@ pub struct Outgoing {
     pub payload: Bytes,
     /// MIME type of the payload.
     pub content_type: Option<String>,
-    /// Quality of service; on CoAP 0 goes Non-confirmable, else Confirmable.
+    /// Quality of service; on CoAP 0 goes Non-confirmable if it fits into one message, else Confirmable.
     pub qos: u8,
     /// Whether the topic keeps it.
     pub retain: bool,

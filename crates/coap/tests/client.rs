@@ -34,6 +34,7 @@ struct Request {
     block: Option<u32>,
     /// Bytes of the payload.
     payload: usize,
+    confirmable: bool,
 }
 
 /// A message of the server.
@@ -74,6 +75,7 @@ impl Bench {
                 observe: uint(OptionNumber::OBSERVE),
                 block: uint(OptionNumber::BLOCK2).map(|block| block >> 4),
                 payload: message.payload().len(),
+                confirmable: message.kind == Type::Confirmable,
             });
         }
         self.out.clear();

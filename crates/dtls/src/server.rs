@@ -166,7 +166,7 @@ impl Handshake {
             hello_len: verified.message.len(),
             transcript,
             reassembly: Reassembly::new(verified.message_sequence.wrapping_add(1), MESSAGES_MAX),
-            flight: Flight::new(answer.messages),
+            flight: Flight::new(answer.messages, hello.record_limit),
             message_sequence: answer.sequence,
             record_sequence: verified.record_sequence,
             window: Window::default(),

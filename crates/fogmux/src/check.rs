@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fogmux_auth::{Acl, CertificateRules, Psks, Tokens, Users};
-use fogmux_net::TlsConfig;
+use fogmux_net::{ClientTrust, TlsConfig, TlsError};
 
 use crate::cli::Check;
 use crate::config::{Config, Location, Problem, Problems, REFERENCE, load, sources};
@@ -109,12 +109,46 @@ fn problems_of_files(config: &Config) -> Problems {
     if let Err(found) = Tokens::load(&config.auth.token.settings()) {
         note("auth.token", found);
     }
-    if let (Some(certificate), Some(key)) = (&config.tls.certificate_file, &config.tls.key_file)
-        && let Err(error) = TlsConfig::load(certificate, key)
-    {
-        note("tls.certificate_file", fogmux_auth::Problems::of_file(certificate, error.to_string()));
-    }
+    problems_of_certificates(config, &mut note);
     Problems(problems)
+}
+
+/// Finds what a start would refuse in the files of `tls`.
+fn problems_of_certificates(config: &Config, note: &mut dyn FnMut(&str, fogmux_auth::Problems)) {
+    let tls = &config.tls;
+    if let (Some(certificate), Some(key)) = (&tls.certificate_file, &tls.key_file) {
+        let mut refuse = |key: &str, error: TlsError| note(key, of_file(certificate, error));
+        match TlsConfig::load(certificate, key) {
+            Ok(loaded) => {
+                for (name, listener) in config.listeners.each() {
+                    let profile = listener.tls().filter(|_| listener.enabled).map(|tls| tls.profile);
+                    if let Some(Err(error)) = profile.map(|profile| loaded.certificate(profile)) {
+                        refuse(&format!("listeners.{name}.profile"), error);
+                    }
+                }
+            }
+            Err(error) => refuse("tls.certificate_file", error),
+        }
+    }
+    let lists = tls.crl_file.as_deref();
+    // Without a file of authorities the gateway has one of its own in the data directory.
+    let read = match &tls.client_ca_file {
+        Some(file) => ClientTrust::load_with(file, lists.unwrap_or(Path::new("")), tls.crl_expiry).map(drop),
+        None => lists.map_or(Ok(()), ClientTrust::check_lists),
+    };
+    if let Err(error) = read {
+        let of_lists = matches!(&error, TlsError::File { file, .. } if Some(&**file) == lists);
+        let key = if of_lists { "tls.crl_file" } else { "tls.client_ca_file" };
+        note(key, of_file(tls.client_ca_file.as_deref().or(lists).unwrap_or(Path::new("")), error));
+    }
+}
+
+/// Returns the error as a problem of the file that it names, or of `file`.
+fn of_file(file: &Path, error: TlsError) -> fogmux_auth::Problems {
+    match error {
+        TlsError::File { file, why } => fogmux_auth::Problems::of_file(&file, why),
+        other => fogmux_auth::Problems::of_file(file, other.to_string()),
+    }
 }
 
 /// Why no configuration could be read.

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use fogmux_auth::{AnonymousPolicy, Rules, Sources, Users};
-use fogmux_net::{ClientTrust, KeyKind, TlsConfig, pki};
+use fogmux_net::{ClientCertificates, ClientTrust, KeyKind, TlsConfig, pki};
 
 use crate::admin_password::{ADMIN, FILE as ADMIN_PASSWORD};
 use crate::callback;
 use crate::client::password_from;
-use crate::config::Config;
+use crate::config::{Config, Tls};
 use crate::exit::{Failure, OrFail as _, Status};
 use crate::{data, disk};
 
@@ -91,7 +91,7 @@ pub(crate) fn certificate(config: &Config, directory: &Path) -> Result<(TlsConfi
     let believed = match config.tls.client_ca_file.as_ref().or(authority.as_ref()) {
         Some(file) => Some(file.clone()),
         // The operator's certificate for the gateway, the gateway's own authority for its clients.
-        None => data::found(directory.join(data::AUTHORITY))?,
+        None => own_authority(config, directory)?,
     };
     let Some(believed) = believed else { return Ok((tls, authority)) };
     let revoked = config.tls.crl_file.clone().unwrap_or_else(|| directory.join(data::REVOCATIONS));
@@ -101,6 +101,38 @@ pub(crate) fn certificate(config: &Config, directory: &Path) -> Result<(TlsConfi
 }
 
 const OWN: &str = "the gateway's own certificate";
+
+/// Returns the gateway's own authority, for client certificates beside an operator's certificate. It is created if a
+/// listener asks for client certificates. If the disk does not allow that, there is none, and listeners on which client
+/// certificates are optional do not ask for them.
+fn own_authority(config: &Config, directory: &Path) -> Result<Option<PathBuf>, Failure> {
+    let asks = |tls: &Tls| tls.security().client_certificates != ClientCertificates::No;
+    let listeners = config.listeners.each().into_iter();
+    let asked =
+        listeners.filter(|(_, listener)| listener.enabled).any(|(_, listener)| listener.tls().is_some_and(asks));
+    let found = data::found(directory.join(data::AUTHORITY))?;
+    if found.is_some() || !asked {
+        return Ok(found);
+    }
+    let directory = directory.join(data::PKI);
+    let first = !directory.exists();
+    let made = pki::Authority::open_or_make(&directory, SystemTime::now());
+    match made.or_fail(Status::IoErr, "the gateway's own authority") {
+        Ok(made) => {
+            tracing::info!(file = %made.certificate().display(), "created an authority for client certificates");
+            Ok(Some(made.certificate().to_owned()))
+        }
+        Err(failure) if disk::caused(&failure) => {
+            if first {
+                // The part that was written.
+                let _ = std::fs::remove_dir_all(&directory);
+            }
+            tracing::error!("{}; client certificates are not asked for", failure.message().unwrap_or_default());
+            Ok(None)
+        }
+        Err(failure) => Err(failure),
+    }
+}
 
 /// Creates or renews the gateway's own certificate. If the disk does not allow renewal, the old certificate is used; if
 /// it does not allow creation, nothing incomplete remains for the next start.

@@ -114,8 +114,7 @@ impl ClientTrust {
         let stamp = Stamp::of(revocations);
         let current = Current::new([authorities, revocations], expiry, read_lists(revocations)?, stamp)?;
         if current.is_foreign() {
-            let file = revocations.display();
-            tracing::error!(%file, "{FOREIGN}: certificates that no list covers are refused");
+            tracing::error!(file = %revocations.display(), "{FOREIGN}: certificates that no list covers are refused");
         }
         Ok(Self(Arc::new(Inner {
             authorities: authorities.into(),
@@ -125,6 +124,14 @@ impl ClientTrust {
             current: RwLock::new(current),
             open: Mutex::default(),
         })))
+    }
+
+    /// Checks that a file has revocation lists; their authorities do not matter.
+    ///
+    /// # Errors
+    /// [`TlsError`], with the file.
+    pub fn check_lists(revocations: &Path) -> Result<(), TlsError> {
+        read_lists(revocations).map(drop)
     }
 
     /// Reads both files again. If the revocation list is gone, the last one stays in force: removing it must not admit
@@ -299,8 +306,7 @@ impl Current {
 /// Whether a list was issued by one of these authorities.
 fn is_of(list: &[u8], authorities: &[DistinguishedName]) -> bool {
     let Ok((_, list)) = x509_parser::parse_x509_crl(list) else { return false };
-    let issuer = list.issuer().as_raw();
-    authorities.iter().any(|authority| authority.as_ref() == issuer)
+    authorities.iter().any(|authority| authority.as_ref() == list.issuer().as_raw())
 }
 
 /// When a list is to be followed by another.
@@ -317,7 +323,7 @@ fn read_lists(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(failed(file, error)),
     };
-    let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&text).collect();
+    let lists = CertificateRevocationListDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
     let lists = lists.map_err(|error| failed(file, error))?;
     if lists.is_empty() {
         return Err(failed(file, "there is no revocation list in it"));

@@ -74,9 +74,7 @@ impl ListenerCredentials {
             return Err(TlsError::NoPsk);
         }
         tls.certificate(profile)?;
-        if security.client_certificates != ClientCertificates::No && tls.clients().is_none() {
-            return Err(TlsError::NoAuthority);
-        }
+        tls.asked(&security)?;
         Ok(Self {
             psk: tls.psk().cloned(),
             tls: tls.clone(),

@@ -31,8 +31,8 @@ pub enum TlsError {
         /// Which kind.
         kind: KeyKind,
     },
-    /// Clients are to be asked for certificates, and nobody said whose.
-    #[error("there is no authority whose client certificates would be believed")]
+    /// Client certificates are required, and there is no authority for them.
+    #[error("client certificates are required, but there is no authority for them (tls.client_ca_file)")]
     NoAuthority,
     /// There are no pre-shared keys.
     #[error("there is nobody to ask for pre-shared keys")]

@@ -163,6 +163,15 @@ impl TlsConfig {
         self.identities.iter().find(fits).cloned().ok_or(TlsError::NoKey { profile: profile.name, kind })
     }
 
+    /// Whether clients are asked for a certificate. If it is optional and there is no authority, they are not.
+    pub(crate) fn asked(&self, security: &Security) -> Result<ClientCertificates, TlsError> {
+        match (security.client_certificates, &self.trust) {
+            (ClientCertificates::Required, None) => Err(TlsError::NoAuthority),
+            (ClientCertificates::Optional, None) => Ok(ClientCertificates::No),
+            (asked, _) => Ok(asked),
+        }
+    }
+
     fn rustls(
         &self,
         security: &Security,
@@ -170,13 +179,13 @@ impl TlsConfig {
         alpn: &[&[u8]],
         versions: Option<&[Version]>,
     ) -> Result<ServerConfig, TlsError> {
-        let Security { profile, client_certificates, .. } = security;
+        let profile = security.profile;
         let versions = supported(versions.unwrap_or(profile.accept.versions));
         let builder = ServerConfig::builder_with_provider(provider_of(&profile.accept))
             .with_protocol_versions(&versions)
             .map_err(|_| TlsError::Stack(profile.name))?;
         let trust = || self.trust.as_ref().ok_or(TlsError::NoAuthority);
-        let builder = match client_certificates {
+        let builder = match self.asked(security)? {
             ClientCertificates::No => builder.with_no_client_auth(),
             ClientCertificates::Optional => {
                 builder.with_client_cert_verifier(trust()?.for_rustls(false, profile.client_key))
@@ -205,16 +214,14 @@ impl TlsConfig {
         identity: ServerIdentity,
         alpn: &[&[u8]],
     ) -> Result<crate::openssl::Server, TlsError> {
-        if security.client_certificates != ClientCertificates::No && self.trust.is_none() {
-            return Err(TlsError::NoAuthority);
-        }
+        let security = Security { client_certificates: self.asked(security)?, ..*security };
         let psk = match (security.profile.psk, &self.psk) {
             (true, None) => return Err(TlsError::NoPsk),
             (true, Some(psk)) => Some(Arc::clone(psk)),
             (false, _) => None,
         };
         let settings = crate::openssl::Settings {
-            security: *security,
+            security,
             psk,
             authorities: self.trust.as_ref().map(ClientTrust::authorities).unwrap_or_default(),
             alpn: crate::openssl::wire(alpn).into(),

@@ -77,6 +77,7 @@ async fn ask_protected(
         out: Outbox::default(),
         started: Instant::now(),
         oscore: Some(reserved),
+        confirmable_above: None,
     };
     let serve = async {
         let mut buffer = [0; 1500];

@@ -14,7 +14,7 @@ use crate::option::{OptionNumber, UintValue};
 pub struct Call {
     /// The method.
     pub method: Code,
-    /// Whether it must be acknowledged.
+    /// Whether it must be acknowledged; the blocks of a large body are in any case.
     pub confirmable: bool,
     /// The levels of the path, not encoded.
     pub path: Vec<String>,

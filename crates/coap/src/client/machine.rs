@@ -158,14 +158,17 @@ impl<P: Protection> Machine<P> {
         let token = self.tokens.of(number);
         let (size, chunk) = (self.config.block_size, self.config.chunk);
         let Some(exchange) = self.exchanges.get_mut(number) else { return Err(RequestError::TooMany) };
-        (exchange.tag, exchange.confirmable) = (tag, template.is_confirmable());
+        let in_blocks = payload.len() > size.chunk(chunk);
+        // RFC 7252 §4.3 leaves the type to the sender. A lost block would cost the whole body, so blocks are Confirmable.
+        let kind = if in_blocks { Type::Confirmable } else { template.kind() };
+        (exchange.tag, exchange.confirmable) = (tag, kind == Type::Confirmable);
         if template.observes() {
             exchange.purpose = Purpose::Observe;
             exchange.observation = Some(Box::default());
             self.observations += 1;
         }
-        if payload.len() > size.chunk(chunk) {
-            template.write(number, &token, &[], &mut exchange.plain);
+        if in_blocks {
+            template.write(kind, number, &token, &[], &mut exchange.plain);
             exchange.upload = Some(Box::new(Upload::new(whole(), size, chunk)));
             if self.uploading {
                 self.uploads.push_back(number);
@@ -175,7 +178,7 @@ impl<P: Protection> Machine<P> {
             self.write_part(number, None);
         } else {
             exchange.unanswered = template.is_unanswered();
-            template.write(number, &token, payload, &mut exchange.plain);
+            template.write(kind, number, &token, payload, &mut exchange.plain);
         }
         self.enqueue(number).map_err(|error| {
             self.remove(number);

@@ -43,8 +43,8 @@ impl Template {
         Self { unanswered: true, ..self }
     }
 
-    pub(super) fn is_confirmable(&self) -> bool {
-        self.kind == Type::Confirmable
+    pub(super) const fn kind(&self) -> Type {
+        self.kind
     }
 
     pub(super) const fn observes(&self) -> bool {
@@ -55,10 +55,10 @@ impl Template {
         self.unanswered
     }
 
-    /// Writes the request in place of what `out` holds.
-    pub(super) fn write(&self, message_id: u16, token: &Token, payload: &[u8], out: &mut Vec<u8>) {
+    /// Writes the request in place of what `out` holds, as a message of type `kind`.
+    pub(super) fn write(&self, kind: Type, message_id: u16, token: &Token, payload: &[u8], out: &mut Vec<u8>) {
         out.clear();
-        Encoder::new(out, self.kind, self.code, message_id, token).finish();
+        Encoder::new(out, kind, self.code, message_id, token).finish();
         out.extend_from_slice(&self.options);
         if !payload.is_empty() {
             out.push(PAYLOAD_MARKER);

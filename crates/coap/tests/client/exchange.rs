@@ -98,6 +98,29 @@ fn rfc_7641_s3_6_nothing_is_told_of_an_observation_that_is_being_ended() {
 }
 
 #[test]
+fn rfc_7252_s4_3_a_lost_block_of_a_non_confirmable_request_is_sent_again() {
+    let mut bench = Bench::idle();
+    bench.ask(Call { confirmable: false, ..put("ps/a", 1024) });
+    assert!(!bench.last().confirmable, "what fits into one message goes as it is asked");
+    let mut bench = Bench::idle();
+    bench.ask(Call { confirmable: false, ..put("ps/a", 2500) });
+    for (number, more, size) in [(0, true, 1024), (1, true, 1024), (2, false, 452)] {
+        let first = bench.last();
+        assert_eq!((first.confirmable, first.payload), (true, size), "block {number}");
+        // It is lost.
+        let due = bench.client.next_timeout().unwrap();
+        assert!(due < NOW + Duration::from_secs(4), "{due:?}");
+        bench.client.handle_timeout(due, &mut bench.out);
+        bench.note();
+        let again = bench.last();
+        assert_eq!((again.message_id, again.payload), (first.message_id, size), "block {number}");
+        bench.answer_block1(&again, if more { Code::CONTINUE } else { Code::CHANGED }, more);
+    }
+    assert_eq!(bench.told().len(), 1);
+    assert!(bench.client.is_idle());
+}
+
+#[test]
 fn rfc_7959_s2_5_a_second_body_waits_for_the_first() {
     let mut bench = Bench::idle();
     bench.ask(put("ps/a", 2000));

@@ -141,7 +141,11 @@ impl Handshake {
             return;
         };
         let mut last = Vec::new();
-        self.flight.cut(1200 - LAST_RECORDS, &mut self.record_sequence, &mut last, send);
+        self.flight.cut(&mut self.record_sequence, &mut last, send);
+        if last.len() + LAST_RECORDS > self.flight.datagram_max() {
+            send(&last);
+            last.clear();
+        }
         session::put_change_cipher_spec(&mut last, &mut self.record_sequence);
         let _ = sent.session.seal(ContentType::Handshake, &sent.finished, &mut last);
         send(&last);

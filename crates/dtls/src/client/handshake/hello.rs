@@ -51,7 +51,7 @@ impl Handshake {
         let mut messages = Vec::new();
         self.put(&mut messages, message::CLIENT_HELLO, &body);
         self.hello = body;
-        self.flight = Flight::new(messages);
+        self.flight = Flight::new(messages, None);
     }
 
     /// Whether a suite of DTLS 1.2 is offered that has a key exchange.

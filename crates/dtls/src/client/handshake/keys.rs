@@ -97,7 +97,7 @@ impl Handshake {
         let ours = prf::verify_data(&sent.master, Side::Client, &self.transcript);
         let mut finished = Vec::new();
         self.put(&mut finished, message::FINISHED, &ours);
-        self.flight = Flight::new(messages);
+        self.flight = Flight::new(messages, self.limit);
         Ok(Sent { finished, ..sent })
     }
 

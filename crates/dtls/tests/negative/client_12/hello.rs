@@ -84,7 +84,7 @@ cases! {
         Server12::psk(), |e| { e.hello.limit(64); e.gets_at_most(64); };
     limit_of_64_and_identifier: "8449 §4", "the same with an identifier: 64 bytes are not sent", Accepted,
         Server12::identified(), |e| { e.hello.limit(64); e.gets_at_most(63); };
-    limit_of_64_and_certificate: "8449 §4", "the same with certificates, which are in the clear", Accepted,
+    limit_of_64_and_certificate: "8449 §4", "the same with certificates: ours comes in pieces", Accepted,
         Server12::certificate(), |e| { e.hello.limit(64); e.gets_at_most(64); };
     limit_of_the_protocol: "8449 §4", "`record_size_limit` of 2^14", Accepted,
         Server12::psk(), |e| { e.hello.limit(1 << 14); e.gets_at_most(1 << 14); };

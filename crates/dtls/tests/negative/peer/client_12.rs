@@ -264,11 +264,10 @@ impl Client12 {
     }
 
     fn hear_record(&mut self, content: u8, number: u64, payload: &[u8]) {
-        if number >> 48 == 1 {
-            // Without nonce and tag.
-            let (inner, most) = (payload.len() - 24, wire::limit_in(&self.hello.extensions).unwrap_or(1 << 14));
-            assert!(inner <= most.min(1 << 14), "{inner} bytes, where {most} are the limit");
-        }
+        // Without nonce and tag.
+        let inner = if number >> 48 == 1 { payload.len() - 24 } else { payload.len() };
+        let most = wire::limit_in(&self.hello.extensions).unwrap_or(1 << 14).min(1 << 14);
+        assert!(inner <= most, "{inner} bytes, where {most} are the limit");
         let plain = match &self.keys {
             // No case looks at records that are protected with an identifier.
             _ if content == IDENTIFIED => return self.others += 1,

@@ -238,6 +238,8 @@ impl Client13 {
                     let content = reader.take(1)[0];
                     reader.take(10);
                     let payload = reader.vector(2);
+                    let most = wire::limit_in(&self.hello.extensions).unwrap_or(usize::MAX);
+                    assert!(!self.greeted || payload.len() <= most, "{} bytes in the clear", payload.len());
                     rest = reader.0;
                     self.heard(content, 0, payload);
                 }

@@ -214,7 +214,7 @@ impl Server12 {
         };
         let most = wire::limit_in(&self.hello.extensions).unwrap_or(1 << 14).min(1 << 14);
         let inner = plain.len() + usize::from(!cid.is_empty());
-        assert!(number >> 48 == 0 || inner <= most, "{inner} bytes, where {most} are the limit");
+        assert!(!self.flown || inner <= most, "{inner} bytes, where {most} are the limit");
         match content {
             HANDSHAKE => {
                 for (kind, sequence, body) in self.parts.push(&plain) {

@@ -84,6 +84,8 @@ cases! {
             e.hello.limit(64);
             e.gets_at_most(63);
         };
+    limit_of_64_and_certificate: "8449 §4", "the same with certificates: ours comes in pieces", Accepted,
+        Client12::certificate(), |e| { e.hello.limit(64); e.gets_at_most(64); };
     limit_of_the_protocol: "8449 §4", "`record_size_limit` of 2^14", Accepted,
         Client12::psk(), |e| { e.hello.limit(1 << 14); e.gets_at_most(1 << 14); };
     limit_above_the_protocol: "8449 §4", "`record_size_limit` of 2^14 + 1, which servers take", Accepted,
