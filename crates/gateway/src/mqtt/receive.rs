@@ -369,6 +369,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return self.misbehaved(how, ReasonCode::PROTOCOL_ERROR);
                 }
                 self.session_expiry = seconds.min(self.ctx.door.config.session_expiry_max);
+                // It may be taken over before it has left.
+                let (sessions, transient) = (&self.ctx.door.sessions, self.session_expiry == 0);
+                sessions.set_transient(&self.key(), &self.slot, self.claim, transient);
             }
         }
         End::Disconnected { will: disconnect.reason != ReasonCode::SUCCESS }
