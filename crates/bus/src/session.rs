@@ -9,7 +9,7 @@ use std::{
 };
 
 pub use departures::Departure;
-use departures::{Departures, Holder};
+use departures::{Departures, Holder, Session};
 use hashbrown::HashMap;
 
 use crate::{
@@ -23,6 +23,15 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey(pub Arc<str>);
 
+/// The session that a connection asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// A new one, whether there is one or not.
+    pub fresh: bool,
+    /// It ends with the connection, however that ends.
+    pub transient: bool,
+}
+
 /// The session that a connection was attached to.
 #[derive(Debug)]
 pub struct Attached<M: Mailbox> {
@@ -32,7 +41,8 @@ pub struct Attached<M: Mailbox> {
     pub claim: Claim,
     /// The session existed and goes on.
     pub present: bool,
-    /// The session that this one replaced because a fresh one was asked for; the caller drops its subscriptions.
+    /// The session that this one replaced, because a fresh one was asked for or because it ended with its connection;
+    /// the caller drops its subscriptions.
     pub ended: Option<Arc<Slot<M>>>,
     /// A session of another principal that this one took the place of.
     pub gave_way: Option<GaveWay<M>>,
@@ -71,6 +81,8 @@ struct Entry<M: Mailbox> {
     expires: Option<Timestamp>,
     /// Whether it has no connection.
     away: bool,
+    /// Whether it ends with its connection.
+    transient: bool,
     /// The number of the latest attachment or detachment.
     since: u64,
 }
@@ -130,7 +142,7 @@ impl<M: Mailbox> Inner<M> {
         self.come_back(key);
         let since = self.next_move();
         let Some(entry) = self.by_key.get_mut(key) else { return };
-        (entry.away, entry.since, entry.expires) = (true, since, expires);
+        (entry.away, entry.transient, entry.since, entry.expires) = (true, false, since, expires);
         self.away += 1;
         if let Some(held) = self.held.get_mut(&entry.principal) {
             held.absent.insert(since, key.clone());
@@ -170,16 +182,16 @@ impl<M: Mailbox> Inner<M> {
         theirs.max_by_key(|(_, entry)| entry.since).map(|(key, _)| key.clone())
     }
 
-    /// Begins the departure of the session's connection. False if it has none.
-    fn displace(&mut self, key: &SessionKey) -> bool {
+    /// Begins the departure of the session's connection, whose session continues or not. False if it has none.
+    fn displace(&mut self, key: &SessionKey, session: Session) -> bool {
         let Some(entry) = self.by_key.get(key).filter(|entry| !entry.away) else { return false };
         let holder = Holder { slot: entry.slot.id(), claim: entry.slot.latest_claim() };
-        self.departures.begin(key, holder);
+        self.departures.begin(key, holder, session);
         true
     }
 
     fn give_way(&mut self, key: SessionKey) -> Option<GaveWay<M>> {
-        let connected = self.displace(&key);
+        let connected = self.displace(&key, Session::Ended);
         let Entry { slot, principal, .. } = self.remove(&key)?;
         Some(GaveWay { key, slot, principal, connected })
     }
@@ -219,8 +231,9 @@ impl<M: Mailbox> Sessions<M> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Attaches a connection on `worker` to the session `key` of `principal`, made by `make` if there is none or if
-    /// `fresh` asks for a new one. A connection that was attached is displaced.
+    /// Attaches a connection on `worker` to the session `key` of `principal`, made by `make` if there is none or if a
+    /// fresh one is asked for. A connection that was attached is displaced: as if it had ended just before, so its
+    /// session ends as well if it is transient.
     ///
     /// # Errors
     /// [`AttachError`]; nothing has changed then.
@@ -228,7 +241,7 @@ impl<M: Mailbox> Sessions<M> {
         &self,
         key: &SessionKey,
         principal: &Arc<str>,
-        fresh: bool,
+        asked: Asked,
         worker: WorkerId,
         make: impl FnOnce() -> Arc<Slot<M>>,
     ) -> Result<Attached<M>, AttachError> {
@@ -241,10 +254,11 @@ impl<M: Mailbox> Sessions<M> {
             }
             gave_way = inner.give_way(key.clone());
         }
-        if inner.by_key.contains_key(key) {
-            inner.displace(key);
+        if let Some(continues) = inner.by_key.get(key).map(|entry| !asked.fresh && !entry.transient) {
+            inner.displace(key, if continues { Session::Continues } else { Session::Ended });
             inner.come_back(key);
-            if let Some(entry) = inner.by_key.get(key).filter(|_| !fresh) {
+            if let Some(entry) = inner.by_key.get_mut(key).filter(|_| continues) {
+                entry.transient = asked.transient;
                 let slot = Arc::clone(&entry.slot);
                 let claim = slot.claim(worker);
                 let behind = inner.departures.is_behind(key, Holder { slot: slot.id(), claim });
@@ -261,10 +275,21 @@ impl<M: Mailbox> Sessions<M> {
         let slot = make();
         let claim = slot.claim(worker);
         let (since, principal) = (inner.next_move(), Arc::clone(principal));
-        let entry = Entry { slot: Arc::clone(&slot), principal, expires: None, away: false, since };
+        let transient = asked.transient;
+        let entry = Entry { slot: Arc::clone(&slot), principal, expires: None, away: false, transient, since };
         inner.insert(key.clone(), entry);
         let behind = inner.departures.is_behind(key, Holder { slot: slot.id(), claim });
         Ok(Attached { slot, claim, present: false, ended, gave_way, behind })
+    }
+
+    /// Notes that an attached connection has changed its mind about whether its session ends with it. Does nothing if
+    /// another connection has taken the session over.
+    pub fn set_transient(&self, key: &SessionKey, slot: &Arc<Slot<M>>, claim: Claim, transient: bool) {
+        let mut inner = self.lock();
+        let Some(entry) = inner.by_key.get_mut(key) else { return };
+        if !entry.away && Arc::ptr_eq(&entry.slot, slot) && slot.latest_claim() == claim {
+            entry.transient = transient;
+        }
     }
 
     /// Detaches a connection; its session stays for `keep`, or for ever if that is `None`. With [`Duration::ZERO`] the

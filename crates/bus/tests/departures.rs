@@ -9,7 +9,7 @@ use std::{
 };
 
 use fogmux_bus::{
-    Attached, Bus, BusConfig, Claim, FifoLimits, FifoMailbox, Forgetful, SessionKey, Sessions, Slot, Timestamp,
+    Asked, Attached, Bus, BusConfig, Claim, FifoLimits, FifoMailbox, Forgetful, SessionKey, Sessions, Slot, Timestamp,
     WorkerId,
 };
 
@@ -37,7 +37,8 @@ impl Registry {
 
     fn attach(&self, fresh: bool) -> (Connection, bool) {
         let make = || self.bus.slot(FifoMailbox::new(FifoLimits { messages: 8, bytes: 1 << 16 }), WORKER);
-        let attached = self.sessions.attach(&self.key, &self.principal, fresh, WORKER, make).unwrap();
+        let asked = Asked { fresh, transient: false };
+        let attached = self.sessions.attach(&self.key, &self.principal, asked, WORKER, make).unwrap();
         let Attached { slot, claim, behind, .. } = attached;
         (Connection { slot, claim, gone: false }, behind)
     }

@@ -8,6 +8,7 @@
 mod access;
 mod attach;
 mod authenticate;
+mod boundary;
 mod bounds;
 mod close;
 mod config;
@@ -24,6 +25,7 @@ mod pace;
 mod publish;
 mod reauthenticate;
 mod receive;
+mod recent;
 mod reclaim;
 mod retained;
 mod send;

@@ -10,10 +10,13 @@ use fogmux_tests::suite::Case;
 use super::client::{Client, Login};
 use super::wire::Transport;
 
+mod equal;
+
 pub(crate) const CASES: &[Case] = &[
     Case { name: "the will of a connection comes before its successor's CONNACK: continued sessions", run: continued },
     Case { name: "the will of a connection comes before its successor's CONNACK: fresh sessions", run: fresh },
     Case { name: "the will of a connection that is cut comes before its successor's CONNACK", run: cut },
+    Case { name: "a takeover is the same as the end of the connection and a new one", run: equal::all },
 ];
 
 const ROUNDS: usize = 200;

@@ -3,7 +3,10 @@
 //! A client that comes back must not see its own new messages followed by those of its previous connection, the will
 //! included. So its next connection waits until every earlier departure under the same key is over.
 
-use std::task::{Context, Poll, Waker};
+use std::{
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
 
 use hashbrown::HashMap;
 
@@ -21,6 +24,15 @@ pub(super) struct Holder {
     pub(super) claim: Claim,
 }
 
+/// What became of a session when its connection was displaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Session {
+    /// It went on with the next connection.
+    Continues,
+    /// It ended.
+    Ended,
+}
+
 /// The departure of a will, under way; ended by [`Sessions::end_will`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
@@ -31,6 +43,8 @@ struct Open {
     number: u64,
     /// Unless it is a will's.
     holder: Option<Holder>,
+    /// If the holder was displaced.
+    session: Option<Session>,
 }
 
 #[derive(Debug, Default)]
@@ -48,23 +62,38 @@ pub(super) struct Departures {
 }
 
 impl Departures {
-    /// Begins the departure of a connection, unless it has begun already.
-    pub(super) fn begin(&mut self, key: &SessionKey, holder: Holder) {
-        let known = |of: &OfKey| of.open.iter().any(|open| open.holder == Some(holder));
-        if !self.by_key.get(key).is_some_and(known) {
-            let _ = self.push(key, Some(holder));
+    /// Begins the departure of a connection that was displaced, unless it has begun already.
+    pub(super) fn begin(&mut self, key: &SessionKey, holder: Holder, session: Session) {
+        if self.find(key, holder).is_none() {
+            let _ = self.push(key, Some(holder), Some(session));
         }
+    }
+
+    /// Begins the departure of a connection that leaves by itself, unless it was displaced.
+    pub(super) fn begin_own(&mut self, key: &SessionKey, holder: Holder) {
+        if self.find(key, holder).is_none() {
+            let _ = self.push(key, Some(holder), None);
+        }
+    }
+
+    fn find(&self, key: &SessionKey, holder: Holder) -> Option<&Open> {
+        self.by_key.get(key)?.open.iter().find(|open| open.holder == Some(holder))
+    }
+
+    /// What became of the session of a displaced connection, as long as that departs.
+    pub(super) fn session(&self, key: &SessionKey, holder: Holder) -> Option<Session> {
+        self.find(key, holder)?.session
     }
 
     /// Begins the departure of a will.
     pub(super) fn begin_will(&mut self, key: &SessionKey) -> Departure {
-        self.push(key, None)
+        self.push(key, None, None)
     }
 
-    fn push(&mut self, key: &SessionKey, holder: Option<Holder>) -> Departure {
+    fn push(&mut self, key: &SessionKey, holder: Option<Holder>, session: Option<Session>) -> Departure {
         self.last += 1;
         let number = self.last;
-        self.by_key.entry_ref(key).or_default().open.push(Open { number, holder });
+        self.by_key.entry_ref(key).or_default().open.push(Open { number, holder, session });
         Departure(number)
     }
 
@@ -126,7 +155,17 @@ impl<M: Mailbox> Sessions<M> {
     /// Begins the departure of a connection that has something left to publish; called before it detaches. That of a
     /// displaced connection has begun already.
     pub fn begin_departure(&self, key: &SessionKey, slot: &Slot<M>, claim: Claim) {
-        self.lock().departures.begin(key, Holder { slot: slot.id(), claim });
+        self.lock().departures.begin_own(key, Holder { slot: slot.id(), claim });
+    }
+
+    /// Whether the session of a displaced connection went on with the next one, whatever came after that.
+    pub fn is_continued(&self, key: &SessionKey, slot: &Arc<Slot<M>>, claim: Claim) -> bool {
+        let inner = self.lock();
+        match inner.departures.session(key, Holder { slot: slot.id(), claim }) {
+            Some(session) => session == Session::Continues,
+            // Forgotten, because it takes too long.
+            None => inner.by_key.get(key).is_some_and(|entry| Arc::ptr_eq(&entry.slot, slot)),
+        }
     }
 
     /// Ends the departure of a connection, if there is one: it publishes nothing any more.

@@ -3,7 +3,7 @@
 use std::{rc::Rc, sync::Arc};
 
 use fogmux_auth::{Door as AuthDoor, Verified};
-use fogmux_bus::{AttachError, Attached, Door, Publisher};
+use fogmux_bus::{Asked, AttachError, Attached, Door, Publisher};
 use fogmux_mqtt::{Authentication, Connect, Negotiation, OutboundConfig, PropertyBuffer, ReasonCode};
 
 use super::{
@@ -56,7 +56,8 @@ pub(super) fn attach(
     greet(false).map_err(no_room)?;
     let account = || ctx.bus().memory().account(unfinished::owner(&principal, peer.address));
     let make = || ctx.bus().slot(MqttMailbox::new(config, Arc::clone(&gate), door.bounds(ctx), account()), ctx.id);
-    let attached = door.sessions.attach(&key, &principal.name, negotiation.clean_start, ctx.id, make);
+    let asked = Asked { fresh: negotiation.clean_start, transient: negotiation.session_expiry == 0 };
+    let attached = door.sessions.attach(&key, &principal.name, asked, ctx.id, make);
     let Attached { slot, claim, present, ended, gave_way, behind } = attached.map_err(|error| match error {
         AttachError::NotYours => (ReasonCode::NOT_AUTHORIZED, "the session belongs to someone else"),
         AttachError::Full => {

@@ -1,6 +1,6 @@
 //! The end of a connection: DISCONNECT, metrics, session and will.
 
-use std::{io, sync::Arc, task::Poll, time::Duration};
+use std::{io, task::Poll, time::Duration};
 
 use fogmux_bus::SessionKey;
 use fogmux_mqtt::{Disconnect, Packet, Properties, Property, PropertyBuffer, ReasonCode, SESSION_NEVER_EXPIRES};
@@ -187,10 +187,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // §3.1.2.5: published unless the client sent DISCONNECT with reason 0x00.
         let will = self.will.take().filter(|_| end != End::Disconnected { will: false });
         if matches!(end, End::Displaced | End::GaveWay) {
-            let resumed = door.sessions.get(key).is_some_and(|slot| Arc::ptr_eq(&slot, &self.slot));
-            // The session continues with the new connection, which comes before the end of any delay ([MQTT-3.1.3-9]);
-            // if the session has ended, so has the delay.
-            return will.filter(|will| !resumed || will.delay == 0);
+            // If the session continues with the new connection, that comes before the end of any delay
+            // ([MQTT-3.1.3-9]); if the session has ended, so has the delay.
+            return will.filter(|will| will.delay == 0 || !door.sessions.is_continued(key, &self.slot, self.claim));
         }
         if end == End::Draining {
             let left = self.slot.with_claim(self.claim, |mailbox| mailbox.unacknowledged()).unwrap_or(0);

@@ -15,12 +15,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
     access::{Gate, WriteCache},
+    boundary::Boundary,
     context::MqttContext,
     mailbox::MqttMailbox,
     output::Output,
     publish::Pending,
     reauthenticate::Extended,
     receive::Input,
+    recent::Recent,
     retained::Pulls,
     session::{LeftGroups, session_key},
     takeover::Follows,
@@ -35,9 +37,9 @@ use crate::{
 /// Turns a connection takes before others get theirs.
 pub(super) const TURNS: usize = 4;
 /// Bytes a connection reads before others get their turn.
-const TURN_BYTES: usize = 32 << 10;
+const TURN_BYTES: u32 = 32 << 10;
 /// Retained messages that are looked at for a connection, whether they match or not, before others get their turn.
-pub(super) const LOOKS_PER_TURN: usize = 1024;
+pub(super) const LOOKS_PER_TURN: u32 = 1024;
 /// Unwritten bytes above which nothing more is drained or read, because the peer is not reading.
 pub(super) const OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// Acknowledgements that wait for the store above which nothing more is read.
@@ -136,9 +138,12 @@ pub(super) struct Connection<S> {
     /// Since when the client is not read, for our own reasons: such time is none of its silence.
     pub(super) unread_since: Timestamp,
     /// Bytes read since the task was woken.
-    pub(super) read_bytes: usize,
+    pub(super) read_bytes: u32,
+    /// Bytes read in the last second.
+    pub(super) recent: Recent,
+    pub(super) boundary: Boundary,
     /// Retained messages looked at since the task was woken.
-    pub(super) looks: usize,
+    pub(super) looks: u32,
     /// Its place among the unfinished packets of all clients, once it has had more than a little of them.
     pub(super) unfinished: Option<Box<Place>>,
     pub(super) entry: Option<Entry>,
@@ -188,6 +193,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         output.buffer(&ctx).extend_from_slice(&granted.greeting);
         let (expires, extended) = (granted.expires, granted.extended.map(Box::new));
         let few = expires.is_some() || extended.is_some();
+        let mut boundary = Boundary::default();
+        boundary.read(rest.len());
         Self {
             stream,
             slot: granted.slot,
@@ -214,6 +221,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             last_read: now,
             unread_since: Timestamp::NEVER,
             read_bytes: 0,
+            recent: Recent::default(),
+            boundary,
             looks: 0,
             unfinished: None,
             entry: None,

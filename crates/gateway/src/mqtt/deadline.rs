@@ -108,6 +108,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         bytes.extend_from_slice(read.filled());
         let (bytes, count) = (std::mem::take(bytes), read.filled().len());
         self.input = Input::Held(bytes);
+        self.recent.add(count, self.now);
+        self.boundary.read(count);
         self.ctx.shared.metrics.mqtt.bytes_in.add(u64::try_from(count).unwrap_or_default());
         Poll::Ready(Ok(()))
     }

@@ -22,19 +22,24 @@ const LOOKED_THROUGH: usize = 8 << 20;
 const STEP: usize = 16 << 10;
 /// How long the rest of a client's send queue may take: it comes when the client's host learns that there is room.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
-/// The longest silence within that.
-const SILENCE: Duration = Duration::from_millis(200);
+/// The longest silence within that: a host whose peer had no room asks again after a fifth of a second at the earliest
+/// (RFC 9293 §3.8.6.1), and after twice that if the answer is lost.
+const SILENCE: Duration = Duration::from_millis(500);
+/// Turns of the worker after which it has noticed what its kernel has: one for the socket, one for a stream on it.
+const TURNS: usize = 2;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Whether the client has sent DISCONNECT with reason 0x00. Reads what has arrived; the other packets are dropped,
     /// as all are that follow the end of a connection, and its client has no acknowledgement of them.
     ///
-    /// Waits for more only if the client was not being read: otherwise there is nothing else in its send queue.
+    /// Waits for more only if the client was not being read, or has sent much recently: otherwise there is nothing else
+    /// in its send queue.
     pub(super) async fn has_disconnected(&mut self) -> bool {
         let input = std::mem::replace(&mut self.input, Input::new(Vec::new()));
-        let mut waits = self.is_unread() || input.is_unhandled();
+        self.boundary.check(input.filled());
+        let mut waits = self.is_unread() || input.is_unhandled() || self.recent.is_much(self.ctx.now());
         let (mut bytes, mut skip) = input.into_rest();
-        let mut read = 0;
+        let (mut read, mut turns) = (0, 0);
         let deadline = Instant::now() + LINGER;
         loop {
             match self.walk(&mut bytes, &mut skip) {
@@ -43,17 +48,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Walk::More => return false,
             }
             let more = poll_fn(|cx| match self.poll_more(cx, &mut bytes) {
-                Poll::Pending if !waits => Poll::Ready(0),
+                Poll::Pending if !waits => Poll::Ready(None),
                 Poll::Pending => Poll::Pending,
-                Poll::Ready(count) => Poll::Ready(count),
+                Poll::Ready(count) => Poll::Ready(Some(count)),
             });
-            let count = timeout_at(deadline.min(Instant::now() + SILENCE), more).await.unwrap_or(0);
-            if count == 0 {
-                return false;
-            }
-            read += count;
-            // More than a turn reads: the queue had grown.
-            waits |= read >= STEP;
+            let count = match timeout_at(deadline.min(Instant::now() + SILENCE), more).await {
+                Ok(None) if turns < TURNS => {
+                    turns += 1;
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                Ok(None | Some(0)) | Err(_) => return false,
+                Ok(Some(count)) => count,
+            };
+            (read, turns) = (read + count, 0);
+            let now = self.ctx.now();
+            self.recent.add(count, now);
+            waits |= self.recent.is_much(now);
         }
     }
 

@@ -38,6 +38,13 @@ pub(super) enum Input {
     Large(Box<Large>),
 }
 
+/// Why no more packets of some bytes are handled.
+struct Stopped {
+    end: End,
+    /// The beginning of the packet that ended it; those before it are handled or lost with the connection.
+    at: usize,
+}
+
 /// The packet of [`Input::Large`].
 #[derive(Debug)]
 pub(super) struct Large {
@@ -59,7 +66,7 @@ impl Input {
     }
 
     /// The bytes that have come.
-    fn filled(&self) -> usize {
+    pub(super) fn filled(&self) -> usize {
         match self {
             Self::Partial(bytes) | Self::Unread(bytes) | Self::Held(bytes) => bytes.len(),
             Self::Large(large) => large.bytes.len(),
@@ -152,13 +159,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn count_read(&mut self, bytes: usize) {
-        self.read_bytes += bytes;
+        self.read_bytes = self.read_bytes.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        self.recent.add(bytes, self.now);
+        self.boundary.read(bytes);
         self.ctx.shared.metrics.mqtt.bytes_in.add(u64::try_from(bytes).unwrap_or_default());
     }
 
     /// Handles every whole packet in `bytes` and keeps the rest.
     fn take(&mut self, bytes: &[u8]) -> Result<(), End> {
-        let used = self.handle_all(bytes)?;
+        let used = self.handle_all(bytes).map_err(|stopped| self.stop(stopped, bytes))?;
+        self.boundary.handled(used);
         let rest = bytes.get(used..).unwrap_or_default();
         if rest.is_empty() {
             return Ok(());
@@ -178,6 +188,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Input::Partial(rest.to_vec())
         };
         Ok(())
+    }
+
+    /// Keeps what was not handled when the session was taken over: it may contain DISCONNECT.
+    #[cold]
+    fn stop(&mut self, Stopped { end, at }: Stopped, bytes: &[u8]) -> End {
+        if end == End::Displaced {
+            self.boundary.handled(at);
+            self.input = Input::Held(bytes.get(at..).unwrap_or_default().to_vec());
+        }
+        end
     }
 
     /// Counts what is left of the input among the unfinished packets of all clients, before the task sleeps. Returns
@@ -236,6 +256,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.input = Input::Large(large);
             return poll;
         }
+        self.boundary.handled(large.total);
         self.handle_large(&finished(large.bytes))?;
         poll
     }
@@ -244,7 +265,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let decoded = decode(bytes, self.version, &self.limits());
         let (packet, _) = decoded.map_err(|error| self.misbehaved(&error, error.reason()))?.ok_or(End::Closed)?;
         let Packet::Publish(publish) = packet else {
-            return self.handle_all(bytes).map(|_| ());
+            return self.handle_all(bytes).map(|_| ()).map_err(|stopped| stopped.end);
         };
         if self.draining.is_some() {
             return Ok(());
@@ -260,10 +281,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Handles every whole packet at the front of `bytes`. Returns how many bytes they took.
-    fn handle_all(&mut self, bytes: &[u8]) -> Result<usize, End> {
+    fn handle_all(&mut self, bytes: &[u8]) -> Result<usize, Stopped> {
         let (version, limits) = (self.version, self.limits());
         let mut batch = Batch::default();
-        let mut used = 0;
+        let (mut used, mut at) = (0, 0);
         self.publishes = false;
         let (mut control, mut holds) = (0, self.holds_input());
         let end = loop {
@@ -276,7 +297,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             match decode(rest, version, &limits) {
                 Ok(Some((packet, length))) => {
-                    used += length;
+                    (at, used) = (used, used + length);
                     // By reference, because a `Packet` is large; PUBLISH first, because most are.
                     let handled = if let Packet::Publish(publish) = &packet {
                         self.handle_publish(publish, &mut batch)
@@ -300,8 +321,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         self.leave_groups();
         // Packets before the end of the connection still count.
-        self.flush(&mut batch)?;
-        end.map_or(Ok(used), Err)
+        let end = self.flush(&mut batch).err().or(end);
+        end.map_or(Ok(used), |end| Err(Stopped { end, at }))
     }
 
     #[inline]
@@ -371,6 +392,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     return self.misbehaved(how, ReasonCode::PROTOCOL_ERROR);
                 }
                 self.session_expiry = seconds.min(self.ctx.door.config.session_expiry_max);
+                // It may be taken over before it has left.
+                let (sessions, transient) = (&self.ctx.door.sessions, self.session_expiry == 0);
+                sessions.set_transient(&self.key(), &self.slot, self.claim, transient);
             }
         }
         End::Disconnected { will: disconnect.reason != ReasonCode::SUCCESS }
@@ -378,8 +402,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Applies the effects of a batch: acknowledgements under one lock of the mailbox, messages in one publication.
     fn flush(&mut self, batch: &mut Batch<'_>) -> Result<(), End> {
-        if !batch.steps.is_empty() {
-            self.apply(batch)?;
+        if !batch.steps.is_empty()
+            && let Err(end) = self.apply(batch)
+        {
+            // The identifiers of those of QoS 2 are not noted, so the client may send them again.
+            batch.items.clear();
+            return Err(end);
         }
         if !batch.items.is_empty() {
             self.publish(&batch.items)?;

@@ -11,8 +11,8 @@ use tokio::{
 
 use super::{connection::Connection, context::MqttContext, mailbox::MqttMailbox};
 
-/// The longest wait. A displaced connection takes a turn to end, and [`LINGER`](super::farewell::LINGER) if input of it
-/// is unread; one that takes longer must not keep its owner out.
+/// The longest wait. A displaced connection takes a few turns to end, and [`LINGER`](super::farewell::LINGER) if input of
+/// it is unread or may be under way; one that takes longer must not keep its owner out.
 const WAIT: Duration = Duration::from_secs(3);
 
 /// What a connection follows: previous ones under its key that may still publish.

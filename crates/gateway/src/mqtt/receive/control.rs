@@ -82,7 +82,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn answer_pings(&mut self) -> Result<(), End> {
         let (version, limits) = (self.version, self.limits());
         let Input::Held(held) = &mut self.input else { return Ok(()) };
+        let before = held.len();
         let pings = remove_pings(held, version, &limits);
+        self.boundary.handled(before - held.len());
         if pings == 0 {
             return Ok(());
         }
