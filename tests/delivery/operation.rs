@@ -10,6 +10,7 @@ mod polite;
 mod pressure;
 mod reload;
 mod shutdown;
+mod stopped;
 mod store;
 mod vanished;
 
@@ -53,6 +54,9 @@ pub(crate) const CASES: &[Case] = &[
     shutdown::EVENT_STREAMS,
     shutdown::XMPP,
     shutdown::DEAF,
+    stopped::SILENT,
+    stopped::COMPLETED,
+    stopped::READ,
     descriptors::FEW_FILES,
     descriptors::NONE_LEFT,
     memory::RETAINED_AND_READERS,
