@@ -3,6 +3,7 @@
 
 use std::{
     future::Future,
+    io,
     pin::{Pin, pin},
     task::{Context, Poll, ready},
     time::Duration,
@@ -22,6 +23,12 @@ pub(crate) struct Deadline {
 /// The deadline has passed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Late;
+
+impl From<Late> for io::Error {
+    fn from(Late: Late) -> Self {
+        io::ErrorKind::TimedOut.into()
+    }
+}
 
 impl Deadline {
     /// A deadline after so much running time from now on.

@@ -186,6 +186,6 @@ mod tests {
             now = now + Duration::from_millis(150);
             look.again(now);
         }
-        assert!(now < at(12_000), "{now:?}");
+        assert!(now < at(13_000), "{now:?}");
     }
 }

@@ -8,7 +8,7 @@ use std::{future::poll_fn, io, rc::Rc};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::{conn::Conn, follow::Follow, io::Io};
-use crate::deadline::{Late, in_time};
+use crate::deadline::in_time;
 
 /// The stream, to be run once the head of its response is written.
 pub(super) struct EventStream {
@@ -69,8 +69,8 @@ impl EventStream {
 /// deadline on writes does not hold for them.
 async fn flush<S: AsyncWrite + Unpin>(conn: &Conn, io: &mut Io<S>) -> io::Result<()> {
     let deadline = conn.ctx.running() + conn.ctx.door.config.write_timeout;
-    in_time(&conn.ctx, deadline, io.flush()).await.unwrap_or_else(|Late| {
+    in_time(&conn.ctx, deadline, io.flush()).await.unwrap_or_else(|late| {
         conn.ctx.shared.metrics.http.timed_out.increment();
-        Err(io::ErrorKind::TimedOut.into())
+        Err(late.into())
     })
 }

@@ -47,9 +47,9 @@ pub(super) struct Session<S> {
     /// Runs while the client reads nothing.
     stalled: Option<Box<Stalled>>,
     /// Runs while a stanza has begun and not ended.
-    open: Option<Deadline>,
+    open: Option<Box<Deadline>>,
     /// Runs while the limit of unacknowledged stanzas is reached.
-    unacknowledged: Option<Deadline>,
+    unacknowledged: Option<Box<Deadline>>,
     /// Since when the client is not read, for our own reasons: such time counts against no deadline.
     unread_since: Option<Running>,
     /// Its place among the unfinished stanzas of all clients, while it has more than a little.

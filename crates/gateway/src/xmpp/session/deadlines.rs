@@ -69,7 +69,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
         let ctx = &self.core.ctx;
         let timeout = ctx.door.config.stanza_timeout;
-        let overdue = self.open.get_or_insert_with(|| Deadline::after(ctx, timeout));
+        let overdue = self.open.get_or_insert_with(|| Box::new(Deadline::after(ctx, timeout)));
         let overdue = overdue.poll(ctx, cx).is_ready() && !self.core.machine.is_closed();
         if overdue {
             self.open = None;
@@ -86,7 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
         let ctx = &self.core.ctx;
         let timeout = ctx.door.config.write_timeout;
-        let waits = self.unacknowledged.get_or_insert_with(|| Deadline::after(ctx, timeout));
+        let waits = self.unacknowledged.get_or_insert_with(|| Box::new(Deadline::after(ctx, timeout)));
         let forgotten = waits.poll(ctx, cx).is_ready();
         if forgotten {
             self.unacknowledged = None;
