@@ -11,6 +11,7 @@ mod polite;
 mod pressure;
 mod reload;
 mod shutdown;
+mod stopped;
 mod store;
 mod vanished;
 
@@ -56,6 +57,9 @@ pub(crate) const CASES: &[Case] = &[
     shutdown::EVENT_STREAMS,
     shutdown::XMPP,
     shutdown::DEAF,
+    stopped::SILENT,
+    stopped::COMPLETED,
+    stopped::READ,
     descriptors::FEW_FILES,
     descriptors::NONE_LEFT,
     memory::RETAINED_AND_READERS,

@@ -86,6 +86,14 @@ impl Line {
         Ok(self.stream.write_all(&frame)?)
     }
 
+    /// Sends a part of a message.
+    ///
+    /// # Errors
+    /// When the other end takes nothing.
+    pub fn send_raw(&mut self, bytes: &[u8]) -> Result<()> {
+        Ok(self.stream.write_all(bytes)?)
+    }
+
     /// The next message; None when none comes within `patience`.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 //!
 //! It also measures stalls: since when the peer has taken nothing.
 
-use fogmux_bus::Timestamp;
+use crate::stops::Running;
 
 /// The next thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,13 +43,13 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Egress {
     state: State,
-    stalled_since: Timestamp,
+    stalled_since: Running,
 }
 
 impl Egress {
     /// Creates it for a connection that may have output already.
     pub(crate) const fn new() -> Self {
-        Self { state: State::Fill, stalled_since: Timestamp::NEVER }
+        Self { state: State::Fill, stalled_since: Running::NEVER }
     }
 
     /// The task was woken, or has added output. The waker is not known, so what the task waited for is tried again, and
@@ -79,7 +79,7 @@ impl Egress {
 
     /// The stream took bytes; `all`: the output is empty.
     pub(crate) const fn wrote(&mut self, all: bool) {
-        self.stalled_since = Timestamp::NEVER;
+        self.stalled_since = Running::NEVER;
         let more = self.may_have_more();
         self.state = if all { State::Flush { more } } else { State::Write { more } };
     }
@@ -90,19 +90,19 @@ impl Egress {
     }
 
     /// The stream took nothing and will wake the task.
-    pub(crate) fn write_blocked(&mut self, now: Timestamp) {
+    pub(crate) fn write_blocked(&mut self, now: Running) {
         self.state = State::Full;
         self.stalled_since = self.stalled_since.min(now);
     }
 
     /// The stream holds nothing back.
     pub(crate) const fn flushed(&mut self) {
-        self.stalled_since = Timestamp::NEVER;
+        self.stalled_since = Running::NEVER;
         self.state = if self.may_have_more() { State::Fill } else { State::Idle };
     }
 
     /// The stream holds bytes back and will wake the task.
-    pub(crate) fn flush_blocked(&mut self, now: Timestamp) {
+    pub(crate) fn flush_blocked(&mut self, now: Running) {
         self.state = State::Flushing;
         self.stalled_since = self.stalled_since.min(now);
     }
@@ -117,8 +117,8 @@ impl Egress {
         matches!(self.state, State::Idle)
     }
 
-    /// Since when the peer has taken nothing; [`Timestamp::NEVER`] when it takes.
-    pub(crate) const fn stalled_since(&self) -> Timestamp {
+    /// Since when the peer has taken nothing; [`Running::NEVER`] when it takes.
+    pub(crate) const fn stalled_since(&self) -> Running {
         self.stalled_since
     }
 

@@ -18,6 +18,7 @@ mod clock;
 pub mod coap;
 mod counter;
 mod credential;
+mod deadline;
 mod door;
 mod egress;
 mod fan_out;

@@ -22,7 +22,7 @@ use fogmux_auth::Principal;
 use fogmux_bus::Timestamp;
 use fogmux_fair::{Owner, Room};
 
-use crate::{WorkerContext, shares::Table};
+use crate::{WorkerContext, shares::Table, stops::Running};
 
 /// Bytes of unfinished input that each connection may have, and that are not counted.
 pub(crate) const SMALL_BYTES: usize = 2048;
@@ -56,7 +56,7 @@ pub(crate) struct Unfinished {
 #[derive(Debug, Default)]
 pub(crate) struct Waiter {
     gave_way: AtomicBool,
-    /// When bytes were last added, in milliseconds.
+    /// When bytes were last added, in milliseconds of the time in which all workers ran.
     touched: AtomicU64,
     waker: Mutex<Option<Waker>>,
 }
@@ -89,8 +89,9 @@ impl Unfinished {
 
     /// Has input give way while there is too much.
     fn make_room(&self, ctx: &WorkerContext, room: &mut Room<Arc<Waiter>>, now: Timestamp) {
+        let running = ctx.shared.clock.stops().running(now);
         let rests = |waiter: &Arc<Waiter>| {
-            let rested = now.since(Timestamp::from_millis(waiter.touched.load(Relaxed)).max(ctx.went_on()));
+            let rested = running.since(Running::from_millis(waiter.touched.load(Relaxed)));
             (rested >= self.rest).then_some(rested)
         };
         while let Some(gone) = room.give_way(rests) {
@@ -167,7 +168,7 @@ impl Place {
         // A connection may be busy with other things, its output for example.
         if self.counted.is_none() || self.filled != filled {
             self.filled = filled;
-            self.waiter.touched.store(now.as_millis(), Relaxed);
+            self.waiter.touched.store(ctx.shared.clock.stops().running(now).as_millis(), Relaxed);
         }
         if self.counted.is_none_or(|(_, before)| before != bytes) {
             let mut room = lock(&self.all.room);

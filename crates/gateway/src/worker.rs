@@ -1,12 +1,12 @@
 //! The context of a worker: what the connections of all doors on it share, and what all workers share. It knows no
 //! door; each door has a context of its own around this one.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc};
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_auth::{Authority, LoginGuard, Refusals};
 use fogmux_bus::{Bus, Timestamp, Worker, WorkerId};
 use fogmux_net::{Admission, AdmissionLimits};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use crate::{
     clock::Clock,
@@ -15,7 +15,7 @@ use crate::{
     phase::{Phase, Phases},
     proxy::ProxyRules,
     shutdown::Shutdown,
-    stops::Look,
+    stops::{Look, Running},
     verifiers::Verifiers,
 };
 
@@ -124,14 +124,41 @@ impl WorkerContext {
     pub fn now(&self) -> Timestamp {
         let now = self.shared.clock.now();
         if let Some(stopped) = self.look.again(now)
-            && self.shared.clock.stops().ended(now)
+            && self.shared.clock.stops().ended(now, stopped)
         {
-            tracing::warn!(?stopped, "the gateway did not run for a while: its clients are given their time again");
+            tracing::warn!(?stopped, "the gateway did not run for a while, which counts against no client");
         }
         now
     }
 
-    /// When the gateway went on after it last had not run. The idleness of a client counts from then on at the
+    /// The running time now, in which deadlines of clients are judged.
+    pub(crate) fn running(&self) -> Running {
+        self.running_at(self.now())
+    }
+
+    /// The running time at a time that [`WorkerContext::now`] has given.
+    pub(crate) fn running_at(&self, now: Timestamp) -> Running {
+        self.look.running(now)
+    }
+
+    /// When a deadline passes if the worker runs until then.
+    pub(crate) fn passes(&self, deadline: Running) -> Timestamp {
+        self.look.passes(deadline)
+    }
+
+    /// The same for a timer of the runtime.
+    pub(crate) fn timer(&self, deadline: Running) -> Instant {
+        self.shared.clock.instant(self.passes(deadline))
+    }
+
+    /// Whether a deadline has passed for which a timer rang. Timers have a grain of their own.
+    pub(crate) fn has_passed(&self, deadline: Running) -> bool {
+        const GRAIN: Duration = Duration::from_millis(1);
+        let now = self.now();
+        self.passes(deadline) <= now + GRAIN
+    }
+
+    /// When the gateway went on after it last had not run. The pace of a subscriber counts from then on at the
     /// earliest.
     pub(crate) fn went_on(&self) -> Timestamp {
         self.shared.clock.stops().last()

@@ -43,6 +43,7 @@ use tokio::{net::TcpStream, task::spawn_local};
 use self::{login::Login, session::Session};
 use crate::{
     Listener, Peer,
+    deadline::in_time,
     door::{Connection, DoorService},
     handshake::handshake,
     tasks::Tasks,
@@ -130,7 +131,7 @@ async fn log_in_plain(ctx: &Rc<XmppContext>, stream: TcpStream, peer: Peer, tls:
     match login::first(ctx, stream, peer.clone(), starttls).await {
         Login::StartTls(halted) => {
             let (stream, login) = halted.split();
-            let Ok(Ok((stream, channel))) = tokio::time::timeout_at(login.deadline, tls?.accept(stream)).await else {
+            let Ok(Ok((stream, channel))) = in_time(ctx, login.deadline, tls?.accept(stream)).await else {
                 ctx.shared.metrics.xmpp.misbehaved.increment();
                 return None;
             };

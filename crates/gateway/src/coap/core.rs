@@ -23,7 +23,7 @@ use super::{
     translate::{self, Parameters, Target},
     transport::{Change, Listener, Path, Transport},
 };
-use crate::{Peer, liveness, shares::Table};
+use crate::{Peer, liveness, shares::Table, stops::Running};
 
 /// Everything but the transport, so that the messages read can be borrowed from that.
 pub(super) struct Core {
@@ -310,5 +310,10 @@ pub(super) struct Ask<'a> {
 
 /// The same moment on the machine's clock.
 pub(super) const fn machine_time(now: Timestamp) -> fogmux_coap::Timestamp {
+    fogmux_coap::Timestamp::from_millis(now.as_millis())
+}
+
+/// A moment in running time on the clock of a connection's session, whose deadlines are all for the peer.
+pub(super) const fn session_time(now: Running) -> fogmux_coap::Timestamp {
     fogmux_coap::Timestamp::from_millis(now.as_millis())
 }

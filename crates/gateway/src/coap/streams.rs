@@ -30,7 +30,7 @@ use tokio::{
 pub(super) use self::wire::WireKind;
 use super::{
     context::CoapContext,
-    core::{Core, machine_time},
+    core::{Core, machine_time, session_time},
     identity::KeyMark,
     publish::Batch,
     transport::{Listener, Path},
@@ -188,7 +188,7 @@ impl Hub {
     }
 
     /// Handles the messages that a connection has read, as far as there is room for responses, and publishes them in
-    /// one batch. `next` returns one message after the other.
+    /// one batch. `next` returns one message after the other, given the running time.
     fn take<'a>(
         &self,
         path: Path,
@@ -201,7 +201,7 @@ impl Hub {
         let mut batch = Batch::new(std::mem::take(&mut core.topics));
         let (mut all, mut end) = (false, None);
         while core.out.bytes() < OUTPUT_HIGH && end.is_none() {
-            match next(machine_time(now)) {
+            match next(session_time(core.ctx.running_at(now))) {
                 Ok(None) => {
                     all = true;
                     break;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const NOW: Timestamp = Timestamp::from_millis(7);
+const NOW: Running = Running::from_millis(7);
 
 const STATES: [State; 8] = [
     State::Fill,
@@ -69,7 +69,7 @@ fn every_event_in_every_state() {
     for state in STATES {
         let mut row = format!("{:10}", name(state));
         for (_, event) in EVENTS {
-            let mut egress = Egress { state, stalled_since: Timestamp::NEVER };
+            let mut egress = Egress { state, stalled_since: Running::NEVER };
             event(&mut egress);
             let _ = write!(row, "{:9}", name(egress.state));
         }
@@ -82,19 +82,19 @@ fn every_event_in_every_state() {
 #[test]
 fn a_stall_lasts_from_the_first_byte_that_is_not_taken_to_the_next_that_is() {
     let mut egress = Egress::new();
-    egress.write_blocked(Timestamp::from_millis(5));
+    egress.write_blocked(Running::from_millis(5));
     egress.wake();
-    egress.write_blocked(Timestamp::from_millis(9));
-    assert_eq!(egress.stalled_since(), Timestamp::from_millis(5));
+    egress.write_blocked(Running::from_millis(9));
+    assert_eq!(egress.stalled_since(), Running::from_millis(5));
     egress.wake();
     egress.wrote(false);
-    assert_eq!(egress.stalled_since(), Timestamp::NEVER);
+    assert_eq!(egress.stalled_since(), Running::NEVER);
     egress.wrote(true);
-    egress.flush_blocked(Timestamp::from_millis(11));
+    egress.flush_blocked(Running::from_millis(11));
     egress.wake();
-    assert_eq!((egress.step(), egress.stalled_since()), (Step::Flush, Timestamp::from_millis(11)));
+    assert_eq!((egress.step(), egress.stalled_since()), (Step::Flush, Running::from_millis(11)));
     egress.flushed();
-    assert_eq!(egress.stalled_since(), Timestamp::NEVER);
+    assert_eq!(egress.stalled_since(), Running::NEVER);
 }
 
 /// An event that may happen to a connection while its task sleeps or works.

@@ -16,10 +16,12 @@ use http::{
 };
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use tokio::time::{Instant, timeout_at};
 
 use super::{HttpConfig, context::HttpContext};
-use crate::unfinished::{Place, finished};
+use crate::{
+    deadline::in_time,
+    unfinished::{Place, finished},
+};
 
 /// The largest buffer that is allocated before a byte has come.
 const RESERVE_BYTES_MAX: usize = 64 << 10;
@@ -108,7 +110,7 @@ where
 {
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
-    let began = Instant::now();
+    let began = ctx.running();
     loop {
         let deadline = began + bounds.time(first.len() + whole.len());
         let held = whole.capacity().max(first.len());
@@ -119,7 +121,7 @@ where
             Poll::Pending => tokio::select! {
                 biased;
                 () = place.waiter().gave_way() => return Err(gave_way()),
-                frame = timeout_at(deadline, body.frame()) => frame.map_err(|_| late(ctx))?,
+                frame = in_time(ctx, deadline, body.frame()) => frame.map_err(|_| late(ctx))?,
             },
         };
         let Some(frame) = frame else { break };

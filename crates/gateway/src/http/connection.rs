@@ -3,7 +3,6 @@
 use std::{future::poll_fn, pin::pin, rc::Rc, task::Poll, time::Duration};
 
 use bytes::Bytes;
-use fogmux_bus::Timestamp;
 use fogmux_http::{Kind, Problem};
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -22,7 +21,7 @@ use super::{
     stream::EventStream,
     websocket,
 };
-use crate::{Peer, transport::Transport};
+use crate::{Peer, deadline::in_time, transport::Transport};
 
 /// RFC 9113 §3.4.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -57,7 +56,7 @@ where
     };
     let conn = Conn::new(&ctx, peer);
     let io = Io::new(&ctx, stream, prefix, &conn.progress);
-    conn.progress.active.set(ctx.now());
+    conn.progress.active.set(ctx.running());
     match protocol {
         Protocol::One => {
             // The box with hyper and its buffers is freed before the connection becomes something else.
@@ -77,7 +76,7 @@ where
 /// Waits for the first bytes and determines the protocol; `None` when they do not arrive in time.
 async fn first_bytes<S: AsyncRead + Unpin>(ctx: &HttpContext, stream: &mut S) -> Option<(Protocol, Bytes)> {
     tokio::select! {
-        sniffed = timeout(ctx.door.config.header_timeout, sniff(stream)) => match sniffed {
+        sniffed = in_time(ctx, ctx.running() + ctx.door.config.header_timeout, sniff(stream)) => match sniffed {
             Ok(sniffed) => sniffed,
             Err(_) => {
                 ctx.shared.metrics.http.timed_out.increment();
@@ -241,14 +240,14 @@ fn builder_two(config: &HttpConfig) -> http2::Builder<LocalExec> {
 /// When a deadline may have passed at the earliest.
 fn next_look(conn: &Conn) -> Instant {
     let config = &conn.ctx.door.config;
-    let (progress, went_on) = (&conn.progress, conn.ctx.went_on());
+    let (progress, now) = (&conn.progress, conn.ctx.running());
     let at = match progress.head_since.get() {
-        Some(since) => since.max(went_on) + config.header_timeout,
+        Some(since) => since + config.header_timeout,
         // A header section that begins right after this look must not wait for the next by much.
-        None if progress.open.get() > 0 => conn.ctx.now() + config.header_timeout,
-        None => (progress.active.get().max(went_on) + config.idle_timeout).min(conn.ctx.now() + config.header_timeout),
+        None if progress.open.get() > 0 => now + config.header_timeout,
+        None => (progress.active.get() + config.idle_timeout).min(now + config.header_timeout),
     };
-    conn.ctx.shared.clock.instant(at).max(Instant::now() + Duration::from_millis(10))
+    conn.ctx.timer(at).max(Instant::now() + Duration::from_millis(10))
 }
 
 /// Whether a header section takes too long, or nothing has been asked for too long.
@@ -256,7 +255,7 @@ fn is_late(conn: &Conn) -> bool {
     conn.progress.flush(&conn.ctx);
     let config = &conn.ctx.door.config;
     let progress = &conn.progress;
-    let now = conn.ctx.now();
+    let now = conn.ctx.running();
     if progress.open.get() > 0 {
         progress.active.set(now);
         return false;
@@ -267,9 +266,8 @@ fn is_late(conn: &Conn) -> bool {
         progress.head_since.set(progress.head_since.get().map(|_| now));
         return false;
     }
-    let idle = |since: Timestamp| now.since(since.max(conn.ctx.went_on()));
-    progress.head_since.get().is_some_and(|since| idle(since) >= config.header_timeout)
-        || idle(progress.active.get()) >= config.idle_timeout
+    progress.head_since.get().is_some_and(|since| conn.ctx.has_passed(since + config.header_timeout))
+        || conn.ctx.has_passed(progress.active.get() + config.idle_timeout)
 }
 
 /// Sends 408 to a client that began a request and did not finish it (RFC 9110 §15.5.9), nothing to an idle one.

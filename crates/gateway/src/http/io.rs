@@ -11,14 +11,13 @@ use std::{
 };
 
 use bytes::{Buf as _, Bytes};
-use fogmux_bus::Timestamp;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, Sleep},
 };
 
 use super::context::HttpContext;
-use crate::{phase::Phase, transport::Transport};
+use crate::{phase::Phase, stops::Running, transport::Transport};
 
 /// The interval at which a peer that takes nothing is checked: the gateway may be shutting down.
 const TICK: Duration = Duration::from_secs(2);
@@ -27,9 +26,9 @@ const TICK: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// When the first byte of a request came in whose header section is not complete.
-    pub(super) head_since: Cell<Option<Timestamp>>,
+    pub(super) head_since: Cell<Option<Running>>,
     /// When there was last a byte or an answer.
-    pub(super) active: Cell<Timestamp>,
+    pub(super) active: Cell<Running>,
     /// Requests being answered.
     pub(super) open: Cell<u32>,
     /// The peer has yet to take bytes that were written: hyper reads nothing meanwhile.
@@ -92,7 +91,8 @@ pub(super) struct Io<S> {
 
 /// A peer that takes nothing.
 struct Stalled {
-    since: Instant,
+    /// The deadline.
+    until: Running,
     tick: Pin<Box<Sleep>>,
 }
 
@@ -118,7 +118,7 @@ impl<S> Io<S> {
             self.progress.read(bytes);
             // Bytes while no request is open begin one; a body has a deadline of its own.
             if self.progress.open.get() == 0 && self.progress.head_since.get().is_none() {
-                self.progress.head_since.set(Some(self.ctx.now()));
+                self.progress.head_since.set(Some(self.ctx.running()));
             }
         }
     }
@@ -136,11 +136,12 @@ impl<S> Io<S> {
             Poll::Pending => {
                 let timeout = self.write_timeout;
                 let tick = timeout.min(TICK);
-                let fresh = || Stalled { since: Instant::now(), tick: Box::pin(tokio::time::sleep(tick)) };
+                let ctx = &self.ctx;
+                let fresh = || Stalled { until: ctx.running() + timeout, tick: Box::pin(tokio::time::sleep(tick)) };
                 let stalled = self.stalled.get_or_insert_with(fresh);
                 self.progress.blocked.set(true);
                 while stalled.tick.as_mut().poll(cx).is_ready() {
-                    if stalled.since.elapsed() >= timeout {
+                    if self.ctx.has_passed(stalled.until) {
                         self.ctx.shared.metrics.http.timed_out.increment();
                         return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                     }

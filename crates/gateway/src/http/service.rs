@@ -33,7 +33,7 @@ impl Conn {
     {
         let open = Open::new(&self.progress);
         let now = self.ctx.now();
-        self.progress.active.set(now);
+        self.progress.active.set(self.ctx.running_at(now));
         let (parts, body) = request.into_parts();
         let of = forwarded::of_request(&self.ctx, &self.peer, parts.version, &parts.headers);
         let conn = of.map(|peer| self.seen_by(peer));

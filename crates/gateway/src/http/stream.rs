@@ -5,12 +5,10 @@
 
 use std::{future::poll_fn, io, rc::Rc};
 
-use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
-    time::timeout,
-};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::{conn::Conn, follow::Follow, io::Io};
+use crate::deadline::in_time;
 
 /// The stream, to be run once the head of its response is written.
 pub(super) struct EventStream {
@@ -70,9 +68,9 @@ impl EventStream {
 /// Flushes within the write timeout: TLS takes bytes as written that the socket has no room for yet, so that the
 /// deadline on writes does not hold for them.
 async fn flush<S: AsyncWrite + Unpin>(conn: &Conn, io: &mut Io<S>) -> io::Result<()> {
-    let flushed = timeout(conn.ctx.door.config.write_timeout, io.flush()).await;
-    flushed.unwrap_or_else(|elapsed| {
+    let deadline = conn.ctx.running() + conn.ctx.door.config.write_timeout;
+    in_time(&conn.ctx, deadline, io.flush()).await.unwrap_or_else(|late| {
         conn.ctx.shared.metrics.http.timed_out.increment();
-        Err(elapsed.into())
+        Err(late.into())
     })
 }

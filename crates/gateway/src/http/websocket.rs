@@ -16,10 +16,7 @@ use http::{
 };
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
-    time::timeout,
-};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::{
     conn::{Conn, Upgrade},
@@ -31,6 +28,7 @@ use super::{
     respond,
 };
 use crate::{
+    deadline::in_time,
     metrics::{DoorMetrics, Metrics},
     transport::Transport,
 };
@@ -299,15 +297,16 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Events<T> {
 
     /// Writes all bytes, however long it takes, as long as the peer takes some within each write deadline.
     async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        let limit = self.conn.ctx.door.config.write_timeout;
+        let ctx = &self.conn.ctx;
+        let limit = ctx.door.config.write_timeout;
         while !bytes.is_empty() {
             let piece = bytes.get(..PIECE_BYTES).unwrap_or(bytes);
-            let count = timeout(limit, self.io.write(piece)).await??;
+            let count = in_time(ctx, ctx.running() + limit, self.io.write(piece)).await??;
             if count == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
             bytes = bytes.get(count..).unwrap_or_default();
         }
-        timeout(limit, self.io.flush()).await?
+        in_time(ctx, ctx.running() + limit, self.io.flush()).await?
     }
 }

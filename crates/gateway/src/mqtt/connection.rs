@@ -30,8 +30,8 @@ use super::{
     will::Will,
 };
 use crate::{
-    credential::Expiry, egress::Egress, fan_out::FanOut, liveness::check_sleep, pause::Pause, shutdown::Written, turn,
-    unfinished::Place,
+    credential::Expiry, egress::Egress, fan_out::FanOut, liveness::check_sleep, pause::Pause, shutdown::Written,
+    stops::Running, turn, unfinished::Place,
 };
 
 /// Turns a connection takes before others get theirs.
@@ -134,9 +134,9 @@ pub(super) struct Connection<S> {
     /// The client owes acknowledgements, so it is read even when memory is tight.
     pub(super) awaiting: bool,
     pub(super) now: Timestamp,
-    pub(super) last_read: Timestamp,
+    pub(super) last_read: Running,
     /// Since when the client is not read, for our own reasons: such time is none of its silence.
-    pub(super) unread_since: Timestamp,
+    pub(super) unread_since: Running,
     /// Bytes read since the task was woken.
     pub(super) read_bytes: u32,
     /// Bytes read in the last second.
@@ -218,8 +218,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             publishes: false,
             awaiting: false,
             now,
-            last_read: now,
-            unread_since: Timestamp::NEVER,
+            last_read: ctx.running_at(now),
+            unread_since: Running::NEVER,
             read_bytes: 0,
             recent: Recent::default(),
             boundary,

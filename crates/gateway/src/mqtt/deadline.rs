@@ -13,7 +13,7 @@ use super::{
     connection::{Connection, End},
     receive::Input,
 };
-use crate::{credential::Expiry, phase::Phase, shutdown::Written};
+use crate::{credential::Expiry, phase::Phase, shutdown::Written, stops::Running};
 
 /// Bytes that are read of a client that is not read otherwise, to learn whether it is there.
 const LOOK_BYTES: usize = 512;
@@ -21,35 +21,40 @@ const LOOK_BYTES: usize = 512;
 const LOOKED_AT_MAX: usize = 32 << 10;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// The running time of this turn.
+    pub(super) fn running(&self) -> Running {
+        self.ctx.running_at(self.now)
+    }
+
     fn keep_alive_deadline(&self) -> Timestamp {
         match self.keep_alive {
             0 => Timestamp::NEVER,
             // [MQTT-3.1.2-22]: one and a half times.
-            seconds => self.last_read.max(self.ctx.went_on()) + Duration::from_millis(u64::from(seconds) * 1500),
+            seconds => self.ctx.passes(self.last_read + Duration::from_millis(u64::from(seconds) * 1500)),
         }
     }
 
     /// Notes whether the client is read in this turn. The time in which it was not is none of its silence.
     pub(super) fn note_reading(&mut self, reads: bool) {
         match (reads, self.unread_since) {
-            (true, Timestamp::NEVER) => {}
+            (true, Running::NEVER) => {}
             (true, since) => {
-                self.last_read = self.last_read + self.now.since(since);
-                self.unread_since = Timestamp::NEVER;
+                self.last_read = self.last_read + self.running().since(since);
+                self.unread_since = Running::NEVER;
             }
-            (false, since) => self.unread_since = since.min(self.now),
+            (false, since) => self.unread_since = since.min(self.running()),
         }
     }
 
     /// Whether the client was not read in the last turn.
     pub(super) fn is_unread(&self) -> bool {
-        self.unread_since != Timestamp::NEVER
+        self.unread_since != Running::NEVER
     }
 
     fn stall_deadline(&self) -> Timestamp {
         match self.egress.stalled_since() {
-            Timestamp::NEVER => Timestamp::NEVER,
-            since => since.max(self.ctx.went_on()) + self.ctx.door.config.stall_max,
+            Running::NEVER => Timestamp::NEVER,
+            since => self.ctx.passes(since + self.ctx.door.config.stall_max),
         }
     }
 
@@ -65,8 +70,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             // A client that is not read has not been silent if something of it waits in the socket.
             match self.is_unread().then(|| self.poll_look(cx)) {
                 Some(Poll::Ready(Ok(()))) => {
-                    self.last_read = self.now;
-                    self.unread_since = self.now;
+                    self.last_read = self.running();
+                    self.unread_since = self.last_read;
                 }
                 Some(Poll::Ready(Err(end))) => return Poll::Ready(end),
                 Some(Poll::Pending) | None => return Poll::Ready(End::Silent),

@@ -9,14 +9,13 @@ use std::{
 
 use fogmux_fair::Owner;
 use fogmux_mqtt::{AuthStep, DecodeError, Limits, Packet, ProtocolError, ReasonCode, Version, decode};
-use tokio::{
-    io::{AsyncRead, ReadBuf},
-    time::{Instant, timeout_at},
-};
+use tokio::io::{AsyncRead, ReadBuf};
 
 use super::{context::MqttContext, login::Failed};
 use crate::{
     Peer,
+    deadline::in_time,
+    stops::Running,
     unfinished::{Place, SMALL_BYTES, Waiter},
     worker::READ_BUFFER_BYTES,
 };
@@ -26,7 +25,7 @@ pub(super) struct Early {
     bytes: Vec<u8>,
     ctx: Rc<MqttContext>,
     /// When the client has to have said everything.
-    deadline: Instant,
+    deadline: Running,
     /// Its place among all logins under way.
     place: Place,
 }
@@ -34,7 +33,7 @@ pub(super) struct Early {
 impl Early {
     /// Begins the login of a client, which has the time of the configuration for it.
     pub(super) fn new(ctx: Rc<MqttContext>, peer: &Peer) -> Self {
-        let deadline = Instant::now() + ctx.door.config.login_deadline;
+        let deadline = ctx.running() + ctx.door.config.login_deadline;
         let place = Place::new(ctx.door.logins(), Owner::nameless(peer.address.ip()));
         Self { bytes: Vec::new(), ctx, deadline, place }
     }
@@ -133,12 +132,13 @@ impl Early {
     /// Waits for the client, but not beyond its deadline. The deadline is for the client alone: the time that a
     /// password takes to be verified is the gateway's, and has a bound of its own.
     pub(super) async fn in_time<T>(&self, step: impl Future<Output = T>) -> Result<T, Failed> {
-        timeout_at(self.deadline, step).await.map_err(|_| Failed::Late)
+        in_time(&self.ctx, self.deadline, step).await.map_err(|_| Failed::Late)
     }
 
     /// Reads once, before the deadline.
     async fn read<S: AsyncRead + Unpin>(&mut self, stream: &mut S) -> Result<(), Failed> {
-        timeout_at(self.deadline, self.read_some(stream, READ_BUFFER_BYTES)).await.map_err(|_| Failed::Late)?
+        let (ctx, deadline) = (Rc::clone(&self.ctx), self.deadline);
+        in_time(&ctx, deadline, self.read_some(stream, READ_BUFFER_BYTES)).await.map_err(|_| Failed::Late)?
     }
 
     /// Reads once, so many bytes at most; an error at the end.

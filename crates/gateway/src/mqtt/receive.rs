@@ -248,7 +248,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Poll::Ready(Ok(count)) => {
                 self.count_read(count);
                 // A slow but steady sender does not exceed its keep alive.
-                self.last_read = self.now;
+                self.last_read = self.running();
                 Ok(Poll::Ready(()))
             }
         };
@@ -272,7 +272,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         let incoming = self.inbound.handle_publish(&publish);
         let incoming = incoming.map_err(|error| self.misbehaved(&error, error.reason()))?;
-        self.last_read = self.now;
+        self.last_read = self.running();
         self.publishes = true;
         let shared = bytes.slice_ref(publish.payload);
         let mut batch = Batch::default();
@@ -314,7 +314,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         };
         if used > 0 {
-            self.last_read = self.now;
+            self.last_read = self.running();
         }
         if control > 0 {
             self.ctx.shared.metrics.mqtt_only.control_in.add(control);

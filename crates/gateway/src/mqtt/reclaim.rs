@@ -21,6 +21,7 @@ use fogmux_bus::{Account, SessionKey, Slot, SlotId, Timestamp};
 use fogmux_fair::{Owner, divide, level};
 
 use super::{context::MqttContext, mailbox::MqttMailbox};
+use crate::stops::Running;
 
 /// How often it is looked.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -43,7 +44,7 @@ pub(super) struct Held {
 }
 
 /// The bytes that connected clients had taken at an earlier check, and the time of that check.
-type Taken<Id> = HashMap<Id, (u32, Timestamp)>;
+type Taken<Id> = HashMap<Id, (u32, Running)>;
 
 /// The state of the checks.
 #[derive(Debug)]
@@ -53,15 +54,14 @@ pub(super) struct Reclaim<Id = SlotId> {
     next: Timestamp,
     taken: Taken<Id>,
     /// Since when publishers have had to pause at each check.
-    pressed_since: Timestamp,
+    pressed_since: Running,
 }
 
 /// The circumstances of a look at all mailboxes.
 #[derive(Clone, Copy, Debug)]
 struct Look {
-    now: Timestamp,
-    /// When the gateway went on after it last had not run.
-    went_on: Timestamp,
+    /// The time in which all workers ran: this is about the clients of each.
+    now: Running,
     /// Whether publishers have to pause.
     is_pressed: bool,
 }
@@ -106,7 +106,7 @@ impl Reclaim {
         bounds.set_absent_bytes(door.config.tight_bytes / KEPT / door.sessions_away().max(1));
         if !bounds.is_very_tight() {
             self.taken = HashMap::new();
-            self.pressed_since = Timestamp::NEVER;
+            self.pressed_since = Running::NEVER;
             return;
         }
         let owners = holders(ctx).await;
@@ -114,7 +114,8 @@ impl Reclaim {
         for holders in &owners {
             trimmed += trim(ctx, holders).await;
         }
-        let look = Look { now, went_on: ctx.went_on(), is_pressed: ctx.bus().memory().pressure() };
+        let now = ctx.shared.clock.stops().running(now);
+        let look = Look { now, is_pressed: ctx.bus().memory().pressure() };
         let clients = |holders: &Holders| Clients {
             slow_bytes: holders.share / KEPT,
             held: holders.connected.iter().map(|holder| (holder.slot.id(), holder.held)).collect(),
@@ -139,7 +140,7 @@ impl Reclaim {
 
 impl<Id: Copy + Eq + Hash> Reclaim<Id> {
     pub(super) fn new(queue_bytes: usize) -> Self {
-        Self { queue_bytes, next: Timestamp::default(), taken: HashMap::new(), pressed_since: Timestamp::NEVER }
+        Self { queue_bytes, next: Timestamp::default(), taken: HashMap::new(), pressed_since: Running::NEVER }
     }
 
     /// The connected clients that have to go. Of each owner those that hold most, once publishers have had to pause for
@@ -160,21 +161,21 @@ impl<Id: Copy + Eq + Hash> Reclaim<Id> {
     }
 
     /// Whether publishers have had to pause for some time.
-    fn is_pressed(&mut self, Look { now, went_on, is_pressed }: Look) -> bool {
+    fn is_pressed(&mut self, Look { now, is_pressed }: Look) -> bool {
         if !is_pressed {
-            self.pressed_since = Timestamp::NEVER;
+            self.pressed_since = Running::NEVER;
             return false;
         }
-        self.pressed_since = self.pressed_since.min(now).max(went_on);
+        self.pressed_since = self.pressed_since.min(now);
         now.since(self.pressed_since) >= PATIENCE
     }
 
     /// Those that took hardly anything of what they hold for some time.
     fn slow(&mut self, look: Look, before: &Taken<Id>, connected: &[(Id, Held)]) -> Vec<(Id, Held)> {
-        let Look { now, went_on, .. } = look;
+        let Look { now, .. } = look;
         let mut is_slow = |(id, held): &(Id, Held)| {
             let Held { bytes, taken, .. } = *held;
-            let (then, since) = before.get(id).copied().filter(|(_, since)| *since >= went_on).unwrap_or((taken, now));
+            let (then, since) = before.get(id).copied().unwrap_or((taken, now));
             let took = usize::try_from(taken.wrapping_sub(then)).unwrap_or(usize::MAX);
             let is_over = now.since(since) >= PATIENCE;
             let start = if is_over { (taken, now) } else { (then, since) };

@@ -58,7 +58,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
             Poll::Ready(Err(error)) => return Err(End::of(&error)),
-            Poll::Pending => self.egress.write_blocked(self.now),
+            Poll::Pending => self.egress.write_blocked(self.running()),
         }
         Ok(())
     }
@@ -76,7 +76,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match Pin::new(&mut self.stream).poll_flush(cx) {
             Poll::Ready(Ok(())) => self.egress.flushed(),
             Poll::Ready(Err(error)) => return Err(End::of(&error)),
-            Poll::Pending => self.egress.flush_blocked(self.now),
+            Poll::Pending => self.egress.flush_blocked(self.running()),
         }
         Ok(())
     }

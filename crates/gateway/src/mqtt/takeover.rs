@@ -69,7 +69,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.wait_for_departures(&key).await;
         self.now = self.ctx.now();
         // Clients wait for CONNACK before they send.
-        self.last_read = self.now;
+        self.last_read = self.running();
     }
 
     async fn wait_for_departures(&self, key: &SessionKey) {

@@ -9,10 +9,7 @@ use fogmux_xmpp::{
     Jid, ServerEvent, ServerStream, StanzaCondition, StreamCondition, StreamError,
     stream::{BindRequest, SaslCondition, StartTls},
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
-    time::{Instant, timeout_at},
-};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
 use super::{
     access::Gate,
@@ -27,6 +24,8 @@ use super::{
 };
 use crate::{
     Peer,
+    deadline::in_time,
+    stops::Running,
     unfinished::{Place, SMALL_BYTES, owner},
 };
 
@@ -49,7 +48,7 @@ pub(super) struct Halted<S> {
 /// The state of a login besides its stream.
 pub(super) struct Rest {
     machine: ServerStream,
-    pub(super) deadline: Instant,
+    pub(super) deadline: Running,
 }
 
 impl<S> Halted<S> {
@@ -67,7 +66,7 @@ where
     let logins = Logins::new(ctx, &peer);
     let now = Duration::from_millis(ctx.now().as_millis());
     let machine = ServerStream::new(Arc::clone(&door.server), logins.offer(&peer, starttls), random(), now);
-    let deadline = Instant::now() + door.config.login_timeout;
+    let deadline = ctx.running() + door.config.login_timeout;
     negotiate(ctx, stream, peer, logins, Rest { machine, deadline }).await
 }
 
@@ -162,7 +161,7 @@ struct Attempt<S> {
     out: Vec<u8>,
     /// When the client has to have said everything. The time that a password takes to be verified is the gateway's,
     /// which has a bound of its own: it is added.
-    deadline: Instant,
+    deadline: Running,
     /// Its place among the unfinished stanzas of all clients.
     place: Place,
 }
@@ -175,24 +174,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
                     Want::StartTls => {
                         // RFC 6120 §5.4.3.3
                         self.input = Vec::new();
-                        let flushed = timeout_at(self.deadline, self.flush()).await.map_err(|_| late())?;
+                        let (ctx, deadline) = (Rc::clone(&self.ctx), self.deadline);
+                        let flushed = in_time(&ctx, deadline, self.flush()).await.map_err(|_| late())?;
                         return Ok(flushed.map_or(Ended::Gone, |()| Ended::StartTls));
                     }
                     Want::Authenticate(mechanism, initial) => {
-                        let began = Instant::now();
+                        let began = self.ctx.running();
                         let work = self.logins.start(&self.ctx, &self.peer, mechanism, initial);
                         let done = while_there(&self.ctx, &mut self.stream, &mut self.input, work).await;
                         let Some(outcome) = done else { return Ok(Ended::Gone) };
                         self.settle(outcome);
-                        self.deadline += began.elapsed();
+                        self.deadline = self.deadline + self.ctx.running().since(began);
                     }
                     Want::Respond(data) => {
-                        let began = Instant::now();
+                        let began = self.ctx.running();
                         let work = self.logins.respond(&self.ctx, &self.peer, &data);
                         let done = while_there(&self.ctx, &mut self.stream, &mut self.input, work).await;
                         let Some(outcome) = done else { return Ok(Ended::Gone) };
                         self.settle(outcome);
-                        self.deadline += began.elapsed();
+                        self.deadline = self.deadline + self.ctx.running().since(began);
                     }
                     Want::Bind(request) => match self.full_address(&request) {
                         Some(_) => return Ok(Ended::Bound(request)),
@@ -204,12 +204,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
                 self.goodbye().await;
                 return Ok(Ended::Gone);
             }
-            let deadline = self.deadline;
+            let (ctx, deadline) = (Rc::clone(&self.ctx), self.deadline);
             let exchange = async {
                 self.flush().await?;
                 self.read().await
             };
-            if !matches!(timeout_at(deadline, exchange).await.map_err(|_| late())?, Ok(1..)) {
+            if !matches!(in_time(&ctx, deadline, exchange).await.map_err(|_| late())?, Ok(1..)) {
                 return Ok(Ended::Gone);
             }
         }

@@ -20,9 +20,12 @@ use tokio::{
 use self::deadlines::Stalled;
 use super::{core::Core, read};
 use crate::{
-    credential, liveness,
+    credential,
+    deadline::Deadline,
+    liveness,
     phase::Phase,
     shutdown::{DRAIN_TICK, Reading, Written},
+    stops::Running,
     turn,
     unfinished::{Place, SMALL_BYTES},
 };
@@ -44,11 +47,11 @@ pub(super) struct Session<S> {
     /// Runs while the client reads nothing.
     stalled: Option<Box<Stalled>>,
     /// Runs while a stanza has begun and not ended.
-    open: Option<Pin<Box<Sleep>>>,
+    open: Option<Box<Deadline>>,
     /// Runs while the limit of unacknowledged stanzas is reached.
-    unacknowledged: Option<Pin<Box<Sleep>>>,
+    unacknowledged: Option<Box<Deadline>>,
     /// Since when the client is not read, for our own reasons: such time counts against no deadline.
-    unread_since: Option<Instant>,
+    unread_since: Option<Running>,
     /// Its place among the unfinished stanzas of all clients, while it has more than a little.
     place: Option<Box<Place>>,
     /// When the login expires, as a token does, in seconds since 1970.

@@ -11,7 +11,6 @@ use std::{
     time::Duration,
 };
 
-use fogmux_bus::Timestamp;
 use fogmux_coap::{
     server::Room,
     stream::{Abort, Session, signal},
@@ -26,7 +25,8 @@ use super::{
     wire::{Frames, Said},
 };
 use crate::{
-    Peer, coap::CoapContext, coap::core::machine_time, coap::transport::Path, pause::Pause, shutdown::Reading, turn,
+    Peer, coap::CoapContext, coap::core::session_time, coap::transport::Path, pause::Pause, shutdown::Reading,
+    stops::Running, turn,
 };
 
 /// The largest read once a message has begun.
@@ -58,13 +58,13 @@ struct Connection<S> {
     writing: Vec<u8>,
     written: usize,
     /// Since when nothing was written of what waits.
-    stuck: Option<Timestamp>,
+    stuck: Option<Running>,
     /// Since when the peer is not read, for our own reasons: such time counts against no deadline of the session.
-    unread_since: Option<Timestamp>,
+    unread_since: Option<Running>,
     sleep: Pin<Box<Sleep>>,
-    armed: Option<Timestamp>,
+    armed: Option<Running>,
     /// Nothing is read any more; at this time the connection ends at the latest.
-    closing: Option<Timestamp>,
+    closing: Option<Running>,
     /// A pause of this publisher, for a subscriber to catch up.
     pause: Option<Box<Pause>>,
     /// A shutdown waits for it, until everything is written.
@@ -82,7 +82,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(ctx: Rc<CoapContext
     let path = hub.open(peer, kind);
     let config = ctx.door.config.session();
     let mut settings = Vec::new();
-    let session = Session::open(config, kind.framing(), machine_time(ctx.now()), &mut settings);
+    let session = Session::open(config, kind.framing(), session_time(ctx.running()), &mut settings);
     hub.write(path, |_, bytes| bytes.extend_from_slice(&settings));
     let mut connection = Connection {
         frames: (kind == WireKind::WebSocket).then(|| Frames::new(config.message_bytes_max)),
@@ -165,11 +165,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             // While it does not read, nothing more is done for it.
             if written.is_pending() || self.poll_pause(cx).is_pending() {
-                self.unread_since.get_or_insert(self.ctx.now());
+                self.unread_since.get_or_insert(self.ctx.running());
                 return Poll::Pending;
             }
             if let Some(since) = self.unread_since.take() {
-                self.session.excuse(self.ctx.now().since(since));
+                self.session.excuse(self.ctx.running().since(since));
                 // Its deadlines run again.
                 if self.poll_deadline(cx) {
                     return Poll::Ready(Ok(()));
@@ -227,7 +227,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => {
-                    self.stuck.get_or_insert_with(|| self.ctx.now());
+                    self.stuck.get_or_insert_with(|| self.ctx.running());
                     return Ok(Poll::Pending);
                 }
             }
@@ -295,7 +295,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Ok(said) => said,
             Err(abort) => return Some(End::Abort(abort)),
         };
-        let now = machine_time(self.ctx.now());
+        let now = session_time(self.ctx.running());
         match said {
             Said::Nothing => {
                 self.unread = false;
@@ -356,7 +356,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn close_soon(&mut self) {
         if self.closing.is_none() {
-            self.closing = Some(self.ctx.now() + FAREWELL_TIMEOUT);
+            self.closing = Some(self.ctx.running() + FAREWELL_TIMEOUT);
         }
     }
 }

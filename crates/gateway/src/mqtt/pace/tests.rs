@@ -218,7 +218,7 @@ fn the_time_in_which_the_gateway_did_not_run_is_not_the_readers() {
     let asked = pace.slow_down(Distance::Nearly(1 << 20)).expect("a pause");
     let (mut plan, until) = (Plan::new(asked.clone()), asked.until.expect("a subscriber"));
     assert!(!pace.is_fair(at(60_000)) && !until.is_waiting(at(60_000), at(0)));
-    stops.ended(at(60_000));
+    stops.ended(at(60_000), Duration::ZERO);
     assert!(pace.is_fair(at(60_000)) && until.is_waiting(at(60_000), stops.last()));
     assert!(plan.goes_on(at(60_000), stops.last()));
     // It has as long as at first, and its pace is judged anew.

@@ -88,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if pings == 0 {
             return Ok(());
         }
-        self.last_read = self.now;
+        self.last_read = self.running();
         self.ctx.shared.metrics.mqtt_only.control_in.add(pings);
         (0..pings).try_for_each(|_| self.answer(&Packet::Pingresp))
     }

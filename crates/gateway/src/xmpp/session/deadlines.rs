@@ -13,13 +13,15 @@ use tokio::{
 };
 
 use super::Session;
+use crate::{deadline::Deadline, stops::Running};
 
 /// How often a client that reads nothing is checked.
 const TICK: Duration = Duration::from_secs(2);
 
 /// A client that reads nothing.
 pub(super) struct Stalled {
-    since: Instant,
+    /// The deadline.
+    until: Running,
     tick: Pin<Box<Sleep>>,
 }
 
@@ -31,12 +33,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let ctx = &self.core.ctx;
         let timeout = ctx.door.config.write_timeout;
         let tick = timeout.min(TICK);
-        let fresh = || Box::new(Stalled { since: Instant::now(), tick: Box::pin(tokio::time::sleep(tick)) });
+        let fresh = || Box::new(Stalled { until: ctx.running() + timeout, tick: Box::pin(tokio::time::sleep(tick)) });
         let stalled = self.stalled.get_or_insert_with(fresh);
         loop {
             ready!(stalled.tick.as_mut().poll(cx));
             let memory = ctx.bus().memory();
-            if stalled.since.elapsed() >= timeout || (memory.pressure() && memory.stops(&self.core.owner())) {
+            if ctx.has_passed(stalled.until) || (memory.pressure() && memory.stops(&self.core.owner())) {
                 ctx.shared.metrics.xmpp.timed_out.increment();
                 return Poll::Ready(());
             }
@@ -46,17 +48,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// The client is not read now, for our own reasons.
     pub(super) fn note_unread(&mut self) {
-        self.unread_since.get_or_insert_with(Instant::now);
+        let ctx = &self.core.ctx;
+        self.unread_since.get_or_insert_with(|| ctx.running());
     }
 
     /// The client is read again. The time in which it was not is none of its delays.
     pub(super) fn excuse(&mut self) {
         let Some(since) = self.unread_since.take() else { return };
-        let held_back = since.elapsed();
-        for deadline in [&mut self.open, &mut self.unacknowledged].into_iter().flatten() {
-            let at = deadline.deadline() + held_back;
-            deadline.as_mut().reset(at);
-        }
+        let open = [&mut self.open, &mut self.unacknowledged].into_iter().flatten();
+        let ctx = &self.core.ctx;
+        let held_back = ctx.running().since(since);
+        open.for_each(|deadline| deadline.extend(ctx, held_back));
     }
 
     /// Whether a stanza has been incomplete for too long.
@@ -65,9 +67,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             self.open = None;
             return false;
         }
-        let timeout = self.core.ctx.door.config.stanza_timeout;
-        let overdue = self.open.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
-        let overdue = overdue.as_mut().poll(cx).is_ready() && !self.core.machine.is_closed();
+        let ctx = &self.core.ctx;
+        let timeout = ctx.door.config.stanza_timeout;
+        let overdue = self.open.get_or_insert_with(|| Box::new(Deadline::after(ctx, timeout)));
+        let overdue = overdue.poll(ctx, cx).is_ready() && !self.core.machine.is_closed();
         if overdue {
             self.open = None;
             self.core.ctx.shared.metrics.xmpp.timed_out.increment();
@@ -81,9 +84,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             self.unacknowledged = None;
             return false;
         }
-        let timeout = self.core.ctx.door.config.write_timeout;
-        let waits = self.unacknowledged.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
-        let forgotten = waits.as_mut().poll(cx).is_ready();
+        let ctx = &self.core.ctx;
+        let timeout = ctx.door.config.write_timeout;
+        let waits = self.unacknowledged.get_or_insert_with(|| Box::new(Deadline::after(ctx, timeout)));
+        let forgotten = waits.poll(ctx, cx).is_ready();
         if forgotten {
             self.unacknowledged = None;
             self.core.ctx.shared.metrics.xmpp.timed_out.increment();

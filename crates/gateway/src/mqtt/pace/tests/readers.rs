@@ -167,7 +167,7 @@ fn cut(setting: Setting) -> Option<u64> {
             continue;
         }
         if ms == stop.end && stopped > 0 {
-            stops.ended(at(ms));
+            stops.ended(at(ms), Duration::ZERO);
         } else {
             reader.send(at(ms));
         }
