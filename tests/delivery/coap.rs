@@ -1,6 +1,7 @@
 //! CoAP observers: every retained message of a filter, the newest value, the end of an observation.
 
 mod catch_up;
+mod commands;
 mod ends;
 mod many;
 mod newest;
@@ -44,6 +45,12 @@ pub(crate) const CASES: &[Case] = &[
         run: slow::unread,
     },
     Case { name: "coap tcp client that is slow to read gets its answers during a shutdown", run: slow::shutdown },
+    Case {
+        name: "coap fogmux pub sends each block once, however often it is told to go on",
+        run: commands::continue_for_ever,
+    },
+    Case { name: "coap fogmux sub fetches sixteen large messages at a time and loses none", run: commands::many_rests },
+    Case { name: "coap fogmux sub registers again after 5.03 with Max-Age", run: commands::unavailable_for_a_while },
     Case { name: "coap connections gauge counts observing endpoints", run: ends::gauge },
 ];
 

@@ -31,6 +31,9 @@ const CHUNK_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a request beside its payload where the server takes short records only: header, token, a topic, and others.
 const REQUEST_BYTES: usize = 128;
 
+/// The shortest time before an observation is registered again, whatever the server says.
+const RETRY_MIN: Duration = Duration::from_secs(1);
+
 /// A socket to publish by.
 pub struct Publisher(Exchange);
 
@@ -89,34 +92,57 @@ pub async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, Cli
     }
     call.observe = true;
     let mut exchange = Exchange::open(url, options).await?;
-    let observation = exchange.ask(call).await?;
+    let observation = exchange.ask(call.clone()).await?;
     let (observed, answer) = exchange.answer().await?;
     accepted(&answer)?;
     if !observed {
-        return Err(ClientError::protocol("the gateway answered but does not observe"));
+        return Err(does_not_observe());
     }
     let first = Some(answer).filter(|answer| !answer.location.is_empty());
-    Ok(Subscription { exchange, observation, topic: url.topic.clone(), first })
+    Ok(Subscription { exchange, call, observation, topic: url.topic.clone(), first, again: None })
 }
 
 /// An observation.
 pub struct Subscription {
     exchange: Exchange,
+    /// The registration.
+    call: Call,
     observation: CallId,
     topic: String,
     first: Option<Answer>,
+    /// When to register again, after the gateway has ended the observation for a while.
+    again: Option<Instant>,
 }
 
 impl Subscription {
     /// The next state of a topic that the filter matches.
     pub async fn next(&mut self) -> Result<Arrived, ClientError> {
         loop {
-            let answer = match self.first.take() {
-                Some(answer) => answer,
-                None => self.exchange.answer().await?.1,
+            if let Some(at) = self.again {
+                self.exchange.pause(at).await?;
+                self.observation = self.exchange.ask(self.call.clone()).await?;
+                self.again = None;
+            }
+            let (observed, answer) = match self.first.take() {
+                Some(answer) => (true, answer),
+                None => self.exchange.answer().await?,
             };
-            // An error ends the observation (RFC 7641 §3.2), also 5.03 of a gateway that shuts down.
+            // An error ends the observation (RFC 7641 §3.2, §4.2). 5.03 with Max-Age ends it for so long (RFC 7252
+            // §5.9.3.4): the gateway had no more room for what waited, or shuts down and may be started again.
+            if answer.code == Code::SERVICE_UNAVAILABLE
+                && let Some(seconds) = answer.max_age
+            {
+                self.again = Some(Instant::now() + RETRY_MIN.max(Duration::from_secs(seconds.into())));
+                eprintln!(
+                    "fogmux: the gateway has ended the observation (5.03), and messages may be missed; it is registered \
+                     again in {seconds} s, and retained messages may come again"
+                );
+                continue;
+            }
             accepted(&answer)?;
+            if !observed {
+                return Err(does_not_observe());
+            }
             // The answer to a registration is no message.
             if answer.location.is_empty() {
                 continue;
@@ -131,6 +157,10 @@ impl Subscription {
         let ended = exchange.cancel(observation).await;
         exchange.link.close().await.and(ended)
     }
+}
+
+fn does_not_observe() -> ClientError {
+    ClientError::protocol("the gateway answered but does not observe")
 }
 
 fn call(method: Code, topic: &str) -> Result<Call, ClientError> {
@@ -182,6 +212,8 @@ struct Exchange {
     oscore: Option<Reserved>,
     /// Bytes of a payload above which it goes in blocks, Confirmable in any case; `None` over a connection.
     confirmable_above: Option<usize>,
+    /// Missed states at the last warning.
+    warned: u64,
 }
 
 impl Exchange {
@@ -204,7 +236,8 @@ impl Exchange {
         let oscore = options.oscore.as_deref().map(oscore::open).transpose()?;
         let protection = oscore.as_ref().map(|reserved| RequestProtection(Arc::clone(reserved.context())));
         let client = Client::with(config, secret, protection);
-        Ok(Self { link, client, out: Outbox::default(), started: Instant::now(), oscore, confirmable_above })
+        let (out, started) = (Outbox::default(), Instant::now());
+        Ok(Self { link, client, out, started, oscore, confirmable_above, warned: 0 })
     }
 
     async fn link(url: &Url, options: &Options) -> Result<Link, ClientError> {
@@ -268,21 +301,46 @@ impl Exchange {
         }
     }
 
+    /// Returns at a point in time. What comes before that is answered and not told.
+    async fn pause(&mut self, until: Instant) -> Result<(), ClientError> {
+        while Instant::now() < until {
+            self.turn_until(until).await?;
+            while self.client.poll_event().is_some() {}
+        }
+        Ok(())
+    }
+
     async fn turn(&mut self) -> Result<(), ClientError> {
+        self.turn_until(Instant::now() + Duration::from_secs(3600)).await
+    }
+
+    async fn turn_until(&mut self, latest: Instant) -> Result<(), ClientError> {
         let due = self.client.next_timeout().map(|due| self.started + Duration::from_millis(due.as_millis()));
-        let never = Instant::now() + Duration::from_secs(3600);
         tokio::select! {
             received = self.link.receive() => {
                 let datagram = received?;
                 let now = self.now();
                 self.client.handle(now, &datagram, &mut self.out);
             }
-            () = sleep_until(due.unwrap_or(never)) => {
+            () = sleep_until(due.map_or(latest, |due| due.min(latest))) => {
                 let now = self.now();
                 self.client.handle_timeout(now, &mut self.out);
             }
         }
+        self.warn();
         self.flush().await
+    }
+
+    /// Says that states were not fetched, each time that they are twice as many.
+    fn warn(&mut self) {
+        let missed = self.client.missed();
+        if missed.states > 0 && missed.states >= 2 * self.warned {
+            self.warned = missed.states;
+            let (states, path) = (missed.states, missed.last.join("/"));
+            eprintln!(
+                "fogmux: too many large messages at once: {states} so far were not fetched, the last of {path:?}"
+            );
+        }
     }
 
     async fn flush(&mut self) -> Result<(), ClientError> {

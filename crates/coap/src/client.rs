@@ -15,6 +15,7 @@ mod observation;
 mod protection;
 mod template;
 mod tokens;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use bytes::Bytes;
 
 pub use self::call::Call;
 pub use self::event::{CallFailed, Event, Events, Registration, Representation, RequestError};
-pub use self::machine::{Machine, MessageBytes};
+pub use self::machine::{Machine, MessageBytes, Missed};
 pub use self::protection::{Protection, Unopened, Unprotected};
 pub use self::template::Template;
 pub use self::tokens::TokenForm;
@@ -52,6 +53,8 @@ pub struct ClientConfig {
     pub chunk: usize,
     /// Bytes of an answer put together from blocks.
     pub body_bytes_max: usize,
+    /// Bytes of all answers that are being put together from blocks at a time. One that does not fit fails.
+    pub bodies_bytes_max: usize,
     /// How long an answer may take that comes on its own (RFC 7252 §5.2.2) or over a reliable transport.
     pub answer_timeout: Duration,
     /// How long the answer to a Non-confirmable request may take (RFC 7252 §5.2.3).
@@ -67,6 +70,7 @@ impl Default for ClientConfig {
             block_size: BlockSize::MAX,
             chunk: BlockSize::MAX.bytes(),
             body_bytes_max: 64 << 20,
+            bodies_bytes_max: 64 << 20,
             answer_timeout: Duration::from_secs(100),
             unconfirmed_timeout: Duration::from_secs(100),
         }
@@ -219,6 +223,12 @@ impl<P: Protection> Client<P> {
     #[must_use]
     pub const fn is_idle(&self) -> bool {
         self.machine.in_flight() == 0
+    }
+
+    /// States of observations that were not fetched.
+    #[must_use]
+    pub const fn missed(&self) -> &Missed {
+        self.machine.missed()
     }
 
     /// When [`Client::handle_timeout`] is due, if ever.

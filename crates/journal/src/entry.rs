@@ -1,5 +1,7 @@
 //! Entries of a frame: a part of a record, or records that are forgotten.
 
+use std::ops::RangeInclusive;
+
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{
@@ -99,9 +101,11 @@ impl Forget {
         Some((Self { first, count }, from))
     }
 
-    /// The identifiers.
-    pub(crate) fn ids(self) -> impl Iterator<Item = RecordId> {
-        (self.first..).take(self.count as usize).filter_map(RecordId::new)
+    /// The identifiers, as far as there are such. There may be billions, with few records or none among them.
+    pub(crate) fn ids(self) -> Option<RangeInclusive<RecordId>> {
+        let first = RecordId::new(self.first)?;
+        let more = u64::from(self.count.checked_sub(1)?);
+        Some(first..=RecordId::new(self.first + more).unwrap_or(RecordId::MAX))
     }
 }
 
@@ -139,5 +143,22 @@ impl<'a> Iterator for Entries<'a> {
         self.position += u32::try_from(self.rest.len() - rest.len()).unwrap_or_default();
         self.rest = rest;
         Some((position, entry))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forget_is_a_range_of_identifiers_that_there_can_be() {
+        let ids = |first, count| Forget { first, count }.ids().map(|ids| (ids.start().get(), ids.end().get()));
+        assert_eq!(ids(7, 0), None);
+        assert_eq!(ids(7, 1), Some((7, 7)));
+        assert_eq!(ids(0, u32::MAX), Some((0, u64::from(u32::MAX) - 1)));
+        let max = RecordId::MAX.get();
+        assert_eq!(ids(max - 1, 2), Some((max - 1, max)));
+        assert_eq!(ids(max, u32::MAX), Some((max, max)));
+        assert_eq!((ids(max + 1, 1), ids(u64::MAX - 2, 16)), (None, None));
     }
 }

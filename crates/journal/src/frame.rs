@@ -5,9 +5,13 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::blocks::{BEGINS, BLOCK, MARK};
+use crate::{
+    blocks::{BEGINS, BLOCK, CONTINUES, MARK},
+    record::NEXT_ID_MAX,
+};
 
-/// The version of the format that is written here. The header's beginning and the checksum are those of any version.
+/// The version of the format that is written here. The header's beginning, the checksum and the marks of blocks are
+/// those of any version.
 pub const FORMAT: u16 = 1;
 /// Bytes of a header in the file, the mark of its block included.
 pub(crate) const HEADER: u32 = 72;
@@ -26,6 +30,12 @@ pub(crate) const CLOSED: u16 = 4;
 
 /// No segment.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
+
+/// The largest number of a frame: a thousand frames a second for 146 million years. A larger one was forged, and sums
+/// with it could overflow.
+const NUMBER_MAX: u64 = 1 << 62;
+/// The largest epoch, of which each start and each failed commit takes one.
+const EPOCH_MAX: u32 = 1 << 31;
 
 /// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +64,18 @@ impl Header {
     /// Blocks that the frame takes.
     pub(crate) const fn blocks(&self) -> u32 {
         self.length.div_ceil(BLOCK)
+    }
+
+    /// Whether a journal can have written it. A checksum that is right does not say so: it has no key.
+    const fn is_possible(&self) -> bool {
+        self.number <= NUMBER_MAX
+            && self.synced < self.number
+            && 0 < self.oldest
+            && self.oldest <= self.number
+            && 0 < self.epoch_first
+            && self.epoch_first <= self.number
+            && self.next_id <= NEXT_ID_MAX
+            && self.epoch <= EPOCH_MAX
     }
 
     /// The header's content, with room for the checksum.
@@ -125,9 +147,9 @@ fn checksum(frame: &[u8]) -> Option<[u8; 8]> {
 /// What is at the beginning of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A frame whose checksum is right.
+    /// A frame whose checksum is right, and whose header is possible.
     Frame(Header),
-    /// The mark of a frame, but not the frame. The number is what its header says, and may be wrong.
+    /// The mark of a frame, but not a frame that a journal has written. The number is what its header says, and may be wrong.
     Broken(u64),
     /// No frame begins here.
     Nothing,
@@ -143,12 +165,17 @@ impl Found {
         }
         let Some((version, header)) = Header::parse(bytes) else { return Self::Broken(0) };
         let whole = bytes.get(..header.length as usize).filter(|frame| frame.len() >= HEADER as usize);
+        // Looked at first: a file in which each block claims to begin a long frame would be read as often as it has
+        // blocks otherwise.
+        let whole =
+            whole.filter(|frame| frame.chunks(BLOCK as usize).skip(1).all(|block| block.starts_with(&CONTINUES)));
         let right = whole.is_some_and(|frame| {
             checksum(frame).as_ref() == frame.get(CHECKSUM_AT..CHECKED_FROM).and_then(<[u8]>::first_chunk)
         });
         match (right, version) {
             (false, _) => Self::Broken(header.number),
-            (true, FORMAT) => Self::Frame(header),
+            (true, FORMAT) if header.is_possible() => Self::Frame(header),
+            (true, FORMAT) => Self::Broken(header.number),
             (true, version) => Self::Newer(version),
         }
     }
@@ -159,24 +186,30 @@ mod tests {
     use super::*;
     use crate::blocks::Spread;
 
+    const HEADER_OF_9: Header = Header {
+        flags: 3,
+        number: 9,
+        synced: 8,
+        oldest: 2,
+        epoch_first: 4,
+        next_id: 77,
+        epoch: 5,
+        length: 0,
+        next_slot: 3,
+        segment_bytes: 8192,
+    };
+
     fn frame(body: &[u8]) -> Vec<u8> {
+        frame_of(HEADER_OF_9, body)
+    }
+
+    fn frame_of(header: Header, body: &[u8]) -> Vec<u8> {
         let mut spread = Spread::begin(2);
-        let length = HEADER + u32::try_from(body.len()).unwrap();
-        let header = Header {
-            flags: 3,
-            number: 9,
-            synced: 8,
-            oldest: 2,
-            epoch_first: 4,
-            next_id: 77,
-            epoch: 5,
-            length,
-            next_slot: 3,
-            segment_bytes: 8192,
-        };
         spread.push(&header.content());
         spread.push(body);
         let mut bytes = spread.into_bytes();
+        let length = u32::try_from(bytes.len()).unwrap();
+        bytes[60..64].copy_from_slice(&length.to_le_bytes());
         seal(&mut bytes);
         bytes
     }
@@ -203,5 +236,40 @@ mod tests {
         assert_eq!(Found::at(&frame), Found::Broken(9));
         seal(&mut frame);
         assert_eq!(Found::at(&frame), Found::Newer(2));
+    }
+
+    #[test]
+    fn impossible_headers_are_broken_at_each_bound() {
+        let is_frame = |header| matches!(Found::at(&frame_of(header, b"")), Found::Frame(_));
+        let of = |change: fn(&mut Header, u64), value| {
+            let mut header = Header { number: NUMBER_MAX, ..HEADER_OF_9 };
+            change(&mut header, value);
+            is_frame(header)
+        };
+        let number = |header: &mut Header, value| header.number = value;
+        assert_eq!(
+            [0, 8, 9, NUMBER_MAX, NUMBER_MAX + 1, u64::MAX].map(|n| of(number, n)),
+            [false, false, true, true, false, false]
+        );
+        let synced = |header: &mut Header, value| header.synced = value;
+        assert_eq!([0, NUMBER_MAX - 1, NUMBER_MAX, u64::MAX].map(|n| of(synced, n)), [true, true, false, false]);
+        let oldest = |header: &mut Header, value| header.oldest = value;
+        assert_eq!([0, 1, NUMBER_MAX, NUMBER_MAX + 1].map(|n| of(oldest, n)), [false, true, true, false]);
+        let first = |header: &mut Header, value| header.epoch_first = value;
+        assert_eq!([0, 1, NUMBER_MAX, NUMBER_MAX + 1].map(|n| of(first, n)), [false, true, true, false]);
+        let next_id = |header: &mut Header, value| header.next_id = value;
+        assert_eq!([0, NEXT_ID_MAX, NEXT_ID_MAX + 1, u64::MAX].map(|n| of(next_id, n)), [true, true, false, false]);
+        let epoch = |header: &mut Header, value| header.epoch = u32::try_from(value).unwrap();
+        let epochs = [0, EPOCH_MAX, EPOCH_MAX + 1, u32::MAX].map(u64::from);
+        assert_eq!(epochs.map(|n| of(epoch, n)), [true, true, false, false]);
+    }
+
+    #[test]
+    fn a_frame_goes_on_in_blocks_that_say_so() {
+        let mut frame = frame(&[7; 5000]);
+        assert!(matches!(Found::at(&frame), Found::Frame(_)));
+        frame[BLOCK as usize..][..4].copy_from_slice(&BEGINS);
+        seal(&mut frame);
+        assert_eq!(Found::at(&frame), Found::Broken(9));
     }
 }

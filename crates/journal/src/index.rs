@@ -3,7 +3,7 @@
 //! Keys mostly ascend and are mostly removed from the front, so the index is a deque of sorted runs: no pointers, no
 //! empty buckets, and iteration in order of the identifiers.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::RangeInclusive};
 
 use crate::{
     disk::Slot,
@@ -120,11 +120,12 @@ impl Index {
         Some(entry.place)
     }
 
-    /// Removes all parts of a record, those included that are there without the first. Returns where they were.
-    pub(crate) fn remove_record(&mut self, id: RecordId) -> impl Iterator<Item = Place> {
+    /// Removes all parts of records, those included that are there without the first. Returns where they were. It takes
+    /// as long as there are parts, not identifiers.
+    pub(crate) fn remove_records(&mut self, ids: RangeInclusive<RecordId>) -> impl Iterator<Item = (Key, Place)> {
         std::iter::from_fn(move || {
-            let key = self.first_from(id.key(0)).filter(|key| key.id() == id)?;
-            self.remove(key)
+            let key = self.first_from(ids.start().key(0)).filter(|key| key.id() <= *ids.end())?;
+            Some((key, self.remove(key)?))
         })
     }
 
@@ -218,5 +219,21 @@ mod tests {
         (0..100_000).filter(|n| n % 1000 != 0).for_each(|n| assert!(index.remove(Key::from_u64(n << 8)).is_some()));
         assert_eq!(index.len(), 100);
         assert!(index.memory() <= 8_000, "{}", index.memory());
+    }
+
+    #[test]
+    fn a_range_of_records_is_removed_with_all_their_parts() {
+        let id = |number| RecordId::new(number).unwrap();
+        let mut index = Index::default();
+        for (number, part) in [(1, 0), (1, 1), (5, 3), (5, 255), (9, 0), (RecordId::MAX.get(), 255)] {
+            assert_eq!(index.insert(id(number).key(part), place(0)), None);
+        }
+        let mut remove =
+            |first, last| index.remove_records(id(first)..=id(last)).map(|(key, _)| key).collect::<Vec<_>>();
+        assert_eq!(remove(2, 4), []);
+        assert_eq!(remove(0, 5), [id(1).key(0), id(1).key(1), id(5).key(3), id(5).key(255)]);
+        assert_eq!(remove(10, RecordId::MAX.get()), [RecordId::MAX.key(255)]);
+        assert_eq!(remove(9, 9), [id(9).key(0)]);
+        assert_eq!((index.len(), index.iter().count()), (0, 0));
     }
 }

@@ -15,6 +15,8 @@
 //! - Damage costs the records in the frames that it hit, never keeps a journal from opening, and is reported with the
 //!   numbers of the frames, unless it hits the last frame of a journal that was not closed: that looks like a commit
 //!   that was cut off.
+//! - A file that was made on purpose neither stops a start nor makes it longer than reading it takes. A frame that says
+//!   what no journal writes is a damaged one.
 //! - Files take at most twice the bytes of live records, and six segments more, but for what is being written.
 //! - A full disk refuses records, never forgets.
 //! - No payload is in an error or in the output of `Debug` of anything but [`Record`] and [`Batch`].

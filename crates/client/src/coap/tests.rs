@@ -34,6 +34,58 @@ async fn an_error_ends_the_subscription() {
     assert!(matches!(next, Err(ClientError::Unavailable(_))), "{:?}", next.err());
 }
 
+#[tokio::test]
+async fn after_5_03_with_max_age_the_observation_is_registered_again() {
+    let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let url: Url = format!("coap://{}/sensors/#", server.local_addr().unwrap()).parse().unwrap();
+    let options = Options::default();
+    let gateway = async {
+        let registrations = [Code::CONTENT, Code::SERVICE_UNAVAILABLE, Code::CONTENT];
+        let (mut buffer, mut at) = ([0; 1500], Vec::new());
+        for answer in registrations {
+            let (request, client) = loop {
+                let (length, client) = server.recv_from(&mut buffer).await.unwrap();
+                if Message::decode(&buffer[..length]).unwrap().code == Code::FETCH {
+                    break (buffer[..length].to_vec(), client);
+                }
+            };
+            at.push(Instant::now());
+            let request = Message::decode(&request).unwrap();
+            assert_eq!(request.option(OptionNumber::OBSERVE).and_then(|option| option.uint()), Some(0));
+            let reply = |kind, code, observe: Option<u8>, max_age: Option<u8>, name: &str| {
+                let message_id = request.message_id.wrapping_add(u16::from(kind != Type::Acknowledgement));
+                let mut datagram = Vec::new();
+                let mut encoder = Encoder::new(&mut datagram, kind, code, message_id, &request.token);
+                observe.iter().for_each(|number| encoder.push(OptionNumber::OBSERVE, &[*number]));
+                if !name.is_empty() {
+                    encoder.push(OptionNumber::LOCATION_PATH, b"ps");
+                    encoder.push(OptionNumber::LOCATION_PATH, name.as_bytes());
+                }
+                max_age.iter().for_each(|seconds| encoder.push(OptionNumber::MAX_AGE, &[*seconds]));
+                encoder.payload(name.as_bytes());
+                datagram
+            };
+            let refused = answer == Code::SERVICE_UNAVAILABLE;
+            let observe = (!refused).then_some(1);
+            // Zero seconds are a second, too.
+            let first = reply(Type::Acknowledgement, answer, observe, refused.then_some(0), "");
+            server.send_to(&first, client).await.unwrap();
+            if at.len() == 1 {
+                let end = reply(Type::Confirmable, Code::SERVICE_UNAVAILABLE, None, Some(1), "");
+                server.send_to(&end, client).await.unwrap();
+            } else if !refused {
+                server.send_to(&reply(Type::Confirmable, answer, Some(2), None, "a"), client).await.unwrap();
+            }
+        }
+        at
+    };
+    let client = async { subscribe(&url, &options).await.ok().unwrap().next().await };
+    let both = async { tokio::join!(client, gateway) };
+    let (next, at) = tokio::time::timeout(Duration::from_secs(60), both).await.expect("it waits for ever");
+    assert_eq!(next.unwrap().topic, "a");
+    assert!(at.windows(2).all(|pair| pair[1] - pair[0] >= RETRY_MIN), "{at:?}");
+}
+
 /// Numbers that need not outlive a test.
 struct Volatile;
 
@@ -78,6 +130,7 @@ async fn ask_protected(
         started: Instant::now(),
         oscore: Some(reserved),
         confirmable_above: None,
+        warned: 0,
     };
     let serve = async {
         let mut buffer = [0; 1500];

@@ -24,6 +24,8 @@ pub(super) enum Uploaded {
     Continue,
     /// The answer is that to the whole.
     Done,
+    /// The server wants more than there is, or speaks of another block.
+    Broken,
 }
 
 impl Upload {
@@ -40,14 +42,23 @@ impl Upload {
 
     /// Takes in what the server says of the block that was sent (RFC 7959 §2.3, §2.9.3).
     pub(super) fn answered(&mut self, message: &Message<'_>, reliable: bool) -> Uploaded {
-        let Some(granted) = block(message, OptionNumber::BLOCK1, reliable) else { return Uploaded::Done };
+        let continues = message.code == Code::CONTINUE;
+        let Some(granted) = block(message, OptionNumber::BLOCK1, reliable) else {
+            return if continues { Uploaded::Broken } else { Uploaded::Done };
+        };
         let sent = self.block;
         if message.code == Code::REQUEST_ENTITY_TOO_LARGE && granted.size < sent.size {
             self.block = sent.shrink(granted.size);
             return Uploaded::Continue;
         }
-        if message.code != Code::CONTINUE {
+        if !continues {
             return Uploaded::Done;
+        }
+        // RFC 7959 §2.9.1: 2.31 is for a block with others behind it. A server that has a smaller size may count the
+        // block that it acknowledges in its own.
+        let is_last = self.part().is_none_or(|(block, ..)| !block.more);
+        if is_last || (granted.number != sent.number && granted.number != sent.shrink(granted.size).number) {
+            return Uploaded::Broken;
         }
         let number = sent.number.saturating_add(blocks(sent.size, sent.size.chunk(self.chunk)));
         self.block = Block { number, ..sent }.shrink(granted.size);
@@ -81,8 +92,10 @@ pub(super) enum Downloaded {
     Done,
     /// The block is one of another state (RFC 7959 §2.4).
     Changed,
-    /// The blocks do not fit together, or are too many.
+    /// The blocks do not fit together.
     Broken,
+    /// There is no room for the block.
+    TooLarge,
 }
 
 impl Download {
@@ -99,20 +112,24 @@ impl Download {
         }
     }
 
-    /// Takes in a block. The first of a state begins the body anew.
+    /// Takes in a block.
     pub(super) fn take(&mut self, message: &Message<'_>, part: Block, body_bytes_max: usize) -> Downloaded {
         let etag = message.option(OptionNumber::ETAG).and_then(|option| ETag::new(option.value));
-        if part.number == 0 {
-            self.body.clear();
+        if self.next.number == 0 && part.number == 0 {
+            self.body = Vec::new();
             self.etag = etag;
         }
-        if self.etag != etag {
+        // A first block that nobody asked for is none of the same state, and would begin the body anew for ever.
+        if self.etag != etag || (self.next.number > 0 && part.number == 0) {
             return Downloaded::Changed;
         }
         let payload = message.payload();
         let endless = part.more && payload.is_empty();
-        if endless || self.body.len() != part.offset() || self.body.len() + payload.len() > body_bytes_max {
+        if endless || self.body.len() != part.offset() {
             return Downloaded::Broken;
+        }
+        if self.body.len().saturating_add(payload.len()) > body_bytes_max {
+            return Downloaded::TooLarge;
         }
         self.body.extend_from_slice(payload);
         if !part.more {
@@ -125,7 +142,7 @@ impl Download {
 
     /// Begins again, once (RFC 7959 §2.4); returns whether it may.
     pub(super) fn restart(&mut self) -> bool {
-        self.body.clear();
+        self.body = Vec::new();
         self.next.number = 0;
         !std::mem::replace(&mut self.restarted, true)
     }

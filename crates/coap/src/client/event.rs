@@ -96,7 +96,7 @@ pub enum CallFailed {
     #[error("the server rejected the message")]
     Reset,
     /// The blocks do not fit together, or are too many.
-    #[error("the blocks of the answer do not make a whole")]
+    #[error("the blocks of the request or of the answer do not make a whole")]
     Blocks,
     /// A critical option in the answer is unknown (RFC 7252 §5.4.1).
     #[error("the answer has a critical option that is unknown")]

@@ -7,6 +7,7 @@
 
 mod observe;
 mod receive;
+mod rests;
 mod send;
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,7 @@ use bytes::Bytes;
 
 use super::ClientConfig;
 use super::amend::{Amendment, DEREGISTER, REGISTER};
-use super::blockwise::Upload;
+use super::blockwise::{Download, Upload};
 use super::event::{CallFailed, Event, Events, RequestError};
 use super::exchanges::{Exchange, Exchanges, Number, Purpose, Stage};
 use super::observation::Observation;
@@ -49,6 +50,16 @@ pub struct MessageBytes {
     pub down: u64,
 }
 
+/// States that were notified and not fetched, because too many were to be fetched at a time. Each is notified again when
+/// it changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// How many.
+    pub states: u64,
+    /// The levels of the path of the last one.
+    pub last: Vec<String>,
+}
+
 /// A client of one server.
 pub struct Machine<P: Protection = Unprotected> {
     config: ClientConfig,
@@ -69,6 +80,11 @@ pub struct Machine<P: Protection = Unprotected> {
     observations: usize,
     /// Rests of notifications that are being fetched.
     rests: usize,
+    /// Observations of which resources wait to be fetched.
+    waiting: Vec<Number>,
+    /// Bytes of all bodies that are being put together.
+    body_bytes: usize,
+    missed: Missed,
     /// A request was sent whose answer may come, though nobody waits for it.
     forgotten: bool,
     /// A message that was opened.
@@ -107,6 +123,9 @@ impl<P: Protection> Machine<P> {
             wake: None,
             observations: 0,
             rests: 0,
+            waiting: Vec::new(),
+            body_bytes: 0,
+            missed: Missed::default(),
             forgotten: false,
             opened: Vec::new(),
             scratch: Vec::new(),
@@ -118,6 +137,12 @@ impl<P: Protection> Machine<P> {
     #[must_use]
     pub const fn bytes(&self) -> MessageBytes {
         self.bytes
+    }
+
+    /// States that were not fetched.
+    #[must_use]
+    pub const fn missed(&self) -> &Missed {
+        &self.missed
     }
 
     /// Requests under way, observations included.
@@ -217,16 +242,23 @@ impl<P: Protection> Machine<P> {
 
     /// Forgets a request, and with an observation all that serves it.
     fn remove(&mut self, number: Number) {
-        let Some(exchange) = self.exchanges.get(number) else { return };
+        let Some(exchange) = self.exchanges.get_mut(number) else { return };
         let (purpose, uploads) = (exchange.purpose, exchange.upload.is_some());
+        self.body_bytes -= exchange.download.take().map_or(0, |download| download.body.len());
         self.exchanges.end(number);
         match purpose {
             Purpose::Request => {}
             Purpose::Observe => {
                 self.observations -= 1;
+                self.waiting.retain(|observed| *observed != number);
                 self.remove_dependents(number);
             }
-            Purpose::Rest(_) => self.rests -= 1,
+            Purpose::Rest(observed) => {
+                self.rests -= 1;
+                if let Some(observation) = self.observation(observed) {
+                    observation.rests.retain(|rest| *rest != number);
+                }
+            }
             Purpose::Again(observed) | Purpose::End(observed) => {
                 if let Some(observation) = self.observation(observed) {
                     observation.follow_up = None;
@@ -238,6 +270,13 @@ impl<P: Protection> Machine<P> {
             self.uploads.retain(|upload| *upload != number);
             self.uploading &= self.uploads.len() < waiting;
         }
+    }
+
+    /// Takes the body that is being put together out of a request, and its bytes out of the account.
+    fn take_download(&mut self, number: Number) -> Option<Box<Download>> {
+        let download = self.exchanges.get_mut(number)?.download.take()?;
+        self.body_bytes -= download.body.len();
+        Some(download)
     }
 
     fn remove_dependents(&mut self, observed: Number) {
@@ -262,13 +301,21 @@ impl<P: Protection> Machine<P> {
 
     /// Sends the next message of a request, under a new number: a block, the demand for one, or an Echo.
     fn send_again(&mut self, number: Number, echo: Option<&[u8]>, events: &mut dyn Events) {
-        let Some(number) = self.exchanges.renew(number) else { return };
+        let before = number;
+        let Some(number) = self.exchanges.renew(before) else { return };
         let Some(exchange) = self.exchanges.get_mut(number) else { return };
         exchange.stage = Stage::Waiting;
-        if let Purpose::Again(observed) | Purpose::End(observed) = exchange.purpose
-            && let Some(observation) = self.observation(observed)
-        {
-            observation.follow_up = Some(number);
+        match exchange.purpose {
+            Purpose::Again(observed) | Purpose::End(observed) => {
+                if let Some(observation) = self.observation(observed) {
+                    observation.follow_up = Some(number);
+                }
+            }
+            Purpose::Rest(observed) => {
+                let rests = self.observation(observed).map(|observation| &mut observation.rests);
+                rests.into_iter().flatten().filter(|rest| **rest == before).for_each(|rest| *rest = number);
+            }
+            Purpose::Request | Purpose::Observe => {}
         }
         self.write_part(number, echo);
         self.send(number, events);

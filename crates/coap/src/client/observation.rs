@@ -3,6 +3,7 @@
 
 use super::exchanges::Number;
 use super::freshness::{Freshness, Named};
+use super::waiting::Waiting;
 use crate::Timestamp;
 
 /// One observation.
@@ -18,6 +19,10 @@ pub(super) struct Observation {
     pub(super) follow_up: Option<Number>,
     /// It was registered again, and nothing newer has come since.
     pub(super) begins_again: bool,
+    /// The requests that fetch the rests of notifications.
+    pub(super) rests: Vec<Number>,
+    /// Resources of which a rest is fetched later.
+    pub(super) waiting: Waiting,
     /// It was registered again because a state changed while its blocks were fetched.
     pub(super) restarted: bool,
 }

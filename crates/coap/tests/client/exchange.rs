@@ -190,3 +190,162 @@ fn rfc_7967_s2_a_request_without_answer_is_over_when_it_has_arrived() {
     assert!(bench.client.is_idle());
     assert_eq!(bench.client.poll_event(), None);
 }
+
+/// The reasons of all failures so far.
+fn failed(bench: &mut Bench) -> Vec<CallFailed> {
+    let failed = |event| if let ClientEvent::Failed { reason, .. } = event { Some(reason) } else { None };
+    std::iter::from_fn(|| bench.client.poll_event()).filter_map(failed).collect()
+}
+
+#[test]
+fn rfc_7959_s2_9_1_a_server_that_wants_more_than_there_is_is_not_believed() {
+    // Without any block; with one too few, as many as there are, and more.
+    for (bytes, answers) in [(10, 1), (1024, 1), (1025, 2), (2048, 2), (2049, 3)] {
+        let mut bench = Bench::idle();
+        bench.ask(put("ps/a", bytes));
+        for number in 0..10 {
+            let to = bench.last();
+            let mut datagram = Vec::new();
+            let encoder = Encoder::new(&mut datagram, Type::Acknowledgement, Code::CONTINUE, to.message_id, &to.token);
+            encoder.uint(OptionNumber::BLOCK1, number << 4 | 0xe).finish();
+            bench.client.handle(NOW, &datagram, &mut bench.out);
+            bench.note();
+        }
+        assert_eq!((failed(&mut bench), bench.sent.len()), (vec![CallFailed::Blocks], answers), "{bytes} bytes");
+        assert!(bench.client.is_idle());
+    }
+}
+
+#[test]
+fn rfc_7959_s2_3_a_server_acknowledges_the_block_that_was_sent_in_its_own_size_or_the_clients() {
+    // Number and SZX of what the server says of the second block of 1024 bytes, and whether that fits.
+    let all = [((1, 6), true), ((1, 5), true), ((2, 5), true), ((64, 0), true), ((0, 6), false), ((2, 6), false)];
+    for ((number, size), fits) in all {
+        let mut bench = Bench::idle();
+        bench.ask(put("ps/a", 5000));
+        let first = bench.last();
+        bench.answer_block1(&first, Code::CONTINUE, true);
+        let second = bench.last();
+        let (id, mut datagram) = (second.message_id, Vec::new());
+        let encoder = Encoder::new(&mut datagram, Type::Acknowledgement, Code::CONTINUE, id, &second.token);
+        encoder.uint(OptionNumber::BLOCK1, number << 4 | 8 | size).finish();
+        bench.client.handle(NOW, &datagram, &mut bench.out);
+        bench.note();
+        let expected = if fits { Vec::new() } else { vec![CallFailed::Blocks] };
+        assert_eq!((failed(&mut bench), bench.sent.len()), (expected, 2 + usize::from(fits)), "{number} of {size}");
+    }
+}
+
+#[test]
+fn rfc_7959_s2_9_1_a_continuation_without_a_block_or_of_a_request_without_blocks_is_no_answer() {
+    for bytes in [0, 10, 5000] {
+        let mut bench = Bench::idle();
+        bench.ask(put("ps/a", bytes));
+        let to = bench.last();
+        bench.answer(&to, Code::CONTINUE, Reply::default());
+        assert_eq!((failed(&mut bench), bench.sent.len()), (vec![CallFailed::Blocks], 1), "{bytes} bytes");
+    }
+}
+
+#[test]
+fn a_server_that_sends_the_first_block_for_ever_is_asked_once_more() {
+    let mut bench = Bench::idle();
+    bench.ask(Call::new(Code::GET, "ps/a"));
+    for _ in 0..20 {
+        let to = bench.last();
+        bench.answer(&to, Code::CONTENT, Reply { sequence: None, ..large(0, 9) });
+    }
+    assert_eq!((failed(&mut bench), bench.sent.len()), (vec![CallFailed::Blocks], 4));
+    assert!(bench.client.is_idle());
+}
+
+/// Registers, and has so many resources notified, each with a first block. Returns the client and their paths.
+fn many(resources: usize) -> (Bench, Vec<String>) {
+    let mut bench = Bench::observing("ps");
+    let first = bench.first();
+    bench.answer(&first, Code::CONTENT, small(1, b""));
+    let paths: Vec<_> = (0..resources).map(|number| format!("ps/{number}")).collect();
+    for path in &paths {
+        bench.notify(Type::NonConfirmable, Reply { location: path, ..large(2, 9) });
+    }
+    assert_eq!(bench.told(), [content("", b"")]);
+    (bench, paths)
+}
+
+/// Answers all requests for rests, until there are no more. Returns what was told.
+fn fetched(bench: &mut Bench) -> Vec<(Code, String, Vec<u8>)> {
+    let mut at = 1;
+    while let Some(fetch) = bench.sent.get(at).cloned() {
+        at += 1;
+        let first = Reply { sequence: None, ..large(0, 9) };
+        let last = Reply { etag: 9, block: Some((1, false)), payload: b"!", ..Reply::default() };
+        bench.answer(&fetch, Code::CONTENT, if fetch.block == Some(0) { first } else { last });
+    }
+    bench.told()
+}
+
+#[test]
+fn large_states_of_many_resources_are_fetched_some_at_a_time_and_none_is_lost() {
+    let whole = [BLOCK.as_slice(), b"!"].concat();
+    for resources in [1, 15, 16, 17, 97, 1000, 16 + 1024] {
+        let (mut bench, paths) = many(resources);
+        assert_eq!(bench.sent.len(), 1 + resources.min(16), "{resources} resources");
+        let expected: Vec<_> = paths.iter().map(|path| content(path, &whole)).collect();
+        assert_eq!((fetched(&mut bench), bench.client.missed().states), (expected, 0));
+    }
+}
+
+#[test]
+fn of_more_resources_than_can_wait_the_oldest_are_missed_and_named() {
+    let (mut bench, paths) = many(16 + 1024 + 3);
+    let missed = bench.client.missed();
+    assert_eq!((missed.states, missed.last.join("/")), (3, paths[18].clone()));
+    assert_eq!(fetched(&mut bench).len(), 16 + 1024);
+}
+
+#[test]
+fn a_resource_that_waits_and_changes_is_told_once_in_its_newest_state() {
+    let (mut bench, paths) = many(20);
+    bench.notify(Type::NonConfirmable, Reply { location: &paths[17], ..large(3, 9) });
+    bench.notify(Type::NonConfirmable, Reply { location: &paths[18], ..small(3, b"small") });
+    assert_eq!(bench.told(), [content(&paths[18], b"small")]);
+    let told: Vec<_> = fetched(&mut bench).into_iter().map(|(_, path, _)| path).collect();
+    let expected: Vec<_> = paths.iter().filter(|path| **path != paths[18]).cloned().collect();
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn rests_that_time_out_make_room_for_others() {
+    let (mut bench, paths) = many(40);
+    while bench.sent.len() < 1 + 40 {
+        let due = bench.client.next_timeout().unwrap();
+        bench.client.handle_timeout(due, &mut bench.out);
+        bench.note();
+        // A request that is sent again is the same one.
+        let mut known = std::collections::BTreeSet::new();
+        bench.sent.retain(|request| known.insert(request.message_id));
+    }
+    assert_eq!(bench.last().path, paths[39]);
+}
+
+#[test]
+fn all_bodies_together_have_a_bound() {
+    let config = ClientConfig { bodies_bytes_max: 40, ..ClientConfig::default() };
+    let mut bench = Bench::idle();
+    bench.client = Client::new(config, 7);
+    for path in ["ps/a", "ps/b", "ps/c"] {
+        bench.ask(Call::new(Code::GET, path));
+        let to = bench.last();
+        bench.answer(&to, Code::CONTENT, Reply { sequence: None, ..large(0, 9) });
+    }
+    assert_eq!(failed(&mut bench), [CallFailed::Blocks]);
+    // What is over makes room.
+    let of_a = bench.sent[1].clone();
+    let last = Reply { etag: 9, block: Some((1, false)), payload: b"!", ..Reply::default() };
+    bench.answer(&of_a, Code::CONTENT, last);
+    assert_eq!(bench.told().len(), 1);
+    bench.ask(Call::new(Code::GET, "ps/d"));
+    let to = bench.last();
+    bench.answer(&to, Code::CONTENT, Reply { sequence: None, ..large(0, 9) });
+    assert_eq!(failed(&mut bench), []);
+}

@@ -88,10 +88,9 @@ impl Journal {
     }
 
     fn forgotten(&mut self, forget: Forget, number: u64) {
-        for id in forget.ids() {
-            for place in self.index.remove_record(id) {
-                self.segments.lost(place.slot, place.entry_bytes(), number);
-            }
+        let Some(ids) = forget.ids() else { return };
+        for (_, place) in self.index.remove_records(ids) {
+            self.segments.lost(place.slot, place.entry_bytes(), number);
         }
     }
 

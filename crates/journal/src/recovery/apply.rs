@@ -1,12 +1,15 @@
 //! The second reading: puts and forgets, in order, into the index.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ops::RangeInclusive,
+};
 
 use super::{order::Log, scan::Seen};
 use crate::{
     blocks,
     disk::{Disk, Slot},
-    entry::{Entries, Entry},
+    entry::{Entries, Entry, Forget, Put},
     frame::Found,
     index::{Index, Place},
     record::{Key, RecordId},
@@ -58,12 +61,18 @@ impl Applied {
             return;
         }
         let number = frame.header.number;
+        let mut content = Vec::with_capacity(bytes.len());
+        blocks::gather(bytes.get(..frame.header.length as usize).unwrap_or_default(), 0, &mut content);
+        // A record whose identifier was not given out yet was forged.
+        let is_given = |put: Put<'_>| put.key.id().get() < frame.header.next_id;
+        if Entries::of(&content).any(|(_, entry)| matches!(entry, Entry::Put(put) if !is_given(put))) {
+            self.unread.push(number);
+            return;
+        }
         let segment =
             self.segments.entry(frame.slot).or_insert_with(|| Segment { first: number, ..Segment::default() });
         segment.used = segment.used.max(frame.end());
         segment.changed = number;
-        let mut content = Vec::with_capacity(bytes.len());
-        blocks::gather(bytes.get(..frame.header.length as usize).unwrap_or_default(), 0, &mut content);
         let base = blocks::position_of_block(frame.offset / blocks::BLOCK);
         let mut forgets = Vec::new();
         for (position, entry) in Entries::of(&content) {
@@ -78,8 +87,8 @@ impl Applied {
                 Entry::Forget(forget) => forgets.push(forget),
             }
         }
-        for id in forgets.into_iter().flat_map(|forget| forget.ids()) {
-            self.forget(id, number);
+        for ids in forgets.into_iter().filter_map(Forget::ids) {
+            self.forget(ids, number);
         }
     }
 
@@ -93,10 +102,14 @@ impl Applied {
         }
     }
 
-    fn forget(&mut self, id: RecordId, number: u64) {
-        self.totals.remove(&id);
-        let places: Vec<_> = self.index.remove_record(id).collect();
-        places.into_iter().for_each(|place| self.lost(place, number));
+    /// Returns how many records of which the first part was there are gone.
+    fn forget(&mut self, ids: RangeInclusive<RecordId>, number: u64) -> u64 {
+        let removed: Vec<_> = self.index.remove_records(ids).collect();
+        for (key, place) in &removed {
+            self.totals.remove(&key.id());
+            self.lost(*place, number);
+        }
+        removed.iter().filter(|(key, _)| key.is_first()).count() as u64
     }
 
     fn lost(&mut self, place: Place, number: u64) {
@@ -126,9 +139,7 @@ impl Applied {
         dropped.extend(partial.map(|(id, _)| *id));
         self.incomplete = dropped.len() as u64;
         for id in dropped {
-            let places: Vec<_> = self.index.remove_record(id).collect();
-            self.records -= u64::from(self.totals.contains_key(&id));
-            places.into_iter().for_each(|place| self.lost(place, 0));
+            self.records -= self.forget(id..=id, 0);
         }
     }
 }

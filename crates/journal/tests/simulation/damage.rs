@@ -12,7 +12,7 @@ const BLOCK: usize = 4096;
 const COMMIT: Occasion = Occasion::Commit { sync: true };
 
 /// A journal that was closed.
-fn closed(seed: u64) -> Subject {
+pub(crate) fn closed(seed: u64) -> Subject {
     let mut random = Random::new(seed);
     let config = Config { segment_bytes: 64 << 10, frame_bytes: 16 << 10, pending_bytes_max: 1 << 20 };
     let mut subject = Subject::new(seed, config);

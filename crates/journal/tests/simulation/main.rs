@@ -13,6 +13,7 @@
 mod crashes;
 mod damage;
 mod disk;
+mod forged;
 mod model;
 mod random;
 mod space;

@@ -123,6 +123,7 @@ impl CoapDriver {
             block_size,
             chunk,
             body_bytes_max: usize::MAX,
+            bodies_bytes_max: usize::MAX,
             answer_timeout: PROMISED_WAIT,
             unconfirmed_timeout: self.unconfirmed_wait,
         };

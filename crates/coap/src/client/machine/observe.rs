@@ -1,21 +1,15 @@
-//! Observations (RFC 7641): registrations, notifications, what of them did not fit into a message, and their end.
-
-use std::borrow::Cow;
+//! Observations (RFC 7641): registrations, notifications, and their end.
 
 use super::Machine;
 use crate::Timestamp;
-use crate::block::Block;
 use crate::client::amend::{Amendment, DEREGISTER, REGISTER};
-use crate::client::blockwise::{Download, block};
+use crate::client::blockwise::block;
 use crate::client::event::{CallFailed, Event, Events, Registration, Representation, location};
 use crate::client::exchanges::{Exchange, Number, Purpose, Stage};
 use crate::client::observation::Arrival;
 use crate::client::protection::Protection;
-use crate::code::Code;
-use crate::encode::Encoder;
 use crate::message::{Message, Type};
 use crate::option::OptionNumber;
-use crate::token::Token;
 
 impl<P: Protection> Machine<P> {
     /// Ends the observation of this tag by asking for its end (RFC 7641 §3.6), without another event for it. A request
@@ -152,7 +146,7 @@ impl<P: Protection> Machine<P> {
         match part.filter(|part| part.more || part.number > 0) {
             _ if !is_fresh => {}
             None => {
-                if self.rests > 0 {
+                if self.rests > 0 || !self.waiting.is_empty() {
                     self.remove_rest(observed, &path);
                 }
                 self.report(observed, Representation::whole(*message), message.kind == Type::Confirmable, events);
@@ -183,7 +177,7 @@ impl<P: Protection> Machine<P> {
     }
 
     /// Tells the caller of a state.
-    fn report(
+    pub(super) fn report(
         &mut self,
         observed: Number,
         representation: Representation<'_>,
@@ -202,114 +196,8 @@ impl<P: Protection> Machine<P> {
         events.event(tag, event);
     }
 
-    /// Fetches the rest of a notification by requests of their own, for others come meanwhile (RFC 7959 §3.4). When the
-    /// rest of an older one of the same resource is on its way, that is finished first: a state that changes faster
-    /// than it can be fetched would never be told otherwise.
-    fn fetch(
-        &mut self,
-        observed: Number,
-        path: Vec<String>,
-        message: &Message<'_>,
-        part: Block,
-        events: &mut dyn Events,
-    ) {
-        let older = self.rest(observed, &path).and_then(|number| self.exchanges.get_mut(number));
-        if let Some(download) = older.and_then(|older| older.download.as_mut()) {
-            download.superseded = true;
-            return;
-        }
-        let download = Download::new(part.size, path, message.kind == Type::Confirmable);
-        if let Some(number) = self.begin_rest(observed, download) {
-            self.take_block(number, message, part, events);
-        }
-    }
-
-    /// Prepares a request for a state of an observation. `None` when too many are under way: then it is lost like one
-    /// that was superseded.
-    fn begin_rest(&mut self, observed: Number, download: Download) -> Option<Number> {
-        let observing = self.exchanges.get(observed)?;
-        let (tag, confirmable) = (observing.tag, observing.confirmable);
-        self.scratch.clear();
-        if download.location.is_empty() {
-            self.scratch.extend_from_slice(&observing.plain);
-        } else {
-            let kind = if confirmable { Type::Confirmable } else { Type::NonConfirmable };
-            let mut encoder = Encoder::new(&mut self.scratch, kind, Code::GET, 0, &Token::EMPTY);
-            download.location.iter().for_each(|level| encoder.push(OptionNumber::URI_PATH, level.as_bytes()));
-        }
-        let number = self.exchanges.begin()?;
-        self.rests += 1;
-        let exchange = self.exchanges.get_mut(number)?;
-        (exchange.tag, exchange.purpose, exchange.confirmable) = (tag, Purpose::Rest(observed), confirmable);
-        exchange.download = Some(Box::new(download));
-        std::mem::swap(&mut exchange.plain, &mut self.scratch);
-        Some(number)
-    }
-
-    /// The request for the rest of a notification of this resource.
-    fn rest(&self, observed: Number, path: &[String]) -> Option<Number> {
-        let is_it = |exchange: &Exchange<P::Exchange>| {
-            exchange.purpose == Purpose::Rest(observed)
-                && exchange.download.as_ref().is_some_and(|download| download.location == path)
-        };
-        self.exchanges.iter().find(|(_, exchange)| is_it(exchange)).map(|(number, _)| number)
-    }
-
-    /// A newer state is there: the rest of an older one would come after it.
-    fn remove_rest(&mut self, observed: Number, path: &[String]) {
-        if let Some(number) = self.rest(observed, path) {
-            self.remove(number);
-        }
-    }
-
-    /// The rest of a notification is there.
-    pub(super) fn complete_rest(
-        &mut self,
-        number: Number,
-        observed: Number,
-        message: &Message<'_>,
-        body: Cow<'_, [u8]>,
-        events: &mut dyn Events,
-    ) {
-        if !message.code.is_success() {
-            self.give_up(number, observed, CallFailed::Blocks, events);
-            return;
-        }
-        let download = self.exchanges.get_mut(number).and_then(|exchange| exchange.download.take());
-        self.remove(number);
-        let Some(download) = download else { return };
-        let Download { location, confirmable, superseded, .. } = *download;
-        let again = superseded.then(|| location.clone());
-        self.report(observed, Representation::joined(*message, body, location), confirmable, events);
-        if let Some(location) = again {
-            self.refetch(observed, location, events);
-        }
-    }
-
-    /// The rest of a notification cannot be had. An observation that was answered goes on: a state that has changed is
-    /// notified again (RFC 7641 §1.3). One that was not has failed.
-    pub(super) fn give_up(&mut self, number: Number, observed: Number, reason: CallFailed, events: &mut dyn Events) {
-        let download = self.exchanges.get_mut(number).and_then(|exchange| exchange.download.take());
-        self.remove(number);
-        let Some(download) = download else { return };
-        if download.superseded {
-            self.refetch(observed, download.location, events);
-        } else if self.is_unanswered(observed) {
-            self.fail(observed, reason, events);
-        }
-    }
-
-    fn is_unanswered(&mut self, observed: Number) -> bool {
+    pub(super) fn is_unanswered(&mut self, observed: Number) -> bool {
         self.observation(observed).is_some_and(|observation| !observation.answered)
-    }
-
-    /// Asks for the newest state as a whole.
-    fn refetch(&mut self, observed: Number, location: Vec<String>, events: &mut dyn Events) {
-        if location.is_empty() {
-            self.register_again(observed, events);
-        } else if let Some(number) = self.begin_rest(observed, Download::new(self.config.block_size, location, false)) {
-            self.send_again(number, None, events);
-        }
     }
 
     /// Registers an observation again (RFC 7641 §3.3.1), unless that or its end is on its way.

@@ -66,6 +66,7 @@ impl<P: Protection> Machine<P> {
         if self.exchanges.get(message_id).is_some_and(is_open) {
             self.fail(message_id, CallFailed::Reset, events);
             self.next_upload(events);
+            self.next_rests(events);
         }
     }
 
@@ -112,6 +113,9 @@ impl<P: Protection> Machine<P> {
         }
         if !self.uploads.is_empty() {
             self.next_upload(events);
+        }
+        if !self.waiting.is_empty() {
+            self.next_rests(events);
         }
     }
 
@@ -189,12 +193,16 @@ impl<P: Protection> Machine<P> {
             self.send_again(answered, Some(echo.value), events);
             return;
         }
-        if let (Some(upload), None) = (&mut exchange.upload, &exchange.download)
-            && exchange.stage != Stage::Established
-            && upload.answered(message, reliable) == Uploaded::Continue
-        {
-            self.send_again(answered, None, events);
-            return;
+        let said = match (&mut exchange.upload, &exchange.download) {
+            (Some(upload), None) if exchange.stage != Stage::Established => upload.answered(message, reliable),
+            // RFC 7959 §2.9.1: 2.31 answers a block with others behind it, and nothing else.
+            _ if message.code == Code::CONTINUE => Uploaded::Broken,
+            _ => Uploaded::Done,
+        };
+        match said {
+            Uploaded::Continue => return self.send_again(answered, None, events),
+            Uploaded::Broken => return self.fail(answered, CallFailed::Blocks, events),
+            Uploaded::Done => {}
         }
         match exchange.purpose {
             Purpose::Request | Purpose::Rest(_) => self.answer(answered, message, events),
@@ -222,14 +230,25 @@ impl<P: Protection> Machine<P> {
         let Some(exchange) = self.exchanges.get_mut(number) else { return };
         let download =
             exchange.download.get_or_insert_with(|| Box::new(Download::new(part.size, location(message), false)));
-        match download.take(message, part, self.config.body_bytes_max) {
+        let others = self.body_bytes - download.body.len();
+        let room = self.config.bodies_bytes_max.saturating_sub(others);
+        let taken = download.take(message, part, self.config.body_bytes_max.min(room));
+        self.body_bytes = others + download.body.len();
+        match taken {
             Downloaded::Continue => self.send_again(number, None, events),
             Downloaded::Done => {
+                self.body_bytes = others;
                 let body = std::mem::take(&mut download.body);
                 self.complete(number, message, Cow::Owned(body), events);
             }
             Downloaded::Changed => self.begin_again(number, events),
             Downloaded::Broken => self.fail(number, CallFailed::Blocks, events),
+            Downloaded::TooLarge => {
+                if matches!(exchange.purpose, Purpose::Rest(_)) {
+                    self.missed.note(download.location.clone());
+                }
+                self.fail(number, CallFailed::Blocks, events);
+            }
         }
     }
 
@@ -240,6 +259,8 @@ impl<P: Protection> Machine<P> {
     fn begin_again(&mut self, number: Number, events: &mut dyn Events) {
         let Some(exchange) = self.exchanges.get_mut(number) else { return };
         let Some(download) = &mut exchange.download else { return };
+        self.body_bytes -= download.body.len();
+        download.body = Vec::new();
         if let Purpose::Rest(observed) = exchange.purpose
             && download.location.is_empty()
         {
@@ -264,7 +285,9 @@ impl<P: Protection> Machine<P> {
             return;
         }
         let (tag, declined) = (exchange.tag, exchange.declined);
-        let location = exchange.download.take().map(|download| download.location).unwrap_or_default();
+        let download = exchange.download.take();
+        self.body_bytes -= download.as_ref().map_or(0, |download| download.body.len());
+        let location = download.map(|download| download.location).unwrap_or_default();
         self.remove(number);
         let registration = if declined { Registration::Declined } else { Registration::NotRequested };
         let representation = Representation::joined(*message, body, location);

@@ -79,6 +79,7 @@ impl<P: Protection> Machine<P> {
                 self.fail(number, CallFailed::TimedOut, events);
             }
         }
+        self.next_rests(events);
         self.wake = self.exchanges.iter().filter_map(|(_, exchange)| exchange.due()).min();
         self.next_upload(events);
     }

@@ -1,5 +1,7 @@
 //! Any server: the machine's books agree with each other, and no request has two ends.
 
+mod hostile;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -48,11 +50,23 @@ impl Machine {
         let count = |is_it: fn(Purpose) -> bool| self.exchanges.iter().filter(|(_, it)| is_it(it.purpose)).count();
         assert_eq!(self.observations, count(|purpose| purpose == Purpose::Observe));
         assert_eq!(self.rests, count(|purpose| matches!(purpose, Purpose::Rest(_))));
+        let bodies: Vec<_> = self.exchanges.iter().filter_map(|(_, it)| Some(&it.download.as_ref()?.body)).collect();
+        assert_eq!(self.body_bytes, bodies.iter().map(|body| body.len()).sum::<usize>());
+        assert!(self.body_bytes <= self.config.bodies_bytes_max);
+        let kept: usize = bodies.iter().map(|body| body.capacity()).sum();
+        assert!(kept <= 2 * self.body_bytes + 16 * self.exchanges.len(), "{kept} for {}", self.body_bytes);
         let uploads: Vec<_> = self.exchanges.iter().filter(|(_, it)| it.upload.is_some()).map(|(at, _)| at).collect();
         let begun = uploads.iter().filter(|number| !self.uploads.contains(number)).count();
         assert_eq!(usize::from(self.uploading), begun, "one upload at a time (RFC 7959 §2.5)");
         assert!(self.uploads.iter().all(|number| uploads.contains(number)));
         for (number, exchange) in self.exchanges.iter() {
+            if let Some(observation) = &exchange.observation {
+                let rests =
+                    self.exchanges.iter().filter(|(_, it)| it.purpose == Purpose::Rest(number)).map(|(at, _)| at);
+                assert_eq!(observation.rests.iter().copied().collect::<BTreeSet<_>>(), rests.collect::<BTreeSet<_>>());
+                assert!(observation.rests.len() <= rests::RESTS_MAX);
+                assert!(observation.waiting.is_empty() || self.waiting.contains(&number));
+            }
             let observed = match exchange.purpose {
                 Purpose::Request => None,
                 Purpose::Observe => Some(number),
@@ -163,7 +177,7 @@ proptest! {
     #[test]
     fn whatever_the_server_says_each_request_has_one_end(steps in vec(step(), 0..60), reliable in any::<bool>()) {
         let bounds = ClientConfig { block_size: BlockSize::at_most(16), chunk: 16, ..ClientConfig::default() };
-        let config = ClientConfig { reliable, body_bytes_max: 64, ..bounds };
+        let config = ClientConfig { reliable, body_bytes_max: 64, bodies_bytes_max: 100, ..bounds };
         let mut machine: Machine = Machine::new(config, 7, None);
         let (mut ends, mut now, mut sent) = (Ends::default(), Timestamp::from_millis(1000), Vec::<Vec<u8>>::new());
         let (mut tags, mut id) = (0, 60_000);
