@@ -24,8 +24,8 @@ pub(super) struct Stalled {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
-    /// Cuts a client that reads nothing for too long, or at the next tick if the queues of its principal hold so much
-    /// that its publishers wait.
+    /// Cuts a client that reads nothing for too long, or at the next tick if the queues of its owner hold most of what
+    /// is above the mark.
     pub(super) fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.check_sleep(!self.is_unwritten());
         let ctx = &self.core.ctx;
@@ -36,7 +36,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         loop {
             ready!(stalled.tick.as_mut().poll(cx));
             let memory = ctx.bus().memory();
-            if stalled.since.elapsed() >= timeout || (memory.pressure() && memory.stops(&self.core.owner())) {
+            if stalled.since.elapsed() >= timeout || (memory.pressure() && memory.is_held_by(&self.core.owner())) {
                 ctx.shared.metrics.xmpp.timed_out.increment();
                 return Poll::Ready(());
             }
