@@ -48,7 +48,6 @@ fn limit(groups: &str, root: &Path) -> Option<u64> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 mod tests {
     use super::*;
 

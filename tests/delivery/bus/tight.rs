@@ -112,11 +112,11 @@ pub(super) fn stream_management() -> Result<String> {
         session.send(&format!("<a xmlns='urn:xmpp:sm:3' h='{}'/>", WINDOW - 24))?;
     }
     let began = Instant::now();
-    publish(&mut publisher, b"<last xmlns='urn:example'/>").context("after the acknowledgements")?;
+    publish(&mut publisher, b"the-last").context("after the acknowledgements")?;
     let waited = began.elapsed();
     ensure!(waited < A_FEW_SECONDS, "it waited for {waited:?}");
     for (number, session) in sessions.iter_mut().enumerate() {
-        session.until("<last").with_context(|| format!("session {number}"))?;
+        session.until("the-last").with_context(|| format!("session {number}"))?;
     }
     drop((sessions, publisher));
     gateway.settle()?;

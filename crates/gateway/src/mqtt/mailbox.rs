@@ -47,8 +47,8 @@ pub(super) struct MqttMailbox {
     connected: bool,
     /// The client has acknowledged something on this connection.
     acknowledges: bool,
-    /// When it began to hold something, or the client came back to what it held.
-    held_since: Timestamp,
+    /// When it began to hold something, or the client came back to what it held, in milliseconds; wraps.
+    held_since: u32,
     /// The client is to be disconnected for what it holds.
     evicted: bool,
     /// The session has ended for one of another principal.
@@ -98,7 +98,7 @@ impl MqttMailbox {
             taken: 0,
             connected: true,
             acknowledges: false,
-            held_since: Timestamp::ZERO,
+            held_since: 0,
             evicted: false,
             gave_way: false,
             received: ReceivedIds::new(),
@@ -115,7 +115,7 @@ impl MqttMailbox {
         self.out = Vec::new();
         self.unwritten = 0;
         self.lost = 0;
-        (self.connected, self.evicted, self.acknowledges, self.held_since) = (true, false, false, now);
+        (self.connected, self.evicted, self.acknowledges, self.held_since) = (true, false, false, giving::wrapped(now));
     }
 
     /// Continues without a connection: only QoS 1 and 2 messages are queued from now on. Returns how many were dropped.

@@ -10,6 +10,12 @@ use super::{
 };
 use crate::pause::READS;
 
+/// The time in milliseconds, in four bytes: it comes round after seven weeks.
+#[expect(clippy::cast_possible_truncation, reason = "meant")]
+pub(super) const fn wrapped(now: Timestamp) -> u32 {
+    now.as_millis() as u32
+}
+
 impl MqttMailbox {
     /// The client has taken so many bytes.
     pub(super) fn note_taken(&mut self, bytes: usize) {
@@ -65,7 +71,7 @@ impl MqttMailbox {
     /// Notes that a message comes: the first one, if nothing is held.
     pub(super) fn note_begun(&mut self, now: Timestamp) {
         if self.buffered_bytes() == 0 {
-            self.held_since = now;
+            self.held_since = wrapped(now);
         }
     }
 
@@ -73,7 +79,7 @@ impl MqttMailbox {
     fn standing(&self, now: Timestamp) -> Standing {
         if self.acknowledges {
             Standing::Known
-        } else if self.connected && now.since(self.held_since) < READS {
+        } else if self.connected && u128::from(wrapped(now).wrapping_sub(self.held_since)) < READS.as_millis() {
             Standing::Fresh
         } else {
             Standing::Silent
