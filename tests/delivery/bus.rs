@@ -10,6 +10,7 @@ mod order;
 mod shared;
 mod shares;
 pub(crate) mod strangers;
+mod tight;
 
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;
@@ -40,6 +41,10 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "bus deaf subscribers of one user stop no publisher of another", run: neighbours::deaf_subscribers },
     Case { name: "bus event streams of one user stop no publisher of another", run: neighbours::event_streams },
     Case { name: "bus XMPP sessions of one user stop no publisher of another", run: neighbours::xmpp_sessions },
+    Case { name: "bus readers of another user's large messages stay connected", run: tight::fresh_readers },
+    Case { name: "bus XMPP sessions are read when they owe acknowledgements", run: tight::stream_management },
+    Case { name: "bus deaf clients without a name stop no neighbour", run: tight::nameless_neighbours },
+    Case { name: "bus streams without window stop publishers for seconds only", run: tight::streams_without_window },
     Case { name: "bus filters that match nothing let neighbours in between", run: shares::filters_without_match },
     Case { name: "bus a flood of CoAP lists is told to come again", run: shares::lists_without_match },
     Case { name: "bus large filters are bounded by their bytes", run: shares::large_filters },

@@ -1,25 +1,26 @@
 //! The memory held by all mailboxes, against a mark for all of them.
 //!
-//! Above the mark the publishers of the owner that holds most wait, and its mailboxes give way; nobody else is
-//! concerned (ADR 0038).
+//! Above the mark the publishers of the principal that holds most wait for a few seconds, and its mailboxes give way;
+//! nobody else is concerned (ADR 0038).
 
 use std::{
     future::Future,
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use fogmux_fair::Owner;
 
-use crate::account::{Account, Accounts};
+use crate::{
+    Timestamp,
+    account::{Account, Accounts},
+};
 
-/// The fraction of the high mark that has to be given back before publishers that pause go on. Little, because doors
-/// that answer each request take it as soon as the mark is passed, and those that pause must not wait for much longer.
-const LOW: usize = 16;
 /// The fraction of the high mark that one client may hold beyond its own bound, and all of them beyond the mark.
 const EXCESS: usize = 8;
 /// The fraction of the high mark by which an account has to change before the table of all accounts is told: an owner
@@ -27,10 +28,14 @@ const EXCESS: usize = 8;
 const STEP: usize = 1024;
 /// More than so many times the mark is far too much.
 const FAR_TOO_MUCH: usize = 4;
+/// How long publishers wait for the mark to be left, whoever holds what is above it.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// At no time.
+const NEVER: u64 = u64::MAX;
 /// No account.
 const NOBODY: u64 = u64::MAX;
 
-/// Bytes held in mailboxes, against a high and a low mark.
+/// Bytes held in mailboxes, against a mark.
 #[derive(Debug)]
 pub struct Memory {
     used: AtomicUsize,
@@ -38,11 +43,14 @@ pub struct Memory {
     unowned: AtomicUsize,
     waiting_messages: AtomicUsize,
     high: usize,
-    low: usize,
     waiting: Mutex<Vec<Waker>>,
     accounts: Mutex<Accounts>,
     /// The number of the account whose owner holds most.
     heaviest: AtomicU64,
+    /// The first look at which more was held than the mark allows, in milliseconds, if that has been so ever since.
+    pressed_since: AtomicU64,
+    /// Publishers have waited for long enough: until the mark is left, nobody waits for it.
+    is_waived: AtomicBool,
 }
 
 impl Memory {
@@ -52,10 +60,11 @@ impl Memory {
             unowned: AtomicUsize::new(0),
             waiting_messages: AtomicUsize::new(0),
             high: high_bytes,
-            low: high_bytes - high_bytes / LOW,
             waiting: Mutex::new(Vec::new()),
             accounts: Mutex::new(Accounts::new()),
             heaviest: AtomicU64::new(NOBODY),
+            pressed_since: AtomicU64::new(NEVER),
+            is_waived: AtomicBool::new(false),
         }
     }
 
@@ -103,10 +112,45 @@ impl Memory {
         held > self.high.saturating_mul(FAR_TOO_MUCH)
     }
 
-    /// Whether publishers of this owner have to wait or are refused: the mark is reached, and no owner holds more.
+    /// Whether so many bytes are twice the mark.
+    #[must_use]
+    pub const fn is_doubled(&self, held: usize) -> bool {
+        held > self.high.saturating_mul(2)
+    }
+
+    /// Whether the mark is reached, and no owner holds more than this one.
+    #[must_use]
+    pub fn is_held_by(&self, owner: &Owner) -> bool {
+        self.pressure() && self.accounts().number(owner).is_some_and(|number| self.is_heaviest(number))
+    }
+
+    /// Whether publishers of this owner have to wait or are refused: it is the principal that holds most, and the mark
+    /// was reached a short time ago. Clients without a name never wait for what others from their host hold.
     #[must_use]
     pub fn stops(&self, owner: &Owner) -> bool {
-        self.pressure() && self.accounts().number(owner).is_some_and(|number| self.is_heaviest(number))
+        owner.is_principal() && !self.is_waived.load(Relaxed) && self.is_held_by(owner)
+    }
+
+    /// Looks whether publishers have waited for long enough, to be called about once a second. The time before
+    /// `went_on`, in which the gateway did not run, does not count.
+    pub fn look(&self, now: Timestamp, went_on: Timestamp) {
+        if !self.pressure() {
+            self.note_room();
+            return;
+        }
+        let since = self.pressed_since.fetch_min(now.as_millis(), Relaxed);
+        let since = Timestamp::from_millis(since).min(now).max(went_on);
+        if now.since(since) >= PATIENCE && !self.is_waived.swap(true, Relaxed) {
+            self.wake();
+        }
+    }
+
+    /// The mark is left: publishers wait anew the next time it is reached, and those that wait now go on.
+    #[cold]
+    fn note_room(&self) {
+        self.pressed_since.store(NEVER, Relaxed);
+        self.is_waived.store(false, Relaxed);
+        self.wake();
     }
 
     /// The account of an owner, which mailboxes name by [`crate::Mailbox::account`].
@@ -165,7 +209,7 @@ impl Memory {
         self.high / EXCESS
     }
 
-    /// Completes once there is room again, or another owner holds more.
+    /// Completes once there is room again, another owner holds more, or publishers have waited for long enough.
     pub const fn relieved(&self, owner: Owner) -> Relieved<'_> {
         Relieved { memory: self, owner }
     }
@@ -190,8 +234,8 @@ impl Memory {
         }
         let freed = before - after;
         let was = self.used.fetch_sub(freed, Relaxed);
-        if was > self.low && was - freed <= self.low {
-            self.wake();
+        if was > self.high && was - freed <= self.high {
+            self.note_room();
         }
     }
 }
@@ -217,7 +261,7 @@ impl Future for Relieved<'_> {
             waiting.push(cx.waker().clone());
         }
         drop(waiting);
-        // Room may have been made between the look and the registration; `low` is where wakers are called.
-        if memory.used() <= memory.low || !memory.stops(owner) { Poll::Ready(()) } else { Poll::Pending }
+        // Room may have been made between the look and the registration.
+        if memory.stops(owner) { Poll::Pending } else { Poll::Ready(()) }
     }
 }

@@ -9,6 +9,7 @@ use crate::cli::Check;
 use crate::config::{Config, Location, Problem, Problems, REFERENCE, load, sources};
 use crate::data;
 use crate::exit::{Failure, Status};
+use crate::memory_limit;
 
 /// Validates a file, or prints the reference configuration.
 pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
@@ -64,23 +65,29 @@ fn remarks(config: &Config) -> Vec<String> {
     remarks
 }
 
-/// Returns warnings about a configuration that grants more than it seems to. `directory` is the data directory, or the
-/// default.
+/// Returns warnings about a configuration that grants more than it seems to, or marks that do not fit the memory there
+/// is. `directory` is the data directory, or the default.
 pub(crate) fn warnings(config: &Config, directory: Option<&Path>) -> Vec<String> {
+    let marks = memory_limit::warnings(config, memory_limit::of_control_group());
+    open_to_all(config, directory).into_iter().chain(marks).collect()
+}
+
+/// Warns of listeners that other hosts reach when there is no access file.
+fn open_to_all(config: &Config, directory: Option<&Path>) -> Option<String> {
     let has_rules = config.auth.acl_file.is_some()
         || data::directory(directory).is_ok_and(|directory| directory.join(data::ACL).exists());
     let each = config.listeners.each().into_iter();
     let open: Vec<&str> =
         each.filter(|(_, listener)| listener.enabled && !listener.is_loopback()).map(|(name, _)| name).collect();
     if has_rules || open.is_empty() {
-        return Vec::new();
+        return None;
     }
-    vec![format!(
+    Some(format!(
         "listeners.{}: there is no {}, so every user, certificate, key and token that is let in may read and write \
          all topics; an access file says who may do what (auth.acl_file)",
         open.join(", listeners."),
         data::ACL,
-    )]
+    ))
 }
 
 /// Returns the problems inside the files that a configuration names.

@@ -22,6 +22,7 @@ mod exit;
 mod home;
 mod import;
 mod later;
+mod memory_limit;
 mod modes;
 mod open_files;
 mod oscore;

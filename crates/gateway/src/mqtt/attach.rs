@@ -72,7 +72,7 @@ pub(super) fn attach(
     let gate = if present {
         // If the connection is displaced already, its first turn notices.
         let resumed = slot.with_claim(claim, |mailbox| {
-            mailbox.resume(config);
+            mailbox.resume(config, ctx.now());
             Arc::clone(&mailbox.gate)
         });
         resumed.map_or_else(|_| Arc::clone(&gate), |held| renewed(ctx, held, &gate))

@@ -26,6 +26,17 @@ const TIGHT: usize = 16;
 /// The fraction of its bounds that a client gets when memory is nearly used up.
 const VERY_TIGHT: usize = 1024;
 
+/// The evidence that a client reads what it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It has acknowledged something on its connection.
+    Known,
+    /// It has held something for so short a time that it cannot be expected to have read it.
+    Fresh,
+    /// There is none.
+    Silent,
+}
+
 /// The bounds of every mailbox.
 #[derive(Debug)]
 pub(super) struct Bounds {
@@ -124,10 +135,15 @@ impl Bounds {
     }
 
     /// Whether a client takes a message although so many bytes are held. When the mark is passed by more than what was
-    /// under way, clients of the owner that holds most do so only while they are known to read, and hold less than half
-    /// a queue; when it is passed several times, none does.
-    pub(super) fn may_take(&self, held: usize, bytes: usize, is_known: bool, account: &Account) -> bool {
-        !account.gives_way(held) || (is_known && bytes <= self.queue_bytes / 2 && !self.memory.is_far_too_much(held))
+    /// under way, clients of the owner that holds most do so only while they hold less than half a queue: those that are
+    /// known to read until several times the mark is held, those that have had no time to read until twice the mark is.
+    pub(super) fn may_take(&self, held: usize, bytes: usize, standing: Standing, account: &Account) -> bool {
+        let is_too_much = || match standing {
+            Standing::Known => self.memory.is_far_too_much(held),
+            Standing::Fresh => self.memory.is_doubled(held),
+            Standing::Silent => true,
+        };
+        !account.gives_way(held) || (bytes <= self.queue_bytes / 2 && !is_too_much())
     }
 
     /// The bound that a client gets which does not read, or of QoS 0, if its owner holds most. One that reads keeps its

@@ -47,6 +47,8 @@ pub(super) struct MqttMailbox {
     connected: bool,
     /// The client has acknowledged something on this connection.
     acknowledges: bool,
+    /// When it began to hold something, or the client came back to what it held, in milliseconds; wraps.
+    held_since: u32,
     /// The client is to be disconnected for what it holds.
     evicted: bool,
     /// The session has ended for one of another principal.
@@ -96,6 +98,7 @@ impl MqttMailbox {
             taken: 0,
             connected: true,
             acknowledges: false,
+            held_since: 0,
             evicted: false,
             gave_way: false,
             received: ReceivedIds::new(),
@@ -107,12 +110,12 @@ impl MqttMailbox {
     }
 
     /// Continues with a new connection: bytes encoded for the old one are dropped, messages in flight are sent again.
-    pub(super) fn resume(&mut self, config: OutboundConfig) {
+    pub(super) fn resume(&mut self, config: OutboundConfig, now: Timestamp) {
         self.outbound.resume(config);
         self.out = Vec::new();
         self.unwritten = 0;
         self.lost = 0;
-        (self.connected, self.evicted, self.acknowledges) = (true, false, false);
+        (self.connected, self.evicted, self.acknowledges, self.held_since) = (true, false, false, giving::wrapped(now));
     }
 
     /// Continues without a connection: only QoS 1 and 2 messages are queued from now on. Returns how many were dropped.
@@ -143,6 +146,7 @@ impl MqttMailbox {
 
     fn encode(&mut self, publication: &Publication<'_>, delivery: &Delivery<'_>, qos: Qos, retain: bool) -> Delivered {
         if self.out.capacity() == 0 {
+            self.note_begun(publication.ingest);
             self.out.reserve(OUT_BYTES_MIN);
         }
         let outgoing = translate::outgoing(publication, qos, retain, delivery.ids);
@@ -163,7 +167,7 @@ impl MqttMailbox {
     fn enqueue(&mut self, kept: Kept, now: Timestamp, held: usize) -> Delivered {
         let (cost, qos, before) = (kept.cost(), kept.qos, self.queue_bytes);
         let (mut displaced, mut lost) = (0, 0);
-        if !self.may_grow(cost) || !self.may_take(cost, qos, held) {
+        if !self.may_grow(cost) || !self.may_take(cost, qos, held, now) {
             return Delivered::Full(1);
         }
         while !self.fits(cost, qos, now) {

@@ -111,14 +111,17 @@ fn housekeeping(ctx: &Rc<WorkerContext>, doors: &WorkerDoors, clock: &Rc<WallClo
     spawn_local(sys::publish(Rc::clone(ctx), sys_interval));
 }
 
-/// Removes expired retained messages, looking at a few thousand each second.
+/// Removes expired retained messages, looking at a few thousand each second; and looks how long publishers have waited
+/// for memory.
 async fn sweep(ctx: Rc<WorkerContext>) {
     const LOOKED_AT: usize = 2048;
     let mut after = None;
     let mut ticks = tokio::time::interval(std::time::Duration::from_secs(1));
     loop {
         ticks.tick().await;
-        after = ctx.bus().sweep(after.as_ref(), LOOKED_AT, ctx.now());
+        let now = ctx.now();
+        ctx.bus().memory().look(now, ctx.went_on());
+        after = ctx.bus().sweep(after.as_ref(), LOOKED_AT, now);
     }
 }
 

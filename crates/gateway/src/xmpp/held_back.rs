@@ -17,6 +17,13 @@ pub(super) struct HeldBack {
 }
 
 impl HeldBack {
+    /// Ends the pause soon, whatever the subscribers do.
+    pub(super) fn shorten(&mut self) {
+        if let Some(pause) = &mut self.pause {
+            pause.shorten();
+        }
+    }
+
     /// Ready when neither holds any more.
     pub(super) fn poll(&mut self, ctx: &WorkerContext, cx: &mut Context<'_>) -> Poll<()> {
         if self.fan_out.as_mut().is_some_and(|fan_out| fan_out.goes_on(ctx, cx)) {

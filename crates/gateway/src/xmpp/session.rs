@@ -206,7 +206,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                     let error = StreamError::new(StreamCondition::PolicyViolation, "a stanza took too long");
                     self.core.machine.fail(error, &mut self.core.out);
                 }
-                Poll::Pending if self.unread_since.is_none() && self.is_forgotten(cx) => {
+                Poll::Pending if self.is_forgotten(cx) => {
                     let error = StreamError::new(StreamCondition::ConnectionTimeout, "stanzas were not acknowledged");
                     self.core.machine.fail(error, &mut self.core.out);
                 }
@@ -292,14 +292,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Whether it has to wait as a publisher: for what its principal's own queues hold, or for a subscriber.
+    /// Whether it has to wait as a publisher: for what its principal's own queues hold, or for a subscriber. A client
+    /// whose acknowledgement is awaited is read, or is read again soon: its own queue may be what others wait for.
     fn poll_held_back(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let ctx = &self.core.ctx;
-        if ctx.bus().memory().pressure() {
+        let is_awaited = !self.core.machine.management().has_room();
+        if !is_awaited && ctx.bus().memory().pressure() {
             let owner = self.core.owner();
             ready!(Pin::new(&mut ctx.bus().memory().relieved(owner)).poll(cx));
         }
         if let Some(held_back) = &mut self.core.held_back {
+            if is_awaited {
+                held_back.shorten();
+            }
             ready!(held_back.poll(ctx, cx));
             self.core.held_back = None;
         }

@@ -2,12 +2,19 @@
 
 use std::sync::Arc;
 
-use fogmux_bus::{Account, Mailbox, Qos};
+use fogmux_bus::{Account, Mailbox, Qos, Timestamp};
 
 use super::{
-    super::{config::SlowSubscriber, reclaim::Held},
+    super::{bounds::Standing, config::SlowSubscriber, reclaim::Held},
     MqttMailbox,
 };
+use crate::pause::READS;
+
+/// The time in milliseconds, in four bytes: it comes round after seven weeks.
+#[expect(clippy::cast_possible_truncation, reason = "meant")]
+pub(super) const fn wrapped(now: Timestamp) -> u32 {
+    now.as_millis() as u32
+}
 
 impl MqttMailbox {
     /// The client has taken so many bytes.
@@ -52,12 +59,31 @@ impl MqttMailbox {
 
     /// Whether it takes another message at all, when mailboxes held so much before it came. A client that loses one of
     /// QoS 1 or 2 learns it at its next turn, or when memory is reclaimed.
-    pub(super) fn may_take(&mut self, cost: usize, qos: Qos, held: usize) -> bool {
-        let takes = self.bounds.may_take(held, self.queue_bytes + cost, self.acknowledges, &self.account);
+    pub(super) fn may_take(&mut self, cost: usize, qos: Qos, held: usize, now: Timestamp) -> bool {
+        self.note_begun(now);
+        let takes = self.bounds.may_take(held, self.queue_bytes + cost, self.standing(now), &self.account);
         if !takes && qos > Qos::AtMostOnce && self.connected {
             self.lost = self.lost.saturating_add(1);
         }
         takes
+    }
+
+    /// Notes that a message comes: the first one, if nothing is held.
+    pub(super) fn note_begun(&mut self, now: Timestamp) {
+        if self.buffered_bytes() == 0 {
+            self.held_since = wrapped(now);
+        }
+    }
+
+    /// A client that has acknowledged nothing yet had no chance to if it has just been sent its first message.
+    fn standing(&self, now: Timestamp) -> Standing {
+        if self.acknowledges {
+            Standing::Known
+        } else if self.connected && u128::from(wrapped(now).wrapping_sub(self.held_since)) < READS.as_millis() {
+            Standing::Fresh
+        } else {
+            Standing::Silent
+        }
     }
 
     /// Whether the client is to be disconnected for messages that it lost, or for what it holds.

@@ -26,8 +26,8 @@ pub(super) struct Stalled {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
-    /// Cuts a client that reads nothing for too long, or at the next tick if the queues of its principal hold so much
-    /// that its publishers wait.
+    /// Cuts a client that reads nothing for too long, or at the next tick if the queues of its owner hold most of what
+    /// is above the mark.
     pub(super) fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.check_sleep(!self.is_unwritten());
         let ctx = &self.core.ctx;
@@ -38,7 +38,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         loop {
             ready!(stalled.tick.as_mut().poll(cx));
             let memory = ctx.bus().memory();
-            if ctx.has_passed(stalled.until) || (memory.pressure() && memory.stops(&self.core.owner())) {
+            if ctx.has_passed(stalled.until) || (memory.pressure() && memory.is_held_by(&self.core.owner())) {
                 ctx.shared.metrics.xmpp.timed_out.increment();
                 return Poll::Ready(());
             }
