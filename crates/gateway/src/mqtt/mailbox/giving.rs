@@ -16,6 +16,12 @@ pub(super) const fn wrapped(now: Timestamp) -> u32 {
     now.as_millis() as u32
 }
 
+/// Whether so little time has passed since then. Publishers on other workers may look at the clock a little earlier.
+const fn is_recent(then: u32, now: Timestamp) -> bool {
+    let passed = wrapped(now).wrapping_sub(then).cast_signed();
+    passed < 0 || passed.cast_unsigned() as u128 <= READS.as_millis()
+}
+
 impl MqttMailbox {
     /// The client has taken so many bytes.
     pub(super) fn note_taken(&mut self, bytes: usize) {
@@ -79,7 +85,7 @@ impl MqttMailbox {
     fn standing(&self, now: Timestamp) -> Standing {
         if self.acknowledges {
             Standing::Known
-        } else if self.connected && u128::from(wrapped(now).wrapping_sub(self.held_since)) < READS.as_millis() {
+        } else if self.connected && is_recent(self.held_since, now) {
             Standing::Fresh
         } else {
             Standing::Silent
@@ -89,5 +95,20 @@ impl MqttMailbox {
     /// Whether the client is to be disconnected for messages that it lost, or for what it holds.
     pub(in crate::mqtt) fn is_overrun(&self) -> bool {
         self.evicted || (self.lost > 0 && self.bounds.slow_subscriber == SlowSubscriber::Disconnect)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_seconds_are_recent_also_where_the_time_comes_round_and_clocks_differ() {
+        for began in [0, 1, 5_000, (1 << 32) - 1, 1 << 32, (1 << 32) + 1] {
+            let then = wrapped(Timestamp::from_millis(began));
+            let at = |ms: i64| Timestamp::from_millis(began.saturating_add_signed(ms));
+            assert!([-5, 0, 1, 2_000].map(at).into_iter().all(|now| is_recent(then, now)), "{began}");
+            assert!([2_001, 3_000, 1 << 30].map(at).into_iter().all(|now| !is_recent(then, now)), "{began}");
+        }
     }
 }
