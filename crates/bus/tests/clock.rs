@@ -83,7 +83,8 @@ impl Life {
     }
 
     fn set_clock(&mut self, unix_ms: u64) {
-        let clock = ClockSet { before_unix_ms: self.origin_unix_ms, origin_unix_ms: unix_ms.saturating_sub(self.now_ms) };
+        let clock =
+            ClockSet { before_unix_ms: self.origin_unix_ms, origin_unix_ms: unix_ms.saturating_sub(self.now_ms) };
         self.origin_unix_ms = clock.origin_unix_ms;
         let mut after = None;
         loop {

@@ -152,10 +152,10 @@ fn problems_of_certificates(config: &Config, note: &mut dyn FnMut(&str, fogmux_a
 
 /// Returns the error as a problem of the file that it names, or of `file`.
 fn of_file(file: &Path, error: TlsError) -> fogmux_auth::Problems {
-    match error {
-        TlsError::File { file, why } => fogmux_auth::Problems::of_file(&file, why),
-        other => fogmux_auth::Problems::of_file(file, other.to_string()),
+    if let TlsError::File { file, why } = error {
+        return fogmux_auth::Problems::of_file(&file, why);
     }
+    fogmux_auth::Problems::of_file(file, error.to_string())
 }
 
 /// Why no configuration could be read.
