@@ -32,6 +32,8 @@ struct Request {
     observe: Option<u32>,
     /// The number of the block that it asks for.
     block: Option<u32>,
+    /// The number of the block that it brings.
+    brings: u32,
     /// Bytes of the payload.
     payload: usize,
     confirmable: bool,
@@ -74,6 +76,7 @@ impl Bench {
                 path: levels.filter_map(|option| option.text()).collect::<Vec<_>>().join("/"),
                 observe: uint(OptionNumber::OBSERVE),
                 block: uint(OptionNumber::BLOCK2).map(|block| block >> 4),
+                brings: uint(OptionNumber::BLOCK1).map_or(0, |block| block >> 4),
                 payload: message.payload().len(),
                 confirmable: message.kind == Type::Confirmable,
             });
@@ -99,7 +102,7 @@ impl Bench {
     fn answer_block1(&mut self, to: &Request, code: Code, more: bool) {
         let mut datagram = Vec::new();
         let encoder = Encoder::new(&mut datagram, Type::Acknowledgement, code, to.message_id, &to.token);
-        encoder.uint(OptionNumber::BLOCK1, u32::from(more) << 3 | 6).finish();
+        encoder.uint(OptionNumber::BLOCK1, to.brings << 4 | u32::from(more) << 3 | 6).finish();
         self.client.handle(NOW, &datagram, &mut self.out);
         self.note();
     }

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -72,7 +72,8 @@ pub(super) fn readers_agree() -> Result<String> {
         }
     }
     readers.push(event_stream(&gateway)?);
-    let observers = (0..4).map(|topic| observer(&gateway, topic, &over)).collect::<Result<Vec<_>>>()?;
+    let last = Arc::new(OnceLock::new());
+    let observers = (0..4).map(|topic| observer(&gateway, topic, &over, &last)).collect::<Result<Vec<_>>>()?;
     let mut late = (0..2).map(|number| late_readers(&gateway, number, &over)).collect::<Result<Vec<_>>>()?;
     late.push(late_streams(&gateway, &over)?);
     late.push(late_observers(&gateway, &over)?);
@@ -90,6 +91,7 @@ pub(super) fn readers_agree() -> Result<String> {
             );
         }
     }
+    let _ = last.set(retained(&gateway, ROUNDS + 1)?);
     over.store(true, Ordering::SeqCst);
     let mut complete = readers.into_iter().map(|reader| by_topic(reader.seen));
     let order = complete.next().context("no reader")?;
@@ -314,25 +316,33 @@ fn acknowledge(socket: &UdpSocket, message: &[u8]) -> Result<()> {
 }
 
 /// Observes one topic with confirmable notifications until all is over and nothing comes any more.
-fn observer(gateway: &Gateway, topic: usize, over: &Arc<AtomicBool>) -> Result<JoinHandle<Result<Seen>>> {
+fn observer(
+    gateway: &Gateway,
+    topic: usize,
+    over: &Arc<AtomicBool>,
+    last: &Arc<OnceLock<HashMap<String, String>>>,
+) -> Result<JoinHandle<Result<Seen>>> {
     let socket = coap::endpoint(gateway.address("coap")?)?;
     let name = format!("order/{topic}");
     let options: [(u16, &[u8]); 2] = [(coap::OBSERVE, b""), (URI_QUERY, b"qos=1")];
     let answer = coap::exchange(&socket, &coap::request(coap::CON, coap::GET, 1, b"o", &name, &options, b""), b"o")?;
     ensure!(coap::dotted(&answer) == "2.05", "{}", coap::dotted(&answer));
-    let over = Arc::clone(over);
+    let (over, last) = (Arc::clone(over), Arc::clone(last));
     let mut seen: Seen = payload(&answer).map(|value| (name.clone(), value)).into_iter().collect();
     Ok(std::thread::spawn(move || {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let Some(message) = coap::receive(&socket, Duration::from_millis(500))? else {
-                if over.load(Ordering::SeqCst) {
+                // A notification that was lost comes again after some seconds.
+                let is_latest = || seen.last().map(|(_, value)| value) == last.get().and_then(|last| last.get(&name));
+                if over.load(Ordering::SeqCst) && (is_latest() || Instant::now() >= deadline) {
                     // RFC 7641 §3.6
                     let gone: [(u16, &[u8]); 2] = [(coap::OBSERVE, &[1]), (URI_QUERY, b"qos=1")];
                     coap::exchange(&socket, &coap::request(coap::CON, coap::GET, 2, b"o", &name, &gone, b""), b"o")?;
                     return Ok(seen);
                 }
-                ensure!(Instant::now() < deadline, "the others do not end");
+                let waits = over.load(Ordering::SeqCst);
+                ensure!(waits || Instant::now() < deadline, "the others do not end");
                 continue;
             };
             acknowledge(&socket, &message)?;
