@@ -59,14 +59,7 @@ impl ListenerCredentials {
     /// [`TlsError`]: something is not there, or the profile has no suite of the versions that are spoken.
     pub fn new(tls: &TlsConfig, security: Security) -> Result<Self, TlsError> {
         let profile = security.profile;
-        let takes = |version, name| security.dtls_versions.contains(&version) && accepts(profile, version, name);
-        // Profiles name what every stack has; OpenSSL has no suites of RFC 8442.
-        let older = security.dtls_versions.contains(&Version::Tls12);
-        let exchanges = |at: &Suite| older && profile.psk && at.is_psk() && at.name().starts_with("TLS_ECDHE_");
-        let takes_old = |at: &Suite| takes(Version::Tls12, at.name()) || exchanges(at);
-        let suites: Arc<[Suite]> = Suite::ALL.into_iter().filter(takes_old).collect();
-        let suites_13: Arc<[Suite13]> =
-            Suite13::ALL.into_iter().filter(|at| takes(Version::Tls13, at.name())).collect();
+        let (suites, suites_13) = Self::suites_of(&security);
         if (suites.is_empty() && suites_13.is_empty()) || !profile.is_encrypted() {
             return Err(TlsError::Stack(profile.name));
         }
@@ -79,11 +72,29 @@ impl ListenerCredentials {
             psk: tls.psk().cloned(),
             tls: tls.clone(),
             security,
-            suites,
-            suites_13,
+            suites: suites.into(),
+            suites_13: suites_13.into(),
             guard: None,
             admits_anonymous: None,
         })
+    }
+
+    /// Whether DTLS has suites and versions of what a listener is to have; without any, [`new`](Self::new) fails.
+    #[must_use]
+    pub fn is_available(security: &Security) -> bool {
+        let (suites, suites_13) = Self::suites_of(security);
+        security.profile.is_encrypted() && !(suites.is_empty() && suites_13.is_empty())
+    }
+
+    fn suites_of(security: &Security) -> (Vec<Suite>, Vec<Suite13>) {
+        let profile = security.profile;
+        let takes = |version, name| security.dtls_versions.contains(&version) && accepts(profile, version, name);
+        // Profiles name what every stack has; OpenSSL has no suites of RFC 8442.
+        let older = security.dtls_versions.contains(&Version::Tls12);
+        let exchanges = |at: &Suite| older && profile.psk && at.is_psk() && at.name().starts_with("TLS_ECDHE_");
+        let takes_old = |at: &Suite| takes(Version::Tls12, at.name()) || exchanges(at);
+        let suites = Suite::ALL.into_iter().filter(takes_old).collect();
+        (suites, Suite13::ALL.into_iter().filter(|at| takes(Version::Tls13, at.name())).collect())
     }
 
     /// Asking `guard` before a key is looked up. Who may not try is told nothing at all.

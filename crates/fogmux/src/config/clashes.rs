@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use fogmux_net::{ClientCertificates, profile::Stack};
+use fogmux_net::{ClientCertificates, dtls::ListenerCredentials, profile::Stack};
 
 use super::listeners::{Listener, Protection};
 use super::model::Config;
@@ -111,6 +111,13 @@ fn find_weak_profiles(name: &str, listener: &Listener, findings: &mut Findings) 
             &format!("listeners.{name}.dtls_versions"),
             format!("the profile {:?} has none of these versions", tls.profile.name),
             "at least one version that the profile has, or enabled = false",
+        );
+    }
+    if name == "coaps" && listener.enabled && !ListenerCredentials::is_available(&security) {
+        findings.clash(
+            &format!("listeners.{name}.profile"),
+            format!("DTLS has nothing of the profile {:?}", tls.profile.name),
+            "another profile, or enabled = false",
         );
     }
     let opens_openssl = tls.profile.stack == Stack::OpenSsl;
