@@ -7,8 +7,10 @@ use crate::config::Config;
 /// Returns warnings about marks that are reached too early or too late. `limit` is that of the control group.
 pub(crate) fn warnings(config: &Config, limit: Option<u64>) -> Vec<String> {
     let mut warnings = Vec::new();
-    let (mark, streams) = (config.bus.memory_high_bytes, config.http.door.event_streams_bytes);
-    if streams >= mark {
+    let mark = config.bus.memory_high_bytes;
+    #[cfg(feature = "http")]
+    if config.http.door.event_streams_bytes >= mark {
+        let streams = config.http.door.event_streams_bytes;
         warnings.push(format!(
             "http.event_streams_bytes ({streams}) is not below bus.memory_high_bytes ({mark}): event streams that \
              nobody reads can hold so much that publishers of their user are paused"
@@ -70,6 +72,7 @@ mod tests {
         assert_eq!(limit("3:memory:/unknown\n"), Some(9_223_372_036_854_771_712));
     }
 
+    #[cfg(feature = "http")]
     #[test]
     fn marks_that_do_not_fit_are_warned_of() {
         let mut config = Config::default();

@@ -16,8 +16,8 @@ const STRIDE: u64 = 1 << 24;
 /// The largest identifier that a header may name as the next one: it leaves 2³¹ starts before they are used up.
 pub(crate) const NEXT_ID_MAX: u64 = 1 << 55;
 
-/// The identifier of a record. Identifiers ascend in the order in which [`Ids::next`] gave them, over restarts too, and
-/// none is used twice.
+/// The identifier of a record. Identifiers ascend in the order in which they were given, over restarts too, and none is
+/// used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId(u64);
 
