@@ -13,7 +13,7 @@ use crate::memory::Memory;
 /// The bytes that the mailboxes of one owner hold; from [`Memory::account`].
 ///
 /// A counter of its own, changed once for each batch and mailbox. The table of all owners, which has a lock, is told of
-/// changes from [`Memory::step`] on only.
+/// larger changes only.
 #[derive(Debug)]
 pub struct Account {
     owner: Owner,
