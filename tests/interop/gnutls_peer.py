@@ -11,8 +11,9 @@ import argparse
 import ctypes
 import ctypes.util
 import socket
-import sys
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
+
+from line_peer import say, serve
 
 GNUTLS = ctypes.CDLL(ctypes.util.find_library("gnutls") or "libgnutls.so.30")
 GNUTLS.gnutls_strerror.restype = GNUTLS.gnutls_check_version.restype = c_char_p
@@ -106,24 +107,6 @@ def accept():
     return sock
 
 
-def say(line):
-    print(line, flush=True)
-
-
-def serve(session):
-    say(f"established {session.described()} - -")
-    for line in sys.stdin:
-        word, _, rest = line.strip().partition(" ")
-        if word == "send":
-            session.send(bytes.fromhex(rest))
-        elif word == "receive":
-            data = session.receive(int(rest))
-            say("silence" if data is None else f"data {data.hex()}" if data else "closed")
-        elif word == "close":
-            break
-    session.close()
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("role", choices=("client", "server", "version"))
@@ -136,7 +119,8 @@ def main():
     if arguments.role == "version":
         return say(GNUTLS.gnutls_check_version(None).decode())
     try:
-        serve(Session(arguments, connect(arguments) if arguments.role == "client" else accept()))
+        session = Session(arguments, connect(arguments) if arguments.role == "client" else accept())
+        serve(session.described(), session.send, session.receive, session.close)
     except Exception as error:
         say(f"failed {type(error).__name__} {error}")
 

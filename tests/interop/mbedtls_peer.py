@@ -9,11 +9,12 @@ established VERSION SUITE - -, data HEX, silence, closed, failed WHY.
 import argparse
 import select
 import socket
-import sys
 import time
 
 from mbedtls import hashlib, pk, tls, version
 from mbedtls.x509 import CRT
+
+from line_peer import say, serve
 
 HANDSHAKE_SECONDS = 10
 """It repeats nothing by itself, so that a wrong key, which the gateway tells with a repeated Finished, ends so."""
@@ -106,24 +107,6 @@ def accept(arguments):
             return sock
 
 
-def say(line):
-    print(line, flush=True)
-
-
-def serve(sock):
-    say(f"established {sock.negotiated_tls_version().name} {sock.cipher()} - -")
-    for line in sys.stdin:
-        word, _, rest = line.strip().partition(" ")
-        if word == "send":
-            sock.send(bytes.fromhex(rest))
-        elif word == "receive":
-            data = until(sock, lambda: sock.recv(16384), int(rest) / 1000)
-            say("silence" if data is None else f"data {data.hex()}" if data else "closed")
-        elif word == "close":
-            break
-    sock.close()
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("role", choices=("client", "server", "version"))
@@ -136,7 +119,9 @@ def main():
     if arguments.role == "version":
         return say(version.version)
     try:
-        serve(connect(arguments) if arguments.role == "client" else accept(arguments))
+        sock = connect(arguments) if arguments.role == "client" else accept(arguments)
+        described = f"{sock.negotiated_tls_version().name} {sock.cipher()}"
+        serve(described, sock.send, lambda ms: until(sock, lambda: sock.recv(16384), ms / 1000), sock.close)
     except Exception as error:
         say(f"failed {type(error).__name__} {error}")
 

@@ -1,4 +1,4 @@
-//! What subscribers have read is held no more, also while they stay connected and nothing more comes.
+//! Messages that subscribers have read are held no more, also while they stay connected and nothing more comes.
 
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;

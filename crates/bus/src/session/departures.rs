@@ -24,7 +24,7 @@ pub(super) struct Holder {
     pub(super) claim: Claim,
 }
 
-/// What became of a session when its connection was displaced.
+/// The fate of a session whose connection was displaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Session {
     /// It went on with the next connection.
@@ -80,7 +80,7 @@ impl Departures {
         self.by_key.get(key)?.open.iter().find(|open| open.holder == Some(holder))
     }
 
-    /// What became of the session of a displaced connection, as long as that departs.
+    /// The fate of the session of a displaced connection, as long as that departs.
     pub(super) fn session(&self, key: &SessionKey, holder: Holder) -> Option<Session> {
         self.find(key, holder)?.session
     }

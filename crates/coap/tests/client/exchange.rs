@@ -339,7 +339,7 @@ fn all_bodies_together_have_a_bound() {
         bench.answer(&to, Code::CONTENT, Reply { sequence: None, ..large(0, 9) });
     }
     assert_eq!(failed(&mut bench), [CallFailed::Blocks]);
-    // What is over makes room.
+    // A request that is over makes room.
     let of_a = bench.sent[1].clone();
     let last = Reply { etag: 9, block: Some((1, false)), payload: b"!", ..Reply::default() };
     bench.answer(&of_a, Code::CONTENT, last);

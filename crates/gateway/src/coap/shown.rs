@@ -21,7 +21,7 @@ pub(super) struct Shown {
     encoded: Encoded,
 }
 
-/// What the observers of one topic, and what the observers of filters, were notified of last.
+/// The last notifications: of observers of one topic, and of observers of filters.
 #[derive(Default)]
 pub(super) struct ShownLast {
     plain: Shown,

@@ -1,12 +1,10 @@
 //! A check that what is left of the input begins at a packet boundary. Only debug builds have it.
 
-/// The bytes that were read, and those of the packets that were handled.
+/// The bytes that were read and belong to no packet that was handled.
 #[derive(Debug, Default)]
 pub(super) struct Boundary {
     #[cfg(debug_assertions)]
-    read: u64,
-    #[cfg(debug_assertions)]
-    handled: u64,
+    unhandled: usize,
 }
 
 impl Boundary {
@@ -15,7 +13,7 @@ impl Boundary {
     pub(super) const fn read(&mut self, bytes: usize) {
         #[cfg(debug_assertions)]
         {
-            self.read += bytes as u64;
+            self.unhandled += bytes;
         }
         #[cfg(not(debug_assertions))]
         let _ = (self, bytes);
@@ -26,7 +24,7 @@ impl Boundary {
     pub(super) const fn handled(&mut self, bytes: usize) {
         #[cfg(debug_assertions)]
         {
-            self.handled += bytes as u64;
+            self.unhandled -= bytes;
         }
         #[cfg(not(debug_assertions))]
         let _ = (self, bytes);
@@ -36,7 +34,7 @@ impl Boundary {
     #[inline]
     pub(super) fn check(&self, left: usize) {
         #[cfg(debug_assertions)]
-        assert_eq!(self.read, self.handled + left as u64, "input of a connection was lost in the middle of a packet");
+        assert_eq!(self.unhandled, left, "input of a connection was lost in the middle of a packet");
         #[cfg(not(debug_assertions))]
         let _ = (self, left);
     }

@@ -29,7 +29,7 @@ impl WallClock {
     /// Does what is left before the gateway ends. A message that is stored with an expiry by a clock that was wrong
     /// would have expired at the next start.
     pub(super) fn finish(&self, ctx: &WorkerContext) {
-        // What was under way first, then what was set within the last second.
+        // A change under way first, then one within the last second.
         while self.turn(ctx) {}
         while self.turn(ctx) {}
     }

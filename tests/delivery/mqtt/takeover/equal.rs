@@ -48,7 +48,7 @@ struct Row {
     second: (u8, bool),
 }
 
-/// What the second connection and a subscriber see.
+/// The messages and flags that the second connection and a subscriber see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     present: bool,

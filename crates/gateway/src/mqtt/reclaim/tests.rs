@@ -8,8 +8,8 @@ const QUEUE: usize = 16 << 20;
 const TIGHT: usize = 48 << 20;
 
 /// A look each second at clients that hold so many bytes each and take the part of that which `takes` gives; returns
-/// who has to go at each look. Publishers have to pause at the looks that `pressed` names. Before the looks that `stopped`
-/// names the gateway did not run.
+/// who has to go at each look. Publishers have to pause at the looks that `pressed` names. Before the looks that
+/// `stopped` names the gateway did not run.
 fn looks(clients: &[(usize, usize)], pressed: &[bool], stopped: &[u64]) -> Vec<Vec<usize>> {
     let mut reclaim = Reclaim::new(QUEUE);
     let mut second = 0;
@@ -64,8 +64,8 @@ fn those_that_take_hardly_anything_go_after_two_seconds_in_which_the_gateway_ran
 }
 
 proptest! {
-    /// Whatever they hold and take: after two seconds in which publishers had to pause, the clients that stay hold half of
-    /// the total at most, unless each of them holds half a queue or less; and somebody stays who holds less than another.
+    /// For any amounts held and taken: after two seconds in which publishers had to pause, the clients that stay hold
+    /// half of the total at most, unless each of them holds half a queue or less.
     #[test]
     fn publishers_never_wait_for_long_for_those_that_hold_most(
         clients in proptest::collection::vec((1_usize..(64 << 20), 0_usize..64), 1..30), before in 0_usize..4

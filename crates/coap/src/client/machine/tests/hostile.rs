@@ -8,7 +8,7 @@ const BODY_BYTES_MAX: usize = 256;
 /// Bytes of the smallest block.
 const BLOCK_BYTES_MIN: usize = 16;
 
-/// What the server makes of the number of a block option of the request.
+/// The number that the server answers to a block option of the request.
 #[derive(Clone, Copy, Debug)]
 enum Number {
     /// There is no option.
