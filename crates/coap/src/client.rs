@@ -4,6 +4,7 @@
 //! a request that fits into one message. [`Client`] is the same machine for programs that ask little: requests are
 //! [`Call`]s, datagrams go to an [`Outbox`], events are owned. Bodies are cut and put together in both.
 
+mod ahead;
 mod amend;
 mod blockwise;
 mod call;

@@ -5,6 +5,8 @@
 
 #[path = "client/exchange.rs"]
 mod exchange;
+#[path = "client/order.rs"]
+mod order;
 
 use std::time::Duration;
 

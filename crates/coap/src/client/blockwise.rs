@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::ahead::State;
 use crate::block::{Block, BlockSize};
 use crate::code::Code;
 use crate::etag::ETag;
@@ -81,6 +82,8 @@ pub(super) struct Download {
     pub(super) confirmable: bool,
     /// A newer notification came meanwhile.
     pub(super) superseded: bool,
+    /// The state that the newest of these notifications is of.
+    pub(super) notified: Option<State>,
 }
 
 /// The next step after a block.
@@ -109,6 +112,7 @@ impl Download {
             location,
             confirmable,
             superseded: false,
+            notified: None,
         }
     }
 

@@ -77,6 +77,8 @@ pub struct Machine<P: Protection = Unprotected> {
     seen_next: usize,
     /// The earliest deadline, or one that was answered meanwhile.
     wake: Option<Timestamp>,
+    /// When the last message came.
+    now: Timestamp,
     observations: usize,
     /// Rests of notifications that are being fetched.
     rests: usize,
@@ -121,6 +123,7 @@ impl<P: Protection> Machine<P> {
             seen: [None; SEEN],
             seen_next: 0,
             wake: None,
+            now: Timestamp::default(),
             observations: 0,
             rests: 0,
             waiting: Vec::new(),

@@ -1,6 +1,7 @@
 //! The state of one observation (RFC 7641): the newest notification of each resource, and the request that renews or
 //! ends it.
 
+use super::ahead::Ahead;
 use super::exchanges::Number;
 use super::freshness::{Freshness, Named};
 use super::waiting::Waiting;
@@ -23,6 +24,8 @@ pub(super) struct Observation {
     pub(super) rests: Vec<Number>,
     /// Resources of which a rest is fetched later.
     pub(super) waiting: Waiting,
+    /// States that were told before their notifications.
+    pub(super) ahead: Ahead,
     /// It was registered again because a state changed while its blocks were fetched.
     pub(super) restarted: bool,
 }

@@ -145,6 +145,7 @@ impl<P: Protection> Machine<P> {
         let part = block(message, OptionNumber::BLOCK2, self.config.reliable);
         match part.filter(|part| part.more || part.number > 0) {
             _ if !is_fresh => {}
+            part if part.is_none_or(|part| part.number == 0) && self.is_behind(observed, &path, message, events) => {}
             None => {
                 if self.rests > 0 || !self.waiting.is_empty() {
                     self.remove_rest(observed, &path);

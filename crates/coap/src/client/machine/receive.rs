@@ -84,6 +84,7 @@ impl<P: Protection> Machine<P> {
     }
 
     fn response(&mut self, now: Timestamp, message: &Message<'_>, bytes: u64, events: &mut dyn Events) {
+        self.now = now;
         let number = self.tokens.number(&message.token).filter(|number| self.exchanges.get(*number).is_some());
         if message.kind == Type::Confirmable && !self.config.reliable {
             if number.is_none() && !self.seen.contains(&Some(message.message_id)) {

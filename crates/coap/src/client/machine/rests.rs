@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use super::{Machine, Missed};
 use crate::block::Block;
+use crate::client::ahead::State;
 use crate::client::blockwise::Download;
 use crate::client::event::{CallFailed, Events, Representation};
 use crate::client::exchanges::{Number, Purpose};
@@ -41,7 +42,7 @@ impl<P: Protection> Machine<P> {
     ) {
         let older = self.rest(observed, &path).and_then(|number| self.exchanges.get_mut(number));
         if let Some(download) = older.and_then(|older| older.download.as_mut()) {
-            download.superseded = true;
+            (download.superseded, download.notified) = (true, Some(State::of(message)));
             return;
         }
         let Some(observation) = self.observation(observed) else { return };
@@ -49,10 +50,37 @@ impl<P: Protection> Machine<P> {
             self.wait(observed, path);
             return;
         }
-        let download = Download::new(part.size, path, message.kind == Type::Confirmable);
+        let mut download = Download::new(part.size, path, message.kind == Type::Confirmable);
+        download.notified = Some(State::of(message));
         if let Some(number) = self.begin_rest(observed, download) {
             self.take_block(number, message, part, events);
         }
+    }
+
+    /// Whether a notification may be older than what was told of its resource, because that was fetched. Then its state
+    /// is not told: the resource is fetched again, for as long as older ones may come.
+    pub(super) fn is_behind(
+        &mut self,
+        observed: Number,
+        path: &[String],
+        message: &Message<'_>,
+        events: &mut dyn Events,
+    ) -> bool {
+        let (now, notified) = (self.now, State::of(message));
+        let Some(observation) = self.observation(observed) else { return false };
+        let Some(told) = observation.ahead.told(path, now) else { return false };
+        let is_full = observation.rests.len() >= RESTS_MAX;
+        let under_way = self.rest(observed, path).and_then(|number| self.exchanges.get_mut(number));
+        if let Some(download) = under_way.and_then(|exchange| exchange.download.as_mut()) {
+            (download.superseded, download.notified) = (true, Some(notified));
+        } else if told == notified {
+            // Nothing new.
+        } else if is_full {
+            self.wait(observed, path.to_vec());
+        } else {
+            self.refetch(observed, path.to_vec(), Some(notified), events);
+        }
+        true
     }
 
     /// Prepares a request for a state of an observation. `None` when too many are under way: then it is lost like one
@@ -128,7 +156,7 @@ impl<P: Protection> Machine<P> {
             } else if observation.rests.len() >= RESTS_MAX {
                 at += 1;
             } else if let Some(path) = observation.waiting.pop() {
-                self.refetch(observed, path, events);
+                self.refetch(observed, path, None, events);
             }
         }
     }
@@ -142,18 +170,33 @@ impl<P: Protection> Machine<P> {
         body: Cow<'_, [u8]>,
         events: &mut dyn Events,
     ) {
-        if !message.code.is_success() {
+        let now = self.now;
+        let location = self.exchanges.get(number).and_then(|rest| Some(&rest.download.as_ref()?.location));
+        let location = location.cloned().unwrap_or_default();
+        let told = self.observation(observed).and_then(|observation| observation.ahead.told(&location, now));
+        // The value of a resource that was fetched before its notifications may be gone as well.
+        let is_gone = told.is_some() && message.code == Code::NOT_FOUND;
+        if !message.code.is_success() && !is_gone {
             self.give_up(number, observed, CallFailed::Blocks, events);
             return;
         }
         let download = self.take_download(number);
         self.remove(number);
         let Some(download) = download else { return };
-        let Download { location, confirmable, superseded, .. } = *download;
+        let Download { location, confirmable, superseded, notified, .. } = *download;
+        let fetched = State::of(message);
+        if let Some(observation) = self.observation(observed).filter(|_| !location.is_empty()) {
+            observation.ahead.note(&location, fetched, notified, now);
+        }
         let again = superseded.then(|| location.clone());
-        self.report(observed, Representation::joined(*message, body, location), confirmable, events);
+        if told != Some(fetched) {
+            let body = if is_gone { Cow::Borrowed(&[][..]) } else { body };
+            let mut message = *message;
+            message.code = if is_gone { Code::CONTENT } else { message.code };
+            self.report(observed, Representation::joined(message, body, location), confirmable, events);
+        }
         if let Some(location) = again {
-            self.refetch(observed, location, events);
+            self.refetch(observed, location, notified, events);
         }
     }
 
@@ -164,17 +207,21 @@ impl<P: Protection> Machine<P> {
         self.remove(number);
         let Some(download) = download else { return };
         if download.superseded {
-            self.refetch(observed, download.location, events);
+            self.refetch(observed, download.location, download.notified, events);
         } else if self.is_unanswered(observed) {
             self.fail(observed, reason, events);
         }
     }
 
-    /// Asks for the newest state as a whole.
-    fn refetch(&mut self, observed: Number, location: Vec<String>, events: &mut dyn Events) {
+    /// Asks for the newest state as a whole; `notified` is the state of the newest notification, if that is known.
+    fn refetch(&mut self, observed: Number, location: Path, notified: Option<State>, events: &mut dyn Events) {
         if location.is_empty() {
             self.register_again(observed, events);
-        } else if let Some(number) = self.begin_rest(observed, Download::new(self.config.block_size, location, false)) {
+            return;
+        }
+        let mut download = Download::new(self.config.block_size, location, false);
+        download.notified = notified;
+        if let Some(number) = self.begin_rest(observed, download) {
             self.send_again(number, None, events);
         }
     }

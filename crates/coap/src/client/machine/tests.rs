@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::block::BlockSize;
+use crate::client::ahead::AHEAD_MAX;
 use crate::client::event::{Event, Registration};
 use crate::code::Code;
 use crate::encode::Encoder;
@@ -65,6 +66,7 @@ impl Machine {
                     self.exchanges.iter().filter(|(_, it)| it.purpose == Purpose::Rest(number)).map(|(at, _)| at);
                 assert_eq!(observation.rests.iter().copied().collect::<BTreeSet<_>>(), rests.collect::<BTreeSet<_>>());
                 assert!(observation.rests.len() <= rests::RESTS_MAX);
+                assert!(observation.ahead.len() <= AHEAD_MAX);
                 assert!(observation.waiting.is_empty() || self.waiting.contains(&number));
             }
             let observed = match exchange.purpose {
