@@ -167,6 +167,12 @@ impl Frame {
         if rest.len() >= 4 { Err(DecodeError::RemainingLength) } else { Ok(None) }
     }
 
+    /// Bytes of the fixed header.
+    #[must_use]
+    pub const fn header_len(&self) -> usize {
+        self.header_len
+    }
+
     /// Bytes of the whole packet, fixed header included.
     #[must_use]
     pub const fn total_len(&self) -> usize {

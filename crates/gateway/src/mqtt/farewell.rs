@@ -18,6 +18,9 @@ use super::{connection::Connection, receive::Input};
 
 /// The most that is read to find DISCONNECT: what the send queues of both hosts can hold.
 const LOOKED_THROUGH: usize = 8 << 20;
+/// The longest DISCONNECT that is read whole. Of a longer one the reason code decides: the rest of its connection's input
+/// is in no account of memory.
+const WHOLE_MAX: usize = 4 << 10;
 /// Bytes read at a time.
 const STEP: usize = 16 << 10;
 /// How long the rest of a client's send queue may take: it comes when the client's host learns that there is room.
@@ -96,6 +99,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if frame.kind != PacketType::Disconnect {
                 *skip = frame.total_len();
                 continue;
+            }
+            if version.is_v5() && frame.total_len() > WHOLE_MAX {
+                // MQTT 5 §3.14.2.1: the first byte behind the fixed header.
+                break match rest.get(frame.header_len()).copied() {
+                    Some(reason) => Walk::Left(reason == ReasonCode::SUCCESS.0),
+                    None => Walk::More,
+                };
             }
             break match decode(rest, version, &limits) {
                 Ok(Some((Packet::Disconnect(disconnect), _))) => Walk::Left(disconnect.reason == ReasonCode::SUCCESS),

@@ -1,0 +1,80 @@
+//! DISCONNECT of a length that no client needs, unread at a takeover: whole, its reason code counts; unfinished, it takes
+//! no memory.
+
+use std::io::Write;
+
+use anyhow::{Context, Result, ensure};
+use fogmux_tests::gateway::Gateway;
+use fogmux_tests::mqtt::{V5, connect, packet, string, varint};
+use fogmux_tests::tcp;
+
+use super::super::client::{Client, Login};
+use super::super::wire::Transport;
+
+/// DISCONNECT with this reason code and about so many bytes of user properties (§3.14.2.2.4).
+fn disconnect(reason: u8, bytes: usize) -> Vec<u8> {
+    let property = [vec![0x26], string(b"n"), string(&[b'v'; 90])].concat();
+    let properties = property.repeat(bytes.div_ceil(property.len()));
+    packet(0xe0, &[vec![reason], varint(properties.len()), properties].concat())
+}
+
+/// Ends by DISCONNECT in the moment of a takeover, with all lengths around those that are read whole.
+pub(super) fn whole() -> Result<String> {
+    const BYTES: [usize; 7] = [1, 3_900, 4_096, 4_200, 17_000, 66_000, 500_000];
+    let mut gateway = Gateway::start(&[])?;
+    let mut watcher = Client::open(&gateway, "watcher", Transport::Tcp)?;
+    watcher.subscribe(&["wills/#"], 0)?;
+    let login = Login { version: V5, will: Some("wills/device"), ..Login::new("device", Transport::Tcp) };
+    for (reason, bytes) in BYTES.into_iter().flat_map(|bytes| [(0, bytes), (4, bytes)]) {
+        let mut device = Client::login(&gateway, &login)?;
+        let mut next = tcp::connect(gateway.address("mqtt")?)?;
+        device.send(&disconnect(reason, bytes))?;
+        next.write_all(&connect(V5, "device"))?;
+        // The new connection's own end has no will.
+        next.write_all(&[0xe0, 0])?;
+        tcp::read_end(&mut next, tcp::PATIENCE)?;
+        drop(device);
+        let mut end = Client::open(&gateway, "end", Transport::Tcp)?;
+        end.publish_all([("wills/end", b"".as_slice())], 1, false, 1)?;
+        let first = watcher.message_or("a will or the end")?.topic;
+        let expected = if reason == 0 { "wills/end" } else { "wills/device" };
+        ensure!(first == expected, "reason {reason}, {bytes} bytes of properties: {first}");
+        if reason != 0 {
+            watcher.message_or("the end")?;
+        }
+    }
+    drop(watcher);
+    gateway.settle()?;
+    Ok(format!("{BYTES:?} bytes"))
+}
+
+/// Clients that are taken over and go on with a DISCONNECT that does not end.
+pub(super) fn unfinished() -> Result<String> {
+    const CLIENTS: usize = 80;
+    const SENT: usize = 900_000;
+    let mut gateway = Gateway::start(&[])?;
+    let names: Vec<_> = (0..CLIENTS).map(|number| format!("device-{number}")).collect();
+    let long = disconnect(0, 1_000_000);
+    let (begun, rest) = long.split_at(100);
+    let mut devices = Vec::new();
+    for name in &names {
+        let login = Login { version: V5, will: Some("wills/device"), ..Login::new(name, Transport::Tcp) };
+        let mut device = Client::login(&gateway, &login)?;
+        device.send(begun)?;
+        devices.push(device);
+    }
+    let before = gateway.peak_resident_bytes()?;
+    let mut next = Vec::new();
+    for (name, device) in names.iter().zip(&mut devices) {
+        let mut stream = tcp::connect(gateway.address("mqtt")?)?;
+        stream.write_all(&connect(V5, name))?;
+        next.push(stream);
+        // The gateway may have closed the connection.
+        device.send(rest.get(..SENT).context("shorter")?).ok();
+    }
+    let grown = gateway.peak_resident_bytes()?.saturating_sub(before);
+    ensure!(grown < 24_000_000, "{CLIENTS} unfinished packets took {} kB", grown / 1_000);
+    drop((devices, next));
+    gateway.settle()?;
+    Ok(format!("{} kB", grown / 1_000))
+}
