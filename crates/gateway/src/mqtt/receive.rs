@@ -338,11 +338,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if batch.items.len() >= BATCH_MAX { self.flush(batch) } else { Ok(()) }
     }
 
+    /// Handles an acknowledgement here, everything else that is no PUBLISH in a function of its own: this one is inlined.
     #[inline]
     fn handle(&mut self, packet: &Packet<'_>, batch: &mut Batch<'_>) -> Result<(), End> {
         match packet {
-            // Handled by the caller.
-            Packet::Publish(_) => Ok(()),
             Packet::Puback(ack) => {
                 self.note_progress();
                 batch.step(Step::Puback(ack.packet_id))
@@ -353,6 +352,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.note_progress();
                 batch.step(Step::Pubcomp(ack.packet_id))
             }
+            other => self.handle_other(other, batch),
+        }
+    }
+
+    #[inline(never)]
+    fn handle_other(&mut self, packet: &Packet<'_>, batch: &mut Batch<'_>) -> Result<(), End> {
+        match packet {
             Packet::Subscribe(subscribe) => {
                 self.flush(batch)?;
                 self.subscribe(subscribe)
@@ -369,6 +375,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Packet::Auth(auth) => {
                 self.flush(batch)?;
                 self.reauthenticate(auth)
+            }
+            // Handled by the callers.
+            Packet::Publish(_) | Packet::Puback(_) | Packet::Pubrec(_) | Packet::Pubrel(_) | Packet::Pubcomp(_) => {
+                Ok(())
             }
             // A second CONNECT ([MQTT-3.1.0-2]), and what only servers send.
             other @ (Packet::Connect(_)
@@ -487,6 +497,7 @@ impl<'a> Batch<'a> {
         self.items.push(item);
     }
 
+    #[inline]
     #[expect(clippy::unnecessary_wraps, reason = "an arm of a match whose other arms can fail")]
     fn step(&mut self, step: Step) -> Result<(), End> {
         self.steps.push(step);
