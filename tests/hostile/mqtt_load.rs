@@ -25,6 +25,10 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "mqtt filters of 190 levels", run: || attack(deep_filters) },
     Case { name: "mqtt wills of 60 kB", run: || attack(large_wills) },
     Case { name: "mqtt connect storm", run: || attack(connect_storm) },
+    Case {
+        name: "mqtt one identifier in 4 000 connections, with a PUBLISH behind each CONNECT",
+        run: || attack(one_name),
+    },
 ];
 
 /// Time after which an attack has done what it could.
@@ -275,4 +279,24 @@ fn connect_storm(gateway: &Gateway) -> Result<String> {
         count += 1;
     }
     Ok(format!("{count} takeovers"))
+}
+
+/// Each connection takes over the one before. What is behind CONNECT waits until those before have gone.
+fn one_name(gateway: &Gateway) -> Result<String> {
+    const CONNECTIONS: usize = 4_000;
+    let address = gateway.address("mqtt")?;
+    let message = mqtt::publish(V4, b"nobody", &[b'x'; 62_000], 0, false, 0);
+    let input = [mqtt::connect(V4, "one"), message].concat();
+    let mut held = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let stream = tcp::connect(address)?;
+        stream.set_write_timeout(Some(Duration::from_millis(200)))?;
+        held.push(stream);
+    }
+    let mut whole = 0;
+    for stream in &mut held {
+        whole += usize::from(tcp::pour(stream, &input)?);
+    }
+    ensure!(whole > CONNECTIONS / 2, "only {whole} of {CONNECTIONS} took all");
+    Ok(format!("{whole} of {CONNECTIONS} took 62 kB"))
 }

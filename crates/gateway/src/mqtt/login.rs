@@ -65,8 +65,11 @@ where
             drop(early);
             let follows = granted.follows;
             let mut connection = Box::new(Connection::new(ctx, stream, granted, rest));
-            if let Some(previous) = follows {
-                connection.follow(previous).await;
+            if let Some(previous) = follows
+                && let Err(end) = connection.follow(previous).await
+            {
+                connection.close(end).await;
+                return None;
             }
             Some(connection)
         }

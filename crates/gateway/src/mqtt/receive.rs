@@ -25,6 +25,11 @@ const BATCH_MAX: usize = 256;
 /// The least growth of a large packet's buffer.
 const LARGE_STEP_BYTES: usize = 64 << 10;
 
+/// The first byte of DISCONNECT.
+const DISCONNECT: u8 = (PacketType::Disconnect as u8) << 4;
+/// A fixed header and the reason code behind it.
+const BEGINNING_BYTES: usize = 6;
+
 /// Bytes of unfinished packets.
 #[derive(Debug)]
 pub(super) enum Input {
@@ -58,7 +63,7 @@ impl Input {
     }
 
     /// The bytes that count as unfinished.
-    fn counted(&self) -> usize {
+    pub(super) fn counted(&self) -> usize {
         match self {
             Self::Partial(bytes) | Self::Unread(bytes) | Self::Held(bytes) => bytes.len(),
             Self::Large(large) => large.bytes.capacity(),
@@ -73,10 +78,15 @@ impl Input {
         }
     }
 
-    /// The bytes, and how many of what follows belong to a packet of which they are not kept.
+    /// The bytes, and how many of what follows belong to a packet of which they are not kept. Of a large DISCONNECT,
+    /// which is judged by its reason code, the beginning is kept.
     pub(super) fn into_rest(self) -> (Vec<u8>, usize) {
         match self {
             Self::Partial(bytes) | Self::Unread(bytes) | Self::Held(bytes) => (bytes, 0),
+            Self::Large(large) if large.bytes.first() == Some(&DISCONNECT) => {
+                let bytes = &large.bytes;
+                (bytes.get(..BEGINNING_BYTES).unwrap_or(bytes).to_vec(), 0)
+            }
             Self::Large(large) => (Vec::new(), large.total - large.bytes.len()),
         }
     }
@@ -208,22 +218,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.unfinished.is_none() && bytes <= SMALL_BYTES {
             return Ok(false);
         }
-        let (door, gate, peer) = (&self.ctx.door, &self.gate, self.peer);
-        let fresh = || Box::new(Place::new(door.unfinished(), owner(gate.access().principal(), peer)));
-        let place = self.unfinished.get_or_insert_with(fresh);
-        if place.set(&self.ctx, bytes, self.input.filled())
-            && (bytes <= SMALL_BYTES || place.waiter().poll_gave_way(cx).is_pending())
-        {
+        let (is_counted, place) = self.count_input(bytes);
+        if is_counted && (bytes <= SMALL_BYTES || place.waiter().poll_gave_way(cx).is_pending()) {
             return Ok(false);
         }
-        let Input::Held(held) = &mut self.input else {
-            return Err(self.misbehaved(&"unfinished packets take too much memory", ReasonCode::QUOTA_EXCEEDED));
-        };
+        let Input::Held(held) = &mut self.input else { return Err(self.too_much_unfinished()) };
         let held = std::mem::take(held);
         self.input = Input::Partial(Vec::new());
         self.take(&held)?;
         self.unfinished = None;
         Ok(true)
+    }
+
+    /// Counts so many bytes of the input among the unfinished packets of all clients. Returns whether there is room.
+    pub(super) fn count_input(&mut self, bytes: usize) -> (bool, &Place) {
+        let (door, gate, peer) = (&self.ctx.door, &self.gate, self.peer);
+        let fresh = || Box::new(Place::new(door.unfinished(), owner(gate.access().principal(), peer)));
+        let place = self.unfinished.get_or_insert_with(fresh);
+        (place.set(&self.ctx, bytes, self.input.filled()), place)
+    }
+
+    /// The input has to end for that of others.
+    pub(super) fn too_much_unfinished(&mut self) -> End {
+        self.misbehaved(&"unfinished packets take too much memory", ReasonCode::QUOTA_EXCEEDED)
     }
 
     /// Continues reading a large packet; its buffer grows with the bytes received, not with the announced length.

@@ -1,15 +1,24 @@
 //! Taking a session over: CONNACK waits for the previous connection, so that nothing it still publishes, its will
 //! included, follows the new connection's messages (§3.1.2.5, [MQTT-3.1.4-3]).
 
-use std::{future::poll_fn, sync::Arc, time::Duration};
+use std::{
+    future::{pending, poll_fn},
+    sync::Arc,
+    time::Duration,
+};
 
 use fogmux_bus::{Claim, SessionKey, Slot};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    time::timeout,
+    time::{Instant, timeout_at},
 };
 
-use super::{connection::Connection, context::MqttContext, mailbox::MqttMailbox};
+use super::{
+    connection::{Connection, End},
+    context::MqttContext,
+    mailbox::MqttMailbox,
+};
+use crate::unfinished::SMALL_BYTES;
 
 /// The longest wait. A displaced connection takes a few turns to end, and [`LINGER`](super::farewell::LINGER) if input of
 /// it is unread or may be under way; one that takes longer must not keep its owner out.
@@ -60,22 +69,40 @@ fn settle_will(ctx: &MqttContext, key: &SessionKey, fresh: bool) {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Waits until the previous connections have published what they had left.
-    pub(super) async fn follow(&mut self, Follows { fresh }: Follows) {
+    /// Waits until the previous connections have published what they had left. What the client has sent behind CONNECT
+    /// counts as unfinished meanwhile, and may have to give way with its connection.
+    pub(super) async fn follow(&mut self, Follows { fresh }: Follows) -> Result<(), End> {
+        let bytes = self.input.counted();
+        let waiter = (bytes > SMALL_BYTES).then(|| Arc::clone(self.count_input(bytes).1.waiter()));
+        let gave_way = async {
+            match waiter {
+                Some(waiter) => waiter.gave_way().await,
+                None => pending().await,
+            }
+        };
         let key = self.key();
-        self.wait_for_departures(&key).await;
-        // Its delay may have begun meanwhile; and if it was just over, the will is being published.
-        settle_will(&self.ctx, &key, fresh);
-        self.wait_for_departures(&key).await;
+        let deadline = Instant::now() + WAIT;
+        let departures = async {
+            self.wait_for_departures(&key, deadline).await;
+            // Its delay may have begun meanwhile; and if it was just over, the will is being published.
+            settle_will(&self.ctx, &key, fresh);
+            self.wait_for_departures(&key, deadline).await;
+        };
+        tokio::select! {
+            biased;
+            () = gave_way => return Err(self.too_much_unfinished()),
+            () = departures => {}
+        }
         self.now = self.ctx.now();
         // Clients wait for CONNACK before they send.
         self.last_read = self.running();
+        Ok(())
     }
 
-    async fn wait_for_departures(&self, key: &SessionKey) {
+    async fn wait_for_departures(&self, key: &SessionKey, deadline: Instant) {
         let sessions = &self.ctx.door.sessions;
         let over = poll_fn(|cx| sessions.poll_departures(key, &self.slot, self.claim, cx));
-        if timeout(WAIT, over).await.is_err() {
+        if timeout_at(deadline, over).await.is_err() {
             tracing::debug!(client = &*self.publisher.client, "the previous connection takes too long to end");
             sessions.forget_departures(key, &self.slot, self.claim);
         }
