@@ -5,6 +5,7 @@ mod clock;
 mod damage;
 mod descriptors;
 mod disk;
+mod early;
 mod exit;
 mod memory;
 mod polite;
@@ -30,6 +31,7 @@ pub(crate) const CASES: &[Case] = &[
     disk::FULL_LATER,
     disk::FULL_LATER_GROUP,
     checked::STARTS,
+    early::SIGNALS,
     exit::LATE,
     exit::REFUSED,
     exit::UNTOUCHED,

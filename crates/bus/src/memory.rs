@@ -211,7 +211,13 @@ impl Memory {
 
     /// Completes once there is room again, another owner holds more, or publishers have waited for long enough.
     pub const fn relieved(&self, owner: Owner) -> Relieved<'_> {
-        Relieved { memory: self, owner }
+        Relieved { memory: self, owner: Some(owner) }
+    }
+
+    /// Completes once there is room again, or publishers have waited for long enough: for messages whose publisher has
+    /// gone, so that nobody is held up.
+    pub const fn eased(&self) -> Relieved<'_> {
+        Relieved { memory: self, owner: None }
     }
 
     /// As [`change`](Self::change), of a mailbox that belongs to nobody.
@@ -245,23 +251,33 @@ impl Memory {
 #[must_use = "futures do nothing unless polled"]
 pub struct Relieved<'a> {
     memory: &'a Memory,
-    owner: Owner,
+    /// `None`: whoever holds most.
+    owner: Option<Owner>,
+}
+
+impl Relieved<'_> {
+    fn stops(&self) -> bool {
+        let Self { memory, owner } = self;
+        match owner {
+            Some(owner) => memory.stops(owner),
+            None => memory.pressure() && !memory.is_waived.load(Relaxed),
+        }
+    }
 }
 
 impl Future for Relieved<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Self { memory, owner } = &*self;
-        if !memory.stops(owner) {
+        if !self.stops() {
             return Poll::Ready(());
         }
-        let mut waiting = memory.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.memory.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if !waiting.iter().any(|w| w.will_wake(cx.waker())) {
             waiting.push(cx.waker().clone());
         }
         drop(waiting);
         // Room may have been made between the look and the registration.
-        if memory.stops(owner) { Poll::Pending } else { Poll::Ready(()) }
+        if self.stops() { Poll::Pending } else { Poll::Ready(()) }
     }
 }

@@ -193,8 +193,13 @@ async fn within<T>(seconds: f64, work: impl Future<Output = Result<T, ClientErro
 
 /// Runs a client on this thread.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
+    Ok(runtime()?.block_on(work))
+}
+
+/// The runtime of this thread.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    Ok(runtime.map_err(|error| Failure::io("the runtime", &error))?.block_on(work))
+    runtime.map_err(|error| Failure::io("the runtime", &error))
 }
 
 impl From<cli::HttpVersion> for HttpVersion {

@@ -26,7 +26,7 @@ use self::reload::Reloader;
 use self::watch::Watch;
 use crate::check::{self, read};
 use crate::cli::Serve;
-use crate::client::block_on;
+use crate::client::runtime;
 use crate::compose::{self, Running};
 use crate::config::Config;
 use crate::exit::{Failure, OrFail as _, Status};
@@ -45,13 +45,19 @@ pub(crate) fn run(arguments: &Serve) -> Result<(), Failure> {
         tls.reload().or_fail(Status::Config, "certificates")?;
     }
     modes::warn_of_open(&config, &home.directory);
+    let runtime = runtime()?;
+    // Before the doors open: whoever is answered may send a signal.
+    let signals = {
+        let _context = runtime.enter();
+        Signals::listen()?
+    };
     let running = compose::start(&config, &home)?;
     admin_password::look(&running.authority, &home.directory);
     for warning in check::warnings(&config, Some(&home.directory)) {
         tracing::warn!("{warning}");
     }
     let reloader = Reloader::new(arguments.clone(), config, home, log, watch);
-    block_on(supervise(running, reloader))?
+    runtime.block_on(supervise(running, reloader, signals))
 }
 
 /// Files, `--set` and `--free-ports` to one configuration.
@@ -63,17 +69,15 @@ pub(crate) fn configuration(arguments: &Serve) -> Result<Config, Failure> {
     Ok(config)
 }
 
-async fn supervise(running: Running, mut reloader: Reloader) -> Result<(), Failure> {
+async fn supervise(running: Running, mut reloader: Reloader, signals: Signals) -> Result<(), Failure> {
     let manager = ServiceManager::from_environment();
-    let mut stop = Stop::listen()?;
-    let mut hang_up = listen(SignalKind::hangup())?;
+    let Signals { mut stop, mut hang_up } = signals;
     let every = manager.watchdog();
     let mut watchdog = interval(every.unwrap_or(Duration::from_secs(3600)));
     watchdog.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut look = interval(watch::LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut memory = Memory::new();
-    // Not before signals are listened to: who reads that we are ready may send one.
     reloader.announce(&running);
     manager.ready();
     loop {
@@ -99,6 +103,18 @@ async fn supervise(running: Running, mut reloader: Reloader) -> Result<(), Failu
             tracing::warn!("ended at once");
             Err(Failure::silent(Status::Unavailable))
         }
+    }
+}
+
+/// The signals that a gateway handles.
+struct Signals {
+    stop: Stop,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, Failure> {
+        Ok(Self { stop: Stop::listen()?, hang_up: listen(SignalKind::hangup())? })
     }
 }
 

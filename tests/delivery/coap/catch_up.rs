@@ -7,9 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::coap::{self, CON};
 use fogmux_tests::gateway::Gateway;
+use fogmux_tests::mqtt::{Connection, V4};
 
 use super::{Observer, retain};
 
+/// For an observation that begins or ends.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of a receive buffer that are the least that Linux gives.
 const SMALLEST_BUFFER: usize = 1;
 
@@ -97,6 +100,34 @@ pub(super) fn command_dtls() -> Result<String> {
     retained(&gateway, "many", 1_000, 20)?;
     let port = gateway.address("coaps")?.port();
     command(&gateway, &format!("coaps://localhost:{port}/many/%23"), 1_000, &["--qos", "0"])?;
+    gateway.check_alive()?;
+    Ok(String::new())
+}
+
+/// Large messages that are not retained, on many topics at once: only their first blocks come by themselves.
+pub(super) fn command_events() -> Result<String> {
+    const SIZES: [(usize, usize); 4] = [(16, 50_000), (17, 100_000), (97, 20_000), (97, 50_000)];
+    let mut gateway = Gateway::start(&[])?;
+    let binary = std::env::var("FOGMUX_BIN").context("FOGMUX_BIN names no gateway")?;
+    let address = gateway.address("coap")?;
+    let mut publisher = Connection::open(gateway.address("mqtt")?, V4, "publisher")?;
+    for (count, bytes) in SIZES {
+        let url = format!("coap://{address}/{count}/{bytes}/%23");
+        let mut command = Command::new(&binary);
+        command.args(["sub", &url, "--count", &count.to_string(), "--timeout", "20", "--format", "text"]);
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        gateway.wait_metric("fogmux_door_connections{door=\"coap\"}", PATIENCE, |observers| observers > 0.0)?;
+        for number in 0..count {
+            let payload = format!("{number:06}{}", "x".repeat(bytes - 6));
+            publisher.publish(&format!("{count}/{bytes}/{number}"), payload.as_bytes())?;
+        }
+        let output = command.wait_with_output()?;
+        let told: BTreeSet<&[u8]> =
+            output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(told.len() == count, "{} of {count} messages of {bytes} bytes; {said}", told.len());
+        gateway.wait_metric("fogmux_door_connections{door=\"coap\"}", PATIENCE, |observers| observers == 0.0)?;
+    }
     gateway.check_alive()?;
     Ok(String::new())
 }

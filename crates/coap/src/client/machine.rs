@@ -50,8 +50,8 @@ pub struct MessageBytes {
     pub down: u64,
 }
 
-/// States that were notified and not fetched, because too many were to be fetched at a time. Each is notified again when
-/// it changes.
+/// States that were notified and could not be fetched: there were too many at a time, or they were replaced or gone
+/// meanwhile. Each is notified again when it changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
     /// How many.

@@ -84,13 +84,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Waits as any publisher does while memory is tight. Clients that go one after the other take the wills of those
-    /// before until their own end is noticed, and one that reads needs a turn to show that it does.
+    /// Waits while memory is tight, whoever holds most: nobody is held up by a will that waits. Clients that go one
+    /// after the other take the wills of those before until their own end is noticed, and one that reads needs a turn
+    /// to show that it does.
     async fn wait_for_room(&self) {
         let memory = self.ctx.bus().memory();
         if memory.pressure() && !self.ctx.is_draining() {
-            let owner = self.slot.with(|mailbox| mailbox.owned_by().owner().clone());
-            let _ = tokio::time::timeout(WILL_WAIT, memory.relieved(owner)).await;
+            let _ = tokio::time::timeout(WILL_WAIT, memory.eased()).await;
         }
     }
 

@@ -46,12 +46,15 @@ impl<P: Protection> Machine<P> {
             return;
         }
         let Some(observation) = self.observation(observed) else { return };
-        if observation.rests.len() >= RESTS_MAX {
-            self.wait(observed, path);
-            return;
-        }
+        let is_full = observation.rests.len() >= RESTS_MAX;
         let mut download = Download::new(part.size, path, message.kind == Type::Confirmable);
         download.notified = Some(State::of(message));
+        if is_full {
+            // The first block of any state fits.
+            let _ = download.take(message, part, usize::MAX);
+            self.wait(observed, download);
+            return;
+        }
         if let Some(number) = self.begin_rest(observed, download) {
             self.take_block(number, message, part, events);
         }
@@ -76,7 +79,9 @@ impl<P: Protection> Machine<P> {
         } else if told == notified {
             // Nothing new.
         } else if is_full {
-            self.wait(observed, path.to_vec());
+            let mut state = Download::new(self.config.block_size, path.to_vec(), false);
+            state.notified = Some(notified);
+            self.wait(observed, state);
         } else {
             self.refetch(observed, path.to_vec(), Some(notified), events);
         }
@@ -131,12 +136,9 @@ impl<P: Protection> Machine<P> {
     }
 
     /// Has a state fetched when fewer are on their way. Where too many wait, the oldest is never fetched.
-    fn wait(&mut self, observed: Number, path: Path) {
+    fn wait(&mut self, observed: Number, state: Download) {
         let Some(observation) = self.observation(observed) else { return };
-        if observation.waiting.contains(&path) {
-            return;
-        }
-        let dropped = observation.waiting.push(path);
+        let dropped = observation.waiting.push(state);
         if !self.waiting.contains(&observed) {
             self.waiting.push(observed);
         }
@@ -155,9 +157,23 @@ impl<P: Protection> Machine<P> {
                 self.waiting.swap_remove(at);
             } else if observation.rests.len() >= RESTS_MAX {
                 at += 1;
-            } else if let Some(path) = observation.waiting.pop() {
-                self.refetch(observed, path, None, events);
+            } else if let Some(state) = observation.waiting.pop() {
+                self.begin_waiting(observed, state, events);
             }
+        }
+    }
+
+    /// Asks for the rest of a state that has waited; if there is no room for its first block, for the whole of it.
+    fn begin_waiting(&mut self, observed: Number, mut state: Download, events: &mut dyn Events) {
+        if self.body_bytes + state.body.len() > self.config.bodies_bytes_max {
+            let notified = state.notified;
+            state = Download::new(state.next.size, state.location, false);
+            state.notified = notified;
+        }
+        let bytes = state.body.len();
+        if let Some(number) = self.begin_rest(observed, state) {
+            self.body_bytes += bytes;
+            self.send_again(number, None, events);
         }
     }
 
@@ -210,6 +226,8 @@ impl<P: Protection> Machine<P> {
             self.refetch(observed, download.location, download.notified, events);
         } else if self.is_unanswered(observed) {
             self.fail(observed, reason, events);
+        } else {
+            self.missed.note(download.location);
         }
     }
 

@@ -1,0 +1,63 @@
+//! Signals in the moment in which the first door answers, before the gateway says that it is ready.
+
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use fogmux_tests::suite::Case;
+use fogmux_tests::tcp::PATIENCE;
+use rustix::process::{Pid, Signal, kill_process};
+
+pub(crate) const SIGNALS: Case =
+    Case { name: "operation: a gateway whose doors answer handles signals", run: || signals(&[0, 5, 20, 50, 100]) };
+
+/// Sends SIGHUP, which is to be survived, and SIGTERM, which is to be obeyed, so many milliseconds after the door opens.
+fn signals(delays: &[u64]) -> Result<String> {
+    let mut wrong = Vec::new();
+    for delay in delays.iter().copied() {
+        for first in [Signal::TERM, Signal::HUP] {
+            let home = tempfile::tempdir()?;
+            let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+            let mut gateway = Command::new(std::env::var("FOGMUX_BIN").context("FOGMUX_BIN names no gateway")?)
+                .args(["serve", "--free-ports", "--set", &format!("listeners.mqtt.address=127.0.0.1:{port}"), "--data"])
+                .arg(home.path().join("data"))
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()?;
+            wait_for(&mut gateway, port)?;
+            std::thread::sleep(Duration::from_millis(delay));
+            let pid = Pid::from_child(&gateway);
+            kill_process(pid, first)?;
+            if first == Signal::HUP {
+                std::thread::sleep(Duration::from_millis(100));
+                // It may have ended, which its status says.
+                let _ = kill_process(pid, Signal::TERM);
+            }
+            let status = gateway.wait()?;
+            if !status.success() {
+                wrong.push(format!(
+                    "{first:?} after {delay} ms: signal {:?}, code {:?}",
+                    status.signal(),
+                    status.code()
+                ));
+            }
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("; "));
+    Ok(format!("{delays:?} ms"))
+}
+
+fn wait_for(gateway: &mut Child, port: u16) -> Result<()> {
+    let began = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        ensure!(began.elapsed() < PATIENCE, "no door answers");
+        if let Some(status) = gateway.try_wait()? {
+            bail!("{status}");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
