@@ -13,6 +13,9 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(crate) const SIGNALS: Case =
     Case { name: "operation: a gateway whose doors answer handles signals", run: || signals(&[0, 5, 20, 50, 100]) };
 
+/// The listeners that are not asked: their default ports may be taken.
+const OTHERS: [&str; 9] = ["mqtts", "coap", "coaps", "coap_tcp", "coaps_tcp", "http", "https", "xmpp", "xmpps"];
+
 /// Sends SIGHUP, which is to be survived, and SIGTERM, which is to be obeyed, so many milliseconds after the door opens.
 fn signals(delays: &[u64]) -> Result<String> {
     let mut wrong = Vec::new();
@@ -21,8 +24,9 @@ fn signals(delays: &[u64]) -> Result<String> {
             let home = tempfile::tempdir()?;
             let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
             let mut gateway = Command::new(std::env::var("FOGMUX_BIN").context("FOGMUX_BIN names no gateway")?)
-                .args(["serve", "--free-ports", "--set", &format!("listeners.mqtt.address=127.0.0.1:{port}"), "--data"])
+                .args(["serve", "--set", &format!("listeners.mqtt.address=127.0.0.1:{port}"), "--data"])
                 .arg(home.path().join("data"))
+                .args(OTHERS.iter().flat_map(|name| ["--set".to_owned(), format!("listeners.{name}.enabled=false")]))
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())

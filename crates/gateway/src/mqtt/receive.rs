@@ -369,7 +369,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.note_progress();
                 batch.step(Step::Pubcomp(ack.packet_id))
             }
-            other => self.handle_other(other, batch),
+            Packet::Publish(_)
+            | Packet::Subscribe(_)
+            | Packet::Unsubscribe(_)
+            | Packet::Pingreq
+            | Packet::Disconnect(_)
+            | Packet::Auth(_)
+            | Packet::Connect(_)
+            | Packet::Connack(_)
+            | Packet::Suback(_)
+            | Packet::Unsuback(_)
+            | Packet::Pingresp => self.handle_other(packet, batch),
         }
     }
 
