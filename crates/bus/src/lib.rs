@@ -14,6 +14,7 @@ mod bus;
 mod completions;
 mod copies;
 mod counters;
+mod door;
 mod fifo;
 mod filter;
 mod footprint;
@@ -41,6 +42,7 @@ pub use account::Account;
 pub use bus::{Bus, BusConfig, TooManySubscriptions};
 pub use completions::Completions;
 pub use counters::Counters;
+pub use door::Door;
 pub use fifo::{FifoLimits, FifoMailbox, Queued};
 pub use filter::{Filter, FilterError};
 pub use fogmux_time::Timestamp;
@@ -48,7 +50,7 @@ pub use id::{SlotId, WorkerId};
 pub use limits::{FILTER_BYTES_MAX, LEVELS_MAX, TOPIC_BYTES_MAX};
 pub use mailbox::{Delivered, Delivery, Mailbox, Readiness};
 pub use memory::{Memory, Relieved};
-pub use message::{Door, Message, MessageId, Payload, Precondition, Properties, Publication, Publisher, Qos, etag};
+pub use message::{Message, MessageId, Payload, Precondition, Properties, Publication, Publisher, Qos, etag};
 pub use outcome::Outcome;
 pub use retained::{
     ClockSet, Completer, Completion, Forgetful, RetainedChunk, RetainedError, RetainedStore, StoreFailed, Stored, Undo,

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::{
     Timestamp,
+    door::Door,
     id::SlotId,
     outcome::OutcomeCell,
     topic::{Topic, TopicRef},
@@ -41,35 +42,6 @@ impl Qos {
     }
 }
 
-/// The door by which a message or client came in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Door {
-    /// MQTT, over any transport.
-    Mqtt,
-    /// CoAP.
-    Coap,
-    /// HTTP, any version.
-    Http,
-    /// XMPP publish-subscribe.
-    Xmpp,
-    /// The gateway itself.
-    Internal,
-}
-
-impl Door {
-    /// Its name in configuration, rules and metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Mqtt => "mqtt",
-            Self::Coap => "coap",
-            Self::Http => "http",
-            Self::Xmpp => "xmpp",
-            Self::Internal => "internal",
-        }
-    }
-}
-
 /// The publisher of a message; one per connection, shared by its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publisher {
@@ -77,8 +49,8 @@ pub struct Publisher {
     pub principal: Arc<str>,
     /// Client identifier within the door.
     pub client: Arc<str>,
-    /// The door.
-    pub door: Door,
+    /// The door it came in by; `None` for the gateway itself.
+    pub door: Option<Door>,
     /// The publisher's own mailbox, for subscriptions that do not want their own messages back.
     pub slot: Option<SlotId>,
 }
@@ -87,7 +59,7 @@ impl Publisher {
     /// The gateway itself.
     #[must_use]
     pub fn internal() -> Arc<Self> {
-        Arc::new(Self { principal: Arc::from("fogmux"), client: Arc::from(""), door: Door::Internal, slot: None })
+        Arc::new(Self { principal: Arc::from("fogmux"), client: Arc::from(""), door: None, slot: None })
     }
 }
 
@@ -337,9 +309,9 @@ impl<'a> Publication<'a> {
     /// gateway itself told. Requests of CoAP, HTTP and XMPP are always answered.
     pub(crate) fn can_be_refused(&self) -> bool {
         let is_answered = match self.publisher.door {
-            Door::Mqtt => self.qos != Qos::AtMostOnce,
-            Door::Coap | Door::Http | Door::Xmpp => true,
-            Door::Internal => false,
+            Some(Door::Mqtt) => self.qos != Qos::AtMostOnce,
+            Some(Door::Coap | Door::Http | Door::Xmpp) => true,
+            None => false,
         };
         is_answered && !self.unanswered
     }

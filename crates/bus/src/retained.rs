@@ -21,10 +21,11 @@ use self::{
 };
 use crate::{
     Timestamp,
+    door::Door,
     filter::Filter,
     footprint,
     limits::RETAINED_SCAN_MAX,
-    message::{Door, Message, Properties, Publication, Qos},
+    message::{Message, Properties, Publication, Qos},
     share::{NoRoom, Room},
     topic::Topic,
 };
@@ -118,8 +119,8 @@ pub struct Stored {
     pub ingest_unix_ms: u64,
     /// The name of the publisher's principal.
     pub principal: Arc<str>,
-    /// The door it came in by.
-    pub door: Door,
+    /// The door it came in by; `None` for the gateway itself.
+    pub door: Option<Door>,
 }
 
 /// Restores the retained message that a topic had before writes of it failed. A store calls it before it resolves the

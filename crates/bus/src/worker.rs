@@ -17,7 +17,7 @@ use crate::{
     group::Members,
     id::WorkerId,
     limits::{DELIVERED_UNDER_LOCK, HANDED_ON_TOGETHER, STAGED_MAX, WAKES_PER_TURN},
-    message::{Door, Message, MessageId, Publication},
+    message::{Message, MessageId, Publication},
     order::Held,
     outcome::Outcome,
     retained::RetainedError,
@@ -133,7 +133,7 @@ impl Worker {
         self.wake_workers();
         let Pushed { mut tally, slow_down } = pushed;
         // Status messages of the gateway itself are not counted as received.
-        if batch.first().is_some_and(|publication| publication.publisher.door == Door::Internal) {
+        if batch.first().is_some_and(|publication| publication.publisher.door.is_none()) {
             tally = Tally { published: 0, published_bytes: 0, unmatched: 0, ..tally };
         }
         self.bus.counters().add(&tally);

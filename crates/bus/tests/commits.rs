@@ -110,7 +110,7 @@ enum Kind {
 
 /// A publisher that is told of every refusal.
 fn client() -> Arc<Publisher> {
-    Arc::new(Publisher { principal: Arc::from("ada"), client: Arc::from(""), door: Door::Http, slot: None })
+    Arc::new(Publisher { principal: Arc::from("ada"), client: Arc::from(""), door: Some(Door::Http), slot: None })
 }
 
 fn resolved(completion: &Completion) -> bool {

@@ -9,18 +9,19 @@ use std::{
 use super::Stored;
 use crate::{
     Timestamp,
-    message::{Door, Message, MessageId, Publisher},
+    door::Door,
+    message::{Message, MessageId, Publisher},
 };
 
 /// Allocations that restored messages share: a gateway has few publishers and content types, and many messages.
 #[derive(Default)]
 pub(super) struct Shared {
-    publishers: HashMap<(Arc<str>, Door), Arc<Publisher>>,
+    publishers: HashMap<(Arc<str>, Option<Door>), Arc<Publisher>>,
     content_types: HashSet<Arc<str>>,
 }
 
 impl Shared {
-    fn publisher(&mut self, principal: Arc<str>, door: Door) -> Arc<Publisher> {
+    fn publisher(&mut self, principal: Arc<str>, door: Option<Door>) -> Arc<Publisher> {
         let made =
             || Arc::new(Publisher { principal: Arc::clone(&principal), client: Arc::from(""), door, slot: None });
         Arc::clone(self.publishers.entry((Arc::clone(&principal), door)).or_insert_with(made))

@@ -62,7 +62,7 @@ enum Event {
 /// item.
 fn event(message: &Message) -> Event {
     let publisher = &message.publisher;
-    if publisher.door == Door::Xmpp {
+    if publisher.door == Some(Door::Xmpp) {
         let cleared = Cleared::ALL.into_iter().find(|c| publisher.client.starts_with(c.mark()));
         return cleared.map_or(Event::Item, Event::Gone);
     }
