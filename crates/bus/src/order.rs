@@ -96,6 +96,7 @@ mod tests {
     use super::*;
     use crate::{
         Timestamp,
+        meaning::Meaning,
         message::{Payload, Publisher},
         topic::TopicRef,
     };
@@ -103,7 +104,7 @@ mod tests {
     fn publication<'a>(topic: &'a str, publisher: &'a Arc<Publisher>) -> Publication<'a> {
         let topic = TopicRef::new(topic).unwrap();
         let mut publication = Publication::new(topic, Payload::Slice(b"1"), publisher, Timestamp::ZERO, 0);
-        publication.retain = true;
+        publication.meaning = Meaning::Value;
         publication
     }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use fogmux_bus::{
-    Bus, BusConfig, Completion, Door, FifoLimits, FifoMailbox, Message, Payload, Publication, Publisher, Qos,
+    Bus, BusConfig, Completion, Door, FifoLimits, FifoMailbox, Meaning, Message, Payload, Publication, Publisher, Qos,
     RetainedStore, Slot, Stored, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef, WorkerId,
 };
 use proptest::prelude::*;
@@ -108,7 +108,8 @@ fn publish(bus: &Arc<Bus>, worker: &mut fogmux_bus::Worker, batch: &[Planned]) -
             let (topic, payload) = (TopicRef::new(topic).unwrap(), Payload::Slice(payload.get(..one.bytes).unwrap()));
             let mut publication = Publication::new(topic, payload, publisher, Timestamp::ZERO, 0);
             publication.qos = Qos::from_u8(one.qos).unwrap();
-            (publication.retain, publication.unanswered) = (one.retain, one.will);
+            publication.meaning = Meaning::of_flag(one.retain, publication.payload.as_slice());
+            publication.unanswered = one.will;
             publication
         })
         .collect();

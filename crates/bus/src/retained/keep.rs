@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     footprint,
+    meaning::Meaning,
     message::{Message, Publication},
     share::NoRoom,
 };
@@ -20,11 +21,6 @@ pub(crate) struct Kept {
     pub(crate) completion: Completion,
 }
 
-/// Whether it clears its topic.
-fn clears(publication: &Publication<'_>) -> bool {
-    publication.payload.as_slice().is_empty() && !publication.keep_empty
-}
-
 impl Retained {
     /// Retains the publications of a run that are ordered among all publishers, one after the other, and hands on each
     /// with its place in the run and its outcome. The map is locked once. All messages are built, and their payloads
@@ -34,7 +30,7 @@ impl Retained {
         run: &'p [Publication<'a>],
         mut told: impl FnMut(usize, &'p Publication<'a>, Result<Kept, RetainedError>),
     ) {
-        for publication in run.iter().filter(|publication| publication.retain && !clears(publication)) {
+        for publication in run.iter().filter(|publication| publication.meaning == Meaning::Value) {
             publication.share();
         }
         let mut map = self.write();
@@ -43,8 +39,8 @@ impl Retained {
         }
     }
 
-    /// Evaluates a publication's precondition; then, if it has the retain flag, makes it its topic's retained message,
-    /// or clears that if the payload is empty (MQTT 5.0 §3.3.1.3).
+    /// Evaluates a publication's precondition; then, if it is a value, makes it its topic's retained message, or clears
+    /// that if it is a clearing.
     fn keep(&self, map: &mut Map, publication: &Publication<'_>) -> Result<Kept, RetainedError> {
         let hash = map.hash(publication.topic.as_str());
         let kept = map.find(hash, publication.topic.as_str());
@@ -53,19 +49,21 @@ impl Retained {
             return Err(RetainedError::Precondition);
         }
         let replaced = current.is_some();
-        if !publication.retain {
-            return Ok(Kept { replaced, completion: Completion::Ready });
-        }
-        if clears(publication) {
-            let completion = match kept {
-                Some(kept) => self.store.remove(&kept.topic, Some(kept)),
-                None => self
-                    .clear_expired(publication.topic.as_str())
-                    .unwrap_or_else(|| self.store.pending(publication.topic.as_str())),
-            };
-            taken(&completion)?;
-            map.remove(hash, publication.topic.as_str());
-            return Ok(Kept { replaced, completion });
+        match publication.meaning {
+            Meaning::Event => return Ok(Kept { replaced, completion: Completion::Ready }),
+            Meaning::Clearing(_) => {
+                debug_assert!(publication.payload.as_slice().is_empty(), "a clearing has no payload");
+                let completion = match kept {
+                    Some(kept) => self.store.remove(&kept.topic, Some(kept)),
+                    None => self
+                        .clear_expired(publication.topic.as_str())
+                        .unwrap_or_else(|| self.store.pending(publication.topic.as_str())),
+                };
+                taken(&completion)?;
+                map.remove(hash, publication.topic.as_str());
+                return Ok(Kept { replaced, completion });
+            }
+            Meaning::Value => {}
         }
         let message = publication.share();
         let old_bytes = kept.map_or(0, |kept| footprint::of(kept));
@@ -162,7 +160,7 @@ mod tests {
         let publication = |topic| {
             let topic = TopicRef::new(topic).unwrap();
             let mut publication = Publication::new(topic, Payload::Slice(b"1"), &publisher, Timestamp::ZERO, 0);
-            publication.retain = true;
+            publication.meaning = Meaning::Value;
             publication
         };
         let run: Vec<_> = topics.iter().map(|topic| publication(topic)).collect();

@@ -10,6 +10,7 @@ use super::Stored;
 use crate::{
     Timestamp,
     door::Door,
+    meaning::Meaning,
     message::{Message, MessageId, Publisher},
 };
 
@@ -43,8 +44,7 @@ impl Shared {
             topic: stored.topic,
             payload: stored.payload,
             qos: stored.qos,
-            retain: true,
-            clears: false,
+            meaning: Meaning::Value,
             content_type: stored.content_type.map(|name| self.content_type(name)),
             expires_at: left_ms.map(|ms| now + Duration::from_millis(ms)),
             properties: stored.properties.map(Arc::new),
@@ -63,8 +63,7 @@ pub(super) fn again(message: &Message, ingest_unix_ms: u64, expires_at: Option<T
         topic: message.topic.clone(),
         payload: message.payload.clone(),
         qos: message.qos,
-        retain: message.retain,
-        clears: message.clears,
+        meaning: message.meaning,
         content_type: message.content_type.clone(),
         expires_at,
         properties: message.properties.clone(),
