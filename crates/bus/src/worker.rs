@@ -1,11 +1,12 @@
 //! A worker's end of the bus: publishes batches and wakes the owners of mailboxes.
 
+mod ordered;
 mod stage;
 
 use std::{
     collections::HashMap,
     rc::Rc,
-    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
+    sync::{Arc, PoisonError},
     task::{Context, Waker},
 };
 
@@ -13,14 +14,12 @@ use crate::{
     bus::Bus,
     completions::Completions,
     copies::Copies,
-    counters::{Counters, Tally},
+    counters::Tally,
     group::Members,
     id::WorkerId,
-    limits::{DELIVERED_UNDER_LOCK, HANDED_ON_TOGETHER, STAGED_MAX, WAKES_PER_TURN},
-    message::{Door, Message, MessageId, Publication},
-    order::Held,
+    limits::{HANDED_ON_TOGETHER, STAGED_MAX, WAKES_PER_TURN},
+    message::{Message, MessageId, Publication},
     outcome::Outcome,
-    retained::RetainedError,
     route::{Batch, Pushed, RouteCache, Routes, Staging, Subscriber, Wake},
     slow_down::SlowDown,
     subscription::Subscription,
@@ -133,7 +132,7 @@ impl Worker {
         self.wake_workers();
         let Pushed { mut tally, slow_down } = pushed;
         // Status messages of the gateway itself are not counted as received.
-        if batch.first().is_some_and(|publication| publication.publisher.door == Door::Internal) {
+        if batch.first().is_some_and(|publication| publication.publisher.door.is_none()) {
             tally = Tally { published: 0, published_bytes: 0, unmatched: 0, ..tally };
         }
         self.bus.counters().add(&tally);
@@ -141,67 +140,11 @@ impl Worker {
         Published { completions, unwoken: (end != before).then_some(end), slow_down }
     }
 
-    /// Retains and delivers run by run; see [`crate::order`].
-    fn publish_in_order(&mut self, batch: &[Publication<'_>], pushed: &mut Pushed, completions: &mut Completions) {
-        let bus = Arc::clone(&self.bus);
-        let mut rest = batch;
-        let mut held: Option<(Held<'_>, u64)> = None;
-        while !rest.is_empty() {
-            let (count, shards) = bus.order().run(rest);
-            let (run, later) = rest.split_at(count);
-            // Runs of the same topics, as of one sensor's burst, share the locks until they have made much work.
-            let few = |since: &u64, matched: u64| matched - since < DELIVERED_UNDER_LOCK;
-            if !held.as_ref().is_some_and(|(held, since)| held.covers(shards) && few(since, pushed.tally.matched)) {
-                drop(held.take()); // All locks of a run are taken together, in ascending order.
-                held = Some((bus.order().lock(shards), pushed.tally.matched));
-            }
-            let places = batch.len() - rest.len()..;
-            for (place, publication) in places.zip(run).filter(|(_, publication)| publication.is_ordered()) {
-                self.keep(publication, place, completions);
-            }
-            self.deliver(run, pushed);
-            rest = later;
-        }
-    }
-
     fn deliver(&mut self, batch: &[Publication<'_>], pushed: &mut Pushed) {
         let mut start = 0;
         while let Some(rest) = batch.get(start..).filter(|rest| !rest.is_empty()) {
             start += self.stage(rest, &mut pushed.tally);
             self.flush(rest, pushed);
-        }
-    }
-
-    /// Retains the publication at this place in its batch.
-    fn keep(&self, publication: &Publication<'_>, place: usize, completions: &mut Completions) {
-        match self.bus.keep().keep(publication) {
-            Ok(kept) => {
-                publication.outcome.set(Outcome { replaced: kept.replaced, ..publication.outcome() });
-                completions.push(place, kept.completion);
-            }
-            Err(RetainedError::Precondition) => {
-                publication.outcome.set(Outcome { precondition_failed: true, ..publication.outcome() });
-            }
-            Err(why @ (RetainedError::Full | RetainedError::Share)) => {
-                if why == RetainedError::Share {
-                    Counters::beyond_share(&self.bus.counters().share_retained);
-                }
-                let refused = publication.can_be_refused();
-                self.count_unkept(refused);
-                publication.outcome.set(Outcome { refused, unkept: !refused, ..publication.outcome() });
-            }
-            Err(RetainedError::Store(_)) => {
-                let refused = publication.can_be_refused();
-                self.count_unkept(refused);
-                publication.outcome.set(Outcome { refused, unkept: true, ..publication.outcome() });
-            }
-        }
-    }
-
-    /// A publication that cannot be refused is still delivered to current subscribers (3.1.1's [MQTT-3.3.1-7]).
-    fn count_unkept(&self, refused: bool) {
-        if !refused {
-            self.bus.counters().unkept.fetch_add(1, Relaxed);
         }
     }
 

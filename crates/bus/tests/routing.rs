@@ -11,8 +11,9 @@ use std::{
 };
 
 use fogmux_bus::{
-    Bus, BusConfig, Claim, Delivered, Delivery, FifoLimits, FifoMailbox, Filter, Forgetful, Mailbox, Payload,
-    Publication, Publisher, Qos, ReadGate, Slot, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef, WorkerId,
+    Bus, BusConfig, Claim, Clearing, Delivered, Delivery, FifoLimits, FifoMailbox, Filter, Forgetful, Mailbox, Meaning,
+    Payload, Publication, Publisher, Qos, ReadGate, Slot, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef,
+    WorkerId,
 };
 use fogmux_fair::Owner;
 use proptest::prelude::*;
@@ -221,7 +222,7 @@ fn retained_messages_are_pulled_in_chunks() {
         (0..100).map(|i| format!("a/{i:03}")).chain(["a".into(), "ab".into(), "b/x".into()]).collect();
     for topic in &topics {
         let mut batch = [publication(topic, b"v", &me)];
-        batch[0].retain = true;
+        batch[0].meaning = Meaning::Value;
         let _ = worker.publish(&mut batch);
     }
     let filter = Filter::new("a/#").unwrap();
@@ -238,7 +239,7 @@ fn retained_messages_are_pulled_in_chunks() {
     assert_eq!(seen.len(), 101);
     assert!(seen.iter().all(|t| filter.matches(t)));
     let mut clear = [publication("a/007", b"", &me)];
-    clear[0].retain = true;
+    clear[0].meaning = Meaning::Clearing(Clearing::Cleared);
     let _ = worker.publish(&mut clear);
     assert!(clear[0].outcome().replaced);
     assert!(bus.latest("a/007", Timestamp::ZERO).is_none());
@@ -250,7 +251,7 @@ fn expiry_and_preconditions_of_retained_messages() {
     let mut worker = bus.worker(WorkerId(0));
     let me = Publisher::internal();
     let mut batch = [publication("t", b"v", &me)];
-    batch[0].retain = true;
+    batch[0].meaning = Meaning::Value;
     batch[0].expires_at = Some(Timestamp::from_millis(1500));
     let _ = worker.publish(&mut batch);
     let kept = bus.latest("t", Timestamp::from_millis(600)).unwrap();
@@ -269,7 +270,7 @@ fn expiry_and_preconditions_of_retained_messages() {
     let absent = |current: Option<&Arc<fogmux_bus::Message>>| current.is_none();
     for expected in [false, true] {
         let mut batch = [publication("t", b"v", &me)];
-        batch[0].retain = true;
+        batch[0].meaning = Meaning::Value;
         batch[0].precondition = Some(&absent);
         let _ = worker.publish(&mut batch);
         assert_eq!(batch[0].outcome().precondition_failed, expected);
@@ -407,7 +408,7 @@ proptest! {
         let me = Publisher::internal();
         for topic in &topics {
             let mut batch = [publication(topic, b"v", &me)];
-            batch[0].retain = true;
+            batch[0].meaning = Meaning::Value;
             let _ = worker.publish(&mut batch);
         }
         let filter = Filter::new(&filter).unwrap();

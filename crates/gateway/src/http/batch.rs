@@ -4,7 +4,7 @@ use std::{ops::Range, rc::Rc};
 
 use bytes::Bytes;
 use fogmux_auth::Action;
-use fogmux_bus::{Completion, Outcome, Payload as BusPayload, Properties, Publication, SlowDown, TopicRef};
+use fogmux_bus::{Completion, Meaning, Outcome, Payload as BusPayload, Properties, Publication, SlowDown, TopicRef};
 use fogmux_http::{Kind, Problem, event::Decoded, publish as ndjson};
 use http::{Response, request::Parts};
 use http_body::Body;
@@ -173,8 +173,7 @@ fn publish_turn(conn: &Conn, identity: &Identity, turn: &[Line<'_>], results: &m
         let payload = BusPayload::Slice(&ready.decoded.payload);
         let mut publication = Publication::new(topic, payload, &identity.publisher, now, unix_ms);
         translate::apply(&mut publication, ready.decoded.qos, ready.decoded.expiry_seconds);
-        publication.retain = ready.decoded.retain;
-        publication.keep_empty = true;
+        publication.meaning = Meaning::value_if(ready.decoded.retain);
         publication.content_type = ready.decoded.content_type.as_deref();
         publication.properties.clone_from(&ready.properties);
         batch.push(publication);

@@ -151,7 +151,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let publication = batch.get(index);
             match self.reason_of(publication) {
                 Ok(reason) => {
-                    let retain = publication.is_some_and(|one| one.retain);
+                    let retain = publication.is_some_and(|one| one.meaning.is_state());
                     owing.push(Owed { id, qos, reason, text: None, retain });
                 }
                 Err(refused) => {

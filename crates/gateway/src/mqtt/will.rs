@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use fogmux_auth::Action;
-use fogmux_bus::{NoRoom, Payload, Properties, Publication, Publisher, Qos, Room, Shares, Topic};
+use fogmux_bus::{Meaning, NoRoom, Payload, Properties, Publication, Publisher, Qos, Room, Shares, Topic};
 use fogmux_mqtt::ReasonCode;
 
 use super::{access::Gate, context::MqttContext, translate};
@@ -125,7 +125,7 @@ impl Will {
         let payload = Payload::Shared(&self.payload);
         let mut publication = Publication::new(self.topic.as_ref(), payload, &self.publisher, now, ctx.unix_ms(now));
         publication.qos = self.qos;
-        publication.retain = self.retain;
+        publication.meaning = Meaning::of_flag(self.retain, &self.payload);
         publication.content_type = self.content_type.as_deref();
         publication.expires_at = translate::expires_at(now, self.expiry);
         publication.properties = self.properties.clone();

@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use bytes::Bytes;
 use fogmux_auth::Action;
 use fogmux_bus::{
-    Completion, Message, Payload, Properties, Publication, Publisher, Qos, ReadGate as _, Timestamp, TopicRef,
+    Clearing, Completion, Meaning, Message, Payload, Properties, Publication, Qos, ReadGate as _, Timestamp, TopicRef,
 };
 use fogmux_xmpp::{
     ErrorKind, PubsubCondition, StanzaCondition, StanzaError,
@@ -16,7 +16,7 @@ use fogmux_xmpp::{
 use super::{
     core::Core,
     nodes::{Made, NotMade},
-    translate::{Cleared, item_id},
+    translate::item_id,
 };
 use crate::fan_out::FanOut;
 
@@ -139,9 +139,8 @@ impl Core {
                 };
                 let mut publication = Publication::new(admitted.topic, payload, &publisher, now, unix_ms);
                 publication.qos = Qos::AtLeastOnce;
-                publication.retain = admitted.retain;
                 // Clearing is a request of its own at this door.
-                publication.keep_empty = true;
+                publication.meaning = Meaning::value_if(admitted.retain);
                 publication.content_type = item.content_type;
                 publication.expires_at = admitted.expires_at;
                 publication.properties.clone_from(&item.properties);
@@ -222,16 +221,17 @@ impl Core {
             answer.empty(&mut self.out);
             return Ok(());
         };
-        let cleared = if notify || config.notify_retract { Cleared::Retracted } else { Cleared::Quietly };
-        self.clear(node, cleared, Some(&id))?;
+        // §7.2.2.1: whoever retracts may ask for the notification.
+        let told = notify || config.notify_retract;
+        self.clear(node, if told { Clearing::Retracted } else { Clearing::Unannounced }, Some(&id))?;
         answer.empty(&mut self.out);
         Ok(())
     }
 
     /// §8.5
     pub(super) fn purge(&mut self, answer: &Answer<'_>, node: &str) -> Result<(), StanzaError> {
-        self.may_clear(node)?;
-        self.clear(node, Cleared::Purged, None)?;
+        let config = self.may_clear(node)?;
+        self.clear(node, if config.notify_retract { Clearing::Purged } else { Clearing::Unannounced }, None)?;
         answer.empty(&mut self.out);
         Ok(())
     }
@@ -240,7 +240,7 @@ impl Core {
     pub(super) fn delete(&mut self, answer: &Answer<'_>, node: &str) -> Result<(), StanzaError> {
         let config = self.may_clear(node)?;
         // Cleared first: a failure must not leave a node that is deleted and still has its item.
-        self.clear(node, if config.notify_delete { Cleared::Deleted } else { Cleared::Quietly }, None)?;
+        self.clear(node, if config.notify_delete { Clearing::Deleted } else { Clearing::Unannounced }, None)?;
         let removed = self.door().nodes.remove(node);
         self.keep(removed)?;
         let forgotten = self.door().accounts.forget_node(self.ctx.bus(), node);
@@ -258,13 +258,13 @@ impl Core {
     }
 
     /// Clears the topic; `id` names the item that subscribers are told about, and that must still be the latest.
-    fn clear(&mut self, node: &str, cleared: Cleared, id: Option<&str>) -> Result<(), StanzaError> {
-        let publisher: Arc<Publisher> = cleared.publisher(&self.me.publisher);
+    fn clear(&mut self, node: &str, how: Clearing, id: Option<&str>) -> Result<(), StanzaError> {
+        let publisher = Arc::clone(&self.me.publisher);
         let now = self.ctx.now();
         let mut publication =
             Publication::new(topic(node)?, Payload::Slice(&[]), &publisher, now, self.ctx.unix_ms(now));
         publication.qos = Qos::AtLeastOnce;
-        publication.retain = true;
+        publication.meaning = Meaning::Clearing(how);
         let unchanged = |latest: Option<&Arc<Message>>| latest.is_some_and(|latest| Some(&*item_id(latest)) == id);
         if let Some(id) = id {
             publication.precondition = Some(&unchanged);
