@@ -48,7 +48,7 @@ pub use fifo::{FifoLimits, FifoMailbox, Queued};
 pub use filter::{Filter, FilterError};
 pub use fogmux_time::Timestamp;
 pub use id::{SlotId, WorkerId};
-pub use limits::{FILTER_BYTES_MAX, LEVELS_MAX, TOPIC_BYTES_MAX};
+pub use limits::{DELIVERIES_PER_TURN, FILTER_BYTES_MAX, LEVELS_MAX, TOPIC_BYTES_MAX};
 pub use mailbox::{Delivered, Delivery, Mailbox, Readiness};
 pub use meaning::{Clearing, Meaning};
 pub use memory::{Memory, Relieved};

@@ -294,6 +294,13 @@ impl<'a> Publication<'a> {
         }
     }
 
+    /// A message of a batch that was not taken ([`Worker::publish_some`](crate::Worker::publish_some)), to be published
+    /// for the first time: it gets an identifier of its own then.
+    #[must_use]
+    pub fn set_aside(message: &'a Arc<Message>) -> Self {
+        Self { shared: OnceCell::new(), ..Self::of(message) }
+    }
+
     /// Whether it is ordered among all publishers of its topic: it replaces the retained message, or depends on it.
     pub(crate) const fn is_ordered(&self) -> bool {
         self.meaning.is_state() || self.precondition.is_some()

@@ -11,9 +11,9 @@ use std::{
 };
 
 use fogmux_bus::{
-    Bus, BusConfig, Claim, Clearing, Delivered, Delivery, FifoLimits, FifoMailbox, Filter, Forgetful, Mailbox, Meaning,
-    Payload, Publication, Publisher, Qos, ReadGate, Slot, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef,
-    WorkerId,
+    Bus, BusConfig, Claim, Clearing, DELIVERIES_PER_TURN, Delivered, Delivery, FifoLimits, FifoMailbox, Filter,
+    Forgetful, Mailbox, Meaning, Payload, Publication, Publisher, Qos, ReadGate, Slot, SubscribeOptions, Subscription,
+    Timestamp, Topic, TopicRef, WorkerId,
 };
 use fogmux_fair::Owner;
 use proptest::prelude::*;
@@ -65,6 +65,37 @@ fn a_batch_reaches_each_subscriber_once_and_in_order() {
     assert_eq!(batch.each_ref().map(|p| p.outcome().matched), [1, 2, 1]);
     assert_eq!(received(&both), ["a/x=1", "a/y=2", "a/x=3"]);
     assert_eq!(received(&one), ["a/y=2"]);
+}
+
+#[test]
+fn a_part_of_a_batch_is_taken_and_the_rest_is_published_later_with_identifiers_of_its_own() {
+    const SUBSCRIBERS: u64 = 300;
+    let (bus, me) = (bus(1), Publisher::internal());
+    let mut worker = bus.worker(WorkerId(0));
+    let first = subscriber(&bus, &["wide"]);
+    let _others: Vec<_> = (1..SUBSCRIBERS).map(|_| subscriber(&bus, &["wide"])).collect();
+    for meaning in [Meaning::Event, Meaning::Value] {
+        let payloads: Vec<[u8; 2]> = (0..256_u16).map(u16::to_be_bytes).collect();
+        let mut batch: Vec<_> = payloads.iter().map(|payload| publication("wide", payload, &me)).collect();
+        batch.iter_mut().for_each(|publication| publication.meaning = meaning);
+        let published = worker.publish_some(&mut batch);
+        let (taken, deliveries) = (published.taken, published.deliveries);
+        assert_eq!(deliveries, taken as u64 * SUBSCRIBERS);
+        assert!((DELIVERIES_PER_TURN..DELIVERIES_PER_TURN + SUBSCRIBERS).contains(&deliveries), "{deliveries}");
+        assert_eq!(published.batch_max(256), usize::try_from(DELIVERIES_PER_TURN / SUBSCRIBERS).unwrap());
+        assert!(batch[taken..].iter().all(|publication| publication.outcome().matched == 0));
+        let newest = batch[taken - 1].id();
+        let mut rest: Vec<_> = batch[taken..].iter().map(|publication| Arc::clone(publication.share())).collect();
+        drop(batch);
+        while !rest.is_empty() {
+            let mut batch: Vec<_> = rest.iter().map(Publication::set_aside).collect();
+            let taken = worker.publish_some(&mut batch).taken;
+            assert!(taken > 0 && batch[0].id() > newest && batch[0].share().id == batch[0].id());
+            rest.drain(..taken);
+        }
+        let got: Vec<_> = first.with(|mailbox| std::iter::from_fn(|| mailbox.pop()).collect());
+        assert!(got.iter().map(|queued| &queued.message.payload[..]).eq(payloads.iter().map(|payload| &payload[..])));
+    }
 }
 
 #[test]

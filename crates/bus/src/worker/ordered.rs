@@ -6,7 +6,7 @@ use super::Worker;
 use crate::{
     completions::Completions,
     counters::Counters,
-    limits::DELIVERED_UNDER_LOCK,
+    limits::{DELIVERED_UNDER_LOCK, DELIVERIES_PER_TURN, RUN_MAX},
     message::Publication,
     order::Held,
     outcome::Outcome,
@@ -15,18 +15,20 @@ use crate::{
 };
 
 impl Worker {
-    /// Retains and delivers run by run; see [`crate::order`].
+    /// Retains and delivers run by run, until there are so many deliveries; see [`crate::order`]. Returns how many
+    /// publications were delivered.
     pub(super) fn publish_in_order(
         &mut self,
+        most: u64,
         batch: &[Publication<'_>],
         pushed: &mut Pushed,
         completions: &mut Completions,
-    ) {
+    ) -> usize {
         let bus = Arc::clone(&self.bus);
         let mut rest = batch;
         let mut held: Option<(Held<'_>, u64)> = None;
         while !rest.is_empty() {
-            let (count, shards) = bus.order().run(rest);
+            let (count, shards) = bus.order().run(rest.get(..self.run_max).unwrap_or(rest));
             let (run, later) = rest.split_at(count);
             // Runs of the same topics, as of one sensor's burst, share the locks until they have made much work.
             let few = |since: &u64, matched: u64| matched - since < DELIVERED_UNDER_LOCK;
@@ -35,9 +37,17 @@ impl Worker {
                 held = Some((bus.order().lock(shards), pushed.tally.matched));
             }
             self.keep(run, batch.len() - rest.len(), completions);
-            self.deliver(run, pushed);
+            let before = pushed.tally.matched;
+            self.deliver(u64::MAX, run, pushed);
             rest = later;
+            // After a run with very many subscribers the next ones are short.
+            let is_wide = pushed.tally.matched - before >= DELIVERIES_PER_TURN;
+            self.run_max = if is_wide { 1 } else { (2 * self.run_max).min(RUN_MAX) };
+            if pushed.tally.matched >= most {
+                break;
+            }
         }
+        batch.len() - rest.len()
     }
 
     /// Retains the publications of a run that begins at this place in its batch.
