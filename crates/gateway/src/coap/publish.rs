@@ -31,8 +31,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The Max-Age when the store has failed and the operator has to act.
 const RETRY_AFTER_FAILURE: Duration = Duration::from_secs(60);
 
-/// Publications that a turn makes room for at once: as many as datagrams are read with one call.
-const PUTS_PER_TURN: usize = 32;
+/// Publications that are handed to the bus together: as many as datagrams are read with one call.
+pub(super) const PUTS_PER_TURN: usize = 32;
 
 /// A publication that waits for the end of the turn.
 struct Put<'a> {
@@ -126,6 +126,9 @@ impl Core {
             batch.puts.reserve(PUTS_PER_TURN);
         }
         batch.puts.push(put);
+        if batch.puts.len() >= self.puts_max {
+            self.publish(ask.now, batch);
+        }
     }
 
     /// Whether the principal's own queues hold so much that it has to wait.
@@ -225,6 +228,8 @@ impl Core {
         published: Published,
         answers: impl Iterator<Item = (Ticket<Path>, Meaning, Outcome)>,
     ) {
+        self.deliveries.add(published.deliveries);
+        self.puts_max = published.batch_max(PUTS_PER_TURN);
         let Published { completions, slow_down, .. } = published;
         // Without room an answer is not held back: no peer is refused for what others wait for.
         let holds = !self.is_reliable

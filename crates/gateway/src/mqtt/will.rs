@@ -35,6 +35,9 @@ pub(super) struct Will {
 /// Wills of this size are taken even when there is no room for larger ones.
 const SMALL_WILL_BYTES: usize = 1024;
 
+/// The least work that a will makes, in deliveries: some two microseconds.
+const WILL_WORK: u64 = 32;
+
 /// The longest time that a will waits for memory. Less than a client waits that takes its session over.
 pub(super) const WILL_WAIT: Duration = Duration::from_secs(2);
 
@@ -116,10 +119,11 @@ impl Will {
     }
 
     /// Publishes the will; its expiry interval begins now. The rules may have changed since CONNECT. Nobody can be told
-    /// of a refusal, so subscribers get a will that cannot be retained as well ([MQTT-3.1.2-8]).
-    pub(super) fn publish(&self, ctx: &MqttContext) {
+    /// of a refusal, so subscribers get a will that cannot be retained as well ([MQTT-3.1.2-8]). Returns the work
+    /// that it made, in deliveries.
+    pub(super) fn publish(&self, ctx: &MqttContext) -> u64 {
         if !is_allowed(ctx, &self.gate, &self.topic) {
-            return;
+            return WILL_WORK;
         }
         let now = ctx.now();
         let payload = Payload::Shared(&self.payload);
@@ -131,8 +135,9 @@ impl Will {
         publication.properties = self.properties.clone();
         publication.unanswered = true;
         let mut batch = [publication];
-        drop(ctx.worker.borrow_mut().publish_will(&mut batch));
+        let published = ctx.worker.borrow_mut().publish_will(&mut batch);
         super::unkept::log(ctx, &batch);
+        published.deliveries.max(WILL_WORK)
     }
 }
 

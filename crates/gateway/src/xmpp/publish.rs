@@ -5,7 +5,8 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use bytes::Bytes;
 use fogmux_auth::Action;
 use fogmux_bus::{
-    Clearing, Completion, Meaning, Message, Payload, Properties, Publication, Qos, ReadGate as _, Timestamp, TopicRef,
+    Clearing, Completion, Meaning, Message, Payload, Properties, Publication, Published, Qos, ReadGate as _, Timestamp,
+    TopicRef,
 };
 use fogmux_xmpp::{
     ErrorKind, PubsubCondition, StanzaCondition, StanzaError,
@@ -14,7 +15,7 @@ use fogmux_xmpp::{
 };
 
 use super::{
-    core::Core,
+    core::{Core, STANZAS_PER_BATCH},
     nodes::{Made, NotMade},
     translate::item_id,
 };
@@ -22,6 +23,9 @@ use crate::fan_out::FanOut;
 
 /// Longest identifier of an item, in bytes; it is kept with the retained message.
 const ITEM_ID_BYTES_MAX: usize = 1024;
+
+/// Items of one request. A request is published in one piece, and others of the worker wait for that.
+const ITEMS_MAX: usize = 64;
 
 /// A parsed publish request.
 pub(super) struct Parts<'e> {
@@ -122,6 +126,12 @@ impl Core {
         if allowed { Ok(config) } else { Err(StanzaError::new(StanzaCondition::Forbidden)) }
     }
 
+    fn note_deliveries(&mut self, published: &Published) {
+        self.deliveries.add(published.deliveries);
+        let most = published.batch_max(usize::from(STANZAS_PER_BATCH));
+        self.stanzas_max = u8::try_from(most).unwrap_or(STANZAS_PER_BATCH);
+    }
+
     /// Publishes all gathered requests as one batch, and answers each in order.
     pub(super) fn publish(&mut self, works: &mut Vec<Work<'_>>) {
         if works.is_empty() {
@@ -148,6 +158,7 @@ impl Core {
             }
         }
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
+        self.note_deliveries(&published);
         self.hold_back(FanOut::of(&published), published.slow_down);
         let mut outcomes = batch.iter();
         for work in works.iter() {
@@ -272,6 +283,7 @@ impl Core {
         }
         let mut batch = [publication];
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
+        self.note_deliveries(&published);
         self.hold_back(FanOut::of(&published), published.slow_down);
         let outcome = batch.first().map(Publication::outcome).unwrap_or_default();
         if outcome.precondition_failed {
@@ -290,7 +302,9 @@ fn check_event_type(items: usize, retain: bool, config: &NodeConfig) -> Result<(
         0 if item_forbidden => Ok(()),
         0 => Err(StanzaError::bad_request().with(PubsubCondition::ItemRequired)),
         _ if item_forbidden => Err(StanzaError::bad_request().with(PubsubCondition::ItemForbidden)),
-        2.. if retain => Err(StanzaError::new(StanzaCondition::NotAllowed).with(PubsubCondition::MaxItemsExceeded)),
+        2.. if retain || items > ITEMS_MAX => {
+            Err(StanzaError::new(StanzaCondition::NotAllowed).with(PubsubCondition::MaxItemsExceeded))
+        }
         _ => Ok(()),
     }
 }
