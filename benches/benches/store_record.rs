@@ -19,7 +19,7 @@ fn record(c: &mut Criterion) {
         properties: None,
         ingest_unix_ms: 1_790_000_000_000,
         principal: "sensor-1".into(),
-        door: Door::Mqtt,
+        door: Some(Door::Mqtt),
     };
     let mut bytes = Vec::new();
     Record::from(&stored).encode(&mut bytes).unwrap();

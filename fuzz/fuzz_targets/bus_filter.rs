@@ -3,7 +3,7 @@
 #![no_main]
 
 use fogmux_bus::{
-    Bus, BusConfig, FifoLimits, FifoMailbox, Forgetful, Payload, Publication, Publisher, SubscribeOptions,
+    Bus, BusConfig, FifoLimits, FifoMailbox, Forgetful, Meaning, Payload, Publication, Publisher, SubscribeOptions,
     Subscription, Timestamp, TopicRef, WorkerId,
 };
 use libfuzzer_sys::fuzz_target;
@@ -37,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
     let publisher = Publisher::internal();
     let mut worker = bus.worker(WorkerId(0));
     let mut batch = [Publication::new(topic, Payload::Slice(b"x"), &publisher, Timestamp::ZERO, 0)];
-    batch[0].retain = true;
+    batch[0].meaning = Meaning::Value;
     let _ = worker.publish(&mut batch);
     assert_eq!(slot.with(|mailbox| mailbox.pop().is_some()), expected);
     let kept = bus.retained(&subscription.filter, None, 10, Timestamp::ZERO);

@@ -11,6 +11,7 @@ mod shared;
 mod shares;
 pub(crate) mod strangers;
 mod tight;
+mod turns;
 
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;
@@ -26,6 +27,13 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "bus what subscribers have read is held no more", run: held::after_reading },
     Case { name: "bus a large fan-out lets its neighbours in between", run: fan_out::neighbours },
     Case { name: "bus a publisher waits until its subscribers are awake", run: fan_out::no_loss },
+    Case { name: "bus messages to absent sessions let neighbours in between", run: turns::absent_subscribers },
+    Case {
+        name: "bus CoAP requests to absent sessions let neighbours in between",
+        run: turns::absent_subscribers_of_coap,
+    },
+    Case { name: "bus a batch that takes many turns keeps its order", run: turns::order },
+    Case { name: "bus a large session that expires lets neighbours in between", run: turns::large_session },
     Case { name: "bus a deaf member of a shared subscription starves nobody", run: shared::deaf_member },
     Case { name: "bus a member that unsubscribes hands its queue on", run: shared::unsubscribing_member },
     Case {

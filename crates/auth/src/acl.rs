@@ -30,6 +30,7 @@ mod view;
 
 use std::{collections::HashMap, fmt, io, path::Path, sync::Arc};
 
+pub use fogmux_bus::Door;
 pub use view::Reach;
 pub(crate) use view::{Common, View};
 
@@ -43,35 +44,6 @@ pub enum Action {
     Read,
     /// Publish, put, delete.
     Write,
-}
-
-/// The door that a client came in by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Door {
-    /// MQTT over TCP, TLS or WebSocket.
-    Mqtt,
-    /// CoAP.
-    Coap,
-    /// HTTP in any version.
-    Http,
-    /// XMPP.
-    Xmpp,
-}
-
-impl Door {
-    /// Every door, in the order of the configuration.
-    pub const ALL: [Self; 4] = [Self::Mqtt, Self::Coap, Self::Http, Self::Xmpp];
-
-    /// Its name in rules.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Mqtt => "mqtt",
-            Self::Coap => "coap",
-            Self::Http => "http",
-            Self::Xmpp => "xmpp",
-        }
-    }
 }
 
 /// Whether an action is allowed, and by which rule.

@@ -164,6 +164,7 @@ mod tests {
             ("$SYS/+", "$SYS/uptime", true),
             ("a", "A", false),
             ("a/", "a", false),
+            ("a/b", "a/b/", false),
         ] {
             assert_eq!(Filter::new(filter).unwrap().matches(topic), expected, "{filter} {topic}");
         }

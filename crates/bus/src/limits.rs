@@ -12,8 +12,14 @@ pub const LEVELS_MAX: usize = 200;
 pub(crate) const CACHED_TOPIC_BYTES_MAX: usize = 1024;
 /// Bytes of keys and entries, roughly, above which a worker's route cache is emptied.
 pub(crate) const ROUTE_CACHE_BYTES_MAX: usize = 4 << 20;
+/// Deliveries after which a publisher lets others of its worker have their turn, whatever is left of its input: about a
+/// millisecond, as to a mailbox without a connection one takes some 50 nanoseconds. A message is never divided.
+pub const DELIVERIES_PER_TURN: u64 = 16_384;
 /// Deliveries staged before a batch is flushed, whatever is left of it.
-pub(crate) const STAGED_MAX: usize = 32_768;
+pub(crate) const STAGED_MAX: usize = 16_384;
+/// Retained publications that are kept and delivered together: few runs of different topics are longer, and their
+/// routes are not known before they are kept.
+pub(crate) const RUN_MAX: usize = 64;
 /// Deliveries after which a publisher of retained messages lets other publishers of its topics go first: a few
 /// microseconds.
 pub(crate) const DELIVERED_UNDER_LOCK: u64 = 256;

@@ -10,7 +10,9 @@ use bytes::Bytes;
 
 use crate::{
     Timestamp,
+    door::Door,
     id::SlotId,
+    meaning::Meaning,
     outcome::OutcomeCell,
     topic::{Topic, TopicRef},
 };
@@ -41,35 +43,6 @@ impl Qos {
     }
 }
 
-/// The door by which a message or client came in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Door {
-    /// MQTT, over any transport.
-    Mqtt,
-    /// CoAP.
-    Coap,
-    /// HTTP, any version.
-    Http,
-    /// XMPP publish-subscribe.
-    Xmpp,
-    /// The gateway itself.
-    Internal,
-}
-
-impl Door {
-    /// Its name in configuration, rules and metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Mqtt => "mqtt",
-            Self::Coap => "coap",
-            Self::Http => "http",
-            Self::Xmpp => "xmpp",
-            Self::Internal => "internal",
-        }
-    }
-}
-
 /// The publisher of a message; one per connection, shared by its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publisher {
@@ -77,8 +50,8 @@ pub struct Publisher {
     pub principal: Arc<str>,
     /// Client identifier within the door.
     pub client: Arc<str>,
-    /// The door.
-    pub door: Door,
+    /// The door it came in by; `None` for the gateway itself.
+    pub door: Option<Door>,
     /// The publisher's own mailbox, for subscriptions that do not want their own messages back.
     pub slot: Option<SlotId>,
 }
@@ -87,7 +60,7 @@ impl Publisher {
     /// The gateway itself.
     #[must_use]
     pub fn internal() -> Arc<Self> {
-        Arc::new(Self { principal: Arc::from("fogmux"), client: Arc::from(""), door: Door::Internal, slot: None })
+        Arc::new(Self { principal: Arc::from("fogmux"), client: Arc::from(""), door: None, slot: None })
     }
 }
 
@@ -121,10 +94,8 @@ pub struct Message {
     pub payload: Bytes,
     /// The QoS it was published with.
     pub qos: Qos,
-    /// Whether it was published with the retain flag.
-    pub retain: bool,
-    /// Whether it cleared the topic's retained message. An empty retained message for which this is false is a value.
-    pub clears: bool,
+    /// Whether it is a value, an event or a clearing.
+    pub meaning: Meaning,
     /// MIME type, if the publisher gave one.
     pub content_type: Option<Arc<str>>,
     /// When it expires.
@@ -233,8 +204,8 @@ pub struct Publication<'a> {
     pub payload: Payload<'a>,
     /// The QoS.
     pub qos: Qos,
-    /// Whether it becomes the topic's retained message.
-    pub retain: bool,
+    /// Whether it becomes the topic's retained message, or clears that.
+    pub meaning: Meaning,
     /// MIME type.
     pub content_type: Option<&'a str>,
     /// When it expires.
@@ -250,9 +221,6 @@ pub struct Publication<'a> {
     /// Evaluated with the topic's retained message, under the lock that orders retained publications: the message is
     /// published only if it returns `true` (`If-Match`, `If-None-Match`).
     pub precondition: Option<&'a Precondition<'a>>,
-    /// Whether an empty payload is a value to retain and not a request to clear the topic, for doors that clear by a
-    /// method of their own.
-    pub keep_empty: bool,
     /// Whether nobody waits for its outcome, as of a will: it is delivered even if it cannot be retained.
     pub unanswered: bool,
     pub(crate) id: MessageId,
@@ -268,7 +236,7 @@ impl std::fmt::Debug for Publication<'_> {
             .field("topic", &self.topic)
             .field("bytes", &self.payload.as_slice().len())
             .field("qos", &self.qos)
-            .field("retain", &self.retain)
+            .field("meaning", &self.meaning)
             .finish_non_exhaustive()
     }
 }
@@ -287,7 +255,7 @@ impl<'a> Publication<'a> {
             topic,
             payload,
             qos: Qos::AtMostOnce,
-            retain: false,
+            meaning: Meaning::Event,
             content_type: None,
             expires_at: None,
             properties: None,
@@ -295,7 +263,6 @@ impl<'a> Publication<'a> {
             ingest_unix_ms,
             ingest,
             precondition: None,
-            keep_empty: false,
             unanswered: false,
             id: MessageId(0),
             outcome: OutcomeCell::default(),
@@ -312,7 +279,7 @@ impl<'a> Publication<'a> {
             topic: message.topic.as_ref(),
             payload: Payload::Shared(&message.payload),
             qos: message.qos,
-            retain: message.retain,
+            meaning: message.meaning,
             content_type: message.content_type.as_deref(),
             expires_at: message.expires_at,
             properties: message.properties.clone(),
@@ -320,7 +287,6 @@ impl<'a> Publication<'a> {
             ingest_unix_ms: message.ingest_unix_ms,
             ingest: message.ingest,
             precondition: None,
-            keep_empty: !message.payload.is_empty(),
             unanswered: false,
             id: message.id,
             outcome: OutcomeCell::default(),
@@ -328,18 +294,25 @@ impl<'a> Publication<'a> {
         }
     }
 
+    /// A message of a batch that was not taken ([`Worker::publish_some`](crate::Worker::publish_some)), to be published
+    /// for the first time: it gets an identifier of its own then.
+    #[must_use]
+    pub fn set_aside(message: &'a Arc<Message>) -> Self {
+        Self { shared: OnceCell::new(), ..Self::of(message) }
+    }
+
     /// Whether it is ordered among all publishers of its topic: it replaces the retained message, or depends on it.
     pub(crate) const fn is_ordered(&self) -> bool {
-        self.retain || self.precondition.is_some()
+        self.meaning.is_state() || self.precondition.is_some()
     }
 
     /// Whether the publisher can be told of a refusal: not of a will, nor of an MQTT message of QoS 0, nor is the
     /// gateway itself told. Requests of CoAP, HTTP and XMPP are always answered.
     pub(crate) fn can_be_refused(&self) -> bool {
         let is_answered = match self.publisher.door {
-            Door::Mqtt => self.qos != Qos::AtMostOnce,
-            Door::Coap | Door::Http | Door::Xmpp => true,
-            Door::Internal => false,
+            Some(Door::Mqtt) => self.qos != Qos::AtMostOnce,
+            Some(Door::Coap | Door::Http | Door::Xmpp) => true,
+            None => false,
         };
         is_answered && !self.unanswered
     }
@@ -356,8 +329,7 @@ impl<'a> Publication<'a> {
                 topic: topic.cloned().unwrap_or_else(|| self.topic.to_topic()),
                 payload: self.payload.to_bytes(),
                 qos: self.qos,
-                retain: self.retain,
-                clears: self.retain && !self.keep_empty && self.payload.as_slice().is_empty(),
+                meaning: self.meaning,
                 content_type: self.content_type.map(Arc::from),
                 expires_at: self.expires_at,
                 properties: self.properties.clone(),
@@ -385,5 +357,27 @@ impl<'a> Publication<'a> {
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meaning::Clearing;
+
+    #[test]
+    fn a_message_that_is_published_again_means_the_same() {
+        let publisher = Publisher::internal();
+        let cleared =
+            [Clearing::Cleared, Clearing::Retracted, Clearing::Purged, Clearing::Deleted, Clearing::Unannounced];
+        for meaning in cleared.map(Meaning::Clearing).into_iter().chain([Meaning::Value, Meaning::Event]) {
+            let topic = TopicRef::new("t").unwrap();
+            // An empty value is none the less a value.
+            let mut first = Publication::new(topic, Payload::Slice(b""), &publisher, Timestamp::ZERO, 0);
+            first.meaning = meaning;
+            let message = Arc::clone(first.share());
+            let again = Publication::of(&message);
+            assert_eq!((message.meaning, again.meaning, message.copy().meaning), (meaning, meaning, meaning));
+        }
     }
 }

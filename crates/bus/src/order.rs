@@ -23,6 +23,8 @@ use crate::message::Publication;
 
 /// Locks that topics are hashed to; one bit each in [`Shards`].
 const SHARDS: usize = 64;
+/// Words of the marks by which a run knows the topics before: with 512 bits, some thirty different topics make a run.
+const SEEN_WORDS: usize = 8;
 
 /// A set of locks, one bit each.
 #[derive(Clone, Copy, Debug)]
@@ -59,16 +61,18 @@ impl Order {
     /// The number of publications at the start of a batch that form a run, and the locks they need. In a run, nothing
     /// comes before a retained publication on its topic.
     pub(crate) fn run(&self, batch: &[Publication<'_>]) -> (usize, Shards) {
-        let (mut seen, mut ordered) = (0, 0);
+        let (mut seen, mut ordered) = ([0_u64; SEEN_WORDS], 0);
         for (index, publication) in batch.iter().enumerate() {
-            let shard: u64 = 1 << (self.hasher.hash_one(publication.topic.as_str()) % SHARDS as u64);
+            let hash = self.hasher.hash_one(publication.topic.as_str());
+            let Some(seen) = seen.get_mut((hash >> 32) as usize % SEEN_WORDS) else { continue };
+            let mark = 1 << ((hash >> 48) % u64::from(u64::BITS));
             if publication.is_ordered() {
-                if seen & shard != 0 {
+                if *seen & mark != 0 {
                     return (index, Shards(ordered));
                 }
-                ordered |= shard;
+                ordered |= 1 << (hash % SHARDS as u64);
             }
-            seen |= shard;
+            *seen |= mark;
         }
         (batch.len(), Shards(ordered))
     }
@@ -82,5 +86,45 @@ impl Order {
             left &= left - 1;
         }
         Held { shards, _guards: guards }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::HashSet, sync::Arc};
+
+    use super::*;
+    use crate::{
+        Timestamp,
+        meaning::Meaning,
+        message::{Payload, Publisher},
+        topic::TopicRef,
+    };
+
+    fn publication<'a>(topic: &'a str, publisher: &'a Arc<Publisher>) -> Publication<'a> {
+        let topic = TopicRef::new(topic).unwrap();
+        let mut publication = Publication::new(topic, Payload::Slice(b"1"), publisher, Timestamp::ZERO, 0);
+        publication.meaning = Meaning::Value;
+        publication
+    }
+
+    #[test]
+    fn different_topics_make_long_runs_and_a_topic_is_in_each_once() {
+        let (order, publisher) = (Order::default(), Publisher::internal());
+        let topics: Vec<String> = (0..4000).map(|number| format!("t/{}", number % 3000)).collect();
+        let batch: Vec<_> = topics.iter().map(|topic| publication(topic, &publisher)).collect();
+        let (mut rest, mut runs) = (&*batch, 0);
+        while !rest.is_empty() {
+            let (count, shards) = order.run(rest);
+            let (run, later) = rest.split_at(count);
+            let distinct: HashSet<&str> = run.iter().map(|publication| publication.topic.as_str()).collect();
+            assert_eq!(distinct.len(), run.len());
+            assert!(run.iter().all(|publication| {
+                let alone = order.run(std::slice::from_ref(publication)).1;
+                alone.0 & !shards.0 == 0
+            }));
+            (rest, runs) = (later, runs + 1);
+        }
+        assert!(runs < 4000 / 20, "{runs} runs of 4000 publications");
     }
 }

@@ -1,6 +1,7 @@
 //! Retained messages: the latest value of each topic, in order of topics, and the store that outlives the process.
 
 mod clock;
+mod keep;
 mod map;
 mod restored;
 
@@ -8,24 +9,22 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     task::{Context, Poll, Waker},
 };
 
 use bytes::Bytes;
 
 pub use self::clock::ClockSet;
-use self::{
-    clock::{Clocked, expires_unix_ms},
-    map::{Map, Sizes, is_status},
-};
+pub(crate) use self::keep::Kept;
+use self::{clock::Clocked, map::Map};
 use crate::{
     Timestamp,
+    door::Door,
     filter::Filter,
-    footprint,
     limits::RETAINED_SCAN_MAX,
-    message::{Door, Message, Properties, Publication, Qos},
-    share::{NoRoom, Room},
+    message::{Message, Properties, Qos},
+    share::Room,
     topic::Topic,
 };
 
@@ -118,8 +117,8 @@ pub struct Stored {
     pub ingest_unix_ms: u64,
     /// The name of the publisher's principal.
     pub principal: Arc<str>,
-    /// The door it came in by.
-    pub door: Door,
+    /// The door it came in by; `None` for the gateway itself.
+    pub door: Option<Door>,
 }
 
 /// Restores the retained message that a topic had before writes of it failed. A store calls it before it resolves the
@@ -201,13 +200,9 @@ pub(crate) struct Retained {
     bytes: Room,
     /// Locked after `map`.
     clocked: Mutex<Clocked>,
-}
-
-/// The outcome of retaining a publication.
-#[derive(Debug)]
-pub(crate) struct Kept {
-    pub(crate) replaced: bool,
-    pub(crate) completion: Completion,
+    /// How often publications locked the map.
+    #[cfg(test)]
+    locked: std::sync::atomic::AtomicUsize,
 }
 
 impl Retained {
@@ -222,81 +217,26 @@ impl Retained {
                 None => map.remove(hash, topic),
             }
         }));
-        Self { map, store, messages, bytes, clocked: Mutex::default() }
+        Self {
+            map,
+            store,
+            messages,
+            bytes,
+            clocked: Mutex::default(),
+            #[cfg(test)]
+            locked: std::sync::atomic::AtomicUsize::new(0),
+        }
+    }
+
+    /// Locks the map for publications.
+    fn write(&self) -> RwLockWriteGuard<'_, Map> {
+        #[cfg(test)]
+        self.locked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.map.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Map> {
         self.map.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Evaluates a publication's precondition; then, if it has the retain flag, makes it its topic's retained message,
-    /// or clears that if the payload is empty (MQTT 5.0 §3.3.1.3).
-    pub(crate) fn keep(&self, publication: &Publication<'_>) -> Result<Kept, RetainedError> {
-        let clears = publication.payload.as_slice().is_empty() && !publication.keep_empty;
-        // Built before the lock is taken.
-        let message = (publication.retain && !clears).then(|| publication.share());
-        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
-        let hash = map.hash(publication.topic.as_str());
-        let kept = map.find(hash, publication.topic.as_str());
-        let current = kept.filter(|m| !m.is_expired(publication.ingest));
-        if publication.precondition.is_some_and(|holds| !holds(current)) {
-            return Err(RetainedError::Precondition);
-        }
-        let replaced = current.is_some();
-        if !publication.retain {
-            return Ok(Kept { replaced, completion: Completion::Ready });
-        }
-        let Some(message) = message else {
-            let completion = match kept {
-                Some(kept) => self.store.remove(&kept.topic, Some(kept)),
-                None => self
-                    .clear_expired(publication.topic.as_str())
-                    .unwrap_or_else(|| self.store.pending(publication.topic.as_str())),
-            };
-            taken(&completion)?;
-            map.remove(hash, publication.topic.as_str());
-            return Ok(Kept { replaced, completion });
-        };
-        let old_bytes = kept.map_or(0, |kept| footprint::of(kept));
-        let sizes = Sizes { bytes: footprint::of(message), old_bytes };
-        self.admit(&map, kept, message, sizes)?;
-        // Under the lock, so that the store sees writes of one topic in the order in which they became the latest; and
-        // before the map changes, so that a message the store refuses is never read.
-        let completion = self.store.put(message, expires_unix_ms(message), kept);
-        taken(&completion)?;
-        map.replace(hash, message, sizes);
-        Ok(Kept { replaced, completion })
-    }
-
-    /// Whether there is room for a message in place of `old`. The gateway's own status messages, whose topics are few,
-    /// take no places.
-    fn admit(
-        &self,
-        map: &Map,
-        old: Option<&Arc<Message>>,
-        message: &Message,
-        Sizes { bytes, old_bytes }: Sizes,
-    ) -> Result<(), RetainedError> {
-        if is_status(message) {
-            return Ok(());
-        }
-        let old = old.filter(|old| !is_status(old));
-        let old_bytes = old.map_or(0, |_| old_bytes);
-        let grows = bytes.saturating_sub(old_bytes);
-        if old.is_some() && grows == 0 {
-            return Ok(());
-        }
-        let principal = &message.publisher.principal;
-        let (taken, mut own) = (map.taken(), map.shares().of(principal));
-        if old.is_some_and(|old| old.publisher.principal != *principal) {
-            own.bytes = own.bytes.saturating_add(old_bytes);
-        }
-        let counted = if old.is_none() { self.messages.admit(taken.count, own.count, 1) } else { Ok(()) };
-        let admitted = counted.and_then(|()| self.bytes.admit(taken.bytes, own.bytes, grows));
-        admitted.map_err(|why| match why {
-            NoRoom::Full => RetainedError::Full,
-            NoRoom::Share => RetainedError::Share,
-        })
     }
 
     /// The largest number of retained messages that one principal has.
@@ -372,13 +312,6 @@ impl Retained {
     pub(crate) fn size(&self) -> (usize, usize) {
         let map = self.read();
         (map.len(), map.bytes())
-    }
-}
-
-const fn taken(completion: &Completion) -> Result<(), RetainedError> {
-    match completion {
-        Completion::Failed => Err(RetainedError::Store(StoreFailed)),
-        Completion::Ready | Completion::Waiting(_) => Ok(()),
     }
 }
 

@@ -317,19 +317,18 @@ impl<M: Mailbox> Sessions<M> {
         None
     }
 
-    /// Removes and returns the sessions that have expired; the caller drops their subscriptions.
-    pub fn expire(&self, now: Timestamp) -> Vec<(SessionKey, Arc<Slot<M>>)> {
+    /// Removes and returns a session that has expired; the caller drops its subscriptions. To be called until there is
+    /// none, with turns of others in between.
+    pub fn expire(&self, now: Timestamp) -> Option<(SessionKey, Arc<Slot<M>>)> {
         let mut inner = self.lock();
         let inner = &mut *inner;
-        let mut expired = Vec::new();
         while let Some((_, key)) = inner.expiry.first().filter(|(at, _)| *at <= now).cloned() {
-            let Some(entry) = inner.remove(&key) else {
-                inner.expiry.pop_first();
-                continue;
-            };
-            expired.push((key, entry.slot));
+            if let Some(entry) = inner.remove(&key) {
+                return Some((key, entry.slot));
+            }
+            inner.expiry.pop_first();
         }
-        expired
+        None
     }
 
     /// All of them, in any order.

@@ -1,11 +1,12 @@
 //! A worker's end of the bus: publishes batches and wakes the owners of mailboxes.
 
+mod ordered;
 mod stage;
 
 use std::{
     collections::HashMap,
     rc::Rc,
-    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
+    sync::{Arc, PoisonError},
     task::{Context, Waker},
 };
 
@@ -13,14 +14,12 @@ use crate::{
     bus::Bus,
     completions::Completions,
     copies::Copies,
-    counters::{Counters, Tally},
+    counters::Tally,
     group::Members,
     id::WorkerId,
-    limits::{DELIVERED_UNDER_LOCK, HANDED_ON_TOGETHER, STAGED_MAX, WAKES_PER_TURN},
-    message::{Door, Message, MessageId, Publication},
-    order::Held,
+    limits::{DELIVERIES_PER_TURN, HANDED_ON_TOGETHER, RUN_MAX, STAGED_MAX, WAKES_PER_TURN},
+    message::{Message, MessageId, Publication},
     outcome::Outcome,
-    retained::RetainedError,
     route::{Batch, Pushed, RouteCache, Routes, Staging, Subscriber, Wake},
     slow_down::SlowDown,
     subscription::Subscription,
@@ -39,6 +38,20 @@ pub struct Published {
     pub unwoken: Option<Place>,
     /// The pause that subscribers ask for; `None` if all of them keep up.
     pub slow_down: Option<SlowDown>,
+    /// The number of publications at the start of the batch that this is about; see [`Worker::publish_some`].
+    pub taken: usize,
+    /// Their deliveries.
+    pub deliveries: u64,
+}
+
+impl Published {
+    /// The number of publications, up to `most`, that make [`DELIVERIES_PER_TURN`] if they have as many subscribers as
+    /// these: for doors that cannot set a part of a batch aside.
+    #[must_use]
+    pub fn batch_max(&self, most: usize) -> usize {
+        let each = self.deliveries / (self.taken as u64).max(1);
+        usize::try_from(DELIVERIES_PER_TURN / each.max(1)).unwrap_or(most).clamp(1, most)
+    }
 }
 
 /// The publishing end of one worker thread.
@@ -55,6 +68,8 @@ pub struct Worker {
     wakes: WakeList,
     /// Owners woken by the batch that is being published.
     woken: usize,
+    /// The length of the next run of retained publications, at most.
+    run_max: usize,
     /// [`Bus::generation`] at the last complete sweep of the cache.
     swept: u64,
     nobody: Rc<Routes>,
@@ -83,6 +98,7 @@ impl Worker {
             awake: Vec::new(),
             wakes: WakeList::default(),
             woken: 0,
+            run_max: RUN_MAX,
             swept: 0,
             nobody: Rc::default(),
         }
@@ -103,19 +119,39 @@ impl Worker {
     /// Publishes a batch: retains, routes, groups by destination, pushes once per mailbox and wakes once per worker.
     /// The outcome of each is in [`Publication::outcome`]. A bus that is shut down refuses all.
     pub fn publish(&mut self, batch: &mut [Publication<'_>]) -> Published {
-        if self.bus.is_shut_down() {
-            batch.iter().for_each(Publication::refuse);
-            self.bus.counters().add(&Tally { refused: batch.len() as u64, ..Tally::default() });
-            return Published { completions: Completions::default(), unwoken: None, slow_down: None };
-        }
-        self.publish_will(batch)
+        if self.bus.is_shut_down() { self.refuse_all(batch) } else { self.publish_up_to(u64::MAX, batch) }
+    }
+
+    /// As [`publish`](Self::publish), but stops after the publication with which there are [`DELIVERIES_PER_TURN`]. The
+    /// publications behind [`Published::taken`] are to be published in another turn, and have no outcome yet. At least
+    /// one is taken of a batch that is not empty.
+    pub fn publish_some(&mut self, batch: &mut [Publication<'_>]) -> Published {
+        if self.bus.is_shut_down() { self.refuse_all(batch) } else { self.publish_up_to(DELIVERIES_PER_TURN, batch) }
+    }
+
+    /// As [`publish_some`](Self::publish_some), also on a bus that is shut down: for the rest of a batch, which came in
+    /// before that.
+    pub fn publish_rest(&mut self, batch: &mut [Publication<'_>]) -> Published {
+        self.publish_up_to(DELIVERIES_PER_TURN, batch)
     }
 
     /// As [`publish`](Self::publish), also on a bus that is shut down: for wills, which are published after their
     /// clients have gone.
     pub fn publish_will(&mut self, batch: &mut [Publication<'_>]) -> Published {
-        let tally = Tally { published: batch.len() as u64, ..Tally::default() };
-        let mut pushed = Pushed { tally, slow_down: None };
+        self.publish_up_to(u64::MAX, batch)
+    }
+
+    #[cold]
+    fn refuse_all(&self, batch: &[Publication<'_>]) -> Published {
+        batch.iter().for_each(Publication::refuse);
+        self.bus.counters().add(&Tally { refused: batch.len() as u64, ..Tally::default() });
+        let completions = Completions::default();
+        Published { completions, unwoken: None, slow_down: None, taken: batch.len(), deliveries: 0 }
+    }
+
+    /// Publishes until there are so many deliveries.
+    fn publish_up_to(&mut self, most: u64, batch: &mut [Publication<'_>]) -> Published {
+        let mut pushed = Pushed::default();
         let mut completions = Completions::default();
         let mut ordered = false;
         let before = self.wakes.end();
@@ -125,84 +161,35 @@ impl Worker {
             publication.id = MessageId(self.sequence);
             ordered |= publication.is_ordered();
         }
-        if ordered {
-            self.publish_in_order(batch, &mut pushed, &mut completions);
+        let taken = if ordered {
+            self.publish_in_order(most, batch, &mut pushed, &mut completions)
         } else {
-            self.deliver(batch, &mut pushed);
-        }
+            self.deliver(most, batch, &mut pushed)
+        };
         self.wake_workers();
         let Pushed { mut tally, slow_down } = pushed;
+        let deliveries = tally.matched;
+        tally.published = taken as u64;
         // Status messages of the gateway itself are not counted as received.
-        if batch.first().is_some_and(|publication| publication.publisher.door == Door::Internal) {
+        if batch.first().is_some_and(|publication| publication.publisher.door.is_none()) {
             tally = Tally { published: 0, published_bytes: 0, unmatched: 0, ..tally };
         }
         self.bus.counters().add(&tally);
         let end = self.wakes.end();
-        Published { completions, unwoken: (end != before).then_some(end), slow_down }
+        Published { completions, unwoken: (end != before).then_some(end), slow_down, taken, deliveries }
     }
 
-    /// Retains and delivers run by run; see [`crate::order`].
-    fn publish_in_order(&mut self, batch: &[Publication<'_>], pushed: &mut Pushed, completions: &mut Completions) {
-        let bus = Arc::clone(&self.bus);
-        let mut rest = batch;
-        let mut held: Option<(Held<'_>, u64)> = None;
-        while !rest.is_empty() {
-            let (count, shards) = bus.order().run(rest);
-            let (run, later) = rest.split_at(count);
-            // Runs of the same topics, as of one sensor's burst, share the locks until they have made much work.
-            let few = |since: &u64, matched: u64| matched - since < DELIVERED_UNDER_LOCK;
-            if !held.as_ref().is_some_and(|(held, since)| held.covers(shards) && few(since, pushed.tally.matched)) {
-                drop(held.take()); // All locks of a run are taken together, in ascending order.
-                held = Some((bus.order().lock(shards), pushed.tally.matched));
-            }
-            let places = batch.len() - rest.len()..;
-            for (place, publication) in places.zip(run).filter(|(_, publication)| publication.is_ordered()) {
-                self.keep(publication, place, completions);
-            }
-            self.deliver(run, pushed);
-            rest = later;
-        }
-    }
-
-    fn deliver(&mut self, batch: &[Publication<'_>], pushed: &mut Pushed) {
+    /// Delivers until there are so many deliveries. Returns how many publications were delivered.
+    fn deliver(&mut self, most: u64, batch: &[Publication<'_>], pushed: &mut Pushed) -> usize {
         let mut start = 0;
         while let Some(rest) = batch.get(start..).filter(|rest| !rest.is_empty()) {
             start += self.stage(rest, &mut pushed.tally);
             self.flush(rest, pushed);
-        }
-    }
-
-    /// Retains the publication at this place in its batch.
-    fn keep(&self, publication: &Publication<'_>, place: usize, completions: &mut Completions) {
-        match self.bus.keep().keep(publication) {
-            Ok(kept) => {
-                publication.outcome.set(Outcome { replaced: kept.replaced, ..publication.outcome() });
-                completions.push(place, kept.completion);
-            }
-            Err(RetainedError::Precondition) => {
-                publication.outcome.set(Outcome { precondition_failed: true, ..publication.outcome() });
-            }
-            Err(why @ (RetainedError::Full | RetainedError::Share)) => {
-                if why == RetainedError::Share {
-                    Counters::beyond_share(&self.bus.counters().share_retained);
-                }
-                let refused = publication.can_be_refused();
-                self.count_unkept(refused);
-                publication.outcome.set(Outcome { refused, unkept: !refused, ..publication.outcome() });
-            }
-            Err(RetainedError::Store(_)) => {
-                let refused = publication.can_be_refused();
-                self.count_unkept(refused);
-                publication.outcome.set(Outcome { refused, unkept: true, ..publication.outcome() });
+            if pushed.tally.matched >= most {
+                break;
             }
         }
-    }
-
-    /// A publication that cannot be refused is still delivered to current subscribers (3.1.1's [MQTT-3.3.1-7]).
-    fn count_unkept(&self, refused: bool) {
-        if !refused {
-            self.bus.counters().unkept.fetch_add(1, Relaxed);
-        }
+        start
     }
 
     // Stages publications until the arena is full. Returns how many.

@@ -9,8 +9,8 @@ use std::{
 };
 
 use fogmux_bus::{
-    Bus, BusConfig, ClockSet, Completion, Message, Payload, Publication, Publisher, RetainedStore, Stored, Timestamp,
-    Topic, Worker, WorkerId,
+    Bus, BusConfig, ClockSet, Completion, Meaning, Message, Payload, Publication, Publisher, RetainedStore, Stored,
+    Timestamp, Topic, Worker, WorkerId,
 };
 use proptest::{collection::vec, prelude::*};
 
@@ -77,7 +77,7 @@ impl Life {
         let (publisher, name) = (Publisher::internal(), Topic::new(topic).unwrap());
         let unix_ms = self.origin_unix_ms + self.now_ms;
         let mut publication = Publication::new(name.as_ref(), Payload::Slice(b"1"), &publisher, self.now(), unix_ms);
-        publication.retain = true;
+        publication.meaning = Meaning::Value;
         publication.expires_at = Some(self.now() + std::time::Duration::from_millis(LIFE_MS));
         drop(self.worker.publish(&mut [publication]));
     }

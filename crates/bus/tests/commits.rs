@@ -11,8 +11,8 @@ use std::{
 };
 
 use fogmux_bus::{
-    Bus, BusConfig, Completer, Completion, Completions, Door, FifoLimits, FifoMailbox, Filter, Message, Outcome,
-    Payload, Publication, Publisher, Qos, RetainedStore, StoreFailed, Stored, SubscribeOptions, Subscription,
+    Bus, BusConfig, Completer, Completion, Completions, Door, FifoLimits, FifoMailbox, Filter, Meaning, Message,
+    Outcome, Payload, Publication, Publisher, Qos, RetainedStore, StoreFailed, Stored, SubscribeOptions, Subscription,
     Timestamp, Topic, TopicRef, Undo, WorkerId,
 };
 use proptest::prelude::*;
@@ -110,7 +110,7 @@ enum Kind {
 
 /// A publisher that is told of every refusal.
 fn client() -> Arc<Publisher> {
-    Arc::new(Publisher { principal: Arc::from("ada"), client: Arc::from(""), door: Door::Http, slot: None })
+    Arc::new(Publisher { principal: Arc::from("ada"), client: Arc::from(""), door: Some(Door::Http), slot: None })
 }
 
 fn resolved(completion: &Completion) -> bool {
@@ -150,7 +150,8 @@ fn run(batches: &[Vec<(Kind, usize)>], taken: Vec<bool>, writes_left: usize, goo
             .map(|(kind, _, topic, payload)| {
                 let topic = TopicRef::new(topic).unwrap();
                 let mut publication = Publication::new(topic, Payload::Slice(payload), &me, Timestamp::ZERO, 0);
-                (publication.retain, publication.qos) = (*kind != Kind::Live, Qos::AtLeastOnce);
+                publication.meaning = Meaning::of_flag(*kind != Kind::Live, payload);
+                publication.qos = Qos::AtLeastOnce;
                 publication
             })
             .collect();

@@ -13,8 +13,8 @@ use std::{
 };
 
 use fogmux_bus::{
-    Bus, BusConfig, Completion, FifoLimits, FifoMailbox, Filter, Message, Payload, Publication, Publisher, Qos,
-    RetainedStore, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef, WorkerId,
+    Bus, BusConfig, Completion, FifoLimits, FifoMailbox, Filter, Meaning, Message, Payload, Publication, Publisher,
+    Qos, RetainedStore, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef, WorkerId,
 };
 
 const PUBLISHERS: usize = 4;
@@ -75,7 +75,7 @@ fn publish(bus: &Arc<Bus>, index: usize, topics: &[String], batches: u64, seed: 
             .map(|(payload, topic)| {
                 let topic = TopicRef::new(topic).unwrap();
                 let mut publication = Publication::new(topic, Payload::Slice(payload), &me, Timestamp::ZERO, 0);
-                publication.retain = true;
+                publication.meaning = Meaning::Value;
                 publication.qos = Qos::AtLeastOnce;
                 publication
             })

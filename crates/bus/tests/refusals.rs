@@ -12,7 +12,7 @@ use std::{
 };
 
 use fogmux_bus::{
-    Bus, BusConfig, Completion, Door, FifoLimits, FifoMailbox, Message, Payload, Publication, Publisher, Qos,
+    Bus, BusConfig, Completion, Door, FifoLimits, FifoMailbox, Meaning, Message, Payload, Publication, Publisher, Qos,
     RetainedStore, Slot, Stored, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef, WorkerId,
 };
 use proptest::prelude::*;
@@ -43,7 +43,7 @@ impl RetainedStore for Failing {
     fn load(&self, _: &mut dyn FnMut(Stored)) {}
 }
 
-const DOORS: [Door; 5] = [Door::Mqtt, Door::Coap, Door::Http, Door::Xmpp, Door::Internal];
+const DOORS: [Option<Door>; 5] = [Some(Door::Mqtt), Some(Door::Coap), Some(Door::Http), Some(Door::Xmpp), None];
 /// Room for all but a few messages of a mailbox.
 const MAILBOX: FifoLimits = FifoLimits { messages: 20, bytes: 1 << 20 };
 
@@ -61,10 +61,10 @@ struct Planned {
 impl Planned {
     /// Whether somebody waits for the outcome, as the protocols have it.
     fn is_told(&self) -> bool {
-        match DOORS.get(self.door) {
-            Some(Door::Internal) | None => false,
+        match DOORS[self.door] {
+            None => false,
             Some(Door::Mqtt) => self.qos > 0 && !self.will,
-            Some(_) => !self.will,
+            Some(Door::Coap | Door::Http | Door::Xmpp) => !self.will,
         }
     }
 }
@@ -108,7 +108,8 @@ fn publish(bus: &Arc<Bus>, worker: &mut fogmux_bus::Worker, batch: &[Planned]) -
             let (topic, payload) = (TopicRef::new(topic).unwrap(), Payload::Slice(payload.get(..one.bytes).unwrap()));
             let mut publication = Publication::new(topic, payload, publisher, Timestamp::ZERO, 0);
             publication.qos = Qos::from_u8(one.qos).unwrap();
-            (publication.retain, publication.unanswered) = (one.retain, one.will);
+            publication.meaning = Meaning::of_flag(one.retain, publication.payload.as_slice());
+            publication.unanswered = one.will;
             publication
         })
         .collect();

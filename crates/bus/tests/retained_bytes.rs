@@ -6,7 +6,9 @@
 
 use std::fs;
 
-use fogmux_bus::{Bus, BusConfig, Forgetful, Payload, Publication, Publisher, Timestamp, TopicRef, Worker, WorkerId};
+use fogmux_bus::{
+    Bus, BusConfig, Forgetful, Meaning, Payload, Publication, Publisher, Timestamp, TopicRef, Worker, WorkerId,
+};
 
 fn resident_bytes() -> usize {
     let statm = fs::read_to_string("/proc/self/statm").unwrap();
@@ -20,7 +22,7 @@ fn publish(worker: &mut Worker, count: usize, bytes: usize, retain: bool, conten
         let topic = format!("plant/of-{bytes}-bytes/machine-{number}/state");
         let topic = TopicRef::new(&topic).unwrap();
         let mut publication = Publication::new(topic, Payload::Slice(&payload), &me, Timestamp::ZERO, 0);
-        (publication.retain, publication.content_type) = (retain, content_type);
+        (publication.meaning, publication.content_type) = (Meaning::value_if(retain), content_type);
         drop(worker.publish(&mut [publication]));
     }
 }

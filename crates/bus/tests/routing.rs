@@ -11,8 +11,9 @@ use std::{
 };
 
 use fogmux_bus::{
-    Bus, BusConfig, Claim, Delivered, Delivery, FifoLimits, FifoMailbox, Filter, Forgetful, Mailbox, Payload,
-    Publication, Publisher, Qos, ReadGate, Slot, SubscribeOptions, Subscription, Timestamp, Topic, TopicRef, WorkerId,
+    Bus, BusConfig, Claim, Clearing, DELIVERIES_PER_TURN, Delivered, Delivery, FifoLimits, FifoMailbox, Filter,
+    Forgetful, Mailbox, Meaning, Payload, Publication, Publisher, Qos, ReadGate, Slot, SubscribeOptions, Subscription,
+    Timestamp, Topic, TopicRef, WorkerId,
 };
 use fogmux_fair::Owner;
 use proptest::prelude::*;
@@ -64,6 +65,37 @@ fn a_batch_reaches_each_subscriber_once_and_in_order() {
     assert_eq!(batch.each_ref().map(|p| p.outcome().matched), [1, 2, 1]);
     assert_eq!(received(&both), ["a/x=1", "a/y=2", "a/x=3"]);
     assert_eq!(received(&one), ["a/y=2"]);
+}
+
+#[test]
+fn a_part_of_a_batch_is_taken_and_the_rest_is_published_later_with_identifiers_of_its_own() {
+    const SUBSCRIBERS: u64 = 300;
+    let (bus, me) = (bus(1), Publisher::internal());
+    let mut worker = bus.worker(WorkerId(0));
+    let first = subscriber(&bus, &["wide"]);
+    let _others: Vec<_> = (1..SUBSCRIBERS).map(|_| subscriber(&bus, &["wide"])).collect();
+    for meaning in [Meaning::Event, Meaning::Value] {
+        let payloads: Vec<[u8; 2]> = (0..256_u16).map(u16::to_be_bytes).collect();
+        let mut batch: Vec<_> = payloads.iter().map(|payload| publication("wide", payload, &me)).collect();
+        batch.iter_mut().for_each(|publication| publication.meaning = meaning);
+        let published = worker.publish_some(&mut batch);
+        let (taken, deliveries) = (published.taken, published.deliveries);
+        assert_eq!(deliveries, taken as u64 * SUBSCRIBERS);
+        assert!((DELIVERIES_PER_TURN..DELIVERIES_PER_TURN + SUBSCRIBERS).contains(&deliveries), "{deliveries}");
+        assert_eq!(published.batch_max(256), usize::try_from(DELIVERIES_PER_TURN / SUBSCRIBERS).unwrap());
+        assert!(batch[taken..].iter().all(|publication| publication.outcome().matched == 0));
+        let newest = batch[taken - 1].id();
+        let mut rest: Vec<_> = batch[taken..].iter().map(|publication| Arc::clone(publication.share())).collect();
+        drop(batch);
+        while !rest.is_empty() {
+            let mut batch: Vec<_> = rest.iter().map(Publication::set_aside).collect();
+            let taken = worker.publish_some(&mut batch).taken;
+            assert!(taken > 0 && batch[0].id() > newest && batch[0].share().id == batch[0].id());
+            rest.drain(..taken);
+        }
+        let got: Vec<_> = first.with(|mailbox| std::iter::from_fn(|| mailbox.pop()).collect());
+        assert!(got.iter().map(|queued| &queued.message.payload[..]).eq(payloads.iter().map(|payload| &payload[..])));
+    }
 }
 
 #[test]
@@ -221,7 +253,7 @@ fn retained_messages_are_pulled_in_chunks() {
         (0..100).map(|i| format!("a/{i:03}")).chain(["a".into(), "ab".into(), "b/x".into()]).collect();
     for topic in &topics {
         let mut batch = [publication(topic, b"v", &me)];
-        batch[0].retain = true;
+        batch[0].meaning = Meaning::Value;
         let _ = worker.publish(&mut batch);
     }
     let filter = Filter::new("a/#").unwrap();
@@ -238,7 +270,7 @@ fn retained_messages_are_pulled_in_chunks() {
     assert_eq!(seen.len(), 101);
     assert!(seen.iter().all(|t| filter.matches(t)));
     let mut clear = [publication("a/007", b"", &me)];
-    clear[0].retain = true;
+    clear[0].meaning = Meaning::Clearing(Clearing::Cleared);
     let _ = worker.publish(&mut clear);
     assert!(clear[0].outcome().replaced);
     assert!(bus.latest("a/007", Timestamp::ZERO).is_none());
@@ -250,7 +282,7 @@ fn expiry_and_preconditions_of_retained_messages() {
     let mut worker = bus.worker(WorkerId(0));
     let me = Publisher::internal();
     let mut batch = [publication("t", b"v", &me)];
-    batch[0].retain = true;
+    batch[0].meaning = Meaning::Value;
     batch[0].expires_at = Some(Timestamp::from_millis(1500));
     let _ = worker.publish(&mut batch);
     let kept = bus.latest("t", Timestamp::from_millis(600)).unwrap();
@@ -269,7 +301,7 @@ fn expiry_and_preconditions_of_retained_messages() {
     let absent = |current: Option<&Arc<fogmux_bus::Message>>| current.is_none();
     for expected in [false, true] {
         let mut batch = [publication("t", b"v", &me)];
-        batch[0].retain = true;
+        batch[0].meaning = Meaning::Value;
         batch[0].precondition = Some(&absent);
         let _ = worker.publish(&mut batch);
         assert_eq!(batch[0].outcome().precondition_failed, expected);
@@ -407,7 +439,7 @@ proptest! {
         let me = Publisher::internal();
         for topic in &topics {
             let mut batch = [publication(topic, b"v", &me)];
-            batch[0].retain = true;
+            batch[0].meaning = Meaning::Value;
             let _ = worker.publish(&mut batch);
         }
         let filter = Filter::new(&filter).unwrap();

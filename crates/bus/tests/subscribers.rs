@@ -33,7 +33,7 @@ fn subscriber(bus: &Bus, filter: &str) -> Arc<Slot<FifoMailbox>> {
 }
 
 fn publish(worker: &mut Worker, topic: &str, count: usize) -> Option<Place> {
-    let me = Arc::new(Publisher { door: Door::Mqtt, ..Publisher::clone(&Publisher::internal()) });
+    let me = Arc::new(Publisher { door: Some(Door::Mqtt), ..Publisher::clone(&Publisher::internal()) });
     let publication = || {
         let mut publication =
             Publication::new(TopicRef::new(topic).unwrap(), Payload::Slice(b"x"), &me, Timestamp::ZERO, 0);

@@ -30,6 +30,7 @@ mod reclaim;
 mod retained;
 mod send;
 mod session;
+mod set_aside;
 mod subscribe;
 mod takeover;
 #[cfg(test)]
@@ -60,6 +61,7 @@ use crate::{
     handshake::handshake,
     tasks::Tasks,
     transport::Transport,
+    turn::Portion,
 };
 
 impl DoorService for Rc<MqttContext> {
@@ -140,6 +142,7 @@ pub async fn housekeeping(ctx: Rc<MqttContext>) {
     let mut drain = std::pin::pin!(ctx.drain());
     let mut rules = ctx.authority().changes();
     let mut reclaim = Reclaim::new(door.config.queue_bytes_max);
+    let mut portion = Portion::new();
     loop {
         let next = ctx.shared.clock.instant(door.plan(ctx.now()));
         tokio::select! {
@@ -153,16 +156,12 @@ pub async fn housekeeping(ctx: Rc<MqttContext>) {
             () = tokio::time::sleep_until(next) => {}
         }
         let now = ctx.now();
-        for (key, slot) in door.sessions.expire(now) {
-            ctx.shared.metrics.mqtt_only.expired_sessions.increment();
-            door.end_session(&ctx, &slot);
-            door.publish_will_of(&ctx, &key);
-        }
-        door.publish_due_wills(&ctx, now);
+        door.end_expired(&ctx, now, &mut portion).await;
+        door.publish_due_wills(&ctx, now, &mut portion).await;
         door.ring(now);
         reclaim.run(&ctx).await;
     }
-    door.publish_due_wills(&ctx, Timestamp::NEVER);
+    door.publish_due_wills(&ctx, Timestamp::NEVER, &mut portion).await;
     // Once for their wills, then repeatedly until all have ended.
     door.ring_all();
     ctx.emptying().await;

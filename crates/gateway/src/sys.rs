@@ -12,7 +12,7 @@ mod unstored;
 
 use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
-use fogmux_bus::{Payload, Publication, Publisher, Timestamp, TopicRef};
+use fogmux_bus::{Meaning, Payload, Publication, Publisher, Timestamp, TopicRef};
 use load::Loads;
 use reading::Reading;
 pub(crate) use unstored::Unstored;
@@ -49,7 +49,7 @@ fn say(ctx: &WorkerContext, publisher: &Arc<Publisher>, news: &[(String, String)
     for (topic, text) in news {
         let Ok(topic) = TopicRef::new(topic) else { continue };
         let mut publication = Publication::new(topic, Payload::Slice(text.as_bytes()), publisher, now, unix_ms);
-        publication.retain = true;
+        publication.meaning = Meaning::Value;
         batch.push(publication);
     }
     // The store does not take these: the completion is ready.

@@ -62,8 +62,8 @@ pub struct Record<'a> {
     pub ingest_unix_ms: u64,
     /// The name of the publisher's principal.
     pub principal: &'a str,
-    /// The door it came in by.
-    pub door: Door,
+    /// The door it came in by; `None` for the gateway itself.
+    pub door: Option<Door>,
 }
 
 impl<'a> Record<'a> {
@@ -167,7 +167,7 @@ pub fn decode(topic: Topic, bytes: &[u8]) -> Result<Stored, RecordError> {
         return Err(RecordError::Version(version));
     }
     let qos = Qos::from_u8(cursor.u8()?).ok_or(RecordError::Impossible("QoS"))?;
-    let door = door_from_u8(cursor.u8()?).ok_or(RecordError::Impossible("door"))?;
+    let door = door_from_u8(cursor.u8()?)?;
     let flags = cursor.u8()?;
     let ingest_unix_ms = cursor.u64()?;
     let fields = Fields::read(cursor)?;
@@ -270,25 +270,25 @@ impl<'a> Cursor<'a> {
 }
 
 // Numbers of doors on disk: never reuse one.
-const fn door_to_u8(door: Door) -> u8 {
+const fn door_to_u8(door: Option<Door>) -> u8 {
     match door {
-        Door::Internal => 0,
-        Door::Mqtt => 1,
-        Door::Coap => 2,
-        Door::Http => 3,
-        Door::Xmpp => 4,
+        None => 0,
+        Some(Door::Mqtt) => 1,
+        Some(Door::Coap) => 2,
+        Some(Door::Http) => 3,
+        Some(Door::Xmpp) => 4,
     }
 }
 
-const fn door_from_u8(byte: u8) -> Option<Door> {
-    match byte {
-        0 => Some(Door::Internal),
+const fn door_from_u8(byte: u8) -> Result<Option<Door>, RecordError> {
+    Ok(match byte {
+        0 => None,
         1 => Some(Door::Mqtt),
         2 => Some(Door::Coap),
         3 => Some(Door::Http),
         4 => Some(Door::Xmpp),
-        _ => None,
-    }
+        _ => return Err(RecordError::Impossible("door")),
+    })
 }
 
 #[cfg(test)]
@@ -385,7 +385,7 @@ mod tests {
             properties: None,
             ingest_unix_ms: 7,
             principal: Arc::from("ann"),
-            door: Door::Coap,
+            door: Some(Door::Coap),
         };
         let mut bytes = encoded(&stored);
         bytes.extend_from_slice(&[200, 3, 0, 0, 0, 1, 2, 3]);

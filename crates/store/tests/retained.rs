@@ -12,7 +12,8 @@ use std::{
 
 use bytes::Bytes;
 use fogmux_bus::{
-    Bus, BusConfig, Filter, Message, MessageId, Properties, Publisher, Qos, RetainedStore, Stored, Timestamp, Topic,
+    Bus, BusConfig, Filter, Meaning, Message, MessageId, Properties, Publisher, Qos, RetainedStore, Stored, Timestamp,
+    Topic,
 };
 use fogmux_store::{Durability, FjallStore, StoreConfig};
 
@@ -81,8 +82,7 @@ fn message(topic: &str, payload: impl Into<Bytes>) -> Arc<Message> {
         topic: Topic::new(topic).unwrap(),
         payload: payload.into(),
         qos: Qos::AtLeastOnce,
-        retain: true,
-        clears: false,
+        meaning: Meaning::Value,
         content_type: Some("text/plain".into()),
         expires_at: None,
         properties: Some(Arc::new(Properties { user: vec![("unit".into(), "K".into())], ..Properties::default() })),

@@ -143,6 +143,12 @@ pub(super) fn event_types() -> Result<String> {
     let two = ada.entity("set", &format!("<publish node='full'>{item}{item}</publish>"))?;
     expect_in(&two, "<not-allowed")?;
     expect_in(&two, "<max-items-exceeded")?;
+    let config = form("node_config", &flags("1", "0"));
+    ada.entity("set", &format!("<create node='transient'/><configure>{config}</configure>"))?;
+    for (count, answer) in [(64, "type='result'"), (65, "<max-items-exceeded")] {
+        let items = item.repeat(count);
+        expect_in(&ada.entity("set", &format!("<publish node='transient'>{items}</publish>"))?, answer)?;
+    }
     expect_in(&ada.entity("set", "<publish node='pure'/>")?, "<publish node='pure'/>")?;
     expect_in(&bob.until("</message>")?, "<items node='pure'/>")?;
     ada.entity("set", &format!("<publish node='light'>{item}</publish>"))?;

@@ -15,7 +15,7 @@ use hashbrown::HashTable;
 
 use crate::{
     footprint,
-    message::{Door, Message},
+    message::Message,
     share::{Share, Shares},
     topic::Topic,
 };
@@ -156,7 +156,7 @@ impl Map {
 
 /// Whether it is one of the gateway's own status messages, which take no places (ADR 0031).
 pub(super) fn is_status(message: &Message) -> bool {
-    message.publisher.door == Door::Internal
+    message.publisher.door.is_none()
 }
 
 fn is_same_owner(one: &Message, other: &Message) -> bool {

@@ -9,18 +9,20 @@ use std::{
 use super::Stored;
 use crate::{
     Timestamp,
-    message::{Door, Message, MessageId, Publisher},
+    door::Door,
+    meaning::Meaning,
+    message::{Message, MessageId, Publisher},
 };
 
 /// Allocations that restored messages share: a gateway has few publishers and content types, and many messages.
 #[derive(Default)]
 pub(super) struct Shared {
-    publishers: HashMap<(Arc<str>, Door), Arc<Publisher>>,
+    publishers: HashMap<(Arc<str>, Option<Door>), Arc<Publisher>>,
     content_types: HashSet<Arc<str>>,
 }
 
 impl Shared {
-    fn publisher(&mut self, principal: Arc<str>, door: Door) -> Arc<Publisher> {
+    fn publisher(&mut self, principal: Arc<str>, door: Option<Door>) -> Arc<Publisher> {
         let made =
             || Arc::new(Publisher { principal: Arc::clone(&principal), client: Arc::from(""), door, slot: None });
         Arc::clone(self.publishers.entry((Arc::clone(&principal), door)).or_insert_with(made))
@@ -42,8 +44,7 @@ impl Shared {
             topic: stored.topic,
             payload: stored.payload,
             qos: stored.qos,
-            retain: true,
-            clears: false,
+            meaning: Meaning::Value,
             content_type: stored.content_type.map(|name| self.content_type(name)),
             expires_at: left_ms.map(|ms| now + Duration::from_millis(ms)),
             properties: stored.properties.map(Arc::new),
@@ -62,8 +63,7 @@ pub(super) fn again(message: &Message, ingest_unix_ms: u64, expires_at: Option<T
         topic: message.topic.clone(),
         payload: message.payload.clone(),
         qos: message.qos,
-        retain: message.retain,
-        clears: message.clears,
+        meaning: message.meaning,
         content_type: message.content_type.clone(),
         expires_at,
         properties: message.properties.clone(),

@@ -68,7 +68,7 @@ impl Waiting {
             Rc::new(newest)
         });
         let before = newest.bytes();
-        *newest.transient.borrow_mut() = (!message.retain).then(|| Arc::clone(message));
+        *newest.transient.borrow_mut() = (!message.meaning.is_state()).then(|| Arc::clone(message));
         self.bytes = (self.bytes + newest.bytes() + MARKER_BYTES).saturating_sub(before);
         Rc::clone(newest)
     }
@@ -183,7 +183,7 @@ impl Backlog {
 
 #[cfg(test)]
 mod tests {
-    use fogmux_bus::{Payload, Publication, Publisher, TopicRef};
+    use fogmux_bus::{Meaning, Payload, Publication, Publisher, TopicRef};
 
     use super::*;
 
@@ -191,7 +191,7 @@ mod tests {
         let publisher = Publisher::internal();
         let topic = TopicRef::new(topic).unwrap();
         let mut publication = Publication::new(topic, Payload::Slice(payload), &publisher, Timestamp::ZERO, 0);
-        publication.retain = retain;
+        publication.meaning = Meaning::of_flag(retain, payload);
         Arc::clone(publication.share())
     }
 

@@ -18,12 +18,12 @@ use super::{
     mailbox::{Entry, Notifications},
     observe::Watches,
     oscore,
-    publish::{Batch, Deferred},
+    publish::{Batch, Deferred, PUTS_PER_TURN},
     shown::ShownLast,
     translate::{self, Parameters, Target},
     transport::{Change, Listener, Path, Transport},
 };
-use crate::{Peer, liveness, shares::Table, stops::Running};
+use crate::{Peer, liveness, shares::Table, stops::Running, turn::Deliveries};
 
 /// Everything but the transport, so that the messages read can be borrowed from that.
 pub(super) struct Core {
@@ -52,6 +52,10 @@ pub(super) struct Core {
     pub(super) topics: String,
     /// Retained messages looked at for observers in this turn.
     pub(super) looks: usize,
+    /// Deliveries of publications in this turn.
+    pub(super) deliveries: Deliveries,
+    /// Publications that are handed to the bus together, by the subscribers of the last ones.
+    pub(super) puts_max: usize,
     /// The number of topics that requests for lists may still look at.
     pub(super) lists: Allowance,
     counted: Counters,
@@ -88,6 +92,8 @@ impl Core {
             shown: ShownLast::default(),
             topics: String::new(),
             looks: 0,
+            deliveries: Deliveries::default(),
+            puts_max: PUTS_PER_TURN,
             lists: Allowance::default(),
             counted: Counters::default(),
             peers_counted: 0,

@@ -18,6 +18,7 @@ use super::{
     core::Core,
     transport::{Listener, Transport},
 };
+use crate::turn::Deliveries;
 
 /// Turns before other tasks of the worker have theirs.
 const TURNS_MAX: usize = 2;
@@ -47,6 +48,7 @@ impl<T: Transport> Door<T> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         // Whether all but the socket waits.
         let mut quiet = false;
+        self.core.deliveries = Deliveries::default();
         for _ in 0..TURNS_MAX {
             if self.flush(cx).is_pending() {
                 return Poll::Pending;
@@ -91,6 +93,9 @@ impl<T: Transport> Door<T> {
                 return Poll::Pending;
             }
             quiet = !busy;
+            if self.core.deliveries.are_enough() {
+                break;
+            }
         }
         Poll::Ready(true)
     }

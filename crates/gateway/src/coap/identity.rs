@@ -207,10 +207,10 @@ fn identity(ctx: &CoapContext, slot: SlotId, who: &Verified) -> Arc<Identity> {
     let publisher = Publisher {
         principal: Arc::clone(&principal.name),
         client: Arc::from(""),
-        door: fogmux_bus::Door::Coap,
+        door: Some(Door::Coap),
         slot: Some(slot),
     };
-    let access = ctx.authority().access(principal, "", fogmux_auth::Door::Coap);
+    let access = ctx.authority().access(principal, "", Door::Coap);
     let until = expires_unix_s.map_or(Timestamp::NEVER, |end| credential::timestamp(ctx, end));
     Arc::new(Identity { gate: Arc::new(Gate(access)), publisher: Arc::new(publisher), until })
 }

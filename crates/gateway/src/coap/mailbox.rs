@@ -22,15 +22,13 @@ pub(super) struct Entry {
     pub(super) message: Arc<Message>,
     /// Whether its QoS is 1 or 2.
     pub(super) assured: bool,
-    /// Whether it cleared the topic.
-    pub(super) cleared: bool,
 }
 
 impl Entry {
     /// Its bytes if it is the newest of its topic: a retained message is in the retained map anyway, another one is
     /// shared by its observers.
     fn least_cost(&self) -> usize {
-        let held = if self.message.retain { 0 } else { self.message.payload.len() };
+        let held = if self.message.meaning.is_state() { 0 } else { self.message.payload.len() };
         size_of::<Self>() + held / Arc::strong_count(&self.message).max(1)
     }
 }
@@ -171,7 +169,6 @@ impl Mailbox for Notifications {
             index: self.pushed,
             message: Arc::clone(message),
             assured: delivery.qos(publication) > Qos::AtMostOnce,
-            cleared: publication.retain && message.payload.is_empty() && !publication.keep_empty,
         });
         self.pushed += 1;
         if displaced > 0 { Delivered::Displaced(displaced) } else { Delivered::Queued }

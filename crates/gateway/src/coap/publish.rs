@@ -10,8 +10,8 @@ use std::{
 
 use fogmux_auth::Action;
 use fogmux_bus::{
-    Completion, Message, Outcome, Payload, Publication, Published, Qos, ReadGate as _, SlowDown, StoreFailed,
-    Timestamp, TopicRef,
+    Clearing, Completion, Meaning, Message, Outcome, Payload, Publication, Published, Qos, ReadGate as _, SlowDown,
+    StoreFailed, Timestamp, TopicRef,
 };
 use fogmux_coap::{Body, Code, ETag, Request, Response, Ticket};
 use smallvec::SmallVec;
@@ -31,8 +31,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The Max-Age when the store has failed and the operator has to act.
 const RETRY_AFTER_FAILURE: Duration = Duration::from_secs(60);
 
-/// Publications that a turn makes room for at once: as many as datagrams are read with one call.
-const PUTS_PER_TURN: usize = 32;
+/// Publications that are handed to the bus together: as many as datagrams are read with one call.
+pub(super) const PUTS_PER_TURN: usize = 32;
 
 /// A publication that waits for the end of the turn.
 struct Put<'a> {
@@ -41,25 +41,17 @@ struct Put<'a> {
     body: Body<'a>,
     content_type: Option<&'static str>,
     qos: Qos,
-    kind: Kind,
+    meaning: Meaning,
     expires_at: Option<Timestamp>,
     identity: Arc<Identity>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Keep,
-    Transient,
-    Clear,
-}
-
-impl Kind {
-    const fn done(self, outcome: Outcome) -> Code {
-        match self {
-            Self::Keep if !outcome.replaced => Code::CREATED,
-            Self::Keep | Self::Transient => Code::CHANGED,
-            Self::Clear => Code::DELETED,
-        }
+/// The code of a publication that succeeded.
+const fn done(meaning: Meaning, outcome: Outcome) -> Code {
+    match meaning {
+        Meaning::Value if !outcome.replaced => Code::CREATED,
+        Meaning::Value | Meaning::Event => Code::CHANGED,
+        Meaning::Clearing(_) => Code::DELETED,
     }
 }
 
@@ -107,11 +99,11 @@ impl Core {
     ) {
         let topic = batch.topics.get(start..).unwrap_or_default();
         let put = match self.check(ask, &request, topic, &ticket.peer()) {
-            Ok((kind, content_type)) => Put {
+            Ok((meaning, content_type)) => Put {
                 topic: start..batch.topics.len(),
                 content_type,
                 qos: ask.parameters.qos.unwrap_or(default_qos(&ticket)),
-                kind,
+                meaning,
                 expires_at: ask.parameters.expiry.map(|expiry| ask.now + expiry),
                 identity: Arc::clone(ask.identity),
                 body: request.body.clone(),
@@ -134,6 +126,9 @@ impl Core {
             batch.puts.reserve(PUTS_PER_TURN);
         }
         batch.puts.push(put);
+        if batch.puts.len() >= self.puts_max {
+            self.publish(ask.now, batch);
+        }
     }
 
     /// Whether the principal's own queues hold so much that it has to wait.
@@ -148,7 +143,7 @@ impl Core {
         request: &Request<'_>,
         topic: &str,
         peer: &Path,
-    ) -> Result<(Kind, Option<&'static str>), Response<'static>> {
+    ) -> Result<(Meaning, Option<&'static str>), Response<'static>> {
         let topic = TopicRef::new(topic).map_err(|_| Response::diagnostic(Code::BAD_REQUEST, "not a topic"))?;
         if let Some(code) = ask.identity.refusal(&self.ctx, Some(ask.from), Action::Write, topic.as_str()) {
             return Err(Response::new(code));
@@ -159,13 +154,13 @@ impl Core {
         {
             return Err(Response::new(code));
         }
-        let kind = match (request.method, ask.parameters.retain) {
-            (Code::DELETE, _) => Kind::Clear,
+        let meaning = match (request.method, ask.parameters.retain) {
+            (Code::DELETE, _) => Meaning::Clearing(Clearing::Cleared),
             (Code::PUT, Some(false)) => {
                 return Err(Response::diagnostic(Code::BAD_REQUEST, "PUT keeps; POST is for retain=false"));
             }
-            (Code::PUT, _) | (_, Some(true)) => Kind::Keep,
-            (_, Some(false) | None) => Kind::Transient,
+            (Code::PUT, _) | (_, Some(true)) => Meaning::Value,
+            (_, Some(false) | None) => Meaning::Event,
         };
         if self.holding.has_many_for(peer) {
             return Err(Response::unavailable(RETRY_AFTER));
@@ -176,10 +171,10 @@ impl Core {
         {
             return Err(Response::too_many_requests(RETRY_AFTER));
         }
-        if kind == Kind::Clear {
-            return Ok((kind, None));
+        if meaning.is_clearing() {
+            return Ok((meaning, None));
         }
-        translate::content_type(request).map(|content_type| (kind, content_type)).map_err(Response::new)
+        translate::content_type(request).map(|content_type| (meaning, content_type)).map_err(Response::new)
     }
 
     /// Publishes the batch and responds, or lets the responses wait for the store.
@@ -199,7 +194,7 @@ impl Core {
         drop(publications);
         let answers = puts.into_iter().zip(outcomes).map(|(put, outcome)| {
             let told = outcome_for(&put, topics, outcome);
-            (put.ticket, put.kind, told)
+            (put.ticket, put.meaning, told)
         });
         self.answer(now, published, answers);
     }
@@ -212,7 +207,7 @@ impl Core {
         let Some(topic) = topic_of(&put, topics) else { return };
         let mut batch = [publication(&put, topic, now, self.ctx.unix_ms(now))];
         let [publication] = &mut batch;
-        if put.kind != Kind::Transient {
+        if put.meaning.is_state() {
             publication.precondition = Some(&holds);
         } else if !holds(self.ctx.bus().latest(topic.as_str(), now).as_ref()) {
             self.respond(now, put.ticket, &Response::new(Code::PRECONDITION_FAILED));
@@ -223,7 +218,7 @@ impl Core {
         let outcome = publication.outcome();
         drop(publication);
         let outcome = outcome_for(&put, topics, outcome);
-        self.answer(now, published, std::iter::once((put.ticket, put.kind, outcome)));
+        self.answer(now, published, std::iter::once((put.ticket, put.meaning, outcome)));
     }
 
     /// Responds to the publications of a batch, or lets each response wait for its own completion.
@@ -231,15 +226,17 @@ impl Core {
         &mut self,
         now: Timestamp,
         published: Published,
-        answers: impl Iterator<Item = (Ticket<Path>, Kind, Outcome)>,
+        answers: impl Iterator<Item = (Ticket<Path>, Meaning, Outcome)>,
     ) {
+        self.deliveries.add(published.deliveries);
+        self.puts_max = published.batch_max(PUTS_PER_TURN);
         let Published { completions, slow_down, .. } = published;
         // Without room an answer is not held back: no peer is refused for what others wait for.
         let holds = !self.is_reliable
             && slow_down.as_ref().is_some_and(|asked| asked.until.is_some())
             && self.holding.len() < self.ctx.door.config.pending_max / 2;
         let mut held = Vec::new();
-        for (index, (ticket, kind, outcome)) in answers.enumerate() {
+        for (index, (ticket, meaning, outcome)) in answers.enumerate() {
             let completion = completions.of(index);
             if outcome.precondition_failed {
                 self.respond(now, ticket, &Response::new(Code::PRECONDITION_FAILED));
@@ -248,13 +245,13 @@ impl Core {
                 self.respond(now, ticket, &Response::unavailable(after));
             } else if outcome.slowed && holds {
                 self.server.defer(machine_time(now), &ticket);
-                let completion = if kind == Kind::Transient { Completion::Ready } else { completion.clone() };
-                held.push(Held { ticket, code: kind.done(outcome), completion });
-            } else if kind == Kind::Transient || completion.is_ready() {
-                self.respond(now, ticket, &Response::new(kind.done(outcome)));
+                let completion = if meaning.is_state() { completion.clone() } else { Completion::Ready };
+                held.push(Held { ticket, code: done(meaning, outcome), completion });
+            } else if !meaning.is_state() || completion.is_ready() {
+                self.respond(now, ticket, &Response::new(done(meaning, outcome)));
             } else {
                 self.server.defer(machine_time(now), &ticket);
-                self.defer(completion, (ticket, kind.done(outcome)));
+                self.defer(completion, (ticket, done(meaning, outcome)));
             }
         }
         if let Some(asked) = slow_down {
@@ -323,7 +320,7 @@ impl Core {
 
 /// The outcome as its publisher may know it: one that may not read is not told whether there was a message before.
 fn outcome_for(put: &Put<'_>, topics: &str, outcome: Outcome) -> Outcome {
-    let tells = put.kind == Kind::Keep && !outcome.replaced;
+    let tells = put.meaning == Meaning::Value && !outcome.replaced;
     let hides = tells && !topic_of(put, topics).is_some_and(|topic| put.identity.gate.may_read(topic.as_str()));
     Outcome { replaced: outcome.replaced || hides, ..outcome }
 }
@@ -339,14 +336,13 @@ fn topic_of<'t>(put: &Put<'_>, topics: &'t str) -> Option<TopicRef<'t>> {
 
 fn publication<'p>(put: &'p Put<'_>, topic: TopicRef<'p>, now: Timestamp, unix_ms: u64) -> Publication<'p> {
     let payload = match &put.body {
-        _ if put.kind == Kind::Clear => Payload::Slice(&[]),
+        _ if put.meaning.is_clearing() => Payload::Slice(&[]),
         Body::Slice(bytes) => Payload::Slice(bytes),
         Body::Whole(bytes) => Payload::Shared(bytes),
     };
     let mut publication = Publication::new(topic, payload, &put.identity.publisher, now, unix_ms);
     publication.qos = put.qos;
-    publication.retain = put.kind != Kind::Transient;
-    publication.keep_empty = put.kind == Kind::Keep;
+    publication.meaning = put.meaning;
     publication.content_type = put.content_type;
     publication.expires_at = put.expires_at;
     publication

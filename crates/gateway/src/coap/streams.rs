@@ -35,7 +35,7 @@ use super::{
     publish::Batch,
     transport::{Listener, Path},
 };
-use crate::Peer;
+use crate::{Peer, turn::Deliveries};
 
 /// Bytes that wait for a connection before it is not read any more and its notifications are held.
 const OUTPUT_HIGH: usize = 64 << 10;
@@ -187,8 +187,8 @@ impl Hub {
         core.server.connect(now, path, limits, chunk_max);
     }
 
-    /// Handles the messages that a connection has read, as far as there is room for responses, and publishes them in
-    /// one batch. `next` returns one message after the other, given the running time.
+    /// Handles the messages that a connection has read, as far as there is room for responses and others can wait, and
+    /// publishes them in batches. `next` returns one message after the other, given the running time.
     fn take<'a>(
         &self,
         path: Path,
@@ -200,7 +200,8 @@ impl Hub {
         let now = core.ctx.now();
         let mut batch = Batch::new(std::mem::take(&mut core.topics));
         let (mut all, mut end) = (false, None);
-        while core.out.bytes() < OUTPUT_HIGH && end.is_none() {
+        core.deliveries = Deliveries::default();
+        while core.out.bytes() < OUTPUT_HIGH && end.is_none() && !core.deliveries.are_enough() {
             match next(session_time(core.ctx.running_at(now))) {
                 Ok(None) => {
                     all = true;

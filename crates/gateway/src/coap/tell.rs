@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, task::Context};
 
-use fogmux_bus::{Message, Qos, Timestamp, Topic};
+use fogmux_bus::{Meaning, Message, Qos, Timestamp, Topic};
 use fogmux_coap::{
     Code, Response,
     server::{Notification, Notified, RelationId},
@@ -88,11 +88,11 @@ impl Core {
             return;
         }
         let latest;
-        let (message, cleared) = match self.newest(now, watch, entry) {
-            Newest::Entry => (&entry.message, entry.cleared),
+        let message = match self.newest(now, watch, entry) {
+            Newest::Entry => &entry.message,
             Newest::Retained(message) => {
                 latest = message;
-                (&latest, false)
+                &latest
             }
             Newest::Shown => return,
         };
@@ -100,13 +100,13 @@ impl Core {
         // For a filter, topics that have waited longer go first.
         let told = if is_named && is_behind {
             Notified::Later
-        } else if cleared {
+        } else if message.meaning.is_clearing() {
             self.send_cleared(now, relation, &message.topic)
         } else {
             self.send(now, relation, message, entry.assured)
         };
         match told {
-            Notified::Later => self.postpone(relation, message, cleared),
+            Notified::Later => self.postpone(relation, message),
             Notified::Sent if is_behind => {
                 // An observer of one topic has caught up.
                 if let Some(marker) = self.watches.get_mut(relation).and_then(|watch| watch.backlog.pop()) {
@@ -121,13 +121,13 @@ impl Core {
     /// notified of a newer value from the retained messages; an older one must not follow, so the value is looked up
     /// again.
     fn newest(&self, now: Timestamp, watch: &Watch, entry: &Entry) -> Newest {
-        if !entry.message.retain || entry.index >= watch.looked_up {
+        if !entry.message.meaning.is_state() || entry.index >= watch.looked_up {
             return Newest::Entry;
         }
         match self.ctx.bus().latest(&entry.message.topic, now) {
-            Some(_) if entry.cleared => Newest::Shown,
+            Some(_) if entry.message.meaning.is_clearing() => Newest::Shown,
             Some(latest) => Newest::Retained(latest),
-            None if entry.cleared => Newest::Entry,
+            None if entry.message.meaning.is_clearing() => Newest::Entry,
             None => Newest::Shown,
         }
     }
@@ -149,8 +149,8 @@ impl Core {
         let notification = Notification { response, confirmable, encoded };
         let told = self.server.notify(machine_time(now), relation, &notification, &mut self.out);
         if told == Notified::Sent && !watch.is_named() {
-            watch.shows_retained = message.retain;
-            if let Some(at) = message.expires_at.filter(|_| message.retain) {
+            watch.shows_retained = message.meaning.is_state();
+            if let Some(at) = message.expires_at.filter(|_| message.meaning.is_state()) {
                 self.watches.expires(relation, at);
             }
         }
@@ -175,13 +175,13 @@ impl Core {
     }
 
     /// Puts the topic of a message into the backlog of an observer.
-    fn postpone(&mut self, relation: RelationId, message: &Arc<Message>, cleared: bool) {
+    fn postpone(&mut self, relation: RelationId, message: &Arc<Message>) {
         let max = self.ctx.door.config.observer_queue_max;
         let Some(watch) = self.watches.get_mut(relation) else { return };
         let unneeded = match watch.backlog.push(self.waiting.mark(message), max) {
             Added::Waits => None,
             Added::Known(marker) => Some(marker),
-            Added::Full(marker) if message.retain && !cleared => {
+            Added::Full(marker) if message.meaning == Meaning::Value => {
                 // The walk finds it among the retained messages.
                 watch.walk_again();
                 Some(marker)

@@ -8,7 +8,7 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fogmux_auth::{Authority, Rules};
-use fogmux_bus::{Bus, BusConfig, Forgetful, Payload, Publication, Publisher, TopicRef, WorkerId};
+use fogmux_bus::{Bus, BusConfig, Forgetful, Meaning, Payload, Publication, Publisher, TopicRef, WorkerId};
 use fogmux_coap::{
     Call, Client, ClientConfig, ClientEvent, Code, Outbox,
     client::{Answer, CallId},
@@ -88,7 +88,7 @@ impl House {
             self.ctx.unix_ms(now),
         );
         publication.content_type = content_type;
-        publication.retain = retain;
+        publication.meaning = Meaning::of_flag(retain, payload);
         let _ = self.ctx.worker.borrow_mut().publish(&mut [publication]);
     }
 }

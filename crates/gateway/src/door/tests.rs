@@ -51,11 +51,11 @@ async fn serve(ctx: Rc<LineContext>, stream: TcpStream, peer: Peer) {
     // This door has no logins, so every client is anonymous; others ask `credential::log_in`.
     let open = peer.may_be_anonymous(&ctx.shared.open_to_anonymous) && peer.is_loopback();
     let Some(principal) = ctx.authority().anonymous(open) else { return };
-    let access = ctx.authority().access(&principal, "", fogmux_auth::Door::Http);
+    let access = ctx.authority().access(&principal, "", Door::Http);
     let publisher = Arc::new(Publisher {
         principal: Arc::clone(&principal.name),
         client: Arc::from(""),
-        door: Door::Http,
+        door: Some(Door::Http),
         slot: None,
     });
     let mut lines = BufReader::new(stream).lines();

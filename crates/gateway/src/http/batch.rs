@@ -4,7 +4,7 @@ use std::{ops::Range, rc::Rc};
 
 use bytes::Bytes;
 use fogmux_auth::Action;
-use fogmux_bus::{Completion, Outcome, Payload as BusPayload, Properties, Publication, SlowDown, TopicRef};
+use fogmux_bus::{Completion, Meaning, Outcome, Payload as BusPayload, Properties, Publication, SlowDown, TopicRef};
 use fogmux_http::{Kind, Problem, event::Decoded, publish as ndjson};
 use http::{Response, request::Parts};
 use http_body::Body;
@@ -65,14 +65,18 @@ async fn publish_lines(conn: &Rc<Conn>, identity: &Identity, body: &[u8]) -> Vec
             bytes += line.len();
             turn.push(Line::read(conn, identity, number, line));
         }
-        let asked = publish_turn(conn, identity, &turn, &mut results);
-        drop(turn);
-        if let Some(pause) = Pause::of(asked) {
-            turn_bytes = pause.next_turn(bytes, Some(turn_bytes)).unwrap_or(TURN_BYTES).min(TURN_BYTES);
-            pause.keep(&conn.ctx).await;
-        } else {
-            turn_bytes = TURN_BYTES;
-            tokio::task::yield_now().await;
+        let mut rest = &*turn;
+        // Those with very many subscribers take more than one turn.
+        while !rest.is_empty() {
+            let (published, asked) = publish_turn(conn, identity, rest, &mut results);
+            rest = rest.get(published..).unwrap_or_default();
+            if let Some(pause) = Pause::of(asked) {
+                turn_bytes = pause.next_turn(bytes, Some(turn_bytes)).unwrap_or(TURN_BYTES).min(TURN_BYTES);
+                pause.keep(&conn.ctx).await;
+            } else {
+                turn_bytes = TURN_BYTES;
+                tokio::task::yield_now().await;
+            }
         }
     }
     results.settled().await
@@ -158,8 +162,14 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Publishes lines together. Returns the pause that subscribers ask for.
-fn publish_turn(conn: &Conn, identity: &Identity, turn: &[Line<'_>], results: &mut Results) -> Option<SlowDown> {
+/// Publishes lines together, as many as others have to wait for. Returns their number, and the pause that subscribers
+/// ask for.
+fn publish_turn(
+    conn: &Conn,
+    identity: &Identity,
+    turn: &[Line<'_>],
+    results: &mut Results,
+) -> (usize, Option<SlowDown>) {
     let now = conn.ctx.now();
     let unix_ms = conn.ctx.unix_ms(now);
     let mut batch: Vec<Publication<'_>> = Vec::with_capacity(turn.len());
@@ -173,19 +183,19 @@ fn publish_turn(conn: &Conn, identity: &Identity, turn: &[Line<'_>], results: &m
         let payload = BusPayload::Slice(&ready.decoded.payload);
         let mut publication = Publication::new(topic, payload, &identity.publisher, now, unix_ms);
         translate::apply(&mut publication, ready.decoded.qos, ready.decoded.expiry_seconds);
-        publication.retain = ready.decoded.retain;
-        publication.keep_empty = true;
+        publication.meaning = Meaning::value_if(ready.decoded.retain);
         publication.content_type = ready.decoded.content_type.as_deref();
         publication.properties.clone_from(&ready.properties);
         batch.push(publication);
     }
-    let published = conn.ctx.worker.borrow_mut().publish(&mut batch);
+    let published = conn.ctx.worker.borrow_mut().publish_some(&mut batch);
     let mut outcomes = batch.iter().map(Publication::outcome).enumerate();
-    for line in turn {
+    for (place, line) in turn.iter().enumerate() {
         let start = results.text.len();
         match &line.message {
             Err(problem) => ndjson::push_refused(line.number, problem, &mut results.text),
             Ok(ready) => match outcomes.next() {
+                Some((index, _)) if index >= published.taken => return (place, published.slow_down),
                 Some((index, outcome)) if !outcome.refused => {
                     let text = &mut results.text;
                     ndjson::push_accepted(line.number, &ready.decoded.topic, outcome.matched, text);
@@ -200,5 +210,5 @@ fn publish_turn(conn: &Conn, identity: &Identity, turn: &[Line<'_>], results: &m
             },
         }
     }
-    published.slow_down
+    (turn.len(), published.slow_down)
 }

@@ -49,7 +49,7 @@ impl Identity {
         let publisher = Publisher {
             principal: Arc::clone(&who.principal.name),
             client: Arc::from(""),
-            door: fogmux_bus::Door::Http,
+            door: Some(Door::Http),
             slot: None,
         };
         let expires = Cell::new(who.expires_unix_s.map(|unix_s| Expiry::new(ctx, unix_s)));

@@ -77,8 +77,8 @@ async fn wait_for(
                 return Err(Problem::new(Kind::Forbidden).detail("the credential has ended"));
             }
             identity.gate.check(&conn.ctx, Action::Read, topic)?;
-            if message.retain && message.payload.is_empty() {
-                // The topic was cleared, or retains an empty value: its state says which.
+            if message.meaning.is_clearing() {
+                // There may be a value again.
                 return topics::latest(conn.ctx.bus().latest(topic, conn.ctx.now()).as_ref(), headers);
             }
             Ok(respond::message(&message))

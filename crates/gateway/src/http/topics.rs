@@ -4,7 +4,7 @@ use std::{rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use fogmux_auth::Action;
-use fogmux_bus::{Message, Outcome, Publication, StoreFailed, Timestamp, TopicRef, etag};
+use fogmux_bus::{Clearing, Meaning, Message, Outcome, Publication, StoreFailed, Timestamp, TopicRef, etag};
 use fogmux_http::{
     Kind, Problem, Query, accept,
     condition::{Access, Conditions, Validators, Verdict},
@@ -184,7 +184,7 @@ async fn clear(
     let unix_ms = conn.ctx.unix_ms(now);
     let mut publication = Publication::new(topic, fogmux_bus::Payload::Slice(&[]), &identity.publisher, now, unix_ms);
     publication.qos = translate::QOS_DEFAULT;
-    publication.retain = true;
+    publication.meaning = Meaning::Clearing(Clearing::Cleared);
     let conditions = Conditions::of(&parts.headers);
     let holds = |current: Option<&Arc<Message>>| holds(&conditions, current);
     publication.precondition = (!conditions.is_empty()).then_some(&holds);
@@ -201,8 +201,7 @@ async fn publish_kept(
     let conditions = Conditions::of(headers);
     let holds = |current: Option<&Arc<Message>>| holds(&conditions, current);
     let mut publication = publication;
-    publication.retain = true;
-    publication.keep_empty = true;
+    publication.meaning = Meaning::Value;
     publication.precondition = (!conditions.is_empty()).then_some(&holds);
     publish(conn, publication).await
 }

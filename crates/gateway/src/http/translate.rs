@@ -18,7 +18,7 @@ pub(super) fn event<'a>(message: &'a Message, qos: Qos, id: &'a str) -> Event<'a
         payload: &message.payload,
         content_type: message.content_type.as_deref(),
         qos: qos as u8,
-        retain: message.retain,
+        retain: message.meaning.is_state(),
         time_unix_ms: message.ingest_unix_ms,
         properties: properties.map_or(&[], |properties| &properties.user),
         reply_to: properties.and_then(|properties| properties.reply_to.as_deref()),

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use fogmux_auth::{Door as AuthDoor, Verified};
+use fogmux_auth::Verified;
 use fogmux_bus::{Asked, AttachError, Attached, Door, Publisher};
 use fogmux_mqtt::{Authentication, Connect, Negotiation, OutboundConfig, PropertyBuffer, ReasonCode};
 
@@ -34,12 +34,12 @@ pub(super) fn attach(
     let assigned = if negotiation.assign_client_id { Some(make_client_id()?) } else { None };
     let client: Arc<str> = Arc::from(assigned.as_deref().unwrap_or(connect.client_id));
     let key = session_key(door.config.client_identifiers, &principal.name, &client);
-    let access = ctx.authority().access(&principal, &client, AuthDoor::Mqtt).of_peer(peer.address);
+    let access = ctx.authority().access(&principal, &client, Door::Mqtt).of_peer(peer.address);
     let gate = Arc::new(Gate::new(access));
     let config = outbound(negotiation);
     let publisher = |slot| {
         let principal = Arc::clone(&principal.name);
-        Arc::new(Publisher { principal, client: Arc::clone(&client), door: Door::Mqtt, slot })
+        Arc::new(Publisher { principal, client: Arc::clone(&client), door: Some(Door::Mqtt), slot })
     };
     // Checked before anything changes: a will that is refused must not cost the client its session.
     let will = connect.will.as_ref().map(|will| Will::new(ctx, will, &gate, &publisher(None))).transpose();

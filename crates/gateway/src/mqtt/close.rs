@@ -43,6 +43,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let gave_way = end == End::Displaced && self.slot.with(|mailbox| mailbox.gave_way);
         let end = if gave_way { End::GaveWay } else { end };
         self.count(end);
+        self.publish_all_set_aside().await;
         if matches!(end, End::Displaced | End::Closed) && self.will.is_some() && self.has_disconnected().await {
             self.will = None;
         }

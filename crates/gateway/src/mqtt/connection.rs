@@ -25,13 +25,21 @@ use super::{
     recent::Recent,
     retained::Pulls,
     session::{LeftGroups, session_key},
+    set_aside::SetAside,
     takeover::Follows,
     wheel::Entry,
     will::Will,
 };
 use crate::{
-    credential::Expiry, egress::Egress, fan_out::FanOut, liveness::check_sleep, pause::Pause, shutdown::Written,
-    stops::Running, turn, unfinished::Place,
+    credential::Expiry,
+    egress::Egress,
+    fan_out::FanOut,
+    liveness::check_sleep,
+    pause::Pause,
+    shutdown::Written,
+    stops::Running,
+    turn::{self, Deliveries},
+    unfinished::Place,
 };
 
 /// Turns a connection takes before others get theirs.
@@ -39,7 +47,7 @@ pub(super) const TURNS: usize = 4;
 /// Bytes a connection reads before others get their turn.
 const TURN_BYTES: u32 = 32 << 10;
 /// Retained messages that are looked at for a connection, whether they match or not, before others get their turn.
-pub(super) const LOOKS_PER_TURN: u32 = 1024;
+pub(super) const LOOKS_PER_TURN: u16 = 1024;
 /// Unwritten bytes above which nothing more is drained or read, because the peer is not reading.
 pub(super) const OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// Acknowledgements that wait for the store above which nothing more is read.
@@ -143,7 +151,9 @@ pub(super) struct Connection<S> {
     pub(super) recent: Recent,
     pub(super) boundary: Boundary,
     /// Retained messages looked at since the task was woken.
-    pub(super) looks: u32,
+    pub(super) looks: u16,
+    /// Deliveries of its messages since the task was woken.
+    pub(super) deliveries: Deliveries,
     /// Its place among the unfinished packets of all clients, once it has had more than a little of them.
     pub(super) unfinished: Option<Box<Place>>,
     pub(super) entry: Option<Entry>,
@@ -175,6 +185,8 @@ pub(super) struct Rare {
     pub(super) turn_bytes: Option<usize>,
     /// The last publication, while its subscribers are being woken.
     pub(super) fan_out: Option<FanOut>,
+    /// The rest of a batch with very many deliveries.
+    pub(super) set_aside: Option<Box<SetAside>>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -224,6 +236,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             recent: Recent::default(),
             boundary,
             looks: 0,
+            deliveries: Deliveries::default(),
             unfinished: None,
             entry: None,
             keep_alive: negotiation.keep_alive,
@@ -262,7 +275,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Runs the connection; ready when it has ended.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         self.now = self.ctx.now();
-        (self.read_bytes, self.looks) = (0, 0);
+        (self.read_bytes, self.looks, self.deliveries) = (0, 0, Deliveries::default());
         if self.entry.is_none() {
             self.entry = self.ctx.door.register(cx.waker());
         }
@@ -318,7 +331,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if !progress && !self.egress.is_runnable() {
                 return Ok(false);
             }
-            if self.read_bytes >= TURN_BYTES || self.looks >= LOOKS_PER_TURN {
+            if self.read_bytes >= TURN_BYTES || self.looks >= LOOKS_PER_TURN || self.deliveries.are_enough() {
                 break;
             }
         }
@@ -345,9 +358,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         false
     }
 
-    /// Whether this publisher stops where it is, and the rest of what was read already is held. Not when that has to
-    /// give way to unfinished packets of others.
+    /// Whether this publisher stops where it is, and the rest of what was read already is held: until others have had
+    /// their turn, or until its pause is over. Not for a pause when that has to give way to unfinished packets of others.
     pub(super) fn holds_input(&self) -> bool {
+        if self.deliveries.are_enough() || self.has_set_aside() {
+            return true;
+        }
         let is_stopped = self.rare.as_ref().and_then(|rare| rare.pause.as_ref()).is_some_and(|pause| pause.is_stop());
         is_stopped && !self.unfinished.as_ref().is_some_and(|place| place.waiter().has_given_way())
     }

@@ -122,6 +122,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Begins the shutdown of the connection: publishes the will, and from now on handles only acknowledgements.
     pub(super) fn begin_drain(&mut self) -> Result<(), End> {
         if self.draining.is_none() {
+            // These came in before the shutdown.
+            self.publish_set_aside()?;
+            if self.has_set_aside() {
+                return Ok(());
+            }
             self.draining = Some(Written::default());
             if let Some(will) = self.will.take() {
                 will.publish(&self.ctx);

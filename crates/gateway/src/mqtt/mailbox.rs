@@ -366,7 +366,7 @@ fn share(publication: &Publication<'_>, delivery: &Delivery<'_>, qos: Qos, retai
 impl Mailbox for MqttMailbox {
     fn deliver(&mut self, publication: &Publication<'_>, delivery: &Delivery<'_>) -> Delivered {
         let qos = delivery.qos(publication);
-        let retain = publication.retain && delivery.retain_as_published;
+        let retain = publication.meaning.is_state() && delivery.retain_as_published;
         if publication.payload.as_slice().len() <= LARGE_BYTES && self.may_encode(qos) {
             return self.encode(publication, delivery, qos, retain);
         }

@@ -3,11 +3,12 @@
 use std::{
     fmt::Display,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use fogmux_auth::Action;
-use fogmux_bus::{Completion, Completions, Publication, SlowDown, TopicRef};
+use fogmux_bus::{Completion, Completions, Publication, Published, SlowDown, TopicRef};
 use fogmux_mqtt::{Ack, PacketId, PacketType, PropertyBuffer, Qos, ReasonCode};
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -15,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{
     connection::{Connection, End},
     receive::Item,
+    set_aside::SetAside,
     translate, unkept,
 };
 use crate::{audit, fan_out::FanOut, pause::Pause};
@@ -48,7 +50,8 @@ pub(super) struct Pending {
 }
 
 /// The acknowledgement of an item.
-enum Verdict {
+#[derive(Debug)]
+pub(super) enum Verdict {
     /// By the outcome of the publication with this index.
     Published(usize),
     /// With this reason code.
@@ -56,10 +59,11 @@ enum Verdict {
 }
 
 /// The acknowledgements of a batch, in order.
-type Verdicts = SmallVec<[(PacketId, Qos, Verdict); 8]>;
+pub(super) type Verdicts = SmallVec<[(PacketId, Qos, Verdict); 8]>;
 
 /// Why a message is not published.
-struct Refusal {
+#[derive(Debug)]
+pub(super) struct Refusal {
     reason: ReasonCode,
     text: Option<Box<str>>,
 }
@@ -76,7 +80,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn publish(&mut self, items: &[Item<'_>]) -> Result<(), End> {
         let (now, generation) = (self.now, self.ctx.authority().generation());
         let now_unix_ms = self.ctx.unix_ms(now);
-        let publisher = std::sync::Arc::clone(&self.publisher);
+        let publisher = Arc::clone(&self.publisher);
         let mut batch = Vec::with_capacity(items.len());
         let mut verdicts = Verdicts::new();
         let (mut end, mut retains) = (None, false);
@@ -101,19 +105,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 verdicts.push((id, item.incoming.qos, verdict));
             }
         }
-        let published = self.ctx.worker.borrow_mut().publish(&mut batch);
-        if retains {
-            unkept::log(&self.ctx, &batch);
+        let published = self.ctx.worker.borrow_mut().publish_some(&mut batch);
+        let (batch, rest) = batch.split_at(published.taken.min(batch.len()));
+        if !rest.is_empty() {
+            let messages = rest.iter().map(|one| Arc::clone(one.share())).collect();
+            self.rare().set_aside = Some(SetAside::new(messages, batch.len(), &mut verdicts, retains));
         }
-        if let Some(fan_out) = FanOut::of(&published) {
+        self.note_published(&published, batch, verdicts, retains)?;
+        end.map_or(Ok(()), Err)
+    }
+
+    /// Notes what was published of a batch.
+    pub(super) fn note_published(
+        &mut self,
+        published: &Published,
+        batch: &[Publication<'_>],
+        verdicts: Verdicts,
+        retains: bool,
+    ) -> Result<(), End> {
+        self.deliveries.add(published.deliveries);
+        if retains {
+            unkept::log(&self.ctx, batch);
+        }
+        if let Some(fan_out) = FanOut::of(published) {
             self.rare().fan_out = Some(fan_out);
         }
-        self.keep_pace(published.slow_down, &batch);
-        if verdicts.is_empty() {
-            return end.map_or(Ok(()), Err);
-        }
-        self.owe_all(verdicts, &batch, &published.completions)?;
-        end.map_or(Ok(()), Err)
+        self.keep_pace(published.slow_down.clone(), batch);
+        if verdicts.is_empty() { Ok(()) } else { self.owe_all(verdicts, batch, &published.completions) }
     }
 
     /// Pauses, and reads less in the next turn, if a subscriber of the batch is behind.
@@ -151,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let publication = batch.get(index);
             match self.reason_of(publication) {
                 Ok(reason) => {
-                    let retain = publication.is_some_and(|one| one.retain);
+                    let retain = publication.is_some_and(|one| one.meaning.is_state());
                     owing.push(Owed { id, qos, reason, text: None, retain });
                 }
                 Err(refused) => {

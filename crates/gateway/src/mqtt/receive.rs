@@ -130,6 +130,10 @@ struct Batch<'a> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Reads once and handles the bytes.
     pub(super) fn poll_receive(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, End> {
+        if self.has_set_aside() {
+            self.publish_set_aside()?;
+            return Ok(Poll::Ready(()));
+        }
         match std::mem::replace(&mut self.input, Input::Partial(Vec::new())) {
             Input::Unread(bytes) | Input::Held(bytes) => {
                 self.take(&bytes)?;
@@ -214,13 +218,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// whether there is more to do. When there is too much of it, a packet of the principal that has most ends with its
     /// connection; input that was only held for a pause is handled at once instead.
     pub(super) fn poll_unfinished(&mut self, cx: &Context<'_>) -> Result<bool, End> {
-        let bytes = self.input.counted();
+        let aside = self.set_aside_bytes();
+        let bytes = self.input.counted() + aside;
         if self.unfinished.is_none() && bytes <= SMALL_BYTES {
             return Ok(false);
         }
-        let (is_counted, place) = self.count_input(bytes);
+        let (is_counted, place) = self.count_input(bytes, aside);
         if is_counted && (bytes <= SMALL_BYTES || place.waiter().poll_gave_way(cx).is_pending()) {
             return Ok(false);
+        }
+        if aside > 0 {
+            self.publish_set_aside()?;
+            return Ok(true);
         }
         let Input::Held(held) = &mut self.input else { return Err(self.too_much_unfinished()) };
         let held = std::mem::take(held);
@@ -230,12 +239,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(true)
     }
 
-    /// Counts so many bytes of the input among the unfinished packets of all clients. Returns whether there is room.
-    pub(super) fn count_input(&mut self, bytes: usize) -> (bool, &Place) {
+    /// Counts so many bytes of the input among the unfinished packets of all clients; `aside` of them are set aside.
+    /// Returns whether there is room.
+    pub(super) fn count_input(&mut self, bytes: usize, aside: usize) -> (bool, &Place) {
         let (door, gate, peer) = (&self.ctx.door, &self.gate, self.peer);
         let fresh = || Box::new(Place::new(door.unfinished(), owner(gate.access().principal(), peer)));
         let place = self.unfinished.get_or_insert_with(fresh);
-        (place.set(&self.ctx, bytes, self.input.filled()), place)
+        (place.set(&self.ctx, bytes, self.input.filled() + aside), place)
     }
 
     /// The input has to end for that of others.
@@ -309,7 +319,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if batch.is_empty() {
                 holds = self.holds_input();
             }
-            if holds && control::is_publish(rest) {
+            if holds && (control::is_publish(rest) || self.has_set_aside()) {
                 break None;
             }
             match decode(rest, version, &limits) {
@@ -318,6 +328,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     // By reference, because a `Packet` is large; PUBLISH first, because most are.
                     let handled = if let Packet::Publish(publish) = &packet {
                         self.handle_publish(publish, &mut batch)
+                    } else if is_behind(&packet) && !batch.items.is_empty() {
+                        // If a part of the batch is set aside, the packet waits for that.
+                        used = at;
+                        self.flush(&mut batch)
                     } else {
                         control += 1;
                         self.handle(&packet, &mut batch)
@@ -507,6 +521,11 @@ impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         self.ctx.shared.shutdown.closed(self.draining.is_some());
     }
+}
+
+/// Whether all messages before the packet have to be published when it is handled.
+const fn is_behind(packet: &Packet<'_>) -> bool {
+    matches!(packet, Packet::Subscribe(_) | Packet::Unsubscribe(_) | Packet::Disconnect(_) | Packet::Auth(_))
 }
 
 impl<'a> Batch<'a> {

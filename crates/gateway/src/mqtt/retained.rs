@@ -101,7 +101,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let (next, looks, pulled) = self.slot.with_claim(self.claim, queue).map_err(|_| End::Displaced)?;
         bus.counters().pulled(pulled as u64);
-        self.looks = self.looks.saturating_add(u32::try_from(looks).unwrap_or(u32::MAX));
+        self.looks = self.looks.saturating_add(u16::try_from(looks).unwrap_or(u16::MAX));
         self.rare().pulls.go_on(next);
         Ok(pulled)
     }

@@ -27,12 +27,16 @@ use crate::{
     metrics::{Counted, Counts},
     shares::Table,
     throttle::Throttle,
+    turn::Portion,
     unfinished::{REST, Unfinished},
 };
 
 /// The longest time between two runs of the housekeeping. Will delays and session expiries are whole seconds, so that
 /// none begins and ends in between; an earlier alarm wakes it ([`MqttDoor::set_alarm`]).
 const LOOK: Duration = Duration::from_secs(1);
+
+/// The work of removing a subscription, in deliveries: it takes some two microseconds.
+const UNSUBSCRIBED: u64 = 32;
 
 /// The tag of all subscriptions of a session that are not shared: a message that several match is delivered once
 /// (§3.3.4).
@@ -73,6 +77,26 @@ pub(super) fn leave_groups(ctx: &MqttContext, slot: &Slot<MqttMailbox>, claim: C
     // The queue of a displaced connection belongs to the next one.
     let Ok(left) = slot.with_claim(claim, |mailbox| mailbox.take_shared(Leaves::Groups(groups))) else { return };
     hand_on(ctx, left, groups);
+}
+
+fn subscriptions_of(slot: &Slot<MqttMailbox>) -> impl Iterator<Item = Subscription> + use<> {
+    let subscriptions = slot.with(|mailbox| mailbox.subscriptions.take());
+    subscriptions.into_iter().flat_map(|subscriptions| subscriptions.into_all())
+}
+
+fn unsubscribe(ctx: &MqttContext, slot: &Arc<Slot<MqttMailbox>>, subscription: Subscription, groups: &mut LeftGroups) {
+    ctx.bus().unsubscribe(slot, &subscription, tag(&subscription));
+    if subscription.group.is_some() {
+        groups.insert(share_tag(&subscription), Arc::new(subscription));
+    }
+}
+
+/// Ends a session without subscriptions; it has left these shared ones.
+fn close(ctx: &MqttContext, slot: &Arc<Slot<MqttMailbox>>, groups: &LeftGroups) {
+    if !groups.is_empty() {
+        hand_on(ctx, slot.with(|mailbox| mailbox.take_shared(Leaves::Session)), groups);
+    }
+    ctx.bus().close(slot);
 }
 
 /// The key of a session. No identifier has a NUL ([MQTT-1.5.4-2]), and no user is called as those without a name.
@@ -212,18 +236,42 @@ impl MqttDoor {
     /// Ends a session: nothing is delivered to it any more. Messages of its shared subscriptions that it has not taken
     /// go to other members (§4.8.2).
     pub(super) fn end_session(&self, ctx: &MqttContext, slot: &Arc<Slot<MqttMailbox>>) {
-        let subscriptions = slot.with(|mailbox| mailbox.subscriptions.take());
         let mut groups = HashMap::new();
-        for subscription in subscriptions.into_iter().flat_map(|subscriptions| subscriptions.into_all()) {
-            ctx.bus().unsubscribe(slot, &subscription, tag(&subscription));
-            if subscription.group.is_some() {
-                groups.insert(share_tag(&subscription), Arc::new(subscription));
+        for subscription in subscriptions_of(slot) {
+            unsubscribe(ctx, slot, subscription, &mut groups);
+        }
+        close(ctx, slot, &groups);
+    }
+
+    /// As [`end_session`](Self::end_session), with turns of others in between.
+    pub(super) async fn end_session_in_portions(
+        &self,
+        ctx: &MqttContext,
+        slot: &Arc<Slot<MqttMailbox>>,
+        portion: &mut Portion,
+    ) {
+        let mut groups = HashMap::new();
+        for subscription in subscriptions_of(slot) {
+            unsubscribe(ctx, slot, subscription, &mut groups);
+            portion.spend(UNSUBSCRIBED).await;
+        }
+        close(ctx, slot, &groups);
+        portion.spend(UNSUBSCRIBED).await;
+    }
+
+    /// Ends the sessions that have expired, and publishes their wills.
+    pub(super) async fn end_expired(&self, ctx: &MqttContext, now: Timestamp, portion: &mut Portion) {
+        while let Some((key, slot)) = self.sessions.expire(now) {
+            ctx.shared.metrics.mqtt_only.expired_sessions.increment();
+            // Taken at once: the client may come back with another will while this session ends.
+            let will = self.take_will(&key);
+            self.end_session_in_portions(ctx, &slot, portion).await;
+            if let Some((will, departure)) = will {
+                let deliveries = will.publish(ctx);
+                self.sessions.end_will(&key, &departure);
+                portion.spend(deliveries).await;
             }
         }
-        if !groups.is_empty() {
-            hand_on(ctx, slot.with(|mailbox| mailbox.take_shared(Leaves::Session)), &groups);
-        }
-        ctx.bus().close(slot);
     }
 
     /// Ends a session that gave way to one of another principal. Its connection, if it has one, is told why.
@@ -249,23 +297,25 @@ impl MqttDoor {
 
     /// Publishes the will of a session that ended before the delay was over.
     pub(super) fn publish_will_of(&self, ctx: &MqttContext, key: &SessionKey) {
-        let waiting = {
-            let mut wills = lock(&self.wills);
-            // Begun under the lock: who does not find the will there finds its departure.
-            wills.remove(key).map(|will| (will, self.sessions.begin_will(key)))
-        };
-        if let Some((will, departure)) = waiting {
+        if let Some((will, departure)) = self.take_will(key) {
             will.publish(ctx);
             self.sessions.end_will(key, &departure);
         }
     }
 
+    fn take_will(&self, key: &SessionKey) -> Option<(Will, Departure)> {
+        let mut wills = lock(&self.wills);
+        // Begun under the lock: who does not find the will there finds its departure.
+        wills.remove(key).map(|will| (will, self.sessions.begin_will(key)))
+    }
+
     /// Publishes the wills whose delay is over.
-    pub(super) fn publish_due_wills(&self, ctx: &MqttContext, now: Timestamp) {
+    pub(super) async fn publish_due_wills(&self, ctx: &MqttContext, now: Timestamp, portion: &mut Portion) {
         // Published without the lock.
         while let Some((key, will, departure)) = self.pop_due_will(now) {
-            will.publish(ctx);
+            let deliveries = will.publish(ctx);
             self.sessions.end_will(&key, &departure);
+            portion.spend(deliveries).await;
         }
     }
 

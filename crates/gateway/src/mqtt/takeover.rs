@@ -73,7 +73,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// counts as unfinished meanwhile, and may have to give way with its connection.
     pub(super) async fn follow(&mut self, Follows { fresh }: Follows) -> Result<(), End> {
         let bytes = self.input.counted();
-        let waiter = (bytes > SMALL_BYTES).then(|| Arc::clone(self.count_input(bytes).1.waiter()));
+        let waiter = (bytes > SMALL_BYTES).then(|| Arc::clone(self.count_input(bytes, 0).1.waiter()));
         let gave_way = async {
             match waiter {
                 Some(waiter) => waiter.gave_way().await,

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use fogmux_bus::{Payload, Properties, Publication, Publisher, Qos, Timestamp, TopicRef};
+use fogmux_bus::{Meaning, Payload, Properties, Publication, Publisher, Qos, Timestamp, TopicRef};
 use fogmux_mqtt::{Incoming, Outgoing, PublishProperties};
 
 use super::kept::Kept;
@@ -56,7 +56,7 @@ pub(super) fn publication<'a>(
 ) -> Publication<'a> {
     let mut publication = Publication::new(topic, payload, publisher, now, now_unix_ms);
     publication.qos = to_bus(incoming.qos);
-    publication.retain = incoming.retain;
+    publication.meaning = Meaning::of_flag(incoming.retain, payload.as_slice());
     if !incoming.properties.is_empty() {
         let read = PublishProperties::from(incoming.properties);
         publication.content_type = read.content_type;

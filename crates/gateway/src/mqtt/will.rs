@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use fogmux_auth::Action;
-use fogmux_bus::{NoRoom, Payload, Properties, Publication, Publisher, Qos, Room, Shares, Topic};
+use fogmux_bus::{Meaning, NoRoom, Payload, Properties, Publication, Publisher, Qos, Room, Shares, Topic};
 use fogmux_mqtt::ReasonCode;
 
 use super::{access::Gate, context::MqttContext, translate};
@@ -34,6 +34,9 @@ pub(super) struct Will {
 
 /// Wills of this size are taken even when there is no room for larger ones.
 const SMALL_WILL_BYTES: usize = 1024;
+
+/// The least work that a will makes, in deliveries: some two microseconds.
+const WILL_WORK: u64 = 32;
 
 /// The longest time that a will waits for memory. Less than a client waits that takes its session over.
 pub(super) const WILL_WAIT: Duration = Duration::from_secs(2);
@@ -116,23 +119,25 @@ impl Will {
     }
 
     /// Publishes the will; its expiry interval begins now. The rules may have changed since CONNECT. Nobody can be told
-    /// of a refusal, so subscribers get a will that cannot be retained as well ([MQTT-3.1.2-8]).
-    pub(super) fn publish(&self, ctx: &MqttContext) {
+    /// of a refusal, so subscribers get a will that cannot be retained as well ([MQTT-3.1.2-8]). Returns the work
+    /// that it made, in deliveries.
+    pub(super) fn publish(&self, ctx: &MqttContext) -> u64 {
         if !is_allowed(ctx, &self.gate, &self.topic) {
-            return;
+            return WILL_WORK;
         }
         let now = ctx.now();
         let payload = Payload::Shared(&self.payload);
         let mut publication = Publication::new(self.topic.as_ref(), payload, &self.publisher, now, ctx.unix_ms(now));
         publication.qos = self.qos;
-        publication.retain = self.retain;
+        publication.meaning = Meaning::of_flag(self.retain, &self.payload);
         publication.content_type = self.content_type.as_deref();
         publication.expires_at = translate::expires_at(now, self.expiry);
         publication.properties = self.properties.clone();
         publication.unanswered = true;
         let mut batch = [publication];
-        drop(ctx.worker.borrow_mut().publish_will(&mut batch));
+        let published = ctx.worker.borrow_mut().publish_will(&mut batch);
         super::unkept::log(ctx, &batch);
+        published.deliveries.max(WILL_WORK)
     }
 }
 

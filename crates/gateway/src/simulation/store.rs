@@ -206,9 +206,9 @@ impl State {
 /// Everybody but the gateway itself and an MQTT client at QoS 0 can be told that a message is not kept.
 fn can_be_refused(message: &Message) -> bool {
     match message.publisher.door {
-        Door::Mqtt => message.qos != Qos::AtMostOnce,
-        Door::Coap | Door::Http | Door::Xmpp => true,
-        Door::Internal => false,
+        Some(Door::Mqtt) => message.qos != Qos::AtMostOnce,
+        Some(Door::Coap | Door::Http | Door::Xmpp) => true,
+        None => false,
     }
 }
 

@@ -54,8 +54,6 @@ pub(super) struct DoorReading {
     bytes_out: u64,
 }
 
-const DOORS: [Door; 4] = [Door::Mqtt, Door::Coap, Door::Http, Door::Xmpp];
-
 impl DoorReading {
     fn of(metrics: &DoorMetrics) -> Self {
         Self {
@@ -91,7 +89,7 @@ impl Reading {
     pub(super) fn of(shared: &Shared, now: Timestamp) -> Self {
         let (bus, metrics) = (&shared.bus, &shared.metrics);
         let (count, computed) = (bus.counters(), metrics.counts());
-        let doors = [&metrics.mqtt, &metrics.coap, &metrics.http, &metrics.xmpp].map(DoorReading::of);
+        let doors = Door::ALL.map(|door| DoorReading::of(metrics.of(door)));
         let (retained, retained_bytes) = bus.retained_size();
         Self {
             uptime: now.since(Timestamp::ZERO),
@@ -170,7 +168,7 @@ impl Reading {
             ("fogmux/share/refused".into(), self.share_refused.to_string()),
         ];
         texts.extend(self.broker().map(|(name, value)| (format!("broker/{name}"), value.to_string())));
-        for (door, reading) in DOORS.iter().zip(&self.doors) {
+        for (door, reading) in Door::ALL.into_iter().zip(&self.doors) {
             let named = reading.named().into_iter();
             texts.extend(named.map(|(name, value)| (format!("fogmux/{}/{name}", door.name()), value.to_string())));
         }

@@ -23,10 +23,10 @@ use super::{
     presence::{PRESENCE_PER_READ, Said},
     publish::{self, Work},
 };
-use crate::{audit, unfinished};
+use crate::{audit, turn::Deliveries, unfinished};
 
 /// Stanzas taken in one go; their publications are one batch.
-const STANZAS_PER_BATCH: usize = 64;
+pub(super) const STANZAS_PER_BATCH: u8 = 64;
 /// Requests that read something which are answered before others of the worker have their turn.
 const READS_PER_TURN: u32 = 16;
 
@@ -60,9 +60,13 @@ pub(super) struct Core {
     /// Presence that the client has sent and that has not taken effect yet.
     pub(super) said: Option<Said>,
     /// How often presence may still take effect in this read.
-    presence_left: u32,
-    /// There was no room for the answers to all that was read.
+    presence_left: u16,
+    /// There was no room for the answers to all that was read, or it was too much for one turn.
     pub(super) stopped: bool,
+    /// Deliveries of publications in this turn.
+    pub(super) deliveries: Deliveries,
+    /// Stanzas that are taken together, by the subscribers of the last publications.
+    pub(super) stanzas_max: u8,
 }
 
 impl Drop for Core {
@@ -114,6 +118,8 @@ impl Core {
             said: None,
             presence_left: 0,
             stopped: false,
+            deliveries: Deliveries::default(),
+            stanzas_max: STANZAS_PER_BATCH,
         }
     }
 
@@ -121,13 +127,14 @@ impl Core {
         &self.ctx.door
     }
 
-    /// Takes bytes; how many are done with. Stops before the end when the output is full: a request of a hundred bytes
-    /// may have an answer of a megabyte.
+    /// Takes bytes; how many are done with. Stops before the end when the output is full, as a request of a hundred
+    /// bytes may have an answer of a megabyte, or when others have to have their turn.
     pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
         let mut used = 0;
         let mut ended = false;
         let mut reads = 0;
         self.stopped = false;
+        self.deliveries = Deliveries::default();
         self.presence_left = PRESENCE_PER_READ;
         // Output of the machine itself goes behind the answers to earlier stanzas.
         let mut tail = Vec::new();
@@ -135,7 +142,7 @@ impl Core {
         let mut stanzas = Vec::new();
         while !ended {
             let managed = self.machine.management().is_enabled();
-            while stanzas.len() < STANZAS_PER_BATCH {
+            while stanzas.len() < usize::from(self.stanzas_max) {
                 let rest = bytes.get(used..).unwrap_or_default();
                 let (taken, event) = self.machine.handle_with(rest, &mut tail, &mut spare);
                 used += taken;
@@ -173,7 +180,8 @@ impl Core {
             self.handle_all(&stanzas);
             stanzas.drain(..).for_each(|stanza| spare.recycle(stanza));
             self.out.append(&mut tail);
-            if !ended && (self.out.len() >= OUT_BYTES_HIGH || reads >= READS_PER_TURN) {
+            let has_worked = reads >= READS_PER_TURN || self.deliveries.are_enough();
+            if !ended && (self.out.len() >= OUT_BYTES_HIGH || has_worked) {
                 self.stopped = used < bytes.len();
                 ended = true;
             }

@@ -3,7 +3,7 @@
 use std::{future::poll_fn, io, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use fogmux_auth::{Principal, Verified};
-use fogmux_bus::{FifoLimits, FifoMailbox, Publisher};
+use fogmux_bus::{Door, FifoLimits, FifoMailbox, Publisher};
 use fogmux_fair::Owner;
 use fogmux_xmpp::{
     Jid, ServerEvent, ServerStream, StanzaCondition, StreamCondition, StreamError,
@@ -287,7 +287,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         let account = ctx.bus().memory().account(owner(&principal, self.peer.address));
         let inbox = ctx.bus().slot(FifoMailbox::new(limits).of(account), ctx.id);
         let claim = inbox.claim(ctx.id);
-        let access = ctx.authority().access(&principal, jid.resource().unwrap_or_default(), fogmux_auth::Door::Xmpp);
+        let access = ctx.authority().access(&principal, jid.resource().unwrap_or_default(), Door::Xmpp);
         let access = access.of_peer(self.peer.address);
         let affiliate: Arc<str> = if principal.anonymous {
             format!("{}@{}", principal.name, door.server.domain).into()
@@ -313,7 +313,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Attempt<S> {
         let publisher = Arc::new(Publisher {
             principal: Arc::clone(&principal.name),
             client: jid.as_str().into(),
-            door: fogmux_bus::Door::Xmpp,
+            door: Some(Door::Xmpp),
             slot: Some(inbox.id()),
         });
         let me = Me { jid, gate, publisher, inbox, control };

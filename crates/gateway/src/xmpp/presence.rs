@@ -5,7 +5,7 @@ use fogmux_xmpp::{Element, Writer, ns};
 use super::{accounts::Presence, core::Core, fill::Why};
 
 /// How often presence may take effect within one read.
-pub(super) const PRESENCE_PER_READ: u32 = 8;
+pub(super) const PRESENCE_PER_READ: u16 = 8;
 
 /// Presence that a client has sent in one read. It takes effect once for all of it, or before a request, but at most
 /// [`PRESENCE_PER_READ`] times, because each time moves all subscriptions of the account.

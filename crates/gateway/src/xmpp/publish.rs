@@ -5,7 +5,8 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use bytes::Bytes;
 use fogmux_auth::Action;
 use fogmux_bus::{
-    Completion, Message, Payload, Properties, Publication, Publisher, Qos, ReadGate as _, Timestamp, TopicRef,
+    Clearing, Completion, Meaning, Message, Payload, Properties, Publication, Published, Qos, ReadGate as _, Timestamp,
+    TopicRef,
 };
 use fogmux_xmpp::{
     ErrorKind, PubsubCondition, StanzaCondition, StanzaError,
@@ -14,14 +15,17 @@ use fogmux_xmpp::{
 };
 
 use super::{
-    core::Core,
+    core::{Core, STANZAS_PER_BATCH},
     nodes::{Made, NotMade},
-    translate::{Cleared, item_id},
+    translate::item_id,
 };
 use crate::fan_out::FanOut;
 
 /// Longest identifier of an item, in bytes; it is kept with the retained message.
 const ITEM_ID_BYTES_MAX: usize = 1024;
+
+/// Items of one request. A request is published in one piece, and others of the worker wait for that.
+const ITEMS_MAX: usize = 64;
 
 /// A parsed publish request.
 pub(super) struct Parts<'e> {
@@ -122,6 +126,12 @@ impl Core {
         if allowed { Ok(config) } else { Err(StanzaError::new(StanzaCondition::Forbidden)) }
     }
 
+    fn note_deliveries(&mut self, published: &Published) {
+        self.deliveries.add(published.deliveries);
+        let most = published.batch_max(usize::from(STANZAS_PER_BATCH));
+        self.stanzas_max = u8::try_from(most).unwrap_or(STANZAS_PER_BATCH);
+    }
+
     /// Publishes all gathered requests as one batch, and answers each in order.
     pub(super) fn publish(&mut self, works: &mut Vec<Work<'_>>) {
         if works.is_empty() {
@@ -139,9 +149,8 @@ impl Core {
                 };
                 let mut publication = Publication::new(admitted.topic, payload, &publisher, now, unix_ms);
                 publication.qos = Qos::AtLeastOnce;
-                publication.retain = admitted.retain;
                 // Clearing is a request of its own at this door.
-                publication.keep_empty = true;
+                publication.meaning = Meaning::value_if(admitted.retain);
                 publication.content_type = item.content_type;
                 publication.expires_at = admitted.expires_at;
                 publication.properties.clone_from(&item.properties);
@@ -149,6 +158,7 @@ impl Core {
             }
         }
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
+        self.note_deliveries(&published);
         self.hold_back(FanOut::of(&published), published.slow_down);
         let mut outcomes = batch.iter();
         for work in works.iter() {
@@ -222,16 +232,17 @@ impl Core {
             answer.empty(&mut self.out);
             return Ok(());
         };
-        let cleared = if notify || config.notify_retract { Cleared::Retracted } else { Cleared::Quietly };
-        self.clear(node, cleared, Some(&id))?;
+        // §7.2.2.1: whoever retracts may ask for the notification.
+        let told = notify || config.notify_retract;
+        self.clear(node, if told { Clearing::Retracted } else { Clearing::Unannounced }, Some(&id))?;
         answer.empty(&mut self.out);
         Ok(())
     }
 
     /// §8.5
     pub(super) fn purge(&mut self, answer: &Answer<'_>, node: &str) -> Result<(), StanzaError> {
-        self.may_clear(node)?;
-        self.clear(node, Cleared::Purged, None)?;
+        let config = self.may_clear(node)?;
+        self.clear(node, if config.notify_retract { Clearing::Purged } else { Clearing::Unannounced }, None)?;
         answer.empty(&mut self.out);
         Ok(())
     }
@@ -240,7 +251,7 @@ impl Core {
     pub(super) fn delete(&mut self, answer: &Answer<'_>, node: &str) -> Result<(), StanzaError> {
         let config = self.may_clear(node)?;
         // Cleared first: a failure must not leave a node that is deleted and still has its item.
-        self.clear(node, if config.notify_delete { Cleared::Deleted } else { Cleared::Quietly }, None)?;
+        self.clear(node, if config.notify_delete { Clearing::Deleted } else { Clearing::Unannounced }, None)?;
         let removed = self.door().nodes.remove(node);
         self.keep(removed)?;
         let forgotten = self.door().accounts.forget_node(self.ctx.bus(), node);
@@ -258,13 +269,13 @@ impl Core {
     }
 
     /// Clears the topic; `id` names the item that subscribers are told about, and that must still be the latest.
-    fn clear(&mut self, node: &str, cleared: Cleared, id: Option<&str>) -> Result<(), StanzaError> {
-        let publisher: Arc<Publisher> = cleared.publisher(&self.me.publisher);
+    fn clear(&mut self, node: &str, how: Clearing, id: Option<&str>) -> Result<(), StanzaError> {
+        let publisher = Arc::clone(&self.me.publisher);
         let now = self.ctx.now();
         let mut publication =
             Publication::new(topic(node)?, Payload::Slice(&[]), &publisher, now, self.ctx.unix_ms(now));
         publication.qos = Qos::AtLeastOnce;
-        publication.retain = true;
+        publication.meaning = Meaning::Clearing(how);
         let unchanged = |latest: Option<&Arc<Message>>| latest.is_some_and(|latest| Some(&*item_id(latest)) == id);
         if let Some(id) = id {
             publication.precondition = Some(&unchanged);
@@ -272,6 +283,7 @@ impl Core {
         }
         let mut batch = [publication];
         let published = self.ctx.worker.borrow_mut().publish(&mut batch);
+        self.note_deliveries(&published);
         self.hold_back(FanOut::of(&published), published.slow_down);
         let outcome = batch.first().map(Publication::outcome).unwrap_or_default();
         if outcome.precondition_failed {
@@ -290,7 +302,9 @@ fn check_event_type(items: usize, retain: bool, config: &NodeConfig) -> Result<(
         0 if item_forbidden => Ok(()),
         0 => Err(StanzaError::bad_request().with(PubsubCondition::ItemRequired)),
         _ if item_forbidden => Err(StanzaError::bad_request().with(PubsubCondition::ItemForbidden)),
-        2.. if retain => Err(StanzaError::new(StanzaCondition::NotAllowed).with(PubsubCondition::MaxItemsExceeded)),
+        2.. if retain || items > ITEMS_MAX => {
+            Err(StanzaError::new(StanzaCondition::NotAllowed).with(PubsubCondition::MaxItemsExceeded))
+        }
         _ => Ok(()),
     }
 }

@@ -200,6 +200,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 return Poll::Ready(());
             }
             match self.poll_read(cx) {
+                Poll::Ready(Ok(())) if self.core.deliveries.are_enough() => break,
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(Over)) => return Poll::Ready(()),
                 Poll::Pending if self.unread_since.is_none() && self.is_overdue(cx) => {

@@ -1,5 +1,6 @@
 //! The door over real sockets, by clause of XEP-0060 and RFC 6120.
 
+mod clearings;
 mod logins;
 mod shutdown;
 mod store;

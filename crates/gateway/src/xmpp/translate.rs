@@ -1,11 +1,11 @@
-//! Mapping between XMPP and the bus: messages as notifications, and ways to clear a topic.
+//! Mapping between XMPP and the bus: messages as notifications.
 //!
 //! All but the head of a notification is the same for all subscribers, so a worker writes it once and keeps it for a
 //! while.
 
-use std::{borrow::Cow, cell::RefCell, ops::Range, sync::Arc};
+use std::{borrow::Cow, cell::RefCell, ops::Range};
 
-use fogmux_bus::{Door, Message, Publisher};
+use fogmux_bus::{Clearing, Meaning, Message};
 use fogmux_xmpp::pubsub;
 
 use super::nodes::Nodes;
@@ -18,62 +18,11 @@ const ALL_KEPT_BYTES: usize = 512 << 10;
 /// Longer notifications are written anew for each subscriber.
 const KEPT_BYTES_MAX: usize = 4096;
 
-/// How a topic was cleared by this door. Subscribers of this door are notified as XEP-0060 says; other doors see a
-/// topic without a retained message. It travels in the publisher's name, which no client sees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cleared {
-    /// The item was retracted (§7.2).
-    Retracted,
-    /// All items were purged (§8.5).
-    Purged,
-    /// The node was deleted (§8.4).
-    Deleted,
-    /// One of these, but the node's configuration disallows a notification.
-    Quietly,
-}
-
-impl Cleared {
-    const ALL: [Self; 4] = [Self::Retracted, Self::Purged, Self::Deleted, Self::Quietly];
-
-    /// No address begins so: a local part has no colon.
-    const fn mark(self) -> &'static str {
-        match self {
-            Self::Retracted => "retract:",
-            Self::Purged => "purge:",
-            Self::Deleted => "delete:",
-            Self::Quietly => "quiet:",
-        }
-    }
-
-    /// The publisher for clearing in this way.
-    pub(super) fn publisher(self, publisher: &Publisher) -> Arc<Publisher> {
-        let client = format!("{}{}", self.mark(), publisher.client).into();
-        Arc::new(Publisher { principal: Arc::clone(&publisher.principal), client, ..*publisher })
-    }
-}
-
-/// The event that subscribers are notified of.
-enum Event {
-    Item,
-    Gone(Cleared),
-}
-
-/// The event of a message. If it clears its topic, the publisher's name says how. An empty message that does not is an
-/// item.
-fn event(message: &Message) -> Event {
-    let publisher = &message.publisher;
-    if publisher.door == Door::Xmpp {
-        let cleared = Cleared::ALL.into_iter().find(|c| publisher.client.starts_with(c.mark()));
-        return cleared.map_or(Event::Item, Event::Gone);
-    }
-    if message.clears { Event::Gone(Cleared::Retracted) } else { Event::Item }
-}
-
 /// The item id of a message: the publisher's choice; otherwise `current` if it is retained, or an id of its own.
 pub(super) fn item_id(message: &Message) -> Cow<'_, str> {
     match chosen_id(message) {
         Some(id) => id.into(),
-        None if message.retain => pubsub::CURRENT.into(),
+        None if message.meaning.is_state() => pubsub::CURRENT.into(),
         None => format!("{:x}", message.id.0).into(),
     }
 }
@@ -87,7 +36,7 @@ fn chosen_id(message: &Message) -> Option<&str> {
 pub(super) fn notify(out: &mut Vec<u8>, head: &[u8], include_body: bool, message: &Message, nodes: &Nodes) -> bool {
     let length = out.len();
     out.extend_from_slice(head);
-    if include_body && matches!(event(message), Event::Item) && nodes.config(&message.topic).deliver_payloads {
+    if include_body && !message.meaning.is_clearing() && nodes.config(&message.topic).deliver_payloads {
         write_body(out, message);
     }
     let told = CACHE.with_borrow_mut(|cache| cache.append(out, message, nodes));
@@ -178,28 +127,28 @@ impl Cache {
 fn write(out: &mut Vec<u8>, message: &Message, nodes: &Nodes) -> bool {
     let topic = message.topic.as_str();
     let config = nodes.config(topic);
-    let event = event(message);
-    let told = match event {
-        Event::Item => config.deliver_notifications,
-        Event::Gone(Cleared::Retracted | Cleared::Purged) => config.notify_retract,
-        Event::Gone(Cleared::Deleted) => true,
-        Event::Gone(Cleared::Quietly) => false,
+    let told = match message.meaning {
+        Meaning::Value | Meaning::Event => config.deliver_notifications,
+        // Another door knows no node.
+        Meaning::Clearing(Clearing::Cleared) => config.notify_retract,
+        Meaning::Clearing(Clearing::Retracted | Clearing::Purged | Clearing::Deleted) => true,
+        Meaning::Clearing(Clearing::Unannounced) => false,
     };
     if !told || !fogmux_xmpp::writer::is_representable(topic) {
         return false;
     }
-    match event {
+    match message.meaning {
         // §4.3: without payloads, a transient event has no item either.
-        Event::Item if !config.deliver_payloads && !message.retain => pubsub::write_notice(out, topic),
-        Event::Item => {
+        Meaning::Event if !config.deliver_payloads => pubsub::write_notice(out, topic),
+        Meaning::Event | Meaning::Value => {
             let content = (message.content_type.as_deref(), &*message.payload);
             pubsub::write_item(out, topic, &item_id(message), config.deliver_payloads.then_some(content));
         }
-        Event::Gone(Cleared::Retracted) => {
+        Meaning::Clearing(Clearing::Cleared | Clearing::Retracted | Clearing::Unannounced) => {
             pubsub::write_retracted(out, topic, chosen_id(message).unwrap_or(pubsub::CURRENT));
         }
-        Event::Gone(Cleared::Purged) => pubsub::write_purged(out, topic),
-        Event::Gone(Cleared::Deleted | Cleared::Quietly) => pubsub::write_deleted(out, topic),
+        Meaning::Clearing(Clearing::Purged) => pubsub::write_purged(out, topic),
+        Meaning::Clearing(Clearing::Deleted) => pubsub::write_deleted(out, topic),
     }
     let user = message.properties.as_deref().map_or(&[][..], |properties| &properties.user);
     pubsub::write_event_tail(out, user.iter().map(|(name, value)| (&**name, &**value)));

@@ -10,7 +10,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use fogmux_bus::{Completion, Message, MessageId, Publisher, Qos, Timestamp};
+use fogmux_bus::{Completion, Meaning, Message, MessageId, Publisher, Qos, Timestamp};
 
 use super::*;
 
@@ -96,8 +96,7 @@ pub(super) fn message(topic: &str, payload: impl Into<bytes::Bytes>) -> Arc<Mess
         topic: Topic::new(topic).unwrap(),
         payload: payload.into(),
         qos: Qos::AtLeastOnce,
-        retain: true,
-        clears: false,
+        meaning: Meaning::Value,
         content_type: None,
         expires_at: None,
         properties: None,

@@ -137,7 +137,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if ended.is_pending() {
             self.hub.watch(self.path, cx.waker());
             if self.stuck.is_none() && self.hub.has_output(self.path) {
-                cx.waker().wake_by_ref();
+                turn::again(cx);
             }
         }
         ended

@@ -225,7 +225,8 @@ impl StreamMailbox {
         let at = |topic: &Topic| chunk.messages.binary_search_by(|message| message.topic.cmp(topic)).ok();
         let live = live.iter().map(|taken| &taken.message);
         let waiting = self.waiting.iter().map(|item| &item.message);
-        live.chain(waiting).filter(|message| message.retain).filter_map(|message| at(&message.topic)).collect()
+        let states = live.chain(waiting).filter(|message| message.meaning.is_state());
+        states.filter_map(|message| at(&message.topic)).collect()
     }
 
     fn number(&mut self, message: &Arc<Message>, max_qos: Qos) -> Taken {

@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use fogmux_bus::{Payload, Publisher, Timestamp, TopicRef};
+use fogmux_bus::{Meaning, Payload, Publisher, Timestamp, TopicRef};
 use proptest::prelude::*;
 
 use super::*;
@@ -26,7 +26,7 @@ fn publish(mailbox: &mut StreamMailbox, topic: &str, payload: &[u8], retain: boo
     let publisher = Publisher::internal();
     let topic = TopicRef::new(topic).unwrap();
     let mut publication = Publication::new(topic, Payload::Slice(payload), &publisher, Timestamp::ZERO, 0);
-    publication.retain = retain;
+    publication.meaning = Meaning::of_flag(retain, payload);
     mailbox.deliver(&publication, &DELIVERY);
     Arc::clone(publication.share())
 }
@@ -129,7 +129,7 @@ impl Reader {
             sequence: taken.sequence,
             topic: taken.message.topic.clone(),
             value: u64::from_be_bytes(taken.message.payload[..8].try_into().unwrap()),
-            retain: taken.message.retain,
+            retain: taken.message.meaning.is_state(),
         }));
     }
 

@@ -1,0 +1,30 @@
+//! The doors: the protocols that messages and clients come in by.
+
+/// A door of the gateway. The gateway's own messages come by none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Door {
+    /// MQTT over TCP, TLS or WebSocket.
+    Mqtt,
+    /// CoAP, over datagrams and streams.
+    Coap,
+    /// HTTP, any version.
+    Http,
+    /// XMPP publish-subscribe.
+    Xmpp,
+}
+
+impl Door {
+    /// Every door, in the order of the configuration.
+    pub const ALL: [Self; 4] = [Self::Mqtt, Self::Coap, Self::Http, Self::Xmpp];
+
+    /// Its name in configuration, rules and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mqtt => "mqtt",
+            Self::Coap => "coap",
+            Self::Http => "http",
+            Self::Xmpp => "xmpp",
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Work for clients that are gone takes turns with that for those that are there (ADR 0020): publications to sessions
+//! without a connection, which wake nobody, and the end of a large session.
+
+use std::io::{Read as _, Write as _, sink};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use fogmux_tests::gateway::Gateway;
+use fogmux_tests::mqtt::{self, Connection, V4};
+use fogmux_tests::tcp;
+
+/// Sessions without a connection, each with a subscription.
+const ABSENT: usize = 300;
+/// Messages of five bytes that fit one read of the gateway.
+const MESSAGES: usize = 13_000;
+/// Answers that a neighbour gets while these are delivered: there are more than two hundred turns, and this process may
+/// be held up in most of them. In one piece, there would be two or three.
+const ANSWERS: usize = 10;
+/// Rounds of which one has to show it.
+const ROUNDS: usize = 5;
+const PINGREQ: [u8; 2] = [0xC0, 0];
+const DISCONNECT: [u8; 2] = [0xE0, 0];
+
+/// Opens a session that stays when its connection goes.
+fn open_session(gateway: &Gateway, client: &str) -> Result<Connection> {
+    let mut body = mqtt::string(b"MQTT");
+    body.extend([V4, 0, 0, 60]);
+    body.extend(mqtt::string(client.as_bytes()));
+    let mut stream = tcp::connect(gateway.address("mqtt")?)?;
+    stream.write_all(&mqtt::packet(0x10, &body))?;
+    let mut connection = Connection::over(stream, V4);
+    let (first, body) = connection.read()?;
+    ensure!(first == 0x20 && body.get(1) == Some(&0), "CONNACK {first:#x} {body:?}");
+    Ok(connection)
+}
+
+fn absent_sessions(gateway: &Gateway) -> Result<()> {
+    for number in 0..ABSENT {
+        open_session(gateway, &format!("absent-{number}"))?.subscribe(1, &["w"], 1)?;
+    }
+    gateway.wait_metric("fogmux_bus_subscriptions", tcp::PATIENCE, |count| count >= ABSENT as f64)?;
+    Ok(())
+}
+
+/// The neighbour's answers until the publisher has its own behind everything that it has published.
+fn answers_meanwhile(publisher: &mut Connection, neighbour: &mut Connection) -> Result<usize> {
+    publisher.stream.set_nonblocking(true)?;
+    let mut count = 0;
+    while publisher.stream.peek(&mut [0]).is_err() {
+        neighbour.stream.write_all(&PINGREQ)?;
+        let (first, _) = neighbour.read()?;
+        ensure!(first == 0xD0, "{first:#x} instead of PINGRESP");
+        count += 1;
+    }
+    publisher.stream.set_nonblocking(false)?;
+    let (first, _) = publisher.read()?;
+    ensure!(first == 0xD0, "{first:#x} instead of PINGRESP");
+    Ok(count)
+}
+
+pub(super) fn absent_subscribers() -> Result<String> {
+    let mut gateway = Gateway::start(&["workers.count=1"])?;
+    absent_sessions(&gateway)?;
+    let mut publisher = Connection::open(gateway.address("mqtt")?, V4, "publisher")?;
+    let mut neighbour = Connection::open(gateway.address("mqtt")?, V4, "neighbour")?;
+    let mut flood = mqtt::publish(V4, b"w", b"", 0, false, 0).repeat(MESSAGES);
+    flood.extend(PINGREQ);
+    let (mut best, mut rounds) = (0, 0);
+    while best < ANSWERS && rounds < ROUNDS {
+        rounds += 1;
+        publisher.stream.write_all(&flood)?;
+        best = best.max(answers_meanwhile(&mut publisher, &mut neighbour)?);
+    }
+    ensure!(best >= ANSWERS, "{best} answers during {MESSAGES} messages to {ABSENT} sessions, {rounds} times");
+    let all = (rounds * MESSAGES) as f64;
+    gateway.wait_metric("fogmux_bus_published_total", tcp::PATIENCE, |count| count >= all)?;
+    drop((publisher, neighbour));
+    gateway.check_conservation()?;
+    gateway.check_alive()?;
+    Ok(format!("{best} answers in round {rounds}"))
+}
+
+/// The same by requests of CoAP over TCP. Its input comes in smaller pieces, so the longest wait of a neighbour is
+/// compared with the whole work, both in time that the worker ran.
+pub(super) fn absent_subscribers_of_coap() -> Result<String> {
+    const REQUESTS: usize = 8000;
+    const PARTS: u32 = 8;
+    let mut gateway = Gateway::start(&["workers.count=1"])?;
+    absent_sessions(&gateway)?;
+    let mut neighbour = Connection::open(gateway.address("mqtt")?, V4, "neighbour")?;
+    // POST /ps/w, behind the settings of each connection (RFC 8323 §3.2, §5.3).
+    let flood = [&b"\x00\xe1"[..], &b"\x50\x02\xb2ps\x01w".repeat(REQUESTS)].concat();
+    let mut seen = Vec::new();
+    for _ in 0..ROUNDS {
+        let began = gateway.worker_times()?.0;
+        let mut stream = tcp::connect(gateway.address("coap_tcp")?)?;
+        stream.write_all(&flood)?;
+        // An answer has two bytes.
+        let answers = std::thread::spawn(move || std::io::copy(&mut stream.take(2 * REQUESTS as u64), &mut sink()));
+        let mut longest = Duration::ZERO;
+        while !answers.is_finished() {
+            let before = gateway.worker_times()?.0;
+            neighbour.stream.write_all(&PINGREQ)?;
+            let (first, _) = neighbour.read()?;
+            ensure!(first == 0xD0, "{first:#x} instead of PINGRESP");
+            longest = longest.max(gateway.worker_times()?.0 - before);
+        }
+        let bytes = answers.join().map_err(|_| anyhow::anyhow!("the reader panicked"))??;
+        ensure!(bytes == 2 * REQUESTS as u64, "{bytes} bytes of answers");
+        let all = gateway.worker_times()?.0 - began;
+        seen.push(format!("{longest:?} of {all:?}"));
+        if longest < all / PARTS {
+            gateway.check_alive()?;
+            return Ok(seen.join(", "));
+        }
+    }
+    anyhow::bail!("a neighbour waited for {}", seen.join(", "))
+}
+
+/// A batch that takes many turns is acknowledged and delivered in its order, also if its client goes at once.
+pub(super) fn order() -> Result<String> {
+    const COUNT: u16 = 250;
+    let mut gateway = Gateway::start(&["workers.count=1"])?;
+    absent_sessions(&gateway)?;
+    let mut subscriber = Connection::open(gateway.address("mqtt")?, V4, "subscriber")?;
+    subscriber.subscribe(1, &["w"], 1)?;
+    let batch = |qos: u8, retain: bool| -> Vec<u8> {
+        (1..=COUNT).flat_map(|id| mqtt::publish(V4, b"w", &id.to_be_bytes(), qos, retain, id)).collect()
+    };
+    for (qos, retain, ends) in [(1, false, false), (1, true, false), (0, false, true), (1, false, true)] {
+        let mut publisher = Connection::open(gateway.address("mqtt")?, V4, "publisher")?;
+        let mut flood = batch(qos, retain);
+        if ends {
+            flood.extend(DISCONNECT);
+        }
+        publisher.stream.write_all(&flood)?;
+        let of = format!("QoS {qos}, retain {retain}, ends {ends}");
+        for expected in 1..=COUNT {
+            let (_, _, payload) =
+                super::next_publish(&mut subscriber).with_context(|| format!("{expected} of {of}"))?;
+            // The packet identifier comes first.
+            let number = payload.last_chunk::<2>().map(|bytes| u16::from_be_bytes(*bytes));
+            ensure!(number == Some(expected), "{number:?} instead of {expected} ({of})");
+            if qos == 1 {
+                let id = payload.first_chunk::<2>().context("no identifier")?;
+                subscriber.stream.write_all(&mqtt::packet(0x40, id))?;
+            }
+        }
+        if !ends {
+            for expected in 1..=COUNT {
+                let (first, body) = publisher.read()?;
+                ensure!(first == 0x40 && body == expected.to_be_bytes(), "{first:#x} {body:?}, PUBACK of {expected}");
+            }
+        }
+    }
+    drop(subscriber);
+    gateway.check_conservation()?;
+    gateway.check_alive()?;
+    Ok(String::new())
+}
+
+/// Filters of a session that expires are removed in portions: somebody who looks sees some of them gone.
+pub(super) fn large_session() -> Result<String> {
+    const FILTERS: usize = 10_000;
+    let mut gateway = Gateway::start(&["workers.count=1", "mqtt.session_expiry_max=1s"])?;
+    let names: Vec<String> = (0..FILTERS).map(|number| format!("e/{number}")).collect();
+    let (mut seen, mut rounds) = (0, 0);
+    while seen == 0 && rounds < 2 * ROUNDS {
+        rounds += 1;
+        let mut session = open_session(&gateway, "large")?;
+        for some in names.chunks(1000) {
+            session.subscribe(1, &some.iter().map(String::as_str).collect::<Vec<_>>(), 0)?;
+        }
+        let all = gateway.sum(&["fogmux_bus_subscriptions"])?;
+        drop(session);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let left = gateway.sum(&["fogmux_bus_subscriptions"])?;
+            if left + FILTERS as u64 <= all {
+                break;
+            }
+            seen += usize::from(left < all);
+            ensure!(Instant::now() < deadline, "{left} of {all} filters are left");
+        }
+    }
+    ensure!(seen > 0, "a session with {FILTERS} filters always ended in one piece");
+    gateway.check_alive()?;
+    Ok(format!("seen {seen} times in round {rounds}"))
+}
