@@ -113,6 +113,8 @@ pub struct HttpConfig {
     pub event_keep_alive: Duration,
     /// Longest long poll.
     pub wait_max: Duration,
+    /// Answers to requests with an `Idempotency-Key`.
+    pub idempotency: idempotency::Limits,
     /// Names besides addresses and `localhost` that anonymous requests over loopback may have in `Host`.
     pub hosts: Vec<String>,
     /// Origins besides the gateway's own whose pages may read, write and open WebSockets.
@@ -147,6 +149,7 @@ impl Default for HttpConfig {
             event_streams_parked_max: 256,
             event_keep_alive: Duration::from_secs(15),
             wait_max: Duration::from_secs(60),
+            idempotency: idempotency::Limits::default(),
             hosts: Vec::new(),
             origins: Vec::new(),
         }
@@ -184,7 +187,7 @@ impl HttpDoor {
                 config.uploads_bytes_max.max(config.batch_bytes_max.saturating_mul(8)),
                 REST,
             ),
-            idempotency: Mutex::new(idempotency::Store::new(idempotency::Limits::default())),
+            idempotency: Mutex::new(idempotency::Store::new(config.idempotency)),
             sessions: Mutex::new(Table::new(config.sessions_max)),
             second_look: watch::Sender::new(()),
             alt_svc,
@@ -215,12 +218,18 @@ impl HttpDoor {
 impl Counted for HttpDoor {
     fn counts(&self) -> Counts {
         let ((streams, parked), uploads) = (self.streams.count(), self.uploads.bytes());
+        let (keys, keys_bytes) = {
+            let store = self.idempotency();
+            (store.len(), store.bytes())
+        };
         Counts {
             unfinished_bytes: uploads,
             gauges: vec![
                 ("http_uploads_bytes", "Bytes of unfinished HTTP uploads", uploads),
                 ("http_event_streams", "Event streams", streams),
                 ("http_event_streams_parked", "Event streams that wait for their reader", parked),
+                ("http_idempotency_keys", "Idempotency keys that are known", keys),
+                ("http_idempotency_bytes", "Bytes that they and their answers count for", keys_bytes),
             ],
             ..Counts::default()
         }

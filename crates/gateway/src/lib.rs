@@ -21,6 +21,8 @@ mod credential;
 mod deadline;
 mod door;
 mod egress;
+#[cfg(any(feature = "http", feature = "xmpp"))]
+mod encodings;
 mod fan_out;
 mod handshake;
 #[cfg(feature = "http")]

@@ -49,8 +49,6 @@ use crate::{
     tasks::Tasks,
 };
 
-#[cfg(test)]
-pub(crate) use self::translate::forget_cached;
 pub use self::{config::XmppConfig, context::XmppContext, kept::NodeStore, shared::XmppDoor};
 
 impl DoorService for Rc<XmppContext> {

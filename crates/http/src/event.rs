@@ -47,13 +47,13 @@ pub struct Event<'a> {
 impl Event<'_> {
     /// Appends the object. No allocation but the growth of `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        push_name(self.id, out);
+        self.encode_rest(out);
+    }
+
+    /// Appends all of the object but what [`push_name`] does. It is the same on every stream.
+    pub fn encode_rest(&self, out: &mut Vec<u8>) {
         out.reserve(self.payload.len() + self.topic.len() + 160);
-        out.push(b'{');
-        if !self.id.is_empty() {
-            out.extend_from_slice(b"\"id\":");
-            push_json_string(self.id, out);
-            out.push(b',');
-        }
         out.extend_from_slice(b"\"topic\":");
         push_json_string(self.topic, out);
         out.extend_from_slice(b",\"payload\":");
@@ -94,6 +94,17 @@ impl Event<'_> {
             out.extend_from_slice(b",\"properties\":");
             push_properties(self.properties, out);
         }
+    }
+}
+
+/// Appends the beginning of an object: with the event's name on its stream, if it has one. [`Event::encode_rest`]
+/// completes it.
+pub fn push_name(id: &str, out: &mut Vec<u8>) {
+    out.push(b'{');
+    if !id.is_empty() {
+        out.extend_from_slice(b"\"id\":");
+        push_json_string(id, out);
+        out.push(b',');
     }
 }
 

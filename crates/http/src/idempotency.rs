@@ -144,6 +144,12 @@ impl<A: Clone> Store<A> {
         self.by_scope.len()
     }
 
+    /// The bytes that all keys and answers count for.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.room.weight()
+    }
+
     /// Whether no key is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -82,6 +82,10 @@ impl Section for HttpConfig {
         reader.count("event_streams_parked_max", &mut door.event_streams_parked_max, 0..=1_000_000);
         reader.duration("event_keep_alive", &mut door.event_keep_alive, SECOND..=HOUR);
         reader.duration("wait_max", &mut door.wait_max, SECOND..=HOUR);
+        let answers = &mut door.idempotency;
+        reader.count("idempotency_keys_max", &mut answers.entries, 1..=10_000_000);
+        reader.size("idempotency_bytes_max", &mut answers.bytes, 64 << 10..=1 << 30);
+        reader.duration("idempotency_lifetime", &mut answers.lifetime, SECOND..=DAY);
         // Browsers write them in one form, and they are compared byte for byte.
         let hosts = "host names such as \"fog.example\", without a port";
         reader.words_as("hosts", &mut door.hosts, origin::canonical_host, hosts);
@@ -213,6 +217,7 @@ impl Section for CoapConfig {
         reader.count("observers_per_peer_max", &mut self.observers_per_peer_max, 0..=10_000_000);
         reader.count("observer_queue_max", &mut self.observer_queue_max, 1..=100_000);
         reader.size("notification_bytes_max", &mut self.notification_bytes_max, 64 << 10..=4 << 30);
+        reader.count("notifications_max", &mut self.notifications_max, 64..=10_000_000);
         reader.count("confirm_every", &mut self.confirm_every, 1..=65_535);
         // RFC 7641 §4.5: at least once in 24 hours.
         reader.duration("confirm_interval", &mut self.confirm_interval, SECOND..=DAY);

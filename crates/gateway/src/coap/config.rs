@@ -45,6 +45,9 @@ pub struct CoapConfig {
     /// Bytes per worker of the backlogs of all observers, and again of the worker's mailbox. Beyond that, the
     /// observations with the most bytes end with 5.03.
     pub notification_bytes_max: usize,
+    /// Notifications in the worker's mailbox. Beyond that, only the newest of each observer and topic stay; if that is
+    /// not enough, the observations with most of them end with 5.03.
+    pub notifications_max: usize,
     /// Non-confirmable notifications between two Confirmable ones.
     pub confirm_every: u16,
     /// Longest time without a Confirmable notification.
@@ -96,6 +99,7 @@ impl Default for CoapConfig {
             observers_per_peer_max: machine.observers_per_peer_max,
             observer_queue_max: 1024,
             notification_bytes_max: 16 << 20,
+            notifications_max: 65_536,
             confirm_every: machine.confirm_every,
             confirm_interval: machine.confirm_interval,
             message_bytes_max: 64 << 10,

@@ -73,7 +73,9 @@ impl Core {
         if let Some(protection) = oscore::protection(&ctx, &unopened) {
             server.set_protection(protection);
         }
-        let slot = ctx.bus().slot(Notifications::new(ctx.door.config.notification_bytes_max), ctx.id);
+        let config = &ctx.door.config;
+        let mailbox = Notifications::new(config.notification_bytes_max, config.notifications_max);
+        let slot = ctx.bus().slot(mailbox, ctx.id);
         let claim = slot.claim(ctx.id);
         Ok(Self {
             admission: Admission::new(listener, slot.id()),

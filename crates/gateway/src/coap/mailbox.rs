@@ -38,6 +38,8 @@ pub(super) struct Notifications {
     entries: VecDeque<Entry>,
     bytes: usize,
     bytes_max: usize,
+    /// Most entries. Beyond that, only the newest of each observer and topic stay.
+    entries_max: usize,
     /// Entries queued since the queue was last thinned out, which walks the whole queue and is not done for each entry.
     since_thinned: usize,
     /// Bytes left by that.
@@ -61,15 +63,14 @@ pub(super) struct Taken {
 
 /// Entries above which the socket counts as busy.
 const BUSY_ENTRIES: usize = 1024;
-/// Most entries. Beyond that, only the newest of each observer and topic stay.
-const ENTRIES_MAX: usize = 65_536;
 
 impl Notifications {
-    pub(super) const fn new(bytes_max: usize) -> Self {
+    pub(super) const fn new(bytes_max: usize, entries_max: usize) -> Self {
         Self {
             entries: VecDeque::new(),
             bytes: 0,
             bytes_max,
+            entries_max,
             since_thinned: 0,
             bytes_thinned: 0,
             overloaded: Vec::new(),
@@ -91,7 +92,7 @@ impl Notifications {
     }
 
     fn is_full(&self, more: usize) -> bool {
-        self.entries.len() >= ENTRIES_MAX || self.bytes + more > self.bytes_max
+        self.entries.len() >= self.entries_max || self.bytes + more > self.bytes_max
     }
 
     /// Drops all but the newest entry of each observer and topic.
@@ -112,12 +113,13 @@ impl Notifications {
         }
         let mut costs: Vec<(u64, (usize, usize))> = costs.into_iter().collect();
         // By the larger share of the two bounds.
-        let share = |bytes: usize, count: usize| (bytes.saturating_mul(ENTRIES_MAX) / self.bytes_max.max(1)).max(count);
+        let share =
+            |bytes: usize, count: usize| (bytes.saturating_mul(self.entries_max) / self.bytes_max.max(1)).max(count);
         costs.sort_by_key(|(_, (bytes, count))| Reverse(share(*bytes, *count)));
         let (mut bytes, mut count) = (self.bytes, self.entries.len());
         let mut ended: HashSet<u64, RandomState> = HashSet::default();
         for (tag, (of_bytes, of_count)) in costs {
-            if bytes <= self.bytes_max / 2 && count <= ENTRIES_MAX / 2 {
+            if bytes <= self.bytes_max / 2 && count <= self.entries_max / 2 {
                 break;
             }
             (bytes, count) = (bytes.saturating_sub(of_bytes), count - of_count);
@@ -221,23 +223,24 @@ mod tests {
 
     #[test]
     fn full_it_keeps_the_newest_of_each_observer() {
-        let mut queue = Notifications::new(usize::MAX);
-        for value in 0..u32::try_from(ENTRIES_MAX).unwrap() * 2 {
+        const ENTRIES_MAX: u32 = 65_536;
+        let mut queue = Notifications::new(usize::MAX, ENTRIES_MAX as usize);
+        for value in 0..ENTRIES_MAX * 2 {
             let delivered = deliver(&mut queue, u64::from(value % 7), &value.to_be_bytes(), Qos::AtMostOnce);
             assert!(matches!(delivered, Delivered::Queued | Delivered::Displaced(_)));
-            assert!(queue.entries.len() <= ENTRIES_MAX);
+            assert!(queue.entries.len() <= ENTRIES_MAX as usize);
         }
         let mut newest = [0; 7];
         for entry in &queue.entries {
             newest[usize::try_from(entry.tag).unwrap()] =
                 u32::from_be_bytes(entry.message.payload.as_ref().try_into().unwrap());
         }
-        assert!(newest.iter().all(|value| *value >= u32::try_from(ENTRIES_MAX).unwrap() * 2 - 7));
+        assert!(newest.iter().all(|value| *value >= ENTRIES_MAX * 2 - 7));
     }
 
     #[test]
     fn it_is_bounded_in_bytes_refuses_nobody_and_ends_the_observer_that_holds_most() {
-        let mut queue = Notifications::new(10_000);
+        let mut queue = Notifications::new(10_000, 65_536);
         deliver(&mut queue, 7, &[0; 100], Qos::AtLeastOnce);
         for topic in 0..1000 {
             let delivered = deliver_to(&mut queue, 1, &format!("hog/{topic}"), &[0; 100], Qos::AtLeastOnce);

@@ -1,9 +1,9 @@
 //! The context of an HTTP connection: its worker and the state of the door.
 
-use std::{fmt, ops::Deref, pin::Pin, rc::Rc, sync::Arc};
+use std::{cell::RefCell, fmt, ops::Deref, pin::Pin, rc::Rc, sync::Arc};
 
 use super::HttpDoor;
-use crate::{Peer, WorkerContext, transport::Transport};
+use crate::{Peer, WorkerContext, encodings::Encodings, transport::Transport};
 
 /// Serves a stream that a WebSocket carries until it ends.
 pub type Serve = Box<dyn Fn(Box<dyn Transport>, Peer) -> Pin<Box<dyn Future<Output = ()>>>>;
@@ -23,13 +23,15 @@ pub struct HttpContext {
     pub door: Arc<HttpDoor>,
     /// The doors behind WebSockets.
     pub(super) upgrades: Upgrades,
+    /// The JSON of messages for the readers of event streams.
+    pub(super) events: RefCell<Encodings>,
 }
 
 impl HttpContext {
     /// Creates the context of a worker.
     #[must_use]
     pub fn new(base: Rc<WorkerContext>, door: Arc<HttpDoor>, upgrades: Upgrades) -> Rc<Self> {
-        Rc::new(Self { base, door, upgrades })
+        Rc::new(Self { base, door, upgrades, events: RefCell::default() })
     }
 }
 

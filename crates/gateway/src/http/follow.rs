@@ -303,8 +303,8 @@ impl Follow {
 
     fn push(&self, taken: &Taken, out: &mut Vec<u8>) {
         let id = self.id(taken.sequence);
-        let event = translate::event(&taken.message, taken.qos, &id);
-        self.format.push_event(&event, &id, out);
+        let encodings = &self.conn.ctx.events;
+        self.format.push_event(&id, out, |out| translate::push_json(encodings, taken, &id, out));
     }
 
     /// Ends the stream for good, because its reader has closed it.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use fogmux_http::{
-    Event, sse,
+    sse,
     websocket::{Opcode, push_frame},
 };
 
@@ -15,17 +15,17 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// Appends a message.
-    pub(super) fn push_event(self, event: &Event<'_>, id: &str, out: &mut Vec<u8>) {
+    /// Appends a message, whose JSON `encode` appends.
+    pub(super) fn push_event(self, id: &str, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
         match self {
-            Self::Sse => sse::push_event(None, id, out, |out| event.encode(out)),
+            Self::Sse => sse::push_event(None, id, out, encode),
             Self::Ndjson => {
-                event.encode(out);
+                encode(out);
                 out.push(b'\n');
             }
             Self::WebSocket => {
                 let mut text = Vec::new();
-                event.encode(&mut text);
+                encode(&mut text);
                 push_frame(Opcode::Text, &text, None, out);
             }
         }

@@ -1,6 +1,7 @@
 //! The door over pipes, with requests written by hand: what every version shares, and the framing of HTTP/1.1.
 
 mod credentials;
+mod idempotent;
 mod store;
 
 use std::{rc::Rc, sync::Arc, time::Duration};

@@ -1,19 +1,40 @@
 //! Mapping between HTTP and the bus: messages as events, requests as publications.
 
-use std::{sync::Arc, time::Duration};
+use std::{cell::RefCell, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use fogmux_bus::{Message, Properties, Publication, Qos};
-use fogmux_http::{Event, Query};
+use fogmux_bus::{Meaning, Message, Properties, Publication, Qos};
+use fogmux_http::{Event, Query, event};
+
+use super::streams::Taken;
+use crate::encodings::{Encodings, Key};
 
 /// A publication without `qos` is acknowledged like any 2xx: at least once.
 pub(super) const QOS_DEFAULT: Qos = Qos::AtLeastOnce;
 
-/// A message as an event with this name.
-pub(super) fn event<'a>(message: &'a Message, qos: Qos, id: &'a str) -> Event<'a> {
+/// A longer payload is encoded anew for each reader.
+const KEPT_PAYLOAD_BYTES_MAX: usize = 64 << 10;
+
+/// Appends a message as an event with this name. All but the name is encoded once for the readers of a worker.
+pub(super) fn push_json(encodings: &RefCell<Encodings>, taken: &Taken, id: &str, out: &mut Vec<u8>) {
+    let Taken { message, qos, .. } = taken;
+    event::push_name(id, out);
+    let event = unnamed(message, *qos);
+    // One reader holds a message twice, in its stream and here; a value is also in the retained map.
+    let alone = 2 + usize::from(message.meaning == Meaning::Value);
+    if message.payload.len() > KEPT_PAYLOAD_BYTES_MAX || Arc::strong_count(message) <= alone {
+        return event.encode_rest(out);
+    }
+    // A clock that is set changes the time of a retained message.
+    let key = Key { message: message.id, form: (message.ingest_unix_ms << 2) | u64::from(event.qos) };
+    encodings.borrow_mut().append(out, key, |out| event.encode_rest(out));
+}
+
+/// A message as an event without a name.
+fn unnamed(message: &Message, qos: Qos) -> Event<'_> {
     let properties = message.properties.as_deref();
     Event {
-        id,
+        id: "",
         topic: &message.topic,
         payload: &message.payload,
         content_type: message.content_type.as_deref(),
@@ -76,4 +97,47 @@ pub(super) fn check(
         return refuse("`correlation`");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use fogmux_bus::{MessageId, Payload, Publisher, Timestamp, TopicRef};
+
+    use super::*;
+
+    fn message(payload: &[u8], meaning: Meaning) -> Arc<Message> {
+        let publisher = Publisher::internal();
+        let topic = TopicRef::new("a/b").unwrap();
+        let mut publication = Publication::new(topic, Payload::Slice(payload), &publisher, Timestamp::ZERO, 7);
+        publication.meaning = meaning;
+        let shared = Arc::clone(publication.share());
+        drop(publication);
+        Arc::new(Message { id: MessageId(1), ..Arc::into_inner(shared).unwrap() })
+    }
+
+    /// Sends a message to so many streams, each with a name of its own. Returns the bytes that were encoded for all.
+    fn send(message: &Arc<Message>, readers: u64) -> usize {
+        let encodings = RefCell::default();
+        let streams: Vec<_> = (0..readers).map(|_| Arc::clone(message)).collect();
+        for (sequence, message) in (1..).zip(streams.iter()) {
+            let taken = Taken { sequence, message: Arc::clone(message), qos: Qos::AtLeastOnce };
+            let (id, mut out, mut expected) = (format!("0.{sequence}"), Vec::new(), Vec::new());
+            push_json(&encodings, &taken, &id, &mut out);
+            Event { id: &id, ..unnamed(message, Qos::AtLeastOnce) }.encode(&mut expected);
+            assert_eq!(String::from_utf8(out).unwrap(), String::from_utf8(expected).unwrap());
+        }
+        encodings.into_inner().bytes()
+    }
+
+    #[test]
+    fn json_is_encoded_once_for_all_streams_and_not_kept_for_one() {
+        let event = message(b"21.5", Meaning::Event);
+        let mut json = Vec::new();
+        unnamed(&event, Qos::AtLeastOnce).encode_rest(&mut json);
+        assert_eq!(send(&event, 100), json.len());
+        // The test holds a reference as the retained map does.
+        assert_eq!(send(&message(b"21.5", Meaning::Value), 1), 0);
+        let large = vec![b'x'; KEPT_PAYLOAD_BYTES_MAX + 1];
+        assert_eq!(send(&message(&large, Meaning::Event), 100), 0);
+    }
 }

@@ -61,7 +61,6 @@ pub(super) struct World {
 impl World {
     /// Starts two or three workers on a disk.
     pub(super) fn start(random: &Random, disk: &Disk) -> Rc<Self> {
-        xmpp::forget_cached();
         let clock = Clock::start();
         let now = clock.now();
         let count = 2 + random.below(2);

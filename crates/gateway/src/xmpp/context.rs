@@ -5,7 +5,7 @@ use std::{cell::RefCell, ops::Deref, rc::Rc, sync::Arc};
 use fogmux_xmpp::parse::Spare;
 
 use super::XmppDoor;
-use crate::WorkerContext;
+use crate::{WorkerContext, encodings::Encodings};
 
 /// The state that the XMPP connections of one worker share.
 #[derive(Debug)]
@@ -15,13 +15,15 @@ pub struct XmppContext {
     pub door: Arc<XmppDoor>,
     /// Allocations of earlier stanzas.
     pub(super) stanzas: RefCell<Spare>,
+    /// Notifications of messages, without their heads.
+    pub(super) notifications: RefCell<Encodings>,
 }
 
 impl XmppContext {
     /// Creates the context of a worker.
     #[must_use]
     pub fn new(base: Rc<WorkerContext>, door: Arc<XmppDoor>) -> Rc<Self> {
-        Rc::new(Self { base, door, stanzas: RefCell::default() })
+        Rc::new(Self { base, door, stanzas: RefCell::default(), notifications: RefCell::default() })
     }
 }
 

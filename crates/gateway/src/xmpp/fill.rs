@@ -177,11 +177,11 @@ impl Core {
         } else {
             (&mut heads.bare, self.me.jid.bare_str())
         };
-        let door = &self.ctx.door;
+        let (door, encodings) = (&self.ctx.door, &self.ctx.notifications);
         if head.is_empty() {
             pubsub::write_head(head, door.service.as_str(), to);
         }
-        u32::from(translate::notify(&mut self.out, head, has_body(tag), message, &door.nodes))
+        u32::from(translate::notify(&mut self.out, (head, has_body(tag)), message, &door.nodes, encodings))
     }
 
     /// Borrows the worker's spare buffer for the output.

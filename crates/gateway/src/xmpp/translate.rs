@@ -3,20 +3,16 @@
 //! All but the head of a notification is the same for all subscribers, so a worker writes it once and keeps it for a
 //! while.
 
-use std::{borrow::Cow, cell::RefCell, ops::Range};
+use std::{borrow::Cow, cell::RefCell};
 
 use fogmux_bus::{Clearing, Meaning, Message};
 use fogmux_xmpp::pubsub;
 
 use super::nodes::Nodes;
+use crate::encodings::{Encodings, Key};
 
-/// Notifications that a worker keeps. A publisher is read eight times 64 KiB, more than a thousand stanzas, before
-/// its subscribers take the first; each of them takes all.
-const KEPT: usize = 2048;
-/// Bytes of kept notifications above which all are forgotten.
-const ALL_KEPT_BYTES: usize = 512 << 10;
-/// Longer notifications are written anew for each subscriber.
-const KEPT_BYTES_MAX: usize = 4096;
+/// The notification of a longer payload is written anew for each subscriber.
+const KEPT_PAYLOAD_BYTES_MAX: usize = 4096;
 
 /// The item id of a message: the publisher's choice; otherwise `current` if it is retained, or an id of its own.
 pub(super) fn item_id(message: &Message) -> Cow<'_, str> {
@@ -33,13 +29,26 @@ fn chosen_id(message: &Message) -> Option<&str> {
 
 /// Appends a notification: `head`, a body if the subscriber wants one, and the event. Returns `false` if there is
 /// nothing to notify of.
-pub(super) fn notify(out: &mut Vec<u8>, head: &[u8], include_body: bool, message: &Message, nodes: &Nodes) -> bool {
+pub(super) fn notify(
+    out: &mut Vec<u8>,
+    (head, include_body): (&[u8], bool),
+    message: &Message,
+    nodes: &Nodes,
+    encodings: &RefCell<Encodings>,
+) -> bool {
     let length = out.len();
     out.extend_from_slice(head);
     if include_body && !message.meaning.is_clearing() && nodes.config(&message.topic).deliver_payloads {
         write_body(out, message);
     }
-    let told = CACHE.with_borrow_mut(|cache| cache.append(out, message, nodes));
+    let told = if message.payload.len() > KEPT_PAYLOAD_BYTES_MAX {
+        write(out, message, nodes)
+    } else {
+        let key = Key { message: message.id, form: nodes.changes() };
+        encodings.borrow_mut().append(out, key, |out| {
+            write(out, message, nodes);
+        })
+    };
     if !told {
         out.truncate(length);
     }
@@ -64,61 +73,6 @@ fn write_body(out: &mut Vec<u8>, message: &Message) {
             let kind = if fogmux_xmpp::writer::is_representable(kind) { kind } else { "application/octet-stream" };
             pubsub::write_body(out, &format!("{} bytes of {kind}", message.payload.len()));
         }
-    }
-}
-
-thread_local! {
-    static CACHE: RefCell<Cache> = const { RefCell::new(Cache { kept: Vec::new(), bodies: Vec::new() }) };
-}
-
-/// The messages of another gateway on this thread have the same ids.
-#[cfg(test)]
-pub(crate) fn forget_cached() {
-    CACHE.with_borrow_mut(Cache::clear);
-}
-
-/// The place of a notification in [`Cache::bodies`].
-#[derive(Clone, Default)]
-struct Kept {
-    id: u64,
-    /// [`Nodes::changes`] when it was written.
-    changes: u64,
-    body: Range<usize>,
-}
-
-struct Cache {
-    /// By the message's id, modulo [`KEPT`].
-    kept: Vec<Kept>,
-    bodies: Vec<u8>,
-}
-
-impl Cache {
-    fn append(&mut self, out: &mut Vec<u8>, message: &Message, nodes: &Nodes) -> bool {
-        if message.payload.len() > KEPT_BYTES_MAX {
-            return write(out, message, nodes);
-        }
-        if self.kept.is_empty() || self.bodies.len() > ALL_KEPT_BYTES {
-            self.clear();
-            self.kept.resize(KEPT, Kept::default());
-        }
-        let slot = usize::try_from(message.id.0).unwrap_or(usize::MAX) % KEPT;
-        let Some(kept) = self.kept.get_mut(slot) else { return write(out, message, nodes) };
-        let changes = nodes.changes();
-        // Ids count from 1, so a slot that was never used matches nothing.
-        if (kept.id, kept.changes) != (message.id.0, changes) || message.id.0 == 0 {
-            let start = self.bodies.len();
-            write(&mut self.bodies, message, nodes);
-            *kept = Kept { id: message.id.0, changes, body: start..self.bodies.len() };
-        }
-        let body = self.bodies.get(kept.body.clone()).unwrap_or_default();
-        out.extend_from_slice(body);
-        !body.is_empty()
-    }
-
-    fn clear(&mut self) {
-        self.kept.clear();
-        self.bodies.clear();
-        self.bodies.shrink_to(2 * ALL_KEPT_BYTES);
     }
 }
 
