@@ -25,6 +25,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "http results of refused lines are short from the hundredth on", run: unread::refused_lines },
     Case { name: "http batches on streams without window hold little memory", run: unread::batches },
     Case { name: "http values on streams without window hold little memory", run: unread::values },
+    Case { name: "http a value that many read at once counts once", run: unread::same_value },
     Case { name: "http values that HTTP/1.1 clients do not read hold little memory", run: unread::values_1 },
     Case { name: "http a stream without window is reset, and a slow one is not", run: unread::stalled },
     Case { name: "http a long poll says that a topic was cleared", run: door::cleared },

@@ -169,6 +169,8 @@ pub struct HttpDoor {
     uploads: Arc<Unfinished>,
     /// Answers that clients have yet to take.
     unread: Arc<Unfinished>,
+    /// Bytes that several of them share.
+    unread_values: unread::Values,
     idempotency: Mutex<idempotency::Store<idempotent::Kept>>,
     /// People who are logged in.
     sessions: Mutex<Table<session::Session>>,
@@ -196,6 +198,7 @@ impl HttpDoor {
                 config.unread_bytes_max.max(config.batch_bytes_max.max(config.payload_bytes_max).saturating_mul(8)),
                 REST,
             ),
+            unread_values: unread::Values::default(),
             idempotency: Mutex::new(idempotency::Store::new(idempotency::Limits::default())),
             sessions: Mutex::new(Table::new(config.sessions_max)),
             second_look: watch::Sender::new(()),

@@ -88,6 +88,11 @@ impl Unfinished {
         lock(&self.room).weight()
     }
 
+    /// Changes the weight of an entry. False if it is gone.
+    pub(crate) fn weigh(&self, number: u64, bytes: usize) -> bool {
+        lock(&self.room).set(number, bytes)
+    }
+
     /// Has input give way while there is too much.
     fn make_room(&self, ctx: &WorkerContext, room: &mut Room<Arc<Waiter>>, now: Timestamp) {
         let running = ctx.shared.clock.stops().running(now);
@@ -199,6 +204,11 @@ impl Place {
             self.all.make_room(ctx, &mut room, now);
         }
         !self.waiter.has_given_way()
+    }
+
+    /// The number of its entry, while it is counted.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.counted.map(|(number, _)| number)
     }
 
     /// The input is finished.

@@ -120,6 +120,35 @@ pub(super) fn values() -> Result<String> {
     Ok(format!("{} MB more", more / 1_000_000))
 }
 
+pub(super) fn same_value() -> Result<String> {
+    const READERS: u8 = 60;
+    let mut gateway = Gateway::start(ROOM)?;
+    let (http, idle) = (gateway.address("http")?, gateway.resident_bytes()?);
+    let status = users::http(http, "", "PUT", "/topics/open", &vec![b'v'; VALUE_BYTES])?;
+    ensure!(status == 201, "PUT is answered {status}");
+    let mut client = Windowless::connect(http)?;
+    let mut streams = Vec::new();
+    for _ in 0..READERS {
+        let stream = client.send(&http2::get("/topics/open"), &[])?;
+        client.answered(stream)?;
+        streams.push(stream);
+    }
+    let bytes = u32::try_from(VALUE_BYTES)?;
+    client.open(0, u32::from(READERS) * bytes)?;
+    for stream in streams {
+        client.open(stream, bytes)?;
+        let mut came = 0;
+        while came < VALUE_BYTES {
+            let (kind, _, id, payload) = client.next()?;
+            ensure!(kind != RST_STREAM, "stream {id} is reset");
+            came += if kind == DATA && id == stream { payload.len() } else { 0 };
+        }
+    }
+    drop(client);
+    check_gone(&mut gateway, idle)?;
+    Ok(format!("{READERS} readers"))
+}
+
 pub(super) fn values_1() -> Result<String> {
     let mut gateway = gateway(ROOM)?;
     let (http, idle) = (gateway.address("http")?, gateway.resident_bytes()?);

@@ -6,10 +6,11 @@
 //! lock and no allocation.
 
 use std::{
+    collections::{HashMap, hash_map::Entry},
     pin::{Pin, pin},
     rc::Rc,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{
             AtomicBool,
             Ordering::{Acquire, Release},
@@ -25,6 +26,7 @@ use http::{Method, Response};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::{
+    HttpDoor,
     conn::Conn,
     identity::Identity,
     io::{Carrier, Progress},
@@ -33,7 +35,7 @@ use super::{
 };
 use crate::{
     stops::Running,
-    unfinished::{Place, Waiter},
+    unfinished::{Place, Unfinished, Waiter},
 };
 
 /// Bytes of an answer that are not counted.
@@ -41,6 +43,8 @@ pub(super) const SMALL_BYTES: usize = 4 << 10;
 /// Bytes that hyper or h3 gets at a time, so that the rest stays here until the client takes it. One frame of HTTP/2
 /// carries as much (RFC 9113 §6.5.2).
 const PIECE_BYTES: usize = 16 << 10;
+/// The same over HTTP/1.1, where an answer has the connection to itself.
+const PIECE_BYTES_1: usize = 256 << 10;
 /// The longest that a slow link may prolong the deadline of a stream.
 const SLOW_MAX: Duration = Duration::from_secs(60);
 /// The interval at which a stream that takes nothing is checked.
@@ -66,15 +70,63 @@ impl Reader {
         let Self { conn, identity, is_safe } = self;
         let mut place = Place::with(&conn.ctx.door.unread, identity.owner(&conn), waiter(&conn.progress));
         let waiter = Arc::clone(place.waiter());
-        let has_room = place.set(&conn.ctx, bytes.len(), 0);
+        let values = &conn.ctx.door.unread_values;
+        let has_room = place.set(&conn.ctx, values.weight(&bytes), 0);
         if !has_room && is_safe && conn.progress.forget(&waiter) {
             let problem = Problem::new(Kind::Unavailable).detail("too many answers wait for their clients");
             return respond::problem(&problem.retry_after(1));
         }
         let taken = Arc::new(AtomicBool::new(false));
-        let rest = Bytes::from_owner(Held { bytes, place, taken: Arc::clone(&taken) });
+        values.enter(&bytes, &place);
+        let door = Arc::clone(&conn.ctx.door);
+        let rest = Bytes::from_owner(Held { bytes, place, door, taken: Arc::clone(&taken) });
         response.map(|_| Payload::unread(Unread { rest, conn, waiter, taken }))
     }
+}
+
+/// The bytes that answers share, such as those of a message that many read at once: they count once, for one of the
+/// answers; the others count as small ones. When that answer goes, another one counts.
+#[derive(Debug, Default)]
+pub(super) struct Values(Mutex<HashMap<usize, Vec<u64>>>);
+
+impl Values {
+    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Vec<u64>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The weight of one more answer with these bytes.
+    fn weight(&self, bytes: &Bytes) -> usize {
+        if self.lock().contains_key(&address(bytes)) { SMALL_BYTES } else { bytes.len() }
+    }
+
+    fn enter(&self, bytes: &Bytes, place: &Place) {
+        if let Some(number) = place.number() {
+            self.lock().entry(address(bytes)).or_default().push(number);
+        }
+    }
+
+    fn leave(&self, bytes: &Bytes, place: &Place, all: &Unfinished) {
+        let Some(number) = place.number() else { return };
+        let mut values = self.lock();
+        let Entry::Occupied(mut holders) = values.entry(address(bytes)) else { return };
+        let counted = holders.get().first() == Some(&number);
+        holders.get_mut().retain(|other| *other != number);
+        if counted {
+            // Those that gave way are still there for a moment.
+            let next = holders.get().iter().position(|other| all.weigh(*other, bytes.len()));
+            if let Some(next) = next {
+                holders.get_mut().swap(0, next);
+            }
+        }
+        if holders.get().is_empty() {
+            holders.remove();
+        }
+    }
+}
+
+/// The address of bytes is theirs for as long as an answer holds them.
+fn address(bytes: &Bytes) -> usize {
+    bytes.as_ptr().addr()
 }
 
 /// Answers of one HTTP/1.1 connection give way together, because it can only end as a whole.
@@ -90,6 +142,7 @@ fn waiter(progress: &Progress) -> Arc<Waiter> {
 struct Held {
     bytes: Bytes,
     place: Place,
+    door: Arc<HttpDoor>,
     taken: Arc<AtomicBool>,
 }
 
@@ -101,6 +154,7 @@ impl AsRef<[u8]> for Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
+        self.door.unread_values.leave(&self.bytes, &self.place, &self.door.unread);
         self.place.leave();
         self.taken.store(true, Release);
         self.place.waiter().wake();
@@ -130,7 +184,7 @@ impl Unread {
     pub(super) fn poll_piece(&mut self, cx: &Context<'_>) -> Poll<Option<Bytes>> {
         if !self.rest.is_empty() {
             self.waiter.touch(&self.conn.ctx);
-            let piece = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
+            let piece = self.rest.split_to(self.rest.len().min(self.piece_bytes()));
             if self.rest.is_empty() {
                 // An empty slice would hold the buffer.
                 self.rest = Bytes::new();
@@ -147,6 +201,13 @@ impl Unread {
 
     pub(super) fn is_end(&self) -> bool {
         self.rest.is_empty() && self.ends_with_last_piece()
+    }
+
+    fn piece_bytes(&self) -> usize {
+        match self.conn.progress.carrier.get() {
+            Carrier::One => PIECE_BYTES_1,
+            Carrier::Two | Carrier::Three => PIECE_BYTES,
+        }
     }
 
     fn ends_with_last_piece(&self) -> bool {
