@@ -3,6 +3,7 @@
 mod door;
 mod reader;
 mod streams;
+mod unread;
 
 use std::net::SocketAddr;
 
@@ -21,6 +22,12 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "http readers of HTTP/3 get every retained message", run: streams::http3 },
     Case { name: "http a stream whose reader takes nothing is cut, over TLS too", run: streams::stalled },
     Case { name: "http idle streams hold little memory and give it back", run: streams::memory },
+    Case { name: "http results of refused lines are short from the hundredth on", run: unread::refused_lines },
+    Case { name: "http batches on streams without window hold little memory", run: unread::batches },
+    Case { name: "http values on streams without window hold little memory", run: unread::values },
+    Case { name: "http a value that many read at once counts once", run: unread::same_value },
+    Case { name: "http values that HTTP/1.1 clients do not read hold little memory", run: unread::values_1 },
+    Case { name: "http a stream without window is reset, and a slow one is not", run: unread::stalled },
     Case { name: "http a long poll says that a topic was cleared", run: door::cleared },
     Case { name: "http a foreign host is refused on every route", run: door::foreign_host },
     Case { name: "http a foreign host is refused on every route of HTTP/2", run: door::foreign_host_2 },

@@ -32,6 +32,7 @@ mod streams;
 mod tests;
 mod topics;
 mod translate;
+mod unread;
 mod websocket;
 
 use std::{
@@ -74,6 +75,9 @@ pub struct HttpConfig {
     /// Bytes of all unfinished uploads together; at least eight batches of the largest kind fit whatever it says.
     /// Beyond, one of the principal that has most ends.
     pub uploads_bytes_max: usize,
+    /// Bytes of all answers together that clients have yet to take; at least eight of the largest kind fit whatever it
+    /// says. Beyond, one of the principal that has most ends.
+    pub unread_bytes_max: usize,
     /// Whether passwords and tokens are taken over connections without TLS from other machines.
     pub password_without_tls: bool,
     /// Sessions of people at once; none: there are no sessions.
@@ -129,6 +133,7 @@ impl Default for HttpConfig {
             batch_bytes_max: 4 << 20,
             batch_lines_max: 10_000,
             uploads_bytes_max: 32 << 20,
+            unread_bytes_max: 32 << 20,
             password_without_tls: false,
             sessions_max: 1024,
             session_lifetime: Duration::from_secs(12 * 3600),
@@ -165,6 +170,10 @@ pub struct HttpDoor {
     streams: streams::Registry,
     /// Unfinished uploads.
     uploads: Arc<Unfinished>,
+    /// Answers that clients have yet to take.
+    unread: Arc<Unfinished>,
+    /// Bytes that several of them share.
+    unread_values: unread::Values,
     idempotency: Mutex<idempotency::Store<idempotent::Kept>>,
     /// People who are logged in.
     sessions: Mutex<Table<session::Session>>,
@@ -187,6 +196,12 @@ impl HttpDoor {
                 config.uploads_bytes_max.max(config.batch_bytes_max.saturating_mul(8)),
                 REST,
             ),
+            unread: Unfinished::new(
+                shares::Table::HttpAnswers,
+                config.unread_bytes_max.max(config.batch_bytes_max.max(config.payload_bytes_max).saturating_mul(8)),
+                REST,
+            ),
+            unread_values: unread::Values::default(),
             idempotency: Mutex::new(idempotency::Store::new(config.idempotency)),
             sessions: Mutex::new(Table::new(config.sessions_max)),
             second_look: watch::Sender::new(()),
@@ -217,15 +232,17 @@ impl HttpDoor {
 
 impl Counted for HttpDoor {
     fn counts(&self) -> Counts {
-        let ((streams, parked), uploads) = (self.streams.count(), self.uploads.bytes());
+        let (streams, parked) = self.streams.count();
+        let (uploads, unread) = (self.uploads.bytes(), self.unread.bytes());
         let (keys, keys_bytes) = {
             let store = self.idempotency();
             (store.len(), store.bytes())
         };
         Counts {
-            unfinished_bytes: uploads,
+            unfinished_bytes: uploads + unread,
             gauges: vec![
                 ("http_uploads_bytes", "Bytes of unfinished HTTP uploads", uploads),
+                ("http_unread_bytes", "Bytes of HTTP answers that clients have yet to take", unread),
                 ("http_event_streams", "Event streams", streams),
                 ("http_event_streams_parked", "Event streams that wait for their reader", parked),
                 ("http_idempotency_keys", "Idempotency keys that are known", keys),

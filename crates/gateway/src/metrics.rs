@@ -82,7 +82,7 @@ pub struct Counts {
     pub sessions_away: usize,
     /// Sessions of the principal that has most.
     pub sessions_largest_share: usize,
-    /// Bytes of input that clients have begun to send and not finished.
+    /// Bytes of input that clients have begun to send and not finished, and of answers that they have yet to take.
     pub unfinished_bytes: usize,
     /// Gauges of its own: name, description and value.
     pub gauges: Vec<(&'static str, &'static str, usize)>,

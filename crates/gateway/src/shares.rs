@@ -28,6 +28,8 @@ pub(crate) enum Table {
     CoapUploads,
     /// Unfinished request bodies of HTTP.
     HttpUploads,
+    /// Answers of HTTP that clients have yet to take.
+    HttpAnswers,
     /// Unfinished stanzas of XMPP.
     XmppStanzas,
     /// Idempotency keys of HTTP.
@@ -46,13 +48,14 @@ const REFUSING: [Table; 7] = [
 ];
 
 /// The tables in which entries end for those of others.
-const GIVING_WAY: [Table; 8] = [
+const GIVING_WAY: [Table; 9] = [
     Table::Sessions,
     Table::EventStreams,
     Table::MqttLogins,
     Table::MqttPackets,
     Table::CoapUploads,
     Table::HttpUploads,
+    Table::HttpAnswers,
     Table::XmppStanzas,
     Table::IdempotencyKeys,
 ];
@@ -70,6 +73,7 @@ impl Table {
             Self::MqttPackets => "mqtt_packets",
             Self::CoapUploads => "coap_uploads",
             Self::HttpUploads => "http_uploads",
+            Self::HttpAnswers => "http_answers",
             Self::XmppStanzas => "xmpp_stanzas",
             Self::IdempotencyKeys => "idempotency_keys",
         }
@@ -86,7 +90,7 @@ pub struct ShareMetrics {
 
 /// A counter for each table.
 #[derive(Debug, Default)]
-struct PerTable([Counter; 12]);
+struct PerTable([Counter; 13]);
 
 impl PerTable {
     fn add(&self, table: Table, count: u64) {

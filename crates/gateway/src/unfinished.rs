@@ -1,4 +1,5 @@
-//! Unfinished input of clients: packets, stanzas and uploads that have begun and not ended (ADR 0036).
+//! Unfinished input of clients: packets, stanzas and uploads that have begun and not ended (ADR 0036); and answers that
+//! clients have yet to take.
 //!
 //! Each door has a bound for those of all its clients. Above it input of the principal that has most gives way. Only
 //! input that is still there when its task goes to sleep is counted, and only more than a little: a client that sends
@@ -87,6 +88,11 @@ impl Unfinished {
         lock(&self.room).weight()
     }
 
+    /// Changes the weight of an entry. False if it is gone.
+    pub(crate) fn weigh(&self, number: u64, bytes: usize) -> bool {
+        lock(&self.room).set(number, bytes)
+    }
+
     /// Has input give way while there is too much.
     fn make_room(&self, ctx: &WorkerContext, room: &mut Room<Arc<Waiter>>, now: Timestamp) {
         let running = ctx.shared.clock.stops().running(now);
@@ -104,9 +110,19 @@ impl Unfinished {
 impl Waiter {
     fn give_way(&self) {
         self.gave_way.store(true, Release);
+        self.wake();
+    }
+
+    /// Wakes the task that waits.
+    pub(crate) fn wake(&self) {
         if let Some(waker) = lock(&self.waker).take() {
             waker.wake();
         }
+    }
+
+    /// Notes progress.
+    pub(crate) fn touch(&self, ctx: &WorkerContext) {
+        self.touched.store(ctx.running().as_millis(), Relaxed);
     }
 
     /// Whether the input has to end for that of others.
@@ -133,7 +149,12 @@ impl Waiter {
 
 impl Place {
     pub(crate) fn new(all: &Arc<Unfinished>, owner: Owner) -> Self {
-        Self { all: Arc::clone(all), owner, waiter: Arc::default(), counted: None, filled: 0 }
+        Self::with(all, owner, Arc::default())
+    }
+
+    /// A place whose waiter is known, and may have other places.
+    pub(crate) fn with(all: &Arc<Unfinished>, owner: Owner, waiter: Arc<Waiter>) -> Self {
+        Self { all: Arc::clone(all), owner, waiter, counted: None, filled: 0 }
     }
 
     /// A place for more input of the same connection: they give way together.
@@ -143,7 +164,7 @@ impl Place {
 
     /// A place for the input of the same connection under another owner.
     pub(crate) fn owned_by(&self, owner: Owner) -> Self {
-        Self { all: Arc::clone(&self.all), owner, waiter: Arc::clone(&self.waiter), counted: None, filled: 0 }
+        Self::with(&self.all, owner, Arc::clone(&self.waiter))
     }
 
     pub(crate) const fn waiter(&self) -> &Arc<Waiter> {
@@ -183,6 +204,11 @@ impl Place {
             self.all.make_room(ctx, &mut room, now);
         }
         !self.waiter.has_given_way()
+    }
+
+    /// The number of its entry, while it is counted.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.counted.map(|(number, _)| number)
     }
 
     /// The input is finished.

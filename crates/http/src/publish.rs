@@ -34,11 +34,18 @@ pub fn parse_line(line: &[u8]) -> Result<Decoded<'_>, Problem<'static>> {
     event::decode(line).map_err(|malformed| Problem::new(Kind::InvalidBody).detail(malformed.to_string()))
 }
 
+/// The longest topic that a result repeats, in bytes. A longer one is left out: a part of it would be another topic.
+pub const TOPIC_BYTES_MAX: usize = 1024;
+
 /// Appends the result of a line that was taken: `{"line":1,"status":202,"topic":"a","matched":3}`.
 pub fn push_accepted(line: u32, topic: &str, matched: u32, out: &mut Vec<u8>) {
-    out.extend_from_slice(format!("{{\"line\":{line},\"status\":202,\"topic\":").as_bytes());
-    push_json_string(topic, out);
-    out.extend_from_slice(format!(",\"matched\":{matched}}}\n").as_bytes());
+    out.extend_from_slice(format!("{{\"line\":{line},\"status\":202,").as_bytes());
+    if topic.len() <= TOPIC_BYTES_MAX {
+        out.extend_from_slice(b"\"topic\":");
+        push_json_string(topic, out);
+        out.push(b',');
+    }
+    out.extend_from_slice(format!("\"matched\":{matched}}}\n").as_bytes());
 }
 
 /// Appends the result of a line that was refused: the line and the members of the problem.
@@ -46,6 +53,11 @@ pub fn push_refused(line: u32, problem: &Problem<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("{{\"line\":{line},").as_bytes());
     problem.write_members(out);
     out.extend_from_slice(b"}\n");
+}
+
+/// Appends the result of a line that was refused, without the reason: `{"line":1,"status":403}`.
+pub fn push_refused_briefly(line: u32, problem: &Problem<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("{{\"line\":{line},\"status\":{}}}\n", problem.status()).as_bytes());
 }
 
 #[cfg(test)]
@@ -63,10 +75,14 @@ mod tests {
         let mut out = Vec::new();
         push_accepted(1, "a\"b", 2, &mut out);
         push_refused(3, &Problem::new(Kind::Forbidden), &mut out);
+        push_refused_briefly(4, &Problem::new(Kind::Forbidden), &mut out);
+        push_accepted(5, &"t".repeat(TOPIC_BYTES_MAX + 1), 0, &mut out);
         let values: Vec<serde_json::Value> =
             lines(&out).map(|(_, line)| serde_json::from_slice(line).unwrap()).collect();
         assert_eq!(values[0]["topic"], "a\"b");
         assert_eq!((values[1]["line"].as_u64(), values[1]["status"].as_u64()), (Some(3), Some(403)));
+        assert_eq!(values[2], serde_json::json!({"line": 4, "status": 403}));
+        assert_eq!(values[3], serde_json::json!({"line": 5, "status": 202, "matched": 0}));
     }
 
     #[test]

@@ -62,6 +62,7 @@ impl Section for HttpConfig {
         reader.size("batch_bytes_max", &mut door.batch_bytes_max, 1..=MESSAGE_BYTES);
         reader.count("batch_lines_max", &mut door.batch_lines_max, 1..=1_000_000);
         reader.size("uploads_bytes_max", &mut door.uploads_bytes_max, 1 << 20..=16 << 30);
+        reader.size("unread_bytes_max", &mut door.unread_bytes_max, 1 << 20..=16 << 30);
         reader.flag("allow_password_without_tls", &mut door.password_without_tls);
         reader.count("sessions_max", &mut door.sessions_max, 0..=1_000_000);
         reader.duration("session_lifetime", &mut door.session_lifetime, Duration::from_secs(60)..=30 * DAY);

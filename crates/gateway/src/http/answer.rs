@@ -13,11 +13,14 @@ use super::{
     cors::Cors,
     payload::{Open, Payload},
     respond,
+    unread::Reader,
 };
 
 /// A response, now or later.
 pub(super) struct Answer {
     state: State,
+    /// The client that the answer counts for, if it is large.
+    reader: Option<Reader>,
     finish: Option<Finish>,
 }
 
@@ -36,11 +39,17 @@ pub(super) struct Finish {
 
 impl Answer {
     pub(super) fn now(response: Response<Payload>) -> Self {
-        Self { state: State::Now(Some(response)), finish: None }
+        Self { state: State::Now(Some(response)), reader: None, finish: None }
     }
 
     pub(super) fn later(future: impl Future<Output = Response<Payload>> + 'static) -> Self {
-        Self { state: State::Later(Box::pin(future)), finish: None }
+        Self { state: State::Later(Box::pin(future)), reader: None, finish: None }
+    }
+
+    /// Counts the answer, if it is large, until the client has taken it.
+    pub(super) fn read_by(mut self, reader: Reader) -> Self {
+        self.reader = Some(reader);
+        self
     }
 
     pub(super) fn finish(mut self, finish: Finish) -> Self {
@@ -63,8 +72,13 @@ impl Future for Answer {
                 Poll::Pending => return Poll::Pending,
             },
         };
-        let Some(finish) = self.finish.take() else { return Poll::Ready(Ok(response)) };
-        let mut response = if finish.head { respond::without_body(response) } else { response };
+        let reader = self.reader.take();
+        let count = |response| match reader {
+            Some(reader) => reader.count(response),
+            None => response,
+        };
+        let Some(finish) = self.finish.take() else { return Poll::Ready(Ok(count(response))) };
+        let mut response = if finish.head { respond::without_body(response) } else { count(response) };
         if let Some(alt_svc) = finish.alt_svc {
             response.headers_mut().insert(ALT_SVC, alt_svc);
         }

@@ -17,12 +17,14 @@ use super::{
     payload::Payload,
     respond, topics, translate,
 };
-use crate::pause::Pause;
+use crate::{pause::Pause, unfinished::Place};
 
 /// Lines that go to the bus together, and their bytes: one lock and one wake for all of them, and no longer than others
 /// may wait.
 const TURN: usize = 64;
 const TURN_BYTES: usize = 64 << 10;
+/// Refused lines whose results give the reason. A line of one byte would otherwise be answered by a hundred.
+const REASONS_MAX: u32 = 100;
 
 /// Reads the batch whole, then publishes it in turns.
 pub(super) async fn publish<B>(
@@ -49,11 +51,14 @@ where
         Claimed::Replay(response) => return Ok(response),
     };
     let results = publish_lines(conn, identity, collected.bytes()).await;
-    Ok(held.finish(conn, Ok(respond::own(ndjson::NDJSON, results))))
+    Ok(held.finish(conn, results.map(|results| respond::own(ndjson::NDJSON, results))))
 }
 
-async fn publish_lines(conn: &Rc<Conn>, identity: &Identity, body: &[u8]) -> Vec<u8> {
+/// Publishes the lines. The batch counts among unread answers meanwhile, with the lines that wait and the results that
+/// have come together; if it gives way, the rest of its lines is not published.
+async fn publish_lines(conn: &Rc<Conn>, identity: &Identity, body: &[u8]) -> Result<Vec<u8>, Problem<'static>> {
     let mut results = Results::default();
+    let mut place = Place::new(&conn.ctx.door.unread, identity.owner(conn));
     let mut lines = ndjson::lines(body).peekable();
     let mut turn_bytes = TURN_BYTES;
     while lines.peek().is_some() {
@@ -70,16 +75,33 @@ async fn publish_lines(conn: &Rc<Conn>, identity: &Identity, body: &[u8]) -> Vec
         while !rest.is_empty() {
             let (published, asked) = publish_turn(conn, identity, rest, &mut results);
             rest = rest.get(published..).unwrap_or_default();
+            let next = rest.first().map(|line| line.number).or_else(|| lines.peek().map(|(number, _)| *number));
+            if !place.set(&conn.ctx, body.len() + results.text.capacity(), results.text.len()) {
+                return Err(ended_at(next));
+            }
             if let Some(pause) = Pause::of(asked) {
                 turn_bytes = pause.next_turn(bytes, Some(turn_bytes)).unwrap_or(TURN_BYTES).min(TURN_BYTES);
-                pause.keep(&conn.ctx).await;
+                tokio::select! {
+                    biased;
+                    () = pause.keep(&conn.ctx) => {}
+                    () = place.waiter().gave_way() => {}
+                }
             } else {
                 turn_bytes = TURN_BYTES;
                 tokio::task::yield_now().await;
             }
         }
     }
-    results.settled().await
+    Ok(results.settled().await)
+}
+
+/// The refusal of a batch whose lines from a number on were not published.
+fn ended_at(number: Option<u32>) -> Problem<'static> {
+    let problem = Problem::new(Kind::Unavailable).retry_after(1);
+    problem.detail(match number {
+        Some(number) => format!("too much waits for clients; lines from {number} on were not published"),
+        None => "too much waits for clients; every line was handled".to_owned(),
+    })
 }
 
 /// The results of the lines, some of which hold only if the store keeps their messages.
@@ -87,7 +109,12 @@ async fn publish_lines(conn: &Rc<Conn>, identity: &Identity, body: &[u8]) -> Vec
 struct Results {
     text: Vec<u8>,
     waiting: Vec<Waiting>,
+    reasons: Reasons,
 }
+
+/// The refused lines whose results have given the reason.
+#[derive(Default)]
+struct Reasons(u32);
 
 /// Lines whose messages one commit of the store writes.
 struct Waiting {
@@ -96,7 +123,22 @@ struct Waiting {
     lines: Vec<(u32, Range<usize>)>,
 }
 
+impl Reasons {
+    fn push(&mut self, number: u32, problem: &Problem<'_>, text: &mut Vec<u8>) {
+        if self.0 < REASONS_MAX {
+            self.0 += 1;
+            ndjson::push_refused(number, problem, text);
+        } else {
+            ndjson::push_refused_briefly(number, problem, text);
+        }
+    }
+}
+
 impl Results {
+    fn refuse(&mut self, number: u32, problem: &Problem<'_>) {
+        self.reasons.push(number, problem, &mut self.text);
+    }
+
     /// Notes that the result behind `start` holds if the completion resolves with success.
     fn wait(&mut self, completion: &Completion, number: u32, start: usize) {
         let line = (number, start..self.text.len());
@@ -108,7 +150,7 @@ impl Results {
     }
 
     /// The results when it is known what the store has kept.
-    async fn settled(self) -> Vec<u8> {
+    async fn settled(mut self) -> Vec<u8> {
         let mut failed = Vec::new();
         for Waiting { completion, lines } in self.waiting {
             if completion.await.is_err() {
@@ -116,13 +158,14 @@ impl Results {
             }
         }
         if failed.is_empty() {
+            self.text.shrink_to_fit();
             return self.text;
         }
         let problem = topics::refused(Outcome { refused: true, unkept: true, ..Outcome::default() });
         let (mut text, mut done) = (Vec::with_capacity(self.text.len()), 0);
         for (number, place) in failed {
             text.extend_from_slice(self.text.get(done..place.start).unwrap_or_default());
-            ndjson::push_refused(number, &problem, &mut text);
+            self.reasons.push(number, &problem, &mut text);
             done = place.end;
         }
         text.extend_from_slice(self.text.get(done..).unwrap_or_default());
@@ -193,7 +236,7 @@ fn publish_turn(
     for (place, line) in turn.iter().enumerate() {
         let start = results.text.len();
         match &line.message {
-            Err(problem) => ndjson::push_refused(line.number, problem, &mut results.text),
+            Err(problem) => results.refuse(line.number, problem),
             Ok(ready) => match outcomes.next() {
                 Some((index, _)) if index >= published.taken => return (place, published.slow_down),
                 Some((index, outcome)) if !outcome.refused => {
@@ -205,7 +248,7 @@ fn publish_turn(
                 }
                 outcome => {
                     let outcome = outcome.map(|(_, outcome)| outcome).unwrap_or_default();
-                    ndjson::push_refused(line.number, &topics::refused(outcome), &mut results.text);
+                    results.refuse(line.number, &topics::refused(outcome));
                 }
             },
         }

@@ -12,12 +12,11 @@ use tokio::{
 };
 
 use super::{
-    HttpConfig,
     body::{UNWANTED_BYTES_MAX, UNWANTED_TIME_MAX},
     conn::{Conn, Upgrade},
     context::HttpContext,
     exec::LocalExec,
-    io::Io,
+    io::{Carrier, Io},
     stream::EventStream,
     websocket,
 };
@@ -30,7 +29,7 @@ const LINGER: Duration = Duration::from_secs(5);
 /// How long streams may still take to end when everything else of a shutdown is done.
 const GOODBYE: Duration = Duration::from_secs(3);
 /// Bytes of a response that wait in hyper, per HTTP/2 stream.
-const SEND_BUFFER_BYTES: usize = 64 << 10;
+pub(super) const SEND_BUFFER_BYTES: usize = 64 << 10;
 /// The flow-control windows of one HTTP/2 stream and of the connection.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
@@ -138,9 +137,14 @@ where
             biased;
             result = poll_fn(|cx| match http.poll_without_shutdown(cx) {
                 // The head of a stream's response is written: hyper is done.
-                Poll::Pending if conn.progress.is_handed_over() => Poll::Ready(Ok(())),
-                polled @ (Poll::Ready(_) | Poll::Pending) => polled,
-            }) => break Some(result),
+                Poll::Pending if conn.progress.is_handed_over() => Poll::Ready(Some(Ok(()))),
+                Poll::Pending if conn.progress.has_given_way(cx) => Poll::Ready(None),
+                polled @ (Poll::Ready(_) | Poll::Pending) => polled.map(Some),
+            }) => match result {
+                Some(result) => break Some(result),
+                // The client takes nothing, so it is told nothing.
+                None => return None,
+            },
             () = &mut drain, if !leaving => {
                 leaving = true;
                 std::pin::Pin::new(&mut http).graceful_shutdown();
@@ -175,12 +179,12 @@ async fn serve_two<S>(conn: &Rc<Conn>, io: Io<S>)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let config = &conn.ctx.door.config;
+    conn.progress.carrier.set(Carrier::Two);
     let service = {
         let conn = Rc::clone(conn);
         hyper::service::service_fn(move |request| conn.call(request))
     };
-    let mut http = pin!(builder_two(config).serve_connection(TokioIo::new(io), service));
+    let mut http = pin!(builder_two(conn).serve_connection(TokioIo::new(io), service));
     let mut drain = pin!(conn.ctx.drain());
     let mut over = pin!(async {
         conn.ctx.closing().await;
@@ -191,7 +195,14 @@ where
     let result = loop {
         tokio::select! {
             biased;
-            result = &mut http => break result,
+            result = poll_fn(|cx| match http.as_mut().poll(cx) {
+                // What a stream has left in the buffers goes with the connection only.
+                Poll::Pending if conn.progress.gave_way.take() && conn.progress.blocked.get() => Poll::Ready(None),
+                polled @ (Poll::Ready(_) | Poll::Pending) => polled.map(Some),
+            }) => match result {
+                Some(result) => break result,
+                None => return,
+            },
             // A client that opens no flow-control window keeps its streams open.
             () = &mut over => return,
             () = &mut drain, if !leaving => {
@@ -218,8 +229,9 @@ where
     }
 }
 
-fn builder_two(config: &HttpConfig) -> http2::Builder<LocalExec> {
-    let mut builder = http2::Builder::new(LocalExec);
+fn builder_two(conn: &Rc<Conn>) -> http2::Builder<LocalExec> {
+    let config = &conn.ctx.door.config;
+    let mut builder = http2::Builder::new(LocalExec(Rc::clone(conn)));
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(config.streams_per_connection_max)

@@ -2,10 +2,11 @@
 //! deadline on writes.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     io::{self, IoSlice},
     pin::Pin,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -16,8 +17,8 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
-use super::context::HttpContext;
-use crate::{phase::Phase, stops::Running, transport::Transport};
+use super::{context::HttpContext, unread::Step};
+use crate::{phase::Phase, stops::Running, transport::Transport, unfinished::Waiter};
 
 /// The interval at which a peer that takes nothing is checked: the gateway may be shutting down.
 const TICK: Duration = Duration::from_secs(2);
@@ -33,6 +34,14 @@ pub(super) struct Progress {
     pub(super) open: Cell<u32>,
     /// The peer has yet to take bytes that were written: hyper reads nothing meanwhile.
     pub(super) blocked: Cell<bool>,
+    /// The version of HTTP that carries the requests.
+    pub(super) carrier: Cell<Carrier>,
+    /// The places of all unread answers of an HTTP/1.1 connection.
+    pub(super) unread: RefCell<Option<Arc<Waiter>>>,
+    /// The last step of the body that was polled last.
+    pub(super) step: RefCell<Step>,
+    /// An answer of an HTTP/2 stream gave way.
+    pub(super) gave_way: Cell<bool>,
     handover: Cell<Handover>,
     bytes_in: Cell<u64>,
     bytes_out: Cell<u64>,
@@ -58,6 +67,22 @@ impl Progress {
         self.handover.get() == Handover::Done
     }
 
+    /// Whether an HTTP/1.1 connection has to end for the answers of others.
+    pub(super) fn has_given_way(&self, cx: &Context<'_>) -> bool {
+        self.unread.borrow().as_ref().is_some_and(|waiter| waiter.poll_gave_way(cx).is_ready())
+    }
+
+    /// Forgets a place that no answer has. False if another answer has it too.
+    pub(super) fn forget(&self, waiter: &Arc<Waiter>) -> bool {
+        let mut unread = self.unread.borrow_mut();
+        // The caller's, its place's and, over HTTP/1.1, the connection's.
+        if Arc::strong_count(waiter) > 2 + usize::from(unread.is_some()) {
+            return false;
+        }
+        *unread = None;
+        true
+    }
+
     fn read(&self, bytes: usize) {
         self.bytes_in.set(self.bytes_in.get() + bytes as u64);
     }
@@ -65,6 +90,18 @@ impl Progress {
     fn wrote(&self, bytes: usize) {
         self.bytes_out.set(self.bytes_out.get() + bytes as u64);
     }
+}
+
+/// A version of HTTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Carrier {
+    /// HTTP/1.1, and 1.0.
+    #[default]
+    One,
+    /// HTTP/2.
+    Two,
+    /// HTTP/3.
+    Three,
 }
 
 /// The progress of handing an HTTP/1.1 connection from hyper to an event stream.

@@ -4,19 +4,25 @@ use std::{
     convert::Infallible,
     pin::Pin,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::{follow::Follow, io::Progress};
+use super::{
+    follow::Follow,
+    io::Progress,
+    unread::{SMALL_BYTES, Step, Unread},
+};
+use crate::unfinished::Waiter;
 
 /// The body of a response: empty, bytes, or a stream of events.
 pub(super) struct Payload {
     kind: Kind,
     /// Counts the request as open until its answer is out.
-    _open: Option<Open>,
+    open: Option<Open>,
 }
 
 enum Kind {
@@ -24,6 +30,8 @@ enum Kind {
     /// The body of the response to HEAD on a stream.
     Unsized,
     Full(Option<Bytes>),
+    /// Bytes that are counted until the client has taken them.
+    Unread(Box<Unread>),
     Events(Box<Follow>),
     /// A stream that is written without hyper.
     Elsewhere(Rc<Progress>),
@@ -31,30 +39,34 @@ enum Kind {
 
 impl Payload {
     pub(super) fn empty() -> Self {
-        Self { kind: Kind::Empty, _open: None }
+        Self { kind: Kind::Empty, open: None }
     }
 
     /// An empty body without a length.
     pub(super) fn unsized_empty() -> Self {
-        Self { kind: Kind::Unsized, _open: None }
+        Self { kind: Kind::Unsized, open: None }
     }
 
     pub(super) fn full(bytes: Bytes) -> Self {
         let kind = if bytes.is_empty() { Kind::Empty } else { Kind::Full(Some(bytes)) };
-        Self { kind, _open: None }
+        Self { kind, open: None }
+    }
+
+    pub(super) fn unread(unread: Unread) -> Self {
+        Self { kind: Kind::Unread(Box::new(unread)), open: None }
     }
 
     pub(super) fn events(follow: Follow) -> Self {
-        Self { kind: Kind::Events(Box::new(follow)), _open: None }
+        Self { kind: Kind::Events(Box::new(follow)), open: None }
     }
 
     /// The placeholder of a stream that takes over the connection once the head of the response is written.
     pub(super) fn elsewhere(progress: &Rc<Progress>) -> Self {
-        Self { kind: Kind::Elsewhere(Rc::clone(progress)), _open: None }
+        Self { kind: Kind::Elsewhere(Rc::clone(progress)), open: None }
     }
 
     pub(super) fn holding(mut self, open: Open) -> Self {
-        self._open = Some(open);
+        self.open = Some(open);
         self
     }
 
@@ -63,7 +75,33 @@ impl Payload {
         match &self.kind {
             Kind::Empty => Some(Bytes::new()),
             Kind::Full(bytes) => bytes.clone(),
+            Kind::Unread(unread) => Some(unread.rest().clone()),
             Kind::Unsized | Kind::Events(_) | Kind::Elsewhere(_) => None,
+        }
+    }
+
+    /// The bytes, if they are so many that they have to be counted until the client has taken them.
+    pub(super) fn large(&self) -> Option<Bytes> {
+        match &self.kind {
+            Kind::Full(Some(bytes)) if bytes.len() > SMALL_BYTES => Some(bytes.clone()),
+            Kind::Full(_) | Kind::Empty | Kind::Unsized | Kind::Unread(_) | Kind::Events(_) | Kind::Elsewhere(_) => {
+                None
+            }
+        }
+    }
+
+    /// The place among the unread answers, if it is counted.
+    pub(super) fn waiter(&self) -> Option<&Arc<Waiter>> {
+        match &self.kind {
+            Kind::Unread(unread) => Some(unread.waiter()),
+            Kind::Full(_) | Kind::Empty | Kind::Unsized | Kind::Events(_) | Kind::Elsewhere(_) => None,
+        }
+    }
+
+    /// Tells the task of the stream what the body did.
+    fn note(&self, step: Step) {
+        if let Some(open) = &self.open {
+            open.progress.step.replace(step);
         }
     }
 }
@@ -75,12 +113,28 @@ impl Body for Payload {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.kind {
             Kind::Empty | Kind::Unsized => Poll::Ready(None),
-            Kind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Kind::Full(bytes) => {
+                let bytes = bytes.take();
+                self.note(if bytes.is_some() { Step::Gave(None) } else { Step::Empty });
+                Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
+            }
+            Kind::Unread(unread) => {
+                let polled = unread.poll_piece(cx);
+                if let Poll::Ready(Some(_)) = &polled {
+                    let waiter = Arc::clone(unread.waiter());
+                    self.note(Step::Gave(Some(waiter)));
+                }
+                polled.map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
+            }
             Kind::Elsewhere(progress) => {
                 progress.hand_over();
                 Poll::Pending
             }
-            Kind::Events(follow) => follow.poll_chunk(cx).map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes)))),
+            Kind::Events(follow) => {
+                let polled = follow.poll_chunk(cx);
+                self.note(if let Poll::Ready(Some(_)) = &polled { Step::Gave(None) } else { Step::Empty });
+                polled.map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))))
+            }
         }
     }
 
@@ -88,6 +142,7 @@ impl Body for Payload {
         match &self.kind {
             Kind::Empty | Kind::Unsized => true,
             Kind::Full(bytes) => bytes.is_none(),
+            Kind::Unread(unread) => unread.is_end(),
             Kind::Events(_) | Kind::Elsewhere(_) => false,
         }
     }
@@ -96,6 +151,7 @@ impl Body for Payload {
         match &self.kind {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Kind::Unread(unread) => SizeHint::with_exact(unread.rest().len() as u64),
             Kind::Unsized | Kind::Events(_) | Kind::Elsewhere(_) => SizeHint::default(),
         }
     }

@@ -27,7 +27,7 @@ use tokio::{
 };
 
 use self::body::RequestBody;
-use super::{conn::Conn, context::HttpContext, payload::Payload};
+use super::{conn::Conn, context::HttpContext, io::Carrier, payload::Payload};
 use crate::{Peer, audit::RefusedLogin, listener::Listen};
 
 /// The configuration that the connections of an endpoint share.
@@ -140,6 +140,7 @@ async fn serve_connection(ctx: &Rc<HttpContext>, incoming: quinn::Incoming, (tls
     let peer = Peer::plain(quic.remote_address(), listen.anonymous);
     let peer = Peer { sources: listen.sources, listener: Some(listen.listener), ..peer };
     let conn = Conn::new(ctx, peer.over(Arc::new(channel)));
+    conn.progress.carrier.set(Carrier::Three);
     match cut {
         None => converse(ctx, &conn, &quic).await,
         Some(cut) => {
@@ -240,7 +241,19 @@ async fn serve_request(conn: Rc<Conn>, quic: quinn::Connection, resolver: Resolv
         _ = quic.closed() => return,
     };
     let response = answer.unwrap_or_else(|never| match never {});
-    if respond(&conn, &quic, &mut send, response).await.is_none() {
+    let waiter = response.body().waiter().cloned();
+    let gave_way = async {
+        match &waiter {
+            Some(waiter) => waiter.gave_way().await,
+            None => std::future::pending().await,
+        }
+    };
+    let done = tokio::select! {
+        biased;
+        done = respond(&conn, &quic, &mut send, response) => done,
+        () = gave_way => None,
+    };
+    if done.is_none() {
         send.stop_stream(h3::error::Code::H3_INTERNAL_ERROR);
     }
 }

@@ -22,7 +22,9 @@ use super::{
     identity::{Identified, Identity},
     longpoll, metrics,
     payload::{Open, Payload},
-    respond, session, state, topics, websocket,
+    respond, session, state, topics,
+    unread::Reader,
+    websocket,
 };
 
 impl Conn {
@@ -86,7 +88,9 @@ impl Conn {
                     && matches!(parts.method, Method::GET | Method::HEAD)
                     && parts.uri.query().is_none()
                 {
-                    return topics::read(self, &identity, topic, &parts, now).map(Answer::now);
+                    let reader = Reader::new(self, &identity, &parts.method);
+                    let response = topics::read(self, &identity, topic, &parts, now);
+                    return response.map(|response| Answer::now(response).read_by(reader));
                 }
                 Ok(self.perform(identity, parts, body, now))
             }
@@ -124,6 +128,14 @@ impl Conn {
     }
 
     fn perform<B>(self: &Rc<Self>, identity: Rc<Identity>, parts: Parts, body: B, now: Timestamp) -> Answer
+    where
+        B: Body<Data = Bytes> + Unpin + 'static,
+    {
+        let reader = Reader::new(self, &identity, &parts.method);
+        self.perform_route(identity, parts, body, now).read_by(reader)
+    }
+
+    fn perform_route<B>(self: &Rc<Self>, identity: Rc<Identity>, parts: Parts, body: B, now: Timestamp) -> Answer
     where
         B: Body<Data = Bytes> + Unpin + 'static,
     {
