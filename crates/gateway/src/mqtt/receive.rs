@@ -8,123 +8,29 @@ use std::{
 
 use bytes::{BufMut, BytesMut};
 use fogmux_bus::Payload;
-use fogmux_mqtt::{
-    Ack, Disconnect, Frame, Incoming, Packet, PacketId, PacketType, Property, ProtocolError, Publish, Qos, ReasonCode,
-    Received, decode,
-};
-use smallvec::SmallVec;
+use fogmux_mqtt::{Disconnect, Frame, Packet, Property, ProtocolError, Publish, ReasonCode, decode};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
+mod batch;
 mod control;
+mod input;
 
+use self::batch::{BATCH_MAX, Batch, Step};
+pub(super) use self::{
+    batch::Item,
+    input::{Input, Large},
+};
 use super::connection::{Connection, End};
-use crate::unfinished::{Place, SMALL_BYTES, finished, owner};
+use crate::unfinished::finished;
 
-/// Messages published at once; more come in the next batch of the same turn.
-const BATCH_MAX: usize = 256;
 /// The least growth of a large packet's buffer.
 const LARGE_STEP_BYTES: usize = 64 << 10;
-
-/// The first byte of DISCONNECT.
-const DISCONNECT: u8 = (PacketType::Disconnect as u8) << 4;
-/// A fixed header and the reason code behind it.
-const BEGINNING_BYTES: usize = 6;
-
-/// Bytes of unfinished packets.
-#[derive(Debug)]
-pub(super) enum Input {
-    /// The beginning of a packet that fits the worker's buffer; often empty.
-    Partial(Vec<u8>),
-    /// Bytes that came with CONNECT and have not been decoded.
-    Unread(Vec<u8>),
-    /// Bytes that a publisher that pauses has sent already.
-    Held(Vec<u8>),
-    /// A packet larger than the worker's buffer, in one of its own: its payload is never copied again.
-    Large(Box<Large>),
-}
 
 /// Why no more packets of some bytes are handled.
 struct Stopped {
     end: End,
     /// The beginning of the packet that ended it; those before it are handled or lost with the connection.
     at: usize,
-}
-
-/// The packet of [`Input::Large`].
-#[derive(Debug)]
-pub(super) struct Large {
-    bytes: BytesMut,
-    total: usize,
-}
-
-impl Input {
-    pub(super) const fn new(rest: Vec<u8>) -> Self {
-        if rest.is_empty() { Self::Partial(rest) } else { Self::Unread(rest) }
-    }
-
-    /// The bytes that count as unfinished.
-    pub(super) fn counted(&self) -> usize {
-        match self {
-            Self::Partial(bytes) | Self::Unread(bytes) | Self::Held(bytes) => bytes.len(),
-            Self::Large(large) => large.bytes.capacity(),
-        }
-    }
-
-    /// The bytes that have come.
-    pub(super) fn filled(&self) -> usize {
-        match self {
-            Self::Partial(bytes) | Self::Unread(bytes) | Self::Held(bytes) => bytes.len(),
-            Self::Large(large) => large.bytes.len(),
-        }
-    }
-
-    /// The bytes, and how many of what follows belong to a packet of which they are not kept. Of a large DISCONNECT,
-    /// which is judged by its reason code, the beginning is kept.
-    pub(super) fn into_rest(self) -> (Vec<u8>, usize) {
-        match self {
-            Self::Partial(bytes) | Self::Unread(bytes) | Self::Held(bytes) => (bytes, 0),
-            Self::Large(large) if large.bytes.first() == Some(&DISCONNECT) => {
-                let bytes = &large.bytes;
-                (bytes.get(..BEGINNING_BYTES).unwrap_or(bytes).to_vec(), 0)
-            }
-            Self::Large(large) => (Vec::new(), large.total - large.bytes.len()),
-        }
-    }
-
-    /// Whether whole packets may be among the bytes.
-    pub(super) const fn is_unhandled(&self) -> bool {
-        matches!(self, Self::Unread(_) | Self::Held(_))
-    }
-
-    /// Whether a packet larger than the read buffer is under way.
-    pub(super) const fn is_large(&self) -> bool {
-        matches!(self, Self::Large(_))
-    }
-}
-
-/// A message of a batch.
-pub(super) struct Item<'a> {
-    pub(super) incoming: Incoming<'a>,
-    pub(super) payload: Payload<'a>,
-    /// A QoS 2 message that was handed on before ([MQTT-4.3.3-10]).
-    pub(super) duplicate: bool,
-}
-
-/// An effect of a batch on the mailbox, in the order of the packets.
-enum Step {
-    Puback(PacketId),
-    Pubrec(PacketId, ReasonCode),
-    Pubrel(PacketId),
-    Pubcomp(PacketId),
-    /// The QoS 2 message with this index in the batch.
-    Taken(usize, PacketId),
-}
-
-/// Packets of a turn whose effects are still to be applied.
-#[derive(Default)]
-struct Batch<'a> {
-    items: Vec<Item<'a>>,
-    steps: SmallVec<[Step; 16]>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
@@ -212,45 +118,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.input = Input::Held(bytes.get(at..).unwrap_or_default().to_vec());
         }
         end
-    }
-
-    /// Counts what is left of the input among the unfinished packets of all clients, before the task sleeps. Returns
-    /// whether there is more to do. When there is too much of it, a packet of the principal that has most ends with its
-    /// connection; input that was only held for a pause is handled at once instead.
-    pub(super) fn poll_unfinished(&mut self, cx: &Context<'_>) -> Result<bool, End> {
-        let aside = self.set_aside_bytes();
-        let bytes = self.input.counted() + aside;
-        if self.unfinished.is_none() && bytes <= SMALL_BYTES {
-            return Ok(false);
-        }
-        let (is_counted, place) = self.count_input(bytes, aside);
-        if is_counted && (bytes <= SMALL_BYTES || place.waiter().poll_gave_way(cx).is_pending()) {
-            return Ok(false);
-        }
-        if aside > 0 {
-            self.publish_set_aside()?;
-            return Ok(true);
-        }
-        let Input::Held(held) = &mut self.input else { return Err(self.too_much_unfinished()) };
-        let held = std::mem::take(held);
-        self.input = Input::Partial(Vec::new());
-        self.take(&held)?;
-        self.unfinished = None;
-        Ok(true)
-    }
-
-    /// Counts so many bytes of the input among the unfinished packets of all clients; `aside` of them are set aside.
-    /// Returns whether there is room.
-    pub(super) fn count_input(&mut self, bytes: usize, aside: usize) -> (bool, &Place) {
-        let (door, gate, peer) = (&self.ctx.door, &self.gate, self.peer);
-        let fresh = || Box::new(Place::new(door.unfinished(), owner(gate.access().principal(), peer)));
-        let place = self.unfinished.get_or_insert_with(fresh);
-        (place.set(&self.ctx, bytes, self.input.filled() + aside), place)
-    }
-
-    /// The input has to end for that of others.
-    pub(super) fn too_much_unfinished(&mut self) -> End {
-        self.misbehaved(&"unfinished packets take too much memory", ReasonCode::QUOTA_EXCEEDED)
     }
 
     /// Continues reading a large packet; its buffer grows with the bytes received, not with the announced length.
@@ -450,71 +317,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         End::Disconnected { will: disconnect.reason != ReasonCode::SUCCESS }
     }
-
-    /// Applies the effects of a batch: acknowledgements under one lock of the mailbox, messages in one publication.
-    fn flush(&mut self, batch: &mut Batch<'_>) -> Result<(), End> {
-        if !batch.steps.is_empty()
-            && let Err(end) = self.apply(batch)
-        {
-            // The identifiers of those of QoS 2 are not noted, so the client may send them again.
-            batch.items.clear();
-            return Err(end);
-        }
-        if !batch.items.is_empty() {
-            self.publish(&batch.items)?;
-            batch.items.clear();
-        }
-        Ok(())
-    }
-
-    fn apply(&mut self, batch: &mut Batch<'_>) -> Result<(), End> {
-        let received_max = self.ctx.door.config.receive_maximum;
-        let (version, inbound, items) = (self.version, &mut self.inbound, &mut batch.items);
-        let out = self.output.buffer(&self.ctx);
-        let steps = batch.steps.drain(..);
-        let (now, mut answered) = (self.now, 0);
-        let applied = self.slot.with_claim(self.claim, |mailbox| {
-            let in_flight = mailbox.in_flight();
-            for step in steps {
-                match step {
-                    Step::Puback(id) => mailbox.handle_puback(id)?,
-                    Step::Pubrec(id, reason) => {
-                        answered += 1;
-                        mailbox.handle_pubrec(id, reason, out)?;
-                    }
-                    Step::Pubcomp(id) => mailbox.handle_pubcomp(id)?,
-                    Step::Pubrel(id) => {
-                        answered += 1;
-                        let reason = if mailbox.received.remove(id) {
-                            inbound.release();
-                            ReasonCode::SUCCESS
-                        } else {
-                            ReasonCode::PACKET_IDENTIFIER_NOT_FOUND
-                        };
-                        // Without properties it always fits.
-                        let _ = Ack::with_reason(id, reason).encode(PacketType::Pubcomp, version, out);
-                    }
-                    Step::Taken(index, id) => match mailbox.received.insert(id, usize::from(received_max) * 2) {
-                        Received::Fresh => {}
-                        Received::Duplicate => {
-                            inbound.release();
-                            if let Some(item) = items.get_mut(index) {
-                                item.duplicate = true;
-                            }
-                        }
-                        Received::Full => return Err(ProtocolError::ReceiveMaximum { max: received_max }),
-                    },
-                }
-            }
-            mailbox.note_acknowledged(in_flight, now);
-            Ok(())
-        });
-        if answered > 0 {
-            self.ctx.shared.metrics.mqtt_only.control_out.add(answered);
-        }
-        let applied = applied.map_err(|_| End::Displaced)?;
-        applied.map_err(|error| self.misbehaved(&error, error.reason()))
-    }
 }
 
 impl<S> Drop for Connection<S> {
@@ -526,27 +328,4 @@ impl<S> Drop for Connection<S> {
 /// Whether all messages before the packet have to be published when it is handled.
 const fn is_behind(packet: &Packet<'_>) -> bool {
     matches!(packet, Packet::Subscribe(_) | Packet::Unsubscribe(_) | Packet::Disconnect(_) | Packet::Auth(_))
-}
-
-impl<'a> Batch<'a> {
-    fn is_empty(&self) -> bool {
-        self.items.is_empty() && self.steps.is_empty()
-    }
-
-    #[inline]
-    fn push(&mut self, item: Item<'a>) {
-        if item.incoming.qos == Qos::ExactlyOnce
-            && let Some(id) = item.incoming.packet_id
-        {
-            self.steps.push(Step::Taken(self.items.len(), id));
-        }
-        self.items.push(item);
-    }
-
-    #[inline]
-    #[expect(clippy::unnecessary_wraps, reason = "an arm of a match whose other arms can fail")]
-    fn step(&mut self, step: Step) -> Result<(), End> {
-        self.steps.push(step);
-        Ok(())
-    }
 }

@@ -1,0 +1,126 @@
+//! Batches: the packets of a turn whose effects are applied together.
+
+use fogmux_bus::Payload;
+use fogmux_mqtt::{Ack, Incoming, PacketId, PacketType, ProtocolError, Qos, ReasonCode, Received};
+use smallvec::SmallVec;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::super::connection::{Connection, End};
+
+/// Messages published at once; more come in the next batch of the same turn.
+pub(super) const BATCH_MAX: usize = 256;
+
+/// A message of a batch.
+pub(in crate::mqtt) struct Item<'a> {
+    pub(in crate::mqtt) incoming: Incoming<'a>,
+    pub(in crate::mqtt) payload: Payload<'a>,
+    /// A QoS 2 message that was handed on before ([MQTT-4.3.3-10]).
+    pub(in crate::mqtt) duplicate: bool,
+}
+
+/// An effect of a batch on the mailbox, in the order of the packets.
+pub(super) enum Step {
+    Puback(PacketId),
+    Pubrec(PacketId, ReasonCode),
+    Pubrel(PacketId),
+    Pubcomp(PacketId),
+    /// The QoS 2 message with this index in the batch.
+    Taken(usize, PacketId),
+}
+
+/// Packets of a turn whose effects are still to be applied.
+#[derive(Default)]
+pub(super) struct Batch<'a> {
+    pub(super) items: Vec<Item<'a>>,
+    steps: SmallVec<[Step; 16]>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Applies the effects of a batch: acknowledgements under one lock of the mailbox, messages in one publication.
+    pub(super) fn flush(&mut self, batch: &mut Batch<'_>) -> Result<(), End> {
+        if !batch.steps.is_empty()
+            && let Err(end) = self.apply(batch)
+        {
+            // The identifiers of those of QoS 2 are not noted, so the client may send them again.
+            batch.items.clear();
+            return Err(end);
+        }
+        if !batch.items.is_empty() {
+            self.publish(&batch.items)?;
+            batch.items.clear();
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, batch: &mut Batch<'_>) -> Result<(), End> {
+        let received_max = self.ctx.door.config.receive_maximum;
+        let (version, inbound, items) = (self.version, &mut self.inbound, &mut batch.items);
+        let out = self.output.buffer(&self.ctx);
+        let steps = batch.steps.drain(..);
+        let (now, mut answered) = (self.now, 0);
+        let applied = self.slot.with_claim(self.claim, |mailbox| {
+            let in_flight = mailbox.in_flight();
+            for step in steps {
+                match step {
+                    Step::Puback(id) => mailbox.handle_puback(id)?,
+                    Step::Pubrec(id, reason) => {
+                        answered += 1;
+                        mailbox.handle_pubrec(id, reason, out)?;
+                    }
+                    Step::Pubcomp(id) => mailbox.handle_pubcomp(id)?,
+                    Step::Pubrel(id) => {
+                        answered += 1;
+                        let reason = if mailbox.received.remove(id) {
+                            inbound.release();
+                            ReasonCode::SUCCESS
+                        } else {
+                            ReasonCode::PACKET_IDENTIFIER_NOT_FOUND
+                        };
+                        // Without properties it always fits.
+                        let _ = Ack::with_reason(id, reason).encode(PacketType::Pubcomp, version, out);
+                    }
+                    Step::Taken(index, id) => match mailbox.received.insert(id, usize::from(received_max) * 2) {
+                        Received::Fresh => {}
+                        Received::Duplicate => {
+                            inbound.release();
+                            if let Some(item) = items.get_mut(index) {
+                                item.duplicate = true;
+                            }
+                        }
+                        Received::Full => return Err(ProtocolError::ReceiveMaximum { max: received_max }),
+                    },
+                }
+            }
+            mailbox.note_acknowledged(in_flight, now);
+            Ok(())
+        });
+        if answered > 0 {
+            self.ctx.shared.metrics.mqtt_only.control_out.add(answered);
+        }
+        let applied = applied.map_err(|_| End::Displaced)?;
+        applied.map_err(|error| self.misbehaved(&error, error.reason()))
+    }
+}
+
+impl<'a> Batch<'a> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.items.is_empty() && self.steps.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, item: Item<'a>) {
+        if item.incoming.qos == Qos::ExactlyOnce
+            && let Some(id) = item.incoming.packet_id
+        {
+            self.steps.push(Step::Taken(self.items.len(), id));
+        }
+        self.items.push(item);
+    }
+
+    #[inline]
+    #[expect(clippy::unnecessary_wraps, reason = "an arm of a match whose other arms can fail")]
+    pub(super) fn step(&mut self, step: Step) -> Result<(), End> {
+        self.steps.push(step);
+        Ok(())
+    }
+}
