@@ -28,7 +28,7 @@ use super::{
     respond,
 };
 use crate::{
-    deadline::in_time,
+    deadline::{Late, in_time},
     metrics::{DoorMetrics, Metrics},
     transport::Transport,
 };
@@ -299,14 +299,18 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Events<T> {
     async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let ctx = &self.conn.ctx;
         let limit = ctx.door.config.write_timeout;
+        let late = |late: Late| {
+            ctx.shared.metrics.http.timed_out.increment();
+            io::Error::from(late)
+        };
         while !bytes.is_empty() {
             let piece = bytes.get(..PIECE_BYTES).unwrap_or(bytes);
-            let count = in_time(ctx, ctx.running() + limit, self.io.write(piece)).await??;
+            let count = in_time(ctx, ctx.running() + limit, self.io.write(piece)).await.map_err(late)??;
             if count == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
             bytes = bytes.get(count..).unwrap_or_default();
         }
-        in_time(ctx, ctx.running() + limit, self.io.flush()).await?
+        in_time(ctx, ctx.running() + limit, self.io.flush()).await.map_err(late)?
     }
 }
