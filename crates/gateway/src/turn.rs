@@ -39,7 +39,7 @@ impl Portion {
 
     /// Notes work that was done.
     pub(crate) async fn spend(&mut self, deliveries: u64) {
-        // What takes no delivery takes time as well.
+        // Work without a delivery takes time as well.
         self.left = self.left.saturating_sub(deliveries.max(1));
         if self.left == 0 {
             tokio::task::yield_now().await;

@@ -21,7 +21,6 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "a will is void once DISCONNECT was sent, however much lies before it", run: behind_much },
     Case { name: "a will is void once DISCONNECT was sent, whatever lies before it at a takeover", run: sizes::all },
     Case { name: "a will is void once DISCONNECT was sent, however long that is", run: long::whole },
-    Case { name: "a DISCONNECT that does not end takes no memory", run: long::unfinished },
 ];
 
 /// Devices with one client identifier publish, end their connection and come again, beside a subscriber that is far

@@ -196,7 +196,7 @@ where
         tokio::select! {
             biased;
             result = poll_fn(|cx| match http.as_mut().poll(cx) {
-                // What a stream has left in the buffers goes with the connection only.
+                // Bytes of a stream in the buffers go with the connection only.
                 Poll::Pending if conn.progress.gave_way.take() && conn.progress.blocked.get() => Poll::Ready(None),
                 polled @ (Poll::Ready(_) | Poll::Pending) => polled.map(Some),
             }) => match result {

@@ -1,9 +1,8 @@
-//! DISCONNECT of a length that no client needs, unread at a takeover: whole, its reason code counts; unfinished, it takes
-//! no memory.
+//! DISCONNECT of a length that no client needs, unread at a takeover: its reason code counts.
 
 use std::io::Write;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use fogmux_tests::gateway::Gateway;
 use fogmux_tests::mqtt::{V5, connect, packet, string, varint};
 use fogmux_tests::tcp;
@@ -46,35 +45,4 @@ pub(super) fn whole() -> Result<String> {
     drop(watcher);
     gateway.settle()?;
     Ok(format!("{BYTES:?} bytes"))
-}
-
-/// Clients that are taken over and go on with a DISCONNECT that does not end.
-pub(super) fn unfinished() -> Result<String> {
-    const CLIENTS: usize = 80;
-    const SENT: usize = 900_000;
-    let mut gateway = Gateway::start(&[])?;
-    let names: Vec<_> = (0..CLIENTS).map(|number| format!("device-{number}")).collect();
-    let long = disconnect(0, 1_000_000);
-    // So much that there may be more in the send queue.
-    let much = vec![b'x'; 8_000];
-    let mut devices = Vec::new();
-    for name in &names {
-        let login = Login { version: V5, will: Some("wills/device"), ..Login::new(name, Transport::Tcp) };
-        devices.push(Client::login(&gateway, &login)?);
-    }
-    let before = gateway.peak_resident_bytes()?;
-    let mut next = Vec::new();
-    for (name, device) in names.iter().zip(&mut devices) {
-        device.publish_all([("nobody", much.as_slice())], 1, false, 1)?;
-        let mut stream = tcp::connect(gateway.address("mqtt")?)?;
-        stream.write_all(&connect(V5, name))?;
-        next.push(stream);
-        // The gateway may have closed the connection.
-        device.send(long.get(..SENT).context("shorter")?).ok();
-    }
-    let grown = gateway.peak_resident_bytes()?.saturating_sub(before);
-    ensure!(grown < 24_000_000, "{CLIENTS} unfinished packets took {} kB", grown / 1_000);
-    drop((devices, next));
-    gateway.settle()?;
-    Ok(format!("{} kB", grown / 1_000))
 }
