@@ -12,6 +12,7 @@ mod downloads;
 mod echo;
 mod moved;
 mod peers;
+mod proof;
 pub mod protection;
 mod receive;
 mod relations;
