@@ -1,7 +1,5 @@
 //! What comes in: sorted by type and code, repeats recognised, bodies put together, before anyone else sees it.
 
-use std::sync::Arc;
-
 use fogmux_fair::Owner;
 
 use crate::Timestamp;
@@ -15,6 +13,7 @@ use crate::peer::Peer;
 use crate::request::{Body, ObserveWish, Request, RequestFault, outer_cache_key};
 use crate::response::Response;
 use crate::server::dedup::Found;
+use crate::server::owners::owner_of;
 use crate::server::proof::amplified_bytes;
 use crate::server::timers::Timer;
 use crate::server::uploads::Progress;
@@ -309,10 +308,8 @@ impl<P: Peer> Server<P> {
     }
 
     /// The owner of what a request leaves unfinished: the user of its security context or of its association.
-    fn owner(&self, ticket: &Ticket<P>) -> Owner {
-        let of_association = || self.owners.get(&ticket.address.association()).map(Arc::clone);
-        let name = ticket.exchange.as_ref().map(|exchange| Arc::clone(exchange.user())).or_else(of_association);
-        name.map_or_else(|| Owner::nameless(ticket.address.host()), Owner::principal)
+    pub(crate) fn owner(&self, ticket: &Ticket<P>) -> Owner {
+        owner_of(&self.owners, ticket.exchange.as_ref(), &ticket.address)
     }
 
     /// RFC 7959 §2.5: puts a body together.

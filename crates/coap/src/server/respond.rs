@@ -48,7 +48,11 @@ impl<P: Peer> Server<P> {
         let observe = ticket.relation.and_then(|key| self.relations.get(key)).map(|relation| relation.sequence());
         let mut extra = Extra { observe, block1: self.granted_block1(&ticket), ..Extra::default() };
         let payload = response.payload.as_slice();
-        match self.slice(&ticket, &response, payload, &mut extra) {
+        let sliced = self.slice(&ticket, &response, payload, &mut extra);
+        if snapshot.is_some() && extra.block2.is_some_and(|block| !block.more) {
+            self.downloads.finish(ticket.transfer());
+        }
+        match sliced {
             Ok(()) => self.send(now, &ticket, &response, &extra, out),
             Err(()) => {
                 let refusal = Response::diagnostic(Code::BAD_REQUEST, "no such block");
@@ -107,7 +111,7 @@ impl<P: Peer> Server<P> {
             content_format: response.content_format,
             touched: now,
         };
-        self.downloads.keep(id, snapshot.clone());
+        self.downloads.keep(now, (id, self.owner(ticket)), snapshot.clone());
         Some(snapshot)
     }
 
