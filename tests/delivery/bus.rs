@@ -33,6 +33,7 @@ pub(crate) const CASES: &[Case] = &[
         run: turns::absent_subscribers_of_coap,
     },
     Case { name: "bus a batch that takes many turns keeps its order", run: turns::order },
+    Case { name: "bus a clean start over a large session lets neighbours in between", run: turns::clean_start },
     Case { name: "bus a large session that expires lets neighbours in between", run: turns::large_session },
     Case { name: "bus a deaf member of a shared subscription starves nobody", run: shared::deaf_member },
     Case { name: "bus a member that unsubscribes hands its queue on", run: shared::unsubscribing_member },

@@ -27,6 +27,10 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "coap udp observer that never acknowledges is ended", run: catch_up::never },
     Case { name: "coap fogmux sub gets 5000 retained messages over udp", run: catch_up::command_udp },
     Case { name: "coap fogmux sub gets large messages of many topics, not retained", run: catch_up::command_events },
+    Case {
+        name: "coap fogmux sub gets more large messages than there is room for",
+        run: catch_up::command_large_events,
+    },
     Case { name: "coap fogmux sub gets 1000 retained messages over dtls", run: catch_up::command_dtls },
     Case { name: "coap tcp observer that pauses ends on the newest of 64 topics", run: newest::pause },
     Case { name: "coap tcp filter observer that pauses ends on the newest of 200 topics", run: newest::filter },

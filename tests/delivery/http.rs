@@ -1,6 +1,7 @@
 //! HTTP readers: streams, long polls, and what they leave behind.
 
 mod door;
+mod parked;
 mod reader;
 mod streams;
 mod unread;
@@ -18,6 +19,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "http a reader that comes back among retained messages gets them all", run: streams::resumption },
     Case { name: "http a refused resumption leaves the present reader alone", run: streams::refused_resumption },
     Case { name: "http a gap that was not received is told again", run: streams::gap },
+    Case { name: "http streams without a reader at one address do not end those of another", run: parked::shares },
     Case { name: "http readers converge on what is retained", run: streams::convergence },
     Case { name: "http readers of HTTP/3 get every retained message", run: streams::http3 },
     Case { name: "http a stream whose reader takes nothing is cut, over TLS too", run: streams::stalled },

@@ -21,6 +21,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "coap observe flood from 10 000 ports", run: || attack(observe_flood) },
     Case { name: "coap unfinished Block1 uploads", run: || attack(unfinished_uploads) },
     Case { name: "coap no amplification over 3×", run: || attack_with(&[PROVE_ALL], amplification) },
+    Case { name: "coap downloads of others do not end one", run: || attack_with(&DOWNLOADS, downloads) },
     Case { name: "coap 100 000 different message ids", run: || attack(exchanges) },
     Case { name: "coap every single byte changed", run: || attack(mutations) },
 ];
@@ -158,6 +159,59 @@ fn amplification(gateway: &Gateway) -> Result<String> {
     }
     ensure!(worst <= 300, "an address that never proved itself gets {:.1} bytes for each", worst as f32 / 100.0);
     Ok(format!("at most {:.1}×", worst as f32 / 100.0))
+}
+
+const ETAG: u16 = 4;
+/// Room for four downloads of the largest kind.
+const DOWNLOADS: [&str; 3] = ["workers.count=1", "coap.payload_bytes_max=64KiB", "coap.download_bytes_max=256KiB"];
+
+/// A block of a representation, and its ETag.
+fn block(socket: &UdpSocket, topic: &str, number: u32) -> Result<coap::Message> {
+    let [_, value @ ..] = ((number << 4) | 6).to_be_bytes();
+    let id = id(usize::try_from(number)? + 1);
+    let request = coap::request(CON, GET, id, b"block", topic, &[(BLOCK2, &value)], b"");
+    let answer = coap::Message::of_datagram(&coap::exchange(socket, &request, b"block")?)?;
+    ensure!(answer.code == 0x45, "block {number} of {topic}: {:#x}", answer.code);
+    Ok(answer)
+}
+
+/// A client at one address begins many downloads; that of a client at another goes on as it began, though its value is
+/// replaced meanwhile.
+fn downloads(gateway: &Gateway) -> Result<String> {
+    const MANY: u32 = 30;
+    let server = gateway.address("coap")?;
+    let mut publisher = fogmux_tests::mqtt::Connection::open(gateway.address("mqtt")?, 4, "values")?;
+    let mut keep = |topic: &str, byte: u8| -> Result<()> {
+        publisher.stream.write_all(&fogmux_tests::mqtt::publish(4, topic.as_bytes(), &[byte; 60_000], 1, true, 1))?;
+        ensure!(publisher.read()?.0 == 0x40, "no PUBACK");
+        Ok(())
+    };
+    for number in 0..MANY {
+        keep(&format!("hog/{number}"), b'h')?;
+    }
+    keep("victim", b'v')?;
+    let hog = UdpSocket::bind("127.0.0.2:0")?;
+    hog.connect(server)?;
+    let victim = coap::endpoint(server)?;
+    let first = block(&victim, "victim", 0)?;
+    for number in 0..MANY {
+        block(&hog, &format!("hog/{number}"), 0)?;
+        block(&victim, "victim", 1 + number / 2)?;
+    }
+    for number in 0..MANY {
+        block(&hog, &format!("hog/{number}"), 0)?;
+    }
+    keep("victim", b'w')?;
+    for number in 1..60_000_u32.div_ceil(1024) {
+        let next = block(&victim, "victim", number)?;
+        let etag = |message: &coap::Message| message.options.iter().find(|(number, _)| *number == ETAG).cloned();
+        ensure!(
+            next.payload.iter().all(|byte| *byte == b'v') && etag(&next) == etag(&first),
+            "block {number} is of another value"
+        );
+    }
+    let gave_way = gateway.sum(&["fogmux_share_gave_way_total{table=\"coap_downloads\"}"])?;
+    Ok(format!("{gave_way} gave way"))
 }
 
 fn exchanges(gateway: &Gateway) -> Result<String> {

@@ -120,12 +120,12 @@ fn a_connection_that_detached_may_still_depart() {
 fn a_will_departs_and_what_takes_too_long_is_forgotten() {
     let registry = Registry::new();
     let (mut first, _) = registry.attach(false);
-    let will = registry.sessions.begin_will(&registry.key);
+    let will = registry.sessions.depart(&registry.key);
     let (second, _) = registry.attach(false);
     let (third, _) = registry.attach(false);
     registry.end(&mut first);
     assert!(registry.waits(&second) && registry.waits(&third));
-    registry.sessions.end_will(&registry.key, &will);
+    registry.sessions.departed(&registry.key, &will);
     assert!(!registry.waits(&second) && registry.waits(&third));
     registry.sessions.forget_departures(&registry.key, &third.slot, third.claim);
     assert!(!registry.waits(&third));

@@ -11,7 +11,9 @@ mod dedup;
 mod downloads;
 mod echo;
 mod moved;
+mod owners;
 mod peers;
+mod proof;
 pub mod protection;
 mod receive;
 mod relations;
@@ -75,8 +77,7 @@ pub struct Server<P> {
     observing: usize,
     confirmables: Slab<Confirmable>,
     uploads: Uploads,
-    /// The users of associations.
-    owners: HashMap<u64, Arc<str>, FixedState>,
+    owners: Owners,
     downloads: Downloads,
     timers: Timers,
     sweep_at: Timestamp,
@@ -128,6 +129,9 @@ pub struct Ticket<P> {
 
 /// The key of a blockwise transfer: the peer, its security context and the resource.
 type TransferId = (Key, u64, u64);
+
+/// The users of associations.
+type Owners = HashMap<u64, Arc<str>, FixedState>;
 
 impl<P: Copy> Ticket<P> {
     /// The peer.
@@ -266,7 +270,7 @@ impl<P: Peer> Server<P> {
         self.protection = Some(protection);
     }
 
-    /// Notes whose association or connection a peer's is, so that its uploads are of that user's share. It ends with
+    /// Notes whose association or connection a peer's is, so that its uploads and downloads are of that user's share. It ends with
     /// [`Server::forget`].
     pub fn belongs_to(&mut self, peer: &P, user: Arc<str>) {
         self.owners.insert(peer.association(), user);
@@ -290,6 +294,18 @@ impl<P: Peer> Server<P> {
     /// How many uploads had to go for those of others since the last call, and whose was the last.
     pub fn take_gave_way(&mut self) -> Option<(u64, Owner)> {
         self.uploads.take_gave_way()
+    }
+
+    /// How many representations that were being fetched had to go for those of others since the last call, and whose was
+    /// the last.
+    pub fn take_downloads_gave_way(&mut self) -> Option<(u64, Owner)> {
+        self.downloads.take_gave_way()
+    }
+
+    /// The number of events so far that were too large for a notification and went before the rest was fetched.
+    #[must_use]
+    pub const fn events_lost(&self) -> u64 {
+        self.downloads.lost()
     }
 
     /// Counts since the start.

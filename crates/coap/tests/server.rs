@@ -107,7 +107,7 @@ impl Bench {
                 Event::Ready { relation } => {
                     if let Some((payload, confirmable)) = self.waiting.take() {
                         let response = self.content(&payload);
-                        let notification = Notification { response, confirmable, encoded: None };
+                        let notification = Notification { response, confirmable, encoded: None, event: false };
                         if self.server.notify(self.now, relation, &notification, out) == Notified::Later {
                             self.waiting = Some((payload, confirmable));
                         }
@@ -168,7 +168,7 @@ impl Bench {
 
     fn notify_with(&mut self, response: Response<'_>, confirmable: bool) -> (Notified, Vec<Sent>) {
         let mut out = Outbox::default();
-        let notification = Notification { response, confirmable, encoded: None };
+        let notification = Notification { response, confirmable, encoded: None, event: false };
         let notified = self.server.notify(self.now, self.relation.unwrap(), &notification, &mut out);
         (notified, sent(&out))
     }

@@ -142,11 +142,25 @@ impl<T> Room<T> {
     /// of its hosts the one.
     #[must_use]
     pub fn heaviest(&self) -> Option<Owner> {
-        let mut node = Node::All;
+        self.heaviest_from(Node::All)
+    }
+
+    /// The owner that has most of those who share with this one: itself if it is a principal, else of all nameless
+    /// clients.
+    #[must_use]
+    pub fn heaviest_beside(&self, owner: &Owner) -> Option<Owner> {
+        if owner.is_principal() {
+            return (self.weight_of_owner(owner) > 0).then(|| owner.clone());
+        }
+        self.heaviest_from(Node::Nameless)
+    }
+
+    fn heaviest_from(&self, mut node: Node) -> Option<Owner> {
+        let top = node.clone();
         while let Some(heaviest) = self.heaviest_below(&node) {
             node = heaviest;
         }
-        (node != Node::All).then_some(Owner(node))
+        (node != top).then_some(Owner(node))
     }
 
     /// An owner's entries, the oldest first.

@@ -173,3 +173,15 @@ fn an_address_is_its_host() {
     assert_eq!(host("2001:db8:0:1::1").0.parent(), host("2001:db8::1").0.parent());
     assert_eq!([user("ada"), host("2001:db8::9")].map(|owner| owner.to_string()), ["ada", "2001:db8::"]);
 }
+
+#[test]
+fn those_who_share_with_an_owner_are_itself_or_all_the_nameless() {
+    let mut room = Room::new(100);
+    room.enter(user("ada"), 50, 0);
+    assert_eq!(room.heaviest_beside(&host("192.0.2.1")), None);
+    assert_eq!(room.heaviest_beside(&user("bob")), None);
+    room.enter(host("192.0.2.1"), 1, 0);
+    room.enter(host("192.0.2.2"), 2, 0);
+    assert_eq!(room.heaviest_beside(&user("ada")), Some(user("ada")));
+    assert_eq!(room.heaviest_beside(&host("198.51.100.1")), Some(host("192.0.2.2")));
+}

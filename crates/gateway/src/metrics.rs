@@ -109,6 +109,8 @@ pub struct Metrics {
     pub coap_too_long: Counter,
     /// Bytes of unfinished uploads over CoAP.
     pub coap_uploads_bytes: Gauge,
+    /// Large messages for CoAP observers that are not retained, of which the rest went before it was fetched.
+    pub coap_events_lost: Counter,
     /// HTTP.
     pub http: DoorMetrics,
     /// XMPP.

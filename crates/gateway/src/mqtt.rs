@@ -16,6 +16,7 @@ mod connection;
 mod context;
 mod deadline;
 mod early;
+mod ending;
 mod farewell;
 mod kept;
 mod login;

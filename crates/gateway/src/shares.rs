@@ -26,6 +26,8 @@ pub(crate) enum Table {
     MqttPackets,
     /// Unfinished block-wise uploads over CoAP.
     CoapUploads,
+    /// Representations that CoAP clients fetch in blocks.
+    CoapDownloads,
     /// Unfinished request bodies of HTTP.
     HttpUploads,
     /// Answers of HTTP that clients have yet to take.
@@ -48,12 +50,13 @@ const REFUSING: [Table; 7] = [
 ];
 
 /// The tables in which entries end for those of others.
-const GIVING_WAY: [Table; 9] = [
+const GIVING_WAY: [Table; 10] = [
     Table::Sessions,
     Table::EventStreams,
     Table::MqttLogins,
     Table::MqttPackets,
     Table::CoapUploads,
+    Table::CoapDownloads,
     Table::HttpUploads,
     Table::HttpAnswers,
     Table::XmppStanzas,
@@ -72,6 +75,7 @@ impl Table {
             Self::MqttLogins => "mqtt_logins",
             Self::MqttPackets => "mqtt_packets",
             Self::CoapUploads => "coap_uploads",
+            Self::CoapDownloads => "coap_downloads",
             Self::HttpUploads => "http_uploads",
             Self::HttpAnswers => "http_answers",
             Self::XmppStanzas => "xmpp_stanzas",
@@ -90,7 +94,7 @@ pub struct ShareMetrics {
 
 /// A counter for each table.
 #[derive(Debug, Default)]
-struct PerTable([Counter; 13]);
+struct PerTable([Counter; 14]);
 
 impl PerTable {
     fn add(&self, table: Table, count: u64) {

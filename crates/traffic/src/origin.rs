@@ -278,7 +278,7 @@ impl Origin {
         let response = content(&bytes, value.version);
         let confirmable = self.config.confirm_notifications;
         for relation in &value.followers {
-            let notification = Notification { response, confirmable, encoded: None };
+            let notification = Notification { response, confirmable, encoded: None, event: false };
             self.server.notify(now, *relation, &notification, &mut self.out);
         }
         value.bytes = Some(bytes);
@@ -301,7 +301,8 @@ impl Origin {
         let Some(value) = self.values.values().find(|value| value.followers.contains(&relation)) else { return };
         let Some(bytes) = &value.bytes else { return };
         let response = content(bytes, value.version);
-        let notification = Notification { response, confirmable: self.config.confirm_notifications, encoded: None };
+        let notification =
+            Notification { response, confirmable: self.config.confirm_notifications, encoded: None, event: false };
         let now = self.now();
         self.server.notify(now, relation, &notification, &mut self.out);
     }

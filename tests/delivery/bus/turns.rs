@@ -44,18 +44,23 @@ fn absent_sessions(gateway: &Gateway) -> Result<()> {
 
 /// The neighbour's answers until the publisher has its own behind everything that it has published.
 fn answers_meanwhile(publisher: &mut Connection, neighbour: &mut Connection) -> Result<usize> {
-    publisher.stream.set_nonblocking(true)?;
+    let (count, (first, _)) = pings_until_answered(publisher, neighbour)?;
+    ensure!(first == 0xD0, "{first:#x} instead of PINGRESP");
+    Ok(count)
+}
+
+/// The neighbour's answers until a client has its own, and that.
+fn pings_until_answered(client: &mut Connection, neighbour: &mut Connection) -> Result<(usize, (u8, Vec<u8>))> {
+    client.stream.set_nonblocking(true)?;
     let mut count = 0;
-    while publisher.stream.peek(&mut [0]).is_err() {
+    while client.stream.peek(&mut [0]).is_err() {
         neighbour.stream.write_all(&PINGREQ)?;
         let (first, _) = neighbour.read()?;
         ensure!(first == 0xD0, "{first:#x} instead of PINGRESP");
         count += 1;
     }
-    publisher.stream.set_nonblocking(false)?;
-    let (first, _) = publisher.read()?;
-    ensure!(first == 0xD0, "{first:#x} instead of PINGRESP");
-    Ok(count)
+    client.stream.set_nonblocking(false)?;
+    Ok((count, client.read()?))
 }
 
 pub(super) fn absent_subscribers() -> Result<String> {
@@ -186,4 +191,39 @@ pub(super) fn large_session() -> Result<String> {
     ensure!(seen > 0, "a session with {FILTERS} filters always ended in one piece");
     gateway.check_alive()?;
     Ok(format!("seen {seen} times in round {rounds}"))
+}
+
+/// Neighbours have their turn while a clean start ends a session with many filters, and nothing of them is left when it
+/// is accepted.
+pub(super) fn clean_start() -> Result<String> {
+    const FILTERS: usize = 20_000;
+    let mut gateway = Gateway::start(&["workers.count=1"])?;
+    let names: Vec<String> = (0..FILTERS).map(|number| format!("e/{number}")).collect();
+    let mut neighbour = Connection::open(gateway.address("mqtt")?, V4, "neighbour")?;
+    let mut most = [0; 2];
+    for round in 0..2 * ROUNDS {
+        let connected = round % 2;
+        let mut session = open_session(&gateway, "large")?;
+        for some in names.chunks(1000) {
+            session.subscribe(1, &some.iter().map(String::as_str).collect::<Vec<_>>(), 0)?;
+        }
+        let session = if connected == 1 { Some(session) } else { None };
+        let mut fresh = tcp::connect(gateway.address("mqtt")?)?;
+        fresh.write_all(&mqtt::connect(V4, "large"))?;
+        let mut fresh = Connection::over(fresh, V4);
+        let (answers, connack) = pings_until_answered(&mut fresh, &mut neighbour)?;
+        ensure!(connack == (0x20, vec![0, 0]), "{connack:?} instead of a CONNACK without a session");
+        let left = gateway.sum(&["fogmux_bus_subscriptions"])?;
+        ensure!(left == 0, "{left} filters of the session before are left");
+        neighbour.publish("e/1", b"x")?;
+        fresh.stream.write_all(&PINGREQ)?;
+        ensure!(fresh.read()?.0 == 0xD0, "the new session has inherited a filter");
+        drop((session, fresh));
+        if let Some(most) = most.get_mut(connected) {
+            *most = answers.max(*most);
+        }
+    }
+    ensure!(most.iter().all(|most| *most >= ANSWERS), "{most:?} answers while {FILTERS} filters were removed");
+    gateway.check_alive()?;
+    Ok(format!("{most:?} answers meanwhile"))
 }

@@ -131,3 +131,35 @@ pub(super) fn command_events() -> Result<String> {
     gateway.check_alive()?;
     Ok(String::new())
 }
+
+/// Many times as much as there is room for: the rest of each message is kept until it is fetched, and the next ones wait
+/// for that.
+pub(super) fn command_large_events() -> Result<String> {
+    const COUNT: usize = 97;
+    const BYTES: usize = 100_000;
+    let mut gateway = Gateway::start(&["workers.count=1", "coap.download_bytes_max=1MiB"])?;
+    let binary = std::env::var("FOGMUX_BIN").context("FOGMUX_BIN names no gateway")?;
+    let mut publisher = Connection::open(gateway.address("mqtt")?, V4, "publisher")?;
+    for (scheme, name) in [("coap+tcp", "coap_tcp"), ("coap", "coap")] {
+        let address = gateway.address(name)?;
+        let mut command = Command::new(&binary);
+        command.args(["sub", &format!("{scheme}://{address}/{name}/%23"), "--count", &COUNT.to_string()]);
+        command.args(["--timeout", "30", "--format", "text"]);
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        gateway.wait_metric("fogmux_bus_subscriptions", PATIENCE, |filters| filters > 0.0)?;
+        for number in 0..COUNT {
+            let payload = format!("{number:06}{}", "x".repeat(BYTES - 6));
+            publisher.publish(&format!("{name}/{number}"), payload.as_bytes())?;
+        }
+        let output = command.wait_with_output()?;
+        let told: BTreeSet<&[u8]> =
+            output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(told.len() == COUNT, "{} of {COUNT} over {scheme}; {said}", told.len());
+        let lost = gateway.sum(&["fogmux_coap_events_lost_total"])?;
+        ensure!(lost == 0, "{lost} are counted as lost");
+        gateway.wait_metric("fogmux_bus_subscriptions", PATIENCE, |filters| filters == 0.0)?;
+    }
+    gateway.check_alive()?;
+    Ok(String::new())
+}

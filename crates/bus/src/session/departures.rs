@@ -1,7 +1,9 @@
-//! Departures: connections that have lost their session, and wills, that have something left to publish.
+//! Departures: connections that have lost their session, and wills, that have something left to publish; and sessions
+//! that end, while their subscriptions are being removed.
 //!
 //! A client that comes back must not see its own new messages followed by those of its previous connection, the will
-//! included. So its next connection waits until every earlier departure under the same key is over.
+//! included, and must not be refused a subscription for those that it had. So its next connection waits until every
+//! earlier departure under the same key is over.
 
 use std::{
     sync::Arc,
@@ -33,7 +35,7 @@ pub(super) enum Session {
     Ended,
 }
 
-/// The departure of a will, under way; ended by [`Sessions::end_will`].
+/// The departure of a will or of a session, under way; ended by [`Sessions::departed`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Departure(u64);
@@ -41,7 +43,7 @@ pub struct Departure(u64);
 #[derive(Debug)]
 struct Open {
     number: u64,
-    /// Unless it is a will's.
+    /// Unless it is a will's or a session's.
     holder: Option<Holder>,
     /// If the holder was displaced.
     session: Option<Session>,
@@ -85,8 +87,8 @@ impl Departures {
         self.find(key, holder)?.session
     }
 
-    /// Begins the departure of a will.
-    pub(super) fn begin_will(&mut self, key: &SessionKey) -> Departure {
+    /// Begins the departure of a will or of a session.
+    pub(super) fn depart(&mut self, key: &SessionKey) -> Departure {
         self.push(key, None, None)
     }
 
@@ -102,8 +104,8 @@ impl Departures {
         self.retain(key, |open| open.holder != Some(holder))
     }
 
-    /// Ends the departure of a will. Returns the tasks to wake.
-    pub(super) fn end_will(&mut self, key: &SessionKey, departure: &Departure) -> Vec<Waker> {
+    /// Ends the departure of a will or of a session. Returns the tasks to wake.
+    pub(super) fn departed(&mut self, key: &SessionKey, departure: &Departure) -> Vec<Waker> {
         self.retain(key, |open| open.number != departure.0)
     }
 
@@ -174,14 +176,15 @@ impl<M: Mailbox> Sessions<M> {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Begins the departure of a will that outlives its connection.
-    pub fn begin_will(&self, key: &SessionKey) -> Departure {
-        self.lock().departures.begin_will(key)
+    /// Begins the departure of a will that outlives its connection, or of a session whose subscriptions are removed in
+    /// portions.
+    pub fn depart(&self, key: &SessionKey) -> Departure {
+        self.lock().departures.depart(key)
     }
 
-    /// Ends the departure of a will, which is published.
-    pub fn end_will(&self, key: &SessionKey, departure: &Departure) {
-        let wakers = self.lock().departures.end_will(key, departure);
+    /// Ends the departure of a will, which is published, or of a session, which has no subscriptions any more.
+    pub fn departed(&self, key: &SessionKey, departure: &Departure) {
+        let wakers = self.lock().departures.departed(key, departure);
         wakers.into_iter().for_each(Waker::wake);
     }
 

@@ -30,6 +30,8 @@ pub(crate) struct Confirmable {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     retransmitted: u8,
+    /// How often it may be sent again.
+    max: u8,
     timeout: Duration,
     sent: Timestamp,
 }
@@ -45,9 +47,14 @@ impl Backoff {
         self.sent + self.timeout
     }
 
-    /// Doubles the time for one more transmission, sent now. `false` when there were `max` already.
-    pub(crate) fn again(&mut self, now: Timestamp, max: u8) -> bool {
-        if self.retransmitted >= max {
+    /// The same with `max` retransmissions at most: a sender may give up early (RFC 7252 §4.2).
+    pub(crate) fn at_most(self, max: u8) -> Self {
+        Self { max: self.max.min(max), ..self }
+    }
+
+    /// Doubles the time for one more transmission, sent now. `false` when there were as many as there may be.
+    pub(crate) fn again(&mut self, now: Timestamp) -> bool {
+        if self.retransmitted >= self.max {
             return false;
         }
         self.retransmitted += 1;
@@ -61,7 +68,7 @@ impl<P: Peer> Server<P> {
     /// A fresh back-off (RFC 7252 §4.2).
     pub(crate) fn fresh_backoff(&mut self, now: Timestamp) -> Backoff {
         let timeout = self.config.transmission.first_timeout(&mut self.jitter);
-        Backoff { retransmitted: 0, timeout, sent: now }
+        Backoff { retransmitted: 0, max: self.config.transmission.max_retransmit, timeout, sent: now }
     }
 
     /// A buffer for a Confirmable, reused if possible.
@@ -132,14 +139,13 @@ impl<P: Peer> Server<P> {
 
     /// Retransmits a Confirmable, or gives it up.
     pub(crate) fn confirmable_due(&mut self, now: Timestamp, key: Key, out: &mut Outbox<P>) {
-        let max = self.config.transmission.max_retransmit;
         let Some(confirmable) = self.confirmables.get_mut(key) else { return };
         if now < confirmable.backoff.due() {
             // It has begun again since this timer was set.
             return;
         }
         let (peer, relation) = (confirmable.peer, confirmable.relation);
-        if !confirmable.backoff.again(now, max) {
+        if !confirmable.backoff.again(now) {
             self.counters.timed_out += 1;
             self.take_confirmable(key);
             if let Some(relation) = relation {
@@ -218,7 +224,7 @@ impl<P: Peer> Server<P> {
     fn start(&mut self, now: Timestamp, key: Key, out: &mut Outbox<P>) {
         let backoff = self.fresh_backoff(now);
         let Some(confirmable) = self.confirmables.get_mut(key) else { return };
-        confirmable.backoff = backoff;
+        confirmable.backoff = backoff.at_most(confirmable.backoff.max);
         let Some(peer) = self.peers.get_mut(confirmable.peer) else { return };
         peer.in_flight.push(key);
         out.push(peer.address, &confirmable.datagram);

@@ -99,11 +99,10 @@ impl<P: Peer> Server<P> {
 
     /// Sends a ping again (RFC 7252 §4.2), or gives it up: the next follows when something waits or is heard.
     pub(crate) fn ping_due(&mut self, now: Timestamp, key: Key, message_id: u16, out: &mut Outbox<P>) {
-        let max = self.config.transmission.max_retransmit;
         let Some(state) = self.peers.get_mut(key) else { return };
         let Some(moved) = &mut state.moved else { return };
         let Some(ping) = moved.ping.as_mut().filter(|ping| ping.message_id == message_id) else { return };
-        if !ping.backoff.again(now, max) {
+        if !ping.backoff.again(now) {
             moved.ping = None;
             return;
         }

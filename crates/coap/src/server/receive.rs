@@ -1,7 +1,5 @@
 //! What comes in: sorted by type and code, repeats recognised, bodies put together, before anyone else sees it.
 
-use std::sync::Arc;
-
 use fogmux_fair::Owner;
 
 use crate::Timestamp;
@@ -15,9 +13,11 @@ use crate::peer::Peer;
 use crate::request::{Body, ObserveWish, Request, RequestFault, outer_cache_key};
 use crate::response::Response;
 use crate::server::dedup::Found;
+use crate::server::owners::owner_of;
+use crate::server::proof::amplified_bytes;
 use crate::server::timers::Timer;
 use crate::server::uploads::Progress;
-use crate::server::{Amplification, GoneReason, Incoming, Opened, Room, Server, Ticket, TransferId, echo};
+use crate::server::{GoneReason, Incoming, Opened, Room, Server, Ticket, TransferId};
 use crate::slab::Key;
 use crate::token::Token;
 
@@ -102,7 +102,7 @@ impl<P: Peer> Server<P> {
             return None;
         };
         self.ping_if_awaited(now, peer, out);
-        if self.is_repeat(now, peer, &message, confirmable, out) {
+        if self.is_repeat(now, peer, (&message, bytes), out) {
             return None;
         }
         self.take(now, from, peer, message, bytes, room, out)
@@ -269,20 +269,22 @@ impl<P: Peer> Server<P> {
         &mut self,
         now: Timestamp,
         peer: Key,
-        message: &Message<'_>,
-        confirmable: bool,
+        (message, bytes): (&Message<'_>, usize),
         out: &mut Outbox<P>,
     ) -> bool {
+        let is_verified = self.is_verified_peer(now, peer);
         let (max, lifetime) = (self.config.exchanges_per_peer_max, self.exchange_lifetime);
         let Some((state, budget)) = self.peers.with_budget(peer) else { return true };
         let (to, message_id) = (state.address, message.message_id);
         match state.exchanges.find_or_begin(now, message_id, lifetime, max, budget) {
             Found::New => return false,
-            _ if !confirmable => {}
+            _ if message.kind != Type::Confirmable => {}
             Found::Pending => {}
             Found::Acknowledged => {
                 out.push_with(to, |bytes| encode::empty(bytes, Type::Acknowledgement, message_id));
             }
+            // A shorter message with the same identifier is no repeat, and nobody there may have asked.
+            Found::Answered(reply) if !is_verified && reply.len() > amplified_bytes(bytes) => {}
             Found::Answered(reply) => out.push(to, reply),
             Found::CodeOnly(code) => {
                 out.push_with(to, |bytes| {
@@ -305,31 +307,9 @@ impl<P: Peer> Server<P> {
         self.respond(now, ticket, &Response::diagnostic(fault.reason(), &text), out);
     }
 
-    /// RFC 9175 §2.3: a value that came back shows that the address is real.
-    fn verify(&mut self, now: Timestamp, ticket: &Ticket<P>, value: &[u8]) {
-        let lifetime = self.config.echo_lifetime;
-        if echo::is_fresh(&*self.echo_key, now, &ticket.address, value, lifetime)
-            && let Some(peer) = self.peers.get_mut(ticket.peer)
-        {
-            peer.verified_until = now + lifetime;
-        }
-    }
-
-    /// Whether large answers may go to this peer.
-    pub(crate) fn is_verified(&self, now: Timestamp, ticket: &Ticket<P>) -> bool {
-        let by_itself = match self.config.amplification {
-            Amplification::Off => true,
-            Amplification::Unverified => ticket.address.is_verified(),
-            Amplification::All => false,
-        };
-        by_itself || self.peers.get(ticket.peer).is_some_and(|peer| now < peer.verified_until)
-    }
-
     /// The owner of what a request leaves unfinished: the user of its security context or of its association.
-    fn owner(&self, ticket: &Ticket<P>) -> Owner {
-        let of_association = || self.owners.get(&ticket.address.association()).map(Arc::clone);
-        let name = ticket.exchange.as_ref().map(|exchange| Arc::clone(exchange.user())).or_else(of_association);
-        name.map_or_else(|| Owner::nameless(ticket.address.host()), Owner::principal)
+    pub(crate) fn owner(&self, ticket: &Ticket<P>) -> Owner {
+        owner_of(&self.owners, ticket.exchange.as_ref(), &ticket.address)
     }
 
     /// RFC 7959 §2.5: puts a body together.

@@ -5,6 +5,7 @@
 
 mod notify;
 mod pace;
+mod part;
 mod plan;
 
 use std::rc::Rc;

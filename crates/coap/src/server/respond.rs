@@ -1,4 +1,4 @@
-//! Responses: validation, blocks, sizes, suppression, and the limit on amplification.
+//! Responses: validation, blocks, sizes and suppression.
 
 use std::rc::Rc;
 
@@ -15,10 +15,7 @@ use crate::response::{Extra, Payload, Response};
 use crate::server::confirmables::Confirmable;
 use crate::server::downloads::Snapshot;
 use crate::server::peers::{Limits, Waiting};
-use crate::server::{Exchange, GoneReason, Role, Server, Ticket, Unsealed, echo};
-
-/// Before its address is proven, a client gets at most three times the bytes of its request (RFC 9175 §2.4, item 3).
-const AMPLIFICATION_MAX: usize = 3;
+use crate::server::{Exchange, GoneReason, Role, Server, Ticket, Unsealed};
 
 /// Separate responses that may wait for one peer. Others are not sent, and the client asks again.
 const WAITING_RESPONSES_MAX: usize = 16;
@@ -51,7 +48,11 @@ impl<P: Peer> Server<P> {
         let observe = ticket.relation.and_then(|key| self.relations.get(key)).map(|relation| relation.sequence());
         let mut extra = Extra { observe, block1: self.granted_block1(&ticket), ..Extra::default() };
         let payload = response.payload.as_slice();
-        match self.slice(&ticket, &response, payload, &mut extra) {
+        let sliced = self.slice(&ticket, &response, payload, &mut extra);
+        if snapshot.is_some() && extra.block2.is_some_and(|block| !block.more) {
+            self.downloads.finish(ticket.transfer());
+        }
+        match sliced {
             Ok(()) => self.send(now, &ticket, &response, &extra, out),
             Err(()) => {
                 let refusal = Response::diagnostic(Code::BAD_REQUEST, "no such block");
@@ -65,18 +66,6 @@ impl<P: Peer> Server<P> {
     #[must_use]
     pub fn is_continued(&mut self, now: Timestamp, ticket: &Ticket<P>) -> bool {
         ticket.block2.is_some_and(|block| block.number > 0) && self.downloads.find(now, ticket.transfer()).is_some()
-    }
-
-    /// 4.01 with an Echo to send back (RFC 9175 §2.4).
-    pub(crate) fn demand_echo(&mut self, now: Timestamp, ticket: &Ticket<P>, out: &mut Outbox<P>) {
-        self.counters.echo_demanded += 1;
-        let value = echo::make(&*self.echo_key, now, &ticket.address);
-        let extra = Extra { echo: Some(&value), ..Extra::default() };
-        self.write(now, ticket, &Response::new(Code::UNAUTHORIZED), &extra, out);
-        if let Some(peer) = self.peers.get_mut(ticket.peer) {
-            // The request was not carried out; the same identifier again would be a repeat all the same.
-            peer.exchanges.forget(ticket.message_id);
-        }
     }
 
     /// Evaluates Accept and ETag for a 2.05.
@@ -122,7 +111,7 @@ impl<P: Peer> Server<P> {
             content_format: response.content_format,
             touched: now,
         };
-        self.downloads.keep(id, snapshot.clone());
+        self.downloads.keep(now, (id, self.owner(ticket)), snapshot.clone());
         Some(snapshot)
     }
 
@@ -177,7 +166,7 @@ impl<P: Peer> Server<P> {
             self.acknowledge_only(ticket, out);
             return;
         }
-        if !self.is_verified(now, ticket) && self.measure(ticket, response, extra) > ticket.amplified_bytes() {
+        if !self.is_verified(now, ticket) && self.measure(ticket, response, extra) > self.amplified_bytes(ticket) {
             if ticket.method.is_safe_method() {
                 self.demand_echo(now, ticket, out);
             } else {
@@ -211,7 +200,7 @@ impl<P: Peer> Server<P> {
     }
 
     /// Writes the response: piggybacked, separate or Non-confirmable (RFC 7252 §5.2).
-    fn write(
+    pub(super) fn write(
         &mut self,
         now: Timestamp,
         ticket: &Ticket<P>,
@@ -328,10 +317,15 @@ impl<P: Peer> Server<P> {
         }
     }
 
-    /// Tracks the separate response just written, or lets it wait for NSTART.
+    /// Tracks the separate response just written, or lets it wait for NSTART. To an address that is not proven it is
+    /// sent again only as often as the request has bytes for: nobody there may have asked.
     fn follow_separate(&mut self, now: Timestamp, ticket: &Ticket<P>, message_id: u16, out: &mut Outbox<P>) {
         let datagram = self.buffer(out.last());
-        let backoff = self.fresh_backoff(now);
+        let mut backoff = self.fresh_backoff(now);
+        if !self.is_verified(now, ticket) {
+            let transmissions = self.amplified_bytes(ticket) / datagram.len().max(1);
+            backoff = backoff.at_most(u8::try_from(transmissions.saturating_sub(1)).unwrap_or(u8::MAX));
+        }
         let confirmable = Confirmable { peer: ticket.peer, message_id, datagram, relation: None, backoff };
         if self.has_room(ticket.peer) {
             self.track(confirmable);
@@ -344,13 +338,6 @@ impl<P: Peer> Server<P> {
         {
             peer.waiting.push_back(Waiting::Response(key));
         }
-    }
-}
-
-impl<P> Ticket<P> {
-    /// The largest response to an address that is not proven.
-    const fn amplified_bytes(&self) -> usize {
-        self.request_bytes.saturating_mul(AMPLIFICATION_MAX)
     }
 }
 

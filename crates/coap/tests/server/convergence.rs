@@ -190,7 +190,8 @@ fn tell(
 ) -> bool {
     let payload: Vec<u8> = [topic].into_iter().chain(value.to_be_bytes()).collect();
     let response = Response { payload: Payload::Slice(&payload), ..Response::new(Code::CONTENT) };
-    server.notify(now, relation, &Notification { response, confirmable, encoded: None }, out) != Notified::Later
+    server.notify(now, relation, &Notification { response, confirmable, encoded: None, event: false }, out)
+        != Notified::Later
 }
 
 #[test]

@@ -121,6 +121,57 @@ fn rfc9175_s2_4_small_answers_and_publications_need_no_echo_and_observing_does()
     assert_eq!(bench.server.observers(), 0);
 }
 
+/// Sends a request, has it answered a second later, and never acknowledges. Returns the bytes that come back.
+fn late(bench: &mut Bench, request: &[u8], response: &Response<'_>) -> usize {
+    let mut out = Outbox::default();
+    let incoming = bench.server.handle(bench.now, bench.peer, request, &mut out).unwrap();
+    bench.server.defer(bench.now, &incoming.ticket);
+    let mut bytes = bench.wait(Duration::from_secs(1)).iter().map(|sent| sent.bytes.len()).sum::<usize>();
+    bench.server.respond(bench.now, incoming.ticket, response, &mut out);
+    bytes += sent(&out).iter().map(|sent| sent.bytes.len()).sum::<usize>();
+    bytes + (0..200).flat_map(|_| bench.wait(Duration::from_secs(1))).map(|sent| sent.bytes.len()).sum::<usize>()
+}
+
+#[test]
+fn rfc9175_s2_4_a_late_answer_to_a_strange_address_is_not_repeated_beyond_three_times_the_request() {
+    let unavailable = Response { max_age: Some(60), ..Response::new(Code::SERVICE_UNAVAILABLE) };
+    let large = [7; 500];
+    let content = Response { payload: Payload::Slice(&large), ..Response::new(Code::CONTENT) };
+    let explained = Response::diagnostic(Code::BAD_REQUEST, "a text that is longer than the request was");
+    for (code, response) in [
+        (Code::PUT, Response::new(Code::CHANGED)),
+        (Code::PUT, unavailable),
+        (Code::PUT, explained),
+        (Code::GET, content),
+        (Code::GET, Response::new(Code::NOT_FOUND)),
+    ] {
+        for payload in [0, 1, 7, 20, 400] {
+            let mut bench = Bench::new(ServerConfig::default());
+            bench.peer = address(false);
+            let request = bench.compose(Type::Confirmable, code, &[PATH], &vec![1; payload]);
+            let bytes = late(&mut bench, &request, &response);
+            assert!(bytes > 4 && bytes <= 3 * request.len(), "{bytes} bytes for {} of {code:?}", request.len());
+            assert_eq!(bench.server.counters().timed_out, 1);
+        }
+    }
+}
+
+#[test]
+fn rfc9175_s2_4_a_short_message_does_not_fetch_the_answer_to_a_long_one() {
+    let mut bench = Bench::new(ServerConfig::default());
+    bench.peer = address(false);
+    bench.state = Some(vec![7; 200]);
+    let query = [b'q'; 100];
+    let get = bench.compose(Type::Confirmable, Code::GET, &[PATH, (OptionNumber::URI_QUERY, &query)], &[]);
+    let answer = bench.raw(&get).remove(0);
+    assert!((200..=3 * get.len()).contains(&answer.bytes.len()));
+    let id = answer.message().message_id;
+    let short = compose(Type::Confirmable, Code::GET, id, &[], &[]);
+    let again: usize = bench.raw(&short).iter().map(|sent| sent.bytes.len()).sum();
+    assert!(again <= 3 * short.len(), "{again} bytes for {}", short.len());
+    assert_eq!(bench.raw(&get), [answer], "a repeat is answered");
+}
+
 #[test]
 fn ten_thousand_ports_are_forgotten_again() {
     let mut bench = Bench::new(ServerConfig { peers_max: 1000, ..ServerConfig::default() });

@@ -222,6 +222,7 @@ fn rfc_8613_s7_2_1_an_observer_to_whom_nothing_can_be_said_is_gone_and_not_tried
         response: Response { payload: Payload::Slice(UNSAYABLE), ..Response::new(Code::CONTENT) },
         confirmable: false,
         encoded: None,
+        event: false,
     };
     let mut out = Outbox::default();
     bench.server.notify(bench.now, relation, &notification, &mut out);
@@ -243,6 +244,7 @@ fn rfc_7641_s4_5_notifications_are_sealed_once_and_sent_again_as_they_were() {
         response: Response { payload: Payload::Slice(b"new"), ..Response::new(Code::CONTENT) },
         confirmable: true,
         encoded: None,
+        event: false,
     };
     let mut out = Outbox::default();
     assert_eq!(bench.server.notify(bench.now, first, &notification, &mut out), Notified::Sent);

@@ -151,7 +151,7 @@ impl CoapConfig {
             uploads_max: self.uploads_max,
             uploads_per_peer_max: self.uploads_per_peer_max,
             upload_lifetime: self.upload_timeout,
-            download_bytes_max: self.download_bytes_max,
+            download_bytes_max: self.download_bytes_max.max(self.payload_bytes_max),
             observers_max: self.observers_max,
             observers_per_host_max: self.observers_per_address_max,
             observers_per_peer_max: self.observers_per_peer_max,

@@ -61,6 +61,7 @@ pub(super) struct Core {
     counted: Counters,
     peers_counted: i64,
     uploads_counted: i64,
+    lost_counted: u64,
     /// Streams, not datagrams.
     pub(super) is_reliable: bool,
 }
@@ -100,6 +101,7 @@ impl Core {
             counted: Counters::default(),
             peers_counted: 0,
             uploads_counted: 0,
+            lost_counted: 0,
             is_reliable,
             ctx,
         })
@@ -287,6 +289,14 @@ impl Core {
         }
         if let Some((count, owner)) = self.server.take_gave_way() {
             self.ctx.shared.metrics.shares.gave_way(Table::CoapUploads, &owner, count, self.ctx.now());
+        }
+        if let Some((count, owner)) = self.server.take_downloads_gave_way() {
+            self.ctx.shared.metrics.shares.gave_way(Table::CoapDownloads, &owner, count, self.ctx.now());
+        }
+        let lost = self.server.events_lost();
+        if lost != self.lost_counted {
+            self.ctx.shared.metrics.coap_events_lost.add(lost - self.lost_counted);
+            self.lost_counted = lost;
         }
         let uploads = i64::try_from(self.server.uploads_bytes()).unwrap_or(i64::MAX);
         if uploads != self.uploads_counted {

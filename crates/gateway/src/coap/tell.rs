@@ -146,7 +146,7 @@ impl Core {
             // The notification could not name its topic.
             return Notified::Sent;
         };
-        let notification = Notification { response, confirmable, encoded };
+        let notification = Notification { response, confirmable, encoded, event: !message.meaning.is_state() };
         let told = self.server.notify(machine_time(now), relation, &notification, &mut self.out);
         if told == Notified::Sent && !watch.is_named() {
             watch.shows_retained = message.meaning.is_state();
@@ -170,7 +170,7 @@ impl Core {
         }
         let confirmable = watch.max_qos > Qos::AtMostOnce;
         let response = Response { location, ..Response::new(Code::CONTENT) };
-        let notification = Notification { response, confirmable, encoded: None };
+        let notification = Notification { response, confirmable, encoded: None, event: false };
         self.server.notify(machine_time(now), relation, &notification, &mut self.out)
     }
 

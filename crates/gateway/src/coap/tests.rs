@@ -2,13 +2,16 @@
 
 #![allow(clippy::indexing_slicing, reason = "a test that meets the unexpected panics")]
 
+mod late;
 mod streams;
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fogmux_auth::{Authority, Rules};
-use fogmux_bus::{Bus, BusConfig, Forgetful, Meaning, Payload, Publication, Publisher, TopicRef, WorkerId};
+use fogmux_bus::{
+    Bus, BusConfig, Forgetful, Meaning, Payload, Publication, Publisher, RetainedStore, TopicRef, WorkerId,
+};
 use fogmux_coap::{
     Call, Client, ClientConfig, ClientEvent, Code, Outbox,
     client::{Answer, CallId},
@@ -29,10 +32,10 @@ pub(super) struct House {
     pub(super) address: std::net::SocketAddr,
 }
 
-async fn house(config: CoapConfig, anonymous: bool) -> House {
+async fn house_on(store: Box<dyn RetainedStore>, config: CoapConfig, anonymous: bool) -> House {
     let clock = Clock::start();
     let now = clock.now();
-    let bus = Bus::new(&BusConfig::default(), Box::new(Forgetful), now, clock.unix_ms(now));
+    let bus = Bus::new(&BusConfig::default(), store, now, clock.unix_ms(now));
     let (drain, draining) = watch::channel(crate::phase::Phase::Open);
     let shared = Shared::new(bus, Arc::new(Authority::new(Rules::default())), clock, draining);
     let doors = Doors { coap: Arc::new(CoapDoor::new(config)), ..Doors::default() };
@@ -45,9 +48,13 @@ async fn house(config: CoapConfig, anonymous: bool) -> House {
 }
 
 pub(super) fn run(config: CoapConfig, anonymous: bool, test: impl AsyncFnOnce(House)) {
+    run_on(Box::new(Forgetful), config, anonymous, test);
+}
+
+fn run_on(store: Box<dyn RetainedStore>, config: CoapConfig, anonymous: bool, test: impl AsyncFnOnce(House)) {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
     runtime.block_on(async {
-        let all = async { test(house(config, anonymous).await).await };
+        let all = async { test(house_on(store, config, anonymous).await).await };
         tokio::time::timeout(Duration::from_secs(20), all).await.expect("the test hangs");
     });
 }

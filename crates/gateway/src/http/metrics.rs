@@ -135,6 +135,9 @@ impl Snapshot {
         let too_long = ConstCounter::new(self.0.metrics.coap_too_long.get());
         let help = "CoAP messages not sent because the peer takes no DTLS record that large";
         too_long.encode(descriptor(encoder, "coap_too_long", help, MetricType::Counter)?)?;
+        let lost = ConstCounter::new(self.0.metrics.coap_events_lost.get());
+        let help = "Large messages for CoAP observers, not retained, that went before they were fetched to the end";
+        lost.encode(descriptor(encoder, "coap_events_lost", help, MetricType::Counter)?)?;
         let help = "Entries that ended for those of another principal";
         let mut family = descriptor(encoder, "share_gave_way", help, MetricType::Counter)?;
         for (table, gave_way) in shares.each_gave_way() {

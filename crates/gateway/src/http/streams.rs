@@ -14,7 +14,7 @@ use fogmux_bus::{
     Bus, Claim, NoRoom, Qos, ReadGate, Slot, SubscribeOptions, Subscription, Timestamp, TooManySubscriptions,
 };
 
-use fogmux_fair::Owner;
+use fogmux_fair::{Owner, Room};
 pub(super) use mailbox::{Chunk, Gap, Limits, Portion, StreamMailbox, Taken};
 pub(super) use walk::Place;
 
@@ -30,6 +30,8 @@ pub(super) struct Stream {
     pub(super) slot: Arc<Slot<StreamMailbox>>,
     pub(super) subscriptions: Vec<Subscription>,
     principal: Arc<str>,
+    /// Whose share it has while it is parked.
+    owner: Owner,
     max_qos: Qos,
     bus: Arc<Bus>,
 }
@@ -107,18 +109,60 @@ pub(super) enum NoStream {
 
 struct Entry {
     stream: Arc<Stream>,
-    /// Since when it has no reader.
-    parked: Option<Timestamp>,
+    /// Since when it has no reader, and its number among those without.
+    parked: Option<(Timestamp, u64)>,
+}
+
+/// The streams by identifier, and those without a reader, which share their places by owner (ADR 0036).
+struct Streams {
+    all: HashMap<u64, Entry>,
+    parked: Room<u64>,
+}
+
+impl Streams {
+    fn remove(&mut self, id: u64) -> Option<Entry> {
+        let entry = self.all.remove(&id)?;
+        if let Some((_, number)) = entry.parked {
+            self.parked.leave(number);
+        }
+        Some(entry)
+    }
+
+    /// Notes that a stream has no reader.
+    fn park(&mut self, now: Timestamp, id: u64) {
+        self.resume(id);
+        if let Some(entry) = self.all.get_mut(&id) {
+            entry.parked = Some((now, self.parked.enter(entry.stream.owner.clone(), 1, id)));
+        }
+    }
+
+    /// Notes that a stream has a reader.
+    fn resume(&mut self, id: u64) {
+        if let Some((_, number)) = self.all.get_mut(&id).and_then(|entry| entry.parked.take()) {
+            self.parked.leave(number);
+        }
+    }
+
+    /// Removes the stream that has been parked for longest, of the owner with most among those that share with this one,
+    /// or among all.
+    fn take_parked(&mut self, beside: Option<&Owner>) -> Option<Entry> {
+        let heaviest = match beside {
+            Some(owner) => self.parked.heaviest_beside(owner),
+            None => self.parked.heaviest(),
+        };
+        let (_, id) = self.parked.of_owner(&heaviest?).next()?;
+        let id = *id;
+        self.remove(id)
+    }
 }
 
 /// All streams of the gateway.
 pub(super) struct Registry {
-    streams: Mutex<HashMap<u64, Entry>>,
+    streams: Mutex<Streams>,
     /// Bytes in all their mailboxes.
     bytes: Arc<AtomicUsize>,
     limits: Limits,
     streams_max: usize,
-    parked_max: usize,
     grace: Duration,
 }
 
@@ -131,7 +175,7 @@ impl std::fmt::Debug for Registry {
 impl Registry {
     pub(super) fn new(config: &HttpConfig) -> Self {
         Self {
-            streams: Mutex::default(),
+            streams: Mutex::new(Streams { all: HashMap::new(), parked: Room::new(config.event_streams_parked_max) }),
             bytes: Arc::default(),
             limits: Limits {
                 messages: config.event_stream_messages,
@@ -139,19 +183,18 @@ impl Registry {
                 all_bytes: config.event_streams_bytes,
             },
             streams_max: config.event_streams_max,
-            parked_max: config.event_streams_parked_max,
             grace: config.event_stream_grace,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, Streams> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of streams, and of those without a reader.
     pub(super) fn count(&self) -> (usize, usize) {
         let streams = self.lock();
-        (streams.len(), streams.values().filter(|entry| entry.parked.is_some()).count())
+        (streams.all.len(), streams.parked.len())
     }
 
     /// Opens a stream, claimed by the caller.
@@ -160,15 +203,14 @@ impl Registry {
         {
             let mut streams = self.lock();
             let principal = &*wanted.principal;
-            let own = streams.values().filter(|entry| *entry.stream.principal == *principal).count();
-            if let Err(why) = ctx.bus().room(self.streams_max).admit(streams.len(), own, 1) {
+            let own = streams.all.values().filter(|entry| *entry.stream.principal == *principal).count();
+            if let Err(why) = ctx.bus().room(self.streams_max).admit(streams.all.len(), own, 1) {
                 // A stream without a reader makes room for one with a reader: one of the same principal, or, where the
                 // table is full, of the one that has most.
-                let parked = match why {
-                    NoRoom::Share => oldest_parked(&streams, Some(principal)),
-                    NoRoom::Full => oldest_parked(&streams, None),
-                };
-                victim = parked.and_then(|id| streams.remove(&id));
+                victim = streams.take_parked(match why {
+                    NoRoom::Share => Some(&wanted.owner),
+                    NoRoom::Full => None,
+                });
                 let shares = &ctx.shared.metrics.shares;
                 let Some(entry) = &victim else {
                     shares.refused(Table::EventStreams, principal, ctx.now());
@@ -183,7 +225,7 @@ impl Registry {
         let id = getrandom::u64().map_err(|_| NoStream::NoRandomness)?;
         let walk = wanted.kept.then(Place::default);
         let bus = Arc::clone(ctx.bus());
-        let account = bus.memory().account(wanted.owner);
+        let account = bus.memory().account(wanted.owner.clone());
         let mailbox = StreamMailbox::new(self.limits, Arc::clone(&self.bytes), walk).of(account);
         let slot = bus.slot(mailbox, ctx.id);
         let claim = slot.claim(ctx.id);
@@ -192,6 +234,7 @@ impl Registry {
             slot,
             subscriptions: wanted.subscriptions,
             principal: wanted.principal,
+            owner: wanted.owner,
             max_qos: wanted.max_qos,
             bus: Arc::clone(&bus),
         };
@@ -205,7 +248,7 @@ impl Registry {
             bus.subscribe(&stream.slot, subscription, options)?;
         }
         let stream = Arc::new(stream);
-        self.lock().insert(id, Entry { stream: Arc::clone(&stream), parked: None });
+        self.lock().all.insert(id, Entry { stream: Arc::clone(&stream), parked: None });
         Ok((stream, claim))
     }
 
@@ -218,8 +261,7 @@ impl Registry {
         wanted: &Wanted,
     ) -> Option<(Arc<Stream>, Claim)> {
         let mut streams = self.lock();
-        let entry = streams.get_mut(&id.stream)?;
-        let stream = &entry.stream;
+        let stream = Arc::clone(&streams.all.get(&id.stream)?.stream);
         if stream.principal != wanted.principal
             || stream.subscriptions != wanted.subscriptions
             || stream.max_qos != wanted.max_qos
@@ -239,8 +281,8 @@ impl Registry {
         if !resumed.unwrap_or(false) {
             return None;
         }
-        entry.parked = None;
-        Some((Arc::clone(&entry.stream), claim))
+        streams.resume(id.stream);
+        Some((stream, claim))
     }
 
     /// Parks a stream whose reader has gone, unless another has taken it over.
@@ -257,46 +299,35 @@ impl Registry {
         let mut ended = Vec::new();
         {
             let mut streams = self.lock();
-            if let Some(entry) = streams.get_mut(&stream.id) {
-                entry.parked = Some(ctx.now());
-            }
-            while streams.values().filter(|entry| entry.parked.is_some()).count() > self.parked_max {
-                match oldest_parked(&streams, None).and_then(|id| streams.remove(&id)) {
+            streams.park(ctx.now(), stream.id);
+            while streams.parked.is_overfull() {
+                match streams.take_parked(None) {
                     Some(entry) => ended.push(entry),
                     None => break,
                 }
             }
         }
+        let shares = &ctx.shared.metrics.shares;
+        ended.iter().for_each(|_| shares.event_stream_gave_way());
         ended.iter().for_each(|entry| entry.stream.end(ctx));
     }
 
     /// Ends a stream that its reader has closed.
     pub(super) fn end(&self, ctx: &HttpContext, stream: &Arc<Stream>) {
-        let ended = self.lock().remove(&stream.id);
+        let ended = self.lock().remove(stream.id);
         ended.iter().for_each(|entry| entry.stream.end(ctx));
     }
 
     /// Ends streams that have waited longer than the grace period.
     pub(super) fn expire(&self, ctx: &HttpContext) {
         let (now, grace) = (ctx.now(), self.grace);
-        let ended: Vec<Entry> = self
-            .lock()
-            .extract_if(|_, entry| entry.parked.is_some_and(|since| now.since(since) >= grace))
-            .map(|(_, entry)| entry)
-            .collect();
+        let ended: Vec<Entry> = {
+            let mut streams = self.lock();
+            let is_over = |entry: &Entry| entry.parked.is_some_and(|(since, _)| now.since(since) >= grace);
+            let over: Vec<u64> = streams.all.iter().filter(|(_, entry)| is_over(entry)).map(|(id, _)| *id).collect();
+            over.into_iter().filter_map(|id| streams.remove(id)).collect()
+        };
         // Outside the lock: each unsubscribes.
         ended.iter().for_each(|entry| entry.stream.end(ctx));
     }
-}
-
-/// The stream that has been parked for longest, of a principal or of the one with most parked streams.
-fn oldest_parked(streams: &HashMap<u64, Entry>, principal: Option<&str>) -> Option<u64> {
-    let parked = || streams.iter().filter_map(|(id, entry)| Some((entry.parked?, *id, &*entry.stream.principal)));
-    let heaviest = || {
-        let mut counts: HashMap<&str, usize> = HashMap::new();
-        parked().for_each(|(_, _, principal)| *counts.entry(principal).or_default() += 1);
-        counts.into_iter().max_by_key(|(name, count)| (*count, *name)).map(|(name, _)| name)
-    };
-    let principal = principal.or_else(heaviest)?;
-    parked().filter(|(_, _, whose)| *whose == principal).min().map(|(_, id, _)| id)
 }

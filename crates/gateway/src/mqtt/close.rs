@@ -205,7 +205,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             door.sessions.begin_departure(key, &self.slot, self.claim);
         }
         if let Some(slot) = door.sessions.detach(key, &self.slot, self.claim, keep, self.now) {
-            door.end_session(ctx, &slot);
+            door.end_session(ctx, key, &slot);
         }
         let will = will?;
         let delay = will.delay.min(self.session_expiry);

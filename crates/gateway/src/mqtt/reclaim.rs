@@ -21,7 +21,7 @@ use fogmux_bus::{Account, SessionKey, Slot, SlotId, Timestamp};
 use fogmux_fair::{Owner, divide, level};
 
 use super::{context::MqttContext, mailbox::MqttMailbox};
-use crate::stops::Running;
+use crate::{stops::Running, turn::Portion};
 
 /// How often it is looked.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -223,7 +223,7 @@ async fn trim(ctx: &MqttContext, Holders { share, used, absent, .. }: &Holders) 
         if left > level
             && let Some(slot) = door.sessions.remove_absent(key, slot)
         {
-            door.end_session(ctx, &slot);
+            door.end_session_in_portions(ctx, &slot, &mut Portion::new()).await;
             door.publish_will_of(ctx, key);
         }
     }

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeSet, HashMap},
     hash::BuildHasher,
+    rc::Rc,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -35,9 +36,6 @@ use crate::{
 /// none begins and ends in between; an earlier alarm wakes it ([`MqttDoor::set_alarm`]).
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The work of removing a subscription, in deliveries: it takes some two microseconds.
-const UNSUBSCRIBED: u64 = 32;
-
 /// The tag of all subscriptions of a session that are not shared: a message that several match is delivered once
 /// (§3.3.4).
 const TAG: u64 = 0;
@@ -59,7 +57,7 @@ pub(super) fn share_tag(subscription: &Subscription) -> u32 {
 pub(super) type LeftGroups = HashMap<u32, Arc<Subscription>>;
 
 /// Hands messages of shared subscriptions, found by their tags, to other members.
-fn hand_on(ctx: &MqttContext, left: Left, groups: &LeftGroups) {
+pub(super) fn hand_on(ctx: &MqttContext, left: Left, groups: &LeftGroups) {
     if left.messages.is_empty() {
         return;
     }
@@ -77,26 +75,6 @@ pub(super) fn leave_groups(ctx: &MqttContext, slot: &Slot<MqttMailbox>, claim: C
     // The queue of a displaced connection belongs to the next one.
     let Ok(left) = slot.with_claim(claim, |mailbox| mailbox.take_shared(Leaves::Groups(groups))) else { return };
     hand_on(ctx, left, groups);
-}
-
-fn subscriptions_of(slot: &Slot<MqttMailbox>) -> impl Iterator<Item = Subscription> + use<> {
-    let subscriptions = slot.with(|mailbox| mailbox.subscriptions.take());
-    subscriptions.into_iter().flat_map(|subscriptions| subscriptions.into_all())
-}
-
-fn unsubscribe(ctx: &MqttContext, slot: &Arc<Slot<MqttMailbox>>, subscription: Subscription, groups: &mut LeftGroups) {
-    ctx.bus().unsubscribe(slot, &subscription, tag(&subscription));
-    if subscription.group.is_some() {
-        groups.insert(share_tag(&subscription), Arc::new(subscription));
-    }
-}
-
-/// Ends a session without subscriptions; it has left these shared ones.
-fn close(ctx: &MqttContext, slot: &Arc<Slot<MqttMailbox>>, groups: &LeftGroups) {
-    if !groups.is_empty() {
-        hand_on(ctx, slot.with(|mailbox| mailbox.take_shared(Leaves::Session)), groups);
-    }
-    ctx.bus().close(slot);
 }
 
 /// The key of a session. No identifier has a NUL ([MQTT-1.5.4-2]), and no user is called as those without a name.
@@ -233,32 +211,6 @@ impl MqttDoor {
         &self.unfinished
     }
 
-    /// Ends a session: nothing is delivered to it any more. Messages of its shared subscriptions that it has not taken
-    /// go to other members (§4.8.2).
-    pub(super) fn end_session(&self, ctx: &MqttContext, slot: &Arc<Slot<MqttMailbox>>) {
-        let mut groups = HashMap::new();
-        for subscription in subscriptions_of(slot) {
-            unsubscribe(ctx, slot, subscription, &mut groups);
-        }
-        close(ctx, slot, &groups);
-    }
-
-    /// As [`end_session`](Self::end_session), with turns of others in between.
-    pub(super) async fn end_session_in_portions(
-        &self,
-        ctx: &MqttContext,
-        slot: &Arc<Slot<MqttMailbox>>,
-        portion: &mut Portion,
-    ) {
-        let mut groups = HashMap::new();
-        for subscription in subscriptions_of(slot) {
-            unsubscribe(ctx, slot, subscription, &mut groups);
-            portion.spend(UNSUBSCRIBED).await;
-        }
-        close(ctx, slot, &groups);
-        portion.spend(UNSUBSCRIBED).await;
-    }
-
     /// Ends the sessions that have expired, and publishes their wills.
     pub(super) async fn end_expired(&self, ctx: &MqttContext, now: Timestamp, portion: &mut Portion) {
         while let Some((key, slot)) = self.sessions.expire(now) {
@@ -268,20 +220,20 @@ impl MqttDoor {
             self.end_session_in_portions(ctx, &slot, portion).await;
             if let Some((will, departure)) = will {
                 let deliveries = will.publish(ctx);
-                self.sessions.end_will(&key, &departure);
+                self.sessions.departed(&key, &departure);
                 portion.spend(deliveries).await;
             }
         }
     }
 
     /// Ends a session that gave way to one of another principal. Its connection, if it has one, is told why.
-    pub(super) fn give_way(&self, ctx: &MqttContext, gone: &GaveWay<MqttMailbox>) {
+    pub(super) fn give_way(&self, ctx: &Rc<MqttContext>, gone: &GaveWay<MqttMailbox>) {
         ctx.shared.metrics.shares.session_gave_way(&gone.principal, client_of(&gone.key), ctx.now());
         gone.slot.with(|mailbox| mailbox.gave_way = true);
         if gone.connected {
             gone.slot.claim(ctx.id);
         }
-        self.end_session(ctx, &gone.slot);
+        self.end_session(ctx, &gone.key, &gone.slot);
         self.publish_will_of(ctx, &gone.key);
     }
 
@@ -299,14 +251,14 @@ impl MqttDoor {
     pub(super) fn publish_will_of(&self, ctx: &MqttContext, key: &SessionKey) {
         if let Some((will, departure)) = self.take_will(key) {
             will.publish(ctx);
-            self.sessions.end_will(key, &departure);
+            self.sessions.departed(key, &departure);
         }
     }
 
     fn take_will(&self, key: &SessionKey) -> Option<(Will, Departure)> {
         let mut wills = lock(&self.wills);
         // Begun under the lock: who does not find the will there finds its departure.
-        wills.remove(key).map(|will| (will, self.sessions.begin_will(key)))
+        wills.remove(key).map(|will| (will, self.sessions.depart(key)))
     }
 
     /// Publishes the wills whose delay is over.
@@ -314,7 +266,7 @@ impl MqttDoor {
         // Published without the lock.
         while let Some((key, will, departure)) = self.pop_due_will(now) {
             let deliveries = will.publish(ctx);
-            self.sessions.end_will(&key, &departure);
+            self.sessions.departed(&key, &departure);
             portion.spend(deliveries).await;
         }
     }
@@ -322,7 +274,7 @@ impl MqttDoor {
     fn pop_due_will(&self, now: Timestamp) -> Option<(SessionKey, Will, Departure)> {
         let mut wills = lock(&self.wills);
         let (key, will) = wills.pop_due(now)?;
-        let departure = self.sessions.begin_will(&key);
+        let departure = self.sessions.depart(&key);
         Some((key, will, departure))
     }
 

@@ -3,6 +3,7 @@
 
 use std::{
     future::{pending, poll_fn},
+    rc::Rc,
     sync::Arc,
     time::Duration,
 };
@@ -41,7 +42,7 @@ pub(super) struct Previous {
 
 /// Ends the session that was replaced and settles its delayed will, unless that has to wait.
 pub(super) fn succeed(
-    ctx: &MqttContext,
+    ctx: &Rc<MqttContext>,
     key: &SessionKey,
     slot: &Slot<MqttMailbox>,
     claim: Claim,
@@ -49,12 +50,12 @@ pub(super) fn succeed(
 ) -> Option<Follows> {
     let fresh = ended.is_some();
     if let Some(ended) = ended {
-        ctx.door.end_session(ctx, &ended);
+        ctx.door.end_session(ctx, key, &ended);
     }
     if !behind {
         settle_will(ctx, key, fresh);
     }
-    // A will whose delay is just over may be on its way.
+    // A will whose delay is just over may be on its way, and a session with many subscriptions is still to end.
     (behind || ctx.door.sessions.is_behind(key, slot, claim)).then_some(Follows { fresh })
 }
 

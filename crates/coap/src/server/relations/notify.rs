@@ -1,20 +1,18 @@
 //! Sending notifications: when one may be sent, whether it is Confirmable, and what follows from it.
 
-use super::pace::{PACE_OF_DOUBT, Proof, QUIET, SEAL_AGAIN_AFTER, pace};
+use super::pace::{PACE_OF_DOUBT, Proof, QUIET, ROOM_AGAIN_AFTER, SEAL_AGAIN_AFTER, pace};
+use super::part::{first_block, is_cut, keep_for_blocks, size_of_content};
 use super::plan::{Plan, plan};
 use super::{Last, Observed, Relation, RelationId, SEQUENCE_MASK};
 use crate::Timestamp;
-use crate::block::Block;
 use crate::code::Code;
 use crate::encode::Encoder;
 use crate::message::Type;
 use crate::outbox::Outbox;
 use crate::peer::Peer;
-use crate::request::location_cache_key;
-use crate::response::{Encoded, Extra, Response};
+use crate::response::{Encoded, Response};
 use crate::server::confirmables::Confirmable;
-use crate::server::downloads::Snapshot;
-use crate::server::peers::{Limits, PeerState};
+use crate::server::peers::PeerState;
 use crate::server::respond::seal_into;
 use crate::server::timers::Timer;
 use crate::server::{Event, GoneReason, Role, Server, ServerConfig, Unsealed};
@@ -29,6 +27,8 @@ pub struct Notification<'a> {
     pub confirmable: bool,
     /// The same response, if it is encoded already.
     pub encoded: Option<&'a Encoded>,
+    /// Whether it is of an event: nothing retains it, so that its rest can be fetched only while the server keeps it.
+    pub event: bool,
 }
 
 /// The outcome of a notification.
@@ -110,7 +110,12 @@ impl<P: Peer> Server<P> {
         let waits_for_chunk = entry.observed == Observed::Many && entry.in_flight.is_some();
         if !entry.is_blocked(now) || (waits_for_chunk && !entry.queued && !entry.stalled) {
             let response = Response { max_age: last.max_age, ..Response::new(last.code) };
-            self.send_notification(now, key, &Notification { response, confirmable: true, encoded: None }, out);
+            self.send_notification(
+                now,
+                key,
+                &Notification { response, confirmable: true, encoded: None, event: false },
+                out,
+            );
         }
         self.set_alarm(now, key);
     }
@@ -202,6 +207,12 @@ impl<P: Peer> Server<P> {
         let Some(plan) = plan(&self.config, now, (key, &mut *relation), peer, in_flight, notification) else {
             return false;
         };
+        if is_cut(&notification.response, relation.limits)
+            && !keep_for_blocks(&mut self.downloads, &self.owners, &self.hash, now, (relation, &*peer), notification)
+        {
+            relation.not_before = now + ROOM_AGAIN_AFTER;
+            return false;
+        }
         // RFC 8323 §7.1: over a connection the option may be empty and must be ignored. Some clients (aiocoap 0.4) do
         // not ignore it, so it counts there too.
         let sequence = (relation.sequence + 1) & SEQUENCE_MASK;
@@ -246,15 +257,11 @@ impl<P: Peer> Server<P> {
         self.counters.notified += 1;
         relation.sent(now, message_id, plan.confirmable);
         peer.allowance.spend(size_of_content(response));
-        let is_part = extra.block2.is_some();
         if plan.confirmable {
             relation.proof = Proof::Given;
             self.follow_confirmable(now, key, message_id, &plan, out);
         } else if let Some(at) = relation.follow(&self.config, now, peer, &plan) {
             self.timers.add(at, Timer::Relation(key));
-        }
-        if is_part {
-            self.keep_for_blocks(now, key, response);
         }
         if plan.last {
             self.remove_relation(key, GoneReason::Refused);
@@ -282,23 +289,6 @@ impl<P: Peer> Server<P> {
         if let (Some(relation), false) = (self.relations.get_mut(key), plan.last) {
             relation.in_flight = tracked;
         }
-    }
-
-    /// Keeps the state for the client to fetch the rest of a large notification (RFC 7959 §2.6). An observer of a
-    /// filter may have several: each is kept under its own location, the newest also under the filter.
-    fn keep_for_blocks(&mut self, now: Timestamp, key: Key, response: &Response<'_>) {
-        let Some(relation) = self.relations.get(key) else { return };
-        let (peer, scope, cache_key) = (relation.peer, relation.scope(), relation.cache_key);
-        let snapshot = Snapshot {
-            body: response.payload.to_bytes(),
-            etag: response.etag,
-            content_format: response.content_format,
-            touched: now,
-        };
-        if let Some(location) = response.location {
-            self.downloads.keep((peer, scope, location_cache_key(location, &self.hash)), snapshot.clone());
-        }
-        self.downloads.keep((peer, scope, cache_key), snapshot);
     }
 }
 
@@ -348,27 +338,5 @@ impl Relation {
             Proof::Due => self.sent_at.map(|sent| sent + QUIET),
             Proof::Open => self.sent_at.map(|sent| (sent + QUIET).max(self.confirmed_at + interval)),
         }
-    }
-}
-
-/// Bytes of payload and location.
-pub(super) fn size_of_content(response: &Response<'_>) -> usize {
-    response.payload.as_slice().len() + response.location.map_or(0, |location| location.path.len())
-}
-
-/// The part of a notification that fits, and the options that say so (RFC 7959 §2.6).
-fn first_block<'a>(response: &Response<'a>, limits: Limits, observe: Option<u32>) -> Extra<'a> {
-    let payload = response.payload.as_slice();
-    // RFC 7641 §4.2: an error response carries no Observe option.
-    let extra = Extra { observe, payload, ..Extra::default() };
-    if payload.len() <= limits.whole {
-        return extra;
-    }
-    let first = Block { number: 0, more: false, size: limits.size };
-    match first.slice_of(payload, limits.chunk) {
-        Some((block, part)) if block.more && response.code == Code::CONTENT => {
-            Extra { payload: part, block2: Some(block), size2: u32::try_from(payload.len()).ok(), ..extra }
-        }
-        Some(_) | None => extra,
     }
 }

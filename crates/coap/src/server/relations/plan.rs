@@ -1,8 +1,9 @@
 //! How a notification is sent: Confirmable or not (RFC 7641 §4.5), now or later.
 
 use super::Relation;
-use super::notify::{Notification, size_of_content};
+use super::notify::Notification;
 use super::pace::{PATIENCE_MIN, PATIENCE_TRIPS, needs_proof};
+use super::part::size_of_content;
 use crate::Timestamp;
 use crate::peer::Peer;
 use crate::server::ServerConfig;
