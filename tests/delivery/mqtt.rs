@@ -1,5 +1,6 @@
 //! MQTT subscribers over each transport: retained messages, backlogs, slow subscribers, shutdown.
 
+mod again;
 mod backlog;
 mod burst;
 pub(crate) mod client;
@@ -22,6 +23,7 @@ use fogmux_tests::suite::Case;
 /// The cases of each file.
 pub(crate) fn cases() -> Vec<Case> {
     [
+        again::CASES,
         retained::CASES,
         backlog::CASES,
         slow::CASES,

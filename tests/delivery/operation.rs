@@ -32,6 +32,7 @@ pub(crate) const CASES: &[Case] = &[
     disk::FULL_LATER_GROUP,
     checked::STARTS,
     early::SIGNALS,
+    early::KILLED,
     exit::LATE,
     exit::REFUSED,
     exit::UNTOUCHED,

@@ -23,6 +23,9 @@ pub(crate) trait DoorService {
 
     /// Starts the tasks that one worker runs for the whole door. They end at the shutdown.
     fn keep_house(&self) {}
+
+    /// Gives back memory of this worker that nothing has used since the last call, a second ago.
+    fn rest(&self) {}
 }
 
 /// A connection that came in by a listener of a door.

@@ -25,6 +25,8 @@ pub(crate) struct Encodings {
     /// By the message's identifier, modulo [`KEPT`].
     kept: Vec<Kept>,
     bytes: Vec<u8>,
+    /// One was asked for since the last [`rest`](Self::rest).
+    used: bool,
 }
 
 #[derive(Clone, Default)]
@@ -41,6 +43,7 @@ impl Encodings {
             encode(out);
             return out.len() > start;
         }
+        self.used = true;
         if self.kept.is_empty() || self.bytes.len() > BYTES_MAX {
             self.clear();
             self.kept.resize(KEPT, Kept::default());
@@ -54,6 +57,14 @@ impl Encodings {
         }
         out.extend_from_slice(self.bytes.get(kept.at.clone()).unwrap_or_default());
         out.len() > start
+    }
+
+    /// Gives the memory back if no encoding was asked for since the last call. Each door of each worker would otherwise
+    /// hold a megabyte for ever after its first busy second.
+    pub(crate) fn rest(&mut self) {
+        if !std::mem::take(&mut self.used) {
+            *self = Self::default();
+        }
     }
 
     /// The bytes of all encodings that were made.
@@ -104,6 +115,22 @@ mod tests {
         append(0, 7);
         append(0, 7);
         assert_eq!(made.get(), 1003);
+    }
+
+    #[test]
+    fn encodings_that_nobody_asks_for_take_no_memory() {
+        let mut encodings = Encodings::default();
+        let append = |encodings: &mut Encodings| {
+            let key = Key { message: MessageId(1), form: 0 };
+            encodings.append(&mut Vec::new(), key, |out| out.extend_from_slice(&[1; 4096]));
+        };
+        append(&mut encodings);
+        encodings.rest();
+        assert_eq!(encodings.bytes(), 4096, "it was asked for");
+        encodings.rest();
+        assert_eq!((encodings.bytes.capacity(), encodings.kept.capacity()), (0, 0));
+        append(&mut encodings);
+        assert_eq!(encodings.bytes(), 4096);
     }
 
     #[test]

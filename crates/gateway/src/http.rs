@@ -276,6 +276,10 @@ impl DoorService for Rc<HttpContext> {
     fn keep_house(&self) {
         spawn_local(housekeeping(Self::clone(self)));
     }
+
+    fn rest(&self) {
+        self.events.borrow_mut().rest();
+    }
 }
 
 /// How often [`housekeeping`] looks for event streams that nobody came back for.

@@ -67,6 +67,10 @@ impl DoorService for Rc<XmppContext> {
     fn keep_house(&self) {
         spawn_local(housekeeping(Self::clone(self)));
     }
+
+    fn rest(&self) {
+        self.notifications.borrow_mut().rest();
+    }
 }
 
 /// Serves one connection until it ends; `tls` is there for STARTTLS.

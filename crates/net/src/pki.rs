@@ -11,11 +11,11 @@
 //! ECDSA P-256 unless asked otherwise. RFC 5280: the authority is a CA of path length 0, other certificates are none.
 
 mod authority;
+mod files;
 mod revocation;
 
 use std::{
     fs, io,
-    io::Write as _,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     path::{Path, PathBuf},
     sync::Arc,
@@ -33,6 +33,8 @@ use rustls::{
 };
 use zeroize::Zeroizing;
 
+#[cfg(unix)]
+pub use self::files::inherit;
 pub use self::{
     authority::{Authority, Issued, Purpose, Wanted, inspect},
     revocation::{Revocations, Revoked},
@@ -159,15 +161,6 @@ pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: Sys
     if good(&pki)? { Ok(Pki { renewed: true, ..pki }) } else { Err(PkiError::Authority(pki.ca)) }
 }
 
-/// Makes a directory into which only its owner looks.
-fn create(directory: &Path) -> Result<(), PkiError> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory).map_err(|source| PkiError::Io { file: directory.into(), source })
-}
-
 /// A clock before [`EARLIEST`] is not believed.
 fn believable(now: SystemTime) -> Duration {
     now.duration_since(UNIX_EPOCH).unwrap_or_default().max(EARLIEST)
@@ -273,85 +266,6 @@ pub fn hostname() -> Option<String> {
     (!name.is_empty() && name != "(none)").then_some(name)
 }
 
-#[derive(Clone, Copy)]
-enum Access {
-    Owner,
-    Everybody,
-}
-
-/// Writes a file as a whole or not at all; a private one is never readable by others, not even for a moment.
-fn write(file: &Path, text: &str, access: Access) -> Result<(), PkiError> {
-    let temporary = file.with_added_extension("new");
-    let attempt = || {
-        match fs::remove_file(&temporary) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
-        let mut options = fs::File::options();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::OpenOptionsExt as _;
-            options.mode(match access {
-                Access::Owner => 0o600,
-                Access::Everybody => 0o644,
-            });
-        }
-        let mut open = options.open(&temporary)?;
-        #[cfg(unix)]
-        inherit(&open, file)?;
-        open.write_all(text.as_bytes())?;
-        open.sync_all()?;
-        fs::rename(&temporary, file)
-    };
-    attempt().map_err(|source| PkiError::Io { file: file.into(), source })
-}
-
-/// What root writes into the directory of somebody else is for that one: it belongs to the owner of what it replaces,
-/// else of the directory. By the descriptor of a file that was made just now, so that no link leads elsewhere.
-///
-/// # Errors
-/// There is no such directory, or the system refuses for another reason than that we may not.
-#[cfg(unix)]
-pub fn inherit(made: &fs::File, file: &Path) -> io::Result<()> {
-    use std::os::unix::fs::{MetadataExt as _, fchown};
-    let directory = file.parent().filter(|directory| !directory.as_os_str().is_empty());
-    let own = made.metadata()?;
-    // Where the file was made in its place there is nothing that it replaces.
-    let replaced = fs::symlink_metadata(file).ok().filter(|found| (found.dev(), found.ino()) != (own.dev(), own.ino()));
-    let before = replaced.map_or_else(|| fs::metadata(directory.unwrap_or(Path::new("."))), Ok)?;
-    if before.uid() == own.uid() {
-        return Ok(());
-    }
-    match fchown(made, Some(before.uid()), Some(before.gid())) {
-        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-/// Waits until nobody else changes the file. Released when dropped.
-fn lock(file: &Path) -> Result<fs::File, PkiError> {
-    let beside = file.with_added_extension("lock");
-    let mut options = fs::File::options();
-    options.write(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let attempt = || {
-        let lock = match options.clone().create_new(true).open(&beside) {
-            Ok(made) => {
-                #[cfg(unix)]
-                inherit(&made, file)?;
-                made
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(&beside)?,
-            Err(error) => return Err(error),
-        };
-        lock.lock()?;
-        Ok(lock)
-    };
-    attempt().map_err(|source| PkiError::Io { file: beside.clone(), source })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -443,5 +357,28 @@ mod tests {
         fs::copy(other.path().join("ca.key"), directory.path().join("ca.key")).unwrap();
         fs::remove_file(&pki.certificate).unwrap();
         assert!(matches!(ensure(directory.path(), &[], at(0)), Err(PkiError::Authority(_))));
+    }
+
+    #[test]
+    fn an_interrupted_creation_is_completed_by_the_next_start() {
+        let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let pki = ensure(directory.path(), &[], at(0)).unwrap();
+        let staged = directory.path().join("ca.pem.new");
+        // Nothing but the name of the certificate is missing.
+        fs::rename(&pki.ca, &staged).unwrap();
+        let made = fs::read_to_string(&staged).unwrap();
+        assert!(!ensure(directory.path(), &[], at(0)).unwrap().renewed, "it is the same authority");
+        assert_eq!(fs::read_to_string(&pki.ca).unwrap(), made);
+        // No key is there yet: an authority is made.
+        ensure(other.path(), &[], at(0)).unwrap();
+        fs::rename(other.path().join("ca.pem"), other.path().join("ca.pem.new")).unwrap();
+        fs::rename(other.path().join("ca.key"), other.path().join("ca.key.new")).unwrap();
+        assert!(ensure(other.path(), &[], at(0)).unwrap().renewed);
+        // What belongs to another key, or is cut short, completes nothing.
+        fs::remove_file(&pki.ca).unwrap();
+        for text in [fs::read_to_string(other.path().join("ca.pem")).unwrap(), made[..made.len() / 2].to_owned()] {
+            fs::write(&staged, text).unwrap();
+            assert!(matches!(ensure(directory.path(), &[], at(0)), Err(PkiError::Half { .. })));
+        }
     }
 }

@@ -58,6 +58,13 @@ pub(super) enum Verdict {
     Refused(Refusal),
 }
 
+impl Verdict {
+    /// Whether the bus has refused the message.
+    fn is_refused(&self, batch: &[Publication<'_>]) -> bool {
+        matches!(self, Self::Published(index) if batch.get(*index).is_some_and(|one| one.outcome().refused))
+    }
+}
+
 /// The acknowledgements of a batch, in order.
 pub(super) type Verdicts = SmallVec<[(PacketId, Qos, Verdict); 8]>;
 
@@ -84,11 +91,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut batch = Vec::with_capacity(items.len());
         let mut verdicts = Verdicts::new();
         let (mut end, mut retains) = (None, false);
-        for item in items {
+        for (index, item) in items.iter().enumerate() {
             let admitted = match self.admit(item, generation) {
                 Ok(admitted) => admitted,
                 Err(over) => {
                     end = Some(over);
+                    self.forget_items(items.get(index..).unwrap_or_default());
                     break;
                 }
             };
@@ -153,7 +161,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn owe_all(&mut self, verdicts: Verdicts, batch: &[Publication<'_>], completions: &Completions) -> Result<(), End> {
         let mut completion = &Completion::Ready;
         let mut owing = Owing::with_capacity(verdicts.len());
-        for (id, qos, verdict) in verdicts {
+        let mut verdicts = verdicts.into_iter();
+        while let Some((id, qos, verdict)) = verdicts.next() {
             let index = match verdict {
                 Verdict::Published(index) => index,
                 Verdict::Refused(Refusal { reason, text }) => {
@@ -174,12 +183,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 Err(refused) => {
                     self.owe(completion, owing);
+                    let rest = std::iter::once((id, qos, verdict)).chain(verdicts);
+                    let open = rest.filter(|(_, qos, verdict)| *qos == Qos::ExactlyOnce && verdict.is_refused(batch));
+                    self.forget_received(open.map(|(id, ..)| id));
                     return Err(refused);
                 }
             }
         }
         self.owe(completion, owing);
         Ok(())
+    }
+
+    /// Forgets the identifiers of items that are not published.
+    #[cold]
+    fn forget_items(&self, items: &[Item<'_>]) {
+        let fresh = items.iter().filter(|item| item.incoming.qos == Qos::ExactlyOnce && !item.duplicate);
+        self.forget_received(fresh.filter_map(|item| item.incoming.packet_id));
+    }
+
+    /// Forgets identifiers of QoS 2 messages that are not published. A client that sends them again, because it was not
+    /// answered, would otherwise be told that they are ([MQTT-4.3.3-10]).
+    #[cold]
+    fn forget_received(&self, ids: impl Iterator<Item = PacketId>) {
+        // The identifiers of a displaced connection belong to the next one.
+        let _ = self.slot.with_claim(self.claim, |mailbox| {
+            for id in ids {
+                mailbox.received.remove(id);
+            }
+        });
     }
 
     /// Sends acknowledgements, or lets them wait for their completion and for those before them.
@@ -265,7 +296,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn acknowledge(&mut self, owing: &[Owed]) {
         self.ctx.shared.metrics.mqtt_only.control_out.add(u64::try_from(owing.len()).unwrap_or(0));
-        let mut forgotten: SmallVec<[PacketId; 8]> = SmallVec::new();
+        let mut refused: SmallVec<[PacketId; 8]> = SmallVec::new();
         for Owed { id, qos, reason, text, retain: _ } in owing {
             let kind = if *qos == Qos::ExactlyOnce { PacketType::Pubrec } else { PacketType::Puback };
             let mut list = PropertyBuffer::new();
@@ -277,16 +308,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 self.inbound.release();
             }
             if *qos == Qos::ExactlyOnce && reason.is_error() {
-                forgotten.push(*id);
+                refused.push(*id);
             }
         }
-        if !forgotten.is_empty() {
-            // The identifiers of a displaced connection belong to the next one.
-            let _ = self.slot.with_claim(self.claim, |mailbox| {
-                for id in forgotten {
-                    mailbox.received.remove(id);
-                }
-            });
+        if !refused.is_empty() {
+            self.forget_received(refused.into_iter());
         }
     }
 
@@ -303,8 +329,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if let Some(at) = first.owing.iter().position(Owed::is_broken)
                     && !self.version.is_v5()
                 {
-                    first.owing.truncate(at);
+                    let rest: Owing = first.owing.drain(at..).collect();
                     self.acknowledge(&first.owing);
+                    let broken = rest.iter().filter(|owed| owed.is_broken() && owed.qos == Qos::ExactlyOnce);
+                    self.forget_received(broken.map(|owed| owed.id));
                     return Err(End::Refused);
                 }
                 for owed in first.owing.iter_mut().filter(|owed| owed.is_broken()) {

@@ -129,6 +129,13 @@ impl WorkerDoors {
         }
     }
 
+    /// Has every door give back memory of this worker that it has not used since the last call.
+    pub(crate) fn rest(&self) {
+        for door in Door::ALL.into_iter().filter_map(|door| self.of(door)) {
+            door.rest();
+        }
+    }
+
     /// The door that serves the connections of a listener, if this program has it.
     pub(super) fn of(&self, door: Door) -> Option<&dyn DoorService> {
         match door {

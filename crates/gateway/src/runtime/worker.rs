@@ -4,7 +4,7 @@ use std::{
     future::poll_fn,
     io,
     panic::resume_unwind,
-    rc::Rc,
+    rc::{Rc, Weak},
     sync::{Arc, atomic::AtomicUsize},
     task::Poll,
     thread::{self, JoinHandle},
@@ -138,6 +138,16 @@ async fn sweep_routes(ctx: Rc<WorkerContext>) {
     }
 }
 
+/// Has the doors give back memory of this worker that they have not used for a second.
+async fn rest(doors: Weak<WorkerDoors>) {
+    let mut ticks = tokio::time::interval(TICK);
+    while let Some(doors) = doors.upgrade() {
+        doors.rest();
+        drop(doors);
+        ticks.tick().await;
+    }
+}
+
 /// Starts the tasks of every worker: one wakes the owners of mailboxes, one drops outdated routes.
 pub(crate) fn spawn_own_tasks(ctx: &Rc<WorkerContext>) {
     let wakes = Rc::clone(ctx);
@@ -158,6 +168,7 @@ async fn run(
 ) {
     spawn_own_tasks(&ctx);
     let (doors, tasks) = (Rc::new(doors), Tasks::default());
+    spawn_local(rest(Rc::downgrade(&doors)));
     for socket in udp {
         serve_udp(&doors, socket, &tasks);
     }

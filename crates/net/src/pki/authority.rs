@@ -15,7 +15,9 @@ use rustls::pki_types::ServerName;
 use zeroize::Zeroizing;
 
 use super::{
-    Access, CA_VALIDITY, PkiError, Revocations, Revoked, believable, ca_name, ca_params, lock, new_key, validity, write,
+    CA_VALIDITY, PkiError, Revocations, Revoked, believable, ca_name, ca_params,
+    files::{Access, create, lock, put_in_place, stage, staged, write},
+    new_key, validity,
 };
 use crate::{certificate::read_certificates, channel::ClientCertificate, profile::KeyKind};
 
@@ -120,14 +122,16 @@ impl Authority {
         if Self::exists(directory)? { Self::open(directory) } else { Self::make(directory, KeyKind::EcdsaP256, now) }
     }
 
-    /// Whether a directory has one; whether it is sound is not looked at.
+    /// Whether a directory has one; whether it is sound is not looked at. One whose creation was interrupted is
+    /// completed.
     ///
     /// # Errors
-    /// [`PkiError::Half`].
+    /// [`PkiError::Half`]; [`PkiError::Io`] if it cannot be completed.
     pub(super) fn exists(directory: &Path) -> Result<bool, PkiError> {
         let [certificate, key] = FILES.map(|name| directory.join(name));
         match (certificate.exists(), key.exists()) {
             (true, false) => Err(PkiError::Half { present: certificate, missing: key }),
+            (false, true) if is_interrupted(&certificate, &key) => put_in_place(&certificate).map(|()| true),
             (false, true) => Err(PkiError::Half { present: key, missing: certificate }),
             (both, _) => Ok(both),
         }
@@ -140,9 +144,7 @@ impl Authority {
     pub fn open(directory: &Path) -> Result<Self, PkiError> {
         Self::exists(directory)?;
         let [certificate, key] = FILES.map(|name| directory.join(name));
-        let text = fs::read_to_string(&key).map_err(|source| PkiError::Io { file: key.clone(), source })?;
-        let text = Zeroizing::new(text);
-        let key = KeyPair::from_pem(&text).map_err(|source| PkiError::Key { file: key, source })?;
+        let key = read_key(&key)?;
         // The certificate is put together again from its key when something is signed, so it has to be one of ours.
         let theirs = inspect(&certificate)?.common_name;
         if theirs.as_deref() != Some(ca_name(&key).as_str()) {
@@ -162,12 +164,15 @@ impl Authority {
                 return Err(PkiError::Exists(file.clone()));
             }
         }
-        super::create(directory)?;
+        create(directory)?;
         let pair = new_key(kind)?;
         let made = ca_params(&pair, believable(now)).self_signed(&pair);
         let made = made.map_err(|source| PkiError::Key { file: key.clone(), source })?;
+        // The process may end at any instant. Without a key there is no authority; from then on its certificate is on the
+        // disk, and only its name may be missing.
+        stage(&certificate, &made.pem(), Access::Everybody)?;
         write(&key, &Zeroizing::new(pair.serialize_pem()), Access::Owner)?;
-        write(&certificate, &made.pem(), Access::Everybody)?;
+        put_in_place(&certificate)?;
         Ok(Self { directory: directory.into(), certificate, key: pair })
     }
 
@@ -256,6 +261,17 @@ impl Authority {
         let made = made.and_then(|list| list.pem()).map_err(|source| PkiError::Key { file: file.clone(), source })?;
         write(&file, &made, Access::Everybody)
     }
+}
+
+/// Whether the creation of an authority was interrupted before its certificate had its name.
+fn is_interrupted(certificate: &Path, key: &Path) -> bool {
+    let name = inspect(&staged(certificate)).ok().and_then(|made| made.common_name);
+    name.is_some_and(|name| read_key(key).is_ok_and(|key| *name == *ca_name(&key)))
+}
+
+fn read_key(file: &Path) -> Result<KeyPair, PkiError> {
+    let text = fs::read_to_string(file).map_err(|source| PkiError::Io { file: file.into(), source })?;
+    KeyPair::from_pem(&Zeroizing::new(text)).map_err(|source| PkiError::Key { file: file.into(), source })
 }
 
 /// What stands in a certificate file: its leaf.

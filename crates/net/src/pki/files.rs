@@ -1,0 +1,112 @@
+//! Files of a PKI: written whole or not at all, private ones for their owner only.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use super::PkiError;
+
+/// Makes a directory into which only its owner looks.
+pub(super) fn create(directory: &Path) -> Result<(), PkiError> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory).map_err(|source| PkiError::Io { file: directory.into(), source })
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Access {
+    Owner,
+    Everybody,
+}
+
+/// Writes a file as a whole or not at all; a private one is never readable by others, not even for a moment.
+pub(super) fn write(file: &Path, text: &str, access: Access) -> Result<(), PkiError> {
+    stage(file, text, access)?;
+    put_in_place(file)
+}
+
+/// The file that takes the place of another once it is whole.
+pub(super) fn staged(file: &Path) -> PathBuf {
+    file.with_added_extension("new")
+}
+
+/// Gives a staged file its name.
+pub(super) fn put_in_place(file: &Path) -> Result<(), PkiError> {
+    fs::rename(staged(file), file).map_err(|source| PkiError::Io { file: file.into(), source })
+}
+
+/// Writes a file under the name of [`staged`] ones, and has it on the disk.
+pub(super) fn stage(file: &Path, text: &str, access: Access) -> Result<(), PkiError> {
+    let temporary = staged(file);
+    let attempt = || {
+        match fs::remove_file(&temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let mut options = fs::File::options();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::OpenOptionsExt as _;
+            options.mode(match access {
+                Access::Owner => 0o600,
+                Access::Everybody => 0o644,
+            });
+        }
+        let mut open = options.open(&temporary)?;
+        #[cfg(unix)]
+        inherit(&open, file)?;
+        open.write_all(text.as_bytes())?;
+        open.sync_all()
+    };
+    attempt().map_err(|source| PkiError::Io { file: file.into(), source })
+}
+
+/// What root writes into the directory of somebody else is for that one: it belongs to the owner of what it replaces,
+/// else of the directory. By the descriptor of a file that was made just now, so that no link leads elsewhere.
+///
+/// # Errors
+/// There is no such directory, or the system refuses for another reason than that we may not.
+#[cfg(unix)]
+pub fn inherit(made: &fs::File, file: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt as _, fchown};
+    let directory = file.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let own = made.metadata()?;
+    // Where the file was made in its place there is nothing that it replaces.
+    let replaced = fs::symlink_metadata(file).ok().filter(|found| (found.dev(), found.ino()) != (own.dev(), own.ino()));
+    let before = replaced.map_or_else(|| fs::metadata(directory.unwrap_or(Path::new("."))), Ok)?;
+    if before.uid() == own.uid() {
+        return Ok(());
+    }
+    match fchown(made, Some(before.uid()), Some(before.gid())) {
+        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Waits until nobody else changes the file. Released when dropped.
+pub(super) fn lock(file: &Path) -> Result<fs::File, PkiError> {
+    let beside = file.with_added_extension("lock");
+    let mut options = fs::File::options();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let attempt = || {
+        let lock = match options.clone().create_new(true).open(&beside) {
+            Ok(made) => {
+                #[cfg(unix)]
+                inherit(&made, file)?;
+                made
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(&beside)?,
+            Err(error) => return Err(error),
+        };
+        lock.lock()?;
+        Ok(lock)
+    };
+    attempt().map_err(|source| PkiError::Io { file: beside.clone(), source })
+}
