@@ -77,10 +77,10 @@ pub enum PkiError {
     Key {
         /// Which.
         file: PathBuf,
-        /// What rcgen says.
+        /// The error of rcgen.
         source: rcgen::Error,
     },
-    /// A file that was to be made is there already.
+    /// A file to be created exists already.
     #[error("{} is there already", .0.display())]
     Exists(PathBuf),
     /// A name cannot be put into a certificate.
@@ -98,15 +98,15 @@ pub enum PkiError {
     /// The authority's certificate cannot be used.
     #[error(transparent)]
     Certificate(#[from] TlsError),
-    /// The authority's certificate is there without its key, or the other way round.
+    /// Either the authority's certificate or its key is missing.
     #[error("{} is there but {} is not; put it back, or remove both to start with a new authority", present.display(), missing.display())]
     Half {
-        /// What is there.
+        /// The file that exists.
         present: PathBuf,
-        /// What is not.
+        /// The file that is missing.
         missing: PathBuf,
     },
-    /// The authority that is there does not fit its key or has expired.
+    /// The existing authority has expired or does not match its key.
     #[error("the authority in {} has expired or does not fit its key; remove ca.pem and ca.key to start with a new one", .0.display())]
     Authority(PathBuf),
 }
@@ -148,7 +148,7 @@ pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: Sys
     let wanted =
         Wanted { names: names.clone(), validity: SERVER_VALIDITY, ..Wanted::new(Purpose::Server, "fogmux gateway") };
     let issued = authority.issue(&wanted, kind, believable(now))?;
-    // What was there may be somebody's: it is kept under another name.
+    // The old files may belong to the operator, so they are renamed and not removed.
     for file in [&pki.certificate, &pki.key] {
         if file.exists() {
             let old = file.with_added_extension("old");
@@ -307,11 +307,11 @@ fn write(file: &Path, text: &str, access: Access) -> Result<(), PkiError> {
     attempt().map_err(|source| PkiError::Io { file: file.into(), source })
 }
 
-/// What root writes into the directory of somebody else is for that one: it belongs to the owner of what it replaces,
-/// else of the directory. By the descriptor of a file that was made just now, so that no link leads elsewhere.
+/// Gives a file that root created to the owner of the file that it replaces, or else to the owner of the directory.
+/// Uses the descriptor of the new file, so that no link can redirect the change.
 ///
 /// # Errors
-/// There is no such directory, or the system refuses for another reason than that we may not.
+/// The directory does not exist, or the system refuses for a reason other than missing permission.
 #[cfg(unix)]
 pub fn inherit(made: &fs::File, file: &Path) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, fchown};
