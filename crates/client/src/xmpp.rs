@@ -98,7 +98,7 @@ pub async fn subscribe(url: &Url, options: &Options) -> Result<Subscription, Cli
 /// A subscription.
 pub struct Subscription {
     session: Session,
-    /// What has arrived and was not asked for yet, the newest first.
+    /// Messages that arrived before they were requested, the newest first.
     early: Vec<Arrived>,
 }
 
@@ -356,7 +356,7 @@ impl Session {
         Ok(())
     }
 
-    /// What a login is tied to: this very TLS 1.3 connection (RFC 9266), where the server takes that.
+    /// The channel binding of a login to this TLS 1.3 connection (RFC 9266), if the server supports it.
     fn binding(&self, offered: &[String]) -> ClientBinding {
         let Stream::Tls(stream) = &self.transport else { return ClientBinding::None };
         let connection = stream.get_ref().1;
@@ -442,7 +442,7 @@ impl Session {
         Ok(())
     }
 
-    /// What was asked is done: the other side may be gone already.
+    /// Closes the stream. Errors are ignored, since the request is complete and the server may be gone.
     async fn close(&mut self) {
         self.stream.close(&mut self.output);
         let _ = self.flush().await;
