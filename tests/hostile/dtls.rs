@@ -30,7 +30,7 @@ const KEYS: Setting = Setting {
 const SESSIONS: u32 = 10_000;
 /// The largest growth of the process for each open session, in bytes; GnuTLS under libcoap takes 11.5 KiB.
 const SESSION_BYTES_MAX: u64 = 12 << 10;
-/// The tolerated growth without sessions, in bytes: noise of the allocator under load.
+/// The tolerated growth after ClientHellos without a session, in bytes: noise of the allocator under load.
 const NOTHING_BYTES: u64 = 4 << 20;
 
 fn session(gateway: &Gateway, number: u32) -> Result<Session> {
