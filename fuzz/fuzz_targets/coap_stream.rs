@@ -19,8 +19,8 @@ const CONFIG: SessionConfig = SessionConfig {
     pong_timeout: Duration::from_secs(10),
 };
 
-/// What a stream says when it comes in pieces of this size: how many messages, how many of their bytes, and whether it
-/// was aborted.
+/// Reads a stream in pieces of this size. Returns the number of messages, their bytes, and whether the stream was
+/// aborted.
 fn heard(bytes: &[u8], piece: usize) -> (usize, usize, bool) {
     let now = Timestamp::from_millis(1);
     let mut out = Vec::new();

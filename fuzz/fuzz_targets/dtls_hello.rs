@@ -1,5 +1,5 @@
-//! What a stranger's datagram to a DTLS port meets: nothing is verified without our cookie, and the answer is hardly
-//! longer than the question.
+//! Datagrams of unknown peers to a DTLS port: nothing is verified without the server's cookie, and the answer is hardly
+//! longer than the datagram.
 #![no_main]
 
 use std::{net::SocketAddr, sync::LazyLock, time::Duration};

@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 
 const HEADER: &[u8] = b"<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' to='d'>";
 
-// What came out: units, and whether it ended in an error.
+// The units that the framer found, and whether it ended in an error.
 fn frames(data: &[u8], piece: usize) -> (Vec<Vec<u8>>, bool) {
     let limits = Limits { stanza_bytes_before_authentication_max: 2048, ..Limits::default() };
     let mut framer = Framer::new(&limits);

@@ -26,14 +26,14 @@ const PROXY_SCHEME: u16 = 39;
 const NO_RESPONSE: u16 = 258;
 const DELETE: u8 = 4;
 
-/// How long silence has to last to be taken for an answer.
+/// The time without an answer after which silence is certain.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// What is to come back.
+/// The expected answer.
 enum Answer {
     /// RST with the same message id.
     Reset,
-    /// Nothing at all.
+    /// No answer.
     Silence,
     /// Either: the standard leaves it open (RFC 7252 §4.3).
     ResetOrSilence,

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;
 use fogmux_tests::suite::Case;
 
-/// What hyper 1 passes of 145, measured with h2spec 2.2.1 on a bare service.
+/// The number of the 145 tests of h2spec 2.2.1 that a bare service on hyper 1 passes.
 const HYPER_TLS: u32 = 143;
 /// The same with prior knowledge.
 const HYPER_CLEARTEXT: u32 = 141;

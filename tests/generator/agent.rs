@@ -104,7 +104,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Whatever went wrong, it went wrong before. One that has ended may have left its number to another process.
+        // Errors were reported before. A process that has ended may have passed its id on to another one.
         if matches!(self.process.try_wait(), Ok(None)) {
             let _ = terminate(self.process.id());
         }

@@ -109,7 +109,7 @@ fn patterns() -> Result<String> {
     Ok(format!("({} patterns)", table.len()))
 }
 
-/// Whatever is in a layer is in those below too.
+/// Checks that the bytes of each layer include those of the layer above.
 fn layers() -> Result<String> {
     let mut shown = Vec::new();
     for (door, security) in

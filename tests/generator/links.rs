@@ -1,4 +1,4 @@
-//! What takes a link, and so root: frames in a file, and frames counted one by one.
+//! Experiments with an emulated link, which need root: captured frames, and frames counted one by one.
 
 use std::fs;
 
@@ -57,7 +57,7 @@ fn capture() -> Result<String> {
             .filter_map(|part| outcome.get(part)?.get("wire"))
             .map(|wire| -> Result<f64> { Ok(number(wire, "packets_up")? + number(wire, "packets_down")?) })
             .sum::<Result<f64>>()?;
-        // What closes the connections comes after both.
+        // The frames that close the connections come after both counts.
         ensure!(frames as f64 >= counted && counted > 40.0, "{door}: {frames} frames of {counted}");
         let secrets = fs::read_to_string(file.with_extension("keys"))?;
         ensure!(secrets.contains(secret), "{door}: no {secret}in {secrets:?}");

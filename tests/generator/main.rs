@@ -70,7 +70,7 @@ fn number(outcome: &Value, key: &str) -> Result<f64> {
     outcome.get(key).and_then(Value::as_f64).with_context(|| format!("no {key} in {outcome}"))
 }
 
-/// What a sound outcome has: something was done, everything arrived, nobody complained.
+/// Checks that an outcome is sound: messages were sent, all arrived once, and there were no errors.
 fn check(outcome: &Value) -> Result<()> {
     let all = |key| number(outcome, key);
     let error = outcome.get("first_error").unwrap_or(&Value::Null);

@@ -86,7 +86,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Whatever went wrong, it went wrong before.
+        // Errors were reported before.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

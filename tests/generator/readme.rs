@@ -12,7 +12,7 @@ pub(crate) const CASES: &[Case] = &[Case { name: "the README's lines do what the
 
 const SHORT: &[&str] = &["--seconds", "0.3", "--warm-up", "0", "--repeat", "1"];
 
-/// What makes a line short enough to be tried here, by what it begins with; nothing: it is tried elsewhere, and why.
+/// The flags that shorten a command of the README, by its first words; `Err` with the reason why it is not run here.
 const SHORTER: &[(&str, Result<&[&str], &str>)] = &[
     ("run ", Ok(SHORT)),
     ("matrix ", Ok(&["--doors", "mqtt,http1", "--securities", "none", "--seconds", "0.2", "--repeat", "1"])),

@@ -1,4 +1,4 @@
-//! What is written: every format, rendered again, and compared.
+//! Reports: each format is written, rendered again from its file and compared.
 
 use std::fs;
 

@@ -28,9 +28,9 @@ const KEYS: Setting = Setting {
     files: &[("psk.toml", "[[psk]]\nidentity = \"device\"\nkey = \"30313233343536373839616263646566\"\n")],
 };
 const SESSIONS: u32 = 10_000;
-/// What a held session may cost, by what the process grew; GnuTLS under libcoap takes 11.5 KiB.
+/// The largest growth of the process for each open session, in bytes; GnuTLS under libcoap takes 11.5 KiB.
 const SESSION_BYTES_MAX: u64 = 12 << 10;
-/// What nothing may cost: the noise of an allocator under load.
+/// The tolerated growth after ClientHellos without a session, in bytes: noise of the allocator under load.
 const NOTHING_BYTES: u64 = 4 << 20;
 
 fn session(gateway: &Gateway, number: u32) -> Result<Session> {

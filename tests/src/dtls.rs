@@ -125,16 +125,16 @@ impl Session {
     /// Forgets the keys as a device does that loses its power; the port stays.
     ///
     /// # Errors
-    /// When the system is out of sockets.
+    /// The system is out of sockets.
     pub fn into_socket(self) -> Result<UdpSocket> {
         Ok(self.socket().try_clone()?)
     }
 }
 
-/// What clients with one pre-shared key share.
+/// Returns the TLS context for clients with one pre-shared key.
 ///
 /// # Errors
-/// When OpenSSL was built without it.
+/// OpenSSL was built without the cipher suites.
 pub fn psk(identity: &'static str, key: &'static [u8]) -> Result<SslContext> {
     let mut context = SslContext::builder(SslMethod::dtls_client())?;
     context.set_min_proto_version(Some(SslVersion::DTLS1_2))?;

@@ -1,5 +1,5 @@
-//! What may be depended on, read from `deny.toml`: licences, banned crates and registries, checked on cargo's own tree so
-//! that no tool has to be installed. `cargo deny` reads the same file and is run too where it is at hand.
+//! The dependency policy of `deny.toml`: licences, banned crates and registries. It is checked on the output of
+//! `cargo tree`, so no tool has to be installed. `cargo deny` reads the same file and runs too if it is installed.
 
 use std::collections::BTreeSet;
 use std::fs;

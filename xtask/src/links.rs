@@ -38,7 +38,7 @@ fn collect(directory: &Path, pages: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// What stands between `](` and `)`, outside of code.
+/// Returns the link targets, between `](` and `)` and outside of code blocks.
 fn targets(text: &str) -> impl Iterator<Item = &str> {
     text.split("```").step_by(2).flat_map(|prose| {
         prose.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target.trim())

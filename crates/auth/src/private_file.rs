@@ -39,8 +39,8 @@ pub(crate) fn lock(path: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// What root writes into the directory of somebody else is for that one: it belongs to the owner of what it replaces,
-/// else of the directory. By the descriptor of a file that was made just now, so that no link leads elsewhere.
+/// Gives a file that root created to the owner of the file that it replaces, or else to the owner of the directory.
+/// Uses the descriptor of the new file, so that no link can redirect the change.
 #[cfg(unix)]
 fn inherit(made: &File, path: &Path) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, fchown};

@@ -119,10 +119,10 @@ impl Accounts {
         self.by_owner.get(owner).map(|(number, _)| *number)
     }
 
-    /// What each owner holds that holds something.
+    /// The owners that hold memory, with the bytes of each.
     pub(crate) fn held(&self) -> Vec<(Owner, usize)> {
         let used = |(owner, (_, account)): (&Owner, &(u64, Weak<Account>))| {
-            // Dropped under the lock it would ask for the lock.
+            // Not upgraded: an account dropped under the lock would take the lock again.
             let used = self.room.weight_of_owner(owner);
             (account.strong_count() > 0 && used > 0).then(|| (owner.clone(), used))
         };

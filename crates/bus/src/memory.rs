@@ -158,7 +158,7 @@ impl Memory {
         self.accounts().account(owner, self)
     }
 
-    /// What each owner holds, as far as that is more than a thousandth of the mark.
+    /// The bytes that each owner holds, for owners above a thousandth of the mark.
     #[must_use]
     pub fn held_by_owner(&self) -> Vec<(Owner, usize)> {
         self.accounts().held()

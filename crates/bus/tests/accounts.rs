@@ -141,7 +141,7 @@ proptest! {
                 }
             }
             prop_assert!(world.bus.memory().stops(&world.owners[0]));
-            // What was under way at the mark fits, no more.
+            // Only publications that were in progress at the mark exceed it.
             prop_assert!(world.bus.memory().used() <= HIGH + HIGH / 8 + 110_000 + others * 20 * 1000);
             for (reader, slot) in world.mailboxes.iter().enumerate() {
                 prop_assert!(reader == 0 || slot.with(|mailbox| mailbox.len()) == 20);

@@ -15,19 +15,19 @@ use crate::stream::Stream;
 use crate::url::{Scheme, Url};
 use crate::websocket::WebSocket;
 
-/// What every endpoint over WebSockets speaks, and where (RFC 8323 §8.1).
+/// The path of CoAP over WebSockets, and its subprotocol (RFC 8323 §8.1).
 const PATH: &str = "/.well-known/coap";
 const SUBPROTOCOL: &str = "coap";
-/// As ALPN names CoAP over TLS (RFC 8323 §8.2).
+/// The ALPN identifier of CoAP over TLS (RFC 8323 §8.2).
 const ALPN: &[u8] = b"coap";
 
-/// What carries the messages.
+/// The transport of the messages.
 enum Carrier {
     Stream(Stream),
     WebSocket(Box<WebSocket>),
 }
 
-/// A connection that is agreed on.
+/// A connection on which both ends have sent a CSM.
 pub struct Line {
     carrier: Carrier,
     session: Session,
@@ -35,7 +35,7 @@ pub struct Line {
     started: Instant,
 }
 
-/// What was heard, without what it was heard in.
+/// A received message, copied out of the input buffer.
 enum News {
     Datagram(Vec<u8>),
     Pong(fogmux_coap::Token, bool),
@@ -43,7 +43,7 @@ enum News {
 }
 
 impl Line {
-    /// Connects, and waits for the other end's settings: what it takes.
+    /// Connects, and waits for the CSM of the server.
     pub async fn open(url: &Url, options: &Options) -> Result<Self, ClientError> {
         let (carrier, framing) = if url.scheme == Scheme::CoapWebSocket {
             let socket = WebSocket::open_at(url, options, PATH, SUBPROTOCOL).await?;
@@ -61,12 +61,12 @@ impl Line {
         Ok(line)
     }
 
-    /// What the other end takes in a message.
+    /// The message limits of the server.
     pub fn limits(&self) -> StreamLimits {
         self.session.limits()
     }
 
-    /// Sends a message; an Empty one says nothing here.
+    /// Sends a message. Empty messages have no meaning on a connection and are not sent.
     pub async fn send(&mut self, datagram: &[u8]) -> Result<(), ClientError> {
         let Some(frame) = Frame::of_datagram(datagram).filter(|frame| frame.code.as_byte() != 0) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What goes through a socket, counted below TLS: the only place where every byte of a record is seen.
+//! A stream that counts the bytes of its socket. It is below TLS, so that the overhead of records is included.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! What CoAP's messages travel by: UDP, DTLS over it, or a connection.
+//! The transports of CoAP messages: UDP, DTLS, or a connection (RFC 8323).
 
 mod connection;
 
@@ -41,7 +41,7 @@ pub enum Link {
 }
 
 impl Link {
-    /// What the other end takes in a message, where that is not what a datagram holds.
+    /// The message limits of the server on a connection; `None` over UDP and DTLS, where the datagram is the limit.
     pub fn limits(&self) -> Option<StreamLimits> {
         match self {
             Self::Plain { .. } | Self::Protected(_) => None,
@@ -49,7 +49,7 @@ impl Link {
         }
     }
 
-    /// The most bytes of a message under DTLS.
+    /// The largest message over DTLS, in bytes.
     pub fn record_bytes_max(&self) -> Option<usize> {
         match self {
             Self::Plain { .. } | Self::Stream(_) => None,

@@ -1,30 +1,30 @@
-//! What can go wrong between a client and a door, by whose fault it is.
+//! Errors between a client and a door, by whose fault they are.
 
-/// Why a client did not do what it was asked.
+/// The reason why a request of a client failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody there, or the connection was lost.
+    /// The server is unreachable, or the connection was lost.
     #[error("{0}")]
     Unavailable(String),
-    /// The door does not let us.
+    /// The door denies access.
     #[error("refused: {0}")]
     Refused(String),
-    /// The door would not take what was sent.
+    /// The door rejected the message.
     #[error("not accepted: {0}")]
     NotAccepted(String),
-    /// Neither answer nor message in time.
+    /// No response or message arrived in time.
     #[error("no answer within {0} s")]
     Timeout(f64),
-    /// What came back is not the protocol.
+    /// The other side violated the protocol.
     #[error("the other side broke the protocol: {0}")]
     Protocol(String),
-    /// What was asked cannot be asked at this door.
+    /// The door does not support the request.
     #[error("{0}")]
     Usage(String),
-    /// A local file or stream.
+    /// A local file or stream failed.
     #[error("{0}")]
     Io(String),
-    /// There is no kept message.
+    /// The topic has no retained message.
     #[error("the topic keeps no message")]
     Nothing,
 }

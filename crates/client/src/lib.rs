@@ -54,15 +54,15 @@ pub struct Options {
     pub domain: Option<String>,
     /// Of subscriptions.
     pub qos: u8,
-    /// A certificate of one's own.
+    /// The client's certificate.
     pub own: Option<Own>,
     /// A pre-shared key.
     pub psk: Option<Psk>,
     /// The OSCORE context, for CoAP.
     pub oscore: Option<PathBuf>,
-    /// What is offered of TLS and DTLS; none: whatever is safe.
+    /// The security profile for TLS and DTLS; `None` offers all safe versions and suites.
     pub profile: Option<&'static Profile>,
-    /// Where secrets of TLS and DTLS are written down.
+    /// The key log file for secrets of TLS and DTLS.
     pub key_log: Option<Arc<KeyLogFile>>,
 }
 

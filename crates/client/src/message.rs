@@ -1,33 +1,33 @@
-//! A message as the clients send and receive it, whatever the door.
+//! A message as the clients of all doors send and receive it.
 
 use bytes::Bytes;
 
-/// What is sent.
+/// A message to publish.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    /// Where to.
+    /// The topic.
     pub topic: String,
-    /// What.
+    /// The payload.
     pub payload: Bytes,
     /// MIME type of the payload.
     pub content_type: Option<String>,
-    /// Quality of service; on CoAP 0 goes Non-confirmable if it fits into one message, else Confirmable.
+    /// Quality of service. On CoAP, 0 is sent Non-confirmable if it fits into one message, otherwise Confirmable.
     pub qos: u8,
-    /// Whether the topic keeps it.
+    /// Whether the message is retained.
     pub retain: bool,
 }
 
-/// What arrives; a door leaves out what it does not say.
+/// A received message. Fields that the door does not transmit are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
-    /// Where it was published.
+    /// The topic it was published on.
     pub topic: String,
-    /// What.
+    /// The payload.
     pub payload: Bytes,
     /// MIME type of the payload.
     pub content_type: Option<String>,
     /// Quality of service.
     pub qos: Option<u8>,
-    /// Whether it is what the topic keeps.
+    /// Whether it is the retained message of the topic.
     pub retain: Option<bool>,
 }

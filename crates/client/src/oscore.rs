@@ -83,12 +83,12 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        // Who still has the context goes on with its numbers; none of them may be anybody else's (RFC 8613 §7.2.1).
+        // Other holders of the context continue to use its numbers, which must not be reused (RFC 8613 §7.2.1).
         if Arc::strong_count(&self.context) > 1 {
             return;
         }
         let (next, _) = self.context.at_rest();
-        // Not to give numbers back loses nothing but numbers.
+        // A failure here only wastes sequence numbers.
         let _ = self.numbers.give_back(next, self.below);
     }
 }
@@ -100,12 +100,12 @@ fn state_directory() -> Option<PathBuf> {
     let state =
         std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home)?;
     let directory = state.join("fogmux-client/oscore");
-    // Who has no home of their own has what stands beside the context.
+    // A user without a writable home directory uses the state beside the context.
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).ok()?;
     Some(directory)
 }
 
-/// Where it is written how far numbers are used.
+/// The file that records which sequence numbers are used.
 struct Numbers {
     path: PathBuf,
     lock: PathBuf,

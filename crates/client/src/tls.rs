@@ -56,7 +56,7 @@ pub struct Own {
     pub key: PathBuf,
 }
 
-/// What checks a server's certificate, for stacks that are not rustls.
+/// Returns a verifier of server certificates, for stacks other than rustls.
 pub fn verifier(trust: &Trust) -> Result<Arc<dyn ServerCertVerifier>, ClientError> {
     let provider = Arc::new(ring::default_provider());
     let roots = match trust {
@@ -108,7 +108,7 @@ fn config_of(options: &Options, offer: &Offer, alpn: &[&[u8]]) -> Result<ClientC
     };
     config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
     if options.profile.is_some() {
-        // Who names a profile wants to see its handshake, each time.
+        // With an explicit profile, each connection does a full handshake, so that the profile shows.
         config.resumption = Resumption::disabled();
     }
     if let Some(log) = options.key_log.clone() {

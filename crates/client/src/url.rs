@@ -1,8 +1,8 @@
-//! One shape of address for every door: `scheme://[user[:password]@]host[:port]/topic`.
+//! URLs of all doors: `scheme://[user[:password]@]host[:port]/topic`.
 //!
-//! What stands after the authority is the topic, percent-decoded once; `+` and `#` need no escaping, and neither `?`
-//! nor `#` ends it. The resource forms of the doors themselves (`/topics/…` on HTTP, `/ps/…` on CoAP, `/mqtt/…` on
-//! WebSocket) are taken for what they mean there. Without a port it is the one that fogmux listens on by default.
+//! The part after the authority is the topic, percent-decoded once. `+` and `#` need no escaping, and neither `?` nor
+//! `#` ends it. Resource paths of the doors (`/topics/…` on HTTP, `/ps/…` on CoAP, `/mqtt/…` on WebSocket) have their
+//! meaning there. The default port is the one that fogmux listens on by default.
 
 use std::fmt;
 
@@ -38,9 +38,9 @@ pub struct Url {
     pub port: u16,
     /// A topic, or for `sub` a filter; never empty.
     pub topic: String,
-    /// What stands before the host, if anything does.
+    /// The user name, before the host.
     pub user: Option<String>,
-    /// What stands behind the user.
+    /// The password, after the user name.
     pub password: Option<String>,
 }
 
@@ -58,18 +58,18 @@ pub enum UrlError {
         "{0:?} has no scheme; use one of mqtt, mqtts, ws, wss, coap(s), coap(s)+tcp, coap(s)+ws, http, https, xmpp, xmpps, as in mqtt://127.0.0.1/topic"
     )]
     NoScheme(String),
-    /// A scheme of no door.
+    /// The scheme is not that of a door.
     #[error(
         "there is no scheme {0:?}; use one of mqtt, mqtts, ws, wss, coap(s), coap(s)+tcp, coap(s)+ws, http, https, xmpp, xmpps"
     )]
     Scheme(String),
-    /// What stands behind the colon is no number of 16 bits.
+    /// The port is not a number of 16 bits.
     #[error("{0:?} is no port")]
     Port(String),
-    /// Nothing stands between the slashes.
+    /// The host is empty.
     #[error("there is no host")]
     Host,
-    /// Nothing stands behind the host.
+    /// The topic is empty.
     #[error("there is no topic; it follows the host, as in mqtt://127.0.0.1/room/temperature")]
     Topic,
     /// An escape that is none.

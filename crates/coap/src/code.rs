@@ -4,11 +4,11 @@ use std::fmt;
 
 use coap_numbers::code as registry;
 
-/// A code as it stands on the wire; every byte is one, not every one means something.
+/// A code as encoded on the wire. Every byte is a code; not every code is assigned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Code(u8);
 
-/// What a code says the message is (RFC 7252 §3).
+/// The class of a code (RFC 7252 §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// 0.00
@@ -115,13 +115,13 @@ impl Code {
         Self(byte)
     }
 
-    /// The byte of a code.
+    /// The encoded byte.
     #[must_use]
     pub const fn as_byte(self) -> u8 {
         self.0
     }
 
-    /// What kind of message this code makes.
+    /// The class of the code.
     #[must_use]
     pub const fn class(self) -> Class {
         match (self.0 >> 5, self.0 & 0x1f) {

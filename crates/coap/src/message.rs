@@ -6,10 +6,10 @@ use crate::code::{Class, Code};
 use crate::option::{Opt, OptionNumber};
 use crate::token::{TOKEN_BYTES_MAX, Token};
 
-/// The four bytes before token and options.
+/// The size of the header in bytes, before token and options.
 pub const HEADER_BYTES: usize = 4;
 
-/// What separates options from the payload (RFC 7252 §3).
+/// The payload marker, which separates options from the payload (RFC 7252 §3).
 pub const PAYLOAD_MARKER: u8 = 0xff;
 
 /// Version 1, in the upper two bits of the first byte.
@@ -222,16 +222,16 @@ pub enum Fault {
     CodeForType,
 }
 
-/// A datagram that is refused.
+/// A malformed datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{fault}")]
 pub struct Malformed {
-    /// Why.
+    /// The format error.
     pub fault: Fault,
     header: Option<Header>,
 }
 
-/// What is to be done with a datagram that is refused.
+/// The reaction to a malformed datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// Reject with a Reset that carries this message identifier (RFC 7252 §4.2).

@@ -86,13 +86,13 @@ impl OptionNumber {
         self.0 & 1 == 1
     }
 
-    /// Whether requests that differ in this option ask for the same thing (RFC 7252 §5.4.2, §5.6).
+    /// Whether the option is not part of the cache key (`NoCacheKey`, RFC 7252 §5.4.2, §5.6).
     #[must_use]
     pub const fn is_no_cache_key(self) -> bool {
         self.0 & 0x1e == 0x1c
     }
 
-    /// What is known about this option in requests: the lengths it may have and whether it may repeat
+    /// The definition of this option in requests, if it is known: its permitted lengths and whether it may repeat
     /// (RFC 7252 table 4, RFC 7641 §2, RFC 7959 table 1, RFC 7967 table 1, RFC 8768 table 1, RFC 9175 tables 1 and 2).
     #[must_use]
     pub const fn definition(self) -> Option<Definition> {

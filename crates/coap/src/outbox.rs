@@ -1,6 +1,6 @@
-//! Datagrams on their way out: one buffer that is filled in a turn, sent, and used again.
+//! Outgoing datagrams: one buffer that a turn fills, the caller sends, and the next turn reuses.
 
-/// What a turn wants sent, in order.
+/// The datagrams that a turn sends, in order.
 #[derive(Debug)]
 pub struct Outbox<P> {
     bytes: Vec<u8>,

@@ -1,9 +1,9 @@
-//! Who is at the other end: what the machines must know of an address, and no more.
+//! The peer of an exchange, abstracted to the properties of an address that the state machines need.
 
 use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 
-/// An endpoint as RFC 7252 §4 means it: one who answers from the same address, port and security association.
+/// An endpoint (RFC 7252 §4.1), identified by address, port and security association.
 pub trait Peer: Copy + Eq + Hash {
     /// The address without port, for limits per host.
     fn host(&self) -> IpAddr;

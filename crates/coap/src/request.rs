@@ -13,12 +13,12 @@ use crate::message::Message;
 use crate::option::{Opt, OptionNumber};
 use crate::response::Location;
 
-/// What a client says about observation (RFC 7641 §2).
+/// The Observe option of a request (RFC 7641 §2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObserveWish {
-    /// Value 0: put me on the list.
+    /// Value 0: add the client to the list of observers.
     Register,
-    /// Value 1: take me off the list.
+    /// Value 1: remove the client from the list of observers.
     Deregister,
 }
 
@@ -258,7 +258,7 @@ pub(crate) fn location_cache_key(location: Location<'_>, state: &FixedState) -> 
     hasher.finish()
 }
 
-/// What the messages of one transfer have in common, of a message that is not looked into (RFC 8613 §4.1.3.4.2).
+/// The cache key of a protected message, which the messages of one block-wise transfer share (RFC 8613 §4.1.3.4.2).
 pub(crate) fn outer_cache_key(message: &Message<'_>, state: &FixedState) -> u64 {
     let mut hasher = state.build_hasher();
     message.code.hash(&mut hasher);

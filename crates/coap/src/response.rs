@@ -1,4 +1,4 @@
-//! What an application answers; the machine adds what the protocol needs (blocks, Observe, sizes).
+//! Responses of the application. The state machine adds the options of the protocol (Block, Observe, Size).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::encode::Encoder;
 use crate::etag::ETag;
 use crate::option::OptionNumber;
 
-/// The payload of an answer.
+/// The payload of a response.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
     /// Borrowed; copied where it must outlive the call.
@@ -37,7 +37,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Where something is: `root` and then `path`, which is cut at each `/` into Location-Path options.
+/// The location of a resource: `root`, then `path`, which is split at each `/` into Location-Path options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location<'a> {
     /// The first level.
@@ -46,27 +46,27 @@ pub struct Location<'a> {
     pub path: &'a str,
 }
 
-/// An answer, or the content of a notification.
+/// A response, or the content of a notification.
 #[derive(Clone, Copy, Debug)]
 pub struct Response<'a> {
     /// 2.xx, 4.xx or 5.xx.
     pub code: Code,
-    /// The tag of the state that the payload shows.
+    /// The entity-tag of the representation in the payload.
     pub etag: Option<ETag>,
-    /// Of what, where the request does not say it.
+    /// The Location of the resource, if the request does not name it.
     pub location: Option<Location<'a>>,
-    /// What the payload is.
+    /// The Content-Format of the payload.
     pub content_format: Option<u16>,
-    /// For how many seconds it holds; 60 when not said (RFC 7252 §5.10.5).
+    /// The freshness lifetime in seconds; `None` means 60 (RFC 7252 §5.10.5).
     pub max_age: Option<u32>,
-    /// The size that would be accepted (RFC 7959 §4).
+    /// The largest body in bytes that would be accepted (RFC 7959 §4).
     pub size1: Option<u32>,
     /// The payload, or a diagnostic text in an error (RFC 7252 §5.5.2).
     pub payload: Payload<'a>,
 }
 
 impl<'a> Response<'a> {
-    /// Only a code.
+    /// A response that is only a code.
     #[must_use]
     pub const fn new(code: Code) -> Self {
         Self {
@@ -153,7 +153,7 @@ impl Encoded {
     }
 }
 
-/// What the machine adds to an answer, and the part of the payload that this message carries.
+/// The options that the state machine adds to a response, and the part of the payload that this message carries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extra<'a> {
     pub(crate) observe: Option<u32>,

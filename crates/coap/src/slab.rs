@@ -72,7 +72,7 @@ impl<T> Slab<T> {
         entry.value.as_mut().filter(|_| entry.generation == key.generation)
     }
 
-    /// What lies at a place, whatever its generation.
+    /// Returns the entry at an index with its key, regardless of the generation.
     pub(crate) fn at(&self, index: usize) -> Option<(Key, &T)> {
         let entry = self.entries.get(index)?;
         let key = Key { index: u32::try_from(index).ok()?, generation: entry.generation };

@@ -16,7 +16,7 @@ const CONFIG: SessionConfig = SessionConfig {
     pong_timeout: Duration::from_secs(30),
 };
 
-/// What is heard of a stream that comes in pieces of such a size, and how it ends.
+/// Returns the messages of a stream that arrives in pieces of `piece` bytes, and how it ends.
 fn heard(bytes: &[u8], piece: usize) -> Vec<String> {
     let mut said = Vec::new();
     let mut session = Session::open(CONFIG, Framing::Stream, Timestamp::ZERO, &mut said);

@@ -19,9 +19,8 @@ pub fn level(sizes: &mut [usize], budget: usize) -> usize {
     usize::MAX
 }
 
-/// What each of the owners keeps of what it has, for all together to have `budget` at most. Those that have most come
-/// down to a common level, principals first, then networks, then hosts. An owner that has no more than its fair share
-/// keeps all of it.
+/// Returns how much each owner keeps so that the sum is at most `budget`. Those that have most are reduced to a common
+/// level, principals first, then networks, then hosts. An owner that has no more than its fair share keeps all of it.
 #[must_use]
 pub fn divide(owners: &[(Owner, usize)], budget: usize) -> Vec<usize> {
     let mut kept = vec![0; owners.len()];

@@ -1,9 +1,10 @@
 //! Content negotiation by media type (RFC 9110 §12.5.1).
 
-/// What an `Accept` says of one media type, in thousandths; 0 refuses. No field accepts everything.
+/// Returns the quality of one media type in `Accept`, in thousandths; 0 means not acceptable. Without a field, every
+/// type has 1000.
 ///
-/// The most specific range wins: `type/subtype`, then `type/*`, then `*/*`. Parameters other than `q` are not looked
-/// at: the surface offers no two representations that differ in one. A malformed element is skipped.
+/// The most specific range wins: `type/subtype`, then `type/*`, then `*/*`. Parameters other than `q` are ignored,
+/// since no two representations differ in one. A malformed element is skipped.
 #[must_use]
 pub fn quality<'a>(lines: impl Iterator<Item = &'a str>, media_type: &str) -> u16 {
     let wanted = essence(media_type);

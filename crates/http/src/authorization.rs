@@ -36,12 +36,12 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// What a request shows. `Debug` shows no secret.
+/// The credentials in an `Authorization` field. `Debug` shows no secret.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Authorization<'a> {
     /// A name and a password.
     Basic(Credentials),
-    /// A token.
+    /// A Bearer token.
     Bearer(&'a str),
 }
 

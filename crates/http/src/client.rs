@@ -11,18 +11,18 @@ use crate::publish::NDJSON;
 pub struct Address {
     /// `https` and `wss`.
     pub tls: bool,
-    /// Name or address, IPv6 without brackets.
+    /// The host name or address; IPv6 without brackets.
     pub host: String,
     /// The port.
     pub port: u16,
-    /// What follows `/topics/`, or the whole path without its first slash, decoded. May be empty.
+    /// The topic: the path after `/topics/`, or the whole path without its first slash, decoded. May be empty.
     pub topic: String,
 }
 
-/// Why an address is none.
+/// The reason why an address is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadAddress {
-    /// Another scheme than `http`, `https`, `ws` and `wss`.
+    /// The scheme is not `http`, `https`, `ws` or `wss`.
     #[error("the scheme is http, https, ws or wss")]
     Scheme,
     /// No host, or a port that is no number.
@@ -63,16 +63,16 @@ pub fn parse(url: &str) -> Result<Address, BadAddress> {
     Ok(Address { tls, host: host.to_owned(), port, topic: topic.into_owned() })
 }
 
-/// What every request may say.
+/// The options of a request.
 #[derive(Debug, Clone, Default)]
 pub struct Flags {
-    /// Name and password for Basic.
+    /// Name and password for Basic authentication.
     pub credentials: Option<(String, String)>,
-    /// A token for Bearer (RFC 6750 §2.1), instead of them.
+    /// A Bearer token (RFC 6750 §2.1), instead of name and password.
     pub token: Option<String>,
-    /// The QoS to publish or subscribe with.
+    /// The QoS of the publication or subscription.
     pub qos: Option<u8>,
-    /// Keep the message.
+    /// Whether the message is retained.
     pub retain: bool,
     /// The MIME type of the payload.
     pub content_type: Option<String>,

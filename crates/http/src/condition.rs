@@ -36,10 +36,10 @@ pub enum Access {
     Write,
 }
 
-/// What to do with the request.
+/// The outcome of evaluating the preconditions of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Perform it.
+    /// Perform the request.
     Proceed,
     /// Answer 304.
     NotModified,

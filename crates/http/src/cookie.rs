@@ -1,15 +1,15 @@
 //! The cookie of a person's session (RFC 6265): read from requests, set and taken back by responses.
 //!
-//! Its name begins with `__Host-`, so that browsers take it over TLS (or from this machine) only, for this host alone
-//! and for every path; scripts do not see it, and no request from another site carries it.
+//! Its name begins with `__Host-`, so browsers accept it over TLS (or from this machine) only, for this host alone and
+//! for every path. Scripts cannot read it, and requests from other sites do not carry it.
 
-/// The name.
+/// The name of the cookie.
 pub const NAME: &str = "__Host-fogmux";
 
-/// What every `Set-Cookie` of ours says beside value and age.
+/// The attributes of each `Set-Cookie`, without `Max-Age`.
 const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Strict";
 
-/// The value of our cookie in the `Cookie` fields of a request; the first, if somebody has planted a second.
+/// Returns the value of the cookie in the `Cookie` fields of a request; the first if there are several.
 pub fn find<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
     fields.into_iter().flat_map(|field| field.split(|byte| *byte == b';')).find_map(|pair| {
         let value = pair.trim_ascii().strip_prefix(NAME.as_bytes())?.strip_prefix(b"=")?;

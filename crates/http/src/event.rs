@@ -34,18 +34,18 @@ pub struct Event<'a> {
     pub qos: u8,
     /// Whether it was published to be kept.
     pub retain: bool,
-    /// When it came in, in milliseconds since 1970.
+    /// The time of arrival, in milliseconds since 1970.
     pub time_unix_ms: u64,
     /// User properties, in order.
     pub properties: &'a [(Box<str>, Box<str>)],
-    /// Topic to answer to.
+    /// The response topic.
     pub reply_to: Option<&'a str>,
-    /// What the answer repeats.
+    /// The correlation data that a response repeats.
     pub correlation: Option<&'a [u8]>,
 }
 
 impl Event<'_> {
-    /// Appends the object. No allocation but the growth of `out`.
+    /// Appends the JSON object. Allocates only if `out` must grow.
     pub fn encode(&self, out: &mut Vec<u8>) {
         push_name(self.id, out);
         self.encode_rest(out);
@@ -108,11 +108,11 @@ pub fn push_name(id: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Most pairs among which repeated names are looked for: comparing each with each must stay cheap.
+/// The most properties that are encoded. Finding repeated names compares each with each, which must stay cheap.
 const GROUPED_MAX: usize = 256;
 
 fn push_properties(properties: &[(Box<str>, Box<str>)], out: &mut Vec<u8>) {
-    // What a peer sends beyond this is cut from the JSON form; it is still whole on MQTT.
+    // Properties beyond the limit are left out of the JSON form; MQTT subscribers receive all of them.
     let properties = properties.get(..GROUPED_MAX).unwrap_or(properties);
     out.push(b'{');
     let mut first = true;

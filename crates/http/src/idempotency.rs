@@ -38,16 +38,16 @@ pub struct Scope {
     pub key: Box<str>,
 }
 
-/// What to do with a request.
+/// The handling of a request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict<A> {
-    /// Do it, then call [`Store::finish`] or [`Store::abandon`] with this ticket.
+    /// Perform the request, then call [`Store::finish`] or [`Store::abandon`] with this ticket.
     Perform(Ticket),
-    /// Answer so again.
+    /// Repeat this answer.
     Replay(A),
-    /// The first one is under way: 409 (§2.6).
+    /// The first request with this key is still in progress: 409 (§2.6).
     Conflict,
-    /// The key was used for something else: 422 (§2.6).
+    /// The key was used for a different request: 422 (§2.6).
     Mismatch,
     /// No room for another mark: 503.
     Full,

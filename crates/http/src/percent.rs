@@ -30,7 +30,7 @@ pub(crate) fn decode(encoded: &str) -> Result<Cow<'_, str>, Malformed> {
     percent_decode_str(encoded).decode_utf8().map_err(|_| Malformed::Utf8)
 }
 
-/// What a topic must not carry bare inside a path: everything but RFC 3986 `pchar` and `/`.
+/// The characters that are encoded in a path: all but `pchar` and `/` (RFC 3986 §3.3).
 const PATH: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -48,10 +48,10 @@ const PATH: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// What a value must not carry bare inside a query. `+` is escaped too, for readers that take it for a space.
+/// The characters that are encoded in a query value. `+` is included, since some readers decode it as a space.
 const QUERY: &AsciiSet = &PATH.add(b'&').add(b'+').add(b'=').add(b'\'');
 
-/// Encodes a topic for a path; `/` stays, and a level that is `.` or `..` is escaped against dot-segment removal.
+/// Encodes a topic for a path. `/` stays; a level `.` or `..` is escaped against dot-segment removal (RFC 3986 §5.2.4).
 pub(crate) fn encode_path(topic: &str, out: &mut String) {
     for (index, level) in topic.split('/').enumerate() {
         if index > 0 {

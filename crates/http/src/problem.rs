@@ -8,12 +8,12 @@ use crate::event::push_json_string;
 /// The media type (RFC 9457 §6.1).
 pub const CONTENT_TYPE: &str = "application/problem+json";
 
-/// What kind of refusal; each has one status, one `type` URI and one title.
+/// The kind of a problem. Each has one status, one `type` URI and one title (RFC 9457 §3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// The request as such is malformed.
+    /// The request is malformed.
     BadRequest,
-    /// The path holds no valid topic.
+    /// The path is not a valid topic.
     InvalidTopic,
     /// A filter is missing or invalid.
     InvalidFilter,
@@ -124,14 +124,14 @@ impl Kind {
     }
 }
 
-/// One refusal.
+/// A problem: the reason why a request is refused (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem<'a> {
-    /// What kind.
+    /// The kind of the problem.
     pub kind: Kind,
-    /// What happened this time, for people. Never a payload or a secret.
+    /// A human-readable explanation of this occurrence. Never contains a payload or a secret.
     pub detail: Option<Cow<'a, str>>,
-    /// Seconds for `Retry-After` (RFC 9110 §10.2.3).
+    /// The value of `Retry-After` in seconds (RFC 9110 §10.2.3).
     pub retry_after_seconds: Option<u32>,
 }
 

@@ -5,10 +5,10 @@ use crate::problem::{Kind, Problem};
 
 /// The media type of batches, results and streams.
 pub const NDJSON: &str = "application/x-ndjson";
-/// Other names that clients give to the same thing.
+/// The names that clients use for NDJSON.
 const ALIASES: [&str; 4] = [NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"];
 
-/// What curl says of every `--data` unless told otherwise; nobody means a form by it here.
+/// The media type that curl sends with `--data` by default. It counts as none, since no request here contains a form.
 const CURL: &str = "application/x-www-form-urlencoded";
 
 /// Whether a body of this type is a batch. One JSON object is a batch of one line.

@@ -32,13 +32,13 @@ pub struct Query<'a> {
     pub since: Option<Cow<'a, str>>,
     /// `reply_to=TOPIC`: where an answer is expected.
     pub reply_to: Option<Cow<'a, str>>,
-    /// `correlation=TEXT`: carried to the answer.
+    /// `correlation=TEXT`: repeated in the response.
     pub correlation: Option<Cow<'a, str>>,
-    /// `property.NAME=VALUE`, in order, names may repeat.
+    /// `property.NAME=VALUE`, in order. Names may repeat.
     pub properties: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
-/// What is wrong with a query.
+/// The reason why a query is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// A name or a value is not percent-encoded UTF-8.
@@ -49,7 +49,7 @@ pub enum Invalid {
     Value {
         /// The parameter.
         name: &'static str,
-        /// What it takes.
+        /// A description of the accepted values.
         expected: &'static str,
     },
     /// A parameter with one value is given twice.

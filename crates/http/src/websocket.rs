@@ -95,16 +95,16 @@ impl CloseCode {
     }
 }
 
-/// What a peer did that ends the connection.
+/// A protocol violation of the peer, which ends the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// A reserved bit without an extension (§5.2).
     #[error("a reserved bit is set")]
     Reserved,
-    /// An opcode that nobody defined (§5.2).
+    /// An undefined opcode (§5.2).
     #[error("the opcode is unknown")]
     Opcode,
-    /// A client that does not mask, or a server that does (§5.1).
+    /// An unmasked frame of a client, or a masked frame of a server (§5.1).
     #[error("masking is wrong")]
     Masking,
     /// A control frame that is fragmented or longer than 125 bytes (§5.5).

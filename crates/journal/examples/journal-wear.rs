@@ -1,4 +1,4 @@
-//! What the journal costs a disk: `journal-wear DIRECTORY [commits|rate|replace|recovery]`.
+//! Measures the wear of a disk by the journal: `journal-wear DIRECTORY [commits|rate|replace|recovery]`.
 //!
 //! - `commits`: commits a second and blocks a commit, with 1 and 16 under way, mode `always`, 64 bytes each.
 //! - `rate`: one and ten commits a second for 30 seconds each, for what the file system adds by itself.

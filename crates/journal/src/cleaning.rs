@@ -50,12 +50,12 @@ impl Cleaner {
         *self = Self { failures: self.failures, ..Self::default() };
     }
 
-    /// Something was committed, so the disk works.
+    /// Resumes after a commit, which shows that the disk works.
     pub(crate) const fn resume(&mut self) {
         self.paused = false;
     }
 
-    /// What is to be read before anything can be copied. `used` are the bytes of the segment with frames.
+    /// The read that must precede copying, if any. `used` is the number of bytes of the segment that hold frames.
     pub(crate) fn reads(&self, used: u32, chunk: u32) -> Option<Task> {
         let slot = self.slot.filter(|_| self.copies.is_empty() && self.offset < used && !self.paused)?;
         let bytes = chunk.max(self.frame_bytes).min(used - self.offset);

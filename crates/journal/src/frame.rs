@@ -144,7 +144,7 @@ fn checksum(frame: &[u8]) -> Option<[u8; 8]> {
     Some(xxh3_64_with_seed(frame.get(CHECKED_FROM..)?, seed).to_le_bytes())
 }
 
-/// What is at the beginning of a block.
+/// The content of the beginning of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// A frame whose checksum is right, and whose header is possible.

@@ -68,14 +68,14 @@ pub struct Progress {
 /// The occasion on which the journal is asked for work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// What waits is to be committed. The disk has it afterwards if `sync`.
+    /// The waiting batches are to be committed, and synchronised to the disk if `sync`.
     Commit {
         /// Whether to synchronise.
         sync: bool,
     },
-    /// Nothing is urgent: free segments are made, and space is given back.
+    /// Nothing is urgent: free segments are created, and surplus ones removed.
     Idle,
-    /// The journal ends: the disk is to have everything, and a note that says so.
+    /// The journal ends: everything is synchronised, and a last frame records that it was closed.
     Close,
 }
 
@@ -134,7 +134,7 @@ pub struct Journal {
     /// Whether nothing is left to note at the end: the last frame says that the journal was closed, or the disk fails.
     closed: bool,
     waiting: Changes,
-    /// What is being committed.
+    /// The changes that are being committed.
     flight: Option<Arc<Changes>>,
     last_ticket: Ticket,
     /// Written since the last synchronisation.
@@ -150,7 +150,7 @@ pub struct Journal {
     figures: Figures,
 }
 
-/// What recovery found out, to begin with.
+/// The state that recovery found, from which the journal starts.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) config: Config,

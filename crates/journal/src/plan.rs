@@ -27,7 +27,7 @@ pub(crate) struct Copy {
     pub(crate) from: Place,
 }
 
-/// What an entry says.
+/// The content of an entry.
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
     /// A part of a record of the changes, and the range of its bytes.

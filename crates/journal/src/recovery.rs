@@ -46,7 +46,7 @@ pub struct Missing {
     pub bytes: Option<u64>,
 }
 
-/// What a start has found.
+/// A report of what opening the journal found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Live records.

@@ -1,4 +1,4 @@
-//! What a journal asks of its disk: one operation at a time, done without holding the journal.
+//! Operations that a journal requests of its disk: one at a time, run while the journal is not borrowed.
 
 use std::io;
 
@@ -45,7 +45,7 @@ pub struct Done {
 }
 
 impl Work {
-    /// Does it. Only this waits for the disk.
+    /// Runs the operation. This is the only function that waits for the disk.
     pub fn run<D: Disk + ?Sized>(self, disk: &D) -> Done {
         let Self(task) = self;
         let outcome = match &task {

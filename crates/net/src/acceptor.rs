@@ -39,7 +39,7 @@ pub struct TlsAcceptor {
     deadline: Duration,
 }
 
-/// What does the handshake.
+/// The TLS stack that does the handshake, with its configuration.
 #[derive(Clone)]
 pub(crate) enum ServerStack {
     Rustls(Arc<ServerConfig>),
@@ -47,7 +47,7 @@ pub(crate) enum ServerStack {
     OpenSsl(Arc<crate::openssl::Server>),
 }
 
-/// Why a handshake failed: mostly the peer's doing, so of little note.
+/// The reason why a handshake failed. The peer causes most failures, so they are logged at a low level.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
     /// Not finished in time.
@@ -192,7 +192,7 @@ impl TlsAcceptor {
     }
 }
 
-/// What a handshake leaves: the stream, what is known of it, and the client's chain.
+/// The result of a handshake: the stream, its properties, and the client's certificate chain.
 type Finished = (Stream, Channel, Vec<CertificateDer<'static>>);
 
 impl fmt::Debug for TlsAcceptor {

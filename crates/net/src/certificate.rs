@@ -60,12 +60,12 @@ impl ServerIdentity {
         })))
     }
 
-    /// What the files hold now.
+    /// Reads the files again.
     pub(crate) fn read(&self) -> Result<Arc<Certificate>, TlsError> {
         read(&self.0.certificate_file, &self.0.key_file)
     }
 
-    /// New handshakes use this.
+    /// Replaces the certificate that new handshakes use.
     pub(crate) fn replace(&self, certificate: Arc<Certificate>) {
         *self.0.certificate.write().unwrap_or_else(PoisonError::into_inner) = certificate;
     }

@@ -1,7 +1,7 @@
-//! What a finished TLS, DTLS or QUIC handshake says of the connection and of the other end.
+//! The properties of a connection and its peer after a TLS, DTLS or QUIC handshake.
 //!
-//! The doors see this and never the stack that made it. Only what has been verified comes in here: a certificate whose
-//! chain and signature hold, a pre-shared key that the other end has shown to know.
+//! The doors use this and no TLS stack. It holds only verified facts: a certificate whose chain and signature are
+//! valid, a pre-shared key that the peer has proven to know.
 
 use std::{fmt, sync::Arc};
 
@@ -87,12 +87,12 @@ impl fmt::Debug for Channel {
     }
 }
 
-/// What a client's certificate says of it. That it may be believed is the handshake's business.
+/// The names in a client's certificate. The handshake has verified the certificate.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// The certificate itself.
+    /// The certificate in DER.
     pub der: Box<[u8]>,
-    /// The subject's only common name; none when there are several, for then nobody knows which was meant.
+    /// The subject's common name; `None` if there are several, because the choice would be ambiguous.
     pub common_name: Option<Box<str>>,
     /// DNS names.
     pub dns: Vec<Box<str>>,

@@ -12,23 +12,23 @@ pub enum TlsError {
     File {
         /// Which.
         file: PathBuf,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// Certificate and key do not belong together, or the key is of a kind we cannot use.
+    /// Certificate and key do not match, or the key is of an unsupported kind.
     #[error("{}: {source}", file.display())]
     Unusable {
         /// The file of the certificate.
         file: PathBuf,
-        /// What rustls says.
+        /// The error of rustls.
         source: rustls::Error,
     },
     /// No certificate has the key that the profile is about.
     #[error("the profile {profile:?} needs a certificate with a key of the kind {}", kind.name())]
     NoKey {
-        /// Which profile.
+        /// The name of the profile.
         profile: &'static str,
-        /// Which kind.
+        /// The required kind of key.
         kind: KeyKind,
     },
     /// Client certificates are required, and there is no authority for them.

@@ -34,7 +34,7 @@ pub use profile::{ClientCertificates, KeyKind, Profile, Security};
 pub use stream::Stream;
 pub use tls::TlsConfig;
 
-/// What OpenSSL calls itself, where it is part of this build: `OpenSSL 3.0.17 1 Jul 2025`.
+/// The version of OpenSSL, such as `OpenSSL 3.0.17 1 Jul 2025`; `None` if the build does not include it.
 #[must_use]
 pub fn openssl_version() -> Option<&'static str> {
     #[cfg(feature = "tls-openssl")]

@@ -271,7 +271,7 @@ fn channel(ssl: &SslRef, chain: &[CertificateDer<'_>]) -> io::Result<Channel> {
 /// How a client of ours connects.
 #[derive(Clone, Copy)]
 pub struct Client<'a> {
-    /// What is offered.
+    /// The versions and cipher suites to offer.
     pub offer: &'a Offer,
     /// Application protocols.
     pub alpn: &'a [&'a [u8]],
@@ -407,7 +407,7 @@ pub(crate) fn rsa_key(kind: KeyKind) -> Result<Option<Zeroizing<Vec<u8>>>, Error
 /// browsers take them.
 ///
 /// # Errors
-/// What OpenSSL does not like about them.
+/// OpenSSL rejects the certificate, the key or the authority; the message is OpenSSL's.
 pub fn pkcs12(name: &str, certificate: &str, key: &str, ca: &str, password: &str) -> Result<Vec<u8>, TlsError> {
     let mut authorities = Stack::new()?;
     for authority in X509::stack_from_pem(ca.as_bytes())? {

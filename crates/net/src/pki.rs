@@ -79,10 +79,10 @@ pub enum PkiError {
     Key {
         /// Which.
         file: PathBuf,
-        /// What rcgen says.
+        /// The error of rcgen.
         source: rcgen::Error,
     },
-    /// A file that was to be made is there already.
+    /// A file to be created exists already.
     #[error("{} is there already", .0.display())]
     Exists(PathBuf),
     /// A name cannot be put into a certificate.
@@ -100,15 +100,15 @@ pub enum PkiError {
     /// The authority's certificate cannot be used.
     #[error(transparent)]
     Certificate(#[from] TlsError),
-    /// The authority's certificate is there without its key, or the other way round.
+    /// Either the authority's certificate or its key is missing.
     #[error("{} is there but {} is not; put it back, or remove both to start with a new authority", present.display(), missing.display())]
     Half {
-        /// What is there.
+        /// The file that exists.
         present: PathBuf,
-        /// What is not.
+        /// The file that is missing.
         missing: PathBuf,
     },
-    /// The authority that is there does not fit its key or has expired.
+    /// The existing authority has expired or does not match its key.
     #[error("the authority in {} has expired or does not fit its key; remove ca.pem and ca.key to start with a new one", .0.display())]
     Authority(PathBuf),
 }
@@ -150,7 +150,7 @@ pub fn ensure_server(directory: &Path, kind: KeyKind, names: &[String], now: Sys
     let wanted =
         Wanted { names: names.clone(), validity: SERVER_VALIDITY, ..Wanted::new(Purpose::Server, "fogmux gateway") };
     let issued = authority.issue(&wanted, kind, believable(now))?;
-    // What was there may be somebody's: it is kept under another name.
+    // The old files may belong to the operator, so they are renamed and not removed.
     for file in [&pki.certificate, &pki.key] {
         if file.exists() {
             let old = file.with_added_extension("old");

@@ -15,23 +15,23 @@ pub enum Version {
     Tls13,
 }
 
-/// What one end offers or takes.
+/// The versions and cipher suites that one end offers or accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// In rising order; none without TLS.
+    /// The versions in ascending order; empty without TLS.
     pub versions: &'static [Version],
-    /// Cipher suites as IANA names them, the preferred one first; none: all of the stack's safe ones.
+    /// Cipher suites by their IANA names, the preferred one first; empty for all safe suites of the stack.
     pub suites: &'static [&'static str],
 }
 
-/// What can do the handshake.
+/// A TLS stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stack {
-    /// There is none to be done.
+    /// No TLS.
     Plain,
     /// rustls.
     Rustls,
-    /// OpenSSL, for what rustls leaves out on purpose.
+    /// OpenSSL, for versions and suites that rustls does not support.
     OpenSsl,
 }
 
@@ -58,37 +58,37 @@ pub enum ClientCertificates {
     Required,
 }
 
-/// A way of protecting a connection, under a name.
+/// A named security profile of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// Its name in configuration and reports.
     pub name: &'static str,
-    /// What does the handshake.
+    /// The stack that does the handshake.
     pub stack: Stack,
-    /// What a client of ours offers: just what the profile is about.
+    /// The offer of a fogmux client: only the versions and suites that the profile is named for.
     pub offer: Offer,
-    /// What a listener takes.
+    /// The versions and suites that a listener accepts.
     pub accept: Offer,
-    /// The server's key; none: whatever it has.
+    /// The kind of the server's key; `None` for any.
     pub server_key: Option<KeyKind>,
-    /// What a client's key must be like at least; none: anything.
+    /// The required kind of a client's key; `None` for any.
     pub client_key: Option<KeyKind>,
-    /// Whether clients are asked for a certificate, if the listener does not say.
+    /// Whether clients are asked for a certificate, unless the listener overrides it.
     pub client_certificates: ClientCertificates,
-    /// Whether both ends share a key instead of a certificate of the server's.
+    /// Whether both ends use a pre-shared key instead of a server certificate.
     pub psk: bool,
-    /// Why it must not be used where that matters; none when it is good.
+    /// The reason why the profile is weak; `None` if it is not.
     pub weak: Option<&'static str>,
 }
 
-/// What a listener asks of those who connect to it.
+/// The security settings of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Security {
-    /// The kind of TLS.
+    /// The profile.
     pub profile: &'static Profile,
     /// Whether clients are asked for a certificate.
     pub client_certificates: ClientCertificates,
-    /// The versions of DTLS that a listener of DTLS speaks, as far as the profile has them.
+    /// The versions that a DTLS listener accepts, limited to those of the profile.
     pub dtls_versions: &'static [Version],
 }
 

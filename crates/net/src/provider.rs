@@ -1,4 +1,4 @@
-//! What rustls is given to work with: ring, the suites and versions of an offer, and their names.
+//! The crypto provider of rustls (ring), limited to the suites and versions of an offer, and the names of suites.
 
 use std::sync::Arc;
 

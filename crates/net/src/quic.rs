@@ -16,14 +16,14 @@ use crate::{
     tls::TlsConfig,
 };
 
-/// What one QUIC connection may use.
+/// The limits of one QUIC connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuicLimits {
-    /// Request streams at once.
+    /// The number of concurrent request streams.
     pub bidirectional_streams_max: u32,
-    /// Streams of HTTP/3's own: control and QPACK (RFC 9114 §6.2 asks for at least three).
+    /// The number of HTTP/3's unidirectional streams: control and QPACK (RFC 9114 §6.2 requires at least three).
     pub unidirectional_streams_max: u32,
-    /// Bytes in flight to us on one stream.
+    /// The receive window of one stream in bytes.
     pub stream_window_bytes: u32,
     /// Bytes in flight to us on the whole connection.
     pub connection_window_bytes: u32,
@@ -108,11 +108,12 @@ pub fn admit(incoming: Incoming, admission: &Admission, limits: &QuicLimits) -> 
     incoming.accept().ok().map(|connecting| (connecting, admitted))
 }
 
-/// What the handshake of a connection has said, and what ends it when its certificate is revoked, if that is wanted.
+/// Returns the properties of a connection after its handshake, and the handle that closes it when its certificate is
+/// revoked, if the listener checks revocation.
 ///
 /// # Errors
-/// The client's certificate is not good, or not any more: sessions that are resumed bring one along that nobody has
-/// looked at today.
+/// The client's certificate is not valid, or no longer valid: a resumed session carries a certificate that was verified
+/// earlier.
 pub fn channel(connection: &quinn::Connection, tls: &TlsConfig) -> io::Result<(Channel, Option<Cut>)> {
     let chain = connection.peer_identity().and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
     let mut certificate = None;

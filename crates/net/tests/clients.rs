@@ -1,4 +1,5 @@
-//! Who a client is: certificates, revoked ones, and pre-shared keys, against rustls and OpenSSL clients over loopback.
+//! Client authentication by certificates, revoked ones included, and by pre-shared keys, with clients of rustls and
+//! OpenSSL over loopback.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 

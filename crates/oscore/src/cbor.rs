@@ -1,8 +1,8 @@
-//! As much of CBOR (RFC 8949) as key derivation and AAD need: it is only ever written, and always in the shortest form.
+//! The part of CBOR (RFC 8949) that key derivation and AAD need: an encoder that uses the shortest form.
 
 use smallvec::SmallVec;
 
-/// What appends to a buffer.
+/// A buffer that the encoder appends to.
 pub(crate) trait Sink {
     fn put(&mut self, bytes: &[u8]);
 }

@@ -37,13 +37,13 @@ pub enum ResponseRefused {
     /// The option cannot be read.
     #[error("the OSCORE option of the answer is malformed")]
     Decode,
-    /// It was sealed by somebody else, or for another request.
+    /// Another context protected it, or it answers another request.
     #[error("the answer cannot be decrypted")]
     Decryption,
-    /// What was sealed is no answer, or notifies one who does not observe.
+    /// The plaintext is not a response, or is a notification although the request did not observe.
     #[error("there is no answer inside")]
     NoResponse,
-    /// A newer notification was seen (RFC 8613 §7.4.1).
+    /// A newer notification was received before (RFC 8613 §7.4.1).
     #[error("the notification is not newer than one that was seen")]
     Old,
 }

@@ -28,22 +28,22 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 /// Where a context begins (RFC 8613 §7.5, appendix B.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// The first sequence number of ours that was certainly not used.
+    /// The first sequence number of this end that was certainly not used.
     pub next: u64,
-    /// Numbers below may be used at once: it is on the disk that they may have been.
+    /// Numbers below it may be used at once, since their reservation is on disk.
     pub durable: u64,
-    /// Which requests of the other end have been seen.
+    /// The requests of the other end that were received.
     pub requests: Requests,
 }
 
-/// What is known of the requests of the other end.
+/// This end's knowledge of the requests of the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requests {
-    /// All below this number have been seen, or may have been; none from it on. Nought for a context never used.
+    /// All requests below this number may have been received, and none from it on. 0 for a context that was never used.
     SeenBelow(u64),
-    /// Nothing: the first request has to come again, with an Echo (RFC 8613 appendix B.1.2).
+    /// Not known: the first request must be repeated with an Echo (RFC 8613 appendix B.1.2).
     Unknown {
-        /// Random: what the Echo values are made of.
+        /// Random bytes, from which the Echo values are made.
         echo: [u8; ECHO_BYTES],
     },
 }
@@ -69,10 +69,10 @@ struct State {
     window: Window,
 }
 
-/// What is known of the requests of the other end.
+/// This end's knowledge of the requests of the other end.
 enum Window {
     Known(ReplayWindow),
-    /// Nothing yet (RFC 8613 appendix B.1.2).
+    /// Not known yet: an Echo is required (RFC 8613 appendix B.1.2).
     Unknown([u8; ECHO_BYTES]),
 }
 
@@ -105,12 +105,12 @@ impl From<NoNumber> for SealError {
     }
 }
 
-/// What the replay window says of a request that was opened.
+/// The replay window's verdict on a request that was decrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     New,
     Replay,
-    /// It must come again with this Echo.
+    /// The request must be repeated with this Echo.
     Prove([u8; ECHO_BYTES]),
 }
 
@@ -145,19 +145,19 @@ impl Context {
         }))
     }
 
-    /// Who holds the other end.
+    /// The user at the other end.
     #[must_use]
     pub const fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// A number that no other context of this process has or had; never 0.
+    /// A number unique among all contexts that this process has or had; never 0.
     #[must_use]
     pub const fn number(&self) -> u64 {
         self.number
     }
 
-    /// What tells its keys from all others.
+    /// The fingerprint of its keys.
     #[must_use]
     pub const fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint

@@ -9,13 +9,13 @@ use crate::cbor;
 use crate::id::Id;
 use crate::nonce::{NONCE_BYTES_MAX, Nonce};
 
-/// Bytes of a SHA-256 hash: the longest key there is.
+/// The size of a SHA-256 hash in bytes, which is that of the longest key.
 const HASH_BYTES: usize = 32;
 
-/// A key; algorithms with shorter ones use the first bytes.
+/// A key. Algorithms with shorter keys use its first bytes.
 pub(crate) type KeyBytes = Zeroizing<[u8; HASH_BYTES]>;
 
-/// What HKDF-Extract made of Master Secret and Master Salt, and what goes into every `info`.
+/// The output of HKDF-Extract over Master Secret and Master Salt, and the members of every `info` (RFC 8613 §3.2.1).
 pub(crate) struct Derivation<'a> {
     pseudo_random_key: KeyBytes,
     algorithm: Algorithm,

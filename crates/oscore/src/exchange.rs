@@ -1,4 +1,4 @@
-//! What binds answers to a request (RFC 8613 §7.1): its context and its Partial IV.
+//! The binding of responses to a request (RFC 8613 §7.1): its context and its Partial IV.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! Contexts as text: our own TOML, and the formats of aiocoap and libcoap, read and written. No file is opened here, but
-//! in [`directory`].
+//! Security contexts as text: fogmux's TOML and the formats of aiocoap and libcoap, parsed and written. Only
+//! [`directory`] opens files.
 
 pub mod aiocoap;
 pub mod directory;
@@ -10,35 +10,35 @@ use crate::algorithm::UnknownAlgorithm;
 use crate::id::TooLong;
 use crate::parameters::ParametersError;
 
-/// Why a text is no context.
+/// An error in the text of a security context.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// Not TOML, or not with these keys.
+    /// The text is not TOML, or has other keys than these.
     #[error("{0}")]
     Toml(String),
-    /// Not JSON, or not an object.
+    /// The text is not JSON, or not an object.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
     /// A line that cannot be read.
     #[error("line {line}: {problem}")]
     Line {
-        /// Counted from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem, as shown to the operator.
         problem: String,
     },
-    /// A key that must be there.
+    /// A required key is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
     /// A value that cannot be used.
     #[error("{key}: {problem}")]
     Value {
-        /// Which.
+        /// The name of the key.
         key: String,
-        /// What is wrong.
+        /// The problem, as shown to the operator.
         problem: String,
     },
-    /// Parameters that make no context.
+    /// The parameters do not make a valid context.
     #[error(transparent)]
     Parameters(#[from] ParametersError),
 }

@@ -1,5 +1,5 @@
-//! A name for a set of keys that tells nothing of them: what saved sequence numbers are filed under, so that they
-//! follow the keys and not the name of a file.
+//! A fingerprint of a set of keys, which reveals nothing about them. Saved sequence numbers are filed under it, so that
+//! they follow the keys and not the name of a file.
 
 use std::fmt;
 use std::str::FromStr;

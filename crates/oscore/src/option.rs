@@ -10,14 +10,14 @@ const KID: u8 = 0b0000_1000;
 const KID_CONTEXT: u8 = 0b0001_0000;
 const RESERVED: u8 = 0b1110_0000;
 
-/// What the option says.
+/// A decoded OSCORE option (RFC 8613 §6.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OscoreOption<'a> {
-    /// The sender's sequence number; always there in requests.
+    /// The sender's sequence number; required in requests.
     pub partial_iv: Option<PartialIv>,
-    /// The sender's ID; always there in requests.
+    /// The sender's ID; required in requests.
     pub kid: Option<&'a [u8]>,
-    /// The ID Context, when the sender says it.
+    /// The ID Context, if the sender included it.
     pub kid_context: Option<&'a [u8]>,
 }
 

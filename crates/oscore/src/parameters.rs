@@ -1,4 +1,4 @@
-//! What two ends must know of each other beforehand (RFC 8613 §3.2).
+//! The input parameters that two ends share in advance (RFC 8613 §3.2).
 
 use std::fmt;
 
@@ -62,7 +62,7 @@ impl Parameters {
         }
     }
 
-    /// What tells the keys of this end from all others, and tells nothing of them.
+    /// Returns a fingerprint of this end's keys, which identifies them and reveals nothing about them.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let id_context = self.id_context.as_deref();
@@ -70,7 +70,7 @@ impl Parameters {
         Fingerprint::of(&derivation.key(&self.sender_id))
     }
 
-    /// The same context as the other end sees it.
+    /// Returns the same context from the other end's point of view.
     #[must_use]
     pub fn mirrored(&self) -> Self {
         Self { sender_id: self.recipient_id, recipient_id: self.sender_id, ..self.clone() }

@@ -86,7 +86,7 @@ impl Numbers {
         Ok(number)
     }
 
-    /// What is to be reserved, if anything is; it is not said twice.
+    /// Returns the number up to which to reserve, if few are left. It is returned only once for each reservation.
     pub(crate) fn wish(&mut self) -> Option<u64> {
         let short = self.durable.saturating_sub(self.next) <= CHUNK / 2;
         if !short || self.asked > self.durable || self.durable > SEQUENCE_MAX {

@@ -37,7 +37,7 @@ pub enum RequestRefused {
     /// §8.2, step 6.
     #[error("Decryption failed")]
     Decryption,
-    /// What was sealed is no request, or has an OSCORE option itself (§4.1.3.7).
+    /// The plaintext is not a request, or contains an OSCORE option itself (§4.1.3.7).
     #[error("No request inside")]
     NoRequest,
 }

@@ -4,20 +4,20 @@
 //! the requests of one context may be read by several workers, which are not equally far: at 80 000 requests a second,
 //! one that gets no processor for 10 ms is 800 numbers behind.
 
-/// 1 KiB, which a context has from its first request on.
+/// 1 KiB, allocated at the first request of a context.
 const WORDS: usize = 128;
 const WORD_BITS: u64 = 64;
 const RING_BITS: u64 = WORD_BITS * WORDS as u64;
 
-/// How far behind the newest a number may be; one word of the ring is always being cleared.
+/// The distance that a number may be behind the newest; one word of the ring is always being cleared.
 pub(crate) const WINDOW: u64 = RING_BITS - WORD_BITS;
 
-/// What has been seen.
+/// The sequence numbers received so far, as a ring of bits (RFC 8613 §7.4).
 #[derive(Clone, Debug)]
 pub(crate) struct ReplayWindow {
-    /// One more than the newest number seen.
+    /// The newest number received, plus one.
     next: u64,
-    /// Numbers below are refused, whatever the bits say.
+    /// Numbers below it are refused, whatever their bits are.
     lowest: u64,
     /// Empty before the first number.
     bits: Vec<u64>,
@@ -55,7 +55,7 @@ impl ReplayWindow {
         true
     }
 
-    /// One more than the newest number seen.
+    /// The newest number received, plus one.
     pub(crate) const fn next(&self) -> u64 {
         self.next
     }

@@ -27,10 +27,10 @@ pub enum AgentError {
     Io {
         /// Which.
         what: String,
-        /// What the system says.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// Certificates cannot be made or used.
+    /// Certificates cannot be created or used.
     #[error("{what}: {why}")]
     Keys {
         /// Which.
@@ -44,10 +44,10 @@ pub enum AgentError {
     /// It answered something else.
     #[error("the agent speaks another language; is it the same version?")]
     Unexpected,
-    /// The connection broke earlier.
+    /// The connection failed earlier.
     #[error("the connection to the agent is over")]
     Over,
-    /// What it sent cannot be kept here.
+    /// A file that the agent sent cannot be stored here.
     #[error(transparent)]
     Target(#[from] TargetError),
 }

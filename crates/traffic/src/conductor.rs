@@ -18,10 +18,10 @@ use crate::paper::frames::{Frames, Inside};
 use crate::pattern::{self, Bench, PatternError, Recording};
 use crate::target::{self, Access, Apart, Gateway, Home, TargetError};
 
-/// What is added to the time that an experiment should take at most, before it counts as hanging.
+/// The time added to the longest expected duration of an experiment, after which it counts as hanging.
 const GRACE: Duration = Duration::from_secs(120);
 
-/// Connections whose frames are looked at, at most: what costs time is not to be measured with it.
+/// The most connections whose frames are recorded. Recording more would slow down the measured system.
 const RECORDED_MAX: u64 = 2_000;
 
 /// Whom the generator drives.
@@ -37,17 +37,17 @@ pub enum Target {
 /// A broker that runs already.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// What reports call it.
+    /// The name in reports.
     pub name: String,
     /// How publishers reach it.
     pub access: Access,
-    /// How subscribers do, where it is otherwise.
+    /// How subscribers reach it, if different.
     pub reader_access: Option<Access>,
     /// Its processes, where they are on this machine.
     pub pids: Vec<u32>,
 }
 
-/// What runs for one repetition and ends with it.
+/// The server of one repetition, which ends when this is dropped.
 #[expect(dead_code, reason = "held until it is to be ended")]
 enum Serving {
     Gateway(Gateway),
@@ -57,7 +57,7 @@ enum Serving {
 }
 
 impl Serving {
-    /// What a gateway of ours was set to.
+    /// The settings of a fogmux gateway; empty for a peer.
     fn settings(&self) -> Vec<String> {
         match self {
             Self::Gateway(gateway) => gateway.settings(),
@@ -153,7 +153,7 @@ impl Conductor {
         self
     }
 
-    /// What reports call the target.
+    /// The name of the target in reports.
     #[must_use]
     pub fn target(&self) -> String {
         match &self.target {

@@ -27,12 +27,12 @@ pub trait Driver {
     fn connect(&self, role: Role, number: u32) -> Pending<'_, Result<Connected, DriverError>>;
 }
 
-/// What a connection is for. Client identifiers and users are made of it, so that two never meet.
+/// The role of a client. Client identifiers and users are derived from it, so that they are unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Sends, or asks.
+    /// Publishes, or sends requests.
     Publisher,
-    /// Follows a topic.
+    /// Subscribes to a topic.
     Subscriber,
 }
 
@@ -49,14 +49,14 @@ pub struct Connected {
 /// One operation; `tag` comes back with its outcome.
 #[derive(Clone, Copy, Debug)]
 pub enum Request<'a> {
-    /// Publishes, at the QoS and in the way (kept or not) that the experiment says.
+    /// Publishes with the QoS and retain flag of the experiment.
     Publish {
-        /// Where to.
+        /// The topic.
         topic: &'a str,
-        /// What.
+        /// The payload.
         payload: &'a [u8],
     },
-    /// Asks for the kept message.
+    /// Requests the retained message.
     Get {
         /// Of this topic.
         topic: &'a str,
@@ -95,13 +95,13 @@ pub trait Client {
     /// Payload, protocol and socket bytes so far, in both directions.
     fn bytes(&self) -> Bytes;
 
-    /// Ends in good order: DISCONNECT, `close_notify`, `</stream:stream>`.
+    /// Closes the connection properly: DISCONNECT, `close_notify`, `</stream:stream>`.
     fn close(self: Box<Self>) -> Pending<'static, ()>;
 }
 
-/// What happens to a client in a turn.
+/// The receiver of a client's events in a turn.
 pub trait Sink {
-    /// A request was answered: `Ok`, or what the answer says. With QoS 0 and NON: it is on its way.
+    /// A request was answered. With QoS 0 and NON, it was sent.
     fn done(&mut self, tag: u64, answer: Answer<'_>);
     /// A message arrived for a subscriber.
     fn message(&mut self, payload: &[u8]);
@@ -130,12 +130,12 @@ pub enum DriverError {
     /// It does not let us in.
     #[error("refused: {0}")]
     Refused(String),
-    /// This door has no such thing.
+    /// The door does not support the request.
     #[error("{door} has no {what}")]
     Unsupported {
         /// The door.
         door: Door,
-        /// What was asked of it.
+        /// The unsupported operation.
         what: &'static str,
     },
 }

@@ -1,7 +1,7 @@
-//! What is to be done, as data: one experiment is one row of a table.
+//! Experiments as data: one experiment is one row of a table.
 //!
-//! Everything that a result depends on stands here, so that a report can say it, a paper's file can set it key by key,
-//! and two runs can be told to be the same by comparing it. Keys are flat: `door = "mqtt"`, `qos = 1`.
+//! An experiment contains everything that a result depends on. A report prints it, a paper's file sets it key by key,
+//! and two runs are the same if it is equal. Keys are flat: `door = "mqtt"`, `qos = 1`.
 
 mod offers;
 
@@ -143,15 +143,15 @@ impl<'de> Deserialize<'de> for Security {
     }
 }
 
-/// Who a client says it is.
+/// The credential of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Credential {
-    /// What goes with the profile: a certificate with `high` and `pki`, a key with `psk`, a context with OSCORE, else a
-    /// password where the door has a place for one.
+    /// The credential of the profile: a certificate with `high` and `pki`, a key with `psk`, a context with OSCORE,
+    /// otherwise a password if the door supports one.
     #[default]
     OfProfile,
-    /// Nobody.
+    /// No credential.
     Anonymous,
     /// User and password.
     Password,
@@ -161,7 +161,7 @@ pub enum Credential {
     Token,
 }
 
-/// What is done over and over.
+/// The operation that clients repeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
@@ -180,7 +180,7 @@ pub enum Operation {
     Hold,
 }
 
-/// What a connection of [`Operation::Connect`] is made for.
+/// The purpose of a connection of [`Operation::Connect`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Visit {
@@ -258,19 +258,19 @@ pub enum CoapAnswer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Experiment {
-    /// What publishers, and askers, connect to.
+    /// The door of publishers and of clients that send requests.
     pub door: Door,
-    /// What subscribers connect to, if to another door.
+    /// The door of subscribers, if different.
     pub reader_door: Option<Door>,
-    /// Protection of both.
+    /// The protection of both.
     pub security: Security,
-    /// Who the clients are.
+    /// The credential of clients.
     pub credential: Credential,
-    /// What they do.
+    /// The operation of clients.
     pub operation: Operation,
-    /// Of publications, and of what subscribers ask for.
+    /// The QoS of publications and of subscriptions.
     pub qos: Qos,
-    /// How a CoAP server is to answer.
+    /// The way in which a CoAP server answers.
     pub coap_answer: CoapAnswer,
     /// Bytes of a payload.
     pub payload_bytes: usize,
@@ -292,21 +292,21 @@ pub struct Experiment {
     pub count: Option<u64>,
     /// Messages of one connection, with `Connect`.
     pub messages: u32,
-    /// For how long at most operations begin, in seconds.
+    /// The longest time in which operations begin, in seconds.
     pub seconds: f64,
-    /// What passes before the measurement begins, in seconds; left out with a `count`.
+    /// The time before the measurement begins, in seconds; ignored with a `count`.
     pub warm_up_seconds: f64,
-    /// How long is waited for what is missing, in seconds, since the last delivery.
+    /// The time to wait for missing messages after the last delivery, in seconds.
     pub drain_seconds: f64,
-    /// Kept publications (retain, PUT, persisted items) rather than transient ones.
+    /// Whether publications are retained (retain, PUT, persisted items) or transient.
     pub retain: bool,
     /// The network between the two ends: `loopback`, `lossless`, a preset, or conditions as `loss=5%,delay=20ms`.
     pub link: String,
-    /// Of everything random.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// What is done with the messages of `Connect`.
+    /// The use of the messages of `Connect`.
     pub visit: Visit,
-    /// Subscribers that are there before `Connect` begins and hear what is published, besides.
+    /// The number of additional subscribers that connect before `Connect` begins and receive its publications.
     pub followers: u32,
 }
 
@@ -371,7 +371,7 @@ impl Experiment {
     }
 }
 
-/// What no experiment can be made of.
+/// The reason why an experiment is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExperimentError {
     /// There is no such thing.

@@ -74,8 +74,8 @@ impl Laid {
         Ok(Self { impairment, client_counters, gateway_counters, client, gateway })
     }
 
-    /// What a command line begins with to run in the gateway's namespace. `ip netns exec` replaces itself by the program:
-    /// its process identifier is the one of the gateway.
+    /// The prefix of a command line that runs in the gateway's namespace. `ip netns exec` replaces itself by the
+    /// program, so its process id is that of the gateway.
     #[must_use]
     pub fn wrapper(&self) -> Vec<String> {
         ["ip", "netns", "exec", self.gateway.name()].map(ToOwned::to_owned).to_vec()
@@ -104,8 +104,8 @@ impl Laid {
         self.gateway.enter()
     }
 
-    /// What both ends have sent since the link was laid, before any of it was lost. Two small reads of `/proc`, from any
-    /// thread.
+    /// The traffic that both ends have sent since the link was created, before losses. Costs two small reads of
+    /// `/proc`, from any thread.
     #[must_use]
     pub fn wire(&self) -> Wire {
         wire(&self.client_counters, &self.gateway_counters)
@@ -118,7 +118,7 @@ impl Laid {
         Box::new(move || wire(&client, &gateway))
     }
 
-    /// What makes frames late and lost.
+    /// The means by which frames are delayed and lost.
     #[must_use]
     pub fn means(&self) -> Means {
         self.impairment.means()
@@ -145,13 +145,13 @@ fn wire(client: &Counters, gateway: &Counters) -> Wire {
     Wire { bytes_up: up.bytes, packets_up: up.packets, bytes_down: down.bytes, packets_down: down.packets }
 }
 
-/// Why there is no link.
+/// The reason why a link cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// What was asked for is no link.
+    /// The conditions cannot be parsed.
     #[error("no link: {0:?}; write loopback, lossless, wifi, or loss=5%,delay=20ms,jitter=1ms,rate=250kbit")]
     Conditions(String),
-    /// Namespaces are root's.
+    /// Network namespaces require root.
     #[error("a link of its own needs root (network namespaces); run this as root, or use --link loopback")]
     NotRoot,
     /// A program that it takes is not installed.
@@ -162,20 +162,20 @@ pub enum LinkError {
         /// Where it comes from.
         package: &'static str,
     },
-    /// A program that it takes did not do it.
+    /// A program failed.
     #[error("{command}: {said}")]
     Failed {
-        /// What was called.
+        /// The command line.
         command: String,
-        /// What it answered.
+        /// The error.
         said: String,
     },
-    /// The kernel did not do it.
+    /// A system call failed.
     #[error("{what}: {error}")]
     Kernel {
-        /// What was asked of it.
+        /// The operation.
         what: String,
-        /// What it answered.
+        /// The error.
         error: io::Error,
     },
 }

@@ -1,6 +1,6 @@
-//! What an experiment gave: numbers as they were counted, from which every table is computed.
+//! The outcome of an experiment: the raw counts from which all tables are computed.
 //!
-//! This is the shape of the JSON that `fogmux bench` writes, documented in `docs/benchmarks.md`; keys are only added.
+//! It defines the JSON that `fogmux bench` writes, documented in `docs/benchmarks.md`. Keys are only ever added.
 
 use std::collections::BTreeMap;
 
@@ -36,13 +36,13 @@ pub struct Report {
 /// One experiment and its repetitions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// What was done.
+    /// The experiment.
     pub experiment: Experiment,
-    /// Against what: `fogmux 0.1.0`, or the address of a peer.
+    /// The target: `fogmux 0.1.0`, or the address of a peer.
     pub target: String,
-    /// What came out, in the order in which it was done.
+    /// The outcomes of the repetitions, in order.
     pub outcomes: Vec<Outcome>,
-    /// Why there are fewer outcomes than asked for, or none.
+    /// The reason why there are fewer outcomes than requested, or none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -53,11 +53,11 @@ pub struct Run {
 pub struct Outcome {
     /// Operations begun within the measurement.
     pub sent: u64,
-    /// Of these, those that were answered as they should be (QoS 0: those that are gone).
+    /// The number of these that were answered with success (QoS 0: that were sent).
     pub acknowledged: u64,
-    /// Answers that refuse, and operations that failed.
+    /// Refusals and failed operations.
     pub errors: u64,
-    /// What the first of these said.
+    /// The text of the first error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_error: Option<String>,
     /// Messages that should have reached subscribers.
@@ -88,10 +88,10 @@ pub struct Outcome {
     pub connect_bytes: Bytes,
     /// The cipher suite that was agreed on, or empty.
     pub cipher: String,
-    /// What a gateway of ours was set to, `KEY=VALUE` as its `--set` takes them; everything else was as users have it.
+    /// The settings of a fogmux gateway, as `KEY=VALUE` for its `--set`; all others had their default.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<String>,
-    /// The gateway's, if its process is known.
+    /// The resources used by the gateway, if its process is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway: Option<ProcessUse>,
     /// The same for connecting.
@@ -101,10 +101,10 @@ pub struct Outcome {
     pub generator: ProcessUse,
     /// Seconds of processor time that others on this machine used meanwhile.
     pub others_cpu_s: f64,
-    /// Why the generator, and not what is measured, has set the pace; such an outcome says nothing about a rate.
+    /// The reason why the generator and not the target limited the rate. Such an outcome is no evidence about a rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited_by_generator: Option<String>,
-    /// What only one kind of experiment knows, by name.
+    /// Values that only some kinds of experiments have, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub more: BTreeMap<String, f64>,
 }
@@ -127,19 +127,19 @@ impl Outcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Bytes {
-    /// Of applications: payloads.
+    /// Bytes of application payloads, towards the gateway.
     pub payload_up: u64,
     /// The same, down.
     pub payload_down: u64,
-    /// What the protocol machine wrote, payloads included.
+    /// Bytes that the protocol state machine wrote, payloads included.
     pub protocol_up: u64,
     /// The same, read.
     pub protocol_down: u64,
-    /// What went into sockets: with TLS, DTLS and OSCORE.
+    /// Bytes written to sockets, with TLS, DTLS and OSCORE.
     pub socket_up: u64,
     /// The same, out of sockets.
     pub socket_down: u64,
-    /// What the link counted, with all headers down to Ethernet's; nothing without a link of our own.
+    /// The traffic that the link counted, with all headers down to Ethernet's; `None` without an emulated link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wire: Option<Wire>,
 }
@@ -151,7 +151,7 @@ impl Bytes {
         self.with(other, u64::saturating_add)
     }
 
-    /// What came since `earlier`.
+    /// Returns the difference to `earlier`.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         self.with(earlier, u64::saturating_sub)
@@ -171,7 +171,7 @@ impl Bytes {
 }
 
 impl Wire {
-    /// What came since `earlier`.
+    /// Returns the difference to `earlier`.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -196,7 +196,7 @@ pub struct Wire {
     pub packets_down: u64,
 }
 
-/// What a process used.
+/// The resources that a process used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessUse {

@@ -1,10 +1,10 @@
-//! How connections are kept busy: publishers and subscribers, askers, connections made over and over, connections held.
+//! Traffic patterns: publishers and subscribers, requests, repeated connections, idle connections.
 //!
 //! One repetition of an [`Experiment`] is one call of [`run`], on one thread: every client is a task of a
-//! `tokio::runtime::LocalRuntime` – requests that nobody else hears of come from a crew, which is one for all –, and all of
-//! them share one stage, where is counted who may send and what has arrived.
-//! What is due at a time is due whether or not the one before was answered, and latency counts from then: a gateway
-//! that stands still for a second shows that second (no coordinated omission).
+//! `tokio::runtime::LocalRuntime`, except that a crew serves all clients that only send requests. All clients share one
+//! stage, which counts operations that may be sent and messages that have arrived. An operation is due at its time
+//! whether or not the previous one was answered, and its latency counts from then, so that a pause of the gateway shows
+//! in full (no coordinated omission).
 
 mod connect;
 mod connections;
@@ -48,13 +48,13 @@ pub struct Bench<'a> {
     pub subscribers: Rc<dyn Driver>,
     /// The processes of the gateway, where they are known.
     pub gateway: Option<GatewayProbe>,
-    /// Ourselves.
+    /// The generator's own process.
     pub generator: ProcessProbe,
-    /// What the link has counted since it was laid.
+    /// Returns the traffic that the link has counted since its creation.
     pub wire: Option<Box<dyn Fn() -> Wire>>,
-    /// Begins to record which frames pass, where that is wanted.
+    /// Begins to record frames, if requested.
     pub record: Option<Box<dyn Fn() -> Option<Recording> + 'a>>,
-    /// The CoAP door leaves out superseded values.
+    /// Whether the CoAP door omits superseded values.
     pub conflates: bool,
 }
 

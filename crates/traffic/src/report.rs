@@ -28,7 +28,7 @@ use summary::Summary;
 
 use crate::outcome::{Report, Run};
 
-/// What files are called that no other name was given to.
+/// The default name of files.
 const NAME: &str = "report";
 
 /// The runs in numbers, each by the keys in which it differs from the others.
@@ -38,10 +38,10 @@ pub fn summaries(runs: &[Run]) -> Vec<Summary<'_>> {
     runs.iter().map(|run| Summary::of(run, varying.label(run))).collect()
 }
 
-/// Writes `report.csv`, `report.md` and `report.html` into a directory, and says what it wrote.
+/// Writes `report.csv`, `report.md` and `report.html` into a directory, and returns their paths.
 ///
 /// # Errors
-/// What the system says.
+/// The directory cannot be created or a file cannot be written.
 pub fn render(report: &Report, directory: &Path) -> io::Result<Vec<PathBuf>> {
     render_as(report, directory, NAME)
 }
@@ -49,7 +49,7 @@ pub fn render(report: &Report, directory: &Path) -> io::Result<Vec<PathBuf>> {
 /// The same by another name.
 ///
 /// # Errors
-/// What the system says.
+/// The directory cannot be created or a file cannot be written.
 pub fn render_as(report: &Report, directory: &Path, name: &str) -> io::Result<Vec<PathBuf>> {
     fs::create_dir_all(directory)?;
     let summaries = summaries(&report.runs);

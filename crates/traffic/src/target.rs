@@ -1,4 +1,4 @@
-//! What is measured: a gateway of ours that is started for it, or any broker that already runs.
+//! Targets of measurements: a fogmux gateway that is started for an experiment, or a broker that already runs.
 
 mod apart;
 mod gateway;
@@ -53,8 +53,8 @@ pub struct Access {
     pub oscore: Option<PathBuf>,
     /// A bearer token.
     pub token: Option<Zeroizing<String>>,
-    /// What stands before a topic in a path: `ps` on our CoAP door, nothing for a peer's single resource.
+    /// The path before a topic: `ps` on fogmux's CoAP door; `None` for a peer's single resource.
     pub prefix: Option<String>,
-    /// Where secrets of TLS go (`SSLKEYLOGFILE`'s format), for a capture to be read with.
+    /// The file for TLS secrets in the format of `SSLKEYLOGFILE`, with which a capture can be decrypted.
     pub key_log: Option<PathBuf>,
 }

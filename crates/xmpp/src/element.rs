@@ -13,14 +13,14 @@ pub struct Attribute<'a> {
     pub value: Cow<'a, str>,
 }
 
-/// What can be inside an element.
+/// A child node of an element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node<'a> {
     /// A child element.
     Element(Element<'a>),
     /// Character data, references resolved and line ends normalised (XML §2.11).
     Text(Cow<'a, str>),
-    /// A child element of a pubsub item, kept as the text it was.
+    /// A child element of a pubsub item, as its source text.
     Raw(RawXml<'a>),
 }
 

@@ -118,7 +118,7 @@ conditions! {
 }
 
 conditions! {
-    /// What the sender should do about a stanza error (RFC 6120 §8.3.2)
+    /// The type of a stanza error: the action that its recipient should take (RFC 6120 §8.3.2)
     ErrorKind {
         Auth = "auth",
         Cancel = "cancel",
@@ -132,7 +132,7 @@ conditions! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {detail}", condition.as_str())]
 pub struct StreamError {
-    /// The standard's condition.
+    /// The defined condition.
     pub condition: StreamCondition,
     /// One phrase for people; empty for none.
     pub detail: &'static str,
@@ -157,19 +157,19 @@ impl StreamError {
     }
 }
 
-/// Why a stanza was not done (RFC 6120 §8.3).
+/// A stanza error (RFC 6120 §8.3).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", condition.as_str())]
 pub struct StanzaError {
-    /// What the sender should do about it.
+    /// The type of the error.
     pub kind: ErrorKind,
-    /// The standard's condition.
+    /// The defined condition.
     pub condition: StanzaCondition,
-    /// The condition of XEP-0060 beside it.
+    /// The additional condition of XEP-0060.
     pub pubsub: Option<PubsubCondition>,
     /// The feature that an `<unsupported/>` names (XEP-0060 §10).
     pub feature: Option<&'static str>,
-    /// A phrase for people.
+    /// A human-readable description.
     pub text: Option<Cow<'static, str>>,
 }
 

@@ -72,10 +72,10 @@ impl Field<'_> {
     }
 }
 
-/// What a field is for, on the way out (XEP-0004 §3.3).
+/// The type of a field that is written (XEP-0004 §3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldType {
-    /// Not shown.
+    /// A field that is not shown.
     Hidden,
     /// Yes or no.
     Boolean,

@@ -54,7 +54,7 @@ enum State {
     Ended,
 }
 
-/// What a scan came to.
+/// The result of a scan.
 enum Unit<'b> {
     Frame(Frame<'b>),
     /// The XML declaration.
@@ -98,10 +98,10 @@ impl Framer {
         self.frame_bytes_max = bytes;
     }
 
-    /// Looks for the next unit in `buffer`.
+    /// Finds the next unit in `buffer`.
     ///
     /// # Errors
-    /// What the peer did wrong, as the stream error to send.
+    /// The stream error to send, if the peer violated the protocol or a limit.
     pub fn next<'b>(&mut self, buffer: &'b [u8]) -> Result<Framed<'b>, StreamError> {
         let mut used = 0;
         loop {

@@ -23,11 +23,11 @@ pub enum IqKind {
 /// The attributes of an IQ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IqHead<'e> {
-    /// What it is.
+    /// The type of the IQ.
     pub kind: IqKind,
-    /// Repeated in the answer.
+    /// The id, repeated in the answer.
     pub id: &'e str,
-    /// To whom; none means the server, for the sender's account (RFC 6120 §10.3.3).
+    /// The recipient; `None` is the server, on behalf of the sender's account (RFC 6120 §10.3.3).
     pub to: Option<&'e str>,
 }
 
@@ -61,22 +61,22 @@ pub enum Query<'e> {
     Ping,
     /// The name and version of the software (XEP-0092).
     Version,
-    /// What something is (XEP-0030 §3).
+    /// The identity and features of an entity (XEP-0030 §3).
     DiscoInfo(disco::Request<'e>),
-    /// What is below something (XEP-0030 §4).
+    /// The items of an entity (XEP-0030 §4).
     DiscoItems(disco::Request<'e>),
-    /// The list of contacts.
+    /// The roster.
     RosterGet,
-    /// A change of it.
+    /// A change of the roster.
     RosterSet,
     /// Publish-subscribe.
     Pubsub(pubsub::Request<'e>),
-    /// Nothing that we know: `<service-unavailable/>` (RFC 6120 §8.4).
+    /// An unknown request, answered with `<service-unavailable/>` (RFC 6120 §8.4).
     Unknown,
 }
 
 impl<'e> Query<'e> {
-    /// What the request `iq` wants. Not to be asked of answers.
+    /// Parses the request in `iq`, which must be of type `get` or `set`.
     ///
     /// # Errors
     /// The error to answer with.
@@ -97,14 +97,14 @@ impl<'e> Query<'e> {
     }
 }
 
-/// Who answers whom.
+/// The addresses and the id of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer<'e> {
     /// The id of the request.
     pub id: &'e str,
-    /// Whom it was sent to; none when it had no `to`.
+    /// The recipient of the request; `None` if it had no `to`.
     pub from: Option<&'e str>,
-    /// The full address that sent it.
+    /// The full address of the requester.
     pub to: &'e str,
 }
 

@@ -20,7 +20,7 @@ pub struct Jid {
     slash: u16,
 }
 
-/// What is wrong with an address.
+/// A violation of the address format (RFC 7622).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JidError {
     /// A part is there, but empty.
@@ -75,19 +75,19 @@ impl Jid {
         &self.text
     }
 
-    /// What stands before the `@`.
+    /// The localpart, before the `@`.
     #[must_use]
     pub fn local(&self) -> Option<&str> {
         self.text.get(..usize::from(self.domain).checked_sub(1)?)
     }
 
-    /// The domain.
+    /// The domainpart.
     #[must_use]
     pub fn domain(&self) -> &str {
         self.text.get(self.domain.into()..self.slash.into()).unwrap_or_default()
     }
 
-    /// What stands after the `/`.
+    /// The resourcepart, after the `/`.
     #[must_use]
     pub fn resource(&self) -> Option<&str> {
         self.text.get(usize::from(self.slash) + 1..)

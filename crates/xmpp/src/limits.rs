@@ -1,14 +1,14 @@
-//! The bounds on what a peer can make us hold. Every one of them is enforced before memory is taken.
+//! Limits on the memory that a peer can occupy. Each is enforced before memory is allocated.
 
-/// What one stream may cost. All sizes are in bytes unless the name says otherwise.
+/// The limits of one stream. Sizes are in bytes unless the name says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// A whole stanza. The default leaves room for 1 MiB in base64.
+    /// The largest stanza. The default leaves room for 1 MiB in base64.
     pub stanza_bytes_max: usize,
     /// Anything before authentication, stream headers included. RFC 6120 §13.12 asks for at least 10 000 only *after*
     /// authentication; a SASL exchange fits in a tenth of this.
     pub stanza_bytes_before_authentication_max: usize,
-    /// Nested elements, the stream element counted as the first.
+    /// The depth of nested elements, counted from the stream element as the first.
     pub depth_max: usize,
     /// Attributes of one element, namespace declarations counted.
     pub attributes_max: usize,

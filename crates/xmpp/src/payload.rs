@@ -25,7 +25,7 @@ pub const APPLICATION_JSON: &str = "application/json";
 /// The type of XML (RFC 7303 §9.1).
 pub const APPLICATION_XML: &str = "application/xml";
 
-/// What an item holds.
+/// The payload of an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payload<'e> {
     /// The media type, if it has one.
@@ -35,11 +35,11 @@ pub struct Payload<'e> {
 }
 
 impl<'e> Payload<'e> {
-    /// What is in the element `item`; none when it is empty.
+    /// Returns the payload of the element `item`; `None` if it is empty.
     ///
     /// # Errors
-    /// `<invalid-payload/>` for more than one element, for text beside it, and for a `<data/>` that lies about itself
-    /// (XEP-0060 §7.1.3.4).
+    /// `<invalid-payload/>` for more than one element, for text beside it, and for a `<data/>` whose attributes
+    /// contradict its content (XEP-0060 §7.1.3.4).
     pub fn of_item(item: &'e Element<'_>) -> Result<Option<Self>, StanzaError> {
         let mut found = None;
         for node in &item.children {

@@ -1,4 +1,4 @@
-//! What the framer and the parser take, and which stream error everything else earns (RFC 6120 §4.9, §11).
+//! Input that the framer and the parser accept, and the stream errors for all other input (RFC 6120 §4.9, §11).
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

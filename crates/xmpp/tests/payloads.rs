@@ -12,7 +12,7 @@ fn form(content_type: Option<&str>, bytes: &[u8]) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// What a client's parser makes of a notification, taken as a publication again.
+/// Writes a payload as a notification and parses it as a publication.
 fn through(content_type: Option<&str>, bytes: &[u8]) -> (Option<String>, Vec<u8>) {
     let text = format!("<iq><item xmlns='http://jabber.org/protocol/pubsub'>{}</item></iq>", form(content_type, bytes));
     let stanza = parse::stanza(text.as_bytes(), &Scope::default(), &Limits::default()).expect(&text);

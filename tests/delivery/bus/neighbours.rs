@@ -1,4 +1,4 @@
-//! What the queues of one principal hold concerns no publisher of another (ADR 0038).
+//! The queues of one principal do not delay publishers of another (ADR 0038).
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};

@@ -108,7 +108,7 @@ fn silent_subscribers() -> Result<String> {
 /// One batch that fills the output and the queue of a subscriber before its connection has a turn. When it has one, the
 /// queue is encoded for it, and then it is disconnected.
 fn overrun() -> Result<String> {
-    // Whatever waits anywhere makes memory tight.
+    // With `mqtt.tight_bytes=0B`, any waiting byte makes memory tight.
     // An owner that holds less than a thousandth of the mark is never limited.
     let settings =
         ["bus.memory_high_bytes=4MiB", "mqtt.tight_bytes=0B", "mqtt.queue_messages_max=20", "workers.count=1"];

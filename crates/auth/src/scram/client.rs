@@ -45,8 +45,8 @@ pub struct ScramClient {
     server_signature: Option<Output>,
 }
 
-/// What a login has derived from the password, for the next: the iterations are what a login costs a client, and they
-/// give the same as long as password, salt and count stay the same (RFC 5802 §5.1 suggests to keep it).
+/// A cache of the SaltedPassword of the last login. It depends only on password, salt and iteration count, and most of
+/// a client's work is to compute it (RFC 5802 §5.1 suggests to cache it).
 #[derive(Default)]
 pub struct SaltedPassword(Option<Salted>);
 

@@ -56,7 +56,7 @@ impl ClientFirst {
     /// Reads the first message of a mechanism without channel binding.
     ///
     /// # Errors
-    /// Whatever the grammar of RFC 5802 §7 does not allow.
+    /// [`ScramError`] if the message violates the grammar (RFC 5802 §7).
     pub fn parse(message: &[u8]) -> Result<Self, ScramError> {
         Self::parse_bound(message, &Binding::Absent)
     }

@@ -55,13 +55,13 @@ impl Connection {
         Ok(this)
     }
 
-    /// What was agreed, and who the server is.
+    /// The negotiated parameters and the server's identity; `None` before the handshake is complete.
     #[must_use]
     pub fn channel(&self) -> Option<&Channel> {
         self.channel.as_deref()
     }
 
-    /// The most bytes of one message to the server.
+    /// The largest message to the server, in bytes.
     #[must_use]
     pub fn message_bytes_max(&self) -> usize {
         self.client.data_max()

@@ -1,6 +1,7 @@
-//! What one peer sent lately and what it was answered, so that a repeat is answered and not done again (RFC 7252 §4.5).
+//! Message deduplication (RFC 7252 §4.5): the recent messages of one peer and the replies to them, so that a duplicate
+//! is answered and not processed again.
 //!
-//! A ring: full, the oldest exchange is overwritten and its buffer used again.
+//! The exchanges are a ring. When it is full, the oldest exchange is overwritten and its buffer reused.
 
 use std::time::Duration;
 
@@ -42,26 +43,26 @@ enum State {
     Pending,
     /// With the application, and the peer has an empty acknowledgement; the answer goes, or went, on its own.
     Acknowledged,
-    /// Answered; the reply is there.
+    /// Answered; the reply is stored.
     Answered,
-    /// Answered, with this code; the reply was not kept.
+    /// Answered with this code; the reply is not stored.
     CodeOnly(Code),
-    /// To be done again when repeated.
+    /// A duplicate is to be processed again.
     Forgotten,
 }
 
-/// What a message identifier turns out to be.
+/// The result of looking a message identifier up.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found<'a> {
-    /// Never seen, or too long ago.
+    /// The identifier is new, or was last used more than the lifetime ago.
     New,
-    /// The same again; the answer is still being made.
+    /// A duplicate; the request is still being processed.
     Pending,
-    /// The same again, and it had an empty acknowledgement.
+    /// A duplicate that had an empty acknowledgement.
     Acknowledged,
-    /// The same again; this was the answer.
+    /// A duplicate, with the reply.
     Answered(&'a [u8]),
-    /// The same again; its answer had this code.
+    /// A duplicate; the reply had this code.
     CodeOnly(Code),
 }
 
@@ -86,10 +87,10 @@ impl Budget {
     }
 }
 
-/// Identifiers that are compared at once.
+/// The number of identifiers that are compared at once.
 const CHUNK: usize = 16;
 
-/// What a slot costs beside its reply.
+/// The memory of a slot in bytes, without its reply.
 const SLOT_BYTES: usize = size_of::<Slot>() + size_of::<u16>();
 
 impl Exchanges {
@@ -99,8 +100,7 @@ impl Exchanges {
         self.found(now, self.position(message_id), lifetime)
     }
 
-    /// Looks an identifier up, and remembers a new one as being worked on. That takes the place of the oldest when there
-    /// is no room.
+    /// Looks an identifier up, and adds a new one as pending. It replaces the oldest when the ring is full.
     pub(crate) fn find_or_begin(
         &mut self,
         now: Timestamp,
@@ -205,14 +205,14 @@ impl Exchanges {
         }
     }
 
-    /// A repeat of this is to be done again.
+    /// Marks an exchange so that a duplicate is processed again.
     pub(crate) fn forget(&mut self, message_id: u16) {
         if let Some(slot) = self.slot(message_id) {
             slot.state = State::Forgotten;
         }
     }
 
-    /// What all of this costs.
+    /// The memory of all exchanges in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.slots.iter().map(|slot| SLOT_BYTES + slot.heap_bytes()).sum()
     }
@@ -221,7 +221,7 @@ impl Exchanges {
         if self.ids.get(self.newest) == Some(&message_id) {
             return Some(self.newest);
         }
-        // Of a whole chunk the compiler makes one comparison or two; most searches find nothing.
+        // The compiler vectorises the comparison of a whole chunk. Most searches find nothing.
         let (chunks, rest) = self.ids.as_chunks::<CHUNK>();
         let holds = |chunk: &[u16; CHUNK]| chunk.iter().fold(false, |found, id| found | (*id == message_id));
         let start = chunks.iter().position(holds).map_or(self.ids.len() - rest.len(), |chunk| chunk * CHUNK);

@@ -1,13 +1,13 @@
-//! Echo values (RFC 9175 §2): made without keeping anything, bound to an address and a time (appendix A, item 2).
+//! Stateless Echo values (RFC 9175 §2), bound to an address and a time (appendix A, item 2).
 
 use std::time::Duration;
 
 use crate::Timestamp;
 use crate::peer::Peer;
 
-/// What makes a code over bytes that nobody else can make; the shell has the key.
+/// A keyed hash that authenticates Echo values. The key belongs to the caller of the state machine.
 pub trait EchoKey {
-    /// A keyed code of 8 bytes, HMAC-SHA256 cut short for example.
+    /// Returns an authentication code of 8 bytes over `input`, for example a truncated HMAC-SHA256.
     fn code(&self, input: &[u8]) -> [u8; 8];
 }
 
@@ -17,7 +17,7 @@ impl<F: Fn(&[u8]) -> [u8; 8]> EchoKey for F {
     }
 }
 
-/// Four bytes of time and eight of code.
+/// The size of an Echo value in bytes: four of time and eight of authentication code.
 pub(crate) const ECHO_BYTES: usize = 12;
 
 /// The value to send to this peer now.

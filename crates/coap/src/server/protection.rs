@@ -16,21 +16,21 @@ use crate::message::Message;
 
 /// Opens protected requests.
 pub trait Protection {
-    /// Appends to `inner` the message inside, whole and in the form of RFC 7252, with type, message identifier and
-    /// token of `outer` and the options of `outer` that are not protected (class U).
+    /// Appends the decrypted message to `inner`, in the format of RFC 7252, with the type, message identifier and token
+    /// of `outer` and the unprotected (class U) options of `outer`.
     fn open(&mut self, now: Timestamp, outer: &Message<'_>, inner: &mut Vec<u8>) -> Opened;
 }
 
-/// What a protected request turned out to be.
+/// The outcome of opening a protected request.
 #[derive(Debug)]
 pub enum Opened {
-    /// A request, in the buffer.
+    /// A request, which is in the buffer.
     Request(Rc<dyn Exchange>),
-    /// One that is answered at once, with the answer in the buffer, still to be sealed (RFC 8613 appendix B.1.2).
+    /// A request that is answered at once. The response is in the buffer and not sealed yet (RFC 8613 appendix B.1.2).
     Answer(Rc<dyn Exchange>),
-    /// Nothing that can be opened. The answer is not protected (RFC 8613 §8.2).
+    /// A request that cannot be opened. The response is not protected (RFC 8613 §8.2).
     Refused {
-        /// The code of the answer.
+        /// The code of the response.
         code: Code,
         /// Its diagnostic payload.
         text: &'static str,
@@ -49,17 +49,17 @@ pub trait Exchange: fmt::Debug {
     /// Appends to `out` the protected form of `plain`, with its type, message identifier and token.
     ///
     /// # Errors
-    /// [`Unsealed::NotNow`]: a notification is tried again soon, an answer is not sent and its request may be repeated.
-    /// [`Unsealed::Never`]: the observation ends, the answer is not sent.
+    /// [`Unsealed::NotNow`]: a notification is retried soon; a response is not sent and its request may be repeated.
+    /// [`Unsealed::Never`]: the observation ends; the response is not sent.
     fn seal(&self, now: Timestamp, plain: &Message<'_>, role: Role, out: &mut Vec<u8>) -> Result<(), Unsealed>;
 }
 
-/// What a message is to its exchange.
+/// The role of a message in its exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The answer to the request itself.
+    /// The response to the request itself.
     Answer,
-    /// A later one.
+    /// A later notification.
     Notification,
 }
 

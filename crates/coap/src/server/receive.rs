@@ -1,4 +1,5 @@
-//! What comes in: sorted by type and code, repeats recognised, bodies put together, before anyone else sees it.
+//! Receiving messages: dispatch by type and code, deduplication and reassembly of bodies, before the application sees
+//! a request.
 
 use fogmux_fair::Owner;
 
@@ -359,7 +360,7 @@ impl<P: Peer> Server<P> {
                     // Each notification would be an answer to a request that was perhaps forged.
                     return false;
                 }
-                // A later block of the same answer is no new registration (RFC 7959 §3.4).
+                // A later block of the same response is not a new registration (RFC 7959 §3.4).
                 ticket.register = ticket.block2.is_none_or(|block| block.number == 0);
             }
         }
@@ -367,18 +368,18 @@ impl<P: Peer> Server<P> {
     }
 }
 
-/// What there is of a request's body.
+/// The state of a request's body.
 enum BodyState {
-    /// All of it.
+    /// The body is complete.
     Whole,
-    /// The next block is to come.
+    /// The next block is expected.
     Continue,
-    /// Nothing that can be used.
+    /// The block is refused with this code.
     Refused(Code),
 }
 
 impl<P> Ticket<P> {
-    /// What the answer will depend on.
+    /// Takes the options that the response will depend on.
     fn fill(&mut self, request: &mut Request<'_>) {
         self.block1 = request.block1;
         self.block2 = request.block2;
@@ -387,7 +388,7 @@ impl<P> Ticket<P> {
         self.etags = std::mem::take(&mut request.etags);
     }
 
-    /// The security context; 0 is none.
+    /// The number of the security context; 0 without one.
     pub(crate) fn scope(&self) -> u64 {
         self.exchange.as_ref().map_or(0, |exchange| exchange.scope())
     }

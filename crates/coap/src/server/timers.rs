@@ -1,4 +1,4 @@
-//! What is to be done at what time. An entry whose cause is gone is dropped when its time comes.
+//! A queue of timers. An entry whose cause is gone is dropped when it expires.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,16 +6,16 @@ use std::collections::BinaryHeap;
 use crate::Timestamp;
 use crate::slab::Key;
 
-/// What becomes due.
+/// The action of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// A Confirmable was not acknowledged.
+    /// Retransmit a Confirmable message that was not acknowledged.
     Confirmable(Key),
-    /// A relation may be notified again.
+    /// An observer may be notified again.
     Relation(Key),
-    /// A ping of the peer was not answered.
+    /// A ping to the peer was not answered.
     Ping(Key, u16),
-    /// A request is still not answered.
+    /// A request is still unanswered: send an empty acknowledgement.
     Acknowledge(Key, u16),
 }
 

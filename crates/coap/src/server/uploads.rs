@@ -34,18 +34,18 @@ pub(crate) struct Uploads {
     least: usize,
     per_peer_max: usize,
     lifetime: Duration,
-    /// How many uploads went since somebody asked, and whose was the last.
+    /// The number of uploads evicted since the last query, and the owner of the last one.
     gave_way: Option<(u64, Owner)>,
 }
 
-/// What becomes of a block.
+/// The outcome of adding a block.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// 2.31: the next one.
+    /// 2.31 (Continue): the next block is expected.
     Continue,
-    /// That was the last.
+    /// The block was the last; this is the whole body.
     Complete(Bytes),
-    /// This code instead; 4.13 is to carry Size1.
+    /// The block is refused with this code; 4.13 carries Size1.
     Refused(Code),
 }
 

@@ -4,24 +4,24 @@ use crate::code::Code;
 use crate::message::{Fault, HEADER_BYTES, Message};
 use crate::token::{TOKEN_BYTES_MAX, Token};
 
-/// What a length of four bits is extended by (RFC 8323 §3.2): from 13 by one byte, from 269 by two, from 65805 by four.
+/// The offsets of extended lengths (RFC 8323 §3.2): one byte from 13, two bytes from 269, four bytes from 65805.
 const EXTENDED_8: usize = 13;
 const EXTENDED_16: usize = 269;
 const EXTENDED_32: usize = 65_805;
 
-/// Who says how long a message is.
+/// The layer that delimits messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// The message itself: TCP and TLS.
+    /// A length in the message itself (TCP and TLS).
     Stream,
-    /// What it comes in: WebSockets.
+    /// The WebSocket message that carries it.
     WebSocket,
 }
 
-/// One message as it came, its options and payload not looked at.
+/// A message whose options and payload are not parsed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Method, response code or signal.
+    /// The code: a method, a response code or a signal.
     pub code: Code,
     /// The token.
     pub token: Token,
@@ -84,17 +84,17 @@ impl<'a> Frame<'a> {
         Self::cut(message, token_length).ok_or(FrameFault::Truncated)
     }
 
-    /// What is behind the length.
+    /// Splits the part after the length into code, token and body.
     fn cut(message: &'a [u8], token_length: usize) -> Option<Self> {
         let (&code, rest) = message.split_first()?;
         let (token, body) = rest.split_at_checked(token_length)?;
         Some(Self { code: Code::from_byte(code), token: Token::new(token)?, body })
     }
 
-    /// The message with options and payload told apart.
+    /// Parses options and payload.
     ///
     /// # Errors
-    /// [`Fault`] when they are none.
+    /// [`Fault`] if they are malformed.
     pub fn message(&self) -> Result<Message<'a>, Fault> {
         Message::of_stream(self.code, self.token, self.body)
     }

@@ -1,4 +1,4 @@
-//! What one connection has agreed on, and when something is to be heard on it.
+//! The session of one connection (RFC 8323): negotiated capabilities, and the deadlines for messages of the peer.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub struct Session {
     framing: Framing,
     opened: Timestamp,
     heard: Timestamp,
-    /// Since when a message is coming that is not whole yet.
+    /// The time at which the first bytes of an incomplete message arrived.
     incomplete: Option<Timestamp>,
     pinged: Option<Timestamp>,
     pings: u64,
@@ -52,41 +52,41 @@ pub struct Session {
     block_wise: bool,
 }
 
-/// What a message is to whom it came.
+/// A message as its receiver handles it.
 #[derive(Debug)]
 pub enum Heard<'a> {
     /// A request or a response.
     Message(Message<'a>),
-    /// The other end has said what it takes.
+    /// The peer announced its capabilities.
     Settings(StreamLimits),
     /// To be answered by [`signal::push_pong`]; with custody once everything before it is done (RFC 8323 §5.4.1).
     Ping {
-        /// To be repeated.
+        /// The token to repeat in the Pong.
         token: Token,
-        /// Whether it wants to know that everything before is done.
+        /// Whether the Pong must wait until all earlier messages are processed.
         custody: bool,
     },
-    /// Nothing to be done: Pong, or an Empty message (RFC 8323 §4.3).
+    /// Nothing to do: Pong, or an Empty message (RFC 8323 §4.3).
     Nothing,
-    /// The other end wants to go: what is open is answered, then the connection is closed (RFC 8323 §5.5).
+    /// The peer sent Release: open requests are answered, then the connection is closed (RFC 8323 §5.5).
     Released(Alternative),
-    /// The other end is gone (RFC 8323 §5.6).
+    /// The peer sent Abort (RFC 8323 §5.6).
     Aborted(Box<str>),
 }
 
-/// What has become due.
+/// The action that has become due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Nothing.
     Nothing,
-    /// Ping was written.
+    /// A Ping was appended to the output.
     Pinged,
     /// The connection is to be aborted.
     Over(Abort),
 }
 
 impl Session {
-    /// A connection that has just been made, with our CSM, the first message of either end (RFC 8323 §5.3).
+    /// Opens the session of a new connection and appends a CSM, the first message of either end (RFC 8323 §5.3).
     #[must_use]
     pub fn open(config: SessionConfig, framing: Framing, now: Timestamp, out: &mut Vec<u8>) -> Self {
         signal::push_settings(StreamLimits { message_bytes_max: config.message_bytes_max, bert: true }, framing, out);
@@ -103,19 +103,19 @@ impl Session {
         }
     }
 
-    /// Who says how long a message is.
+    /// The layer that delimits messages.
     #[must_use]
     pub const fn framing(&self) -> Framing {
         self.framing
     }
 
-    /// What the other end takes; the least there is until it has said something.
+    /// The limits of the peer; the base values until its CSM arrives.
     #[must_use]
     pub fn limits(&self) -> StreamLimits {
         self.settings.unwrap_or(StreamLimits { message_bytes_max: MESSAGE_BYTES_BASE, bert: false })
     }
 
-    /// Whether the other end's CSM is there.
+    /// Whether the peer's CSM has arrived.
     #[must_use]
     pub const fn is_settled(&self) -> bool {
         self.settings.is_some()

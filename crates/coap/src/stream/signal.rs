@@ -19,10 +19,10 @@ pub const RELEASE: Code = Code::from_byte(0xe4);
 /// 7.05 (RFC 8323 §5.6).
 pub const ABORT: Code = Code::from_byte(0xe5);
 
-/// What a peer takes that has not said more (RFC 8323 §5.3.1).
+/// The base value of Max-Message-Size in bytes, until a peer announces another (RFC 8323 §5.3.1).
 pub const MESSAGE_BYTES_BASE: usize = 1152;
 
-/// Option numbers mean something else in each signaling message (RFC 8323 §5.2): 2 and 4 of CSM.
+/// Option numbers are specific to each signaling message (RFC 8323 §5.2): 2 and 4 of CSM.
 const MAX_MESSAGE_SIZE: OptionNumber = OptionNumber::new(2);
 const BLOCK_WISE_TRANSFER: OptionNumber = OptionNumber::new(4);
 /// 2 of Ping and Pong.
@@ -33,25 +33,25 @@ const HOLD_OFF: OptionNumber = OptionNumber::new(4);
 /// 2 of Abort.
 const BAD_CSM_OPTION: OptionNumber = OptionNumber::new(2);
 
-/// Longest diagnostic that is taken from a peer for the log.
+/// The longest diagnostic payload of a peer that is logged, in bytes.
 const DIAGNOSTIC_BYTES_MAX: usize = 128;
 
-/// A signaling message that is in order.
+/// A valid signaling message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// What it says of itself; what it leaves out stays as it was (RFC 8323 §5.3).
+    /// CSM: capabilities of the peer. Those that it leaves out keep their value (RFC 8323 §5.3).
     Settings { message_bytes_max: Option<usize>, block_wise: bool },
-    /// Answer, and with custody only when all before is done.
+    /// Ping: to be answered, and with custody only once all earlier messages are processed.
     Ping { custody: bool },
-    /// The answer.
+    /// The answer to a Ping.
     Pong,
-    /// It wants to go.
+    /// The peer asks to close the connection.
     Release(Alternative),
-    /// It goes.
+    /// The peer aborts the connection, with its diagnostic payload.
     Abort(Box<str>),
 }
 
-/// Where to go instead of here, and when (RFC 8323 §5.5).
+/// The alternative server that a Release names, and when to connect again (RFC 8323 §5.5).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alternative {
     /// The first Alternative-Address.
@@ -60,53 +60,53 @@ pub struct Alternative {
     pub hold_off: Option<u32>,
 }
 
-/// Why a connection is aborted (RFC 8323 §5.6): the diagnostic payload says it.
+/// The reason for aborting a connection (RFC 8323 §5.6), sent as the diagnostic payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Abort {
-    /// Bytes that are no message.
+    /// The framing of a message is invalid.
     #[error("{0} (RFC 8323 §3.2)")]
     Frame(#[from] FrameFault),
-    /// A message with options that are none.
+    /// The options of a message are malformed.
     #[error("{0}")]
     Message(#[from] Fault),
-    /// The first message is something else.
+    /// The first message is not a CSM.
     #[error("the first message is not CSM (RFC 8323 §5.3)")]
     NoSettings,
-    /// A critical option of CSM that is unknown.
+    /// A critical option of CSM is unknown.
     #[error("a critical option of CSM is not understood (RFC 8323 §5.6)")]
     BadCsmOption(u16),
-    /// A critical option of another signal that is unknown.
+    /// A critical option of another signaling message is unknown.
     #[error("critical option {0} of a signaling message is not understood (RFC 8323 §5.2)")]
     BadOption(u16),
-    /// A signal that is unknown.
+    /// The signaling code is unknown.
     #[error("signaling code {0} is not understood (RFC 8323 §5.1)")]
     UnknownSignal(Code),
-    /// 1.xx, 3.xx, 6.xx.
+    /// The code is of the reserved classes 1.xx, 3.xx or 6.xx.
     #[error("code {0} is reserved (RFC 7252 §3)")]
     ReservedCode(Code),
-    /// Nothing came, or not enough of it.
+    /// The peer did not send the message in time.
     #[error("{0} came too slowly")]
     TooSlow(&'static str),
-    /// It does not answer.
+    /// The peer does not answer a Ping.
     #[error("no answer to Ping (RFC 8323 §5.4)")]
     Dead,
-    /// It does not read.
+    /// The peer does not read.
     #[error("what was sent is not read")]
     Deaf,
-    /// What is not binary, over WebSockets (RFC 8323 §4.2).
+    /// A WebSocket message of the peer is not binary (RFC 8323 §4.2).
     #[error("messages over WebSockets are binary (RFC 8323 §4.2)")]
     NotBinary,
 }
 
 impl Signal {
-    /// Reads a message of class 7.
+    /// Parses a message of class 7.
     pub(crate) fn parse(message: &Message<'_>) -> Result<Self, Abort> {
         let settings = message.code == CSM;
         let refuse = |option: &Opt<'_>| {
             let number = option.number.get();
             if settings { Abort::BadCsmOption(number) } else { Abort::BadOption(number) }
         };
-        // RFC 8323 §5.2: as of requests, elective ones that are unknown are skipped.
+        // RFC 8323 §5.2: unknown elective options are skipped, as in requests.
         if let Some(option) = message.options().find(|option| option.number.is_critical()) {
             return Err(refuse(&option));
         }
@@ -132,14 +132,14 @@ impl Signal {
     }
 }
 
-/// What a person may read of it.
+/// The start of a diagnostic payload as text, without control characters.
 fn diagnostic(payload: &[u8]) -> Box<str> {
     let short = payload.get(..DIAGNOSTIC_BYTES_MAX).unwrap_or(payload);
     let text = String::from_utf8_lossy(short);
     text.chars().filter(|char| !char.is_control()).collect::<String>().into()
 }
 
-/// Writes CSM: what we take, and that blocks are understood, so also several in one message (RFC 8323 §5.3.2).
+/// Appends a CSM with this end's Max-Message-Size and, if `bert`, Block-Wise-Transfer (RFC 8323 §5.3.2).
 pub fn push_settings(limits: StreamLimits, framing: Framing, out: &mut Vec<u8>) {
     let size = u32::try_from(limits.message_bytes_max).unwrap_or(u32::MAX);
     push(CSM, &Token::EMPTY, framing, out, |encoder| {
@@ -149,12 +149,12 @@ pub fn push_settings(limits: StreamLimits, framing: Framing, out: &mut Vec<u8>) 
     });
 }
 
-/// Writes Ping.
+/// Appends a Ping.
 pub fn push_ping(token: &Token, framing: Framing, out: &mut Vec<u8>) {
     push(PING, token, framing, out, |encoder| encoder.finish());
 }
 
-/// Writes Pong; with custody when all that came before the Ping is done.
+/// Appends a Pong; with custody once all messages before the Ping are processed (RFC 8323 §5.4.1).
 pub fn push_pong(token: &Token, custody: bool, framing: Framing, out: &mut Vec<u8>) {
     push(
         PONG,

@@ -20,7 +20,7 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
 use party::{Party, Round};
 
-/// What each bench is called, does, and of how many messages.
+/// The benches: name, operation, round and number of messages.
 const BENCHES: [(&str, Operation, Round, u32); 3] = [
     ("publish", Operation::Put, Round::Publish, 1),
     ("get", Operation::Get, Round::Get, 1),

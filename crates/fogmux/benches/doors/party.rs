@@ -12,15 +12,15 @@ pub(crate) const PAYLOAD_BYTES: usize = 64;
 /// Messages of one batch.
 pub(crate) const BATCH: u32 = 32;
 const TOPIC: &str = "bench/doors";
-/// What takes longer does not come any more.
+/// The time after which a message counts as lost.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is done.
+/// The operation of one round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Round {
     /// One message, until it is acknowledged.
     Publish,
-    /// The kept message, until it is there.
+    /// A read of the retained message, until it arrives.
     Get,
     /// A batch, until all of it has been acknowledged and has arrived.
     Deliver,
@@ -134,7 +134,7 @@ impl Party {
     }
 }
 
-/// What payloads of a batch begin with: letters, which no encoding makes longer.
+/// Returns the first bytes of the payloads of a batch: letters, which no encoding lengthens.
 fn mark(number: u32) -> [u8; 8] {
     let mut mark = [0; 8];
     mark.iter_mut().zip((0..8u32).rev()).for_each(|(letter, place)| {
@@ -144,7 +144,7 @@ fn mark(number: u32) -> [u8; 8] {
     mark
 }
 
-/// What is still missing.
+/// The acknowledgements and messages that are still missing.
 struct Heard {
     mark: [u8; 8],
     answers: u32,

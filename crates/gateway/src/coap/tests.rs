@@ -361,7 +361,7 @@ fn rfc_7641_s4_2_who_may_not_read_any_more_is_told_so() {
         assert_eq!(filter.ask(fetch).await.code, Code::CONTENT);
         assert_eq!(filter.notification().await.code, Code::CONTENT);
         house.ctx.authority().replace(rules(SOME));
-        // Whatever comes next makes the door look.
+        // The next request makes the door check the rules again.
         keeper.ask(Call::new(Code::GET, "ps/open/x")).await;
         assert_eq!(loser.notification().await.code, Code::FORBIDDEN);
         assert_eq!(filter.notification().await.code, Code::FORBIDDEN);

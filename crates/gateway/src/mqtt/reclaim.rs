@@ -69,7 +69,7 @@ struct Look {
 /// The connected clients of one owner that holds more than its share.
 #[derive(Debug)]
 struct Clients<Id> {
-    /// What those that are slow may hold together.
+    /// The bytes that the slow clients may hold together.
     slow_bytes: usize,
     held: Vec<(Id, Held)>,
 }
@@ -77,9 +77,9 @@ struct Clients<Id> {
 /// The mailboxes of one owner that holds more than its share.
 #[derive(Default)]
 struct Holders {
-    /// Its share.
+    /// Its share in bytes.
     share: usize,
-    /// What it holds at all doors.
+    /// The bytes that it holds at all doors.
     used: usize,
     connected: Vec<Holder>,
     absent: Vec<Holder>,

@@ -25,7 +25,7 @@ use crate::unfinished::SMALL_BYTES;
 /// it is unread or may be under way; one that takes longer must not keep its owner out.
 const WAIT: Duration = Duration::from_secs(3);
 
-/// What a connection follows: previous ones under its key that may still publish.
+/// Previous connections under the key of a connection, which may still publish.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Follows {
     /// Whether it ended their session.

@@ -2,8 +2,8 @@
 
 use fogmux_xmpp::Jid;
 
-/// What a local part cannot have is written as its code. Upper case is too, for addresses are folded and names are not:
-/// `Ada` and `ada` stay two users.
+/// Escapes the characters that a localpart cannot contain. Upper case is escaped too, since addresses are case-folded
+/// and user names are not: `Ada` and `ada` remain two users.
 pub(super) fn escape_local(name: &str) -> String {
     let mut local = String::with_capacity(name.len());
     for c in name.chars() {

@@ -30,36 +30,36 @@ pub struct Decoded<'a> {
     pub qos: Option<u8>,
     /// Whether to keep it.
     pub retain: bool,
-    /// When the gateway took it.
+    /// The time at which the gateway accepted it.
     pub time: Option<Cow<'a, str>>,
     /// User properties.
     pub properties: Vec<(Box<str>, Box<str>)>,
-    /// Topic to answer to.
+    /// The response topic.
     pub reply_to: Option<Cow<'a, str>>,
-    /// What the answer repeats.
+    /// The correlation data that a response repeats.
     pub correlation: Option<Vec<u8>>,
-    /// Seconds it lives.
+    /// The expiry interval in seconds.
     pub expiry_seconds: Option<u32>,
 }
 
-/// Why a line is no message.
+/// The reason why a line is not a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// Not the JSON object that is expected; says where.
+    /// The line is not the expected JSON object; holds the position of the error.
     #[error("{0}")]
     Json(String),
     /// `encoding` is neither `utf8` nor `base64`.
     #[error("`encoding` is utf8 or base64")]
     Encoding,
-    /// A member that says base64 is not.
+    /// A member that must be base64 is not.
     #[error("`{0}` is not base64")]
     Base64(&'static str),
-    /// A QoS beyond 2.
+    /// The QoS is not 0, 1 or 2.
     #[error("`qos` is 0, 1 or 2")]
     Qos,
 }
 
-/// Reads one object. Members that this version does not know are errors: a misspelt `retain` would lose data quietly.
+/// Parses one object. Unknown members are errors, since a misspelt `retain` would lose data unnoticed.
 pub fn decode(line: &[u8]) -> Result<Decoded<'_>, Malformed> {
     let raw: Raw<'_> = serde_json::from_slice(line).map_err(|error| Malformed::Json(error.to_string()))?;
     let payload = match (raw.encoding.as_deref(), raw.payload.0) {

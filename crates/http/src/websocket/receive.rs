@@ -5,10 +5,10 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use super::utf8::Utf8;
 use super::{CONTROL_BYTES_MAX, Opcode, Role, Violation, apply_mask};
 
-/// What came in.
+/// A received frame, or a part of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Incoming {
-    /// Part of a message of text, unmasked and checked; `end` ends the message.
+    /// A part of a text message, unmasked and valid UTF-8.
     Text {
         /// The part.
         bytes: Bytes,
@@ -24,18 +24,18 @@ pub enum Incoming {
     },
     /// To be answered with a pong of the same payload (§5.5.2).
     Ping(Bytes),
-    /// An answer, or nothing at all (§5.5.3).
+    /// Pong: an answer to a Ping, or unsolicited (§5.5.3).
     Pong(Bytes),
-    /// To be answered with a close, then the connection ends (§5.5.1).
+    /// Close: to be answered with a Close, then the connection ends (§5.5.1).
     Close(Option<CloseFrame>),
 }
 
-/// What a close frame says.
+/// The body of a Close frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CloseFrame {
     /// The status code (§7.4).
     pub code: u16,
-    /// For people.
+    /// The human-readable reason.
     pub reason: Box<str>,
 }
 

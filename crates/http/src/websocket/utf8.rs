@@ -1,6 +1,6 @@
 //! UTF-8 checked in pieces: a character may be cut by a frame (RFC 6455 §8.1) or by a read.
 
-/// What is open of the last character.
+/// The incomplete character at the end of the text so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Utf8 {
     open: [u8; 4],
@@ -8,7 +8,7 @@ pub(super) struct Utf8 {
 }
 
 impl Utf8 {
-    /// Checks the next piece; false once the text cannot be UTF-8 any more.
+    /// Checks the next piece; returns `false` if the text is not valid UTF-8.
     pub(super) fn push(&mut self, piece: &[u8]) -> bool {
         let mut rest = piece;
         while self.length > 0 {

@@ -1,4 +1,4 @@
-//! What follows from the outcome of an operation.
+//! Handling of the outcome of an operation: progress, failure, taking a commit back.
 
 use std::io;
 

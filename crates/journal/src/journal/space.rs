@@ -1,4 +1,4 @@
-//! What to do next: commits first, then the space for those to come.
+//! The choice of the next operation: commits first, then free segments for later commits.
 
 use super::{Failure, Journal, Occasion};
 use crate::{

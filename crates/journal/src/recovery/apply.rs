@@ -20,7 +20,7 @@ use crate::{
 /// Bytes that are read at a time, or more if a frame is longer.
 const CHUNK: u32 = 256 << 10;
 
-/// What the log says is there.
+/// The state of the journal according to its log.
 #[derive(Debug, Default)]
 pub(super) struct Applied {
     pub(super) index: Index,

@@ -14,9 +14,9 @@ const SECTOR: usize = 512;
 
 #[derive(Clone, Debug, Default)]
 struct SegmentFile {
-    /// What reads see.
+    /// The content as reads return it.
     cached: Vec<u8>,
-    /// What a crash leaves.
+    /// The content that survives a crash.
     durable: Vec<u8>,
     /// Sectors that may be written back at any time.
     dirty: BTreeSet<usize>,

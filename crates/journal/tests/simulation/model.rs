@@ -30,13 +30,13 @@ pub(crate) struct Subject {
     pub(crate) journal: Journal,
     pub(crate) config: Config,
     pub(crate) random: Random,
-    /// What was committed, in the order of the commits since the last one that the disk has.
+    /// The committed records after each commit since the last one that is on disk, in order.
     states: Vec<Records>,
-    /// Batches that were not reported yet.
+    /// Batches whose outcome was not reported yet.
     open: VecDeque<(Ticket, Change)>,
-    /// What commits that are under way, or that failed and may come back, would leave.
+    /// The records that would follow from commits that are in progress, or that failed and may return.
     doubtful: Vec<Records>,
-    /// Records that users believe are there, or will be.
+    /// Records that users expect to be stored, now or after a pending commit.
     pub(crate) known: Vec<RecordId>,
     pub(crate) failures: Vec<Failure>,
     /// Batches that were refused.
@@ -65,7 +65,7 @@ impl Subject {
         }
     }
 
-    /// What is committed.
+    /// The records committed so far.
     pub(crate) fn committed(&self) -> &Records {
         self.states.last().unwrap()
     }
@@ -204,7 +204,7 @@ impl Subject {
         assert_eq!(found, expected, "{id:?}");
     }
 
-    /// What the journal gives, in the order in which it does.
+    /// Returns the records that the journal visits, and checks their order.
     pub(crate) fn visit(&self) -> Records {
         let mut found = Records::new();
         self.journal.visit(&self.disk, |id, record| {

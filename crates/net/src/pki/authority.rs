@@ -38,19 +38,19 @@ pub struct Authority {
     key: KeyPair,
 }
 
-/// What a certificate is for.
+/// The purpose of a certificate (extended key usage, RFC 5280 §4.2.1.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// A server shows it.
+    /// Authentication of a server.
     Server,
-    /// A client shows it.
+    /// Authentication of a client.
     Client,
 }
 
-/// What is to stand in a certificate.
+/// The contents of a certificate to be issued.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// What it is for.
+    /// The purpose of the certificate.
     pub purpose: Purpose,
     /// The subject's common name.
     pub common_name: String,
@@ -274,10 +274,10 @@ fn read_key(file: &Path) -> Result<KeyPair, PkiError> {
     KeyPair::from_pem(&Zeroizing::new(text)).map_err(|source| PkiError::Key { file: file.into(), source })
 }
 
-/// What stands in a certificate file: its leaf.
+/// Returns the names in the leaf of a certificate file.
 ///
 /// # Errors
-/// The file holds no certificate.
+/// The file cannot be read or holds no valid certificate.
 pub fn inspect(file: &Path) -> Result<ClientCertificate, PkiError> {
     let chain = read_certificates(file)?;
     let leaf = chain.first().and_then(|leaf| ClientCertificate::parse(leaf).ok());

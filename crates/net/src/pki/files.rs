@@ -66,11 +66,11 @@ pub(super) fn stage(file: &Path, text: &str, access: Access) -> Result<(), PkiEr
     attempt().map_err(|source| PkiError::Io { file: file.into(), source })
 }
 
-/// What root writes into the directory of somebody else is for that one: it belongs to the owner of what it replaces,
-/// else of the directory. By the descriptor of a file that was made just now, so that no link leads elsewhere.
+/// Gives a file that root created to the owner of the file that it replaces, or else to the owner of the directory.
+/// Uses the descriptor of the new file, so that no link can redirect the change.
 ///
 /// # Errors
-/// There is no such directory, or the system refuses for another reason than that we may not.
+/// The directory does not exist, or the system refuses for a reason other than missing permission.
 #[cfg(unix)]
 pub fn inherit(made: &fs::File, file: &Path) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, fchown};

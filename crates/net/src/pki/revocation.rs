@@ -8,16 +8,16 @@ use x509_parser::{prelude::FromDer as _, revocation_list::CertificateRevocationL
 use super::PkiError;
 use crate::channel::hex;
 
-/// What an authority has revoked.
+/// The certificates that an authority has revoked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Revocations {
-    /// Rises with every list (RFC 5280 §5.2.3).
+    /// The CRL number, which increases with each list (RFC 5280 §5.2.3).
     pub number: u64,
-    /// In the order in which they were revoked.
+    /// The certificates in order of revocation.
     pub revoked: Vec<Revoked>,
 }
 
-/// A certificate that is not to be believed any more.
+/// A revoked certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revoked {
     /// Its serial number in hexadecimal digits, two for each byte.

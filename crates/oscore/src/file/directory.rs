@@ -11,16 +11,16 @@ use zeroize::Zeroizing;
 use super::{FileError, aiocoap, libcoap, toml};
 use crate::parameters::Parameters;
 
-/// One context as its file has it.
+/// A security context as its file describes it.
 #[derive(Debug)]
 pub struct ContextFile {
-    /// Who holds the other end: what the file says, or its name.
+    /// The user at the other end: the `user` of the file, or else the file's name.
     pub user: String,
-    /// The file, or the directory of aiocoap's.
+    /// The file, or the context's directory in aiocoap's format.
     pub path: PathBuf,
-    /// When its keys were made and certainly not used yet, if the file says so; in seconds since 1970.
+    /// The time at which the keys were generated and not yet used, in seconds since 1970, if the file states it.
     pub made: Option<u64>,
-    /// The context.
+    /// The parameters of the context.
     pub parameters: Parameters,
 }
 

@@ -11,7 +11,7 @@ use crate::parameters::Parameters;
 /// HKDF SHA-256 in the COSE registry.
 const HKDF_SHA_256: [&str; 2] = ["-10", "direct+HKDF-SHA-256"];
 
-/// What is collected.
+/// The fields of the file read so far.
 #[derive(Default)]
 struct Fields {
     secret: Option<Zeroizing<Vec<u8>>>,

@@ -128,7 +128,7 @@ fn s7_4_a_replay_is_refused_and_s8_2_every_other_error() {
     let mut damaged = request.clone();
     *damaged.last_mut().unwrap() ^= 1;
     assert_eq!(refused(&ends, &damaged), RequestRefused::Decryption);
-    // What could not be decrypted has not been seen.
+    // A message that could not be decrypted leaves the replay window unchanged.
     opened(&ends, &request);
 
     let stranger = context(&parameters("77", "01"), UNUSED);

@@ -1,11 +1,11 @@
-//! What the tests need: two ends of a context, and a store without a disk.
+//! Support for the tests: two ends of a context, and a store without a disk.
 
 use std::sync::{Arc, Mutex};
 
 use fogmux_coap::{Code, Encoder, Message, OptionNumber, Token, Type};
 use fogmux_oscore::{Algorithm, Context, Id, Parameters, Requests, Reservation, Ring, SequenceStore, Start};
 
-/// Grants everything at once, and remembers what it granted.
+/// A store that grants every reservation at once and records it.
 #[derive(Default)]
 pub(crate) struct Disk {
     pub(crate) granted: Mutex<Vec<u64>>,

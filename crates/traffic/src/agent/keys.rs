@@ -5,7 +5,8 @@
 //! DIR/agent.pem            for the driving host: its certificate, the authority's, its key; 0600
 //! ```
 //!
-//! Who has `agent.pem` may start gateways. To take it back, remove the directory: the next start makes another authority.
+//! Any holder of `agent.pem` may start gateways. To revoke it, remove the directory: the next start creates another
+//! authority.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -28,10 +29,10 @@ use super::AgentError;
 /// The agent's name in its certificate, wherever it is: its authority signs for nobody else.
 const NAME: &str = "fogmux-agent";
 const ALPN: &[u8] = b"fogmux-agent/1";
-/// Both ends are ours, and the authority goes when it is to be trusted no more.
+/// The validity of certificates. They are revoked by removing the authority.
 const GOOD_FOR: Duration = Duration::from_secs(3_000 * 86_400);
 
-/// What an agent shows, and whom it lets in.
+/// The TLS configuration of an agent: its certificate and the authority of its clients.
 pub struct Keys {
     pub(super) server: Arc<ServerConfig>,
     bundle: PathBuf,

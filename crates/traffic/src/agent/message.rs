@@ -1,4 +1,4 @@
-//! What a generator asks of an agent, and what it is told.
+//! The messages between a generator and an agent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,36 +9,36 @@ use crate::experiment::Experiment;
 use crate::measure::environment::Environment;
 use crate::outcome::ProcessUse;
 
-/// Of this language. Another one is refused.
+/// The version of the protocol. Others are refused.
 pub(super) const VERSION: u32 = 1;
 
-/// What is asked. Nothing in it is a command, a path or a setting: of an experiment the agent makes these itself.
+/// A request to an agent. It contains no command, path or setting: the agent derives these from the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// Comes first, and whenever the machine is to be described.
+    /// Sent first, and whenever a description of the machine is needed.
     Greet {
-        /// Of the language.
+        /// The version of the protocol.
         version: u32,
     },
-    /// Starts a gateway, in place of one that runs.
+    /// Starts a gateway, which replaces a running one.
     Start {
-        /// What is to be done with it.
+        /// The experiment that the gateway is for.
         experiment: Box<Experiment>,
     },
-    /// Processor time and peak memory count from now. Has no answer: it must not hold the generator up.
+    /// Restarts the measurement of processor time and peak memory. Has no reply, so that the generator does not wait.
     Observe,
-    /// What was used since.
+    /// Reads the resources used since [`Request::Observe`].
     Read,
     /// Ends the gateway.
     Stop,
 }
 
-/// What is answered.
+/// A reply of an agent.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Reply {
-    /// Who and where the agent is.
+    /// The agent's version and machine.
     Greeting {
         /// The gateway's version.
         software: String,
@@ -47,9 +47,9 @@ pub enum Reply {
     },
     /// The gateway is ready.
     Started(Box<Started>),
-    /// What it used.
+    /// The resources that the gateway used.
     Used {
-        /// Nothing, where it has no process of its own.
+        /// The use of the gateway's process; `None` if no gateway runs.
         gateway: Option<ProcessUse>,
         /// Seconds of processor time that others used on that machine.
         others_cpu_s: f64,
@@ -70,17 +70,17 @@ pub struct Started {
     pub publishers: Way,
     /// Subscribers.
     pub subscribers: Way,
-    /// What the gateway was set to.
+    /// The settings of the gateway, as `KEY=VALUE`.
     #[serde(default)]
     pub settings: Vec<String>,
 }
 
-/// To one door, with what clients show there.
+/// The access to one door, with the credentials of its clients.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Way {
-    /// On the host that the agent is on.
+    /// The port, on the host of the agent.
     pub port: u16,
-    /// What the certificate says, and the XMPP domain.
+    /// The name in the server's certificate, and the XMPP domain.
     pub name: String,
     /// The authority, PEM.
     pub authority: Option<String>,
@@ -94,7 +94,7 @@ pub struct Way {
     pub oscore: BTreeMap<String, String>,
     /// A bearer token.
     pub token: Option<String>,
-    /// What stands before a topic in a path.
+    /// The path before a topic.
     pub prefix: Option<String>,
 }
 

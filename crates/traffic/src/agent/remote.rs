@@ -39,11 +39,11 @@ struct Line {
     stream: RefCell<StreamOwned<ClientConnection, TcpStream>>,
     /// Why it is over.
     broken: RefCell<Option<AgentError>>,
-    /// What others used on that machine, when it was last asked.
+    /// The processor time of other processes on that machine at the last query, in seconds.
     others_cpu_s: Cell<f64>,
 }
 
-/// Where files of the gateway's clients are, for as long as this lives.
+/// The directory of the clients' files, removed on drop.
 struct Credentials(PathBuf);
 
 /// A gateway that an agent has started. Dropped, it is ended.
@@ -102,13 +102,13 @@ impl Remote {
         Ok((gateway, publishers, subscribers))
     }
 
-    /// What looks at the gateway's process.
+    /// A probe for the gateway's process.
     #[must_use]
     pub fn probe(&self) -> RemoteProbe {
         RemoteProbe(Rc::clone(&self.line))
     }
 
-    /// What others used on that machine while the process was looked at, in seconds of processor time.
+    /// The processor time of other processes on that machine during the measurement, in seconds.
     #[must_use]
     pub fn others_cpu_s(&self) -> f64 {
         self.line.others_cpu_s.get()
@@ -117,12 +117,12 @@ impl Remote {
     /// Whether everything that was to be looked at has been.
     ///
     /// # Errors
-    /// Why the connection has broken.
+    /// The reason why the connection failed.
     pub fn check(&self) -> Result<(), AgentError> {
         self.line.broken.borrow_mut().take().map_or(Ok(()), Err)
     }
 
-    /// What clients here show, with the contents of files in files of ours. Names are ours, too.
+    /// Returns the access of local clients. Received file contents are written to local files with local names.
     fn access(&self, experiment: &Experiment, way: Way, role: &str) -> Result<Access, AgentError> {
         let keep = |name: &str, text: &str| self.directory.keep(&format!("{role}-{name}"), text);
         let certificate = |(certificate, key): (String, String)| {
@@ -187,7 +187,7 @@ impl RemoteProbe {
         self.remember(told);
     }
 
-    /// What was used since.
+    /// Reads the resources used since the start of the measurement.
     #[must_use]
     pub fn read(&self) -> ProcessUse {
         let read = match self.0.ask(&Request::Read) {
@@ -201,7 +201,7 @@ impl RemoteProbe {
         self.remember(read).unwrap_or_default()
     }
 
-    /// Who measures cannot stop: [`Remote::check`] says afterwards that it was for nothing.
+    /// Stores an error, since a measurement cannot stop; [`Remote::check`] reports it afterwards.
     fn remember<T>(&self, done: Result<T, AgentError>) -> Option<T> {
         match done {
             Ok(done) => Some(done),
@@ -214,7 +214,7 @@ impl RemoteProbe {
 }
 
 impl RemoteGateway {
-    /// What it was set to, as the agent says.
+    /// The settings of the gateway, as the agent reports them.
     #[must_use]
     pub fn settings(&self) -> &[String] {
         &self.settings

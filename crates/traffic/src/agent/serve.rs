@@ -134,7 +134,7 @@ impl Inner {
         if before >= CONNECTIONS_MAX {
             return;
         }
-        // Who breaks off, or is a stranger, is gone: there is nobody to be told. So it is where there are no threads.
+        // Errors of a session are dropped, since its client is gone or unknown. Without a thread it is closed, too.
         let serve = move || drop(counted.0.serve(stream));
         let _ = thread::Builder::new().name("agent-session".to_owned()).spawn(serve);
     }

@@ -131,7 +131,7 @@ fn refused(why: impl std::fmt::Display) -> Reply {
     Reply::Refused { why: why.to_string() }
 }
 
-/// What would make this machine promise more than it should.
+/// Refuses experiments that would exceed the limits of this machine.
 fn check(experiment: &Experiment) -> Result<(), TargetError> {
     let clients = experiment.publishers.saturating_add(experiment.subscribers);
     let most = if experiment.security.oscore { CONTEXTS_MAX } else { CLIENTS_MAX };

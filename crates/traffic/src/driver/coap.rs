@@ -60,7 +60,7 @@ pub fn driver(door: Door, experiment: &Experiment, access: &Access) -> Result<Bo
     CoapDriver::new(door, experiment, access).map(|driver| Box::new(driver) as Box<dyn Driver>)
 }
 
-/// What messages travel by.
+/// The transport of messages.
 enum Carrier {
     Udp(Option<DtlsConfig>),
     Tcp(Dialer),
@@ -172,7 +172,7 @@ fn carrier(door: Door, experiment: &Experiment, access: &Access) -> Result<Carri
     Ok(Carrier::Udp(dtls))
 }
 
-/// What the client shows, and whom it believes.
+/// Returns the credentials of the client and the authorities that it trusts.
 fn options(door: Door, experiment: &Experiment, access: &Access) -> Result<Options, DriverError> {
     let profile = experiment.security.profile;
     let with_certificate = match experiment.credential {

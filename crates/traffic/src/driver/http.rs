@@ -127,7 +127,7 @@ fn name(access: &Access) -> &str {
     if access.name.is_empty() { &access.host } else { &access.name }
 }
 
-/// What the handshake shows, and whom it believes.
+/// Returns the credentials of the handshake and the authorities that the client trusts.
 fn options(experiment: &Experiment, access: &Access) -> Result<Options, DriverError> {
     let profile = experiment.security.profile;
     let with_certificate = match experiment.credential {

@@ -104,7 +104,7 @@ fn security(door: Door, experiment: &Experiment, access: &Access) -> Result<Secu
     Ok(if direct { Security::Direct(connector) } else { Security::StartTls(connector) })
 }
 
-/// What the handshake shows, and whom it believes.
+/// Returns the credentials of the handshake and the authorities that the client trusts.
 fn options(experiment: &Experiment, access: &Access) -> Result<Options, DriverError> {
     let profile = experiment.security.profile;
     let with_certificate = match experiment.credential {

@@ -1,9 +1,9 @@
-//! What each door has: the profiles that go with it, and the levels of QoS that mean something there.
+//! The capabilities of each door: its security profiles, and its levels of QoS.
 
 use super::{Door, Qos, Security};
 
 impl Door {
-    /// The profiles that go with it, the unprotected one first.
+    /// The security profiles of the door, the unprotected one first.
     #[must_use]
     pub fn securities(self) -> Vec<Security> {
         let names: &[&str] = match self {

@@ -27,12 +27,12 @@ impl<T: Send + 'static> Background<T> {
             let _ = begun.send(());
             work(watch)
         })?;
-        // Whoever measures from now on has to know that it is apart.
+        // A measurement that begins from now on must exclude the thread.
         let _ = is_apart.recv();
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Ends it; nothing if it panicked.
+    /// Ends the thread. Returns `None` if it panicked.
     pub(super) fn finish(mut self) -> Option<T> {
         self.end()
     }
@@ -51,7 +51,7 @@ impl<T> Drop for Background<T> {
     }
 }
 
-/// What such a thread waits with.
+/// The handle with which a background thread waits for its end.
 #[derive(Debug)]
 pub(super) struct Watch {
     stop: Arc<OwnedFd>,

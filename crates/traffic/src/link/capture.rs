@@ -16,18 +16,18 @@ use super::packet_socket::{FRAME_BYTES_MAX, PacketSocket};
 /// §4: magic of nanoseconds, version 2.4, two reserved words, the longest frame, LINKTYPE_ETHERNET. Little endian.
 const FILE_HEADER: [u8; 24] = [0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0];
 
-/// A capture that runs.
+/// A running capture.
 #[derive(Debug)]
 pub struct Capture<T>(Background<Captured<T>>);
 
-/// What a capture gave.
+/// The result of a capture.
 #[derive(Debug)]
 pub struct Captured<T> {
-    /// What has seen each frame.
+    /// The state of the observer of frames.
     pub state: T,
-    /// How many there were.
+    /// The number of frames.
     pub frames: u64,
-    /// Why the file, or the capture, is not complete.
+    /// The reason why the file or the capture is incomplete.
     pub problem: Option<io::Error>,
 }
 

@@ -1,4 +1,4 @@
-//! What a link does to frames, as it is written: `loopback`, `lossless`, or `loss=5%,delay=20ms,rate=250kbit`.
+//! The conditions of a link and their text form: `loopback`, `lossless`, or `loss=5%,delay=20ms,rate=250kbit`.
 //!
 //! Items are separated by commas. The first may be a preset, which later ones change: `wifi,loss=1%`. `loss`, `delay`,
 //! `jitter` and `rate` hold for both directions, `loss_up` (towards the gateway), `delay_down`, … for one. Delays are of
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::LinkError;
 
-/// What happens to frames in both directions.
+/// The conditions of both directions of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Conditions {
     /// Towards the gateway.
@@ -24,20 +24,20 @@ pub struct Conditions {
     pub acks_each: bool,
 }
 
-/// What carries the frames.
+/// The medium of the frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Medium {
-    /// A link of our own.
+    /// An emulated link.
     #[default]
     Link,
-    /// The loopback device of the machine, which does nothing to them.
+    /// The loopback device of the machine, without impairment.
     Loopback,
 }
 
-/// What happens to frames in one direction.
+/// The conditions of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Direction {
-    /// The share of frames that vanish, each independently of the others.
+    /// The share of frames that are lost, each independently of the others.
     pub loss: f64,
     /// From the last bit sent to the last bit received.
     pub delay: Duration,
@@ -47,14 +47,14 @@ pub struct Direction {
     pub rate: Option<u64>,
 }
 
-/// A link by name. Where a figure is not of the source it is our choice, and said to be.
+/// A named link. Figures that are not from the source are marked as fogmux's choice.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
-    /// As it is asked for.
+    /// The name.
     pub name: &'static str,
-    /// What it stands for.
+    /// The conditions, in their text form.
     pub conditions: &'static str,
-    /// Where the figures are from.
+    /// The source of the figures.
     pub source: &'static str,
 }
 

@@ -10,11 +10,11 @@ use super::{LinkError, veth};
 /// Two devices are in it, of which each takes a line of up to 130 characters, and two lines of headings.
 const FILE_BYTES: usize = 2_048;
 
-/// An open file of one namespace, which stays that namespace's.
+/// An open file of one namespace, which remains readable from others.
 #[derive(Clone, Debug)]
 pub(super) struct Counters(Arc<File>);
 
-/// What a device has sent.
+/// The traffic that a device has sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sent {
     pub(super) bytes: u64,

@@ -1,4 +1,4 @@
-//! What makes frames late and lost, and how the two ends are joined for it.
+//! The means by which frames are delayed and lost, and the connection of the two ends.
 
 use std::fmt;
 
@@ -20,10 +20,10 @@ const OF: u32 = 1_000_000;
 /// Frames that `netem` may hold when no rate bounds them; its own 1 000 would be one for each 20 µs of 20 ms.
 const NETEM_FRAMES_MAX: u64 = 100_000;
 
-/// What a link is made with.
+/// The mechanism that impairs a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
-    /// Nothing happens to frames.
+    /// Frames are not impaired.
     Nothing,
     /// nftables at the receiving end loses some, drawn by the kernel.
     Nftables,
@@ -44,7 +44,7 @@ impl fmt::Display for Means {
     }
 }
 
-/// What is between the ends, as long as the link is there.
+/// The devices and processes between the two ends, for the lifetime of the link.
 #[derive(Debug)]
 pub(super) enum Impairment {
     /// A pair of devices; loss is a rule in the namespaces of the ends.

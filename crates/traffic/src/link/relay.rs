@@ -17,15 +17,15 @@ use super::background::{Background, Watch};
 use super::conditions::{Conditions, Direction};
 use super::packet_socket::{FRAME_BYTES_MAX, PacketSocket};
 
-/// What waits for the line at most: this, or what the rate carries in [`QUEUE_TIME`] if that is more. Beyond it frames
-/// are lost, as in any router. It is a segment's worth of the largest TCP write.
+/// The queue of the line in bytes: this, or the bytes that the rate carries in [`QUEUE_TIME`] if that is more. Frames
+/// beyond it are lost, as in any router. It holds the largest segmented TCP write.
 const QUEUE_BYTES: u64 = 65_536;
 const QUEUE_TIME: Duration = Duration::from_millis(200);
-/// What is on its way at most, in frames.
+/// The most frames in transit.
 const ON_THE_WAY_MAX: usize = 100_000;
-/// Read from one side before the other has its turn.
+/// The number of frames read from one side before the other.
 const TURN_FRAMES: usize = 64;
-/// A frame that seems to be older was stamped before the clock was set.
+/// The greatest plausible age of a frame; an older timestamp is from before the clock was set.
 const AGE_MAX: Duration = Duration::from_millis(100);
 /// Frames of Ethernet, for bounds that are counted in frames.
 const FULL_FRAME_BYTES: u64 = 1_514;

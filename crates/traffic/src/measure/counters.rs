@@ -15,10 +15,10 @@ use perf_event::events::{Event, Hardware};
 use perf_event::{Builder, Counter};
 use rustix::io::Errno;
 
-/// What of a process this machine counts.
+/// The performance counters that this machine provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// All of it.
+    /// Counters of user space and kernel.
     UserAndKernel,
     /// Only what it does itself: the kernel's part is forbidden (`kernel.perf_event_paranoid` above 1, and no privilege).
     User,
@@ -28,7 +28,7 @@ pub enum Support {
     Absent,
 }
 
-/// What is counted with a thread.
+/// The children that are counted with a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follow {
     /// Threads that it makes.
@@ -156,10 +156,10 @@ fn threads(pid: u32, except: &[i32]) -> Vec<i32> {
     threads.filter(|thread| !except.contains(thread)).collect()
 }
 
-/// What would have been counted in all of the time that the thread ran, where more counters are wanted than the
-/// processor has and they take turns. Nothing if this one's turn never came.
+/// Extrapolates a count to the whole time that the thread ran, since counters take turns if the processor has too few.
+/// `None` if the counter never ran.
 fn scaled(count: u64, enabled: Duration, running: Duration) -> Option<u64> {
-    // The kernel has been seen to say that it ran for longer than it was there.
+    // The kernel sometimes reports a running time above the enabled time.
     if running >= enabled {
         return Some(count);
     }

@@ -1,7 +1,7 @@
-//! What a result depends on beside the experiment: the machine, its software and its state.
+//! The environment of a result: the machine, its software and its state.
 //!
-//! Everything is read from where Linux says it; what a machine does not say stays empty. Nothing here identifies the
-//! machine or its user: no host name, no address, no serial number.
+//! All values are read from Linux; unavailable ones are empty. None identifies the machine or its user: no host name,
+//! no address, no serial number.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,13 +19,13 @@ const LOAD_MAX: f64 = 0.25;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Environment {
-    /// Of the kernel: name, release and architecture.
+    /// Name, release and architecture of the kernel.
     pub kernel: String,
-    /// What the machine calls itself: `Raspberry Pi 4 Model B Rev 1.4`.
+    /// The model of the machine, such as `Raspberry Pi 4 Model B Rev 1.4`.
     pub machine: String,
-    /// Of the processor.
+    /// The model of the processor.
     pub cpu: String,
-    /// That may be used.
+    /// The number of cores that may be used.
     pub cores: usize,
     /// Of the machine, in bytes.
     pub memory_bytes: u64,
@@ -37,19 +37,19 @@ pub struct Environment {
     /// The highest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_max_mhz: Option<f64>,
-    /// Of the hottest sensor, in degrees Celsius.
+    /// The temperature of the hottest sensor, in degrees Celsius.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature_c: Option<f64>,
-    /// What a Raspberry Pi's firmware held the processor back for: now, or (`was …`) since it started.
+    /// The reasons for which a Raspberry Pi's firmware throttles the processor now, or (`was …`) did since its start.
     pub throttled: Vec<String>,
     /// Whether this is a virtual machine, if it says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub virtualised: Option<bool>,
-    /// Of the last minute: tasks that ran or wanted to.
+    /// The load average of the last minute.
     pub load: f64,
-    /// What the kernel reads time from.
+    /// The clock source of the kernel.
     pub clock_source: String,
-    /// Which counters of instructions and cycles there are for us, in words: `none on this machine`.
+    /// The available counters of instructions and cycles, in words, such as `none on this machine`.
     pub counters: String,
     /// Versions by name: `fogmux`, and the libraries that it speaks and encrypts with.
     pub software: BTreeMap<String, String>,
@@ -81,7 +81,7 @@ impl Environment {
         }
     }
 
-    /// What makes a measurement here less than it could be, in words.
+    /// The circumstances that impair a measurement on this machine, in words.
     #[must_use]
     pub fn caveats(&self) -> Vec<String> {
         let mut caveats = Vec::new();

@@ -21,7 +21,7 @@ impl GatewayProbe {
         }
     }
 
-    /// What was used since.
+    /// Reads the resources used since the start of the measurement.
     #[must_use]
     pub fn read(&self) -> ProcessUse {
         match self {

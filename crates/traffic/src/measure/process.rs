@@ -93,7 +93,7 @@ impl ProcessProbe {
         self.began = Instant::now();
     }
 
-    /// What was used since. A process that is gone counts with nothing.
+    /// Reads the resources used since the start of the measurement. A process that has ended counts as 0.
     #[must_use]
     pub fn read(&self) -> ProcessUse {
         let wall = self.began.elapsed();
@@ -247,7 +247,7 @@ pub fn limit(busy: f64, late: Option<&Latency>) -> Option<String> {
         .then(|| format!("one operation in a hundred was sent {:.1} ms or more after it was due", late / 1_000.0))
 }
 
-/// What `/proc/PID/stat` says.
+/// The relevant fields of `/proc/PID/stat`.
 struct Stat {
     parent: u32,
     reaped: Duration,

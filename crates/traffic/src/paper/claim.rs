@@ -1,4 +1,4 @@
-//! What authors conclude, as checks over cells: tried on the document's own numbers and on ours.
+//! The conclusions of authors, as checks over cells: evaluated on the document's numbers and on measured ones.
 
 mod keys;
 
@@ -13,17 +13,17 @@ use super::file::{Line, Paper};
 pub struct Claim {
     /// Its name.
     pub id: String,
-    /// What they say, shortened.
+    /// The conclusion, shortened.
     pub text: String,
     /// Section.
     pub place: String,
-    /// What one should know.
+    /// A note for the reader.
     pub note: Option<String>,
-    /// What would bear it out.
+    /// The check that supports the conclusion.
     pub check: Check,
 }
 
-/// What has to be true of some cells.
+/// A condition on some cells.
 #[derive(Clone, Debug)]
 pub enum Check {
     /// Each more than the one before; `tolerance` is the share by which it may be less.
@@ -58,14 +58,14 @@ pub enum Check {
     Greatest(Selector, Vec<Selector>),
     /// Several things.
     All(Vec<Check>),
-    /// It cannot be tried here, for this reason.
+    /// The conclusion cannot be tested here, for this reason.
     Untestable(String),
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tried {
-    /// It is so, by these numbers.
+    /// The condition holds, with these numbers.
     Holds(String),
     /// It is not.
     Fails(String),

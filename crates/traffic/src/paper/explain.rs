@@ -1,4 +1,4 @@
-//! What a difference in a count consists of, by the names of packets and headers.
+//! The explanation of a difference in a count, by the names of packets and headers.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ fn step(part: &str, difference: f64) -> Option<String> {
     })
 }
 
-/// What usually makes the number of such packets another.
+/// Returns the usual cause of a different number of such packets.
 fn why(part: &str, more: bool) -> Option<&'static str> {
     const MORE: [(Part, &str); 5] = [
         (frames::PURE_ACK, "Linux acknowledges the first segments of a connection at once"),

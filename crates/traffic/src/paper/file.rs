@@ -55,42 +55,42 @@ pub fn load(name: &str) -> Result<Paper, PaperError> {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Paper {
-    /// What it is.
+    /// The bibliographic data.
     #[serde(rename = "paper")]
     pub head: Head,
     /// Its tables, and figures whose numbers are known.
     #[serde(default, rename = "table")]
     pub tables: Vec<Table>,
-    /// What its authors conclude.
+    /// The conclusions of its authors.
     #[serde(default, rename = "claim")]
     pub claims: Vec<Claim>,
 }
 
-/// What a document is, and what all of its experiments have in common.
+/// The bibliographic data of a document, and the keys that all of its experiments share.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Head {
-    /// Also the file's.
+    /// The name, which is also the file's.
     pub name: String,
     /// Its title.
     pub title: String,
-    /// Who wrote it.
+    /// Its authors.
     pub authors: String,
-    /// When.
+    /// The year of publication.
     pub year: u32,
-    /// Where it appeared.
+    /// The journal or conference.
     pub source: String,
-    /// With what it measured.
+    /// The setup of its measurements.
     pub setup: String,
-    /// What is done otherwise here, and why.
+    /// The differences of the rerun, and their reasons.
     pub differences: String,
-    /// Keys of all experiments.
+    /// The keys of all experiments.
     #[serde(default)]
     pub defaults: Keys,
-    /// What `--quick` changes.
+    /// The keys that `--quick` changes.
     #[serde(default)]
     pub quick: Keys,
-    /// How often each experiment is done, unless quick.
+    /// The number of repetitions of each experiment, unless quick.
     #[serde(default = "five")]
     pub repetitions: u32,
     /// Anything else.
@@ -175,7 +175,7 @@ impl Paper {
     }
 }
 
-/// What is wrong with a paper's file, or its name.
+/// An error in a paper's file or name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PaperError {
     /// There is no such file.

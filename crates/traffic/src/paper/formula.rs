@@ -134,7 +134,7 @@ struct CoapMessage {
     sizes: Sizes,
 }
 
-/// What §5.1.1 says of the messages.
+/// The sizes of messages in §5.1.1, in bytes.
 #[derive(Clone, Copy, Debug, Deserialize)]
 struct Sizes {
     token: u64,
@@ -254,7 +254,7 @@ enum FlightName {
     Total,
 }
 
-/// What no header says.
+/// The sizes of handshake flights that do not follow from headers, in bytes.
 #[derive(Clone, Copy, Debug, Deserialize)]
 struct Flights {
     /// Cipher suites and extensions of a ClientHello.

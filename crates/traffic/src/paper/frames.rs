@@ -63,7 +63,7 @@ pub const PREFIX: &str = "frames.";
 /// The key of the bytes as [`formula`](super::formula) counts them.
 pub const COOKED_BYTES: &str = "frames.cooked_bytes";
 
-/// What a TCP stream carries in the clear.
+/// The protocol that a TCP stream carries in plain text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inside {
     /// MQTT packets.

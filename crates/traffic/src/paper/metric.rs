@@ -10,11 +10,11 @@ use crate::outcome::{Outcome, ProcessUse, Wire};
 /// One of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// As files write it.
+    /// The name in files.
     pub name: &'static str,
-    /// What it is in.
+    /// The unit.
     pub unit: &'static str,
-    /// What it is.
+    /// A description.
     pub about: &'static str,
     read: fn(&Experiment, &Outcome) -> Option<f64>,
 }
@@ -173,7 +173,7 @@ fn packets(wire: &Wire) -> u64 {
     wire.packets_up.saturating_add(wire.packets_down)
 }
 
-/// What a message costs on the wire: in the steady state, or with everything where connections are part of it.
+/// The traffic on the wire for each message: in the steady state, or in total if the experiment includes connections.
 fn per_message(experiment: &Experiment, outcome: &Outcome, of: impl Fn(&Wire) -> u64) -> Option<f64> {
     let wire = match experiment.operation {
         Operation::Connect => whole(outcome)?,

@@ -11,12 +11,12 @@ pub const LEFT_OUT: &str = "--quick leaves it out";
 /// A cell: table, row and column by number.
 pub type Place = (usize, usize, usize);
 
-/// What is to be done.
+/// The runs of a document.
 #[derive(Clone, Debug)]
 pub struct Plan<'a> {
-    /// Of which document.
+    /// The document.
     pub paper: &'a Paper,
-    /// With fewer messages, and without what takes long.
+    /// Whether to send fewer messages and omit slow cells.
     pub quick: bool,
     /// How often each is done.
     pub repetitions: u32,

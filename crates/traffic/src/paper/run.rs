@@ -95,7 +95,7 @@ impl Filled<'_> {
         self.runs.get(at).map(|run| (at, run)).ok_or_else(|| "it was not run".to_owned())
     }
 
-    /// What was measured in a cell, in the document's unit.
+    /// Returns the measured values of a cell, in the document's unit.
     fn values(&self, place: Place) -> Result<Vec<f64>, String> {
         let (_, run) = self.run_of(place)?;
         let table = self.plan.paper.tables.get(place.0).ok_or("no such table")?;

@@ -1,31 +1,31 @@
-//! What a rerun gave, cell by cell, as it is written into reports.
+//! The results of a rerun, cell by cell, as reports contain them.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A document, rerun.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PaperResult {
-    /// As `bench paper run` calls it.
+    /// The name for `bench paper run`.
     pub name: String,
-    /// Of the document.
+    /// The title of the document.
     pub title: String,
-    /// Who wrote it.
+    /// Its authors.
     pub authors: String,
-    /// When.
+    /// The year of publication.
     pub year: u32,
-    /// Where it appeared.
+    /// The journal or conference.
     pub source: String,
-    /// With what and how it was measured there.
+    /// The setup of its measurements.
     pub setup: String,
-    /// What is done otherwise here, and why.
+    /// The differences of the rerun, and their reasons.
     pub differences: String,
     /// Whether fewer messages were sent than the document's.
     pub quick: bool,
-    /// How often each experiment was done.
+    /// The number of repetitions of each experiment.
     pub repetitions: u32,
     /// Its tables, and figures.
     pub tables: Vec<TableResult>,
-    /// What its authors conclude.
+    /// The conclusions of its authors.
     pub claims: Vec<ClaimResult>,
 }
 
@@ -39,7 +39,7 @@ pub struct TableResult {
     /// Page or section.
     #[serde(rename = "where")]
     pub place: String,
-    /// What cells are in, unless they say so themselves.
+    /// The unit of cells that have none of their own.
     pub unit: String,
     /// Whether some cells are computed by a formula of the document.
     pub computed: bool,
@@ -49,19 +49,19 @@ pub struct TableResult {
     pub columns: Vec<String>,
     /// Rows of cells.
     pub cells: Vec<Vec<Cell>>,
-    /// What one should know of it.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
 /// A cell.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// What the document prints.
+    /// The value that the document prints.
     pub paper: Printed,
-    /// The ± that it prints beside.
+    /// The ± that it prints beside the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<f64>,
-    /// What the document's own formula gives.
+    /// The result of the document's formula.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub computed: Option<f64>,
     /// The median of what was measured here, in the document's unit.
@@ -73,12 +73,12 @@ pub struct Cell {
     /// Upper end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
-    /// What it is in.
+    /// The unit.
     pub unit: String,
-    /// Where the numbers should be the same: whether they are.
+    /// Whether the numbers are equal, for cells that must be reproduced exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exact: Option<bool>,
-    /// What a difference consists of, or why nothing was measured.
+    /// The explanation of a difference, or the reason why nothing was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
     /// Which of the report's runs it comes from.
@@ -95,7 +95,7 @@ impl Cell {
     }
 }
 
-/// What a document has in a cell.
+/// The content of a cell in a document.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Printed {
     /// A number.
@@ -148,18 +148,18 @@ impl<'de> Deserialize<'de> for Printed {
 /// A conclusion, tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClaimResult {
-    /// As the file calls it.
+    /// The name in the file.
     pub id: String,
-    /// What the authors say.
+    /// The conclusion of the authors.
     pub text: String,
-    /// Where.
+    /// The section of the document.
     #[serde(rename = "where")]
     pub place: String,
-    /// What is true here.
+    /// The verdict of the rerun.
     pub verdict: Verdict,
-    /// By which numbers, or why not.
+    /// The numbers or the reason of the verdict.
     pub because: String,
-    /// Whether the document's own numbers bear it out; nothing where it prints none.
+    /// Whether the document's own numbers support it; `None` if it prints none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper_agrees: Option<bool>,
 }

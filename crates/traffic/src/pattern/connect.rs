@@ -22,7 +22,7 @@ use crate::outcome::{Bytes, Outcome};
 /// Longer than any handshake that succeeds, and than all repeats of a Confirmable (RFC 7252 §4.8.2).
 const VISIT_MAX: Duration = Duration::from_secs(120);
 
-/// What visitors share.
+/// The state that all visitors share.
 struct Visits {
     experiment: Experiment,
     /// Followers, and what they should hear.
@@ -41,7 +41,7 @@ pub(crate) async fn run(experiment: &Experiment, bench: &mut Bench<'_>) -> Resul
     if experiment.visit == Visit::Get {
         keep(experiment, &stage, bench).await?;
     }
-    // What was said to set this up is over, delayed acknowledgements too.
+    // The traffic of the setup has ended, including delayed acknowledgements.
     bench.settled_wire_since(bench.wire()).await;
     let recording = bench.record();
     let (wire, carried) = (bench.wire(), followers.bytes());
@@ -103,7 +103,7 @@ impl Visits {
         }
     }
 
-    /// What was counted by visitors, with what was counted by followers.
+    /// The counts of visitors and subscribers together.
     fn outcome(&self, seconds: f64) -> Outcome {
         let heard = self.stage.ledger.borrow_mut().finish();
         Outcome {
@@ -199,7 +199,7 @@ struct Burst<'a> {
     answers: Answers,
 }
 
-/// What came back.
+/// The answers received.
 #[derive(Default)]
 struct Answers {
     open: u32,

@@ -45,15 +45,15 @@ impl Connections {
         Ok(all)
     }
 
-    /// What all of them have carried so far.
+    /// The bytes that all connections have carried so far.
     pub(crate) fn bytes(&self) -> Bytes {
         self.clients.iter().fold(Bytes::default(), |sum, client| sum.plus(client.borrow().bytes()))
     }
 
-    /// Ends all of them in good order. Their tasks must be gone.
+    /// Closes all connections properly. Their tasks must have ended.
     pub(crate) async fn close(self) {
         let ours = self.clients.into_iter().filter_map(Rc::into_inner);
-        // Who does not let us go has had its time: everything has been measured.
+        // Nothing is measured any more, so a close that takes too long is abandoned.
         let goodbyes = ours.map(|client| timeout(CLOSE_MAX, client.into_inner().close()));
         let mut closing = stream::iter(goodbyes).buffer_unordered(CONNECTING_MAX);
         while closing.next().await.is_some() {}

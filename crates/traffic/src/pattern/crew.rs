@@ -17,14 +17,14 @@ pub(crate) struct Crew {
     members: Vec<Option<(Pending<'static, ()>, Waker)>>,
     left: usize,
     calls: Arc<Mutex<Calls>>,
-    /// Who has its turn now.
+    /// The members of the current turn.
     turn: Vec<usize>,
 }
 
-/// Who was woken.
+/// The members that were woken.
 #[derive(Default)]
 struct Calls {
-    /// In this order.
+    /// In the order of their wakes.
     members: Vec<usize>,
     /// Whether a member is among them, by its number.
     called: Vec<bool>,
@@ -32,7 +32,7 @@ struct Calls {
     crew: Option<Waker>,
 }
 
-/// What wakes one member.
+/// The waker of one member.
 struct Member {
     number: usize,
     calls: Arc<Mutex<Calls>>,
@@ -96,7 +96,7 @@ impl Wake for Member {
     }
 }
 
-/// What is behind the lock is whole at any time.
+/// Locks the calls. They are consistent at any time, so a poisoned lock is usable.
 fn lock(calls: &Mutex<Calls>) -> MutexGuard<'_, Calls> {
     calls.lock().unwrap_or_else(PoisonError::into_inner)
 }

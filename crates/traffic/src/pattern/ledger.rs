@@ -1,8 +1,8 @@
-//! Who sent what when, and who has received it: everything that is counted while a pattern runs.
+//! The ledger of a running pattern: the messages sent, with their time, and their deliveries.
 //!
-//! A **lane** is a row of numbered messages: those of one publisher, or – where payloads are too short for a stamp –
-//! those of one topic, whose n-th arrival is then taken for the n-th message. Times are nanoseconds since the pattern
-//! began. While everything arrives in order, a message costs a few instructions here.
+//! A **lane** is a sequence of numbered messages: those of one publisher or, if payloads are too short for a stamp,
+//! those of one topic, where the n-th arrival counts as the n-th message. Times are nanoseconds since the pattern began.
+//! A message that arrives in order costs a few instructions.
 
 use std::collections::BTreeMap;
 
@@ -41,10 +41,10 @@ struct Batch {
     due_ns: u64,
 }
 
-/// What one subscriber has seen of one lane.
+/// The messages of one lane that one subscriber has received.
 #[derive(Debug, Default)]
 struct Seen {
-    /// One above the highest number seen.
+    /// The highest number received, plus one.
     next: u32,
     /// Numbers below `next` that have not come, as ranges: first and one above the last.
     missing: BTreeMap<u32, u32>,
@@ -276,7 +276,7 @@ impl Ledger {
         (self.lanes.iter().all(|lane| lane.outstanding == 0), self.last_ns)
     }
 
-    /// What was counted since the measurement began.
+    /// Returns the counts since the measurement began.
     pub(crate) fn finish(&mut self) -> Outcome {
         self.deliveries.flush(&mut self.outcome.delivery);
         self.answers.flush(&mut self.outcome.answer);
@@ -303,7 +303,7 @@ impl Lane {
     }
 }
 
-/// What a message is to one subscriber.
+/// The kind of an arrival at one subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     New,

@@ -1,4 +1,4 @@
-//! What all clients of one repetition share.
+//! The state that all clients of one repetition share.
 
 use std::cell::{Cell, RefCell};
 use std::task::Waker;

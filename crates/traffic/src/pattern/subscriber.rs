@@ -93,7 +93,7 @@ impl Sink for Arrivals<'_> {
     fn message(&mut self, payload: &[u8]) {
         let stage = &self.subscriber.stage;
         let now_ns = *self.now_ns.get_or_insert_with(|| stage.now_ns());
-        // What is not ours was kept before we came, or belongs to somebody else on the same gateway.
+        // Other messages were retained before this run, or belong to other users of the gateway.
         if stage.ledger.borrow_mut().arrived(self.subscriber.place, payload, now_ns) {
             self.subscriber.heard = true;
         }

@@ -17,8 +17,8 @@ use super::terminal::Grid;
 use crate::measure::statistics::{Difference, Interval};
 use crate::outcome::{Report, Run};
 
-/// What is compared: what an experiment is run for. Percentiles beyond the 99th and the longest are left out, since a few
-/// repetitions say nothing reliable about them.
+/// The figures that are compared. Percentiles beyond the 99th and the maximum are left out, since a few repetitions do
+/// not determine them reliably.
 const COMPARED: [Figure; 15] = [
     Figure::Rate,
     Figure::LatencyP50,
@@ -40,7 +40,7 @@ const COMPARED: [Figure; 15] = [
 /// The share by which a median must differ to matter.
 pub const RELEVANT: f64 = 0.05;
 
-/// What is to be thought of a difference.
+/// The verdict on a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -80,9 +80,9 @@ pub struct Change {
     pub after: f64,
     /// The second over the first; none where the first is zero.
     pub ratio: Option<Interval>,
-    /// How probable so great a difference is if there is none.
+    /// The probability of a difference at least as great under the null hypothesis.
     pub p: f64,
-    /// What to think of it.
+    /// The verdict on the difference.
     pub verdict: Verdict,
 }
 
@@ -95,7 +95,7 @@ pub struct Comparison {
     pub only_before: Vec<String>,
     /// Experiments of the second report only.
     pub only_after: Vec<String>,
-    /// What else differs: machines, targets, versions. Whatever changed may come of it.
+    /// Other differences: machines, targets, versions. Any of them may have caused a change.
     pub circumstances: Vec<String>,
 }
 
@@ -135,7 +135,7 @@ pub fn compare(before: &Report, after: &Report) -> Comparison {
     Comparison { changes, only_before, only_after, circumstances }
 }
 
-/// What gateways of ours were set to in one report only. One that does not say so has nothing to compare.
+/// Returns the settings of fogmux gateways that differ between the reports. Reports without settings are not compared.
 fn settings_that_differ(before: &Run, after: &Run) -> Vec<String> {
     let settings = |run: &Run| run.outcomes.first().map(|outcome| outcome.settings.clone()).unwrap_or_default();
     let (before, after) = (settings(before), settings(after));
@@ -151,7 +151,7 @@ fn settings_that_differ(before: &Run, after: &Run) -> Vec<String> {
 }
 
 fn differing(before: &label::Keys, after: &label::Keys) -> Vec<String> {
-    /// What is never the same and explains little by itself.
+    /// Keys that always differ and explain little.
     const FLEETING: [&str; 2] = ["load", "temperature_c"];
     let names: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let differs = |name: &&String| before.get(*name) != after.get(*name) && !FLEETING.contains(&name.as_str());
@@ -285,9 +285,9 @@ impl Comparison {
 /// How much of a comparison is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// What became worse or better.
+    /// Figures that became worse or better.
     Changes,
-    /// And what did not.
+    /// All figures.
     Everything,
 }
 

@@ -19,14 +19,14 @@ pub enum Better {
     Lower,
 }
 
-/// What is known of a figure before anything is measured.
+/// The description of a figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Meaning {
-    /// As columns of CSV name it.
+    /// The name of its CSV column.
     pub key: &'static str,
-    /// As people read it, without the unit.
+    /// The title, without the unit.
     pub title: &'static str,
-    /// What it is counted in.
+    /// The unit.
     pub unit: Unit,
     /// Which direction is better.
     pub better: Better,
@@ -74,17 +74,17 @@ pub enum Figure {
     Memory,
     /// The most that it had.
     PeakMemory,
-    /// Bytes of payloads a message.
+    /// Bytes of payload for each message.
     PayloadBytes,
-    /// What the protocol adds.
+    /// Bytes that the protocol adds to each message.
     ProtocolBytes,
-    /// What TLS, DTLS or OSCORE adds.
+    /// Bytes that TLS, DTLS or OSCORE adds to each message.
     SecurityBytes,
-    /// What TCP, UDP, IP and Ethernet add, with retransmissions; only on a link of our own.
+    /// Bytes that TCP, UDP, IP and Ethernet add, with retransmissions; only on an emulated link.
     TransportBytes,
-    /// All of it, as deep as it was counted.
+    /// All bytes for each message, down to the lowest counted layer.
     TotalBytes,
-    /// Frames a message, acknowledgements too.
+    /// Frames for each message, acknowledgements included.
     Packets,
     /// Bytes of a connection's beginning, as deep as they were counted.
     HandshakeBytes,
@@ -258,7 +258,8 @@ fn frames(bytes: &Bytes) -> Option<u64> {
     bytes.wire.map(|wire| wire.packets_up + wire.packets_down)
 }
 
-/// What was expected and neither came nor was left out on purpose; without subscribers: what was never answered.
+/// The number of expected messages that neither arrived nor were conflated; without subscribers, of requests that were
+/// never answered.
 fn lost(outcome: &Outcome) -> u64 {
     if outcome.expected > 0 {
         outcome.expected.saturating_sub(outcome.delivered).saturating_sub(outcome.conflated)
@@ -276,7 +277,7 @@ fn connections(outcome: &Outcome) -> f64 {
     whole(outcome.connect.count())
 }
 
-/// What a counter has counted, a message.
+/// Returns a count for each message.
 fn counted(count: Option<u64>, outcome: &Outcome) -> Option<f64> {
     count.and_then(|count| per(whole(count), messages(outcome)))
 }

@@ -44,7 +44,7 @@ pub enum ReadError {
 /// Writes a report.
 ///
 /// # Errors
-/// What the system says.
+/// The file cannot be written.
 pub fn write(report: &Report, path: &Path) -> io::Result<()> {
     let mut text = serde_json::to_string(report)?;
     text.push('\n');

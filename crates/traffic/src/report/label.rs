@@ -1,4 +1,4 @@
-//! What runs are called: by the keys in which they differ. Also the order of panels, lines and groups in plots, which
+//! The labels of runs, made of the keys in which they differ, and the order of panels, lines and groups in plots, which
 //! are made of the same keys.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,15 +12,15 @@ use crate::outcome::Run;
 const IN_TITLE: [&str; 5] = ["door", "reader_door", "security", "qos", "payload_bytes"];
 /// Beside the experiment's keys: what it ran against.
 pub(crate) const TARGET: &str = "target";
-/// Publisher's and reader's door in one, as people speak of them.
+/// The doors of publisher and subscriber in one key.
 pub(crate) const DOOR: &str = "door";
 pub(crate) const SECURITY: &str = "security";
 pub(crate) const PAYLOAD: &str = "payload_bytes";
 
-/// What is named before all others.
+/// The keys that come first in a label.
 const FIRST: [&str; 5] = [DOOR, "operation", SECURITY, PAYLOAD, "qos"];
 
-/// Every key of a run as text.
+/// All keys of a run as text.
 pub(crate) type Keys = BTreeMap<String, String>;
 
 /// Keys and values of an experiment, and its target.
@@ -91,7 +91,7 @@ impl Varying {
         self.0.iter().map(String::as_str)
     }
 
-    /// What a run is called in tables.
+    /// Returns the label of a run in tables.
     pub(crate) fn label(&self, run: &Run) -> String {
         let keys = keys(run);
         let rest = self.0.iter().filter(|key| !IN_TITLE.contains(&key.as_str()));
@@ -99,7 +99,7 @@ impl Varying {
         std::iter::once(run.experiment.title()).chain(words).collect::<Vec<_>>().join(", ")
     }
 
-    /// What a run has in these keys, among those in which runs differ: the name of a panel, a group or a line.
+    /// Returns the label of a run by these keys, among those in which runs differ: the name of a panel, group or line.
     pub(crate) fn part(&self, run: &Run, is_wanted: impl Fn(&str) -> bool) -> String {
         let keys = keys(run);
         let rest = self.0.iter().map(String::as_str).filter(|key| !FIRST.contains(key));

@@ -77,7 +77,7 @@ fn line(cells: &[String]) -> String {
     format!("| {} |\n", cells.iter().map(|cell| escape(cell)).collect::<Vec<_>>().join(" | "))
 }
 
-/// What a peer says stays text: no markup, no end of the cell.
+/// Escapes text of a peer, so that it contains no markup and does not end the cell.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

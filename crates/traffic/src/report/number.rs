@@ -1,8 +1,8 @@
-//! Numbers as people read them: no more digits than the measurement bears, one unit for a whole column.
+//! Formatting of numbers: as many digits as the measurement supports, one unit for a whole column.
 
 use crate::measure::statistics::Interval;
 
-/// What a figure is counted in.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Things a second.
@@ -22,9 +22,9 @@ pub enum Unit {
 /// The unit that a column or an axis is shown in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
-    /// As it is written; empty for plain counts.
+    /// The text of the unit; empty for plain counts.
     pub name: &'static str,
-    /// What a value is divided by.
+    /// The divisor of values.
     pub divisor: f64,
 }
 

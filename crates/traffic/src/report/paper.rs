@@ -124,7 +124,7 @@ pub(crate) fn numbered(remarks: &[String]) -> impl Iterator<Item = String> + '_ 
     remarks.iter().enumerate().map(|(index, remark)| format!("[{}] {remark}", index + 1))
 }
 
-/// What the document has.
+/// Formats the document's value.
 pub(crate) fn printed(cell: &Cell) -> String {
     match &cell.paper {
         Printed::Number(number) => {
@@ -135,7 +135,7 @@ pub(crate) fn printed(cell: &Cell) -> String {
     }
 }
 
-/// What was measured here, with the digits that its interval leaves certain.
+/// Formats the measured value with the digits that its interval supports.
 pub(crate) fn measured(cell: &Cell) -> String {
     let Some(median) = cell.measured else { return "–".to_owned() };
     let interval = Interval { median, low: cell.low.unwrap_or(median), high: cell.high.unwrap_or(median) };
@@ -160,7 +160,7 @@ pub(crate) fn titled(id: &str, title: &str, place: &str, unit: &str) -> String {
     format!("{number}: {title}{place}{unit}")
 }
 
-/// Who, when, where, and how much of it was run.
+/// Formats authors, year and source of the document, and the extent of the rerun.
 pub(crate) fn cited(result: &PaperResult) -> String {
     let scale = if result.quick { "quick: fewer messages than the document's, " } else { "" };
     let times = if result.repetitions == 1 { "time" } else { "times" };

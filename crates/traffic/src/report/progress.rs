@@ -33,7 +33,7 @@ pub struct Progress<W> {
     display: Display,
     expected_s: Vec<f64>,
     done: usize,
-    /// What the steps took that are over.
+    /// The duration of the finished steps, in seconds.
     done_s: f64,
     began: Instant,
 }
@@ -44,10 +44,10 @@ impl<W: Write> Progress<W> {
         Self { out, display, expected_s, done: 0, done_s: 0.0, began: now }
     }
 
-    /// A step begins; also to be called while it lasts, so that the time left goes down.
+    /// Shows a step. To be called when it begins and while it lasts, so that the remaining time is updated.
     ///
     /// # Errors
-    /// What the output says.
+    /// The output cannot be written.
     pub fn at(&mut self, what: &str, now: Instant) -> io::Result<()> {
         let left = duration(self.left_s(now));
         let (done, all) = (self.done, self.expected_s.len());
@@ -73,7 +73,7 @@ impl<W: Write> Progress<W> {
     /// Removes the bar, for something else to be printed.
     ///
     /// # Errors
-    /// What the output says.
+    /// The output cannot be written.
     pub fn clear(&mut self) -> io::Result<()> {
         match self.display {
             Display::Bar { .. } => write!(self.out, "\r\x1b[K")?,

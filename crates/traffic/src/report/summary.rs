@@ -8,13 +8,13 @@ use crate::outcome::{Outcome, Run};
 /// One run in numbers.
 #[derive(Clone, Debug)]
 pub struct Summary<'a> {
-    /// What was run.
+    /// The run.
     pub run: &'a Run,
-    /// What it is called among the runs of its report.
+    /// Its label among the runs of its report.
     pub label: String,
-    /// Repetitions that the figures are made of.
+    /// The repetitions that the figures are computed from.
     pub used: Vec<&'a Outcome>,
-    /// Repetitions that are left out, counted from 1, and why.
+    /// The repetitions that are left out, numbered from 1, with the reason.
     pub left_out: Vec<(usize, &'a str)>,
     /// Whether the generator set the pace in every repetition. They are used all the same, but the rate is only a
     /// lower bound then, and times are the generator's as much as the gateway's.

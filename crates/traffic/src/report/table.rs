@@ -50,7 +50,7 @@ impl Column {
         format!("{} {}", self.figure.meaning().title, self.scale.name).trim_end().to_owned()
     }
 
-    /// What stands in it for a run: the median, or nothing. A rate that is only a bound says so.
+    /// Formats the cell of a run: the median, or an empty text. A rate that is only a lower bound is marked with ≥.
     pub(crate) fn cell(&self, summary: &Summary<'_>) -> String {
         let median = summary.get(self.figure).map(|interval| self.scale.median(interval));
         median.map(|text| if self.is_bound(summary) { format!("≥{text}") } else { text }).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What a reader must know before believing a number.
+//! Warnings about the reliability of results.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ const OTHERS_NOTICEABLE: f64 = 0.05;
 /// end is counted, too.
 const OTHERS_SECONDS_MIN: f64 = 0.25;
 
-/// A reason for doubt.
+/// A warning about a run or a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// Of which run; none: of all.
+    /// The run; `None` for all.
     pub run: Option<String>,
-    /// What is the matter.
+    /// The text of the warning.
     pub text: String,
 }
 

@@ -46,7 +46,7 @@ impl Gateway {
         let set = settings(experiment, address)?;
         let log = home.directory().join("gateway.log");
         let store = home.directory().join("store");
-        // What an earlier repetition kept is not this one's.
+        // Messages retained by an earlier repetition must not reach this one.
         let _ = fs::remove_dir_all(&store);
         let io = |error| TargetError::Io(log.display().to_string(), error);
         let mut words = wrapper.iter().map(Into::into).chain([home.binary().as_os_str().to_owned()]);
@@ -74,8 +74,7 @@ impl Gateway {
         vec![self.child.id()]
     }
 
-    /// What it was set to, `KEY=VALUE`, beside where it listens and where its files are: what would be another on any
-    /// other machine.
+    /// The settings of the gateway as `KEY=VALUE`, without addresses and file paths, which differ between machines.
     #[must_use]
     pub fn settings(&self) -> Vec<String> {
         let is_place = |setting: &str| setting.split_once('=').is_some_and(|(key, _)| key.ends_with(".address"));

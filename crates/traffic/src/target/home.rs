@@ -15,12 +15,12 @@ use fogmux_net::profile::{ClientCertificates, KeyKind};
 use super::{Access, TargetError, token};
 use crate::experiment::{Credential, Door, Experiment, Security};
 
-/// Whom all clients log in as.
+/// The user name of all clients.
 pub(crate) const USER: &str = "bench";
-/// What the server's certificate says, and the XMPP domain.
+/// The name in the server's certificate, and the XMPP domain.
 const NAME: &str = "localhost";
 const RULES: &str = "[[allow]]\nauthenticated = true\nboth = [\"#\"]\n\n[[allow]]\nanonymous = true\nboth = [\"#\"]\n";
-/// Bytes of the pre-shared key, of PSK-AES128-CCM8: as many bits as the cipher has.
+/// The size of the pre-shared key in bytes: as many bits as the key of PSK-AES128-CCM8.
 const PSK_BYTES: usize = 16;
 /// Bytes of the password and of the key of tokens, before they are written in hexadecimal digits.
 const SECRET_BYTES: usize = 16;
@@ -80,12 +80,12 @@ impl Home {
         self.directory.join("data")
     }
 
-    /// The key by which tokens are believed.
+    /// The file of the key that verifies tokens.
     pub(super) fn token_key(&self) -> PathBuf {
         self.data().join(TOKEN_KEY)
     }
 
-    /// What clients and the server share.
+    /// The pre-shared key of clients and server.
     pub(super) fn shared_key(&self) -> &[u8] {
         &self.psk
     }
@@ -131,7 +131,7 @@ impl Home {
         Ok(())
     }
 
-    /// What clients show at a door that listens there.
+    /// Returns the access of clients to a door at this host and port.
     #[must_use]
     pub fn access(&self, experiment: &Experiment, door: Door, host: String, port: u16) -> Access {
         let security = experiment.security;

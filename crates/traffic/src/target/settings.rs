@@ -1,5 +1,5 @@
-//! What a gateway must be set to for an experiment to be possible: which doors, under which profile, with room for
-//! the payloads. Everything else stays as users have it.
+//! The settings of a gateway that an experiment requires: its doors, their security profile, and room for the payloads.
+//! All other settings keep their default.
 
 use super::TargetError;
 use super::home::shows_certificate;

@@ -1,4 +1,4 @@
-//! What is done with a report once it is there: every format is made of it, and says what it says.
+//! Rendering of a report: each format is written from it and has the same content.
 //!
 //! The files stay under the target directory, where `cargo xtask test bench` opens the pages in a browser.
 

@@ -11,10 +11,10 @@ use crate::limits::Limits;
 use crate::ns;
 use std::borrow::Cow;
 
-/// What a payload being read takes from outside of itself.
+/// The namespace bindings that a payload uses and that are declared outside of it.
 #[derive(Debug, Default)]
 pub(super) struct Outer<'a> {
-    /// Bindings below this index were there before the payload.
+    /// Bindings below this index were declared before the payload.
     floor: usize,
     prefixes: Vec<(&'a str, Cow<'a, str>)>,
     default_used: bool,
@@ -137,10 +137,10 @@ fn complete<'a>(xml: Cow<'a, str>, qualified_len: usize, outer: &Outer<'a>) -> C
     Cow::Owned(whole)
 }
 
-/// Reads one element that stands alone, as a tree.
+/// Parses a standalone element into a tree.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The stream error that describes the malformed or oversized XML.
 pub fn fragment<'a>(xml: &'a str, limits: &Limits) -> Result<crate::element::Element<'a>, StreamError> {
     let mut parser = Parser::new(xml, limits)?;
     let element = parser.element(1)?;

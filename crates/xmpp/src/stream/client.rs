@@ -15,12 +15,12 @@ use crate::writer::Writer;
 /// The id of the bind request.
 const BIND_ID: &str = "bind";
 
-/// What TLS a client wants.
+/// A client's choice of STARTTLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TlsWish {
-    /// None, or it is there already.
+    /// No STARTTLS, because the connection stays in plain text or uses TLS already.
     No,
-    /// STARTTLS; without it the login fails.
+    /// STARTTLS is required: the login fails if the server does not offer it.
     StartTls,
 }
 
@@ -37,10 +37,10 @@ pub struct ClientConfig {
     pub limits: Limits,
 }
 
-/// What happened.
+/// An event of a client's stream.
 #[derive(Debug, PartialEq)]
 pub enum ClientEvent<'b> {
-    /// Throw away what else was read, do the handshake, call [`ClientStream::tls_established`].
+    /// TLS starts: discard unread input, do the handshake, call [`ClientStream::tls_established`].
     StartTls,
     /// The server offers these; call [`ClientStream::authenticate`].
     Mechanisms(Vec<String>),
@@ -60,11 +60,11 @@ pub enum ClientEvent<'b> {
     Failed(StreamError),
 }
 
-/// What a stream brought, as it came.
+/// An event of a client's stream whose stanza is not parsed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RawEvent<'b> {
-    /// A stanza, from its first `<` to its last `>`: one element, whose tags are balanced, and nothing else is known of
-    /// it. [`ClientStream::handle_raw`] reads it.
+    /// A stanza, from its first `<` to its last `>`: one element with balanced tags, not checked any further.
+    /// [`ClientStream::handle_raw`] parses it.
     Stanza(&'b [u8]),
     /// The stream has ended.
     Ended,

@@ -28,16 +28,16 @@ pub struct StreamManagement {
     unanswered: u32,
 }
 
-/// What an element of the namespace was.
+/// The outcome of an element of the stream management namespace.
 pub(super) enum Managed {
-    /// Dealt with.
+    /// The element was processed.
     Done,
-    /// None of ours.
+    /// The element is not one of stream management.
     Unknown,
 }
 
 impl StreamManagement {
-    /// Whether the client turned it on.
+    /// Whether the client enabled stream management.
     #[must_use]
     pub const fn is_enabled(&self) -> bool {
         self.enabled

@@ -25,14 +25,14 @@ use crate::writer::Writer;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What all streams of a door share.
+/// The configuration that all streams of a door share.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     /// The domain served.
     pub domain: Jid,
     /// The bounds.
     pub limits: Limits,
-    /// From accept to a bound resource, however often the peer shows signs of life.
+    /// The time from accept to a bound resource, regardless of activity of the peer.
     pub login_timeout: Duration,
 }
 
@@ -41,20 +41,20 @@ pub struct ServerConfig {
 pub enum StartTls {
     /// TLS is there already, or there is no certificate.
     Unavailable,
-    /// The client may.
+    /// The client may use it.
     Offered,
-    /// The client must: no mechanism is offered before.
+    /// The client must use it: no mechanism is offered before.
     Required,
 }
 
-/// What a connection offers at the moment.
+/// The stream features that a connection offers before authentication.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
     /// STARTTLS.
     pub starttls: StartTls,
     /// SASL mechanisms, the best first.
     pub mechanisms: Vec<&'static str>,
-    /// The channel bindings that the `-PLUS` ones among them take (XEP-0440), the best first.
+    /// The channel-binding types for the `-PLUS` mechanisms among them (XEP-0440), the best first.
     pub channel_bindings: Vec<&'static str>,
 }
 
@@ -63,15 +63,15 @@ pub struct Offer {
 pub struct BindRequest {
     /// The id of the IQ.
     pub id: Box<str>,
-    /// The resource wished for.
+    /// The requested resource.
     pub resource: Option<Box<str>>,
 }
 
-/// What happened.
+/// An event of a server's stream.
 #[derive(Debug, PartialEq)]
 pub enum ServerEvent<'b> {
-    /// `<proceed/>` is in the output. Send it, throw away what else was read (RFC 6120 §5.4.3.3), do the handshake,
-    /// call [`ServerStream::tls_established`].
+    /// `<proceed/>` is in the output. Send it, discard unread input (RFC 6120 §5.4.3.3), do the handshake, call
+    /// [`ServerStream::tls_established`].
     StartTls,
     /// A mechanism begins; answer with `challenge`, `succeed` or `fail`.
     Authenticate {
@@ -112,7 +112,7 @@ pub struct ServerStream {
     state: State,
     framer: Framer,
     scope: Scope,
-    /// What is offered before authentication; given up afterwards.
+    /// The features offered before authentication; `None` afterwards.
     offer: Option<Box<Offer>>,
     /// Bare once authenticated, full once bound.
     jid: Option<Jid>,

@@ -21,7 +21,7 @@ const SERVICE: &str = "pubsub.localhost";
 const DATA: &str = "urn:fogmux:0";
 const EVENT: &str = "http://jabber.org/protocol/pubsub#event";
 
-/// What the library says that it sends and receives. A failed login is nothing but a line in its log: it tries again.
+/// A logger that records what the library sends and receives. A failed login shows only in its log: it tries again.
 struct Overheard;
 
 /// The mechanism of `<auth/>`, and the condition of `<failure/>`.

@@ -42,13 +42,13 @@ pub(super) struct Frames {
     bytes_max: usize,
 }
 
-/// What a WebSocket has to say.
+/// An event of a WebSocket.
 pub(super) enum Said {
     /// A whole message.
     Message(Vec<u8>),
-    /// To be written: the answer to a Ping of the WebSocket.
+    /// The Pong to write after a Ping.
     Answer(Vec<u8>),
-    /// The other end closes; this is the answer.
+    /// The client closed the WebSocket; this is the Close to write.
     Closed(Vec<u8>),
     /// Nothing more for now.
     Nothing,

@@ -1,7 +1,7 @@
 //! A connected UDP socket, alone or under DTLS 1.2.
 //!
-//! What is received goes through buffers that all clients share, so that thousands of them cost little more than their
-//! sockets and sessions.
+//! Datagrams are received into buffers that all clients share, so thousands of clients need little more memory than
+//! their sockets and sessions.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -30,16 +30,16 @@ const CLOSING_PATIENCE: Duration = Duration::from_millis(200);
 /// Bytes that a socket may hold for us until its client has its turn.
 const RECEIVE_BUFFER: usize = 1 << 20;
 
-/// How long a full socket is left alone. Nobody tells us that it has room again: see [`open`].
+/// The delay before writing to a full socket again. The kernel does not notify when it has room: see [`open`].
 const FULL: Duration = Duration::from_millis(1);
 
-/// What all clients of a driver use in turn.
+/// The buffers that all clients of a driver share.
 pub(super) struct Buffers {
-    /// A datagram as it came.
+    /// A received datagram.
     pub(super) datagram: Box<[u8]>,
-    /// A record on its way out.
+    /// An outgoing record.
     pub(super) record: Vec<u8>,
-    /// What records held.
+    /// The decrypted contents of records.
     pub(super) plain: Vec<u8>,
 }
 

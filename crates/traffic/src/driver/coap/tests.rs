@@ -20,7 +20,7 @@ use crate::origin::{Keys, Origin, OriginConfig};
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const KEY: &[u8] = b"a key of 16 byte";
 
-/// What came of requests, by tag, and what was heard.
+/// The answers to requests, by tag, and the messages received.
 #[derive(Default)]
 struct Heard {
     done: BTreeMap<u64, Result<Vec<u8>, String>>,
@@ -446,7 +446,7 @@ fn oscore_proves_that_it_is_fresh_and_hides_the_path() {
                 (_, other) => panic!("{other:?}"),
             };
             if echo.is_none() {
-                // What is not proved to be fresh is not opened.
+                // A request whose freshness is not proven is not opened.
                 let request = Message::decode(&inner).unwrap();
                 assert_eq!((request.code, request.payload()), (Code::PUT, b"hello".as_slice()));
             }

@@ -1,12 +1,12 @@
-//! The body of an answer that comes in pieces of its own: without a copy when there is one only.
+//! The body of a response that arrives in pieces. A single piece is not copied.
 
 use bytes::Bytes;
 
-/// What has come of a body.
+/// The part of a body that has arrived.
 #[derive(Debug, Default)]
 pub(super) struct Body {
     first: Bytes,
-    /// All of it, if there is more than one piece.
+    /// The whole body, if it consists of several pieces.
     whole: Vec<u8>,
 }
 

@@ -23,9 +23,9 @@ use crate::driver::{Client, DriverError, Pending, Request, Sink};
 use crate::experiment::Door;
 use crate::outcome::Bytes;
 
-/// What is read at once.
+/// The size of a read, in bytes.
 const READ_BYTES: usize = 64 << 10;
-/// Request buffers that are kept for the next.
+/// The number of request buffers kept for reuse.
 const SPARE_MAX: usize = 128;
 
 thread_local! {
@@ -232,7 +232,7 @@ impl Client for Http1 {
         let mut happened = self.send(cx)?;
         if self.read(cx, sink)? {
             happened = true;
-            // What waited for this answer goes out in the same turn.
+            // Requests that waited for this answer are sent in the same turn.
             self.send(cx)?;
         }
         if happened { Poll::Ready(Ok(())) } else { Poll::Pending }

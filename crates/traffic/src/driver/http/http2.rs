@@ -40,7 +40,7 @@ pub(super) struct Http2 {
     bytes: Bytes,
 }
 
-/// What was submitted.
+/// A submitted request.
 struct Asked {
     tag: u64,
     kind: Kind,
@@ -175,7 +175,7 @@ impl Client for Http2 {
         let answered = self.answers(cx, sink);
         let came = self.events(cx, sink)?;
         match over_now {
-            // Who follows has nothing to come back for.
+            // A subscriber cannot resume its event stream on another connection.
             Poll::Ready(Ok(())) if !self.followed.is_empty() => return Poll::Ready(Err(over("it has closed"))),
             Poll::Ready(Err(error)) if !is_farewell(&error) => return Poll::Ready(Err(over(error))),
             Poll::Ready(Ok(()) | Err(_)) => self.links.leave(),

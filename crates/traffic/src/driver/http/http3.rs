@@ -188,7 +188,7 @@ async fn exchange(
     payload: Chunk,
 ) -> Result<End, StreamError> {
     let mut stream = sender.send_request(request).await?;
-    // Who has heard enough answers and stops reading: then the answer tells more than the failed write.
+    // A server may answer and stop reading; then its answer tells more than the failed write.
     let sent = async {
         if !payload.is_empty() {
             stream.send_data(payload).await?;

@@ -1,4 +1,4 @@
-//! What clients of this driver ask for, before a version of HTTP puts it on the wire; and what refusals say.
+//! Requests of this driver's clients, independent of the version of HTTP, and the text of refusals.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use crate::experiment::{Credential, Experiment, Operation};
 use crate::outcome::Bytes;
 use crate::target::Access;
 
-/// What is asked for.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Publish,
@@ -43,7 +43,7 @@ impl Kind {
     }
 }
 
-/// What every request of an experiment has in common.
+/// The parts that all requests of an experiment share.
 #[derive(Clone)]
 pub(super) struct Surface {
     /// Host and port as `Host` and `:authority` have them.
@@ -67,10 +67,10 @@ pub(super) struct Requests<R> {
 }
 
 impl Surface {
-    /// With the credentials that the experiment wants shown in requests.
+    /// Creates them with the credentials that the experiment sends in requests.
     ///
     /// # Errors
-    /// What it wants is not there, or cannot stand in a header.
+    /// A credential is missing, or is not valid in a header field.
     pub(super) fn new(experiment: &Experiment, access: &Access) -> Result<Self, DriverError> {
         let authority = if access.host.contains(':') {
             format!("[{}]:{}", access.host, access.port)
@@ -180,7 +180,7 @@ fn is_kept(experiment: &Experiment) -> bool {
     }
 }
 
-/// What requests say of who asks. With a certificate or a key, the handshake has said it.
+/// Returns the `Authorization` field; `None` if the handshake authenticates the client.
 fn authorization(experiment: &Experiment, access: &Access) -> Result<Option<HeaderValue>, DriverError> {
     let missing = |what: &str| DriverError::Refused(format!("the experiment wants {what}, and there is none"));
     let text = match (experiment.credential, &access.password, &access.token) {
@@ -206,7 +206,7 @@ pub(super) fn shown_by_handshake(experiment: &Experiment) -> bool {
     profile.psk || matches!(profile.name, "high" | "pki")
 }
 
-/// What an answer that is no success says: the status and, of a problem document (RFC 9457), title and detail.
+/// Returns the text of an error response: its status and the title and detail of a problem document (RFC 9457).
 fn refusal(status: u16, body: &[u8]) -> String {
     let problem = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
     let member = |name| problem.get(name).and_then(serde_json::Value::as_str);

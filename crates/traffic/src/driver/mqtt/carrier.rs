@@ -1,7 +1,7 @@
-//! What carries the packets of MQTT: a byte stream as it is, or binary messages of a WebSocket ([MQTT-6.0.0-1]).
+//! The transport of MQTT packets: a plain byte stream, or binary messages of a WebSocket ([MQTT-6.0.0-1]).
 //!
-//! Each turn is one read into a buffer that all clients share, and one write. Of what was read only an unfinished packet
-//! is kept; while it is a large one, reading goes on behind it, so that no byte is moved twice.
+//! Each turn is one read into a buffer that all clients share, and one write. Only an incomplete packet is kept; the
+//! rest of a large one is read in place, so that no byte is moved twice.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -17,17 +17,17 @@ use crate::driver::DriverError;
 pub(super) const READ_BYTES: usize = 128 << 10;
 /// Bytes of one read of a WebSocket, whose buffer is its own.
 const FRAME_READ_BYTES: usize = 64 << 10;
-/// A larger unfinished packet stays where it is.
+/// The largest incomplete packet that is copied, in bytes; a larger one stays in place.
 const MOVED_BYTES_MAX: usize = 16 << 10;
-/// The largest message of a WebSocket: many packets of 256 MiB do not fit one turn.
+/// The largest message of a WebSocket in bytes, above that of several packets of 256 MiB.
 const MESSAGE_BYTES_MAX: u64 = 1 << 32;
 
-/// Whatever bytes go through.
+/// A byte stream.
 pub(super) trait Io: AsyncRead + AsyncWrite + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Io for S {}
 
-/// A connection, and what it holds back.
+/// A connection with the beginning of an incomplete packet, and the state of its WebSocket.
 pub(super) struct Carrier {
     io: Box<dyn Io>,
     /// The beginning of a packet.
@@ -134,7 +134,7 @@ impl Carrier {
         Poll::Ready(Ok(std::mem::take(&mut frames.packets)))
     }
 
-    /// What TLS holds back goes to the socket.
+    /// Flushes the output that TLS has buffered.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.unflushed {
             ready!(Pin::new(&mut self.io).poll_flush(cx))?;

@@ -147,7 +147,7 @@ impl Client for MqttClient {
     }
 }
 
-/// Who has closed wants to know nothing more.
+/// A sink that ignores all events, for a client that is closing.
 struct Nobody;
 
 impl Sink for Nobody {

@@ -13,12 +13,12 @@ use fogmux_mqtt::{
 
 use crate::driver::{Answer, DriverError, Request, Sink};
 
-/// Aliases would make packets smaller than the same message of another client, and CONNECT says nothing that need not
-/// be said.
+/// Topic aliases are off, since they would make packets smaller than those of other clients. CONNECT has no optional
+/// properties.
 const LIMITS: ClientLimits = ClientLimits { window: 64_000, ..ClientLimits::PROTOCOL };
-/// What may wait for room in the server's window.
+/// The most publications that wait for room in the server's window.
 const BACKLOG_MAX: usize = 65_536;
-/// What is sent already may stay in the output until it is this much.
+/// The number of sent bytes at which the output is compacted.
 const SENT_BYTES_MAX: usize = 256 << 10;
 
 /// How messages are published and asked for.
@@ -154,7 +154,7 @@ impl Session {
         Ok(())
     }
 
-    /// What waits goes as far as there is room.
+    /// Sends waiting publications while the window has room.
     fn catch_up(&mut self) -> Result<(), DriverError> {
         while self.client.has_room()
             && let Some(Waiting { topic, payload, tag }) = self.backlog.pop_front()
@@ -180,7 +180,7 @@ impl Session {
         sent.map_err(|error| DriverError::Refused(error.to_string()))
     }
 
-    /// What is to be sent.
+    /// The bytes to send.
     pub(super) fn output(&self) -> &[u8] {
         self.output.get(self.sent..).unwrap_or_default()
     }

@@ -19,13 +19,13 @@ use super::session::{Session, broken, ended, protocol};
 use crate::driver::{Answer, Client, DriverError, Pending, Request, Role, Sink};
 use crate::outcome::Bytes;
 
-/// What is read at once.
+/// The size of a read, in bytes.
 const TURN_BYTES: usize = 64 << 10;
-/// How long is waited for the other end's `</stream:stream>` (RFC 6120 §4.4 leaves it to the implementation).
+/// The time to wait for the server's `</stream:stream>` (RFC 6120 §4.4 leaves it to the implementation).
 const FAREWELL: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// What every connection of the thread reads into, so that ten thousand at rest hold no buffers.
+    /// The read buffer of all connections of the thread, so that ten thousand idle ones hold no buffers.
     static SPARE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -101,7 +101,7 @@ impl XmppClient {
         } else {
             buffer.truncate(filled);
             buffer.drain(..used);
-            // What a large message needed is given back with its end.
+            // The memory of a large message is released after it.
             self.session.input = if buffer.len() <= TURN_BYTES / 2 { buffer.to_vec() } else { buffer };
         }
         outcome.map(|(bytes, _)| bytes > 0)
@@ -145,7 +145,7 @@ impl XmppClient {
         }
     }
 
-    /// What comes by the hundred thousand is told by its outside; everything else is parsed.
+    /// Handles a stanza. Notifications and results, of which there are many, are recognised without a parser.
     fn stanza(&mut self, stanza: &[u8], sink: &mut dyn Sink) -> Result<(), DriverError> {
         if let Some(text) = scan::notified(stanza)
             && let Some(payload) = plain(text, &mut self.decoded)
@@ -295,7 +295,7 @@ impl Client for XmppClient {
     fn close(mut self: Box<Self>) -> Pending<'static, ()> {
         Box::pin(async move {
             self.session.output.drain(..self.written);
-            // Whoever is gone already needs no farewell.
+            // Errors are ignored, since the server may be gone already.
             let _ = tokio::time::timeout(FAREWELL, self.session.close()).await;
         })
     }
@@ -313,7 +313,7 @@ fn plain<'t>(text: Text<'t>, decoded: &'t mut Vec<u8>) -> Option<&'t [u8]> {
     }
 }
 
-/// What became of a subscription (XEP-0060 §6.1.2); a server may leave it out.
+/// Returns the state of a subscription (XEP-0060 §6.1.2), which a server may omit.
 fn subscription<'e>(iq: &'e Element<'_>) -> Option<&'e str> {
     iq.child(ns::PUBSUB, "pubsub")?.child(ns::PUBSUB, "subscription")?.attr("subscription")
 }

@@ -12,10 +12,10 @@ use crate::driver::DriverError;
 use crate::experiment::{Credential, Experiment};
 use crate::target::Access;
 
-/// What a token is told it is used at (RFC 7628 §3.1). Servers need not look; the registered port says the service.
+/// The port in a token's message (RFC 7628 §3.1). Servers need not check it; the registered port names the service.
 const PORT: u16 = 5222;
 
-/// Something to log in with.
+/// A credential to log in with.
 #[derive(Clone)]
 pub(super) enum Proof {
     /// The certificate of the handshake: EXTERNAL.
@@ -28,7 +28,7 @@ pub(super) enum Proof {
     Nobody,
 }
 
-/// What an experiment's clients have, the preferred one first.
+/// Returns the credentials of an experiment's clients, the preferred one first.
 pub(super) fn proofs(experiment: &Experiment, access: &Access) -> Vec<Proof> {
     let certificate = || access.certificate.as_ref().map(|_| Proof::Certificate);
     let password = || access.password.clone().map(|(user, password)| Proof::Password(user, password));

@@ -5,16 +5,16 @@ use fogmux_xmpp::form::{self, FieldType};
 use fogmux_xmpp::iq::{self, IqKind};
 use fogmux_xmpp::{Writer, ns, payload};
 
-/// Stands where identifier and payload go. XML cannot hold it, so nothing else in a request is it.
+/// The placeholder for identifier and payload. XML cannot contain it, so it occurs nowhere else.
 const GAP: &str = "\0";
 const GAP_BYTE: u8 = 0;
 
-/// What a request was, which its identifier says: a letter, and a number in hexadecimal.
+/// The kind of a request, encoded in its identifier as a letter and a hexadecimal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// A publication, under the pattern's tag.
     Publish(u64),
-    /// The kept item.
+    /// A request for the persisted item.
     Get(u64),
     /// A subscription.
     Subscribe(u64),
@@ -163,8 +163,8 @@ fn submit(w: &mut Writer<'_>, form_type: &str, fields: &[(&str, &str)]) {
     form::close(w);
 }
 
-/// What a node must be for the experiment: everybody may publish and subscribe, nothing old comes to new subscribers,
-/// and items are kept – the newest – or not.
+/// Writes the configuration of a node for the experiment: everybody may publish and subscribe, new subscribers receive
+/// no old item, and the newest item is persisted if `retain`.
 fn configuration(w: &mut Writer<'_>, retain: bool) {
     const OPEN: [(&str, &str); 3] = [
         ("pubsub#access_model", "open"),
@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    /// What the server makes of a stanza.
+    /// Parses a stanza as the server does.
     fn served<T>(stanza: &[u8], see: impl FnOnce(&IqHead<'_>, &Query<'_>) -> T) -> T {
         let element = parse::stanza(stanza, &Scope::default(), &Limits::default()).unwrap();
         let head = IqHead::of(&element).unwrap();

@@ -136,7 +136,7 @@ impl<'b> Tags<'b> {
         Some(Tag { name, attributes, kind })
     }
 
-    /// What stands before the next tag.
+    /// Returns the text before the next tag.
     fn text(&mut self) -> &'b [u8] {
         let (text, rest) = self.0.split_at(memchr(b'<', self.0).unwrap_or(self.0.len()));
         self.0 = rest;

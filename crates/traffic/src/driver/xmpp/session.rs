@@ -33,12 +33,12 @@ pub(super) struct Session {
     pub(super) transport: Transport,
     socket: Arc<Counter>,
     pub(super) stream: ClientStream,
-    /// What was read and is no whole stanza yet.
+    /// Input that is not a complete stanza yet.
     pub(super) input: Vec<u8>,
-    /// What is to be written.
+    /// Output to be written.
     pub(super) output: Vec<u8>,
     pub(super) domain: Box<str>,
-    /// Of publish-subscribe.
+    /// The address of the publish-subscribe service.
     pub(super) service: Box<str>,
     /// Ours, once it is bound.
     pub(super) jid: Box<str>,

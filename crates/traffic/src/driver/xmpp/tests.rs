@@ -54,7 +54,7 @@ async fn turn(client: &mut dyn Client, told: &mut Told, enough: impl Fn(&Told) -
     tokio::time::timeout(Duration::from_secs(20), turns).await.expect("it comes within 20 seconds")
 }
 
-/// What a request came to.
+/// Sends a request and returns its answer.
 async fn ask(client: &mut dyn Client, request: Request<'_>) -> Result<Vec<u8>, String> {
     let mut told = Told::default();
     client.submit(request, 77).unwrap();

@@ -15,47 +15,47 @@ pub struct Table {
     pub title: String,
     /// Page or section.
     pub place: String,
-    /// What holds for all cells.
+    /// The properties of all cells.
     pub own: Line,
     /// Rows.
     pub rows: Vec<Line>,
     /// Columns.
     pub columns: Vec<Line>,
-    /// What the document prints.
+    /// The values that the document prints.
     pub values: Vec<Vec<Printed>>,
-    /// The ± that it prints beside; nothing at all, or as `values`.
+    /// The ± that it prints beside them; empty, or of the same shape as `values`.
     pub spread: Vec<Vec<Printed>>,
 }
 
-/// What a row, a column or a table says of its cells; the column is heard first, then the row.
+/// The properties that a row, a column or a table gives its cells. The column takes precedence, then the row.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Line {
-    /// Its name; nothing for a table.
+    /// The name; empty for a table.
     pub name: String,
     /// Keys of the experiment.
     pub set: Keys,
-    /// What is read off the outcome.
+    /// The metric of the outcome.
     pub metric: Option<String>,
-    /// What the document's numbers are in.
+    /// The unit of the document's numbers.
     pub unit: Option<String>,
-    /// By what the metric is multiplied to be in that unit.
+    /// The factor that converts the metric to that unit.
     pub scale: Option<f64>,
-    /// The number is one that must come out, not one that depends on the machine.
+    /// Whether the number must be reproduced exactly, because it does not depend on the machine.
     pub exact: Option<bool>,
     /// A formula of the document that gives the number.
     pub computed: Option<String>,
-    /// What is put into it.
+    /// The input of the formula.
     pub input: Keys,
-    /// What `--quick` changes, or that it leaves this out.
+    /// The keys that `--quick` changes, or the fact that it omits the cells.
     pub quick: Option<Quick>,
-    /// Why it cannot be run.
+    /// The reason why the cells cannot be run.
     pub not_here: Option<String>,
-    /// What one should know.
+    /// A note for the reader.
     pub note: Option<String>,
 }
 
-/// What `--quick` does with some cells.
+/// The effect of `--quick` on some cells.
 #[derive(Clone, Debug)]
 pub enum Quick {
     /// Changes keys of their experiments.
@@ -112,17 +112,17 @@ impl TryFrom<Keys> for Table {
 /// Everything about one cell.
 #[derive(Clone, Debug)]
 pub struct Spec<'a> {
-    /// What is read off the outcome, if it is measured at all.
+    /// The metric of the outcome, if the cell is measured.
     pub metric: Option<&'a str>,
-    /// What the number is in.
+    /// The unit of the number.
     pub unit: &'a str,
-    /// By what the metric is multiplied.
+    /// The factor of the metric.
     pub scale: f64,
-    /// Whether the same must come out.
+    /// Whether the number must be reproduced exactly.
     pub exact: bool,
     /// The formula and what is put into it.
     pub computed: Option<(&'a str, Keys)>,
-    /// Why it cannot be run.
+    /// The reason why the cells cannot be run.
     pub not_here: Option<&'a str>,
     /// Whether `--quick` leaves it out.
     pub slow: bool,
@@ -138,7 +138,7 @@ impl Table {
         self.lines(row, column).into_iter().rev().flatten().find_map(of)
     }
 
-    /// What the file says of a cell.
+    /// Returns the properties of a cell.
     #[must_use]
     pub fn spec(&self, row: usize, column: usize) -> Spec<'_> {
         let at = (row, column);
@@ -158,7 +158,7 @@ impl Table {
         }
     }
 
-    /// What the document prints in a cell.
+    /// Returns the value that the document prints in a cell.
     #[must_use]
     pub fn printed(&self, row: usize, column: usize) -> Printed {
         self.values.get(row).and_then(|row| row.get(column)).cloned().unwrap_or_default()
@@ -171,7 +171,7 @@ impl Table {
     }
 }
 
-/// What of its shape contradicts itself.
+/// Returns the contradictions in the shape of a table.
 pub(super) fn shape_problems(table: &Table) -> Vec<String> {
     let mut problems = Vec::new();
     for (what, lines) in [("row", &table.rows), ("column", &table.columns)] {

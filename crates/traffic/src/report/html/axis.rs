@@ -2,17 +2,17 @@
 
 use crate::report::number::{Unit, exponent, size, with_unit};
 
-/// Marks closer than this, as a share of the axis, would run into each other.
+/// The smallest distance of ticks, as a share of the axis, at which their text does not overlap.
 const APART: f64 = 0.1;
-/// What a linear axis goes on beyond the highest value, as a factor.
+/// The end of a linear axis, as a factor of the highest value.
 const ROOM: f64 = 1.02;
 
 /// One axis of a plot.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
-    /// What is shown, with its unit.
+    /// The label, with the unit.
     pub(crate) label: String,
-    /// Marks with their text, rising.
+    /// Ticks with their text, ascending.
     pub(crate) ticks: Vec<(f64, String)>,
     kind: Kind,
     low: f64,
@@ -119,7 +119,7 @@ pub(crate) fn nines(share: f64) -> f64 {
     -(1.0 - share).max(1e-12).log10()
 }
 
-/// What stands at a mark of a logarithmic axis, whose marks have different units.
+/// Returns the text of a tick on a logarithmic axis, whose ticks have different units.
 fn marked(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Microseconds => with_unit(unit, value),
@@ -129,7 +129,7 @@ fn marked(unit: Unit, value: f64) -> String {
     }
 }
 
-/// What then remains to be said beside the axis.
+/// Returns the unit to show beside such an axis.
 fn own_unit(unit: Unit) -> &'static str {
     match unit {
         Unit::PerSecond => "/s",

@@ -1,4 +1,5 @@
-//! What a reader needs to run it again: the machine, the command, every key of every experiment, every repetition.
+//! The details that a reader needs to repeat a run: the machine, the command, all keys of all experiments, all
+//! repetitions.
 
 use std::fmt::Write as _;
 
@@ -10,7 +11,7 @@ use crate::report::label;
 use crate::report::number::Scale;
 use crate::report::summary::Summary;
 
-/// What of each repetition is shown; all of it is in the CSV.
+/// The figures of a repetition that are shown. The CSV has all of them.
 const SHOWN: [Figure; 6] =
     [Figure::Rate, Figure::LatencyP50, Figure::LatencyP99, Figure::LatencyMax, Figure::Lost, Figure::GatewayCpu];
 

@@ -1,13 +1,13 @@
-//! What the colours of a plot mean, in rows below it.
+//! The legend of a plot, in rows below it.
 
 use super::svg::{Anchor, Look, Svg, fitted, text_width};
 
 /// Height of a row.
 const ROW: f64 = 16.0;
-/// Of the sample before a name.
+/// Width of the sample before a name.
 const SAMPLE: f64 = 22.0;
 
-/// What a sample looks like.
+/// The look of a sample.
 #[derive(Clone, Debug)]
 pub(crate) enum Sample {
     /// A line.
@@ -19,12 +19,12 @@ pub(crate) enum Sample {
 /// Names and samples, broken into rows.
 pub(crate) struct Legend {
     entries: Vec<(Sample, String, f64, f64)>,
-    /// What it takes.
+    /// The height of all rows.
     pub(crate) height: f64,
 }
 
 impl Legend {
-    /// In so much width. One entry explains nothing and takes nothing.
+    /// Lays a legend out in this width. A legend of one entry is empty.
     pub(crate) fn new(entries: Vec<(Sample, String)>, width: f64) -> Self {
         if entries.len() < 2 {
             return Self { entries: Vec::new(), height: 0.0 };

@@ -6,14 +6,14 @@ use crate::report::summary::Summary;
 
 use super::svg::Look;
 
-/// More lines than this nobody tells apart.
+/// The most lines that a reader can tell apart.
 const LINES_MAX: usize = 10;
 
 /// Runs of one panel.
 pub(crate) struct Panel<'s, 'r> {
-    /// What they share, of all in which runs differ.
+    /// The keys that its runs share, of those in which runs differ.
     pub(crate) name: String,
-    /// Them.
+    /// The runs.
     pub(crate) runs: Vec<&'s Summary<'r>>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn line_keys(summaries: &[Summary<'_>], varying: &Varying, beside: &[
     usable.find(has_few).unwrap_or_else(|| vec![DOOR.to_owned()])
 }
 
-/// What a line is called by its keys.
+/// Returns the name of a line by its keys.
 pub(crate) fn name(summary: &Summary<'_>, varying: &Varying, keys: &[String]) -> String {
     let name = varying.part(summary.run, |key| keys.iter().any(|of| of == key));
     if name.is_empty() { summary.label.clone() } else { name }

@@ -23,13 +23,13 @@ pub(super) enum Part<'a> {
     End,
 }
 
-/// Why this is no answer.
+/// The reason why a response is malformed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Malformed {
-    /// What httparse says.
+    /// The error of httparse.
     #[error("an answer's head: {0}")]
     Head(#[from] httparse::Error),
-    /// A head or a line of chunks without an end.
+    /// A head or a chunk line exceeds the limit, in bytes.
     #[error("more than {0} bytes of an answer's head or chunk")]
     TooLong(usize),
     /// A length that is no number, or two that differ (RFC 9112 §6.3).
@@ -56,11 +56,11 @@ pub(super) struct Reader {
 enum State {
     #[default]
     Head,
-    /// So many bytes are missing; none: the end is yet to be said.
+    /// The number of missing bytes; 0 if only the end is to be reported.
     Length(u64),
     ChunkSize,
     Chunk(u64),
-    /// What ends a chunk's data.
+    /// The line end after a chunk's data.
     ChunkEnd,
     /// Trailer fields, until an empty line.
     Trailers,
@@ -157,7 +157,7 @@ impl Reader {
         if self.partial.len() > LINE_BYTES_MAX { Err(Malformed::TooLong(LINE_BYTES_MAX)) } else { Ok(whole) }
     }
 
-    /// What a line between chunks says; true at the end of the body.
+    /// Parses a line between chunks. Returns `true` at the end of the body.
     fn framing(&mut self, line: &[u8]) -> Result<bool, Malformed> {
         self.state = match self.state {
             State::ChunkSize => match chunk_size(line)? {
@@ -173,7 +173,7 @@ impl Reader {
     }
 }
 
-/// What counts of a head.
+/// The relevant parts of a head.
 struct Head {
     status: u16,
     framing: State,

@@ -17,8 +17,8 @@ use super::super::{Tcp, over, unreachable};
 use crate::driver::{DriverError, Pending};
 use crate::outcome::Bytes;
 
-/// What the other end may send of one stream, and of all, before we take it: as hyper's client has it, so that nobody
-/// is measured with the 64 KiB that the standard begins with (RFC 9113 §6.9.2).
+/// The flow-control windows of one stream and of the connection, in bytes. They are those of hyper's client; the
+/// standard's initial 64 KiB (RFC 9113 §6.9.2) would limit the measured server.
 const STREAM_WINDOW_BYTES: u32 = 2 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 5 << 20;
 
@@ -78,7 +78,7 @@ pub(super) struct Links {
     current: Option<Link>,
     opening: Option<Pending<'static, Result<Link, DriverError>>>,
     leaving: Vec<Wire>,
-    /// What those that are gone have carried.
+    /// The bytes of closed connections.
     before: Bytes,
 }
 
@@ -112,11 +112,11 @@ impl Links {
         }
     }
 
-    /// Writes what has been put in, and reads what there is. Ready when the current connection is over.
+    /// Writes queued frames, and reads available ones. Ready when the current connection is over.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
         let before = &mut self.before;
         self.leaving.retain_mut(|wire| {
-            // Whatever ends it, its streams say so themselves.
+            // Its streams report the error that ended it.
             let over = Pin::new(&mut wire.connection).poll(cx).is_ready();
             if over {
                 *before = before.plus(wire.bytes());

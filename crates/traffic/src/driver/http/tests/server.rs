@@ -25,7 +25,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_local;
 use tokio_rustls::TlsAcceptor;
 
-/// What it has seen and keeps.
+/// The state of the server: retained messages, subscribers and a log of requests.
 #[derive(Default)]
 pub(super) struct Server {
     kept: RefCell<HashMap<String, Bytes>>,

@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 #[derive(Default)]
 struct Node {
-    /// Whoever asks may configure it.
+    /// Whether any client may configure it.
     owned: bool,
     kept: Option<Vec<u8>>,
     subscribers: Vec<(String, UnboundedSender<Vec<u8>>)>,
@@ -77,7 +77,7 @@ impl Service {
         }
     }
 
-    /// What it was asked; the same many times in a row stands there once.
+    /// The log of requests; equal consecutive ones are listed once.
     pub(super) fn log(&self) -> Vec<String> {
         self.0.borrow().log.clone()
     }
@@ -243,9 +243,9 @@ fn asked(service: &Service, own: &UnboundedSender<Vec<u8>>, jid: &str, stanza: &
     }
 }
 
-/// What the form of a node asks for.
+/// Returns the persistence that the configuration form of a node requests.
 fn persistence(form: Option<&Form<'_>>) -> String {
-    // The opposite of what is asked for, so that a form without it is seen.
+    // The initial value is the opposite of the requested one, so that a form without the field is noticed.
     let read = |start: bool| {
         let mut config = NodeConfig { persist_items: start, ..NodeConfig::default() };
         config.apply(form.unwrap()).unwrap();

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod properties;
+mod retained;
+
 use std::{
     sync::{
         Arc,
@@ -245,71 +248,6 @@ fn a_claim_displaces_the_one_before() {
 }
 
 #[test]
-fn retained_messages_are_pulled_in_chunks() {
-    let bus = bus(1);
-    let mut worker = bus.worker(WorkerId(0));
-    let me = Publisher::internal();
-    let topics: Vec<String> =
-        (0..100).map(|i| format!("a/{i:03}")).chain(["a".into(), "ab".into(), "b/x".into()]).collect();
-    for topic in &topics {
-        let mut batch = [publication(topic, b"v", &me)];
-        batch[0].meaning = Meaning::Value;
-        let _ = worker.publish(&mut batch);
-    }
-    let filter = Filter::new("a/#").unwrap();
-    let (mut seen, mut after): (Vec<Topic>, Option<Topic>) = (Vec::new(), None);
-    loop {
-        let chunk = bus.retained(&filter, after.as_ref(), 7, Timestamp::ZERO);
-        assert!(chunk.messages.len() <= 7);
-        seen.extend(chunk.messages.iter().map(|m| m.topic.clone()));
-        match chunk.next {
-            Some(next) => after = Some(next),
-            None => break,
-        }
-    }
-    assert_eq!(seen.len(), 101);
-    assert!(seen.iter().all(|t| filter.matches(t)));
-    let mut clear = [publication("a/007", b"", &me)];
-    clear[0].meaning = Meaning::Clearing(Clearing::Cleared);
-    let _ = worker.publish(&mut clear);
-    assert!(clear[0].outcome().replaced);
-    assert!(bus.latest("a/007", Timestamp::ZERO).is_none());
-}
-
-#[test]
-fn expiry_and_preconditions_of_retained_messages() {
-    let bus = bus(1);
-    let mut worker = bus.worker(WorkerId(0));
-    let me = Publisher::internal();
-    let mut batch = [publication("t", b"v", &me)];
-    batch[0].meaning = Meaning::Value;
-    batch[0].expires_at = Some(Timestamp::from_millis(1500));
-    let _ = worker.publish(&mut batch);
-    let kept = bus.latest("t", Timestamp::from_millis(600)).unwrap();
-    assert_eq!(kept.seconds_left(Timestamp::from_millis(600)), Some(1));
-    assert_eq!(kept.seconds_left(Timestamp::from_millis(400)), Some(2));
-    assert!(bus.latest("t", Timestamp::from_millis(1500)).is_none());
-    assert_eq!(bus.sweep(None, 10, Timestamp::from_millis(2000)).as_deref(), Some("t"));
-    assert_eq!(bus.retained_size(), (0, 0));
-
-    let mut batch = [publication("t", b"transient", &me)];
-    batch[0].precondition = Some(&|current| current.is_none());
-    let _ = worker.publish(&mut batch);
-    assert_eq!(bus.retained_size(), (0, 0), "a condition does not keep what is not retained");
-
-    let slot = subscriber(&bus, &["t"]);
-    let absent = |current: Option<&Arc<fogmux_bus::Message>>| current.is_none();
-    for expected in [false, true] {
-        let mut batch = [publication("t", b"v", &me)];
-        batch[0].meaning = Meaning::Value;
-        batch[0].precondition = Some(&absent);
-        let _ = worker.publish(&mut batch);
-        assert_eq!(batch[0].outcome().precondition_failed, expected);
-    }
-    assert_eq!(received(&slot), ["t=v"]);
-}
-
-#[test]
 fn the_watermark_pauses_and_relieves() {
     let config = BusConfig { memory_high_bytes: 10_000, ..BusConfig::default() };
     let bus = Bus::new(&config, Box::new(Forgetful), Timestamp::ZERO, 0);
@@ -376,80 +314,4 @@ fn a_closed_bus_takes_wills_only_and_delivers_nothing_that_it_refuses() {
     let _ = worker.publish_will(&mut [publication("t", b"will", &me)]);
     assert_eq!(received(&slot), ["t=will"]);
     assert_eq!(bus.counters().refused.load(Ordering::Relaxed), 1);
-}
-
-fn level() -> impl Strategy<Value = String> {
-    prop_oneof![Just(String::new()), "[ab]", "\\$a"]
-}
-
-fn topic() -> impl Strategy<Value = String> {
-    prop::collection::vec(level(), 1..5).prop_map(|levels| levels.join("/")).prop_filter("not empty", |t| !t.is_empty())
-}
-
-fn filter() -> impl Strategy<Value = String> {
-    let wild = prop_oneof![3 => level(), 1 => Just("+".to_owned())];
-    (prop::collection::vec(wild, 0..4), any::<bool>())
-        .prop_map(|(mut levels, multi)| {
-            if multi {
-                levels.push("#".to_owned());
-            }
-            levels.join("/")
-        })
-        .prop_filter("not empty", |f| !f.is_empty())
-}
-
-proptest! {
-    /// The tree, its removal and the cache agree with [`Filter::matches`], which is written from the standard.
-    #[test]
-    fn the_tree_agrees_with_matching_one_by_one(
-        filters in prop::collection::vec(filter(), 1..12),
-        removed in prop::collection::vec(any::<bool>(), 12),
-        topics in prop::collection::vec(topic(), 1..12),
-    ) {
-        let bus = bus(1);
-        let mut worker = bus.worker(WorkerId(0));
-        let slots: Vec<_> = filters.iter().map(|f| subscriber(&bus, &[f.as_str()])).collect();
-        let me = Publisher::internal();
-        for gone in [false, true] {
-            for topic in &topics {
-                let mut batch = [publication(topic, b"x", &me)];
-                let _ = worker.publish(&mut batch);
-                for ((filter, slot), removed) in filters.iter().zip(&slots).zip(&removed) {
-                    let expected = Filter::new(filter).unwrap().matches(topic) && !(gone && *removed);
-                    prop_assert_eq!(received(slot).len(), usize::from(expected), "{} {}", filter, topic);
-                }
-            }
-            for ((filter, slot), _) in filters.iter().zip(&slots).zip(&removed).filter(|(_, r)| **r && !gone) {
-                prop_assert!(bus.unsubscribe(slot, &Subscription::parse(filter).unwrap(), 0));
-            }
-        }
-        for (filter, slot) in filters.iter().zip(&slots) {
-            bus.unsubscribe(slot, &Subscription::parse(filter).unwrap(), 0);
-        }
-        prop_assert_eq!(bus.subscriptions(), 0);
-    }
-
-    /// Retained lookup agrees with matching one by one, whatever the size of the chunks.
-    #[test]
-    fn retained_lookup_agrees_with_matching(
-        topics in prop::collection::btree_set(topic(), 1..20), filter in filter(), limit in 1..5_usize,
-    ) {
-        let bus = bus(1);
-        let mut worker = bus.worker(WorkerId(0));
-        let me = Publisher::internal();
-        for topic in &topics {
-            let mut batch = [publication(topic, b"v", &me)];
-            batch[0].meaning = Meaning::Value;
-            let _ = worker.publish(&mut batch);
-        }
-        let filter = Filter::new(&filter).unwrap();
-        let (mut seen, mut after) = (Vec::new(), None);
-        loop {
-            let chunk = bus.retained(&filter, after.as_ref(), limit, Timestamp::ZERO);
-            seen.extend(chunk.messages.iter().map(|m| m.topic.to_string()));
-            match chunk.next { Some(next) => after = Some(next), None => break }
-        }
-        let expected: Vec<_> = topics.iter().filter(|t| filter.matches(t)).cloned().collect();
-        prop_assert_eq!(seen, expected);
-    }
 }
