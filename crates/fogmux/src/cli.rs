@@ -7,7 +7,8 @@ mod pki;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, Error, Parser, Subcommand};
 
 pub(crate) use self::acl::{Acl, AclAction, AclDoor, AclTest};
 pub(crate) use self::client::{Access, Format, Get, HttpVersion, MqttVersion, Publish, Subscribe};
@@ -15,7 +16,9 @@ pub(crate) use self::import::{Import, ImportMosquitto};
 pub(crate) use self::pki::{
     KeyChoice, OscoreFormat, Pki, PkiClient, PkiInit, PkiList, PkiOscore, PkiPsk, PkiRevoke, PkiServer,
 };
-use crate::{bench::arguments::Bench, later::Later};
+#[cfg(feature = "bench")]
+use crate::bench::arguments::Bench;
+use crate::later::Later;
 
 /// A gateway for MQTT, CoAP, HTTP and XMPP on one topic bus.
 #[derive(Debug, Parser)]
@@ -54,8 +57,23 @@ pub(crate) enum Command {
     /// Print the retained message of a topic
     Get(Later<Get>),
     /// Generate traffic and measure a gateway or broker
+    #[cfg(feature = "bench")]
     #[command(subcommand)]
     Bench(Later<Bench>),
+}
+
+/// Commands that only builds with a feature have, and the feature.
+const OPTIONAL: [(&str, &str, bool); 1] = [("bench", "bench", cfg!(feature = "bench"))];
+
+/// Adds to the error about an unknown command that this build lacks it, if another build has it.
+pub(crate) fn explain(mut error: Error) -> Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return error };
+    let lacking = |(command, _, is_there): &&(&str, &str, bool)| command == word && !is_there;
+    if let (ErrorKind::InvalidSubcommand, Some((command, feature, _))) = (error.kind(), OPTIONAL.iter().find(lacking)) {
+        let tip = format!("this build lacks `{command}`; it is in builds with the feature `{feature}`");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 /// Runs the gateway.
@@ -132,4 +150,35 @@ pub(crate) struct Demo {
     /// Time limit for a message
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     pub(crate) timeout: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(words: &[&str]) -> String {
+        explain(Cli::try_parse_from(words).unwrap_err()).to_string()
+    }
+
+    #[test]
+    #[cfg(not(feature = "bench"))]
+    fn a_command_that_this_build_lacks_names_its_feature() {
+        for words in [["fogmux", "bench", "run"], ["fogmux", "help", "bench"], ["fogmux", "bench", "compare"]] {
+            let said = said(&words);
+            assert!(said.contains("this build lacks `bench`") && said.contains("feature `bench`"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_no_build_has_names_no_feature() {
+        let said = said(&["fogmux", "nonsense"]);
+        assert!(said.contains("nonsense") && !said.contains("this build"), "{said}");
+    }
+
+    #[test]
+    #[cfg(feature = "bench")]
+    fn a_command_that_this_build_has_is_not_said_to_be_missing() {
+        let said = said(&["fogmux", "bench", "nonsense"]);
+        assert!(said.contains("nonsense") && !said.contains("this build"), "{said}");
+    }
 }

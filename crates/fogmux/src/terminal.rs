@@ -1,9 +1,11 @@
 //! The terminal: its width, and its echo, switched off while a password is typed.
 
+#[cfg(feature = "bench")]
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
 /// Returns the number of columns; `None` if it is not a terminal or does not report them.
+#[cfg(feature = "bench")]
 pub(crate) fn columns(stream: impl AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(stream).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
