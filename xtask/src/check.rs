@@ -1,11 +1,14 @@
 //! The parts that cargo does by itself: formatting, lints, unit and property tests, documentation.
 
+use std::process::Command;
+
 use anyhow::Result;
 
 use crate::command::{cargo, cargo_benches, cargo_tree, run};
 use crate::graph;
 use crate::links;
 use crate::setup;
+use crate::size;
 use crate::tree::Tree;
 
 /// Formatting is rustfmt's.
@@ -20,13 +23,21 @@ pub(crate) fn clippy(tree: &Tree) -> Result<()> {
     run(cargo_benches("clippy", &arguments).current_dir(tree.root()))
 }
 
-/// The program with one door only, for each of them.
+/// The program with one door only, for each of them; with all doors and the generator but without OpenSSL; and with all
+/// doors only, whose unit tests see what such a build refuses.
 pub(crate) fn doors(tree: &Tree) -> Result<()> {
-    for door in graph::DOORS {
-        let arguments = ["check", "--package", "fogmux", "--no-default-features", "--features", door, "--locked"];
-        run(cargo(&arguments).current_dir(tree.root()))?;
+    let lean = size::LEAN;
+    let with_generator = format!("{lean},bench");
+    for features in graph::DOORS.into_iter().chain([with_generator.as_str()]) {
+        run(with_features("check", features).current_dir(tree.root()))?;
     }
-    Ok(())
+    run(with_features("clippy", lean).args(["--", "-D", "warnings"]).current_dir(tree.root()))?;
+    run(with_features("test", lean).args(["--lib", "--", "cli::", "config::"]).current_dir(tree.root()))
+}
+
+/// `cargo SUBCOMMAND` for the program with these features only.
+fn with_features(subcommand: &str, features: &str) -> Command {
+    cargo(&[subcommand, "--package", "fogmux", "--no-default-features", "--features", features, "--locked"])
 }
 
 /// Unit, property and documentation tests of every crate; the black-box suites are parts of their own.

@@ -14,6 +14,7 @@ mod graph;
 mod links;
 mod setup;
 mod simulate;
+mod size;
 mod tree;
 
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ cargo xtask test [PART]…   everything, or only these parts, in this order:
                            fmt deny clippy doors unit docs deploy conformance delivery hostile interop bench
 cargo xtask graph          only checks the imports of the gateway's modules (a part of `docs`)
 cargo xtask setup          only installs what the tests need, under target/
+cargo xtask size           builds the release program with the doors only and with all features: sizes
 cargo xtask cross          builds for aarch64 and runs `fogmux demo` under qemu
 cargo xtask simulate [N]   runs N seeds of the simulation, 10 000 unless told otherwise, with optimisation
 cargo xtask fuzz [SECONDS] [TARGET]…
@@ -73,6 +75,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         Some("test") => test(&tree, &words.collect::<Vec<_>>()),
         Some("graph") => graph::check(&tree),
         Some("setup") => setup::everything(&tree),
+        Some("size") => size::size(&tree),
         Some("cross") => cross::cross(&tree),
         Some("simulate") => simulate::simulate(&tree, words.next()),
         Some("fuzz") => fuzz::fuzz(&tree, &words.collect::<Vec<_>>()),

@@ -17,11 +17,13 @@ use fogmux_traffic::measure::environment::Environment;
 use fogmux_traffic::outcome::{self, Run};
 use fogmux_traffic::paper::PaperResult;
 use fogmux_traffic::report;
+use fogmux_traffic::report::figure::Figure;
 use fogmux_traffic::report::progress::{Display, Progress};
+use fogmux_traffic::report::terminal::Layout;
 use fogmux_traffic::target::Home;
 use tokio::runtime::{Builder, LocalOptions};
 
-use self::arguments::{Bench, Compare, Host, Output, Report};
+use self::arguments::{Bench, Columns, Compare, Host, Output, Report};
 use crate::exit::{Failure, Status};
 use crate::terminal::columns;
 
@@ -34,18 +36,18 @@ pub(crate) fn run(command: &Bench) -> Result<(), Failure> {
         Bench::Run(arguments) => {
             let experiments = [arguments.shape.experiment()];
             let conductor = captured(arguments)?;
-            finish(perform(conductor, &experiments, arguments.repeat)?, &arguments.output)
+            finish(perform(conductor, &experiments, arguments.repeat)?, &arguments.output, &arguments.columns)
         }
         Bench::Matrix(arguments) => {
             let (experiments, repetitions) = matrix::experiments(arguments);
             let conductor = conductor(&arguments.host, &arguments.output)?;
-            finish(perform(conductor, &experiments, repetitions)?, &arguments.output)
+            finish(perform(conductor, &experiments, repetitions)?, &arguments.output, &arguments.columns)
         }
         Bench::Paper(command) => paper::run(command),
         Bench::Peer(arguments) => {
             let (target, experiment) = peer::target(arguments)?;
             let conductor = Conductor::new(target, arguments.output.key_log.clone());
-            finish(perform(conductor, &[experiment], arguments.repeat)?, &arguments.output)
+            finish(perform(conductor, &[experiment], arguments.repeat)?, &arguments.output, &arguments.columns)
         }
         Bench::Agent(arguments) => agent::run(arguments),
         Bench::Compare(arguments) => compare(arguments),
@@ -85,9 +87,10 @@ fn write(report: &outcome::Report, directory: &std::path::Path) -> std::io::Resu
     Ok(())
 }
 
-fn print_table(report: &outcome::Report) {
+fn print_results(report: &outcome::Report, figures: &[Figure]) {
     let summaries = report::summaries(&report.runs);
-    println!("{}", report::terminal::table(&summaries, columns(std::io::stdout())));
+    let layout = Layout { width: columns(std::io::stdout()), figures };
+    println!("{}", report::terminal::results(&summaries, layout));
     print!("{}", report::terminal::warnings(&summaries));
 }
 
@@ -99,7 +102,7 @@ fn compare(arguments: &Compare) -> Result<(), Failure> {
     let shown = if arguments.all { report::compare::Shown::Everything } else { report::compare::Shown::Changes };
     match arguments.markdown {
         true => print!("{}", comparison.markdown(shown)),
-        false => print!("{}", comparison.terminal(shown)),
+        false => print!("{}", comparison.terminal(shown, columns(std::io::stdout()))),
     }
     if comparison.has_regression() { Err(Failure::silent(Status::Regression)) } else { Ok(()) }
 }
@@ -215,12 +218,12 @@ fn expected_seconds(experiment: &Experiment) -> f64 {
 }
 
 /// Prints the results and writes the requested files. Fails if nothing was measured.
-fn finish(done: Done, output: &Output) -> Result<(), Failure> {
+fn finish(done: Done, output: &Output, columns: &Columns) -> Result<(), Failure> {
     let report = report_of(done, None);
     if output.json {
         println!("{}", serde_json::to_string(&report).unwrap_or_default());
     } else {
-        print_table(&report);
+        print_results(&report, &columns.columns);
     }
     if let Some(directory) = &output.out {
         write(&report, directory).map_err(|error| Failure::io(directory.display(), &error))?;

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     /// `bench compare` found a regression.
+    #[cfg(feature = "bench")]
     Regression = 1,
     /// The command line was wrong.
     Usage = 64,

@@ -8,6 +8,7 @@
 
 mod acl;
 mod admin_password;
+#[cfg(feature = "bench")]
 mod bench;
 mod callback;
 mod check;
@@ -44,6 +45,7 @@ pub fn run_command_line() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            let error = cli::explain(error);
             // clap reports help and version as errors.
             let status = if error.use_stderr() { ExitCode::from(Status::Usage as u8) } else { ExitCode::SUCCESS };
             let _ = error.print();
@@ -91,6 +93,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             modes::restrict();
             demo::run(&arguments)
         }
+        #[cfg(feature = "bench")]
         Command::Bench(command) => bench::run(&command),
     }
 }

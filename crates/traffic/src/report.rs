@@ -7,6 +7,7 @@ pub mod compare;
 pub mod csv;
 pub mod document;
 pub mod figure;
+mod grid;
 pub mod html;
 pub mod json;
 mod label;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use fogmux_traffic::experiment::{CoapAnswer, Credential, ExperimentError, Operation, Qos, Visit};
+use fogmux_traffic::report::figure::Figure;
 use fogmux_traffic::{Door, Experiment, Security};
 
 /// The traffic generator.
@@ -153,6 +154,14 @@ pub(crate) struct Output {
     pub(crate) key_log: Option<PathBuf>,
 }
 
+/// The columns of results on the terminal.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Columns {
+    /// Print these figures, such as rate,latency_p99,peak_memory [default: as many as fit, the important ones first]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = word::<Figure>, conflicts_with = "json")]
+    pub(crate) columns: Vec<Figure>,
+}
+
 /// The host of the gateway.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Host {
@@ -193,6 +202,8 @@ pub(crate) struct Run {
     pub(crate) repeat: u32,
     #[command(flatten)]
     pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) columns: Columns,
 }
 
 /// Runs many experiments.
@@ -226,6 +237,8 @@ pub(crate) struct Matrix {
     pub(crate) host: Host,
     #[command(flatten)]
     pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) columns: Columns,
 }
 
 /// Published documents.
@@ -301,6 +314,8 @@ pub(crate) struct Peer {
     pub(crate) repeat: u32,
     #[command(flatten)]
     pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) columns: Columns,
 }
 
 /// Compares two reports.

@@ -8,13 +8,14 @@ use fogmux_traffic::report;
 use super::Done;
 use super::arguments::{Output, Paper, PaperRun};
 use crate::exit::{Failure, Status};
+use crate::terminal::columns;
 
 /// Runs the subcommand.
 pub(super) fn run(command: &Paper) -> Result<(), Failure> {
     match command {
         Paper::List => list(),
         Paper::Show { name } => {
-            print!("{}", report::document::terminal(&load(name)?));
+            print!("{}", report::document::terminal(&load(name)?, columns(std::io::stdout())));
             Ok(())
         }
         Paper::Run(arguments) => rerun(arguments),
@@ -67,7 +68,7 @@ fn finish(result: PaperResult, done: Done, output: &Output) -> Result<(), Failur
     if output.json {
         println!("{}", serde_json::to_string(&result).unwrap_or_default());
     } else {
-        print!("{}", report::paper::terminal(&result));
+        print!("{}", report::paper::terminal(&result, columns(std::io::stdout())));
     }
     let Some(directory) = &output.out else { return Ok(()) };
     super::write(&super::report_of(done, Some(result)), directory)

@@ -120,8 +120,9 @@ fn find_weak_profiles(name: &str, listener: &Listener, findings: &mut Findings) 
             "another profile, or enabled = false",
         );
     }
-    let opens_openssl = tls.profile.stack == Stack::OpenSsl;
-    if opens_openssl && !cfg!(feature = "tls-openssl") {
+    // DTLS is fogmux's own under every profile (ADR 0030).
+    let needs_openssl = tls.profile.stack == Stack::OpenSsl && tls.dtls_versions.is_none();
+    if needs_openssl && !cfg!(feature = "tls-openssl") {
         findings.clash(
             &format!("listeners.{name}.profile"),
             format!("{:?} needs OpenSSL, which this build does not include", tls.profile.name),

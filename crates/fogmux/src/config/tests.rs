@@ -176,3 +176,26 @@ fn files_of_conf_d_are_read_after_the_file_in_the_order_of_their_names() {
     let config = load(&super::sources(Some(&file), &[]).unwrap()).unwrap();
     assert_eq!((config.workers.count, config.workers.drain.as_secs()), (3, 7));
 }
+
+#[test]
+#[cfg(not(feature = "tls-openssl"))]
+fn a_profile_that_needs_openssl_is_refused_with_the_name_of_the_feature() {
+    for listener in ["mqtts", "coaps_tcp", "https", "xmpp", "xmpps"] {
+        for profile in ["psk", "pki", "low"] {
+            let text = format!("[listeners.{listener}]\nprofile = {profile:?}\nallow_weak = true");
+            let expected = format!(
+                "f.toml:2: listeners.{listener}.profile: {profile:?} needs OpenSSL, which this build does not include; \
+                 accepted: another profile, or a build with the feature tls-openssl"
+            );
+            assert_eq!(said(&text), [expected], "{text}");
+        }
+    }
+}
+
+#[test]
+fn dtls_needs_no_openssl_under_any_profile() {
+    for profile in ["modern", "psk", "pki"] {
+        let text = format!("[listeners.coaps]\nprofile = {profile:?}");
+        assert!(load(&[Source::new("f.toml", &text)]).is_ok(), "{text}");
+    }
+}

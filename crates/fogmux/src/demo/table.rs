@@ -107,6 +107,15 @@ impl Table {
     }
 }
 
+/// The text of a cell: the latency in milliseconds.
+fn shown(cell: &Cell) -> String {
+    match cell.problem() {
+        None => format!("{:.1}", cell.took.as_secs_f64() * 1e3),
+        Some(_) => "FAILED".to_owned(),
+    }
+}
+
+/// Columns are as wide as they must be: all nine doors fit 80 columns.
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -114,18 +123,19 @@ impl fmt::Display for Table {
             "Milliseconds from the door on the left to the door above: the slower of a JSON text and bytes with"
         )?;
         writeln!(f, "NUL and 0xFF, including connection set-up.\n")?;
-        write!(f, "{:<11}", "")?;
-        for name in &self.names {
-            write!(f, "{name:>11}")?;
+        let named = self.names.iter().map(|name| name.len()).max().unwrap_or_default();
+        let column = |column: usize| self.cells.iter().filter_map(move |row| row.get(column)).map(shown);
+        let width = |(at, name): (usize, &&str)| column(at).map(|cell| cell.len()).chain([name.len()]).max();
+        let widths: Vec<usize> = self.names.iter().enumerate().filter_map(width).collect();
+        write!(f, "{:named$}", "")?;
+        for (name, width) in self.names.iter().zip(&widths) {
+            write!(f, " {name:>width$}")?;
         }
         writeln!(f)?;
         for (name, row) in self.names.iter().zip(&self.cells) {
-            write!(f, "{name:<11}")?;
-            for cell in row {
-                match cell.problem() {
-                    None => write!(f, "{:>11.1}", cell.took.as_secs_f64() * 1e3)?,
-                    Some(_) => write!(f, "{:>11}", "FAILED")?,
-                }
+            write!(f, "{name:<named$}")?;
+            for (cell, width) in row.iter().zip(&widths) {
+                write!(f, " {:>width$}", shown(cell))?;
             }
             writeln!(f)?;
         }
@@ -139,5 +149,25 @@ impl fmt::Display for Table {
             0 => writeln!(f, "Every message arrived at every door with its bytes and content type unchanged."),
             count => writeln!(f, "{count} of {} ways failed.", self.names.len() * self.names.len()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nine_doors_fit_eighty_columns() {
+        let names = ["MQTT 3.1.1", "MQTT 5", "MQTT TLS", "MQTT WS", "CoAP", "HTTP/1.1", "HTTP/2", "HTTP/3", "XMPP"];
+        let cell = Cell { took: Duration::from_micros(41_270), ..Cell::default() };
+        let cells = vec![vec![cell; names.len()]; names.len()];
+        let mut table = Table { names: names.to_vec(), cells, ..Table::default() };
+        let text = table.to_string();
+        let widest = |text: &str| text.lines().skip(3).map(str::len).take_while(|wide| *wide > 0).max().unwrap();
+        assert!(widest(&text) <= 80, "{text}");
+        assert!(text.contains("\nHTTP/1.1         41.3"), "{text}");
+        table.cells[0][4].problem = Some("lost".to_owned());
+        let text = table.to_string();
+        assert!(text.contains(" FAILED") && widest(&text) <= 80, "{text}");
     }
 }

@@ -1,6 +1,6 @@
 //! The log on standard error. It contains names, counts and reasons, never payloads or secrets.
 
-use std::io::{self, IsTerminal as _, Stderr, Write};
+use std::io::{self, Stderr, Write};
 
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -9,6 +9,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, fmt};
 
 use crate::exit::{Failure, Status};
+use crate::terminal::has_colours;
 
 /// The environment variable that overrides `log.filter`.
 const VARIABLE: &str = "FOGMUX_LOG";
@@ -19,7 +20,7 @@ pub(crate) struct Log(Handle<Targets, Registry>);
 impl Log {
     /// Starts logging.
     pub(crate) fn start(filter: &str) -> Result<Self, Failure> {
-        let colors = std::io::stderr().is_terminal();
+        let colors = has_colours(&std::io::stderr());
         let lines = fmt::layer().with_writer(move || OneLine { stderr: std::io::stderr(), colors }).with_ansi(colors);
         let (filter, handle) = reload::Layer::new(self::filter(filter)?);
         let log = tracing_subscriber::registry().with(filter).with(lines);

@@ -4,16 +4,14 @@
 //! *matters*: the ratio of the medians is beyond a threshold, and its 95 % interval does not reach back to 1. One without
 //! the other is noise, or too little to care about.
 
-use std::fmt::Write as _;
+mod print;
 
 use serde::Serialize;
 
+pub use self::print::Shown;
 use super::figure::{Better, Figure};
 use super::label;
-use super::markdown::{self, Align};
-use super::number::with_unit;
 use super::summary::Summary;
-use super::terminal::Grid;
 use crate::measure::statistics::{Difference, Interval};
 use crate::outcome::{Report, Run};
 
@@ -215,96 +213,6 @@ impl Comparison {
     pub fn count(&self, verdict: Verdict) -> usize {
         self.changes.iter().filter(|change| change.verdict == verdict).count()
     }
-
-    /// For a terminal: what became worse, what became better, and how much of the rest is noise. `all` shows the noise
-    /// too.
-    #[must_use]
-    pub fn terminal(&self, all: Shown) -> String {
-        let mut out = String::new();
-        for line in &self.circumstances {
-            let _ = writeln!(out, "! {line}");
-        }
-        let rows = self.rows(all);
-        if !rows.is_empty() {
-            let mut grid = Grid::default();
-            grid.row(HEAD.map(str::to_owned).to_vec());
-            rows.into_iter().for_each(|row| grid.row(row));
-            out.push_str(&grid.text());
-        }
-        out + &self.conclusion()
-    }
-
-    /// For a README or a pull request.
-    #[must_use]
-    pub fn markdown(&self, all: Shown) -> String {
-        let mut out = String::new();
-        for line in &self.circumstances {
-            let _ = writeln!(out, "- {}", markdown::escape(line));
-        }
-        let rows = self.rows(all);
-        if !rows.is_empty() {
-            let _ = write!(out, "\n{}\n", markdown::grid(&HEAD.map(str::to_owned), &rows, Align::Right));
-        }
-        out + &markdown::escape(&self.conclusion()).replace("  ", " ") + "\n"
-    }
-
-    fn rows(&self, all: Shown) -> Vec<Vec<String>> {
-        let of = |verdict| self.changes.iter().filter(move |change| change.verdict == verdict).map(Change::row);
-        let mut rows: Vec<Vec<String>> = of(Verdict::Regression).chain(of(Verdict::Improvement)).collect();
-        match all {
-            Shown::Everything => rows.extend(of(Verdict::Noise).chain(of(Verdict::TooFew))),
-            Shown::Changes => {}
-        }
-        rows
-    }
-
-    fn conclusion(&self) -> String {
-        let mut out = format!(
-            "{} worse, {} better, {} within noise or {:.0} %",
-            self.count(Verdict::Regression),
-            self.count(Verdict::Improvement),
-            self.count(Verdict::Noise),
-            RELEVANT * 100.0
-        );
-        match self.count(Verdict::TooFew) {
-            0 => {}
-            few => {
-                let _ = write!(out, "; {few} cannot be told for lack of repetitions (5 and 5 suffice)");
-            }
-        }
-        out.push_str(".\n");
-        for (only, which) in [(&self.only_before, "first"), (&self.only_after, "second")] {
-            if !only.is_empty() {
-                let _ = writeln!(out, "Only in the {which}: {}.", only.join("; "));
-            }
-        }
-        out
-    }
-}
-
-/// How much of a comparison is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
-    /// Figures that became worse or better.
-    Changes,
-    /// All figures.
-    Everything,
-}
-
-const HEAD: [&str; 7] = ["experiment", "figure", "before", "after", "ratio", "p", "verdict"];
-
-impl Change {
-    fn row(&self) -> Vec<String> {
-        let meaning = self.figure.meaning();
-        let shown = |value| with_unit(meaning.unit, value);
-        let ratio = self.ratio.map_or_else(
-            || "–".to_owned(),
-            |ratio| format!("{:.3} ({:.3}–{:.3})", ratio.median, ratio.low, ratio.high),
-        );
-        let texts = [meaning.title.to_owned(), shown(self.before), shown(self.after), ratio, format!("{:.3}", self.p)];
-        let words = [self.experiment.clone()].into_iter().chain(texts);
-        words.chain([self.verdict.word().to_owned()]).collect()
-    }
 }
 
 #[cfg(test)]
@@ -377,7 +285,8 @@ mod tests {
         let cpu = comparison.changes.iter().find(|change| change.figure == Figure::GatewayCpu).unwrap();
         assert_eq!(cpu.verdict, Verdict::Regression);
         assert!(comparison.has_regression());
-        assert!(comparison.terminal(Shown::Changes).contains("2 worse"), "{}", comparison.terminal(Shown::Changes));
+        let text = comparison.terminal(Shown::Changes, None);
+        assert!(text.contains("2 worse") && text.contains("before"), "{text}");
         assert!(comparison.markdown(Shown::Changes).contains("| regression |"));
     }
 

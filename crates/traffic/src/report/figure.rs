@@ -130,6 +130,12 @@ impl Figure {
     /// The layers of what is on the wire, innermost first.
     pub const LAYERS: [Self; 4] = [Self::PayloadBytes, Self::ProtocolBytes, Self::SecurityBytes, Self::TransportBytes];
 
+    /// Returns its name in JSON, which flags take as well: `latency_p99`.
+    #[must_use]
+    pub fn name(self) -> String {
+        serde_json::to_value(self).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+    }
+
     /// Its name, unit and direction.
     #[must_use]
     pub fn meaning(self) -> Meaning {

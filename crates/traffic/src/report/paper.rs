@@ -2,33 +2,36 @@
 
 use std::fmt::Write as _;
 
+use super::grid::{Grid, wrapped};
 use super::markdown::{self, Align};
 use super::number::PLAIN;
-use super::terminal::Grid;
 use crate::measure::statistics::Interval;
 use crate::paper::table::{Cell, ClaimResult, PaperResult, Printed, TableResult, Verdict};
 
-/// The tables, then the claims, then how many of them hold.
+/// The tables, then the claims, then how many of them hold, in lines of at most `width` columns.
 #[must_use]
-pub fn terminal(result: &PaperResult) -> String {
-    let mut out = format!("{}\n\n", cited(result));
+pub fn terminal(result: &PaperResult, width: Option<usize>) -> String {
+    let mut out: String = cited(result).lines().map(|line| wrapped(line, "", width)).collect();
+    out.push('\n');
     for table in &result.tables {
-        let _ = writeln!(out, "{}", caption(table));
+        out.push_str(&wrapped(&caption(table), "", width));
         let listed = Listed::of(table);
         let mut grid = Grid::default();
         grid.row(listed.head);
         listed.rows.into_iter().for_each(|row| grid.row(row));
-        out.push_str(&grid.text());
+        out.push_str(&grid.fit(width, &[]).text);
         for remark in numbered(&listed.remarks).chain(table.notes.iter().cloned()) {
-            let _ = writeln!(out, "  {remark}");
+            out.push_str(&wrapped(&remark, "  ", width));
         }
         out.push('\n');
     }
     for claim in &result.claims {
-        let _ = writeln!(out, "{} {}: {} ({})", mark(claim.verdict), claim.id, claim.text, claim.place);
-        let _ = writeln!(out, "  {}: {}{}", word(claim.verdict), claim.because, own_numbers(claim));
+        let claimed = format!("{} {}: {} ({})", mark(claim.verdict), claim.id, claim.text, claim.place);
+        out.push_str(&wrapped(&claimed, "", width));
+        let found = format!("{}: {}{}", word(claim.verdict), claim.because, own_numbers(claim));
+        out.push_str(&wrapped(&found, "  ", width));
     }
-    out + &conclusion(result)
+    out + &wrapped(&conclusion(result), "", width)
 }
 
 /// The same for a README.
@@ -258,7 +261,7 @@ mod tests {
 
     #[test]
     fn each_cell_has_a_line_and_each_difference_is_explained_once() {
-        let text = terminal(&result());
+        let text = terminal(&result(), None);
         assert!(text.contains("Table 6: Packets (§5), in packets\n"), "{text}");
         assert!(text.contains("0 % / NOSEC      2     2     1×      =\n"), "{text}");
         assert!(text.contains("0 % / PSK        8    10  1.25×  ≠ [1]\n"), "{text}");

@@ -72,11 +72,24 @@ pub(crate) fn is_wide(interval: &Interval) -> bool {
     interval.high - interval.low > interval.median.abs() * 1e-9
 }
 
+/// Returns a column for each of these figures, in this order, whether or not there is anything to show.
+pub(crate) fn chosen(summaries: &[Summary<'_>], figures: &[Figure]) -> Vec<Column> {
+    let column = |figure: &Figure| {
+        let known = COLUMNS.iter().find(|(known, _)| known == figure);
+        let dispensable = known.map_or(u8::MAX, |(_, dispensable)| *dispensable);
+        Column { figure: *figure, scale: figure.meaning().unit.scale(medians(summaries, *figure)), dispensable }
+    };
+    figures.iter().map(column).collect()
+}
+
+fn medians(summaries: &[Summary<'_>], figure: Figure) -> Vec<f64> {
+    summaries.iter().filter_map(|summary| summary.get(figure)).map(|interval| interval.median).collect()
+}
+
 /// The columns for which there is anything to show. Counts of what should not happen are there only where it did.
 pub(crate) fn columns(summaries: &[Summary<'_>]) -> Vec<Column> {
     let column = |(figure, dispensable): (Figure, u8)| {
-        let all: Vec<f64> =
-            summaries.iter().filter_map(|summary| summary.get(figure)).map(|interval| interval.median).collect();
+        let all = medians(summaries, figure);
         let highest = |summary: &Summary<'_>| summary.get(figure).is_some_and(|interval| interval.high > 0.0);
         let is_shown = summaries.iter().any(highest) || (figure == Figure::Lost && !all.is_empty());
         is_shown.then(|| Column { figure, scale: figure.meaning().unit.scale(all), dispensable })

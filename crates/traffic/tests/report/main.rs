@@ -8,7 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fogmux_traffic::outcome::Report;
-use fogmux_traffic::report::{self, csv, html, json, markdown, terminal};
+use fogmux_traffic::report::figure::Figure;
+use fogmux_traffic::report::terminal::{self, Layout};
+use fogmux_traffic::report::{self, compare, csv, html, json, markdown};
 
 /// A directory of this test's own, which stays.
 fn place(name: &str) -> PathBuf {
@@ -102,7 +104,11 @@ fn a_document_and_its_claims_stand_before_our_own_table() {
 fn an_empty_report_is_a_report() {
     let report = sample::report("fogmux bench run", Vec::new());
     assert!(page(&report).contains("fogmux bench run"));
-    assert!(terminal::table(&report::summaries(&report.runs), Some(80)).contains("Nothing was measured."));
+    assert!(terminal::results(&report::summaries(&report.runs), at(Some(80))).contains("Nothing was measured."));
+}
+
+fn at(width: Option<usize>) -> Layout<'static> {
+    Layout { width, figures: &[] }
 }
 
 #[test]
@@ -110,11 +116,77 @@ fn a_table_keeps_to_the_width_of_the_terminal() {
     let report = sample::matrix(7);
     let summaries = report::summaries(&report.runs);
     let widest = |width| {
-        let table = terminal::table(&summaries, width);
+        let table = terminal::results(&summaries, at(width));
         println!("{table}");
         table.lines().map(|line| line.chars().count()).max().unwrap()
     };
-    assert!(widest(Some(80)) <= 80);
-    assert!(widest(Some(120)) <= 120);
+    for width in [30, 60, 80, 120] {
+        assert!(widest(Some(width)) <= width);
+    }
     assert!(widest(None) > 120);
+}
+
+#[test]
+fn columns_without_room_are_named_as_the_flag_takes_them() {
+    let report = sample::matrix(7);
+    let summaries = report::summaries(&report.runs);
+    let all = terminal::results(&summaries, at(None));
+    assert!(all.contains(" memory ") && !all.contains("--columns"), "{all}");
+    let narrow = terminal::results(&summaries, at(Some(80)));
+    let (table, foot) = narrow.split_once("Medians of").unwrap();
+    assert!(!table.contains(" memory ") && foot.contains("--columns NAME,…"), "{narrow}");
+    let figures: Vec<Figure> = foot
+        .split([' ', ',', '.', '\n'])
+        .filter_map(|word| serde_json::from_value(serde_json::Value::String(word.to_owned())).ok())
+        .collect();
+    assert!(figures.contains(&Figure::Memory) && !figures.contains(&Figure::Rate), "{figures:?}");
+    // What is asked for is there, in the order in which it is asked for, also beyond the width.
+    let layout = Layout { width: Some(20), figures: &[Figure::Memory, Figure::Rate] };
+    let chosen = terminal::results(&summaries, layout);
+    let head = chosen.lines().next().unwrap();
+    assert!(head.find("memory") < head.find("rate") && !head.contains("p50"), "{chosen}");
+    assert!(!chosen.contains("--columns"), "{chosen}");
+}
+
+#[test]
+fn one_run_is_a_list_of_everything() {
+    let mut report = sample::matrix(7);
+    report.runs.truncate(1);
+    let summaries = report::summaries(&report.runs);
+    let list = terminal::results(&summaries, at(Some(60)));
+    println!("{list}");
+    let lines: Vec<_> = list.lines().collect();
+    assert_eq!(lines[0], summaries[0].label);
+    assert!(lines[1].starts_with("  rate /s ") && lines[1].contains('–'), "{list}");
+    assert!(lines.iter().any(|line| line.starts_with("  memory ")), "{list}");
+    assert!(list.ends_with("Medians of 5 repetitions and 95 % intervals.\n"), "{list}");
+}
+
+#[test]
+fn a_comparison_keeps_to_the_width_of_the_terminal() {
+    let (before, mut after) = (sample::matrix(7), sample::matrix(7));
+    after.runs.iter_mut().flat_map(|run| &mut run.outcomes).for_each(|outcome| outcome.seconds *= 2.0);
+    let comparison = compare::compare(&before, &after);
+    assert!(comparison.has_regression());
+    let text = |width| comparison.terminal(compare::Shown::Everything, Some(width));
+    for width in [40, 60, 80, 120] {
+        let widest = text(width).lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= width, "{width}: {}", text(width));
+        assert!(text(width).contains("regression"), "{width}");
+    }
+    assert!(text(120).contains("before") && !text(120).contains("Left out"));
+    assert!(text(60).contains("Left out for lack of room: before, after,"), "{}", text(60));
+    // A list has room for everything.
+    assert!(text(40).contains("\n  before") && !text(40).contains("Left out"), "{}", text(40));
+}
+
+#[test]
+fn a_rerun_keeps_to_the_width_of_the_terminal() {
+    let report = sample::paper(5);
+    let result = report.paper.as_ref().unwrap();
+    for width in [40, 80] {
+        let text = report::paper::terminal(result, Some(width));
+        let long: Vec<_> = text.lines().filter(|line| line.chars().count() > width).collect();
+        assert!(long.is_empty(), "{width}: {long:#?}");
+    }
 }
