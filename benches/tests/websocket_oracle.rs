@@ -325,7 +325,7 @@ proptest! {
         let (seen, violation) = ours(Role::Server, bytes, usize::MAX);
         let (their_seen, error) = theirs(Role::Server, bytes);
         match (violation, error) {
-            // tungstenite accepts a length that is not in its shortest form (§5.2), and replaces a forbidden close code.
+            // tungstenite accepts lengths not in their shortest form (§5.2), and replaces forbidden close codes.
             (Some(Violation::Length | Violation::Close), _) => {
                 prop_assert!(their_seen.starts_with(&seen), "{:?} but {:?}", seen, their_seen);
             }

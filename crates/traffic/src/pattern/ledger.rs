@@ -1,8 +1,8 @@
 //! The ledger of a running pattern: the messages sent, with their time, and their deliveries.
 //!
 //! A **lane** is a sequence of numbered messages: those of one publisher or, if payloads are too short for a stamp,
-//! those of one topic, where the n-th arrival counts as the n-th message. Times are nanoseconds since the pattern began.
-//! A message that arrives in order costs a few instructions.
+//! those of one topic, where the n-th arrival counts as the n-th message. Times are nanoseconds since the start of the
+//! pattern. A message that arrives in order costs a few instructions.
 
 use std::collections::BTreeMap;
 
