@@ -2,8 +2,10 @@
 
 mod clearings;
 mod logins;
+mod nodes;
 mod shutdown;
 mod store;
+mod streams;
 
 use std::{
     rc::Rc,
@@ -286,70 +288,6 @@ async fn wildcards_follow_the_option() {
 }
 
 #[tokio::test]
-async fn owners_configure_and_narrow() {
-    let gateway = gateway();
-    let mut ada = Client::login(&gateway).await;
-    let create = ada.entity("set", "<create/>").await;
-    has(&create, "<create node='instant/");
-    let config =
-        form("node_config", &[("pubsub#persist_items", "0"), ("pubsub#title", "T"), ("pubsub#max_payload_size", "4")]);
-    ada.entity("set", &format!("<create node='c'/><configure>{config}</configure>")).await;
-    has(&ada.entity("set", "<create node='c'/>").await, "<conflict");
-    let shown = ada.owner("get", "<configure node='c'/>").await;
-    has(&shown, "<field var='pubsub#title' type='text-single' label='A friendly name for the node'><value>T</value>");
-    has(&shown, "<field var='pubsub#persist_items' type='boolean' label='Keep the last item'><value>0</value>");
-    has(&ada.publish("c", "12345").await, "<payload-too-big");
-    ada.publish("c", "1").await;
-    has(&ada.entity("get", "<items node='c'/>").await, "<items node='c'/>");
-    let wrong = form("node_config", &[("pubsub#access_model", "roster")]);
-    has(&ada.owner("set", &format!("<configure node='c'>{wrong}</configure>")).await, "<not-acceptable");
-    has(&ada.owner("get", "<default/>").await, "<default>");
-    has(&ada.entity("get", "<affiliations/>").await, "<affiliation node='c' affiliation='owner'/>");
-    let none = "<affiliations node='c'><affiliation jid='anonymous@localhost' affiliation='none'/></affiliations>";
-    has(&ada.owner("set", none).await, "<not-acceptable");
-    let give = "<affiliations node='c'><affiliation jid='x@localhost' affiliation='owner'/><affiliation jid='anonymous@localhost' affiliation='outcast'/></affiliations>";
-    has(&ada.owner("set", give).await, "/>");
-    for refused in
-        [ada.publish("c", "1").await, ada.subscribe("c", "").await, ada.entity("get", "<items node='c'/>").await]
-    {
-        has(&refused, "<forbidden");
-    }
-    for action in ["<configure node='c'/>", "<affiliations node='c'/>", "<subscriptions node='c'/>"] {
-        has(&ada.owner("get", action).await, "<forbidden");
-    }
-    for action in ["<purge node='c'/>", "<delete node='c'/>"] {
-        has(&ada.owner("set", action).await, "<forbidden");
-    }
-    has(&ada.owner("set", "<delete node='nothing'/>").await, "<item-not-found");
-}
-
-#[tokio::test]
-async fn subscriptions_and_options() {
-    let gateway = gateway();
-    let (mut ada, mut bob) = (Client::login(&gateway).await, Client::login(&gateway).await);
-    bob.subscribe("s", "").await;
-    let (bare, full) = (bob.bare(), bob.jid.clone());
-    has(&bob.entity("set", &format!("<subscribe node='s' jid='{full}'/>")).await, &format!("jid='{full}'"));
-    ada.publish("s", "1").await;
-    let events = bob.until("</message>").await + &bob.until("</message>").await;
-    has(&events, &format!("to='{bare}'"));
-    has(&events, &format!("to='{full}'"));
-    let off = form("subscribe_options", &[("pubsub#deliver", "0")]);
-    bob.entity("set", &format!("<options node='s' jid='{bare}'>{off}</options>")).await;
-    has(&bob.entity("get", &format!("<options node='s' jid='{bare}'/>")).await, "<value>0</value>");
-    ada.publish("s", "2").await;
-    has(&bob.until("</message>").await, &format!("to='{full}'"));
-    has(&bob.entity("set", "<subscribe node='s' jid='somebody@localhost'/>").await, "<invalid-jid");
-    has(&ada.owner("get", "<subscriptions node='s'/>").await, &format!("jid='{bare}'"));
-    let end = format!("<subscriptions node='s'><subscription jid='{full}' subscription='none'/></subscriptions>");
-    ada.owner("set", &end).await;
-    has(&bob.until("</message>").await, "subscription='none'");
-    has(&bob.entity("get", "<default/>").await, "pubsub#deliver");
-    let pages = "<items node='s'/><set xmlns='http://jabber.org/protocol/rsm'><max>5</max></set>";
-    has(&bob.entity("get", pages).await, "<first index='0'>current</first><last>current</last><count>1</count>");
-}
-
-#[tokio::test]
 async fn nodes_and_subscriptions_outlive_the_process() {
     let shelf = Arc::new(Shelf::default());
     let start = || gateway_with(XmppConfig { store: Some(Arc::clone(&shelf) as _), ..XmppConfig::default() });
@@ -422,92 +360,6 @@ async fn discovery_and_the_rest() {
     has(&ada.until("</iq>").await, "<error type='cancel'><service-unavailable");
     ada.send("<presence/><presence type='subscribe' id='s' to='x@localhost'/>").await;
     has(&ada.until("/>").await, "<presence type='unsubscribed' id='s' from='x@localhost'");
-}
-
-#[tokio::test]
-async fn answers_keep_their_order() {
-    let gateway = gateway();
-    let mut ada = Client::login(&gateway).await;
-    let publish = |n: u32| {
-        format!(
-            "<iq type='set' id='o{n}' to='{SERVICE}'><pubsub xmlns='http://jabber.org/protocol/pubsub'><publish node='o'><item><e xmlns='u'/></item></publish></pubsub></iq>"
-        )
-    };
-    let mut text: String = (0..150).map(publish).collect();
-    text.push_str("<iq type='get' id='o150'><ping xmlns='urn:xmpp:ping'/></iq></stream:stream>");
-    ada.send(&text).await;
-    for n in 0..=150 {
-        has(&ada.until(&format!("id='o{n}'")).await, &format!("id='o{n}'"));
-    }
-    ada.until("</stream:stream>").await;
-}
-
-#[tokio::test]
-async fn acknowledgements_are_counted() {
-    let gateway = gateway();
-    let mut ada = Client::login(&gateway).await;
-    ada.subscribe("k", "").await;
-    ada.send("<enable xmlns='urn:xmpp:sm:3'/>").await;
-    ada.until("<enabled xmlns='urn:xmpp:sm:3'/>").await;
-    let publish = "<iq type='set' id='k' to='pubsub.localhost'><pubsub xmlns='http://jabber.org/protocol/pubsub'><publish node='k'><item><e xmlns='u'/></item></publish></pubsub></iq>";
-    ada.send(&publish.repeat(40)).await;
-    // 40 answers and 40 notifications: the gateway asks after 64.
-    ada.until("<r xmlns='urn:xmpp:sm:3'/>").await;
-    ada.send("<r xmlns='urn:xmpp:sm:3'/>").await;
-    ada.until("<a xmlns='urn:xmpp:sm:3' h='40'/>").await;
-    ada.send("<a xmlns='urn:xmpp:sm:3' h='4000'/>").await;
-    has(&ada.until("</stream:stream>").await, "handled-count-too-high");
-}
-
-#[tokio::test]
-async fn streams_end_with_reasons() {
-    let gateway = gateway();
-    let mut ada = Client::login(&gateway).await;
-    ada.send("<message from='somebody@localhost'/>").await;
-    has(&ada.until("</stream:stream>").await, "<invalid-from");
-    let mut silent = Client::connect(&gateway).await;
-    silent.send(OPEN).await;
-    silent.until("</stream:features>").await;
-    silent.send(&"<a>".repeat(100)).await;
-    has(&silent.until("</stream:stream>").await, "<policy-violation");
-    let mut big = Client::connect(&gateway).await;
-    big.send(&format!("{OPEN}<auth>{}", "x".repeat(9_000))).await;
-    has(&big.until("</stream:stream>").await, "<policy-violation");
-    let mut slow = Client::connect(&gateway).await;
-    slow.send(OPEN).await;
-    let mut last = Client::login(&gateway).await;
-    let drained = tokio::spawn(gateway.drain(Duration::from_secs(5)));
-    has(&last.until("</stream:stream>").await, "<system-shutdown");
-    has(&slow.until("</stream:stream>").await, "<system-shutdown");
-    assert!(drained.await.expect("no panic"));
-}
-
-#[tokio::test]
-async fn what_takes_too_long_is_cut() {
-    let short = Duration::from_millis(50);
-    let gateway =
-        gateway_with(XmppConfig { stanza_timeout: short, login_timeout: short * 20, ..XmppConfig::default() });
-    let mut ada = Client::login(&gateway).await;
-    ada.send("<message><body>").await;
-    has(&ada.until("</stream:stream>").await, "<policy-violation");
-    let mut silent = Client::connect(&gateway).await;
-    has(&silent.until("</stream:stream>").await, "<connection-timeout");
-}
-
-#[tokio::test]
-async fn deaf_readers_are_cut_and_slow_nobody() {
-    let write_timeout = Duration::from_millis(200);
-    let gateway = gateway_with(XmppConfig { write_timeout, mailbox_messages_max: 50, ..XmppConfig::default() });
-    let (mut ada, mut deaf) = (Client::login(&gateway).await, Client::login(&gateway).await);
-    deaf.subscribe("loud", "").await;
-    let text = "x".repeat(100_000);
-    let cut = || gateway.shared.metrics.xmpp.timed_out.get() > 0;
-    let mut published = 0;
-    while !cut() && published < 10_000 {
-        has(&ada.publish("loud", &text).await, "<publish node='loud'>");
-        published += 1;
-    }
-    assert!(cut());
 }
 
 /// Size of an idle connection besides its mailbox and its entries in the registries.

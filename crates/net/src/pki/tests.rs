@@ -1,0 +1,115 @@
+//! Tests of the PKI: creation, renewal, permissions and revocation.
+
+use super::*;
+
+#[test]
+fn revoking_at_once_loses_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    Authority::make(directory.path(), KeyKind::EcdsaP256, at(0)).unwrap();
+    std::thread::scope(|scope| {
+        for serial in 0x40..0x60_u8 {
+            let directory = directory.path();
+            scope.spawn(move || {
+                let authority = Authority::open(directory).unwrap();
+                assert!(authority.revoke(&format!("{serial:02x}"), at(1)).unwrap());
+            });
+        }
+    });
+    let list = Revocations::load(&directory.path().join("crl.pem")).unwrap();
+    assert_eq!((list.revoked.len(), list.number), (32, 32));
+}
+
+/// Says nothing but as root, who alone may give files away.
+#[cfg(unix)]
+#[test]
+fn what_root_writes_belongs_to_whose_directory_it_is() {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+    let directory = tempfile::tempdir().unwrap();
+    if chown(directory.path(), Some(54_321), Some(54_322)).is_err() {
+        return;
+    }
+    let authority = Authority::make(directory.path(), KeyKind::EcdsaP256, at(0)).unwrap();
+    authority.revoke("40", at(1)).unwrap();
+    let owner = |name: &str| {
+        let found = fs::metadata(directory.path().join(name)).unwrap();
+        (found.uid(), found.gid())
+    };
+    for name in ["ca.pem", "ca.key", "crl.pem", "crl.pem.lock"] {
+        assert_eq!(owner(name), (54_321, 54_322), "{name}");
+    }
+    chown(directory.path().join("crl.pem"), Some(54_323), Some(54_324)).unwrap();
+    authority.revoke("41", at(1)).unwrap();
+    assert_eq!(owner("crl.pem"), (54_323, 54_324), "of the file that is replaced");
+}
+
+fn at(days: u32) -> SystemTime {
+    UNIX_EPOCH + EARLIEST + DAY * (100 + days)
+}
+
+#[test]
+fn it_is_made_once_reused_and_renewed_in_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let make = |names: &[String], days| ensure(directory.path(), names, at(days)).unwrap();
+    let read = |file: &Path| fs::read_to_string(file).unwrap();
+    let first = make(&[], 0);
+    assert!(first.renewed);
+    let (ca, certificate) = (read(&first.ca), read(&first.certificate));
+    assert!(!make(&[], 700).renewed);
+    assert_eq!(read(&first.certificate), certificate);
+    assert!(make(&[], 800).renewed, "20 days were left");
+    assert_ne!(read(&first.certificate), certificate);
+    assert_eq!(read(&first.ca), ca, "clients go on trusting the same authority");
+    assert!(make(&["fog.example".into(), "192.0.2.7".into()], 800).renewed, "a new name");
+    assert!(!make(&["fog.example".into()], 800).renewed);
+    assert!(!make(&["not a name".into()], 800).renewed);
+}
+
+#[test]
+fn a_wrong_clock_still_makes_a_certificate() {
+    let directory = tempfile::tempdir().unwrap();
+    assert!(ensure(directory.path(), &[], UNIX_EPOCH).unwrap().renewed);
+    assert!(!ensure(directory.path(), &[], at(0)).unwrap().renewed);
+}
+
+#[test]
+fn keys_are_private_and_half_an_authority_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let pki = ensure(directory.path(), &[], at(0)).unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        for key in [&pki.key, &directory.path().join("ca.key")] {
+            assert_eq!(fs::metadata(key).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+    fs::remove_file(directory.path().join("ca.key")).unwrap();
+    assert!(matches!(ensure(directory.path(), &[], at(0)), Err(PkiError::Half { .. })));
+    let other = tempfile::tempdir().unwrap();
+    ensure(other.path(), &[], at(0)).unwrap();
+    fs::copy(other.path().join("ca.key"), directory.path().join("ca.key")).unwrap();
+    fs::remove_file(&pki.certificate).unwrap();
+    assert!(matches!(ensure(directory.path(), &[], at(0)), Err(PkiError::Authority(_))));
+}
+
+#[test]
+fn an_interrupted_creation_is_completed_by_the_next_start() {
+    let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let pki = ensure(directory.path(), &[], at(0)).unwrap();
+    let staged = directory.path().join("ca.pem.new");
+    // Nothing but the name of the certificate is missing.
+    fs::rename(&pki.ca, &staged).unwrap();
+    let made = fs::read_to_string(&staged).unwrap();
+    assert!(!ensure(directory.path(), &[], at(0)).unwrap().renewed, "it is the same authority");
+    assert_eq!(fs::read_to_string(&pki.ca).unwrap(), made);
+    // No key is there yet: an authority is made.
+    ensure(other.path(), &[], at(0)).unwrap();
+    fs::rename(other.path().join("ca.pem"), other.path().join("ca.pem.new")).unwrap();
+    fs::rename(other.path().join("ca.key"), other.path().join("ca.key.new")).unwrap();
+    assert!(ensure(other.path(), &[], at(0)).unwrap().renewed);
+    // What belongs to another key, or is cut short, completes nothing.
+    fs::remove_file(&pki.ca).unwrap();
+    for text in [fs::read_to_string(other.path().join("ca.pem")).unwrap(), made[..made.len() / 2].to_owned()] {
+        fs::write(&staged, text).unwrap();
+        assert!(matches!(ensure(directory.path(), &[], at(0)), Err(PkiError::Half { .. })));
+    }
+}
