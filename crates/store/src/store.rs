@@ -59,7 +59,7 @@ impl StoreConfig {
             durability: Durability::default(),
             interval: Duration::from_secs(1),
             group_delay: Duration::from_millis(20),
-            queue_bytes_max: 64 << 20,
+            queue_bytes_max: 32 << 20,
         }
     }
 }
@@ -432,3 +432,6 @@ impl RetainedStore for JournalStore {
         tracing::info!(loaded, "retained messages are back");
     }
 }
+
+#[cfg(test)]
+mod oracle;
