@@ -15,8 +15,8 @@ pub(crate) use self::absent::{Fresh, Keyring};
 #[cfg(not(feature = "coap"))]
 use self::absent::{KeyringError, journal_path};
 use crate::config::Config;
-use crate::{data, disk};
 use crate::exit::{Failure, Status};
+use crate::{data, disk};
 
 /// Returns the directory of contexts: the configured one, or the default in the data directory.
 pub(crate) fn directory(config: &Config, data: &Path) -> PathBuf {

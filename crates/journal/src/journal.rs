@@ -219,6 +219,10 @@ impl Journal {
             return Err(Refused::Busy(pending));
         }
         let pure = puts.is_empty();
+        if self.waiting.last.is_none() {
+            // There may be space again.
+            self.tight = false;
+        }
         puts.into_iter().for_each(|(id, record)| self.waiting.put(id, record));
         for id in forgets {
             if !self.waiting.drop_put(id) && self.is_committed(id) {
