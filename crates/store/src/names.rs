@@ -207,3 +207,53 @@ fn shrink<K: Hash + Eq, V>(table: &mut HashMap<K, V, RandomState>) {
         table.shrink_to(table.len() * 2);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u64) -> RecordId {
+        RecordId::new(number).unwrap()
+    }
+
+    fn write(names: &mut Names<Box<str>>, set: u64, number: Option<u64>) -> bool {
+        names.write("n".into(), Write { set, id: number.map(id), message: None, before: None })
+    }
+
+    fn each(names: &Names<Box<str>>) -> Vec<u64> {
+        let mut found = Vec::new();
+        names.each("n", |id| found.push(id.get()));
+        found
+    }
+
+    /// A write forgets all of them, because none knows which of the earlier ones succeed.
+    #[test]
+    fn all_that_may_be_there_is_handed_on() {
+        let mut names = Names::<Box<str>>::default();
+        names.keep("n".into(), id(1));
+        assert_eq!(each(&names), [1]);
+        assert!(write(&mut names, 7, Some(2)));
+        assert!(!write(&mut names, 7, Some(3)), "another of the same set");
+        assert!(write(&mut names, 8, Some(4)));
+        // Number 2 was never written, because number 3 forgot it before its commit.
+        assert_eq!(each(&names), [1, 3, 4]);
+        assert!(names.settle("n".into(), Fate::Failed).is_none());
+        assert_eq!(each(&names), [1, 4]);
+        assert!(names.settle("n".into(), Fate::Done).is_none());
+        assert_eq!((each(&names), names.kept("n")), (vec![4], Some(id(4))));
+    }
+
+    #[test]
+    fn without_space_a_removal_happens_and_the_put_behind_it_does_not() {
+        let mut names = Names::<Box<str>>::default();
+        names.keep("n".into(), id(1));
+        write(&mut names, 7, None);
+        write(&mut names, 7, Some(2));
+        assert!(names.settle("n".into(), Fate::NoSpace).is_some_and(|before| before.is_none()));
+        assert_eq!(names.kept("n"), None);
+        names.keep("n".into(), id(3));
+        write(&mut names, 8, Some(4));
+        assert!(names.settle("n".into(), Fate::NoSpace).is_some_and(|before| before.is_none()));
+        assert_eq!(names.kept("n"), Some(id(3)));
+    }
+}
