@@ -153,7 +153,7 @@ fn stretch(now: (Duration, Duration), before: (Duration, Duration)) -> f64 {
 /// CoAP has to remember.
 fn kept_bytes(gateway: &Gateway) -> Result<u64> {
     let queued = gateway.sum(&["fogmux_bus_mailbox_bytes", "fogmux_mqtt_wills_bytes"])?;
-    // With the allocator's share and the store's tables.
+    // With the allocator's share and the store's index.
     let retained = gateway.sum(&["fogmux_bus_retained_bytes"])? / 2 * 3;
     let sessions = gateway.sum(&["fogmux_door_connections{door=\"coap\"}"])?;
     // The newcomer's request is one of some ten bytes.

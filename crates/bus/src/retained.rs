@@ -28,9 +28,9 @@ use crate::{
     topic::Topic,
 };
 
-/// A write to the store failed, or the store is read-only.
+/// The store has not kept something: its disk is full, read-only or failing, or too much waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the store failed and is read-only")]
+#[error("the store takes nothing: the disk is full, or has failed")]
 pub struct StoreFailed;
 
 /// A promise that acknowledgements wait for: the store has written what it has to keep. Completions of one store

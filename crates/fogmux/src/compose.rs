@@ -10,10 +10,11 @@ use fogmux_gateway::listener::Listen;
 use fogmux_gateway::{Gateway, GatewayConfig, Listener, RunningGateway, StartError};
 use fogmux_net::channel::Zeroizing;
 use fogmux_net::{PskSource, profile::Stack};
-use fogmux_store::{FjallStore, NotKept, OpenError, StoreConfig};
+use fogmux_store::{JournalStore, NotKept, OpenError, StoreConfig};
 
 use crate::config::{Config, Tls};
 use crate::data;
+use crate::disk;
 use crate::exit::{Failure, Status};
 use crate::home::{self, Home};
 use crate::open_files;
@@ -25,7 +26,7 @@ pub(crate) struct Running {
     pub(crate) authority: Arc<Authority>,
     /// The OSCORE contexts in use.
     pub(crate) contexts: Arc<Keyring>,
-    store: FjallStore,
+    store: JournalStore,
 }
 
 impl Running {
@@ -86,7 +87,6 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
         close(&store);
         not_started(&error)
     })?;
-    store.has_been_read();
     gateway.shared.admission.limit(open_files::room_for_connections(config.limits.connections_max));
     gateway.shared.logins.configure(config.auth.backoff);
     gateway.shared.refusals.configure(config.log.refused_logins, config.log.refused_actions);
@@ -95,17 +95,17 @@ pub(crate) fn start(config: &Config, home: &Home) -> Result<Running, Failure> {
 }
 
 /// Closes the store of a gateway that does not start; nobody has given it anything.
-fn close(store: &FjallStore) {
+fn close(store: &JournalStore) {
     let _ = store.close();
 }
 
 /// The OSCORE contexts of all users. Where the disk takes nothing there are none: their sequence numbers must be on the
 /// disk before they are used (ADR 0009).
-fn contexts(config: &Config, directory: &Path, store: &FjallStore) -> Result<Arc<Keyring>, Failure> {
+fn contexts(config: &Config, directory: &Path, store: &JournalStore) -> Result<Arc<Keyring>, Failure> {
     let contexts = Arc::new(Keyring::default());
     let fresh = oscore::read(&contexts, config, directory)?;
     match oscore::put_in_place(&contexts, fresh, directory) {
-        Err(failure) if store.why_stopped().is_some() => {
+        Err(failure) if store.why_stopped().is_some() || disk::caused(&failure) => {
             let why = failure.message().unwrap_or_default();
             tracing::error!("{why}; OSCORE contexts are not in use");
             Ok(Arc::default())
@@ -145,16 +145,18 @@ fn workers(config: &Config) -> usize {
     }
 }
 
-fn open_store(config: &Config, directory: &Path) -> Result<FjallStore, Failure> {
+fn open_store(config: &Config, directory: &Path) -> Result<JournalStore, Failure> {
     let path = config.store.path.clone().unwrap_or_else(|| directory.join(data::STORE));
     let wanted = StoreConfig {
         durability: config.store.durability,
+        interval: config.store.interval,
+        group_delay: config.store.group_delay,
         queue_bytes_max: config.store.queue_bytes_max,
         ..StoreConfig::new(path)
     };
-    FjallStore::open(&wanted).map_err(|error| match error {
+    JournalStore::open(&wanted).map_err(|error| match error {
         OpenError::InUse(_) => Failure::new(Status::Unavailable, format!("{error}; is there a gateway already?")),
-        OpenError::Format { .. } | OpenError::Io { .. } => Failure::new(Status::IoErr, error),
+        OpenError::Format { .. } | OpenError::Newer { .. } | OpenError::Io { .. } => Failure::new(Status::IoErr, error),
     })
 }
 

@@ -1,12 +1,26 @@
 //! Failures caused by a full, read-only or failing disk, which do not keep the gateway from starting.
 
+use std::error::Error;
 use std::io;
 
-use crate::exit::Failure;
+use crate::exit::{Failure, Status};
+
+/// A failure of the disk in the words of whoever met it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct OfDisk(String);
+
+/// Returns a failure that the disk has caused.
+pub(crate) fn failure(message: String) -> Failure {
+    Failure { status: Status::IoErr, error: anyhow::Error::new(OfDisk(message)) }
+}
 
 /// Returns whether a failure comes from a disk that cannot be written.
 pub(crate) fn caused(failure: &Failure) -> bool {
-    failure.error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(fogmux_store::is_unwritable)
+    let of_disk = |cause: &(dyn Error + 'static)| {
+        cause.is::<OfDisk>() || cause.downcast_ref::<io::Error>().is_some_and(fogmux_store::is_unwritable)
+    };
+    failure.error.chain().any(of_disk)
 }
 
 #[cfg(test)]
@@ -22,6 +36,7 @@ mod tests {
         assert!(caused(&failure(ErrorKind::StorageFull)));
         assert!(caused(&failure(ErrorKind::ReadOnlyFilesystem)));
         assert!(!caused(&failure(ErrorKind::PermissionDenied)));
+        assert!(caused(&super::failure("told".to_owned())));
         assert!(!caused(&failure(ErrorKind::NotFound)));
     }
 }

@@ -15,8 +15,8 @@ pub(crate) use self::absent::{Fresh, Keyring};
 #[cfg(not(feature = "coap"))]
 use self::absent::{KeyringError, journal_path};
 use crate::config::Config;
-use crate::data;
 use crate::exit::{Failure, Status};
+use crate::{data, disk};
 
 /// Returns the directory of contexts: the configured one, or the default in the data directory.
 pub(crate) fn directory(config: &Config, data: &Path) -> PathBuf {
@@ -34,7 +34,10 @@ pub(crate) fn put_in_place(keyring: &Keyring, fresh: Fresh, data: &Path) -> Resu
     if !fresh.is_empty() {
         made?;
     }
-    keyring.replace(fresh, &journal_path(data)).map_err(|error| Failure::new(Status::IoErr, error))
+    keyring.replace(fresh, &journal_path(data)).map_err(|error| match error.is_of_disk() {
+        true => disk::failure(error.to_string()),
+        false => Failure::new(Status::IoErr, error),
+    })
 }
 
 /// Returns the log line for a failed [`put_in_place`].

@@ -6,7 +6,7 @@ use std::{
 };
 
 use fogmux_auth::Door;
-use fogmux_store::FjallStore;
+use fogmux_store::JournalStore;
 
 pub use crate::counter::{Counter, Gauge};
 use crate::shares::ShareMetrics;
@@ -122,7 +122,7 @@ pub struct Metrics {
     /// Tasks that slept on output that they could have sent. Checked in debug builds only, and 0 if all is well.
     pub missed_wakes: Counter,
     /// The store on disk, if there is one, which has its own counters.
-    pub store: OnceLock<FjallStore>,
+    pub store: OnceLock<JournalStore>,
     /// The doors that compute values when they are read.
     pub counted: Vec<Arc<dyn Counted>>,
 }

@@ -21,7 +21,7 @@ use std::{
 use fogmux_auth::Authority;
 use fogmux_bus::{Bus, BusConfig, RetainedStore};
 use fogmux_net::{Admission, AdmissionLimits, TlsConfig, TlsError, quic::QuicLimits};
-use fogmux_store::FjallStore;
+use fogmux_store::JournalStore;
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep},
@@ -77,7 +77,7 @@ pub struct GatewayConfig {
     /// Certificates, for the listeners that need them.
     pub tls: Option<TlsConfig>,
     /// The store on disk, for `/metrics` and `/readyz`; `None` if everything is in memory.
-    pub store: Option<FjallStore>,
+    pub store: Option<JournalStore>,
     /// Limits of QUIC connections.
     pub quic: QuicLimits,
     /// Limits on connections.

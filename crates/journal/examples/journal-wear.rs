@@ -80,7 +80,7 @@ fn replace(committer: &Committer<Files>, records: &mut VecDeque<RecordId>) -> Re
     {
         batch.forget(old);
     }
-    Ok(committer.append(batch)?)
+    Ok(committer.append(batch)?.ticket)
 }
 
 fn report(label: &str, directory: &Path, before: Written, commits: u64, elapsed: Duration) -> Result<()> {

@@ -31,6 +31,18 @@ impl Batch {
         id
     }
 
+    /// Whether nothing happens in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.puts.is_empty() && self.forgets.is_empty()
+    }
+
+    /// Whether a record is put.
+    #[must_use]
+    pub fn puts(&self) -> bool {
+        !self.puts.is_empty()
+    }
+
     /// Forgets a record. One that is not there is none to forget.
     pub fn forget(&mut self, id: RecordId) {
         self.forgets.push(id);
@@ -44,6 +56,16 @@ pub struct Record {
     pub kind: u8,
     /// The user's bytes.
     pub bytes: Bytes,
+}
+
+/// A batch that was appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Its number.
+    pub ticket: Ticket,
+    /// Batches of one set have one fate: those that put something are committed, refused or failed together, and so
+    /// are those that only forget. A batch of a later set may fail although an earlier one has not.
+    pub set: u64,
 }
 
 /// The number of a batch, in the order in which they were appended.

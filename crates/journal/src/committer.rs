@@ -3,30 +3,34 @@
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{Builder, JoinHandle},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use crate::{
-    batch::{Batch, Record, Ticket},
+    batch::{Appended, Batch, Record},
     disk::Disk,
     journal::{Figures, Journal, Location, Occasion, Progress, Refused},
     mode::Mode,
-    read::ReadError,
+    read::{ReadError, Windows},
     record::{Ids, RecordId},
 };
+
+/// Records that [`Committer::visit`] looks up at a time.
+const PORTION: usize = 1024;
 
 /// A journal with its thread. When it is dropped, what waits is committed and the thread ends.
 #[derive(Debug)]
 pub struct Committer<D: Disk + Send + Sync + 'static> {
     shared: Arc<Shared<D>>,
     ids: Ids,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
 struct Shared<D> {
     state: Mutex<State>,
     wake: Condvar,
+    over: Condvar,
     disk: D,
     mode: Mode,
 }
@@ -37,6 +41,8 @@ struct State {
     /// When the first batch that waits was appended.
     since: Option<Instant>,
     closing: bool,
+    /// The thread has ended.
+    ended: bool,
 }
 
 impl<D: Disk + Send + Sync + 'static> Committer<D> {
@@ -52,14 +58,14 @@ impl<D: Disk + Send + Sync + 'static> Committer<D> {
         watch: impl FnMut(Progress) + Send + 'static,
     ) -> std::io::Result<Self> {
         let ids = journal.ids();
-        let state = Mutex::new(State { journal, since: None, closing: false });
-        let shared = Arc::new(Shared { state, wake: Condvar::new(), disk, mode });
+        let state = Mutex::new(State { journal, since: None, closing: false, ended: false });
+        let shared = Arc::new(Shared { state, wake: Condvar::new(), over: Condvar::new(), disk, mode });
         let run = Arc::clone(&shared);
         let thread = Builder::new().name("journal".to_owned()).spawn(move || {
             let _closes = CloseAtEnd(&run);
             run.run(watch);
         })?;
-        Ok(Self { shared, ids, thread: Some(thread) })
+        Ok(Self { shared, ids, thread: Mutex::new(Some(thread)) })
     }
 
     /// An empty batch.
@@ -72,12 +78,12 @@ impl<D: Disk + Send + Sync + 'static> Committer<D> {
     ///
     /// # Errors
     /// As [`Journal::append`], or the journal was closed.
-    pub fn append(&self, batch: Batch) -> Result<Ticket, Refused> {
+    pub fn append(&self, batch: Batch) -> Result<Appended, Refused> {
         let mut state = self.shared.lock();
         if state.closing {
             return Err(Refused::Closed);
         }
-        let ticket = state.journal.append(batch)?;
+        let appended = state.journal.append(batch)?;
         let sleeps = state.since.is_none();
         if sleeps {
             state.since = Some(Instant::now());
@@ -86,7 +92,7 @@ impl<D: Disk + Send + Sync + 'static> Committer<D> {
         if sleeps {
             self.shared.wake.notify_one();
         }
-        Ok(ticket)
+        Ok(appended)
     }
 
     /// Reads a record, from memory if it is not on the disk yet. `None` if there is none, or it is to be forgotten.
@@ -114,6 +120,26 @@ impl<D: Disk + Send + Sync + 'static> Committer<D> {
         }
     }
 
+    /// Reads all records that are committed, in order of their identifiers, in portions: the journal is not held while
+    /// `visit` runs. A record that is forgotten meanwhile may be visited or not. Returns how many could not be read.
+    pub fn visit(&self, mut visit: impl FnMut(RecordId, Result<Record, ReadError>)) -> u64 {
+        let mut windows = Windows::new(&self.shared.disk);
+        let mut failed = 0;
+        let mut next = RecordId::new(0);
+        while let Some(from) = next {
+            let portion = self.shared.lock().journal.locations(from, PORTION);
+            next = portion.last().and_then(|(id, _)| RecordId::new(id.get() + 1));
+            for (id, parts) in portion {
+                // One that was moved, or forgotten, since the portion was made up is looked for again.
+                let outcome = parts.read_by(&mut windows).map(Some).or_else(|_| self.read(id));
+                let Some(outcome) = outcome.transpose() else { continue };
+                failed += u64::from(outcome.is_err());
+                visit(id, outcome);
+            }
+        }
+        failed
+    }
+
     /// Figures as of now.
     #[must_use]
     pub fn figures(&self) -> Figures {
@@ -122,13 +148,36 @@ impl<D: Disk + Send + Sync + 'static> Committer<D> {
 
     /// Commits what waits, notes that the journal was closed, and waits for the thread. Batches are refused from now
     /// on.
-    pub fn close(&mut self) {
-        self.shared.lock().closing = true;
-        self.shared.wake.notify_one();
-        if let Some(thread) = self.thread.take() {
+    pub fn close(&self) {
+        self.begin_to_close();
+        if let Some(thread) = self.thread().take() {
             // A panic of `watch` has been printed; there is nothing more to say.
             let _ = thread.join();
         }
+    }
+
+    /// As [`Committer::close`], but waits no longer than `patience` for a disk that does not answer. Returns whether the
+    /// thread has ended.
+    pub fn close_within(&self, patience: Duration) -> bool {
+        self.begin_to_close();
+        let state = self.shared.lock();
+        let waited = self.shared.over.wait_timeout_while(state, patience, |state| !state.ended);
+        let ended = waited.unwrap_or_else(PoisonError::into_inner).0.ended;
+        if ended {
+            self.close();
+        } else {
+            *self.thread() = None;
+        }
+        ended
+    }
+
+    fn thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin_to_close(&self) {
+        self.shared.lock().closing = true;
+        self.shared.wake.notify_one();
     }
 }
 
@@ -143,7 +192,10 @@ struct CloseAtEnd<'a, D: Disk>(&'a Shared<D>);
 
 impl<D: Disk> Drop for CloseAtEnd<'_, D> {
     fn drop(&mut self) {
-        self.0.lock().closing = true;
+        let mut state = self.0.lock();
+        (state.closing, state.ended) = (true, true);
+        drop(state);
+        self.0.over.notify_all();
     }
 }
 

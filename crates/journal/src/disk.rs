@@ -50,28 +50,36 @@ pub trait Disk {
     fn remove(&self, slot: Slot) -> io::Result<()>;
 }
 
-impl<D: Disk + ?Sized> Disk for &D {
-    fn list(&self) -> io::Result<Vec<(Slot, u64)>> {
-        (**self).list()
-    }
+/// Forwards to what it points to.
+macro_rules! forward {
+    ($pointer:ty) => {
+        impl<D: Disk + ?Sized> Disk for $pointer {
+            fn list(&self) -> io::Result<Vec<(Slot, u64)>> {
+                (**self).list()
+            }
 
-    fn create(&self, slot: Slot, bytes: u32) -> io::Result<()> {
-        (**self).create(slot, bytes)
-    }
+            fn create(&self, slot: Slot, bytes: u32) -> io::Result<()> {
+                (**self).create(slot, bytes)
+            }
 
-    fn write(&self, slot: Slot, offset: u32, bytes: &[u8]) -> io::Result<()> {
-        (**self).write(slot, offset, bytes)
-    }
+            fn write(&self, slot: Slot, offset: u32, bytes: &[u8]) -> io::Result<()> {
+                (**self).write(slot, offset, bytes)
+            }
 
-    fn sync(&self, slot: Slot) -> io::Result<()> {
-        (**self).sync(slot)
-    }
+            fn sync(&self, slot: Slot) -> io::Result<()> {
+                (**self).sync(slot)
+            }
 
-    fn read(&self, slot: Slot, offset: u32, bytes: &mut [u8]) -> io::Result<()> {
-        (**self).read(slot, offset, bytes)
-    }
+            fn read(&self, slot: Slot, offset: u32, bytes: &mut [u8]) -> io::Result<()> {
+                (**self).read(slot, offset, bytes)
+            }
 
-    fn remove(&self, slot: Slot) -> io::Result<()> {
-        (**self).remove(slot)
-    }
+            fn remove(&self, slot: Slot) -> io::Result<()> {
+                (**self).remove(slot)
+            }
+        }
+    };
 }
+
+forward!(&D);
+forward!(std::sync::Arc<D>);

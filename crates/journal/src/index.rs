@@ -152,6 +152,12 @@ impl Index {
         self.runs.iter().flatten().map(|entry| (entry.key(), entry.place))
     }
 
+    /// The parts from a key on, in order.
+    pub(crate) fn from(&self, key: Key) -> impl Iterator<Item = (Key, Place)> {
+        let runs = self.runs.range(self.run_of(key).min(self.runs.len())..);
+        runs.flatten().map(|entry| (entry.key(), entry.place)).skip_while(move |(found, _)| *found < key)
+    }
+
     /// Bytes of memory that the index has allocated.
     pub(crate) fn memory(&self) -> usize {
         let runs = self.runs.iter().map(Vec::capacity).sum::<usize>() * size_of::<Entry>();

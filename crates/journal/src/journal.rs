@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    batch::{Batch, Changes, Record, Ticket},
+    batch::{Appended, Batch, Changes, Record, Ticket},
     cleaning::Cleaner,
     config::Config,
     disk::Slot,
@@ -137,6 +137,8 @@ pub struct Journal {
     /// The changes that are being committed.
     flight: Option<Arc<Changes>>,
     last_ticket: Ticket,
+    /// The number of the set that waits; see [`Appended::set`].
+    set: u64,
     /// Written since the last synchronisation.
     dirty: BTreeSet<Slot>,
     /// A commit that failed and is to be taken back.
@@ -180,6 +182,7 @@ impl Journal {
             waiting: Changes::default(),
             flight: None,
             last_ticket: Ticket::default(),
+            set: 0,
             dirty: BTreeSet::new(),
             revoking: None,
             tight: false,
@@ -201,7 +204,7 @@ impl Journal {
     ///
     /// # Errors
     /// A record is too large, or too much waits already. Nothing of the batch happens.
-    pub fn append(&mut self, batch: Batch) -> Result<Ticket, Refused> {
+    pub fn append(&mut self, batch: Batch) -> Result<Appended, Refused> {
         let Batch { puts, forgets, .. } = batch;
         let limit = self.config.record_bytes_max() as usize;
         if let Some(length) = puts.iter().map(|(_, record)| record.bytes.len()).find(|length| *length > limit) {
@@ -209,11 +212,17 @@ impl Journal {
         }
         let pending = self.waiting.pending_bytes();
         let more: usize = puts.iter().map(|(_, record)| record.bytes.len()).sum();
-        // Forgets make room and are never refused.
-        if pending > 0 && !puts.is_empty() && pending + more > self.config.pending_bytes_max {
+        let unwritten = |id: &RecordId| self.waiting.puts.get(id).map_or(0, |record| record.bytes.len());
+        let less: usize = forgets.iter().map(unwritten).sum();
+        // Forgets make room and are never refused, and neither is what takes the place of as much that waits.
+        if pending > 0 && more > less && pending + more - less > self.config.pending_bytes_max {
             return Err(Refused::Busy(pending));
         }
         let pure = puts.is_empty();
+        if self.waiting.last.is_none() {
+            // There may be space again.
+            self.tight = false;
+        }
         puts.into_iter().for_each(|(id, record)| self.waiting.put(id, record));
         for id in forgets {
             if !self.waiting.drop_put(id) && self.is_committed(id) {
@@ -222,7 +231,13 @@ impl Journal {
         }
         self.last_ticket.0 += 1;
         self.waiting.close_batch(self.last_ticket, pure);
-        Ok(self.last_ticket)
+        Ok(Appended { ticket: self.last_ticket, set: self.set })
+    }
+
+    /// Takes all that waits; what is appended from now on is another set.
+    fn take_waiting(&mut self) -> Changes {
+        self.set += 1;
+        std::mem::take(&mut self.waiting)
     }
 
     // Whether a record is on the disk, or will be, and stays.
@@ -259,6 +274,20 @@ impl Journal {
             key = part.next_part();
         }
         (!parts.is_empty()).then_some(Location::Disk(Parts(parts)))
+    }
+
+    /// Some records that are committed, in order of their identifiers, from one on.
+    pub(crate) fn locations(&self, from: RecordId, count: usize) -> Vec<(RecordId, Parts)> {
+        let mut found: Vec<(RecordId, Parts)> = Vec::with_capacity(count);
+        for (key, place) in self.index.from(from.key(0)) {
+            let is_full = found.len() == count;
+            match found.last_mut() {
+                Some((id, parts)) if *id == key.id() => parts.0.push((key, place)),
+                Some(_) if is_full => break,
+                Some(_) | None => found.push((key.id(), Parts(vec![(key, place)]))),
+            }
+        }
+        found
     }
 
     /// The parts of all records that are committed, in order of their identifiers.

@@ -39,7 +39,7 @@ mod recovery;
 mod segments;
 mod work;
 
-pub use batch::{Batch, Record, Ticket};
+pub use batch::{Appended, Batch, Record, Ticket};
 pub use committer::Committer;
 pub use config::{Config, ConfigError};
 pub use disk::{Disk, Files, OpenError, Slot};

@@ -48,6 +48,17 @@ impl Parts {
     }
 }
 
+impl Parts {
+    /// As [`Parts::read`], with pieces of segments that are kept in memory.
+    pub(crate) fn read_by<D: Disk + ?Sized>(&self, windows: &mut Windows<'_, D>) -> Result<Record, ReadError> {
+        let mut record = Assembly::default();
+        for (key, place) in &self.0 {
+            windows.add(&mut record, *key, *place)?;
+        }
+        record.finish()
+    }
+}
+
 /// A record that is put together from its parts.
 #[derive(Debug, Default)]
 struct Assembly {
@@ -86,7 +97,7 @@ impl Journal {
     /// Reads all records that are committed, in order of their identifiers, with 2 MiB of memory. `visit` gets each
     /// outcome. Returns how many records could not be read.
     pub fn visit<D: Disk + ?Sized>(&self, disk: &D, mut visit: impl FnMut(RecordId, Result<Record, ReadError>)) -> u64 {
-        let mut windows = Windows { disk, open: Vec::new() };
+        let mut windows = Windows::new(disk);
         let mut failed = 0;
         let mut parts = self.parts().peekable();
         while let Some((key, place)) = parts.next() {
@@ -110,12 +121,16 @@ struct Window {
 }
 
 /// Pieces of segments, the most recently used at the end.
-struct Windows<'a, D: ?Sized> {
+pub(crate) struct Windows<'a, D: ?Sized> {
     disk: &'a D,
     open: Vec<Window>,
 }
 
-impl<D: Disk + ?Sized> Windows<'_, D> {
+impl<'a, D: Disk + ?Sized> Windows<'a, D> {
+    pub(crate) const fn new(disk: &'a D) -> Self {
+        Self { disk, open: Vec::new() }
+    }
+
     fn add(&mut self, record: &mut Assembly, key: Key, place: Place) -> Result<(), ReadError> {
         let (start, length) = blocks::range(place.position, place.entry_bytes());
         let at = match self.open.iter().rposition(|window| window.piece(place.slot, start, length).is_some()) {

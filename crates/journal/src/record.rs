@@ -69,8 +69,8 @@ impl Key {
     }
 }
 
-/// The source of identifiers, shared by all who make batches.
-#[derive(Clone, Debug)]
+/// The source of identifiers, shared by all who make batches. The default is that of no journal.
+#[derive(Clone, Debug, Default)]
 pub struct Ids(Arc<AtomicU64>);
 
 impl Ids {

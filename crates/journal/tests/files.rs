@@ -47,7 +47,7 @@ fn open(directory: &Path, mode: Mode) -> (Committer<Files>, Recovery, Arc<Done>,
 fn records_of_many_threads_are_there_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("journal");
-    let (mut committer, report, done, records) = open(&path, Mode::Always);
+    let (committer, report, done, records) = open(&path, Mode::Always);
     assert_eq!((report.records, records.len()), (0, 0));
     let mut expected = BTreeMap::new();
     thread::scope(|scope| {
@@ -63,7 +63,7 @@ fn records_of_many_threads_are_there_after_a_restart() {
                         if let Some((old, _)) = last.replace((id, bytes)) {
                             batch.forget(old);
                         }
-                        let ticket = committer.append(batch).unwrap();
+                        let ticket = committer.append(batch).unwrap().ticket;
                         let read = committer.read(id).unwrap().unwrap();
                         assert_eq!((read.kind, read.bytes.len()), (worker, n * 7 % 3000));
                         if n % 10 == 0 {
@@ -94,7 +94,7 @@ fn nothing_is_committed_more_often_than_the_delay() {
     while start.elapsed() < DELAY * 6 {
         let mut batch = committer.batch();
         batch.put(1, vec![1; 10]);
-        done.wait(committer.append(batch).unwrap());
+        done.wait(committer.append(batch).unwrap().ticket);
         batches += 1;
     }
     let commits = committer.figures().frames;
@@ -107,7 +107,7 @@ fn an_interval_is_committed_later_and_at_the_end() {
     let directory = tempfile::tempdir().unwrap();
     for mode in [Mode::Interval(Duration::from_secs(3600)), Mode::None(Duration::from_secs(3600))] {
         let path = directory.path().join(mode.waits().to_string() + &format!("{mode:?}"));
-        let (mut committer, _, _, _) = open(&path, mode);
+        let (committer, _, _, _) = open(&path, mode);
         let mut batch = committer.batch();
         let id = batch.put(3, &b"later"[..]);
         committer.append(batch).unwrap();
@@ -130,7 +130,7 @@ fn a_directory_belongs_to_one_process_and_to_nobody_else() {
     assert!(matches!(Files::open(&path), Err(OpenError::InUse(_))));
     let mut batch = committer.batch();
     batch.put(0, vec![0; 100_000]);
-    done.wait(committer.append(batch).unwrap());
+    done.wait(committer.append(batch).unwrap().ticket);
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&path), 0o700);
     let files: Vec<_> = path.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();

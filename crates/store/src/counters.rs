@@ -1,9 +1,17 @@
 //! Counters and state of the store, for metrics.
 
-use std::sync::{
-    OnceLock,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
 };
+
+use fogmux_journal::{Figures, Recovery};
+
+/// Changes of the state are logged no more often.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// The state of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,7 +19,9 @@ pub enum State {
     /// It reads and writes.
     #[default]
     Writable,
-    /// It was read, but takes no more writes.
+    /// The disk is full: what is to be kept is refused, as long as there is no space.
+    Full,
+    /// The disk takes nothing: it failed, and is tried again with each write, or it was read-only at the start.
     ReadOnly,
     /// It could not be read, and takes no writes.
     Failed,
@@ -19,13 +29,14 @@ pub enum State {
 
 impl State {
     /// All states, for metrics.
-    pub const ALL: [Self; 3] = [Self::Writable, Self::ReadOnly, Self::Failed];
+    pub const ALL: [Self; 4] = [Self::Writable, Self::Full, Self::ReadOnly, Self::Failed];
 
     /// Its name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Writable => "writable",
+            Self::Full => "full",
             Self::ReadOnly => "read-only",
             Self::Failed => "failed",
         }
@@ -34,47 +45,55 @@ impl State {
 
 /// Counts of one store, kept by all its threads.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub(crate) struct Counters {
     pub(crate) commits: AtomicU64,
     pub(crate) records: AtomicU64,
-    pub(crate) bytes: AtomicU64,
     pub(crate) refused: AtomicU64,
-    pub(crate) shut_out: AtomicU64,
     pub(crate) failed: AtomicU64,
+    /// Changes that were acknowledged and then not kept.
+    pub(crate) lost: AtomicU64,
     pub(crate) damaged_records: AtomicU64,
     pub(crate) damaged_blocks: AtomicU64,
-    pub(crate) cut_bytes: AtomicU64,
-    pub(crate) moved_aside: AtomicU64,
+    pub(crate) damaged_files: AtomicU64,
     pub(crate) lost_commits: AtomicU64,
-    /// Set once: a store that has stopped writing does not start again.
-    stopped: OnceLock<(State, String)>,
+    health: Mutex<Health>,
 }
 
-/// A reading of [`Counters`].
+#[derive(Debug, Default)]
+struct Health {
+    /// The state and the reason, unless it is writable.
+    trouble: Option<(State, String)>,
+    /// Changes that were refused since the store is not writable.
+    told: u64,
+    logged: Option<Instant>,
+    tried: Option<Instant>,
+}
+
+/// A reading of the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Commits since the start.
     pub commits: u64,
-    /// Records they wrote, removals included, after coalescing.
+    /// Changes of messages and records in them, after coalescing.
     pub records: u64,
-    /// Bytes of those records.
+    /// Bytes written for them, whole blocks.
     pub bytes: u64,
-    /// Writes refused because too much was waiting for the disk, or because the store is read-only.
+    /// Writes refused because too much was waiting for the disk, or because the disk takes nothing.
     pub refused: u64,
     /// Changes that were taken, and that the disk then failed to take.
     pub failed: u64,
-    /// Records that could not be read at the start.
+    /// Records that could not be read, at the start or since.
     pub damaged_records: u64,
-    /// Damaged blocks of the tree met at the start; each may have held many records.
+    /// Blocks that the disk could not read at the start.
     pub damaged_blocks: u64,
-    /// Bytes cut from the end of the journal at the start, because their write was torn.
-    pub cut_bytes: u64,
-    /// Trees that could not be opened and were moved aside at the start.
-    pub moved_aside: u64,
-    /// Commits that were missing at the start.
+    /// Files that were cut short or gone at the start.
+    pub damaged_files: u64,
+    /// Frames that were missing at the start.
     pub lost_commits: u64,
-    /// Bytes in memory that are in the journal and in no table yet.
-    pub unflushed_bytes: u64,
+    /// Bytes of the files.
+    pub disk_bytes: u64,
+    /// Bytes of what is kept in them.
+    pub live_bytes: u64,
     /// The state.
     pub state: State,
 }
@@ -87,58 +106,113 @@ pub struct NotKept {
     pub reason: String,
     /// Changes of retained messages and records that were taken and are not, or not surely, on the disk.
     pub failed: u64,
-    /// Changes that were refused because the store had stopped writing.
+    /// Changes that were refused because the store could not be written.
     pub refused: u64,
 }
 
 impl Snapshot {
-    /// Whether stored data was missing at the start.
+    /// Whether stored data was missing at the start, or could not be read since.
     #[must_use]
     pub const fn has_lost(&self) -> bool {
-        self.damaged_records + self.damaged_blocks + self.moved_aside + self.lost_commits > 0
+        self.damaged_records + self.damaged_blocks + self.damaged_files + self.lost_commits > 0
     }
 }
 
 impl Counters {
-    /// Notes that nothing is written from now on.
+    /// Takes over what a start has found.
+    pub(crate) fn found(&self, recovery: &Recovery) {
+        let missing: u64 = recovery.missing.iter().map(|missing| missing.last - missing.first + 1).sum();
+        self.lost_commits.store(missing, Relaxed);
+        self.damaged_records.store(recovery.incomplete, Relaxed);
+        self.damaged_blocks.store(recovery.unreadable_blocks, Relaxed);
+        self.damaged_files.store(recovery.short_files + u64::from(recovery.lost_end), Relaxed);
+    }
+
+    fn health(&self) -> std::sync::MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the disk takes nothing.
     pub(crate) fn stop(&self, state: State, reason: String) {
-        // The first reason is the cause of all later ones.
-        let _ = self.stopped.set((state, reason));
+        let mut health = self.health();
+        let is_new = health.trouble.as_ref().is_none_or(|(before, _)| *before != state);
+        if is_new && health.logged.is_none_or(|logged| logged.elapsed() > QUIET) {
+            health.logged = Some(Instant::now());
+            tracing::error!(
+                reason,
+                state = state.name(),
+                "the store cannot be written: nothing that is to be kept is taken; make room or see to the disk"
+            );
+        }
+        health.trouble = Some((state, reason));
     }
 
-    pub(crate) fn state(&self) -> State {
-        self.stopped.get().map_or(State::Writable, |(state, _)| *state)
-    }
-
-    /// The reason why nothing is written any more, if so.
-    pub(crate) fn why_stopped(&self) -> Option<&str> {
-        self.stopped.get().map(|(_, reason)| reason.as_str())
-    }
-
-    /// Counts a write that was refused.
-    pub(crate) fn refuse(&self) {
-        self.refused.fetch_add(1, Relaxed);
-        if self.stopped.get().is_some() {
-            self.shut_out.fetch_add(1, Relaxed);
+    /// Notes that the disk has taken something.
+    pub(crate) fn recover(&self) {
+        let mut health = self.health();
+        if health.trouble.take().is_some() {
+            health.told = 0;
+            tracing::info!("the store can be written again");
         }
     }
 
+    /// The reason why nothing is taken, if so.
+    pub(crate) fn why_stopped(&self) -> Option<String> {
+        self.health().trouble.as_ref().map(|(_, reason)| reason.clone())
+    }
+
+    /// Whether it is time to try again whether the disk takes something.
+    pub(crate) fn is_trial_due(&self, after: Duration) -> bool {
+        let mut health = self.health();
+        let due = health.trouble.is_some() && health.tried.is_none_or(|tried| tried.elapsed() >= after);
+        if due {
+            health.tried = Some(Instant::now());
+        }
+        due
+    }
+
+    /// Counts writes that were refused.
+    pub(crate) fn refuse(&self, count: u64) {
+        self.refused.fetch_add(count, Relaxed);
+        self.tell(count);
+    }
+
+    /// Counts changes whose failure is told, as long as the store cannot be written.
+    pub(crate) fn tell(&self, count: u64) {
+        let mut health = self.health();
+        if health.trouble.is_some() {
+            health.told += count;
+        }
+    }
+
+    /// The end: an error if something was not kept. `unsettled` are changes of which nobody knows.
+    pub(crate) fn end(&self, unsettled: Option<u64>) -> Result<(), NotKept> {
+        let (lost, health) = (self.lost.load(Relaxed), self.health());
+        let reason = match (&unsettled, &health.trouble) {
+            (Some(_), _) => "the disk does not answer".to_owned(),
+            (None, Some((_, reason))) if lost + health.told > 0 => reason.clone(),
+            (None, None) if lost > 0 => "the disk was full or failed for a while".to_owned(),
+            // A store that could not be written and that nobody wrote to has kept everything.
+            (None, _) => return Ok(()),
+        };
+        Err(NotKept { reason, failed: lost + unsettled.unwrap_or_default(), refused: health.told })
+    }
+
     /// Reads all counters.
-    #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self, figures: &Figures) -> Snapshot {
         Snapshot {
             commits: self.commits.load(Relaxed),
             records: self.records.load(Relaxed),
-            bytes: self.bytes.load(Relaxed),
+            bytes: figures.written_bytes,
             refused: self.refused.load(Relaxed),
             failed: self.failed.load(Relaxed),
-            damaged_records: self.damaged_records.load(Relaxed),
+            damaged_records: self.damaged_records.load(Relaxed) + figures.lost_parts,
             damaged_blocks: self.damaged_blocks.load(Relaxed),
-            cut_bytes: self.cut_bytes.load(Relaxed),
-            moved_aside: self.moved_aside.load(Relaxed),
+            damaged_files: self.damaged_files.load(Relaxed),
             lost_commits: self.lost_commits.load(Relaxed),
-            unflushed_bytes: 0,
-            state: self.state(),
+            disk_bytes: figures.disk_bytes,
+            live_bytes: figures.live_bytes,
+            state: self.health().trouble.as_ref().map_or(State::Writable, |(state, _)| *state),
         }
     }
 }

@@ -2,49 +2,35 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-/// Commits of [`Durability::Interval`] and [`Durability::None`] are this far apart: what a power cut may take, against
-/// the wear of an SD card.
-pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
+use fogmux_journal::Mode;
 
-/// How long [`Durability::Group`] waits for company: at 20 ms an always-busy node writes some 30 GB a day, at 5 ms 135.
-pub(crate) const GROUP: Duration = Duration::from_millis(20);
-
-/// When a retained message is on disk, and whether its acknowledgement waits for that.
+/// When what is to be kept is on the disk, and whether its acknowledgement waits for that. It is the same for all kinds
+/// of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Written behind but not synchronised before the gateway stops: survives the end of the process, and of the
     /// machine only as far as the kernel got. Acknowledgements do not wait.
     None,
-    /// Written and synchronised once a second. Acknowledgements do not wait: a power cut takes up to a second of them.
-    #[default]
+    /// Written and synchronised once in an interval. Acknowledgements do not wait: a power cut takes up to an interval
+    /// of them.
     Interval,
-    /// Acknowledgements wait for an fsync, which is shared by all that came within 20 ms.
+    /// Acknowledgements wait for the disk. Commits are no more frequent than one in the delay, and at once after a
+    /// pause.
+    #[default]
     Group,
-    /// Acknowledgements wait for an fsync, which starts at once and is shared only by what waited for the last one.
+    /// Acknowledgements wait for the disk, and what waits is committed at once.
     Always,
 }
 
 impl Durability {
-    /// How long the committer lets writes gather.
-    pub(crate) const fn gather(self) -> Duration {
+    /// The same for the journal.
+    pub(crate) const fn mode(self, interval: Duration, delay: Duration) -> Mode {
         match self {
-            Self::None | Self::Interval => INTERVAL,
-            Self::Group => GROUP,
-            Self::Always => Duration::ZERO,
+            Self::None => Mode::None(interval),
+            Self::Interval => Mode::Interval(interval),
+            Self::Group => Mode::Group(delay),
+            Self::Always => Mode::Always,
         }
-    }
-
-    /// Whether a completion waits for the commit.
-    pub(crate) const fn waits(self) -> bool {
-        match self {
-            Self::None | Self::Interval => false,
-            Self::Group | Self::Always => true,
-        }
-    }
-
-    /// Whether a commit ends with an fsync.
-    pub(crate) const fn syncs(self) -> bool {
-        !matches!(self, Self::None)
     }
 
     /// Its name in the configuration.

@@ -1,29 +1,35 @@
-//! Storage that outlives the process: retained messages in a `fjall` tree on disk, and small records that doors keep
-//! under keys of their own ([`FjallStore::put_record`]).
+//! Storage that outlives the process: one journal with one committer (ADR 0041), in which retained messages, small
+//! records of doors, and whatever else must not be lost are kept side by side.
 //!
-//! The bus defines the trait, [`fogmux_bus::RetainedStore`]; [`FjallStore`] implements it. A publisher's call puts the
-//! newest value of a topic into a coalescing `queue`. One thread, the `committer`, takes the queue, writes it,
-//! synchronises once for all, and resolves the completions (ADR 0005).
+//! The bus defines the trait [`fogmux_bus::RetainedStore`]; [`JournalStore`] implements it. Doors keep small records
+//! under keys of their own ([`JournalStore::put_record`]). Other users put and forget records in atomic batches
+//! ([`JournalStore::batch`], [`JournalStore::commit`]) and visit them at the start ([`JournalStore::visit`]). [`Kind`]
+//! is the registry of what there is.
 //!
-//! Guarantees: a completion that resolves with success means that the value is on disk as [`Durability`] says. After a
-//! failed write or fsync the store is read-only, logs an error and never tries again; it is read-only from the start if
-//! the disk is full or read-only. Damage on disk, lost commits included, is skipped, counted and logged, and never
-//! keeps the gateway from starting. The store never blocks a caller and never logs a payload.
+//! Guarantees: a completion that resolves with success means that the value is on the disk as [`Durability`] says. One
+//! that fails means that nothing of it is there after a restart, and that the bus has what it had before. A full disk
+//! refuses what is put, never what is forgotten, and is found to have room again without a restart; so is a disk that
+//! failed. Damage costs the records that it hit, is counted, logged and noted in a file, and never keeps the gateway
+//! from starting. The store never blocks a caller and never logs a payload.
 
 mod batch;
-mod committer;
 mod counters;
+mod disk;
 mod durability;
-mod journal;
-mod marks;
+mod kind;
+mod ledger;
+mod losses;
+mod names;
 mod open;
-mod queue;
 pub mod record;
-mod retained;
-mod scratch;
-mod tree;
+mod store;
+mod watch;
 
-pub use counters::{Counters, NotKept, Snapshot, State};
+pub use batch::Batch;
+pub use counters::{NotKept, Snapshot, State};
+pub use disk::is_unwritable;
 pub use durability::Durability;
-pub use open::{OpenError, is_unwritable};
-pub use retained::{FjallStore, RECORD_KEY_BYTES_MAX, StoreConfig};
+pub use fogmux_journal::{ReadError, RecordId};
+pub use kind::Kind;
+pub use open::OpenError;
+pub use store::{JournalStore, RECORD_KEY_BYTES_MAX, StoreConfig};

@@ -70,7 +70,43 @@ fn read_only() -> Result<String> {
 }
 
 fn full_at_start() -> Result<String> {
-    on_disk(FULL_DISK, nothing_is_taken)
+    on_disk(FULL_DISK, |gateway| {
+        let kept = http(gateway, "GET", "/topics/kept/000007", b"")?;
+        ensure!(kept.0 == 200 && kept.1.starts_with("000007"), "what was kept: {kept:?}");
+        exhaust(gateway)?;
+        let errors =
+            gateway.whole_log().lines().filter(|line| line.contains("ERROR") && line.contains("store")).count();
+        ensure!(errors == 1, "{errors} lines in the log");
+        live_traffic_flows(gateway)
+    })
+}
+
+/// Has a store on a full disk use up the files that it has, and looks that values are either taken and read or refused
+/// and not read. Removals are taken.
+pub(super) fn exhaust(gateway: &Gateway) -> Result<()> {
+    for bytes in [20_000, 2_000, 200] {
+        let mut number = 0;
+        loop {
+            let (topic, value) = (format!("/topics/full/{bytes}/{number}"), "x".repeat(bytes));
+            let put = http(gateway, "PUT", &topic, value.as_bytes())?;
+            let read = http(gateway, "GET", &topic, b"")?;
+            if put.0 == 503 {
+                ensure!(read.0 == 404, "a refused value is read: {:.20}", read.1);
+                break;
+            }
+            ensure!(put.0 < 300 && read.1 == value, "PUT {put:?}, and {:.20} is read", read.1);
+            number += 1;
+            ensure!(number < 2_000, "{number} values of {bytes} bytes on a full disk");
+        }
+    }
+    let ready = http(gateway, "GET", "/readyz", b"")?;
+    ensure!(ready.0 == 503 && ready.1.contains("store is full"), "/readyz: {ready:?}");
+    let full = gateway.metrics()?.get("fogmux_store_state{state=\"full\"}").copied();
+    ensure!(full == Some(1.0), "the state in /metrics");
+    let delete = http(gateway, "DELETE", "/topics/full/20000/0", b"")?;
+    let read = http(gateway, "GET", "/topics/full/20000/0", b"")?;
+    ensure!(delete.0 < 300 && read.0 == 404, "a removal on a full disk: {delete:?} {read:?}");
+    gateway.check_conservation()
 }
 
 /// Retained messages are served, new ones are refused and read by nobody, and everything else flows.
@@ -80,7 +116,8 @@ fn nothing_is_taken(gateway: &mut Gateway) -> Result<()> {
     refuses_to_keep(gateway)?;
     let errors = gateway.whole_log().lines().filter(|line| line.contains("ERROR") && line.contains("store")).count();
     ensure!(errors == 1, "{errors} lines in the log");
-    live_traffic_flows(gateway)
+    live_traffic_flows(gateway)?;
+    none_was_kept(gateway)
 }
 
 fn refuses_to_keep(gateway: &Gateway) -> Result<()> {
@@ -139,9 +176,20 @@ fn live_traffic_flows(gateway: &Gateway) -> Result<()> {
         let (first, body) = reader.read()?;
         ensure!(first & 0xf0 == 0x30 && body.ends_with(b"x"), "QoS {qos}: {first:#x} {body:?}");
     }
-    let read = http(gateway, "GET", "/topics/live/a", b"")?;
-    ensure!(read.0 == 404, "kept after all: {read:?}");
     Ok(())
+}
+
+/// The retained one is not kept, which may turn out after it was delivered.
+fn none_was_kept(gateway: &Gateway) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let read = http(gateway, "GET", "/topics/live/a", b"")?;
+        if read.0 == 404 {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "kept after all: {read:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn first_start() -> Result<String> {
@@ -157,6 +205,7 @@ fn first_start() -> Result<String> {
         let mut gateway = Gateway::start_as(plan)?;
         refuses_without_values(&gateway)?;
         live_traffic_flows(&gateway)?;
+        none_was_kept(&gateway)?;
         ensure!(gateway.address("mqtts").is_err(), "a listener without a key");
         gateway.settle()?;
         told = format!("({} lines in the log)", gateway.whole_log().lines().count());
@@ -199,7 +248,8 @@ fn fills_up(durability: &str) -> Result<String> {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut latest = "before".to_owned();
     for round in 0_u32.. {
-        // Large, so that what is left of the last page of the journal is not enough.
+        // Other topics beside it, so that it does not find the room that it leaves itself.
+        let filler = http(&gateway, "PUT", &format!("/topics/filler/{round}"), "x".repeat(20_000).as_bytes())?;
         let value = format!("{round} {}", "x".repeat(20_000));
         let put = http(&gateway, "PUT", "/topics/a", value.as_bytes())?;
         let read = http(&gateway, "GET", "/topics/a", b"")?;
@@ -209,12 +259,20 @@ fn fills_up(durability: &str) -> Result<String> {
         }
         latest = value;
         ensure!(read.1 == latest, "an acknowledged value is not read: {:.20}", read.1);
-        ensure!(Instant::now() < deadline, "{round} values on a full disk");
-        std::thread::sleep(Duration::from_millis(50));
+        ensure!(Instant::now() < deadline, "{round} values on a full disk, the last {filler:?}");
     }
     let ready = http(&gateway, "GET", "/readyz", b"")?;
     ensure!(ready.0 == 503 && ready.1.contains("store"), "/readyz: {ready:?}");
     live_traffic_flows(&gateway)?;
+    // Without a restart, and without a value that would find out.
+    fs::remove_file(seen.join("filler"))?;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while http(&gateway, "GET", "/readyz", b"")?.0 != 200 {
+        ensure!(Instant::now() < deadline, "not ready with room again: {}", gateway.log());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let put = http(&gateway, "PUT", "/topics/a", "y".repeat(20_000).as_bytes())?;
+    ensure!(put.0 < 300, "PUT with room again: {put:?}");
     gateway.settle()?;
     Ok(String::new())
 }

@@ -108,7 +108,7 @@ fn mix() -> Result<String> {
     let told = peak(&gateway, idle)?;
     drop(readers);
     gateway.settle()?;
-    // The retained messages stay, with the allocator's share and the store's tables; nothing stays of the readers.
+    // The retained messages stay, with the allocator's share and the store's index; nothing stays of the readers.
     let kept = gateway.sum(&["fogmux_bus_retained_bytes"])?;
     let after = gateway.comes_down(idle + kept / 2 * 3, Instant::now() + Duration::from_secs(10))?;
     let megabytes = |bytes: u64| bytes / 1_000_000;
@@ -117,7 +117,7 @@ fn mix() -> Result<String> {
 
 /// The gauge of retained messages agrees with the resident set: `bus.retained_bytes_max` depends on it.
 fn gauge() -> Result<String> {
-    // Beside the 8 MB that are allowed anyhow: route caches, and the tables of the store.
+    // Beside the 8 MB that are allowed anyhow: route caches, and the index of the store.
     const BESIDE_BYTES: u64 = 5_000_000;
     // Everything is on the disk when it is acknowledged: what waits for the disk is no part of what is weighed.
     let mut gateway = Gateway::start(&["workers.count=1", "store.durability=group"])?;

@@ -170,6 +170,10 @@ impl Section for BusConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Store {
     pub(crate) durability: Durability,
+    /// Between commits of `none` and `interval`.
+    pub(crate) interval: Duration,
+    /// Between commits of `group`, at least.
+    pub(crate) group_delay: Duration,
     /// Bytes that may wait for the disk.
     pub(crate) queue_bytes_max: usize,
     /// `store` in the data directory when absent.
@@ -178,8 +182,8 @@ pub(crate) struct Store {
 
 impl Default for Store {
     fn default() -> Self {
-        let StoreConfig { durability, queue_bytes_max, .. } = StoreConfig::new("");
-        Self { durability, queue_bytes_max, path: None }
+        let StoreConfig { durability, interval, group_delay, queue_bytes_max, .. } = StoreConfig::new("");
+        Self { durability, interval, group_delay, queue_bytes_max, path: None }
     }
 }
 
@@ -187,6 +191,8 @@ impl Section for Store {
     fn read(&mut self, reader: &mut Reader<'_>) {
         let choices = [Durability::None, Durability::Interval, Durability::Group, Durability::Always];
         reader.choice("durability", &mut self.durability, &choices.map(|choice| (choice.name(), choice)));
+        reader.duration("interval", &mut self.interval, Duration::from_millis(10)..=Duration::from_secs(600));
+        reader.duration("group_delay", &mut self.group_delay, Duration::ZERO..=Duration::from_secs(10));
         reader.size("queue_bytes_max", &mut self.queue_bytes_max, 64 << 10..=4 << 30);
         reader.path("path", &mut self.path);
     }

@@ -160,21 +160,24 @@ impl Snapshot {
         for (name, help, value) in [
             ("store_commits", "Commits written", count.commits),
             ("store_records", "Records written, after coalescing", count.records),
-            ("store_written_bytes", "Bytes of those records", count.bytes),
-            ("store_refused", "Writes refused because the store is read-only or busy", count.refused),
+            ("store_written_bytes", "Bytes written for them, whole blocks", count.bytes),
+            ("store_refused", "Writes refused because the disk takes nothing, or too much waits for it", count.refused),
             ("store_failed", "Writes that were taken and that the disk then failed to take", count.failed),
-            ("store_damaged_records", "Records that could not be read at the start", count.damaged_records),
-            ("store_damaged_blocks", "Damaged blocks met at the start", count.damaged_blocks),
-            ("store_cut_bytes", "Bytes of torn writes cut from the journal at the start", count.cut_bytes),
-            ("store_moved_aside", "Stores moved aside at the start for damage", count.moved_aside),
-            ("store_lost_commits", "Commits that were missing at the start", count.lost_commits),
+            ("store_damaged_records", "Records that could not be read", count.damaged_records),
+            ("store_damaged_blocks", "Blocks that could not be read at the start", count.damaged_blocks),
+            ("store_damaged_files", "Files that were cut short or gone at the start", count.damaged_files),
+            ("store_lost_commits", "Frames of commits that were missing at the start", count.lost_commits),
         ] {
             let metric = ConstCounter::new(value);
             metric.encode(descriptor(encoder, name, help, metric.metric_type())?)?;
         }
-        let help = "Bytes in memory that are in the journal and in no table yet";
-        let unflushed = ConstGauge::new(i64::try_from(count.unflushed_bytes).unwrap_or(i64::MAX));
-        unflushed.encode(descriptor(encoder, "store_unflushed_bytes", help, MetricType::Gauge)?)?;
+        for (name, help, value) in [
+            ("store_disk_bytes", "Bytes of the store's files", count.disk_bytes),
+            ("store_live_bytes", "Bytes in them of what is kept", count.live_bytes),
+        ] {
+            let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            metric.encode(descriptor(encoder, name, help, MetricType::Gauge)?)?;
+        }
         let mut family = descriptor(encoder, "store_state", "1 for the state the store is in", MetricType::Gauge)?;
         for state in State::ALL {
             let is = ConstGauge::new(i64::from(state == count.state));

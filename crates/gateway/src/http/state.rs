@@ -5,7 +5,7 @@
 
 use fogmux_auth::Action;
 use fogmux_http::{Kind, Problem};
-use fogmux_store::FjallStore;
+use fogmux_store::JournalStore;
 use http::Response;
 
 use super::{conn::Conn, identity::Identity, payload::Payload, respond};
@@ -34,7 +34,7 @@ pub(super) fn ready(conn: &Conn) -> Result<Response<Payload>, Problem<'static>> 
     }
     let store = ctx.shared.metrics.store.get();
     let local = conn.peer.is_loopback();
-    if let Some(reason) = store.and_then(FjallStore::why_stopped) {
+    if let Some(reason) = store.and_then(JournalStore::why_stopped) {
         let problem = Problem::new(Kind::Unavailable);
         let state = store.map(|store| store.counters().state).unwrap_or_default().name();
         return Err(if local { problem.detail(format!("the store is {state}: {reason}")) } else { problem });

@@ -6,7 +6,7 @@
 use std::{fmt, sync::Arc};
 
 use fogmux_bus::Completion;
-use fogmux_store::{FjallStore, RECORD_KEY_BYTES_MAX};
+use fogmux_store::{JournalStore, RECORD_KEY_BYTES_MAX};
 use fogmux_xmpp::{
     Limits, Writer,
     form::Form,
@@ -30,7 +30,7 @@ pub trait NodeStore: fmt::Debug + Send + Sync {
     fn load(&self, prefix: &str, visit: &mut dyn FnMut(&str, &[u8]));
 }
 
-impl NodeStore for FjallStore {
+impl NodeStore for JournalStore {
     fn put(&self, key: &str, value: Option<Box<[u8]>>) -> Completion {
         self.put_record(key, value)
     }

@@ -43,7 +43,8 @@ pub struct Files {
     handle: File,
     // The most recently used is at the end.
     open: Mutex<Vec<(Slot, Arc<File>)>>,
-    _lock: File,
+    may_write: bool,
+    _lock: Option<File>,
 }
 
 impl Files {
@@ -65,14 +66,26 @@ impl Files {
             }
         }
         let path = directory.join(LOCK);
-        let lock = new_file().open(&path).map_err(failed(&path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(OpenError::InUse(directory.to_owned())),
-            Err(TryLockError::Error(error)) => return Err(OpenError::Io { path, error }),
-        }
+        let lock = take(new_file().open(&path).map_err(failed(&path))?, directory, path)?;
         let handle = File::open(directory).map_err(failed(directory))?;
-        Ok(Self { directory: directory.to_owned(), handle, open: Mutex::default(), _lock: lock })
+        let open = Mutex::default();
+        Ok(Self { directory: directory.to_owned(), handle, open, may_write: true, _lock: Some(lock) })
+    }
+
+    /// Opens a directory that cannot be written to. Nothing in it is changed.
+    ///
+    /// # Errors
+    /// Another process has it, or the system refuses.
+    pub fn open_to_read(directory: &Path) -> Result<Self, OpenError> {
+        let path = directory.join(LOCK);
+        let lock = match File::open(&path) {
+            Ok(lock) => Some(take(lock, directory, path)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(OpenError::Io { path, error }),
+        };
+        let handle = File::open(directory).map_err(|error| OpenError::Io { path: directory.to_owned(), error })?;
+        let open = Mutex::default();
+        Ok(Self { directory: directory.to_owned(), handle, open, may_write: false, _lock: lock })
     }
 
     fn path(&self, slot: Slot) -> PathBuf {
@@ -83,7 +96,7 @@ impl Files {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let found = match open.iter().position(|(of, _)| *of == slot) {
             Some(at) => open.remove(at).1,
-            None => Arc::new(OpenOptions::new().read(true).write(true).open(self.path(slot))?),
+            None => Arc::new(OpenOptions::new().read(true).write(self.may_write).open(self.path(slot))?),
         };
         if open.len() >= OPEN_MAX {
             open.remove(0);
@@ -114,6 +127,14 @@ impl Files {
             at += zeros.len() as u64;
         }
         file.sync_all()
+    }
+}
+
+fn take(lock: File, directory: &Path, path: PathBuf) -> Result<File, OpenError> {
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse(directory.to_owned())),
+        Err(TryLockError::Error(error)) => Err(OpenError::Io { path, error }),
     }
 }
 

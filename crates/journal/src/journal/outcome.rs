@@ -110,7 +110,7 @@ impl Journal {
             self.not_revoked();
             return;
         }
-        let waiting = std::mem::take(&mut self.waiting);
+        let waiting = self.take_waiting();
         let failure = Failure::Disk { kind: error.kind(), message: error.to_string(), may_return: false };
         if let Some(through) = waiting.last.or(layout.changes.last) {
             self.revoking = Some(Progress { through, refused: Vec::new(), outcome: Err(failure) });

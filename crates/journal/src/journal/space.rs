@@ -33,7 +33,7 @@ impl Journal {
     fn commit_task(&mut self, sync: bool) -> Option<Task> {
         let last = self.waiting.last?;
         if self.waiting.is_empty() {
-            let refused = std::mem::take(&mut self.waiting).refused;
+            let refused = self.take_waiting().refused;
             self.done(last, refused, Ok(()));
             return None;
         }
@@ -62,7 +62,7 @@ impl Journal {
     }
 
     fn commit_waiting(&mut self, sync: bool) -> Option<Task> {
-        let waiting = std::mem::take(&mut self.waiting);
+        let waiting = self.take_waiting();
         match self.commit(waiting, sync, 0) {
             Ok(task) => Some(task),
             Err(waiting) => {
@@ -78,9 +78,11 @@ impl Journal {
         self.figures.failures += 1;
         if !self.waiting.puts.is_empty() {
             self.waiting.refuse_puts();
+            // Those that come now may find room.
+            self.set += 1;
             return self.commit_task(sync);
         }
-        if let Some(last) = std::mem::take(&mut self.waiting).last {
+        if let Some(last) = self.take_waiting().last {
             self.done(last, Vec::new(), Err(Failure::Full));
         }
         None

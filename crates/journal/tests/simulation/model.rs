@@ -99,7 +99,7 @@ impl Subject {
             }
         }
         let new: Vec<_> = change.puts.iter().map(|(id, _)| *id).collect();
-        let ticket = self.journal.append(batch);
+        let ticket = self.journal.append(batch).map(|appended| appended.ticket);
         match ticket {
             Ok(ticket) => {
                 self.known.extend(new);

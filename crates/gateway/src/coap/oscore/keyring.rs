@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    error::Error,
     fmt, io,
     path::{Path, PathBuf},
     sync::{
@@ -78,8 +79,30 @@ impl Fresh {
 
 /// Why contexts cannot be used; all reasons at once.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", .0.join("\n"))]
-pub struct KeyringError(Vec<String>);
+#[error("{}", .problems.join("\n"))]
+pub struct KeyringError {
+    problems: Vec<String>,
+    /// Whether it is because the disk takes nothing.
+    is_of_disk: bool,
+}
+
+/// Whether an error, or what it comes from, says that the disk takes nothing.
+fn is_of_disk(error: &(dyn Error + 'static)) -> bool {
+    let of_it = error.downcast_ref().is_some_and(fogmux_store::is_unwritable);
+    of_it || error.source().is_some_and(is_of_disk)
+}
+
+impl KeyringError {
+    fn of(problems: Vec<String>) -> Self {
+        Self { problems, is_of_disk: false }
+    }
+
+    /// Whether it is because the disk takes nothing.
+    #[must_use]
+    pub const fn is_of_disk(&self) -> bool {
+        self.is_of_disk
+    }
+}
 
 impl Keyring {
     /// Reads a directory. Nothing is changed.
@@ -87,7 +110,7 @@ impl Keyring {
     /// # Errors
     /// [`KeyringError`] with every file that is wrong.
     pub fn read(&self, directory: &Path) -> Result<Fresh, KeyringError> {
-        let files = directory::read_all(directory).map_err(KeyringError)?;
+        let files = directory::read_all(directory).map_err(KeyringError::of)?;
         let known = lock(&self.known);
         let (mut seen, mut problems): (HashMap<_, &ContextFile>, _) = (HashMap::new(), Vec::new());
         let mut senders: HashMap<Fingerprint, &ContextFile> = HashMap::new();
@@ -113,7 +136,7 @@ impl Keyring {
         if problems.is_empty() {
             Ok(Fresh { directory: directory.to_owned(), files })
         } else {
-            Err(KeyringError(problems))
+            Err(KeyringError::of(problems))
         }
     }
 
@@ -123,12 +146,15 @@ impl Keyring {
     /// # Errors
     /// [`KeyringError`]; then nothing has been added. Contexts that are gone are out of use.
     pub fn replace(&self, fresh: Fresh, journal: &Path) -> Result<(), KeyringError> {
-        let failed = |problem: &dyn fmt::Display| KeyringError(vec![format!("{}: {problem}", journal.display())]);
+        let failed = |error: Box<dyn Error>| KeyringError {
+            problems: vec![format!("{}: {error}", journal.display())],
+            is_of_disk: is_of_disk(&*error),
+        };
         self.occupy(&fresh)?;
         let mut known = lock(&self.known);
         let mut missing = Vec::new();
         let mut ring = Ring::default();
-        let clash = |error: fogmux_oscore::Clash| KeyringError(vec![error.to_string()]);
+        let clash = |error: fogmux_oscore::Clash| KeyringError::of(vec![error.to_string()]);
         for file in fresh.files {
             match known.get(&file.parameters.fingerprint()) {
                 Some(context) => ring.add(Arc::clone(context)).map_err(clash)?,
@@ -136,7 +162,7 @@ impl Keyring {
             }
         }
         let made = if missing.is_empty() { Ok(Vec::new()) } else { self.make(&missing, journal) };
-        let outcome = made.map_err(|error| failed(&error)).and_then(|made| {
+        let outcome = made.map_err(failed).and_then(|made| {
             made.into_iter().try_for_each(|context| {
                 ring.add(Arc::clone(&context)).map_err(clash)?;
                 known.insert(*context.fingerprint(), context);
@@ -157,7 +183,7 @@ impl Keyring {
         match Lock::take_directory(directory) {
             Ok(taken) => *place = Some((directory.clone(), taken)),
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                return Err(KeyringError(vec![format!("{}: {error}", directory.display())]));
+                return Err(KeyringError::of(vec![format!("{}: {error}", directory.display())]));
             }
             // Some network file systems have no locks on directories.
             Err(error) => {
@@ -169,7 +195,7 @@ impl Keyring {
     }
 
     /// Makes contexts, when it is on the disk that they are in use.
-    fn make(&self, files: &[ContextFile], path: &Path) -> Result<Vec<Arc<Context>>, Box<dyn std::error::Error>> {
+    fn make(&self, files: &[ContextFile], path: &Path) -> Result<Vec<Arc<Context>>, Box<dyn Error>> {
         let fingerprints: Vec<Fingerprint> = files.iter().map(|file| file.parameters.fingerprint()).collect();
         let lock = match self.disk.journal.get() {
             Some(_) => None,
@@ -288,7 +314,7 @@ pub(super) fn start(
     records: &Records,
     fingerprint: &Fingerprint,
     now: Duration,
-) -> Result<Start, Box<dyn std::error::Error>> {
+) -> Result<Start, Box<dyn Error>> {
     let first = number_at(now);
     let record = records.of(fingerprint, first.unwrap_or_default());
     let next = match (record, first) {

@@ -1,0 +1,437 @@
+//! The store: retained messages and records of doors by their names, and other records in batches.
+
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use fogmux_bus::{Completion, Message, RetainedStore, Stored, Topic, Undo};
+use fogmux_journal::{Committer, Config, Figures, Ids, Journal, Location, ReadError, Record, RecordId, Refused};
+
+use crate::{
+    batch::Batch,
+    counters::{NotKept, Snapshot},
+    disk::AnyDisk,
+    durability::Durability,
+    kind::{self, Kind},
+    ledger::completion,
+    names::Write,
+    open::{self, OpenError, Opened},
+    record,
+    watch::Shared,
+};
+
+/// How long [`JournalStore::close`] waits for a disk that does not answer.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// While the disk takes nothing, it is tried no more often.
+const TRIAL_PAUSE: Duration = Duration::from_secs(1);
+/// Bytes of such a trial: as little room as most messages need says nothing about the larger ones.
+const TRIAL_BYTES: usize = 32 << 10;
+
+/// Longest key of a record, in bytes.
+pub const RECORD_KEY_BYTES_MAX: usize = 65_535;
+
+/// The configuration of a store.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// Its directory; created if missing.
+    pub path: PathBuf,
+    /// The data that a power cut may cost.
+    pub durability: Durability,
+    /// The time between commits of [`Durability::None`] and [`Durability::Interval`].
+    pub interval: Duration,
+    /// The least time between commits of [`Durability::Group`].
+    pub group_delay: Duration,
+    /// Most bytes that may wait for a commit. Writes beyond are refused. As many may be on their way to the disk.
+    pub queue_bytes_max: usize,
+}
+
+impl StoreConfig {
+    /// The defaults, in a directory.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            durability: Durability::default(),
+            interval: Duration::from_secs(1),
+            group_delay: Duration::from_millis(20),
+            queue_bytes_max: 32 << 20,
+        }
+    }
+}
+
+/// The store on disk. Clones are handles on the same one.
+#[derive(Clone, Debug)]
+pub struct JournalStore(Arc<Inner>);
+
+struct Inner {
+    shared: Arc<Shared>,
+    engine: Engine,
+}
+
+/// What is below.
+enum Engine {
+    Running(Committer<AnyDisk>),
+    /// The disk cannot be written.
+    ReadOnly(Box<Journal>, AnyDisk),
+    /// It cannot be read either, or is empty.
+    Nothing,
+}
+
+impl JournalStore {
+    /// Opens the store and starts its committer. The store is read-only if the disk is read-only or failing, and full if
+    /// it is full.
+    ///
+    /// # Errors
+    /// When another process has it, a newer release has written to it, or it may not be read. Never because of damage.
+    pub fn open(config: &StoreConfig) -> Result<Self, OpenError> {
+        Self::open_by(config, |journal, shared| open::open(&config.path, journal, shared))
+    }
+
+    pub(crate) fn open_by(
+        config: &StoreConfig,
+        open: impl FnOnce(Config, &Shared) -> Result<Opened, OpenError>,
+    ) -> Result<Self, OpenError> {
+        let mode = config.durability.mode(config.interval, config.group_delay);
+        let shared = Arc::new(Shared::new(mode.waits()));
+        let journal = Config { pending_bytes_max: config.queue_bytes_max, ..Config::default() };
+        let engine = match open(journal, &shared)? {
+            Opened::Writable(journal, disk) => {
+                let watch = Arc::clone(&shared);
+                let started = Committer::start(journal, disk, mode, move |progress| watch.progress(&progress));
+                Engine::Running(started.map_err(|source| OpenError::Io { path: config.path.clone(), source })?)
+            }
+            Opened::ReadOnly(journal, disk) => Engine::ReadOnly(Box::new(journal), disk),
+            Opened::Nothing => Engine::Nothing,
+        };
+        Ok(Self(Arc::new(Inner { shared, engine })))
+    }
+
+    /// The reason why nothing that is put is taken, if so. To ask is to have the disk tried again, now and then.
+    #[must_use]
+    pub fn why_stopped(&self) -> Option<String> {
+        let why = self.0.shared.counters.why_stopped();
+        if why.is_some() {
+            self.0.try_disk();
+        }
+        why
+    }
+
+    /// Closes the store and waits until everything is on the disk. Blocks: for the end of the process.
+    ///
+    /// # Errors
+    /// When something is not on the disk that the store was given, or the disk does not answer.
+    pub fn close(&self) -> Result<(), NotKept> {
+        self.0.close()
+    }
+
+    /// An empty batch of changes of records that have no names.
+    #[must_use]
+    pub fn batch(&self) -> Batch {
+        Batch(match &self.0.engine {
+            Engine::Running(committer) => committer.batch(),
+            Engine::ReadOnly(journal, _) => fogmux_journal::Batch::new(&journal.ids()),
+            Engine::Nothing => fogmux_journal::Batch::new(&Ids::default()),
+        })
+    }
+
+    /// Appends a batch: all of it is committed or nothing. The completion waits for that, if acknowledgements do. A
+    /// batch that only forgets is not refused for lack of space.
+    #[must_use]
+    pub fn commit(&self, batch: Batch) -> Completion {
+        self.0.commit(batch)
+    }
+
+    /// Reads a record, from memory if it is not on the disk yet. `None` if there is none, or it is to be forgotten.
+    ///
+    /// # Errors
+    /// The record is damaged, or the system refuses.
+    pub fn read(&self, id: RecordId) -> Result<Option<Bytes>, ReadError> {
+        Ok(self.0.read(id)?.map(|record| record.bytes))
+    }
+
+    /// Visits the committed records of these kinds in order of their identifiers, with little memory. Damaged ones are
+    /// skipped, logged and counted.
+    pub fn visit(&self, kinds: &[Kind], mut visit: impl FnMut(Kind, RecordId, &Bytes)) {
+        self.0.visit(&mut |id, record| {
+            if let Some(kind) = Kind::from_u8(record.kind).filter(|kind| kinds.contains(kind)) {
+                visit(kind, id, &record.bytes);
+            }
+        });
+    }
+
+    /// Stores or removes a door's record; the completion is like that of a retained message. Keys begin with the door's
+    /// name and have at most [`RECORD_KEY_BYTES_MAX`] bytes; values are opaque.
+    #[must_use]
+    pub fn put_record(&self, key: &str, value: Option<Box<[u8]>>) -> Completion {
+        if key.len() > RECORD_KEY_BYTES_MAX {
+            return Completion::Failed;
+        }
+        self.0.put_record(key, value)
+    }
+
+    /// Visits the committed records with this prefix in order of their keys: for the start.
+    pub fn records(&self, prefix: &str, visit: &mut dyn FnMut(&str, &[u8])) {
+        let ledger = self.0.shared.ledger();
+        let found = ledger.records.all().filter(|(key, _)| key.starts_with(prefix));
+        let mut found: Vec<_> = found.map(|(key, id)| (key.clone(), id)).collect();
+        drop(ledger);
+        found.sort_unstable();
+        for (_, id) in found {
+            match self.0.read(id) {
+                Ok(Some(record)) => {
+                    if let Some((key, value)) = kind::split(&record.bytes) {
+                        visit(key, value);
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => self.0.damaged(&error),
+            }
+        }
+    }
+
+    /// A reading of the counters.
+    #[must_use]
+    pub fn counters(&self) -> Snapshot {
+        self.0.shared.counters.snapshot(&self.0.figures())
+    }
+}
+
+impl Inner {
+    const fn committer(&self) -> Option<&Committer<AnyDisk>> {
+        match &self.engine {
+            Engine::Running(committer) => Some(committer),
+            Engine::ReadOnly(..) | Engine::Nothing => None,
+        }
+    }
+
+    /// The committer for a write. `None` if it is refused. Where acknowledgements do not wait, a disk that takes nothing
+    /// is no place for what is acknowledged.
+    fn committer_for(&self, puts: bool) -> Option<&Committer<AnyDisk>> {
+        if puts && !self.shared.waits && self.shared.counters.why_stopped().is_some() {
+            self.try_disk();
+            return None;
+        }
+        self.committer()
+    }
+
+    fn refused(&self, why: Option<Refused>) -> Completion {
+        if let Some(why @ Refused::TooLarge(_)) = why {
+            tracing::warn!(%why, "the store does not take a message");
+        }
+        self.shared.counters.refuse(1);
+        Completion::Failed
+    }
+
+    /// The last write of a topic or key waits in a set. Returns its completion.
+    fn put_topic(
+        &self,
+        topic: &Topic,
+        value: Option<Vec<u8>>,
+        message: Option<&Arc<Message>>,
+        before: Option<&Arc<Message>>,
+    ) -> Completion {
+        let puts = value.is_some();
+        let Some(committer) = self.committer_for(puts) else { return self.refused(None) };
+        let mut batch = committer.batch();
+        let mut ledger = self.shared.ledger();
+        if ledger.undoing {
+            return self.refused(None);
+        }
+        ledger.topics.each(topic, |id| batch.forget(id));
+        if !puts && batch.is_empty() {
+            return Completion::Ready;
+        }
+        let id = value.map(|value| batch.put(Kind::Retained as u8, value));
+        ledger.sweep(&mut batch);
+        let appended = match committer.append(batch) {
+            Ok(appended) => appended,
+            Err(why) => return self.refused(Some(why)),
+        };
+        let waits = self.shared.waits;
+        let seen = |message: Option<&Arc<Message>>| message.filter(|_| waits).cloned();
+        let write = Write { set: appended.set, id, message: seen(message), before: seen(before) };
+        let is_first = ledger.topics.write(topic.clone(), write);
+        let set = ledger.set(appended, puts);
+        set.topics.extend(is_first.then(|| topic.clone()));
+        match waits {
+            true => completion(if puts { &mut set.puts } else { &mut set.forgets }),
+            false => Completion::Ready,
+        }
+    }
+
+    fn put_record(&self, key: &str, value: Option<Box<[u8]>>) -> Completion {
+        let puts = value.is_some();
+        let Some(committer) = self.committer_for(puts) else { return self.refused(None) };
+        let mut batch = committer.batch();
+        let mut ledger = self.shared.ledger();
+        ledger.records.each(key, |id| batch.forget(id));
+        if !puts && batch.is_empty() {
+            return Completion::Ready;
+        }
+        let bytes = value.and_then(|value| {
+            kind::named(key, |out| {
+                out.extend_from_slice(&value);
+                Some(())
+            })
+        });
+        let id = bytes.map(|bytes| batch.put(Kind::Door as u8, bytes));
+        ledger.sweep(&mut batch);
+        let appended = match committer.append(batch) {
+            Ok(appended) => appended,
+            Err(why) => return self.refused(Some(why)),
+        };
+        let write = Write { set: appended.set, id, message: None, before: None };
+        let is_first = ledger.records.write(key.into(), write);
+        let set = ledger.set(appended, puts);
+        set.records.extend(is_first.then(|| key.into()));
+        match self.shared.waits {
+            true => completion(if puts { &mut set.puts } else { &mut set.forgets }),
+            false => Completion::Ready,
+        }
+    }
+
+    fn commit(&self, Batch(mut batch): Batch) -> Completion {
+        if batch.is_empty() {
+            return Completion::Ready;
+        }
+        let puts = batch.puts();
+        let Some(committer) = self.committer_for(puts) else { return self.refused(None) };
+        let mut ledger = self.shared.ledger();
+        ledger.sweep(&mut batch);
+        let appended = match committer.append(batch) {
+            Ok(appended) => appended,
+            Err(why) => return self.refused(Some(why)),
+        };
+        let set = ledger.set(appended, puts);
+        let [putting, forgetting] = &mut set.others;
+        *(if puts { putting } else { forgetting }) += 1;
+        match self.shared.waits {
+            true => completion(if puts { &mut set.puts } else { &mut set.forgets }),
+            false => Completion::Ready,
+        }
+    }
+
+    /// Tries whether the disk takes something again, if that was not tried just now.
+    fn try_disk(&self) {
+        let Some(committer) = self.committer() else { return };
+        if !self.shared.counters.is_trial_due(TRIAL_PAUSE) {
+            return;
+        }
+        let mut batch = committer.batch();
+        let mut ledger = self.shared.ledger();
+        ledger.sweep(&mut batch);
+        let id = batch.put(Kind::Trial as u8, vec![0; TRIAL_BYTES]);
+        if let Ok(appended) = committer.append(batch) {
+            ledger.set(appended, true);
+            ledger.spare.push(id);
+        }
+    }
+
+    fn read(&self, id: RecordId) -> Result<Option<Record>, ReadError> {
+        match &self.engine {
+            Engine::Running(committer) => committer.read(id),
+            Engine::ReadOnly(journal, disk) => match journal.find(id) {
+                Some(Location::Disk(parts)) => parts.read(disk).map(Some),
+                Some(Location::Memory(record)) => Ok(Some(record)),
+                None => Ok(None),
+            },
+            Engine::Nothing => Ok(None),
+        }
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(RecordId, &Record)) {
+        let mut each = |id, outcome: Result<Record, ReadError>| match outcome {
+            Ok(record) => visit(id, &record),
+            Err(error) => self.damaged(&error),
+        };
+        match &self.engine {
+            Engine::Running(committer) => drop(committer.visit(&mut each)),
+            Engine::ReadOnly(journal, disk) => drop(journal.visit(disk, &mut each)),
+            Engine::Nothing => {}
+        }
+    }
+
+    fn damaged(&self, error: &dyn fmt::Display) {
+        self.shared.counters.damaged_records.fetch_add(1, Relaxed);
+        tracing::error!(%error, "a record of the store is damaged and is skipped");
+    }
+
+    fn figures(&self) -> Figures {
+        match &self.engine {
+            Engine::Running(committer) => committer.figures(),
+            Engine::ReadOnly(journal, _) => journal.figures(),
+            Engine::Nothing => Figures::default(),
+        }
+    }
+
+    fn close(&self) -> Result<(), NotKept> {
+        let ended = self.committer().is_none_or(|committer| committer.close_within(CLOSE_PATIENCE));
+        let unsettled = (!ended).then(|| self.shared.ledger().unsettled());
+        self.shared.counters.end(unsettled)
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").field("shared", &self.shared).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The result is of interest only to callers that close the store themselves, before this.
+        let _ = self.close();
+    }
+}
+
+impl RetainedStore for JournalStore {
+    fn put(&self, message: &Arc<Message>, expires_unix_ms: Option<u64>, before: Option<&Arc<Message>>) -> Completion {
+        let value = kind::named(&message.topic, |out| record::Record::of(message, expires_unix_ms).encode(out));
+        match value {
+            Some(value) => self.0.put_topic(&message.topic, Some(value), Some(message), before),
+            None => self.0.refused(Some(Refused::TooLarge(message.payload.len()))),
+        }
+    }
+
+    fn remove(&self, topic: &Topic, before: Option<&Arc<Message>>) -> Completion {
+        self.0.put_topic(topic, None, None, before)
+    }
+
+    fn pending(&self, topic: &str) -> Completion {
+        self.0.shared.ledger().pending(topic)
+    }
+
+    fn undo_by(&self, undo: Undo) {
+        // A store belongs to one bus.
+        let _ = self.0.shared.undo.set(undo);
+    }
+
+    fn load(&self, visit: &mut dyn FnMut(Stored)) {
+        let mut loaded = 0_u64;
+        self.visit(&[Kind::Retained], |_, id, bytes| {
+            let Some((name, value)) = kind::split(bytes) else { return };
+            let ledger = self.0.shared.ledger();
+            // Shared with the topic's own.
+            let topic = ledger.topics.name(name).filter(|_| ledger.topics.kept(name) == Some(id)).cloned();
+            drop(ledger);
+            match topic.map(|topic| record::decode(topic, value)) {
+                Some(Ok(stored)) => {
+                    loaded += 1;
+                    visit(stored);
+                }
+                Some(Err(error)) => self.0.damaged(&error),
+                // An older one, which is being forgotten.
+                None => {}
+            }
+        });
+        tracing::info!(loaded, "retained messages are back");
+    }
+}
+
+#[cfg(test)]
+mod oracle;

@@ -1,0 +1,145 @@
+//! The outcomes of commits: what they mean for names, readers, and those who wait.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::Ordering::Relaxed},
+};
+
+use fogmux_bus::{Completer, Message, StoreFailed, Topic, Undo};
+use fogmux_journal::{Failure, Progress};
+
+use crate::{
+    counters::{Counters, State},
+    ledger::{Ledger, Set},
+    names::Fate,
+};
+
+/// What publishers and the committer's thread share.
+pub(crate) struct Shared {
+    ledger: Mutex<Ledger>,
+    pub(crate) counters: Counters,
+    pub(crate) undo: OnceLock<Undo>,
+    /// Whether acknowledgements wait for commits.
+    pub(crate) waits: bool,
+}
+
+/// What follows from the outcomes.
+#[derive(Default)]
+struct Aftermath {
+    undone: Vec<(Topic, Option<Arc<Message>>)>,
+    resolved: Vec<(Arc<Completer>, Result<(), StoreFailed>)>,
+    /// Something that was put is on the disk.
+    takes: bool,
+    /// Changes that were refused for lack of space, and that failed.
+    no_space: u64,
+    failed: u64,
+}
+
+impl Shared {
+    pub(crate) fn new(waits: bool) -> Self {
+        Self { ledger: Mutex::default(), counters: Counters::default(), undo: OnceLock::new(), waits }
+    }
+
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of batches that are done. Readers see the earlier messages again before anybody is told that a newer
+    /// one was not kept.
+    pub(crate) fn progress(&self, progress: &Progress) {
+        let mut aftermath = Aftermath::default();
+        let mut ledger = self.ledger();
+        while let Some(set) = ledger.settled(progress.through) {
+            let refused = progress.refused.iter().any(|ticket| (set.first..=set.last).contains(ticket));
+            let fate = match progress.outcome {
+                Err(_) => Fate::Failed,
+                Ok(()) if refused => Fate::NoSpace,
+                Ok(()) => Fate::Done,
+            };
+            self.settle(&mut ledger, set, fate, &mut aftermath);
+        }
+        ledger.undoing = !aftermath.undone.is_empty();
+        drop(ledger);
+        self.note(progress, &aftermath);
+        let Aftermath { undone, resolved, .. } = aftermath;
+        if !undone.is_empty() {
+            if let Some(undo) = self.undo.get() {
+                undone.iter().for_each(|(topic, before)| undo(topic, before.as_ref()));
+            }
+            self.ledger().undoing = false;
+        }
+        resolved.into_iter().for_each(|(completer, result)| completer.complete(result));
+    }
+
+    fn settle(&self, ledger: &mut Ledger, set: Set, fate: Fate, aftermath: &mut Aftermath) {
+        let changes = set.changes();
+        let mut unkept = match fate {
+            Fate::Done => 0,
+            Fate::NoSpace => set.others[0],
+            Fate::Failed => set.others.iter().sum(),
+        };
+        let Set { puts, forgets, topics, records, has_puts, sweeps, .. } = set;
+        if fate == Fate::Done {
+            ledger.spare.drain(..sweeps.min(ledger.spare.len()));
+        }
+        for topic in topics {
+            let is_put = ledger.topics.pending_puts(&topic);
+            unkept += u64::from(fate.refuses(is_put));
+            if let Some(before) = ledger.topics.settle(topic.clone(), fate)
+                && self.waits
+            {
+                aftermath.undone.push((topic, before));
+            }
+        }
+        for key in records {
+            unkept += u64::from(fate.refuses(ledger.records.pending_puts(&key)));
+            ledger.records.settle(key, fate);
+        }
+        self.counters.records.fetch_add(changes - unkept, Relaxed);
+        aftermath.takes |= fate == Fate::Done && has_puts;
+        *(if fate == Fate::NoSpace { &mut aftermath.no_space } else { &mut aftermath.failed }) += unkept;
+        let resolve = |puts| if fate.refuses(puts) { Err(StoreFailed) } else { Ok(()) };
+        aftermath.resolved.extend(puts.map(|completer| (completer, resolve(true))));
+        aftermath.resolved.extend(forgets.map(|completer| (completer, resolve(false))));
+    }
+
+    /// The state is known before anybody hears of a failure.
+    fn note(&self, progress: &Progress, aftermath: &Aftermath) {
+        match &progress.outcome {
+            Ok(()) => {
+                self.counters.commits.fetch_add(1, Relaxed);
+                if !progress.refused.is_empty() {
+                    self.counters.stop(State::Full, "the disk has no space for more".to_owned());
+                } else if aftermath.takes {
+                    self.counters.recover();
+                }
+            }
+            Err(failure @ Failure::Full) => self.counters.stop(State::Full, failure.to_string()),
+            Err(Failure::Disk { kind, message, may_return }) => {
+                if *may_return {
+                    tracing::error!(
+                        error = message,
+                        "a failed commit could not be taken back: its values may be there after a restart"
+                    );
+                }
+                let full = matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+                self.counters.stop(if full { State::Full } else { State::ReadOnly }, message.clone());
+            }
+        }
+        let Aftermath { no_space, failed, .. } = aftermath;
+        if self.waits {
+            self.counters.refuse(*no_space);
+            self.counters.failed.fetch_add(*failed, Relaxed);
+            self.counters.tell(*failed);
+        } else {
+            self.counters.failed.fetch_add(*no_space + *failed, Relaxed);
+            self.counters.lost.fetch_add(*no_space + *failed, Relaxed);
+        }
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("counters", &self.counters).finish_non_exhaustive()
+    }
+}
