@@ -84,10 +84,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut batch = Vec::with_capacity(items.len());
         let mut verdicts = Verdicts::new();
         let (mut end, mut retains) = (None, false);
-        for item in items {
+        for (place, item) in items.iter().enumerate() {
             let admitted = match self.admit(item, generation) {
                 Ok(admitted) => admitted,
                 Err(over) => {
+                    self.forget_unpublished(items.get(place..).unwrap_or_default());
                     end = Some(over);
                     break;
                 }
@@ -148,12 +149,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.pause(pause);
     }
 
+    /// Forgets the identifiers of messages that the end of the connection leaves unpublished: in the client's next
+    /// connection they are no duplicates ([MQTT-4.3.3-10]).
+    #[cold]
+    fn forget_unpublished(&self, items: &[Item<'_>]) {
+        let exactly_once = |item: &&Item<'_>| item.incoming.qos == Qos::ExactlyOnce && !item.duplicate;
+        self.forget_received(items.iter().filter(exactly_once).filter_map(|item| item.incoming.packet_id));
+    }
+
+    /// Forgets the identifiers of QoS 2 messages that were refused.
+    fn forget_received(&self, ids: impl IntoIterator<Item = PacketId>) {
+        // The identifiers of a displaced connection belong to the next one.
+        let _ = self.slot.with_claim(self.claim, |mailbox| {
+            for id in ids {
+                mailbox.received.remove(id);
+            }
+        });
+    }
+
     /// Acknowledges the items of a batch, each when its own completion resolves: those of the commit that succeeds must
     /// not be refused with those of the next one.
     fn owe_all(&mut self, verdicts: Verdicts, batch: &[Publication<'_>], completions: &Completions) -> Result<(), End> {
         let mut completion = &Completion::Ready;
         let mut owing = Owing::with_capacity(verdicts.len());
-        for (id, qos, verdict) in verdicts {
+        let mut verdicts = verdicts.into_iter();
+        while let Some((id, qos, verdict)) = verdicts.next() {
             let index = match verdict {
                 Verdict::Published(index) => index,
                 Verdict::Refused(Refusal { reason, text }) => {
@@ -174,6 +194,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 Err(refused) => {
                     self.owe(completion, owing);
+                    let is_refused = |verdict: &Verdict| match verdict {
+                        Verdict::Published(index) => self.reason_of(batch.get(*index)).is_err(),
+                        // A duplicate is not.
+                        Verdict::Refused(refusal) => refusal.reason.is_error(),
+                    };
+                    let others = verdicts.filter(|(_, _, verdict)| is_refused(verdict)).map(|(id, qos, _)| (id, qos));
+                    let all = std::iter::once((id, qos)).chain(others);
+                    self.forget_received(all.filter(|(_, qos)| *qos == Qos::ExactlyOnce).map(|(id, _)| id));
                     return Err(refused);
                 }
             }
@@ -281,12 +309,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         if !forgotten.is_empty() {
-            // The identifiers of a displaced connection belong to the next one.
-            let _ = self.slot.with_claim(self.claim, |mailbox| {
-                for id in forgotten {
-                    mailbox.received.remove(id);
-                }
-            });
+            self.forget_received(forgotten);
         }
     }
 
@@ -303,6 +326,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 if let Some(at) = first.owing.iter().position(Owed::is_broken)
                     && !self.version.is_v5()
                 {
+                    let broken = first.owing.iter().filter(|owed| owed.qos == Qos::ExactlyOnce && owed.is_broken());
+                    self.forget_received(broken.map(|owed| owed.id));
                     first.owing.truncate(at);
                     self.acknowledge(&first.owing);
                     return Err(End::Refused);
