@@ -5,6 +5,7 @@ mod backlog;
 mod burst;
 pub(crate) mod client;
 mod ends;
+mod exactly_once;
 mod farewell;
 mod hog;
 mod pace;
@@ -33,6 +34,7 @@ pub(crate) fn cases() -> Vec<Case> {
         farewell::CASES,
         hog::CASES,
         ends::CASES,
+        exactly_once::CASES,
         shutdown::CASES,
         subscribe::CASES,
         takeover::CASES,

@@ -26,7 +26,7 @@ use crate::{
 pub struct Displaced;
 
 /// Proof of the latest claim of a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claim(u64);
 
 struct State<M> {

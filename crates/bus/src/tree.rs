@@ -54,9 +54,18 @@ impl Node {
 pub(crate) struct Matched {
     pub(crate) direct: Vec<Arc<Sub>>,
     pub(crate) groups: Vec<Vec<Arc<Sub>>>,
+    /// Nodes that were looked at.
+    nodes: usize,
 }
 
 impl Matched {
+    /// The work of finding them and of building routes from them, in deliveries: a node takes some 20 nanoseconds, and a
+    /// subscription some 100, whether it becomes a delivery of its own or not.
+    pub(crate) fn work(&self) -> u64 {
+        let subscriptions = self.direct.len() + self.groups.iter().map(Vec::len).sum::<usize>();
+        (self.nodes / 2 + 2 * subscriptions) as u64
+    }
+
     fn take(&mut self, leaf: Option<&Leaf>) {
         let Some(leaf) = leaf else { return };
         self.direct.extend(leaf.direct.iter().cloned());
@@ -330,6 +339,7 @@ impl Tree {
         let mut next: Vec<u32> = Vec::new();
         for (depth, level) in topic.split('/').enumerate() {
             let wild = !(hidden && depth == 0);
+            matched.nodes += layer.len();
             for &id in &layer {
                 let Some(node) = self.node(id) else { continue };
                 if wild {
@@ -344,6 +354,7 @@ impl Tree {
                 return matched;
             }
         }
+        matched.nodes += layer.len();
         for &id in &layer {
             let Some(node) = self.node(id) else { continue };
             matched.take(node.here.as_deref());

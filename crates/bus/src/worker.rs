@@ -23,7 +23,6 @@ use crate::{
     route::{Batch, Pushed, RouteCache, Routes, Staging, Subscriber, Wake},
     slow_down::SlowDown,
     subscription::Subscription,
-    topic::TopicRef,
     wake_list::{Place, WakeList},
 };
 
@@ -40,18 +39,9 @@ pub struct Published {
     pub slow_down: Option<SlowDown>,
     /// The number of publications at the start of the batch that this is about; see [`Worker::publish_some`].
     pub taken: usize,
-    /// Their deliveries.
+    /// The work that they made, in deliveries: these themselves, and finding the subscribers of topics that were not
+    /// published to recently.
     pub deliveries: u64,
-}
-
-impl Published {
-    /// The number of publications, up to `most`, that make [`DELIVERIES_PER_TURN`] if they have as many subscribers as
-    /// these: for doors that cannot set a part of a batch aside.
-    #[must_use]
-    pub fn batch_max(&self, most: usize) -> usize {
-        let each = self.deliveries / (self.taken as u64).max(1);
-        usize::try_from(DELIVERIES_PER_TURN / each.max(1)).unwrap_or(most).clamp(1, most)
-    }
 }
 
 /// The publishing end of one worker thread.
@@ -68,6 +58,10 @@ pub struct Worker {
     wakes: WakeList,
     /// Owners woken by the batch that is being published.
     woken: usize,
+    /// The work of finding subscribers since the last batch was published, in deliveries.
+    routed: u64,
+    /// There was a topic of which a run of retained publications would make too much work.
+    has_wide: bool,
     /// The length of the next run of retained publications, at most.
     run_max: usize,
     /// [`Bus::generation`] at the last complete sweep of the cache.
@@ -98,6 +92,8 @@ impl Worker {
             awake: Vec::new(),
             wakes: WakeList::default(),
             woken: 0,
+            routed: 0,
+            has_wide: false,
             run_max: RUN_MAX,
             swept: 0,
             nobody: Rc::default(),
@@ -168,7 +164,7 @@ impl Worker {
         };
         self.wake_workers();
         let Pushed { mut tally, slow_down } = pushed;
-        let deliveries = tally.matched;
+        let deliveries = tally.matched + std::mem::take(&mut self.routed);
         tally.published = taken as u64;
         // Status messages of the gateway itself are not counted as received.
         if batch.first().is_some_and(|publication| publication.publisher.door.is_none()) {
@@ -185,16 +181,23 @@ impl Worker {
         while let Some(rest) = batch.get(start..).filter(|rest| !rest.is_empty()) {
             start += self.stage(rest, &mut pushed.tally);
             self.flush(rest, pushed);
-            if pushed.tally.matched >= most {
+            if self.work(&pushed.tally) >= most {
                 break;
             }
         }
         start
     }
 
-    // Stages publications until the arena is full. Returns how many.
+    /// The work of a batch so far, in deliveries.
+    const fn work(&self, tally: &Tally) -> u64 {
+        tally.matched + self.routed
+    }
+
+    /// Stages publications until the arena is full, or finding their subscribers has taken as long as that would. Returns
+    /// how many.
     fn stage(&mut self, batch: &[Publication<'_>], tally: &mut Tally) -> usize {
         self.routes.clear();
+        let routed_max = self.routed.saturating_add(DELIVERIES_PER_TURN);
         let mut last: Option<&str> = None;
         for (index, publication) in batch.iter().enumerate() {
             if publication.outcome().is_refusal() {
@@ -216,25 +219,11 @@ impl Worker {
             last = Some(topic.as_str());
             self.stage_one(index, publication, &routes, tally);
             self.routes.push(routes);
-            if self.staging.len() >= STAGED_MAX {
+            if self.staging.len() >= STAGED_MAX || self.routed >= routed_max {
                 return index + 1;
             }
         }
         batch.len()
-    }
-
-    fn route(&mut self, topic: TopicRef<'_>, tally: &mut Tally) -> Rc<Routes> {
-        // The stamp is read before the tree: a change in between makes the entry stale, never wrongly fresh.
-        let stamp = self.bus.stamp(topic.as_str());
-        if let Some(routes) = self.cache.get(topic.as_str(), stamp) {
-            tally.route_hits += 1;
-            return routes;
-        }
-        tally.route_misses += 1;
-        let matched = self.bus.matching(topic.as_str());
-        let routes = Rc::new(Routes::build(topic, matched.direct, matched.groups));
-        self.cache.put(topic.as_str(), stamp, &routes);
-        routes
     }
 
     fn flush(&mut self, publications: &[Publication<'_>], pushed: &mut Pushed) {

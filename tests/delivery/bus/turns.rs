@@ -2,12 +2,14 @@
 //! without a connection, which wake nobody, and the end of a large session.
 
 use std::io::{Read as _, Write as _, sink};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use fogmux_tests::gateway::Gateway;
 use fogmux_tests::mqtt::{self, Connection, V4};
-use fogmux_tests::tcp;
+use fogmux_tests::xmpp::{Session, Via, form};
+use fogmux_tests::{tcp, tls};
 
 /// Sessions without a connection, each with a subscription.
 const ABSENT: usize = 300;
@@ -85,36 +87,85 @@ pub(super) fn absent_subscribers() -> Result<String> {
     Ok(format!("{best} answers in round {rounds}"))
 }
 
+/// The least part of the whole work, in time that the worker ran, for which no neighbour waits.
+const PARTS: u32 = 8;
+
+/// Whether a neighbour's longest wait is a small part of the whole work, and both.
+fn waits(gateway: &Gateway, neighbour: &mut Connection, work: JoinHandle<Result<()>>) -> Result<(bool, String)> {
+    let began = gateway.worker_times()?.0;
+    let mut longest = Duration::ZERO;
+    while !work.is_finished() {
+        let before = gateway.worker_times()?.0;
+        neighbour.stream.write_all(&PINGREQ)?;
+        let (first, _) = neighbour.read()?;
+        ensure!(first == 0xD0, "{first:#x} instead of PINGRESP");
+        longest = longest.max(gateway.worker_times()?.0 - before);
+    }
+    work.join().map_err(|_| anyhow::anyhow!("the client panicked"))??;
+    let all = gateway.worker_times()?.0 - began;
+    Ok((longest < all / PARTS, format!("{longest:?} of {all:?}")))
+}
+
 /// The same by requests of CoAP over TCP. Its input comes in smaller pieces, so the longest wait of a neighbour is
 /// compared with the whole work, both in time that the worker ran.
 pub(super) fn absent_subscribers_of_coap() -> Result<String> {
     const REQUESTS: usize = 8000;
-    const PARTS: u32 = 8;
     let mut gateway = Gateway::start(&["workers.count=1"])?;
     absent_sessions(&gateway)?;
     let mut neighbour = Connection::open(gateway.address("mqtt")?, V4, "neighbour")?;
-    // POST /ps/w, behind the settings of each connection (RFC 8323 §3.2, §5.3).
-    let flood = [&b"\x00\xe1"[..], &b"\x50\x02\xb2ps\x01w".repeat(REQUESTS)].concat();
+    let address = gateway.address("coap_tcp")?;
     let mut seen = Vec::new();
     for _ in 0..ROUNDS {
-        let began = gateway.worker_times()?.0;
-        let mut stream = tcp::connect(gateway.address("coap_tcp")?)?;
-        stream.write_all(&flood)?;
-        // An answer has two bytes.
-        let answers = std::thread::spawn(move || std::io::copy(&mut stream.take(2 * REQUESTS as u64), &mut sink()));
-        let mut longest = Duration::ZERO;
-        while !answers.is_finished() {
-            let before = gateway.worker_times()?.0;
-            neighbour.stream.write_all(&PINGREQ)?;
-            let (first, _) = neighbour.read()?;
-            ensure!(first == 0xD0, "{first:#x} instead of PINGRESP");
-            longest = longest.max(gateway.worker_times()?.0 - before);
+        let work = std::thread::spawn(move || {
+            // POST /ps/w, behind the settings of each connection (RFC 8323 §3.2, §5.3).
+            let flood = [&b"\x00\xe1"[..], &b"\x50\x02\xb2ps\x01w".repeat(REQUESTS)].concat();
+            let mut stream = tcp::connect(address)?;
+            stream.write_all(&flood)?;
+            // An answer has two bytes.
+            let bytes = std::io::copy(&mut stream.take(2 * REQUESTS as u64), &mut sink())?;
+            ensure!(bytes == 2 * REQUESTS as u64, "{bytes} bytes of answers");
+            Ok(())
+        });
+        let (is_small, told) = waits(&gateway, &mut neighbour, work)?;
+        seen.push(told);
+        if is_small {
+            gateway.check_alive()?;
+            return Ok(seen.join(", "));
         }
-        let bytes = answers.join().map_err(|_| anyhow::anyhow!("the reader panicked"))??;
-        ensure!(bytes == 2 * REQUESTS as u64, "{bytes} bytes of answers");
-        let all = gateway.worker_times()?.0 - began;
-        seen.push(format!("{longest:?} of {all:?}"));
-        if longest < all / PARTS {
+    }
+    anyhow::bail!("a neighbour waited for {}", seen.join(", "))
+}
+
+/// The same by XMPP: requests of as many items as one may have, which follow others with few subscribers.
+pub(super) fn absent_subscribers_of_xmpp() -> Result<String> {
+    const REQUESTS: usize = 28;
+    const ITEMS: usize = 64;
+    let mut gateway = Gateway::start(&["workers.count=1"])?;
+    absent_sessions(&gateway)?;
+    let mut neighbour = Connection::open(gateway.address("mqtt")?, V4, "neighbour")?;
+    let options = form("publish-options", &[("pubsub#persist_items", "0")]);
+    let request = |node: &str, items: usize| {
+        let items = "<item><a xmlns='b'/></item>".repeat(items);
+        format!(
+            "<iq type='set' id='p' to='pubsub.localhost'><pubsub xmlns='http://jabber.org/protocol/pubsub'>\
+             <publish node='{node}'>{items}</publish><publish-options>{options}</publish-options></pubsub></iq>"
+        )
+    };
+    let flood = request("nobody", 1).repeat(2) + &request("w", ITEMS).repeat(REQUESTS);
+    let config = tls::config(gateway.ca())?;
+    let mut seen = Vec::new();
+    for _ in 0..ROUNDS {
+        let mut session = Session::over(tcp::connect(gateway.address("xmpp")?)?, &config, Via::Plain)?;
+        let flood = flood.clone();
+        let work = std::thread::spawn(move || {
+            session.send(&flood)?;
+            let answers = session.until_count("</iq>", REQUESTS + 2)?;
+            ensure!(!answers.contains("type='error'"), "{answers}");
+            Ok(())
+        });
+        let (is_small, told) = waits(&gateway, &mut neighbour, work)?;
+        seen.push(told);
+        if is_small {
             gateway.check_alive()?;
             return Ok(seen.join(", "));
         }
@@ -226,4 +277,37 @@ pub(super) fn clean_start() -> Result<String> {
     ensure!(most.iter().all(|most| *most >= ANSWERS), "{most:?} answers while {FILTERS} filters were removed");
     gateway.check_alive()?;
     Ok(format!("{most:?} answers meanwhile"))
+}
+
+/// Publications to topics that one client follows by thousands of filters: each is one delivery, and much work to find.
+pub(super) fn filters_that_match() -> Result<String> {
+    const LEVELS: usize = 12;
+    const TOPICS: usize = 1000;
+    let mut gateway = Gateway::start(&["workers.count=1"])?;
+    let level = |bits: u32| move |place: usize| if bits >> place & 1 == 1 { "+/" } else { "l/" };
+    let filters: Vec<String> =
+        (0..1 << LEVELS).map(|bits| (0..LEVELS).map(level(bits)).collect::<String>() + "+").collect();
+    let mut reader = Connection::open(gateway.address("mqtt")?, V4, "reader")?;
+    for some in filters.chunks(500) {
+        let codes = reader.subscribe(1, &some.iter().map(String::as_str).collect::<Vec<_>>(), 0)?;
+        ensure!(codes.iter().all(|code| *code == 0), "SUBACK {codes:?}");
+    }
+    let mut publisher = Connection::open(gateway.address("mqtt")?, V4, "publisher")?;
+    let mut neighbour = Connection::open(gateway.address("mqtt")?, V4, "neighbour")?;
+    let (mut best, mut rounds) = (0, 0);
+    while best < ANSWERS && rounds < ROUNDS {
+        rounds += 1;
+        let topic = |number| format!("{}{rounds}-{number}", "l/".repeat(LEVELS));
+        let mut flood: Vec<u8> =
+            (0..TOPICS).flat_map(|number| mqtt::publish(V4, topic(number).as_bytes(), b"", 0, false, 0)).collect();
+        flood.extend(PINGREQ);
+        publisher.stream.write_all(&flood)?;
+        best = best.max(answers_meanwhile(&mut publisher, &mut neighbour)?);
+    }
+    ensure!(best >= ANSWERS, "{best} answers during {TOPICS} messages that {} filters match", filters.len());
+    for number in 0..rounds * TOPICS {
+        super::next_publish(&mut reader).with_context(|| format!("message {number}"))?;
+    }
+    gateway.check_alive()?;
+    Ok(format!("{best} answers in round {rounds}"))
 }

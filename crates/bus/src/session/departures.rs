@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// A connection, by the slot it is attached to and its claim of that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Holder {
     pub(super) slot: SlotId,
     pub(super) claim: Claim,
@@ -53,7 +53,8 @@ struct Open {
 struct OfKey {
     /// In the order in which they began.
     open: Vec<Open>,
-    wakers: Vec<Waker>,
+    /// Of connections that wait for those before them. A client that connects again and again has many of both.
+    wakers: HashMap<Holder, Waker, foldhash::fast::RandomState>,
 }
 
 /// All departures under way. Empty most of the time.
@@ -121,11 +122,11 @@ impl Departures {
     fn retain(&mut self, key: &SessionKey, keeps: impl FnMut(&Open) -> bool) -> Vec<Waker> {
         let Some(of) = self.by_key.get_mut(key) else { return Vec::new() };
         of.open.retain(keeps);
-        let wakers = std::mem::take(&mut of.wakers);
-        if of.open.is_empty() {
-            self.by_key.remove(key);
+        // The first waits for nobody; the others still do.
+        if let Some(first) = of.open.first() {
+            return first.holder.and_then(|holder| of.wakers.remove(&holder)).into_iter().collect();
         }
-        wakers
+        self.by_key.remove(key).map_or_else(Vec::new, |of| of.wakers.into_values().collect())
     }
 
     /// The number of keys with departures under way.
@@ -144,10 +145,8 @@ impl Departures {
         if !self.is_behind(key, holder) {
             return Poll::Ready(());
         }
-        if let Some(of) = self.by_key.get_mut(key)
-            && !of.wakers.iter().any(|waker| waker.will_wake(cx.waker()))
-        {
-            of.wakers.push(cx.waker().clone());
+        if let Some(of) = self.by_key.get_mut(key) {
+            of.wakers.insert(holder, cx.waker().clone());
         }
         Poll::Pending
     }
@@ -207,5 +206,43 @@ impl<M: Mailbox> Sessions<M> {
     /// The number of keys with departures under way.
     pub fn departing(&self) -> usize {
         self.lock().departures.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Bus, BusConfig, FifoLimits, FifoMailbox, Forgetful, Timestamp, WorkerId};
+
+    #[test]
+    fn the_end_of_one_wakes_only_those_that_go_on() {
+        const COUNT: usize = 100;
+        let bus = Bus::new(&BusConfig::default(), Box::new(Forgetful), Timestamp::ZERO, 0);
+        let slot = bus.slot(FifoMailbox::new(FifoLimits { messages: 1, bytes: 1 }), WorkerId(0));
+        let key = SessionKey(Arc::from("again and again"));
+        let holders: Vec<_> = (0..COUNT).map(|_| Holder { slot: slot.id(), claim: slot.claim(WorkerId(0)) }).collect();
+        let (mut departures, cx) = (Departures::default(), &Context::from_waker(Waker::noop()));
+        let (latest, displaced) = holders.split_last().unwrap();
+        for holder in displaced {
+            departures.begin(&key, *holder, Session::Continues);
+        }
+        let will = departures.begin_will(&key);
+        let waits = |departures: &mut Departures| -> Vec<bool> {
+            holders.iter().map(|holder| departures.poll(&key, *holder, cx).is_pending()).collect()
+        };
+        for (ended, holder) in displaced.iter().enumerate() {
+            let waiting = waits(&mut departures);
+            assert!(waiting.iter().enumerate().all(|(at, waits)| *waits == (at != ended)), "{ended}: {waiting:?}");
+            // Those that have ended ask no more; but they did here.
+            let woken = departures.end(&key, *holder).len();
+            assert_eq!(woken, usize::from(ended + 1 < displaced.len()), "after {ended}");
+        }
+        assert!(departures.poll(&key, *latest, cx).is_pending());
+        assert!(!departures.end_will(&key, &will).is_empty());
+        assert!(departures.poll(&key, *latest, cx).is_ready() && departures.len() == 0);
+        departures.begin(&key, holders[0], Session::Ended);
+        departures.begin(&key, holders[1], Session::Ended);
+        assert!(departures.poll(&key, *latest, cx).is_pending());
+        assert_eq!(departures.forget_before(&key, *latest).len(), 1);
     }
 }

@@ -28,26 +28,40 @@ impl Worker {
         let mut rest = batch;
         let mut held: Option<(Held<'_>, u64)> = None;
         while !rest.is_empty() {
-            let (count, shards) = bus.order().run(rest.get(..self.run_max).unwrap_or(rest));
+            let before = self.work(&pushed.tally);
+            let next = self.within_turn(rest.get(..self.run_max).unwrap_or(rest));
+            let (count, shards) = bus.order().run(next);
             let (run, later) = rest.split_at(count);
             // Runs of the same topics, as of one sensor's burst, share the locks until they have made much work.
-            let few = |since: &u64, matched: u64| matched - since < DELIVERED_UNDER_LOCK;
-            if !held.as_ref().is_some_and(|(held, since)| held.covers(shards) && few(since, pushed.tally.matched)) {
+            let few = |since: &u64| before - since < DELIVERED_UNDER_LOCK;
+            if !held.as_ref().is_some_and(|(held, since)| held.covers(shards) && few(since)) {
                 drop(held.take()); // All locks of a run are taken together, in ascending order.
-                held = Some((bus.order().lock(shards), pushed.tally.matched));
+                held = Some((bus.order().lock(shards), before));
             }
             self.keep(run, batch.len() - rest.len(), completions);
-            let before = pushed.tally.matched;
             self.deliver(u64::MAX, run, pushed);
             rest = later;
             // After a run with very many subscribers the next ones are short.
-            let is_wide = pushed.tally.matched - before >= DELIVERIES_PER_TURN;
+            let is_wide = self.work(&pushed.tally) - before >= DELIVERIES_PER_TURN;
             self.run_max = if is_wide { 1 } else { (2 * self.run_max).min(RUN_MAX) };
-            if pushed.tally.matched >= most {
+            if self.work(&pushed.tally) >= most {
                 break;
             }
         }
         batch.len() - rest.len()
+    }
+
+    /// The publications at the start that make no more work than one turn has.
+    fn within_turn<'p, 'a>(&mut self, publications: &'p [Publication<'a>]) -> &'p [Publication<'a>] {
+        if !self.has_wide {
+            return publications;
+        }
+        let mut work = 0;
+        let last = publications.iter().position(|publication| {
+            work += self.reach(publication.topic);
+            work >= DELIVERIES_PER_TURN
+        });
+        last.and_then(|last| publications.get(..=last)).unwrap_or(publications)
     }
 
     /// Retains the publications of a run that begins at this place in its batch.

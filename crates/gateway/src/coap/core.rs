@@ -18,7 +18,7 @@ use super::{
     mailbox::{Entry, Notifications},
     observe::Watches,
     oscore,
-    publish::{Batch, Deferred, PUTS_PER_TURN},
+    publish::{Batch, Deferred},
     shown::ShownLast,
     translate::{self, Parameters, Target},
     transport::{Change, Listener, Path, Transport},
@@ -54,8 +54,6 @@ pub(super) struct Core {
     pub(super) looks: usize,
     /// Deliveries of publications in this turn.
     pub(super) deliveries: Deliveries,
-    /// Publications that are handed to the bus together, by the subscribers of the last ones.
-    pub(super) puts_max: usize,
     /// The number of topics that requests for lists may still look at.
     pub(super) lists: Allowance,
     counted: Counters,
@@ -96,7 +94,6 @@ impl Core {
             topics: String::new(),
             looks: 0,
             deliveries: Deliveries::default(),
-            puts_max: PUTS_PER_TURN,
             lists: Allowance::default(),
             counted: Counters::default(),
             peers_counted: 0,

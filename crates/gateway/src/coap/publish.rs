@@ -10,8 +10,8 @@ use std::{
 
 use fogmux_auth::Action;
 use fogmux_bus::{
-    Clearing, Completion, Meaning, Message, Outcome, Payload, Publication, Published, Qos, ReadGate as _, SlowDown,
-    StoreFailed, Timestamp, TopicRef,
+    Clearing, Completion, DELIVERIES_PER_TURN, Meaning, Message, Outcome, Payload, Publication, Published, Qos,
+    ReadGate as _, SlowDown, StoreFailed, Timestamp, TopicRef,
 };
 use fogmux_coap::{Body, Code, ETag, Request, Response, Ticket};
 use smallvec::SmallVec;
@@ -32,7 +32,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 const RETRY_AFTER_FAILURE: Duration = Duration::from_secs(60);
 
 /// Publications that are handed to the bus together: as many as datagrams are read with one call.
-pub(super) const PUTS_PER_TURN: usize = 32;
+const PUTS_PER_TURN: usize = 32;
 
 /// A publication that waits for the end of the turn.
 struct Put<'a> {
@@ -60,11 +60,13 @@ pub(super) struct Batch<'a> {
     /// Their topics, one behind the other.
     pub(super) topics: String,
     puts: Vec<Put<'a>>,
+    /// The work that they will make, in deliveries.
+    work: u64,
 }
 
 impl Batch<'_> {
     pub(super) const fn new(topics: String) -> Self {
-        Self { topics, puts: Vec::new() }
+        Self { topics, puts: Vec::new(), work: 0 }
     }
 
     /// The room, to be used again.
@@ -125,8 +127,9 @@ impl Core {
             // Grown step by step, each would be moved five times.
             batch.puts.reserve(PUTS_PER_TURN);
         }
+        batch.work += topic_of(&put, &batch.topics).map_or(0, |topic| self.ctx.worker.borrow_mut().reach(topic));
         batch.puts.push(put);
-        if batch.puts.len() >= self.puts_max {
+        if batch.puts.len() >= PUTS_PER_TURN || batch.work >= DELIVERIES_PER_TURN {
             self.publish(ask.now, batch);
         }
     }
@@ -183,6 +186,7 @@ impl Core {
             return;
         }
         let unix_ms = self.ctx.unix_ms(now);
+        batch.work = 0;
         let mut puts = std::mem::take(&mut batch.puts);
         // The topic was checked when it was added.
         puts.retain(|put| topic_of(put, &batch.topics).is_some());
@@ -229,7 +233,6 @@ impl Core {
         answers: impl Iterator<Item = (Ticket<Path>, Meaning, Outcome)>,
     ) {
         self.deliveries.add(published.deliveries);
-        self.puts_max = published.batch_max(PUTS_PER_TURN);
         let Published { completions, slow_down, .. } = published;
         // Without room an answer is not held back: no peer is refused for what others wait for.
         let holds = !self.is_reliable

@@ -18,8 +18,8 @@ use super::{connection::Connection, receive::Input};
 
 /// The most that is read to find DISCONNECT: what the send queues of both hosts can hold.
 const LOOKED_THROUGH: usize = 8 << 20;
-/// The longest DISCONNECT that is read whole. Of a longer one the reason code decides: the rest of its connection's input
-/// is in no account of memory.
+/// The longest DISCONNECT that is read whole: the rest of its connection's input is in no account of memory. Of a longer
+/// one the reason code decides; before version 5 none is so long.
 const WHOLE_MAX: usize = 4 << 10;
 /// Bytes read at a time.
 const STEP: usize = 16 << 10;
@@ -100,9 +100,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 *skip = frame.total_len();
                 continue;
             }
-            if version.is_v5() && frame.total_len() > WHOLE_MAX {
-                // MQTT 5 §3.14.2.1: the first byte behind the fixed header.
+            if frame.total_len() > WHOLE_MAX {
+                // MQTT 5 §3.14.2.1: the first byte behind the fixed header. 3.1.1 has nothing there (§3.14.1).
                 break match rest.get(frame.header_len()).copied() {
+                    _ if !version.is_v5() => Walk::Left(false),
                     Some(reason) => Walk::Left(reason == ReasonCode::SUCCESS.0),
                     None => Walk::More,
                 };

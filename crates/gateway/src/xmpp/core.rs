@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, rc::Rc, sync::Arc};
 
 use fogmux_auth::{Action, Decision};
-use fogmux_bus::Publisher;
+use fogmux_bus::{DELIVERIES_PER_TURN, Publisher};
 use fogmux_fair::Owner;
 use fogmux_xmpp::{
     Element, IqHead, IqKind, Jid, Query, ServerEvent, ServerStream, StanzaCondition, StanzaError, Writer,
@@ -26,7 +26,7 @@ use super::{
 use crate::{audit, turn::Deliveries, unfinished};
 
 /// Stanzas taken in one go; their publications are one batch.
-pub(super) const STANZAS_PER_BATCH: u8 = 64;
+const STANZAS_PER_BATCH: usize = 64;
 /// Requests that read something which are answered before others of the worker have their turn.
 const READS_PER_TURN: u32 = 16;
 
@@ -65,8 +65,6 @@ pub(super) struct Core {
     pub(super) stopped: bool,
     /// Deliveries of publications in this turn.
     pub(super) deliveries: Deliveries,
-    /// Stanzas that are taken together, by the subscribers of the last publications.
-    pub(super) stanzas_max: u8,
 }
 
 impl Drop for Core {
@@ -119,7 +117,6 @@ impl Core {
             presence_left: 0,
             stopped: false,
             deliveries: Deliveries::default(),
-            stanzas_max: STANZAS_PER_BATCH,
         }
     }
 
@@ -142,13 +139,15 @@ impl Core {
         let mut stanzas = Vec::new();
         while !ended {
             let managed = self.machine.management().is_enabled();
-            while stanzas.len() < usize::from(self.stanzas_max) {
+            let mut work = 0;
+            while stanzas.len() < STANZAS_PER_BATCH && work < DELIVERIES_PER_TURN {
                 let rest = bytes.get(used..).unwrap_or_default();
                 let (taken, event) = self.machine.handle_with(rest, &mut tail, &mut spare);
                 used += taken;
                 match event {
                     Some(ServerEvent::Stanza(stanza)) => {
                         let reads_something = stanza.name == "iq" && stanza.attr("type") == Some("get");
+                        work += self.work(&stanza);
                         stanzas.push(stanza);
                         if reads_something {
                             // Its answer may be the last that there is room for.

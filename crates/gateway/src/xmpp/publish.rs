@@ -9,13 +9,14 @@ use fogmux_bus::{
     TopicRef,
 };
 use fogmux_xmpp::{
-    ErrorKind, PubsubCondition, StanzaCondition, StanzaError,
+    Element, ErrorKind, PubsubCondition, StanzaCondition, StanzaError,
     iq::Answer,
+    ns,
     pubsub::{self, Affiliation, NodeConfig, PublishModel, PublishOptions, PublishedItem},
 };
 
 use super::{
-    core::{Core, STANZAS_PER_BATCH},
+    core::Core,
     nodes::{Made, NotMade},
     translate::item_id,
 };
@@ -128,8 +129,15 @@ impl Core {
 
     fn note_deliveries(&mut self, published: &Published) {
         self.deliveries.add(published.deliveries);
-        let most = published.batch_max(usize::from(STANZAS_PER_BATCH));
-        self.stanzas_max = u8::try_from(most).unwrap_or(STANZAS_PER_BATCH);
+    }
+
+    /// The work that a stanza makes if it is a publish request, in deliveries.
+    pub(super) fn work(&self, stanza: &Element<'_>) -> u64 {
+        let pubsub = stanza.child(ns::PUBSUB, "pubsub");
+        let Some(publish) = pubsub.and_then(|pubsub| pubsub.child(ns::PUBSUB, "publish")) else { return 0 };
+        let Some(Ok(topic)) = publish.attr("node").map(TopicRef::new) else { return 0 };
+        let items = publish.elements().take(ITEMS_MAX).count() as u64;
+        items.saturating_mul(self.ctx.worker.borrow_mut().reach(topic))
     }
 
     /// Publishes all gathered requests as one batch, and answers each in order.

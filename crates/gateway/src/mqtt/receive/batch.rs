@@ -46,8 +46,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Err(end);
         }
         if !batch.items.is_empty() {
-            self.publish(&batch.items)?;
+            // They are published once, also if they end the connection.
+            let published = self.publish(&batch.items);
             batch.items.clear();
+            published?;
         }
         Ok(())
     }
