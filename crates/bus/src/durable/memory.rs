@@ -2,7 +2,7 @@
 //! those that were not.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -20,9 +20,12 @@ type Records = BTreeMap<RecordId, (u8, Bytes)>;
 #[derive(Debug, Default)]
 struct State {
     committed: Records,
+    /// Records that are committed or wait, and were not forgotten.
+    known: BTreeSet<RecordId>,
     waiting: Vec<Changes>,
     next: u64,
-    fails: bool,
+    /// Nothing that puts is taken.
+    full: bool,
 }
 
 #[derive(Debug, Default)]
@@ -73,8 +76,8 @@ impl MemoryStore {
     }
 
     /// Has batches that put something refused from now on, or taken again: a full disk.
-    pub fn set_full(&self, fails: bool) {
-        self.lock().fails = fails;
+    pub fn set_full(&self, full: bool) {
+        self.lock().full = full;
     }
 
     /// The store as another process finds it, once the first `count` batches that wait are committed and the others are
@@ -87,8 +90,8 @@ impl MemoryStore {
             committed.extend(puts.iter().cloned());
             forgets.iter().for_each(|id| drop(committed.remove(id)));
         }
-        let next = state.next;
-        Self(Arc::new(Mutex::new(State { committed, next, ..State::default() })))
+        let (known, next) = (committed.keys().copied().collect(), state.next);
+        Self(Arc::new(Mutex::new(State { committed, known, next, ..State::default() })))
     }
 
     /// Damages the store: removes the committed record at this place, and returns its kind.
@@ -131,18 +134,17 @@ impl Batch for Waiting {
 
     fn append(self: Box<Self>) -> Completion {
         let Self { store, changes } = *self;
+        if changes.puts.is_empty() && changes.forgets.is_empty() {
+            return Completion::Ready;
+        }
         let mut state = store.lock();
-        if state.fails && !changes.puts.is_empty() {
+        if state.full && !changes.puts.is_empty() {
             return Completion::Failed;
         }
         let completion = Completion::Waiting(Arc::clone(&changes.completer));
-        // As the journal does, so that a record is not written that nobody needs.
-        let known = |state: &State, id: &RecordId| {
-            state.committed.contains_key(id)
-                || changes.puts.iter().any(|(put, _)| put == id)
-                || state.waiting.iter().any(|batch| batch.puts.iter().any(|(put, _)| put == id))
-        };
-        let forgets = changes.forgets.iter().copied().filter(|id| known(&state, id)).collect();
+        state.known.extend(changes.puts.iter().map(|(id, _)| *id));
+        // As the journal does: what is not there is none to forget, even if it comes later.
+        let forgets = changes.forgets.iter().copied().filter(|id| state.known.remove(id)).collect();
         state.waiting.push(Changes { forgets, ..changes });
         completion
     }

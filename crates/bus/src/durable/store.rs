@@ -30,7 +30,8 @@ pub trait Batch: Send {
     /// Forgets a record. One that is not there is none to forget. A record that is put and forgotten before it was
     /// written is never written.
     fn forget(&mut self, id: RecordId);
-    /// Appends it to what the store writes next. Returns [`Completion::Failed`] if it is not taken.
+    /// Appends it to what the store writes next. Returns [`Completion::Failed`] if it is not taken, and
+    /// [`Completion::Ready`] if there is nothing to write.
     fn append(self: Box<Self>) -> Completion;
 }
 

@@ -142,6 +142,15 @@ impl World {
         self.last
     }
 
+    /// Notes the state after a batch. One without changes is none.
+    fn note(&mut self) {
+        if self.store.waiting() == self.history.len() {
+            self.history.push(self.model.clone());
+        } else {
+            assert_eq!(self.history.last(), Some(&self.model));
+        }
+    }
+
     fn run(&mut self, op: Op) {
         let mut batch = self.store.batch();
         let next = self.next();
@@ -185,7 +194,7 @@ impl World {
             }
         }
         drop(batch.append());
-        self.history.push(self.model.clone());
+        self.note();
     }
 
     fn publish(&mut self, to: u8, early: u8, from: Option<u8>, number: u64) {
@@ -213,7 +222,7 @@ impl World {
             self.model.get_mut(&who.to_string()).unwrap().received.insert(id.get());
         }
         drop(gathering.append([parcel]));
-        self.history.push(self.model.clone());
+        self.note();
     }
 }
 

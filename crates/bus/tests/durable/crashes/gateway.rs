@@ -55,6 +55,8 @@ struct Session {
     received: Vec<NonZeroU16>,
     /// Packets that wait for the store, in order.
     owed: VecDeque<(Completion, Packet)>,
+    /// Of the last publication of the client.
+    latest: Completion,
     connected: bool,
     /// Of CONNACK: nothing is sent before that.
     greeting: Completion,
@@ -128,8 +130,8 @@ impl Gateway {
         let packet_id = NonZeroU16::new(id).unwrap();
         let publisher = self.sessions.get_mut(&name(from)).unwrap();
         if exactly_once && publisher.received.contains(&packet_id) {
-            // What came first may not be on the disk yet; an empty batch is behind it.
-            publisher.owe(self.store.batch().append(), pubrec_waits, Packet::Pubrec(id));
+            // What came first may not be on the disk yet, and its PUBREC went with the connection.
+            publisher.owe(publisher.latest.clone(), pubrec_waits, Packet::Pubrec(id));
             return;
         }
         let gathering = Gathering::new(&self.store);
@@ -165,6 +167,7 @@ impl Gateway {
             session.queue.get_mut(&sequence).unwrap().completion = completion.clone();
         }
         let publisher = self.sessions.get_mut(&name(from)).unwrap();
+        publisher.latest = completion.clone();
         if exactly_once {
             publisher.owe(completion, pubrec_waits, Packet::Pubrec(id));
         } else {
@@ -239,8 +242,8 @@ impl Gateway {
 
 impl Session {
     fn new(log: SessionLog) -> Self {
-        let (queue, released, received, owed) = Default::default();
-        Self { log, queue, released, received, owed, connected: false, greeting: Completion::Ready }
+        let (queue, released, received, owed, latest, greeting) = Default::default();
+        Self { log, queue, released, received, owed, latest, connected: false, greeting }
     }
 
     fn of(restored: RestoredSession) -> Self {
