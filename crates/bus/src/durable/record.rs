@@ -12,9 +12,6 @@ use super::{
 };
 use crate::{message::Qos, session::SessionKey, subscription::Subscription};
 
-/// The version that this release writes and reads.
-const VERSION: u8 = 1;
-
 // Kinds of records in the journal: never reuse one.
 const SESSION: u8 = 32;
 const SUBSCRIPTION: u8 = 33;
@@ -128,6 +125,9 @@ pub enum Record {
 }
 
 impl Record {
+    /// The version that this release writes and reads: the first byte of each record.
+    pub const VERSION: u8 = 1;
+
     /// Whether a store's kind is one of these.
     #[must_use]
     pub const fn is_kind(kind: u8) -> bool {
@@ -151,7 +151,7 @@ impl Record {
     /// Its bytes in the store.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        let mut out = vec![Self::VERSION];
         match self {
             Self::Session(record) => record.encode(&mut out),
             Self::Subscription(session, subscription, wanted) => {
@@ -199,7 +199,7 @@ impl Record {
         }
         let mut cursor = Cursor(bytes);
         let version = cursor.u8()?;
-        if version != VERSION {
+        if version != Self::VERSION {
             return Err(RecordError::Version(version));
         }
         let record = match kind {
