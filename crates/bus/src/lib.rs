@@ -15,6 +15,7 @@ mod completions;
 mod copies;
 mod counters;
 mod door;
+pub mod durable;
 mod fifo;
 mod filter;
 mod footprint;

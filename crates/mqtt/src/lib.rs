@@ -26,7 +26,7 @@ pub use inbound::{Inbound, InboundConfig, Incoming, Received, ReceivedIds, Role,
 pub use negotiation::{
     ConnackProperties, Negotiation, SESSION_NEVER_EXPIRES, ServerLimits, WillProperties, refuse, refuse_unreadable,
 };
-pub use outbound::{Acknowledged, Outbound, OutboundConfig, Sent};
+pub use outbound::{Acknowledged, Outbound, OutboundConfig, Sent, Unfinished};
 pub use packet::{
     Ack, Auth, Connack, Connect, Disconnect, Frame, Limits, Outgoing, Packet, PacketType, Publish, PublishProperties,
     ReasonCodes, Suback, Subscribe, SubscribeEntries, TopicFilters, Unsuback, Unsubscribe, Will, decode,

@@ -5,7 +5,11 @@
 //! acknowledgement finds its message by subtraction. `M` is what the caller needs to send a message again; it is
 //! returned when the exchange is over. [`Outbound::resume`] continues the session on another connection.
 
+mod restored;
+
 use std::collections::VecDeque;
+
+pub use restored::Unfinished;
 
 use crate::alias::{Aliasing, OutgoingAliases};
 use crate::packet::Transmission;

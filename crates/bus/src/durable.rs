@@ -1,0 +1,27 @@
+//! Sessions that outlive the process: their records, the changes that their events make, and their recovery (ADR 0042).
+//!
+//! A [`SessionLog`] turns the events of a session into changes of a [`Batch`], which a [`SessionStore`] writes as one.
+//! [`Recovered::load`] puts sessions together again from what the store has. Nothing here waits for the disk: the owner
+//! of a session appends the batch, and lets its acknowledgement wait for the [`Completion`](crate::Completion).
+//!
+//! Guarantees: after any number of appended batches, sessions are restored as they were then. A record that is missing
+//! costs what it says, and never the start. A message is in the store once, however many sessions wait for it, and no
+//! longer than one of them does.
+
+mod bytes;
+mod log;
+mod memory;
+mod message;
+mod record;
+mod recovery;
+mod store;
+
+pub use self::{
+    bytes::RecordError,
+    log::{SessionLog, StoredDelivery},
+    memory::MemoryStore,
+    message::StoredMessage,
+    record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
+    recovery::{Losses, Recovered, RestoredDelivery, RestoredSession},
+    store::{Batch, Gathering, Parcel, SessionStore},
+};

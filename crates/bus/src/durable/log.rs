@@ -1,0 +1,202 @@
+//! A session's records: the changes that its events make, as the store is told of them.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    num::NonZeroU16,
+    sync::Arc,
+};
+
+use super::{
+    message::StoredMessage,
+    record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
+    store::{Batch, Gathering, Parcel},
+};
+use crate::{session::SessionKey, subscription::Subscription};
+
+/// A delivery in the store. Its record stays until it is finished, or released by its [`SessionLog`].
+#[derive(Debug)]
+#[must_use]
+pub struct StoredDelivery {
+    pub(super) id: RecordId,
+    pub(super) sequence: Sequence,
+    pub(super) parcel: Arc<Parcel>,
+    /// The batch that puts it; `None` if it was in the store at the start.
+    pub(super) gathering: Option<Arc<Gathering>>,
+}
+
+impl StoredDelivery {
+    /// Its number in the session.
+    #[must_use]
+    pub const fn sequence(&self) -> Sequence {
+        self.sequence
+    }
+
+    /// Is over: acknowledged by PUBACK, refused by PUBREC, dropped from the queue, expired, or handed on. Its record is
+    /// forgotten in the batch that puts it, or in `batch` if that was appended.
+    pub fn finish(self, batch: &mut dyn Batch) {
+        let Self { id, sequence: _, parcel, gathering } = self;
+        let forget = |batch: &mut dyn Batch| {
+            batch.forget(id);
+            parcel.leave(batch)
+        };
+        if gathering.and_then(|gathering| gathering.with(forget)).is_none() {
+            forget(batch);
+        }
+    }
+}
+
+/// The records of a session. Its owner tells it of each event, before the change is acknowledged, and appends the batch.
+#[derive(Debug)]
+pub struct SessionLog {
+    /// The first record, which names the session.
+    pub(super) first: RecordId,
+    /// The newest record.
+    pub(super) newest: RecordId,
+    pub(super) key: SessionKey,
+    pub(super) principal: Arc<str>,
+    pub(super) expiry_s: Option<u32>,
+    /// The number of the next delivery.
+    pub(super) next: Sequence,
+    pub(super) subscriptions: HashMap<Subscription, RecordId>,
+    pub(super) received: BTreeMap<NonZeroU16, RecordId>,
+    pub(super) released: BTreeMap<Sequence, RecordId>,
+    pub(super) will: Option<RecordId>,
+}
+
+impl SessionLog {
+    /// Begins a session, whose client is connected.
+    pub fn begin(key: SessionKey, principal: Arc<str>, expiry_s: Option<u32>, batch: &mut dyn Batch) -> Self {
+        let record = SessionRecord {
+            first: None,
+            key,
+            principal,
+            expiry_s,
+            unsent: Sequence::default(),
+            away_since_unix_ms: None,
+        };
+        let first = batch.put(&Record::Session(record.clone()));
+        let SessionRecord { key, principal, .. } = record;
+        Self {
+            first,
+            newest: first,
+            key,
+            principal,
+            expiry_s,
+            next: Sequence::default(),
+            subscriptions: HashMap::new(),
+            received: BTreeMap::new(),
+            released: BTreeMap::new(),
+            will: None,
+        }
+    }
+
+    fn replace(&mut self, unsent: Sequence, away_since_unix_ms: Option<u64>, batch: &mut dyn Batch) {
+        let record = SessionRecord {
+            first: Some(self.first),
+            key: self.key.clone(),
+            principal: Arc::clone(&self.principal),
+            expiry_s: self.expiry_s,
+            unsent,
+            away_since_unix_ms,
+        };
+        let newest = batch.put(&Record::Session(record));
+        batch.forget(self.newest);
+        self.newest = newest;
+    }
+
+    /// Its client is connected again. The will of the connection before is over.
+    pub fn connect(&mut self, expiry_s: Option<u32>, batch: &mut dyn Batch) {
+        self.expiry_s = expiry_s;
+        self.replace(self.next, None, batch);
+        self.clear_will(batch);
+    }
+
+    /// Its connection has ended. `unsent` is the number of the first delivery that was not sent, if there is one.
+    pub fn disconnect(&mut self, since_unix_ms: u64, unsent: Option<Sequence>, batch: &mut dyn Batch) {
+        self.replace(unsent.unwrap_or(self.next), Some(since_unix_ms), batch);
+    }
+
+    /// Ends the session with what waits for it.
+    pub fn end(self, deliveries: impl IntoIterator<Item = StoredDelivery>, batch: &mut dyn Batch) {
+        deliveries.into_iter().for_each(|delivery| delivery.finish(batch));
+        let numbers = self.subscriptions.into_values().chain(self.received.into_values());
+        numbers.chain(self.released.into_values()).chain(self.will).for_each(|id| batch.forget(id));
+        batch.forget(self.newest);
+    }
+
+    /// Adds a subscription, or replaces it ([MQTT-3.8.4-3]).
+    pub fn subscribe(&mut self, subscription: &Subscription, wanted: Wanted, batch: &mut dyn Batch) {
+        let id = batch.put(&Record::Subscription(self.first, subscription.clone(), wanted));
+        if let Some(before) = self.subscriptions.insert(subscription.clone(), id) {
+            batch.forget(before);
+        }
+    }
+
+    /// Removes a subscription, if it is there.
+    pub fn unsubscribe(&mut self, subscription: &Subscription, batch: &mut dyn Batch) {
+        if let Some(id) = self.subscriptions.remove(subscription) {
+            batch.forget(id);
+        }
+    }
+
+    /// Queues a message of QoS 1 or 2. One of QoS 2 may be sent when the publisher's batch is on the disk. `None` if that
+    /// was appended.
+    pub fn deliver(
+        &mut self,
+        parcel: &Arc<Parcel>,
+        manner: Manner,
+        gathering: &Arc<Gathering>,
+    ) -> Option<StoredDelivery> {
+        let (session, message, sequence) = (self.first, parcel.id(), self.next);
+        let record = Record::Delivery { session, message, sequence, manner };
+        let id = gathering.with(|batch| batch.put(&record))?;
+        parcel.join();
+        self.next = sequence.next();
+        Some(StoredDelivery { id, sequence, parcel: Arc::clone(parcel), gathering: Some(Arc::clone(gathering)) })
+    }
+
+    /// PUBREC has come for a delivery. PUBREL may be sent when the batch is on the disk.
+    pub fn release(&mut self, delivery: StoredDelivery, batch: &mut dyn Batch) {
+        let sequence = delivery.sequence;
+        let id = batch.put(&Record::Released(self.first, sequence));
+        self.released.insert(sequence, id);
+        delivery.finish(batch);
+    }
+
+    /// PUBCOMP has come for a delivery that was released.
+    pub fn complete(&mut self, sequence: Sequence, batch: &mut dyn Batch) {
+        if let Some(id) = self.released.remove(&sequence) {
+            batch.forget(id);
+        }
+    }
+
+    /// A message of QoS 2 came in with this identifier. To be in one batch with its deliveries.
+    pub fn receive(&mut self, packet_id: NonZeroU16, batch: &mut dyn Batch) {
+        let id = batch.put(&Record::Received(self.first, packet_id));
+        if let Some(before) = self.received.insert(packet_id, id) {
+            batch.forget(before);
+        }
+    }
+
+    /// PUBREL has come for an identifier, or its message was refused. PUBCOMP may be sent when the batch is on the disk.
+    pub fn forget_received(&mut self, packet_id: NonZeroU16, batch: &mut dyn Batch) {
+        if let Some(id) = self.received.remove(&packet_id) {
+            batch.forget(id);
+        }
+    }
+
+    /// Keeps the will of the connection, with its delay in seconds.
+    pub fn set_will(&mut self, delay_s: u32, will: StoredMessage, batch: &mut dyn Batch) {
+        let id = batch.put(&Record::Will(self.first, delay_s, will));
+        if let Some(before) = self.will.replace(id) {
+            batch.forget(before);
+        }
+    }
+
+    /// The will is over: published, in this batch, or cancelled.
+    pub fn clear_will(&mut self, batch: &mut dyn Batch) {
+        if let Some(id) = self.will.take() {
+            batch.forget(id);
+        }
+    }
+}

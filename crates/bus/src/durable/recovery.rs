@@ -1,0 +1,284 @@
+//! Recovery: sessions put together again from their records, of which any may be missing.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    num::NonZeroU16,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+
+use super::{
+    bytes::RecordError,
+    log::{SessionLog, StoredDelivery},
+    message::StoredMessage,
+    record::{Manner, Record, RecordId, Sequence, SessionRecord, Wanted},
+    store::{Batch, Parcel, SessionStore},
+};
+use crate::{session::SessionKey, subscription::Subscription};
+
+/// A delivery that a session had not finished.
+#[derive(Debug)]
+pub struct RestoredDelivery {
+    /// Its record.
+    pub stored: StoredDelivery,
+    /// The message, shared by all sessions that wait for it.
+    pub message: Arc<StoredMessage>,
+    /// How it is delivered.
+    pub manner: Manner,
+    /// It may have been sent: it has DUP when it is sent ([MQTT-3.3.1-1]), and of QoS 2 it does not expire (§4.3.3).
+    pub may_be_sent: bool,
+}
+
+/// A session as it was when the last commit was written.
+#[derive(Debug)]
+pub struct RestoredSession {
+    /// Its records, for further changes.
+    pub log: SessionLog,
+    /// Whose it is.
+    pub principal: Arc<str>,
+    /// Its key.
+    pub key: SessionKey,
+    /// Seconds from the end of a connection to the end of the session; `None`: it never ends.
+    pub expiry_s: Option<u32>,
+    /// When its connection ended, in milliseconds since 1970; `None` if it had one.
+    pub away_since_unix_ms: Option<u64>,
+    /// Its subscriptions.
+    pub subscriptions: Vec<(Subscription, Wanted)>,
+    /// Unfinished deliveries of QoS 1 and 2, in the order in which they are sent ([MQTT-4.6.0-1]).
+    pub deliveries: Vec<RestoredDelivery>,
+    /// Deliveries whose PUBREL is to be sent again, in the same order.
+    pub released: Vec<Sequence>,
+    /// Identifiers of messages from its client that wait for PUBREL.
+    pub received: Vec<NonZeroU16>,
+    /// The will of its last connection, and its delay in seconds.
+    pub will: Option<(u32, StoredMessage)>,
+}
+
+/// What was wrong with the records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Records that could not be read from the store.
+    pub unreadable: u64,
+    /// Records that are none.
+    pub damaged: u64,
+    /// Records of another release. They stay in the store.
+    pub foreign: u64,
+    /// Records of sessions that are not there.
+    pub of_no_session: u64,
+    /// Deliveries whose message is not there.
+    pub without_message: u64,
+    /// Messages without deliveries.
+    pub unwanted: u64,
+    /// Records beside newer ones that were to replace them.
+    pub replaced: u64,
+}
+
+impl Losses {
+    /// Whether the records were as they should be.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The outcome of a recovery.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// The sessions, in the order in which they began.
+    pub sessions: Vec<RestoredSession>,
+    /// What was wrong.
+    pub losses: Losses,
+}
+
+impl Recovered {
+    /// Reads all sessions of a store, and has it forget the records that belong to nothing.
+    #[must_use]
+    pub fn load(store: &dyn SessionStore) -> Self {
+        let mut recovery = Recovery::default();
+        store.load(&mut |id, record| match record {
+            Some((kind, bytes)) => recovery.take(id, kind, bytes),
+            None => recovery.losses.unreadable += 1,
+        });
+        let mut batch = store.batch();
+        let recovered = recovery.finish(batch.as_mut());
+        // Nobody waits for it: what is not forgotten now is found again at the next start.
+        drop(batch.append());
+        recovered
+    }
+}
+
+/// A session of which some records were read. Its parts may have lower identifiers than its own record, which is
+/// replaced whenever its client comes or goes.
+#[derive(Debug, Default)]
+struct Partial {
+    newest: Option<(RecordId, SessionRecord)>,
+    subscriptions: HashMap<Subscription, (RecordId, Wanted)>,
+    /// Deliveries and releases: of those with one number the newest counts.
+    exchanges: BTreeMap<Sequence, (RecordId, Exchange)>,
+    received: BTreeMap<NonZeroU16, RecordId>,
+    will: Option<(RecordId, u32, StoredMessage)>,
+}
+
+#[derive(Debug)]
+enum Exchange {
+    Delivery(RecordId, Manner),
+    Released,
+}
+
+impl Partial {
+    /// All its records.
+    fn ids(&self) -> impl Iterator<Item = RecordId> {
+        let subscriptions = self.subscriptions.values().map(|(id, _)| *id);
+        let exchanges = self.exchanges.values().map(|(id, _)| *id);
+        let newest = self.newest.as_ref().map(|(id, _)| *id);
+        let will = self.will.as_ref().map(|(id, ..)| *id);
+        newest.into_iter().chain(subscriptions).chain(exchanges).chain(self.received.values().copied()).chain(will)
+    }
+}
+
+/// Records that were read so far.
+#[derive(Debug, Default)]
+struct Recovery {
+    /// By their first records.
+    sessions: BTreeMap<RecordId, Partial>,
+    messages: HashMap<RecordId, (Arc<Parcel>, Arc<StoredMessage>)>,
+    /// Records to forget.
+    stale: Vec<RecordId>,
+    losses: Losses,
+}
+
+impl Recovery {
+    fn take(&mut self, id: RecordId, kind: u8, bytes: Bytes) {
+        match Record::decode(kind, bytes) {
+            Ok(Record::Message(message)) => drop(self.messages.insert(id, (Parcel::held(id), Arc::new(message)))),
+            Ok(Record::Session(record)) => {
+                let first = record.first.unwrap_or(id);
+                self.place(first, |partial| partial.newest.replace((id, record)).map(|(before, _)| before));
+            }
+            Ok(Record::Subscription(session, subscription, wanted)) => self.place(session, |partial| {
+                partial.subscriptions.insert(subscription, (id, wanted)).map(|(before, _)| before)
+            }),
+            Ok(Record::Delivery { session, message, sequence, manner }) => {
+                self.place_exchange(id, session, sequence, Exchange::Delivery(message, manner));
+            }
+            Ok(Record::Released(session, sequence)) => {
+                self.place_exchange(id, session, sequence, Exchange::Released);
+            }
+            Ok(Record::Received(session, packet_id)) => {
+                self.place(session, |partial| partial.received.insert(packet_id, id));
+            }
+            Ok(Record::Will(session, delay_s, will)) => {
+                self.place(session, |partial| partial.will.replace((id, delay_s, will)).map(|(before, ..)| before));
+            }
+            Err(RecordError::Version(_) | RecordError::Kind(_)) => self.losses.foreign += 1,
+            Err(
+                RecordError::Truncated
+                | RecordError::Trailing(_)
+                | RecordError::Impossible(_)
+                | RecordError::Repeated(_)
+                | RecordError::Missing(_),
+            ) => {
+                self.losses.damaged += 1;
+                self.stale.push(id);
+            }
+        }
+    }
+
+    fn place_exchange(&mut self, id: RecordId, session: RecordId, sequence: Sequence, exchange: Exchange) {
+        self.place(session, |partial| partial.exchanges.insert(sequence, (id, exchange)).map(|(before, _)| before));
+    }
+
+    /// Adds a part to its session. `place` returns the record that it replaces.
+    fn place(&mut self, session: RecordId, place: impl FnOnce(&mut Partial) -> Option<RecordId>) {
+        if let Some(before) = place(self.sessions.entry(session).or_default()) {
+            self.losses.replaced += 1;
+            self.stale.push(before);
+        }
+    }
+
+    fn finish(mut self, batch: &mut dyn Batch) -> Recovered {
+        // An older session under the same key was to be forgotten.
+        let mut latest: HashMap<SessionKey, RecordId> = HashMap::new();
+        for (first, partial) in &self.sessions {
+            latest.extend(partial.newest.as_ref().map(|(_, record)| (record.key.clone(), *first)));
+        }
+        let mut sessions = Vec::with_capacity(latest.len());
+        for (first, partial) in std::mem::take(&mut self.sessions) {
+            let is_latest = |record: &SessionRecord| latest.get(&record.key) == Some(&first);
+            match partial.newest {
+                Some((newest, record)) if is_latest(&record) => {
+                    let partial = Partial { newest: None, ..partial };
+                    sessions.push(self.restore(first, newest, record, partial));
+                }
+                Some(_) => {
+                    self.losses.replaced += 1;
+                    self.stale.extend(partial.ids());
+                }
+                None => {
+                    self.losses.of_no_session += partial.ids().count() as u64;
+                    self.stale.extend(partial.ids());
+                }
+            }
+        }
+        self.stale.into_iter().for_each(|id| batch.forget(id));
+        for (parcel, _) in self.messages.into_values() {
+            self.losses.unwanted += u64::from(parcel.leave(batch));
+        }
+        Recovered { sessions, losses: self.losses }
+    }
+
+    fn restore(
+        &mut self,
+        first: RecordId,
+        newest: RecordId,
+        record: SessionRecord,
+        partial: Partial,
+    ) -> RestoredSession {
+        let SessionRecord { first: _, key, principal, expiry_s, unsent, away_since_unix_ms } = record;
+        let (mut next, mut deliveries, mut released) = (unsent, Vec::new(), BTreeMap::new());
+        for (sequence, (id, exchange)) in partial.exchanges {
+            next = next.max(sequence.next());
+            match exchange {
+                Exchange::Released => drop(released.insert(sequence, id)),
+                Exchange::Delivery(message, manner) => {
+                    let Some((parcel, message)) = self.messages.get(&message) else {
+                        self.losses.without_message += 1;
+                        self.stale.push(id);
+                        continue;
+                    };
+                    parcel.join();
+                    let parcel = Arc::clone(parcel);
+                    let may_be_sent = away_since_unix_ms.is_none() || sequence < unsent;
+                    let stored = StoredDelivery { id, sequence, parcel, gathering: None };
+                    deliveries.push(RestoredDelivery { stored, message: Arc::clone(message), manner, may_be_sent });
+                }
+            }
+        }
+        let subscriptions = partial.subscriptions.iter().map(|(one, (_, wanted))| (one.clone(), *wanted)).collect();
+        let log = SessionLog {
+            first,
+            newest,
+            key: key.clone(),
+            principal: Arc::clone(&principal),
+            expiry_s,
+            next,
+            subscriptions: partial.subscriptions.into_iter().map(|(one, (id, _))| (one, id)).collect(),
+            received: partial.received,
+            released,
+            will: partial.will.as_ref().map(|(id, ..)| *id),
+        };
+        RestoredSession {
+            principal,
+            key,
+            expiry_s,
+            away_since_unix_ms,
+            subscriptions,
+            deliveries,
+            released: log.released.keys().copied().collect(),
+            received: log.received.keys().copied().collect(),
+            will: partial.will.map(|(_, delay_s, will)| (delay_s, will)),
+            log,
+        }
+    }
+}

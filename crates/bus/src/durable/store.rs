@@ -1,0 +1,115 @@
+//! The store of sessions, and the messages in it that several sessions share.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering::AcqRel},
+};
+
+use bytes::Bytes;
+
+use super::{
+    message::StoredMessage,
+    record::{Record, RecordId},
+};
+use crate::retained::Completion;
+
+/// Storage of sessions that outlives the process. Calls return at once; another thread writes.
+pub trait SessionStore: Send + Sync {
+    /// An empty batch.
+    fn batch(&self) -> Box<dyn Batch>;
+    /// Visits the records of sessions in order of their identifiers, with `None` in the place of those that cannot be
+    /// read. Called once, at the start, before there are batches.
+    fn load(&self, visit: &mut dyn FnMut(RecordId, Option<(u8, Bytes)>));
+}
+
+/// Changes of records that happen whole or not at all, in the order in which batches are appended. A batch that is
+/// dropped never happened.
+pub trait Batch: Send {
+    /// Puts a record. The identifier is good at once, also in other records of the batch.
+    fn put(&mut self, record: &Record) -> RecordId;
+    /// Forgets a record. One that is not there is none to forget. A record that is put and forgotten before it was
+    /// written is never written.
+    fn forget(&mut self, id: RecordId);
+    /// Appends it to what the store writes next. Returns [`Completion::Failed`] if it is not taken, and
+    /// [`Completion::Ready`] if there is nothing to write.
+    fn append(self: Box<Self>) -> Completion;
+}
+
+/// The batch of a publisher, which gathers its messages and their deliveries while it publishes.
+///
+/// A session on another worker may have a message acknowledged before the batch that puts it is appended. Its delivery
+/// is then forgotten here, because a store ignores what it is told to forget too early.
+pub struct Gathering(Mutex<Option<Box<dyn Batch>>>);
+
+impl Gathering {
+    /// Begins an empty one.
+    #[must_use]
+    pub fn new(store: &dyn SessionStore) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Some(store.batch()))))
+    }
+
+    /// Changes the batch. `None` once it was appended.
+    pub fn with<T>(&self, change: impl FnOnce(&mut dyn Batch) -> T) -> Option<T> {
+        let mut batch = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        batch.as_mut().map(|batch| change(batch.as_mut()))
+    }
+
+    /// Appends the batch. A message that has no delivery by now is not put.
+    pub fn append(&self, parcels: impl IntoIterator<Item = Arc<Parcel>>) -> Completion {
+        let mut batch = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut batch) = batch.take() else { return Completion::Ready };
+        for parcel in parcels {
+            parcel.leave(batch.as_mut());
+        }
+        batch.append()
+    }
+}
+
+impl std::fmt::Debug for Gathering {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gathering").finish_non_exhaustive()
+    }
+}
+
+/// A message in the store. It is forgotten with the last delivery of it.
+#[derive(Debug)]
+pub struct Parcel {
+    id: RecordId,
+    /// Deliveries, and one for its publisher until that has appended its batch.
+    holders: AtomicUsize,
+}
+
+impl Parcel {
+    /// Puts a message. `None` if the batch was appended.
+    #[must_use]
+    pub fn new(gathering: &Gathering, message: StoredMessage) -> Option<Arc<Self>> {
+        let id = gathering.with(|batch| batch.put(&Record::Message(message)))?;
+        Some(Self::held(id))
+    }
+
+    /// One that is held once.
+    pub(super) fn held(id: RecordId) -> Arc<Self> {
+        Arc::new(Self { id, holders: AtomicUsize::new(1) })
+    }
+
+    /// Its record.
+    #[must_use]
+    pub const fn id(&self) -> RecordId {
+        self.id
+    }
+
+    /// One holder more, while there is one.
+    pub(super) fn join(&self) {
+        let before = self.holders.fetch_add(1, AcqRel);
+        debug_assert!(before > 0, "the message was forgotten");
+    }
+
+    /// One holder less. The last one forgets the message. Returns whether it was the last.
+    pub(super) fn leave(&self, batch: &mut dyn Batch) -> bool {
+        let is_last = self.holders.fetch_sub(1, AcqRel) == 1;
+        if is_last {
+            batch.forget(self.id);
+        }
+        is_last
+    }
+}
