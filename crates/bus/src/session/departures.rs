@@ -226,7 +226,7 @@ mod tests {
         for holder in displaced {
             departures.begin(&key, *holder, Session::Continues);
         }
-        let will = departures.begin_will(&key);
+        let will = departures.depart(&key);
         let waits = |departures: &mut Departures| -> Vec<bool> {
             holders.iter().map(|holder| departures.poll(&key, *holder, cx).is_pending()).collect()
         };
@@ -238,7 +238,7 @@ mod tests {
             assert_eq!(woken, usize::from(ended + 1 < displaced.len()), "after {ended}");
         }
         assert!(departures.poll(&key, *latest, cx).is_pending());
-        assert!(!departures.end_will(&key, &will).is_empty());
+        assert!(!departures.departed(&key, &will).is_empty());
         assert!(departures.poll(&key, *latest, cx).is_ready() && departures.len() == 0);
         departures.begin(&key, holders[0], Session::Ended);
         departures.begin(&key, holders[1], Session::Ended);
