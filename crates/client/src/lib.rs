@@ -91,7 +91,7 @@ pub enum MqttVersion {
 /// A pre-shared key.
 #[derive(Clone)]
 pub struct Psk {
-    /// Whose it is.
+    /// The identity that the key belongs to.
     pub identity: String,
     /// The key.
     pub key: Zeroizing<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Whom clients trust: the authorities of a file; else the system's and, on this machine, the gateway's own.
+//! Trust of clients: the authorities of a file; else the system's and, on this machine, the gateway's own.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -30,7 +30,7 @@ pub struct Channel {
     pub protocol: &'static str,
     /// The cipher suite as IANA names it; empty where the stack does not tell, which is so with QUIC.
     pub cipher: Box<str>,
-    /// Whom the other end has proved to be, if it was asked.
+    /// The certificate that the peer has proved to own, if it was asked for one.
     pub certificate: Option<Arc<ClientCertificate>>,
     /// The identity of the pre-shared key that the other end has proved to know.
     pub psk_identity: Option<Box<[u8]>>,

@@ -73,7 +73,7 @@ struct Inner {
     engine: Engine,
 }
 
-/// What is below.
+/// The layer below: a committer, or a store that only reads.
 enum Engine {
     Running(Committer<AnyDisk>),
     /// The disk cannot be written.

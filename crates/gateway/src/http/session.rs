@@ -46,7 +46,7 @@ fn now(ctx: &HttpContext) -> Duration {
     Duration::from_millis(ctx.now().as_millis())
 }
 
-/// Whose session it is, if it has not ended. It ends with the password that it began with.
+/// Returns the owner of a session that has not ended. It ends with the password that it began with.
 pub(super) fn find(ctx: &HttpContext, key: &Key) -> Option<Verified> {
     let session = table(ctx).get(now(ctx), key).cloned()?;
     if session.password == password(&ctx.authority().rules(), &session.who.principal) {

@@ -30,7 +30,7 @@ pub(super) struct Stream {
     pub(super) slot: Arc<Slot<StreamMailbox>>,
     pub(super) subscriptions: Vec<Subscription>,
     principal: Arc<str>,
-    /// Whose share it has while it is parked.
+    /// The owner in whose share it is while it is parked.
     owner: Owner,
     max_qos: Qos,
     bus: Arc<Bus>,

@@ -58,7 +58,7 @@ pub struct MqttConfig {
     /// Bytes of the wills of all clients together, whether these are connected or their will waits for its delay; beyond,
     /// wills of more than a kilobyte are refused.
     pub wills_bytes_max: usize,
-    /// Whose sessions client identifiers name.
+    /// The owner of the sessions that client identifiers name.
     pub client_identifiers: ClientIdentifiers,
     /// The policy for a connected client whose queue of QoS 1 and 2 messages is full.
     pub slow_subscriber: SlowSubscriber,
@@ -71,7 +71,7 @@ pub struct MqttConfig {
     pub sys_interval: Duration,
 }
 
-/// Whose sessions client identifiers name. MQTT has a server check that a client is authorised to use its identifier,
+/// The owner of the sessions that client identifiers name. MQTT has a server check that a client is authorised to use its identifier,
 /// which gives access to the session (MQTT 5.0 §5.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientIdentifiers {

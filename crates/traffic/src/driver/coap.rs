@@ -244,7 +244,7 @@ struct CoapClient {
 struct Alarm {
     set: Timestamp,
     sleep: Pin<Box<Sleep>>,
-    /// Whom it wakes.
+    /// The waker of the task that waits.
     waker: Option<Waker>,
 }
 

@@ -45,7 +45,7 @@ pub(super) struct Record {
 pub(super) struct Seen {
     /// One more than the number of the newest.
     pub(super) below: u64,
-    /// Whose they are: the same Sender Key may get another recipient.
+    /// The recipient that the numbers belong to: the same Sender Key may get another one.
     pub(super) recipient: Id,
 }
 
