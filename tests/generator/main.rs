@@ -52,8 +52,8 @@ fn outcomes(report: &Value) -> Result<Vec<&Value>> {
     Ok(all)
 }
 
-/// The report of experiments that are short, but long enough that each sends something: a machine that does much else may
-/// get nothing done in half a second.
+/// The report of experiments that are short, but long enough that each sends something: a machine that does much else
+/// may get nothing done in half a second.
 fn lasting(words: &[&str]) -> Result<Value> {
     let mut made = Value::Null;
     for seconds in ["0.4", "4", "20"] {

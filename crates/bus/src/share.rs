@@ -31,8 +31,8 @@ pub enum NoRoom {
 }
 
 impl Room {
-    /// A table of `max` and, on top of it, a reserve of `percent`, at least 16 places or, in small tables, a quarter. With
-    /// 0 percent, and in tables of fewer than four places, there is no reserve.
+    /// A table of `max` and, on top of it, a reserve of `percent`, at least 16 places or, in small tables, a quarter.
+    /// With 0 percent, and in tables of fewer than four places, there is no reserve.
     #[must_use]
     pub const fn new(max: usize, percent: u8) -> Self {
         let percent = if percent > 100 { 100 } else { percent as usize };

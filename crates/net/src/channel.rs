@@ -195,7 +195,8 @@ pub trait PskSource: Send + Sync {
 
 /// Admits attempts to prove a pre-shared key in a handshake of one peer. Called within a handshake: it must not block.
 pub trait PskGuard: Send + Sync {
-    /// Begins an attempt at the key of `identity`, before the key is looked up; `None` if too many attempts have failed.
+    /// Begins an attempt at the key of `identity`, before the key is looked up; `None` if too many attempts have
+    /// failed.
     fn begin(&self, identity: &[u8]) -> Option<Box<dyn PskAttempt>>;
 }
 

@@ -170,8 +170,8 @@ impl<K: Hash + Eq + Borrow<str>> Names<K> {
         }
     }
 
-    /// Takes note of the outcome of a name's earliest set of writes. Returns what readers are to see if that set was the
-    /// last and something of it was not kept.
+    /// Takes note of the outcome of a name's earliest set of writes. Returns what readers are to see if that set was
+    /// the last and something of it was not kept.
     pub(crate) fn settle(&mut self, name: K, fate: Fate) -> Undone {
         let Entry::Occupied(mut there) = self.pending.entry(name) else { return None };
         let pending = there.get_mut();

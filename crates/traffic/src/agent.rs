@@ -1,9 +1,9 @@
 //! Two hosts: an agent on one starts gateways for a generator on the other.
 //!
-//! They speak length-prefixed JSON over TLS 1.3 in which both show certificates of an authority that belongs to the agent
-//! alone. Requests are a fixed few ([`Request`]): a gateway for an experiment, what its process uses, an end. There is none
-//! that names a command or a path. One generator at a time has one gateway at a time, and it ends with the connection.
-//! Why it is so: ADR 0017.
+//! They speak length-prefixed JSON over TLS 1.3 in which both show certificates of an authority that belongs to the
+//! agent alone. Requests are a fixed few ([`Request`]): a gateway for an experiment, what its process uses, an end.
+//! There is none that names a command or a path. One generator at a time has one gateway at a time, and it ends with
+//! the connection. Why it is so: ADR 0017.
 
 mod channel;
 mod keys;

@@ -83,8 +83,8 @@ pub trait Client {
     /// The connection is over.
     fn poll_turn(&mut self, cx: &mut Context<'_>, sink: &mut dyn Sink) -> Poll<Result<(), DriverError>>;
 
-    /// Sends what was submitted since [`Client::poll_turn`], within the same poll of the task. Ready and pending mean what
-    /// they mean there; a client that has just found its socket empty, and is woken by it, need not look again.
+    /// Sends what was submitted since [`Client::poll_turn`], within the same poll of the task. Ready and pending mean
+    /// what they mean there; a client that has just found its socket empty, and is woken by it, need not look again.
     ///
     /// # Errors
     /// The connection is over.

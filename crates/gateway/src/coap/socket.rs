@@ -27,8 +27,8 @@ const ROOM_AFTER_FEW: usize = FEW * 2;
 
 /// The socket and its buffers.
 pub(super) struct Socket {
-    /// Told when something has come, and of nothing else: each datagram that leaves makes room, and to hear of that would
-    /// cost a system call for each answer.
+    /// Told when something has come, and of nothing else: each datagram that leaves makes room, and to hear of that
+    /// would cost a system call for each answer.
     io: AsyncFd<UdpSocket>,
     /// The same socket while it has no room, told when it has.
     full: Option<AsyncFd<UdpSocket>>,

@@ -143,8 +143,8 @@ impl Streams {
         }
     }
 
-    /// Removes the stream that has been parked for longest, of the owner with most among those that share with this one,
-    /// or among all.
+    /// Removes the stream that has been parked for longest, of the owner with most among those that share with this
+    /// one, or among all.
     fn take_parked(&mut self, beside: Option<&Owner>) -> Option<Entry> {
         let heaviest = match beside {
             Some(owner) => self.parked.heaviest_beside(owner),

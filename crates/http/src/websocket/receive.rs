@@ -82,8 +82,8 @@ impl Receiver {
         Self { role, message_bytes_max, message: None, message_bytes: 0, utf8: Utf8::default(), open: None }
     }
 
-    /// Takes the next thing out of `buffer`. `None`: more bytes are needed; what is left in the buffer then is less than
-    /// a control frame.
+    /// Takes the next thing out of `buffer`. `None`: more bytes are needed; what is left in the buffer then is less
+    /// than a control frame.
     pub fn receive(&mut self, buffer: &mut BytesMut) -> Result<Option<Incoming>, Violation> {
         loop {
             if let Some(open) = self.open {

@@ -1,7 +1,8 @@
 //! Processor time and memory of processes, and whether the generator was what set the pace.
 //!
 //! Processor time comes from the processes' own clocks (`clock_getcpuclockid`), to the nanosecond and with all threads,
-//! ended ones too; `/proc/PID/stat` counts ticks of 10 ms, too coarse for a handshake, and `schedstat` lags behind by one.
+//! ended ones too; `/proc/PID/stat` counts ticks of 10 ms, too coarse for a handshake, and `schedstat` lags behind by
+//! one.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -361,7 +361,8 @@ mod tests {
         }
     }
 
-    /// 1 436 + 82 + 77 + 101 + 77 + 2 × 75 are 1 923; §6.1.1 repeats the 1 854. With certificates the same sum is right.
+    /// 1 436 + 82 + 77 + 101 + 77 + 2 × 75 are 1 923; §6.1.1 repeats the 1 854. With certificates the same sum is
+    /// right.
     #[test]
     fn table_10_is_69_bytes_short_in_one_cell() {
         assert_eq!(different("10"), [("B/PSK (bytes)".to_owned(), 1923.0, 1854.0)]);
@@ -379,9 +380,9 @@ mod tests {
         assert_eq!(different("12"), []);
     }
 
-    /// Delayed acknowledgements save 3 packets with QoS 0, and 5 with QoS 1, by the same rule 9 with QoS 2: PUBREC, PUBREL,
-    /// PUBCOMP and DISCONNECT carry one each on the publisher's leg, and PUBREC, PUBREL, PUBCOMP on the subscriber's.
-    /// The document prints 8, which is what it measured.
+    /// Delayed acknowledgements save 3 packets with QoS 0, and 5 with QoS 1, by the same rule 9 with QoS 2: PUBREC,
+    /// PUBREL, PUBCOMP and DISCONNECT carry one each on the publisher's leg, and PUBREC, PUBREL, PUBCOMP on the
+    /// subscriber's. The document prints 8, which is what it measured.
     #[test]
     fn table_13_is_as_printed_but_for_one_packet() {
         assert_eq!(different("13"), [("QoS 2/with delayed ACKs".to_owned(), 20.0, 21.0)]);

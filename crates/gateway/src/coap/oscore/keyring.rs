@@ -140,8 +140,8 @@ impl Keyring {
         }
     }
 
-    /// Puts what was read in the place of what is there. Returns when all that must be on the disk is there. `journal` is
-    /// used the first time there is a context.
+    /// Puts what was read in the place of what is there. Returns when all that must be on the disk is there. `journal`
+    /// is used the first time there is a context.
     ///
     /// # Errors
     /// [`KeyringError`]; then nothing has been added. Contexts that are gone are out of use.
