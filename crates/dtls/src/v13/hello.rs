@@ -1,5 +1,6 @@
-//! The additions of DTLS 1.3 to a ClientHello, and the HelloRetryRequest that answers the first (RFC 8446 §4.1.4, RFC 9147
-//! §5.1). Nothing is kept: what has to be known when the client comes back is in the cookie, which only we can make.
+//! The additions of DTLS 1.3 to a ClientHello, and the HelloRetryRequest that answers the first (RFC 8446 §4.1.4, RFC
+//! 9147 §5.1). Nothing is kept: what has to be known when the client comes back is in the cookie, which only we can
+//! make.
 
 use std::{net::SocketAddr, time::Duration};
 

@@ -124,7 +124,8 @@ impl Session {
             // RFC 9147 §6.1: the keys of a handshake protect no data.
             if content != Content::ApplicationData || number.epoch >= EPOCH_DATA {
                 self.note_unheeded();
-                // A peer that has not heard yet that its KeyUpdate came goes on with the old keys, and may move meanwhile.
+                // A peer that has not heard yet that its KeyUpdate came goes on with the old keys, and may move
+                // meanwhile.
                 return Some(Heard { content, number, newest: newest && self.read.is_unused() });
             }
             out.truncate(start);
