@@ -67,9 +67,9 @@ impl Room {
 /// The part of one principal in a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// Entries.
+    /// The number of entries.
     pub count: usize,
-    /// Their bytes.
+    /// The bytes of the entries.
     pub bytes: usize,
 }
 

@@ -52,7 +52,7 @@ pub struct Options {
     pub client_id: Option<String>,
     /// Of XMPP; none: the host.
     pub domain: Option<String>,
-    /// Of subscriptions.
+    /// The QoS of subscriptions.
     pub qos: u8,
     /// The client's certificate.
     pub own: Option<Own>,

@@ -105,7 +105,7 @@ pub struct HttpConfig {
     pub event_streams_max: usize,
     /// Messages that wait for one event stream, or may be sent again on it.
     pub event_stream_messages: usize,
-    /// Their bytes.
+    /// Bytes of the messages that wait for one event stream, or may be sent again on it.
     pub event_stream_bytes: usize,
     /// Bytes that wait for all event streams together before each is held shorter.
     pub event_streams_bytes: usize,

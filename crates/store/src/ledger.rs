@@ -1,4 +1,4 @@
-//! The store's view of its journal: the kept value of each name, and the waiters of each set of batches.
+//! The store's view of its journal: the value kept under each name, and the waiters of each set of batches.
 
 use std::{collections::VecDeque, sync::Arc};
 

@@ -25,7 +25,7 @@ pub enum AgentError {
     /// A file or a socket.
     #[error("{what}: {error}")]
     Io {
-        /// Which.
+        /// The file or the socket.
         what: String,
         /// The error of the system.
         error: std::io::Error,
@@ -33,15 +33,15 @@ pub enum AgentError {
     /// Certificates cannot be created or used.
     #[error("{what}: {why}")]
     Keys {
-        /// Which.
+        /// The certificate.
         what: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// It does not want to.
+    /// The agent refuses a request.
     #[error("the agent refuses: {0}")]
     Refused(String),
-    /// It answered something else.
+    /// The agent answered something else.
     #[error("the agent speaks another language; is it the same version?")]
     Unexpected,
     /// The connection failed earlier.

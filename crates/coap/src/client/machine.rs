@@ -54,7 +54,7 @@ pub struct MessageBytes {
 /// meanwhile. Each is notified again when it changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
-    /// How many.
+    /// The number of states.
     pub states: u64,
     /// The levels of the path of the last one.
     pub last: Vec<String>,

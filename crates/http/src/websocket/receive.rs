@@ -10,14 +10,14 @@ use super::{CONTROL_BYTES_MAX, Opcode, Role, Violation, apply_mask};
 pub enum Incoming {
     /// A part of a text message, unmasked and valid UTF-8.
     Text {
-        /// The part.
+        /// The bytes of this part.
         bytes: Bytes,
         /// Whether it is the last one.
         end: bool,
     },
     /// Part of a message of bytes, unmasked; `end` ends the message.
     Binary {
-        /// The part.
+        /// The bytes of this part.
         bytes: Bytes,
         /// Whether it is the last one.
         end: bool,

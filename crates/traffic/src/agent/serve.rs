@@ -84,10 +84,10 @@ impl Agent {
         Ok(Self { listener, inner: Arc::new(inner) })
     }
 
-    /// Where it listens.
+    /// The address that the agent listens on.
     ///
     /// # Errors
-    /// The socket's.
+    /// An error of the socket.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
