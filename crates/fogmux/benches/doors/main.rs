@@ -1,8 +1,8 @@
 //! Every door end to end under each of its profiles: a gateway of its own, driven over loopback by the clients of the
 //! traffic generator, in a time that fits a Raspberry Pi.
 //!
-//! `DOOR/PROFILE/publish` is one publication of 64 bytes until it is acknowledged, `get` one question for a retained value
-//! of 64 bytes until it is there, `deliver` a batch of publications until a subscriber has all of them.
+//! `DOOR/PROFILE/publish` is one publication of 64 bytes until it is acknowledged, `get` one question for a retained
+//! value of 64 bytes until it is there, `deliver` a batch of publications until a subscriber has all of them.
 
 #![expect(clippy::unwrap_used, reason = "a bench that cannot go on fails")]
 
