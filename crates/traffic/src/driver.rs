@@ -7,6 +7,8 @@
 pub mod coap;
 pub mod http;
 pub mod mqtt;
+#[cfg(test)]
+mod testing;
 pub mod xmpp;
 
 use std::pin::Pin;
@@ -105,6 +107,14 @@ pub trait Sink {
     fn done(&mut self, tag: u64, answer: Answer<'_>);
     /// A message arrived for a subscriber.
     fn message(&mut self, payload: &[u8]);
+}
+
+/// A sink that ignores everything, while a client logs in or closes.
+struct Nobody;
+
+impl Sink for Nobody {
+    fn done(&mut self, _: u64, _: Answer<'_>) {}
+    fn message(&mut self, _: &[u8]) {}
 }
 
 /// An answer.
