@@ -12,6 +12,7 @@ mod fuzz;
 mod gateway;
 mod graph;
 mod links;
+mod prose;
 mod setup;
 mod simulate;
 mod size;
