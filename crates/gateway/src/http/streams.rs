@@ -18,7 +18,7 @@ use fogmux_fair::{Owner, Room};
 pub(super) use mailbox::{Chunk, Gap, Limits, Portion, StreamMailbox, Taken};
 pub(super) use walk::Place;
 
-use super::{HttpConfig, context::HttpContext};
+use super::{config::HttpConfig, context::HttpContext};
 use crate::shares::Table;
 
 /// Bytes that a parked stream may collect.

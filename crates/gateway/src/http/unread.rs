@@ -26,12 +26,12 @@ use http::{Method, Response};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::{
-    HttpDoor,
     conn::Conn,
     identity::Identity,
     io::{Carrier, Progress},
     payload::Payload,
     respond,
+    shared::HttpDoor,
 };
 use crate::{
     stops::Running,
