@@ -66,5 +66,5 @@ pub(crate) fn docs(tree: &Tree) -> Result<()> {
     run(doc.current_dir(tree.root()).env("RUSTDOCFLAGS", "-D warnings"))?;
     links::check(tree)?;
     prose::check(tree)?;
-    graph::check(tree)
+    graph::check(tree.root())
 }

@@ -23,7 +23,8 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "a will is void once DISCONNECT was sent, however long that is", run: long::whole },
 ];
 
-/// Has devices publish to the topic `t` beside a subscriber that is far behind. They are given a watcher of their wills.
+/// Has devices publish to the topic `t` beside a subscriber that is far behind. They are given a watcher of their
+/// wills.
 fn beside_a_slow_subscriber(devices: impl FnOnce(&Gateway, &mut Client) -> Result<()>) -> Result<()> {
     let settings = ["mqtt.queue_bytes_max=256KiB", "mqtt.out_bytes_max=16KiB", "mqtt.inflight_bytes_max=16KiB"];
     let mut gateway = Gateway::start(&settings)?;
